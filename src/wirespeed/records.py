@@ -1,0 +1,232 @@
+"""The vocabulary: what a run is made of, as frozen dataclasses.
+
+Inside, times are seconds and sizes are bytes. Where a figure leaves as JSON its name carries the
+unit (`time_us`, `busbw_GBps`); `records_json.py` does that in one place. A record knows nothing of
+how it is measured or shown.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = [
+    "SCHEMA",
+    "Choice",
+    "Finding",
+    "Measurement",
+    "NodeFacts",
+    "Run",
+    "Status",
+    "Subject",
+    "TimeStats",
+    "Verdict",
+    "Verification",
+    "World",
+    "WrongData",
+]
+
+SCHEMA = "wirespeed.run/1"
+
+Status = Literal["pass", "warn", "fail", "not_checked"]
+Verdict = Literal["READY", "NOT READY", "UNKNOWN"]
+SubjectKind = Literal["rank", "node", "link", "rail", "job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Who a finding is about."""
+
+    kind: SubjectKind
+    """`rank`, `node`, `link`, `rail` or `job` (the whole of it)."""
+    name: str
+    """`rank 3` for a rank, the host name for a node, `a -> b` for a link, `job` for the whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One line of a verdict."""
+
+    id: str
+    """`COL-001` and the like; `wirespeed check --explain ID` tells what it means."""
+    status: Status
+    title: str
+    """One sentence: what is so."""
+    subject: Subject = Subject("job", "job")
+    saw: str = ""
+    expected: str = ""
+    """What should have been seen, and from where that is known."""
+    because: str = ""
+    """The cause; for `not_checked` the reason."""
+    costs: str = ""
+    fix: str = ""
+    next: str = ""
+    """The command to run next."""
+    evidence: tuple[str, ...] = ()
+    """`file:line`, figures, stacks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeStats:
+    """Statistics of the slowest rank's time over the iterations, in seconds."""
+
+    median: float
+    low: float
+    """Lower end of the 95 % interval of the median (order statistics)."""
+    high: float
+    """Upper end of that interval."""
+    min: float
+    p95: float
+    p99: float
+    max: float
+
+
+Timing = Literal["each", "batch", "graph"]
+StopReason = Literal["precision", "time", "count", "memory"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One timed configuration of one operation."""
+
+    op: str
+    engine: str
+    """`torch`, `deepspeed` or `mpi4py`."""
+    dtype: str
+    redop: str
+    """`sum`, `prod`, `min`, `max`, `avg`; `none` where the operation does not reduce."""
+    root: int
+    """Rank within the group; -1 where the operation has no root."""
+    in_place: bool
+    size_bytes: int
+    """Bytes as nccl-tests counts them (docs/bandwidth.md)."""
+    count: int
+    """Elements of the count parameter (per rank for gathering and scattering operations)."""
+    ranks: int
+    """Ranks of one group."""
+    groups: str = "all"
+    """How the world was cut: `all`, `nodes`, `rails`, `pairs` or `every-K`; they run side by side."""
+    timing: Timing = "each"
+    """`each`: barrier, then the call; `batch`: n back to back, one synchronisation; `graph`."""
+    blocking: bool = True
+    in_flight: int = 1
+    """Operations issued before the first is waited for."""
+    warmup: int = 0
+    iterations: int
+    stopped_by: StopReason = "count"
+    time: TimeStats
+    algbw: float
+    """Bytes a second: size over the median time."""
+    busbw: float
+    """Bytes a second: algbw times the operation's factor; 0 where that has no meaning."""
+    wrong: int | None = None
+    """Wrong elements over all ranks, from the data check of this configuration; None: not checked."""
+    skew: float = 0.0
+    """Median over iterations of (slowest rank's time - fastest rank's time), in seconds."""
+    last_rank: int = -1
+    """Rank that arrived last at the operation most often, -1 when not known."""
+    last_share: float = 0.0
+    """Share of the iterations in which `last_rank` was last."""
+    rank_medians: tuple[float, ...] = ()
+    """Median time of each global rank, in seconds (empty for worlds above 1024 ranks)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrongData:
+    """What one rank got wrong in one data check."""
+
+    rank: int
+    host: str
+    wrong: int
+    """Elements that differ."""
+    elements: int
+    """Elements compared on this rank."""
+    first_byte: int
+    last_byte: int
+    """The byte range, within the rank's output buffer, that holds every wrong element."""
+    chunk: str
+    """The chunk of the layout that the first wrong element lies in, such as `from rank 2`."""
+    guess: str
+    """`stale`, `shifted`, `swapped chunks`, `wrong root`, `partial sum`, `bit flip`, …"""
+    example: str
+    """Index, value seen and value expected of the first wrong element."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """One data check of one configuration on every rank of every group."""
+
+    op: str
+    engine: str
+    dtype: str
+    redop: str
+    root: int
+    in_place: bool
+    size_bytes: int
+    count: int
+    ranks: int
+    groups: str = "all"
+    wrong: int | None
+    """Wrong elements over all ranks; None when it could not be checked."""
+    elements: int = 0
+    """Elements compared over all ranks."""
+    reason: str = ""
+    """Why it was not checked."""
+    errors: tuple[WrongData, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """What was found on one node. Values that could not be read are absent from the mappings."""
+
+    host: str
+    ranks: tuple[int, ...]
+    """Global ranks that run here."""
+    facts: dict[str, Any]
+    """Flat facts that must agree between nodes: `cpu.model`, `kernel`, `torch`, `nccl`, …"""
+    gpus: tuple[dict[str, Any], ...] = ()
+    nics: tuple[dict[str, Any], ...] = ()
+    rdma: tuple[dict[str, Any], ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    """Allow-listed variables, redacted."""
+    unknown: dict[str, str] = field(default_factory=dict)
+    """Facts that could not be read, with the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    size: int
+    nodes: tuple[NodeFacts, ...]
+    backend: str
+    """`gloo`, `nccl`, …"""
+    launcher: str
+    """`local`, `torchrun`, `openmpi`, `mpich`, `slurm`, `deepspeed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An automatic choice with its reason."""
+
+    name: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run, whole: what `run.json` holds and every view shows."""
+
+    id: str
+    command: str
+    """The verb: `check`, `bench`, `import`."""
+    verdict: Verdict
+    exit_code: int
+    started: str
+    """ISO 8601 in UTC."""
+    seconds: float
+    world: World
+    versions: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    choices: tuple[Choice, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    verifications: tuple[Verification, ...] = ()

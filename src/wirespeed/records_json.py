@@ -1,0 +1,135 @@
+"""Records as JSON and back: the one place where seconds become µs and bytes a second GB/s.
+
+The shape is `wirespeed.run/1`, described by `runs/schema/run-1.schema.json`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from wirespeed.records import (
+    SCHEMA,
+    Choice,
+    Finding,
+    Measurement,
+    NodeFacts,
+    Run,
+    Subject,
+    TimeStats,
+    Verification,
+    World,
+    WrongData,
+)
+from wirespeed.units import GIGA
+
+__all__ = [
+    "finding_from_json",
+    "finding_to_json",
+    "measurement_from_json",
+    "measurement_to_json",
+    "run_from_json",
+    "run_to_json",
+    "verification_from_json",
+    "verification_to_json",
+    "world_from_json",
+    "world_to_json",
+]
+
+_US = 1e6
+
+
+def finding_to_json(finding: Finding) -> dict[str, Any]:
+    return {**asdict(finding), "evidence": list(finding.evidence)}
+
+
+def finding_from_json(data: Mapping[str, Any]) -> Finding:
+    return Finding(
+        **{
+            **data,
+            "subject": Subject(**data["subject"]),
+            "evidence": tuple(data.get("evidence", ())),
+        }
+    )
+
+
+def measurement_to_json(measurement: Measurement) -> dict[str, Any]:
+    data = asdict(measurement)
+    time = data.pop("time")
+    data["time_us"] = {name: value * _US for name, value in time.items()}
+    data["algbw_GBps"] = data.pop("algbw") / GIGA
+    data["busbw_GBps"] = data.pop("busbw") / GIGA
+    data["skew_us"] = data.pop("skew") * _US
+    data["rank_medians_us"] = [value * _US for value in data.pop("rank_medians")]
+    return data
+
+
+def measurement_from_json(data: Mapping[str, Any]) -> Measurement:
+    fields = dict(data)
+    fields["time"] = TimeStats(**{k: v / _US for k, v in fields.pop("time_us").items()})
+    fields["algbw"] = fields.pop("algbw_GBps") * GIGA
+    fields["busbw"] = fields.pop("busbw_GBps") * GIGA
+    fields["skew"] = fields.pop("skew_us", 0.0) / _US
+    fields["rank_medians"] = tuple(v / _US for v in fields.pop("rank_medians_us", ()))
+    return Measurement(**fields)
+
+
+def verification_to_json(verification: Verification) -> dict[str, Any]:
+    return {**asdict(verification), "errors": [asdict(error) for error in verification.errors]}
+
+
+def verification_from_json(data: Mapping[str, Any]) -> Verification:
+    errors = tuple(WrongData(**error) for error in data.get("errors", ()))
+    return Verification(**{**data, "errors": errors})
+
+
+def node_from_json(data: Mapping[str, Any]) -> NodeFacts:
+    listed = {name: tuple(data.get(name, ())) for name in ("ranks", "gpus", "nics", "rdma")}
+    return NodeFacts(**{**data, **listed})
+
+
+def world_to_json(world: World) -> dict[str, Any]:
+    data = asdict(world)
+    for node in data["nodes"]:
+        for name in ("ranks", "gpus", "nics", "rdma"):
+            node[name] = list(node[name])
+    data["nodes"] = list(data["nodes"])
+    return data
+
+
+def world_from_json(data: Mapping[str, Any]) -> World:
+    return World(**{**data, "nodes": tuple(node_from_json(node) for node in data["nodes"])})
+
+
+def run_to_json(run: Run) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "id": run.id,
+        "command": run.command,
+        "verdict": run.verdict,
+        "exit_code": run.exit_code,
+        "started": run.started,
+        "seconds": run.seconds,
+        "world": world_to_json(run.world),
+        "versions": dict(run.versions),
+        "environment": dict(run.environment),
+        "config": dict(run.config),
+        "choices": [asdict(choice) for choice in run.choices],
+        "findings": [finding_to_json(finding) for finding in run.findings],
+        "measurements": [measurement_to_json(m) for m in run.measurements],
+        "verifications": [verification_to_json(v) for v in run.verifications],
+    }
+
+
+def run_from_json(data: Mapping[str, Any]) -> Run:
+    """The inverse of `run_to_json`; the caller has validated `data` against the schema."""
+    fields = {name: value for name, value in data.items() if name != "schema"}
+    return Run(
+        **{
+            **fields,
+            "world": world_from_json(data["world"]),
+            "choices": tuple(Choice(**choice) for choice in data.get("choices", ())),
+            "findings": tuple(map(finding_from_json, data.get("findings", ()))),
+            "measurements": tuple(map(measurement_from_json, data.get("measurements", ()))),
+            "verifications": tuple(map(verification_from_json, data.get("verifications", ()))),
+        }
+    )
