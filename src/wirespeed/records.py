@@ -122,7 +122,7 @@ class Measurement:
     skew: float = 0.0
     """Median over iterations of (slowest rank's time - fastest rank's time), in seconds."""
     last_rank: int = -1
-    """Rank that arrived last at the operation most often, -1 when not known."""
+    """Rank that finished last after the common start most often, -1 when not known."""
     last_share: float = 0.0
     """Share of the iterations in which `last_rank` was last."""
     rank_medians: tuple[float, ...] = ()
@@ -148,6 +148,8 @@ class WrongData:
     """`stale`, `shifted`, `swapped chunks`, `wrong root`, `partial sum`, `bit flip`, …"""
     example: str
     """Index, value seen and value expected of the first wrong element."""
+    suspect: int = -1
+    """Global rank that the guess blames; -1 when it blames none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

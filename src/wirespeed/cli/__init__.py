@@ -1,0 +1,104 @@
+"""The command line: one file a verb. Verbs are imported when they are called, so help is quick."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+from wirespeed import __version__
+from wirespeed.errors import WirespeedError
+
+__all__ = ["run"]
+
+_VERBS = {
+    "check": "Is this cluster ready? Data, speed and nodes; a verdict.",
+    "bench": "How fast is each collective?",
+    "runs": "The stored runs: list, show, import, remove.",
+}
+
+_EPILOG = """\b
+Examples:
+  wirespeed check                       this machine: all GPUs, else 4 gloo ranks
+  wirespeed check -l quick --ranks 2    in a few seconds
+  wirespeed bench all_reduce -b 1K -e 16M -f 4
+  torchrun --nnodes 2 --nproc-per-node 8 ... -m wirespeed check
+  wirespeed runs show last -o md
+
+\b
+Exit codes: 0 good, 1 a finding or a regression, 2 wrong usage, 3 could not measure,
+4 a bug of ours, 5 nothing ran, 130 interrupted.
+"""
+
+
+class _LazyGroup(click.Group):
+    """Knows the verbs' one-line help by heart and imports a verb only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        command: click.Command = getattr(import_module(f"wirespeed.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_VERBS.items()))
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EPILOG,
+)
+@click.version_option(__version__, message="wirespeed %(version)s")
+@click.pass_context
+def _cli(ctx: click.Context) -> None:
+    """Is my training cluster ready, how close to wire speed is it, and which machine is to blame?"""
+    from wirespeed.cli.config import read_config
+
+    ctx.default_map = read_config()
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line and give its exit code; nothing is raised."""
+    try:
+        returned: Any = _cli.main(list(arguments), prog_name="wirespeed", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        return _complain("interrupted", 130)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except WirespeedError as error:
+        return _complain(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    except BrokenPipeError:
+        _forget_stdout()
+        return 0
+    except Exception as error:
+        return _own_bug(error)
+    return returned if isinstance(returned, int) else 0
+
+
+def _complain(message: str, code: int) -> int:
+    click.echo(f"wirespeed: {message}", err=True)
+    return code
+
+
+def _own_bug(error: Exception) -> int:
+    """Exit code 4, with the traceback, since only we can do something about it."""
+    import traceback
+
+    click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    return _complain("this is a bug of wirespeed; please report the lines above", 4)
+
+
+def _forget_stdout() -> None:
+    """The reader left (`| head`): let the interpreter's last flush go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,52 @@
+# Two commands need nothing before them on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: run test test-system lint types contracts unit benchmark clean
+
+run: $(VENV)/.run ## install, then check this machine
+	$(BIN)/wirespeed check
+
+test: lint types contracts unit ## lint, types, import contracts, tests without root or servers
+
+test-system: $(VENV)/.system ## tests with network namespaces, mpirun, DeepSpeed
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -m system
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+contracts: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.dev
+	$(BIN)/pytest -m "not system" -n 2
+
+benchmark: $(VENV)/.dev ## ratios to a peer; see docs/benchmarks.md
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; name it with PYTHON=…")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install -q -c constraints.txt -e '.[torch,gpu]'
+	touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install -q -c constraints.txt -e '.[torch,gpu,dev]'
+	touch $@ $(VENV)/.run
+
+$(VENV)/.system: $(VENV)/.dev
+	$(PIP) install -q -c constraints.txt -e '.[mpi]'
+	DS_BUILD_OPS=0 $(PIP) install -q -c constraints.txt setuptools wheel ninja
+	DS_BUILD_OPS=0 $(PIP) install -q -c constraints.txt --no-build-isolation -e '.[deepspeed]'
+	touch $@

@@ -1,0 +1,140 @@
+"""Findings about the data: one for each operation, one for what the backend cannot do."""
+
+from collections.abc import Iterable, Sequence
+
+from wirespeed.checks.registry import check_id
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.records import Finding, Subject, Verification, WrongData
+from wirespeed.units import format_size
+
+__all__ = ["correctness_findings"]
+
+MOST_EVIDENCE = 12
+
+
+def correctness_findings(verifications: Sequence[Verification]) -> list[Finding]:
+    """One finding for each operation that was tried, and CAP-001 for each reason of refusal."""
+    findings = []
+    for op in CATALOGUE:
+        tried = [v for v in verifications if v.op == op]
+        if tried:
+            findings.append(_of_operation(op, tried))
+    return findings + _refusals(verifications)
+
+
+def _of_operation(op: str, tried: Sequence[Verification]) -> Finding:
+    bad = [v for v in tried if v.wrong]
+    checked = [v for v in tried if v.wrong is not None]
+    if bad:
+        return _wrong(op, bad, len(checked))
+    if not checked:
+        return Finding(
+            id=check_id("COL", op),
+            status="not_checked",
+            title=f"{op}: data not checked",
+            because=tried[0].reason,
+        )
+    return Finding(
+        id=check_id("COL", op),
+        status="pass",
+        title=f"{op}: data exact in {_count(len(checked), 'configuration')}{_kinds(checked)}",
+        saw=f"0 of {sum(v.elements for v in checked)} elements wrong",
+        expected="0 ulp from the oracle",
+    )
+
+
+def _kinds(checked: Sequence[Verification]) -> str:
+    dtypes = sorted({v.dtype for v in checked})
+    if not checked[0].elements or checked[0].op == "barrier":
+        return ""
+    return f" ({dtypes[0]})" if len(dtypes) == 1 else f" ({len(dtypes)} dtypes)"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _wrong(op: str, bad: Sequence[Verification], checked: int) -> Finding:
+    errors = [error for verification in bad for error in verification.errors]
+    subject = _suspect(errors)
+    ranks = sorted({error.rank for error in errors})
+    where = f"on rank {ranks[0]}" if len(ranks) == 1 else f"on {len(ranks)} ranks"
+    first = errors[0] if errors else None
+    return Finding(
+        id=check_id("COL", op),
+        status="fail",
+        title=f"{op} delivers wrong data" + (f" {where}" if ranks else ""),
+        subject=subject,
+        saw=_saw(bad[0], first),
+        expected="every element equal to the oracle, 0 ulp",
+        because=_because(errors),
+        costs=f"every result that went through {op} on these ranks; "
+        f"{len(bad)} of {_count(checked, 'configuration')} were wrong",
+        fix=_fix(subject),
+        next=f"wirespeed check --only {check_id('COL', op)}",
+        evidence=tuple(_evidence(bad)),
+    )
+
+
+def _suspect(errors: Sequence[WrongData]) -> Subject:
+    """The rank that the guesses agree on; else the only rank with wrong data; else the job."""
+    suspects = {error.suspect for error in errors}
+    if len(suspects) == 1 and -1 not in suspects:
+        return Subject("rank", f"rank {suspects.pop()}")
+    ranks = {error.rank for error in errors}
+    return Subject("rank", f"rank {ranks.pop()}") if len(ranks) == 1 else Subject("job", "job")
+
+
+def _saw(bad: Verification, first: WrongData | None) -> str:
+    if first is None:
+        return f"{bad.wrong} passages that did not wait for every rank"
+    return (
+        f"{first.wrong} of {first.elements} elements wrong on rank {first.rank} ({first.host}), "
+        f"bytes {first.first_byte} to {first.last_byte}, {first.chunk}; {first.example}"
+    )
+
+
+def _because(errors: Sequence[WrongData]) -> str:
+    guesses = sorted({error.guess for error in errors})
+    if not guesses or guesses == ["unexplained"]:
+        return "not recognised: neither stale, shifted, swapped, partial nor a single bit"
+    return "the data look like " + ", or ".join(guess for guess in guesses if guess)
+
+
+def _fix(subject: Subject) -> str:
+    where = f" of {subject.name}" if subject.kind == "rank" else ""
+    return (
+        f"look at ECC errors and the kernel log{where}; try another version of the communication "
+        f"library, and without plugins or offload (NCCL_NET_PLUGIN=none, NCCL_COLLNET_ENABLE=0)"
+    )
+
+
+def _evidence(bad: Sequence[Verification]) -> Iterable[str]:
+    lines = [
+        f"{v.op} {v.dtype} {v.redop} {format_size(v.size_bytes)}"
+        f"{' in place' if v.in_place else ''}{f' root {v.root}' if v.root > 0 else ''}: "
+        f"rank {e.rank}: {e.wrong} wrong, {e.guess}; {e.example}"
+        for v in bad
+        for e in v.errors
+    ]
+    hidden = len(lines) - MOST_EVIDENCE
+    return lines[:MOST_EVIDENCE] + ([f"and {hidden} more"] if hidden > 0 else [])
+
+
+def _refusals(verifications: Sequence[Verification]) -> list[Finding]:
+    """One `not checked` for each reason; operations that were never checked have their own."""
+    done = {v.op for v in verifications if v.wrong is not None}
+    reasons: dict[str, list[str]] = {}
+    for v in verifications:
+        if v.wrong is None and v.op in done:
+            reasons.setdefault(v.reason, []).append(f"{v.op} {v.dtype} {v.redop}")
+    return [
+        Finding(
+            id="CAP-001",
+            status="not_checked",
+            title=_count(len(cases), "configuration") + " that cannot run here",
+            because=reason,
+            evidence=tuple(dict.fromkeys(cases)),
+        )
+        for reason, cases in reasons.items()
+    ]

@@ -1,0 +1,53 @@
+"""From records to findings and a verdict. Pure: the same records always give the same verdict."""
+
+from collections.abc import Sequence
+
+from wirespeed.checks.correctness import correctness_findings
+from wirespeed.checks.nodes import node_findings
+from wirespeed.checks.speed import speed_findings
+from wirespeed.records import Finding, Measurement, Verdict, Verification, World
+from wirespeed.reference import Reference
+
+__all__ = ["judge", "verdict_of"]
+
+
+def judge(
+    command: str,
+    world: World,
+    measurements: Sequence[Measurement],
+    verifications: Sequence[Verification],
+    reference: Reference,
+    only: frozenset[str] = frozenset(),
+) -> list[Finding]:
+    """All findings of a run that came to its end; `only` keeps those ids (empty: all).
+
+    `bench` reports figures, not grades: of its speed only stragglers are judged.
+    """
+    findings = [_joined(world)] if world.size else []
+    findings += node_findings(world)
+    findings += correctness_findings(verifications)
+    if command == "check":
+        findings += speed_findings(world, measurements, reference)
+    return [finding for finding in findings if not only or finding.id in only]
+
+
+def _joined(world: World) -> Finding:
+    ranks = f"{world.size} rank" + ("s" if world.size > 1 else "")
+    nodes = f"{len(world.nodes)} node" + ("s" if len(world.nodes) != 1 else "")
+    return Finding(
+        id="WORLD-001",
+        status="pass",
+        title=f"{ranks} on {nodes} joined one world over {world.backend}",
+    )
+
+
+def verdict_of(findings: Sequence[Finding], measured: int) -> tuple[Verdict, int]:
+    """READY needs something measured or checked, and nothing failed; unknown is never a pass.
+
+    measured: measurements and data checks that gave a result.
+    """
+    if any(finding.status == "fail" for finding in findings):
+        return "NOT READY", 1
+    if not measured:
+        return "UNKNOWN", 3
+    return "READY", 0

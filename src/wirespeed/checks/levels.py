@@ -1,0 +1,112 @@
+"""What `check` runs at each level: data checks of every operation, then latency and bandwidth."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wirespeed.checks.registry import check_id
+from wirespeed.collectives.catalogue import CATALOGUE, REDOPS, Collective
+from wirespeed.errors import NothingRan
+from wirespeed.plan import Case, Measure, Step
+
+__all__ = ["LEVELS", "steps_for"]
+
+_DTYPES = ("float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "float8_e4m3fn")
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    data_sizes: tuple[int, ...]
+    """Sizes of the data checks; odd ones, so that counts divide neither ranks nor vectors."""
+    dtypes: tuple[str, ...]
+    redops: tuple[str, ...]
+    variants: bool
+    """In place, other roots, subgroups."""
+    latency_bytes: int
+    bandwidth_bytes: int
+    """On CPUs; GPUs take 64 times as much."""
+    precision: float
+    max_time_s: float
+    """For each timed size."""
+
+
+LEVELS = {
+    "quick": Level((4 * 1021,), (), (), False, 1024, 1 << 20, 0.1, 0.12),
+    "medium": Level((4 * 1021, 1 << 20), _DTYPES, REDOPS, True, 1024, 4 << 20, 0.05, 0.3),
+    "long": Level(
+        (4, 4 * 1021, 1 << 20, (16 << 20) + 4), _DTYPES, REDOPS, True, 1024, 64 << 20, 0.05, 3.0
+    ),
+}
+
+
+def steps_for(level: str, only: frozenset[str], *, gpus: bool) -> tuple[Step, ...]:
+    """The steps that the selected checks need; NothingRan if they need none."""
+    chosen = LEVELS[level]
+    steps = [
+        step
+        for collective in CATALOGUE.values()
+        for step in _of_operation(collective, chosen, only, 64 if gpus else 1)
+    ]
+    if not steps and not _needs_only_a_world(only):
+        raise NothingRan(
+            "the selection left nothing to run",
+            expected="ids of checks that this level has",
+            next="wirespeed check --list",
+        )
+    return tuple(steps)
+
+
+def _needs_only_a_world(only: frozenset[str]) -> bool:
+    return any(id.split("-")[0] not in ("COL", "LAT", "BW", "CAP", "MEM") for id in only)
+
+
+def _of_operation(
+    collective: Collective, level: Level, only: frozenset[str], scale: int
+) -> Iterator[Step]:
+    def wanted(*ids: str) -> bool:
+        return not only or any(id in only for id in ids)
+
+    op = collective.name
+    if wanted(check_id("COL", op), "CAP-001"):
+        yield from _data_steps(collective, level)
+    timed = [("LAT", level.latency_bytes)]
+    if collective.has_data:
+        timed.append(("BW", level.bandwidth_bytes * scale))
+    measure = Measure(precision=level.precision, max_time_s=level.max_time_s)
+    skew = op in ("all_reduce", "all_gather") and "SKEW-001" in only
+    for prefix, size in timed:
+        if wanted(check_id(prefix, op)) or skew:
+            yield Step(case=_case(collective, size), verify=False, measure=measure)
+
+
+def _case(collective: Collective, size: int, **changes: object) -> Case:
+    fields: dict[str, object] = {
+        "op": collective.name,
+        "size_bytes": size if collective.has_data else 0,
+        "redop": "sum" if collective.reduces else "none",
+        "root": 0 if collective.rooted else -1,
+        **changes,
+    }
+    return Case(**fields)  # type: ignore[arg-type]
+
+
+def _data_steps(collective: Collective, level: Level) -> Iterator[Step]:
+    if not collective.has_data:
+        yield Step(case=_case(collective, 0))
+        return
+    for size in level.data_sizes:
+        yield Step(case=_case(collective, size))
+    small = level.data_sizes[0]
+    for dtype in level.dtypes:
+        yield Step(case=_case(collective, small, dtype=dtype), expect_unsupported=True)
+    for redop in level.redops if collective.reduces else ():
+        if redop != "sum":
+            yield Step(case=_case(collective, small, redop=redop))
+    if level.variants:
+        yield from _variants(collective, small)
+
+
+def _variants(collective: Collective, size: int) -> Iterator[Step]:
+    if collective.in_place:
+        yield Step(case=_case(collective, size, in_place=True))
+    if collective.rooted:
+        yield Step(case=_case(collective, size, root=1), expect_unsupported=True)

@@ -1,0 +1,173 @@
+"""Findings about speed: latency at small sizes, bus bandwidth at large ones, stragglers."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from wirespeed.checks.registry import check_id
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.records import Finding, Measurement, Status, Subject, World
+from wirespeed.reference import Expectation, Reference
+from wirespeed.units import format_bandwidth, format_duration, format_size
+
+__all__ = ["speed_findings"]
+
+SPREAD = 2.0
+"""A rank that takes this much longer than the middle rank in one operation is told."""
+STRAGGLER = 1.5
+"""A rank that does so by this much in most synchronising operations is a straggler."""
+WIDE = 0.5
+"""An interval of the median wider than this on either side supports no verdict."""
+FAIL_BELOW, WARN_BELOW = 0.8, 0.9
+"""Share of the reference's bandwidth; latency fails at its inverse, squared (it varies more)."""
+SYNCHRONISING = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+"""Operations in which every rank must wait for every other, so that their times compare."""
+
+
+def speed_findings(
+    world: World, measurements: Sequence[Measurement], reference: Reference
+) -> list[Finding]:
+    """LAT and BW for each operation that was timed, and SKEW-001."""
+    findings = []
+    for op in CATALOGUE:
+        timed = sorted((m for m in measurements if m.op == op), key=lambda m: m.size_bytes)
+        if timed:
+            findings.append(_graded("LAT", world, timed[0], reference, _latency))
+        if timed and timed[-1].size_bytes > timed[0].size_bytes:
+            findings.append(_graded("BW", world, timed[-1], reference, _bandwidth))
+    return findings + _stragglers(world, measurements)
+
+
+Grade = Callable[[Measurement, Expectation], tuple[float, str] | None]
+"""(how good: 1 is the reference, more is better; the expected figure in words)."""
+
+
+def _latency(measurement: Measurement, expectation: Expectation) -> tuple[float, str] | None:
+    if not expectation.time_s:
+        return None
+    ratio = expectation.time_s / measurement.time.median
+    return ratio**0.5, f"{format_duration(expectation.time_s)} ({expectation.source})"
+
+
+def _bandwidth(measurement: Measurement, expectation: Expectation) -> tuple[float, str] | None:
+    if not expectation.busbw:
+        return None
+    expected = f"{format_bandwidth(expectation.busbw)} ({expectation.source})"
+    return measurement.busbw / expectation.busbw, expected
+
+
+def _graded(
+    prefix: str, world: World, measurement: Measurement, reference: Reference, grade: Grade
+) -> Finding:
+    found = reference.expect(world, measurement)
+    graded = grade(measurement, found) if found else None
+    id, title = check_id(prefix, measurement.op), _title(prefix, measurement)
+    if _half_width(measurement) > WIDE:
+        return Finding(
+            id=id,
+            status="not_checked",
+            title=title,
+            because=f"the figure is too uncertain after {measurement.iterations} iterations: "
+            f"the 95 % interval is ±{_half_width(measurement):.0%}",
+            fix="a quieter machine, or more time for each size",
+            next=f"wirespeed bench {measurement.op} -b {measurement.size_bytes} --max-time 10",
+        )
+    if graded is None:
+        return _by_spread(id, title, world, measurement)
+    ratio, expected = graded
+    status: Status = "pass" if ratio >= WARN_BELOW else "warn" if ratio >= FAIL_BELOW else "fail"
+    return Finding(
+        id=id,
+        status=status,
+        title=title,
+        saw=f"{ratio:.2f} of the reference" if prefix == "BW" else _figure(prefix, measurement),
+        expected=expected,
+        fix="" if status == "pass" else "find what holds it back",
+        next="" if status == "pass" else f"wirespeed bench {measurement.op} -o wide",
+    )
+
+
+def _by_spread(id: str, title: str, world: World, measurement: Measurement) -> Finding:
+    """Without a reference: do the ranks agree with each other?"""
+    expected = "no reference is known for this hardware; ranks within "
+    worst = _worst_rank(measurement)
+    if worst is None or measurement.op not in SYNCHRONISING:
+        return Finding(
+            id=id, status="pass", title=title, expected="no reference is known for this hardware"
+        )
+    rank, ratio = worst
+    status: Status = "warn" if ratio > SPREAD else "pass"
+    return Finding(
+        id=id,
+        status=status,
+        title=title,
+        subject=Subject("rank", f"rank {rank}") if status == "warn" else Subject("job", "job"),
+        saw=f"rank {rank}{_at(world, rank)} takes {ratio:.2f}× the middle rank's time",
+        expected=f"{expected}{SPREAD:g}× of each other",
+        next=f"wirespeed bench {measurement.op} -o wide" if status == "warn" else "",
+    )
+
+
+def _at(world: World, rank: int) -> str:
+    host = next((node.host for node in world.nodes if rank in node.ranks), "")
+    return f" on {host}" if host else ""
+
+
+def _title(prefix: str, measurement: Measurement) -> str:
+    size = f" {format_size(measurement.size_bytes)}" if measurement.size_bytes else ""
+    return f"{measurement.op}{size}: {_figure(prefix, measurement)}"
+
+
+def _figure(prefix: str, measurement: Measurement) -> str:
+    precision = f"±{_half_width(measurement):.0%}, n={measurement.iterations}"
+    if prefix == "BW":
+        return f"{format_bandwidth(measurement.busbw)} busbw ({precision})"
+    return f"{format_duration(measurement.time.median)} ({precision})"
+
+
+def _half_width(measurement: Measurement) -> float:
+    time = measurement.time
+    if time.median <= 0:
+        return 0.0
+    return max(time.high - time.median, time.median - time.low) / time.median
+
+
+def _worst_rank(measurement: Measurement) -> tuple[int, float] | None:
+    """(global rank, its median over the middle rank's) of the slowest, for 3 ranks and more."""
+    medians = measurement.rank_medians
+    middle = median(medians) if len(medians) > 2 else 0.0
+    if middle <= 0:
+        return None
+    rank = max(range(len(medians)), key=medians.__getitem__)
+    return rank, medians[rank] / middle
+
+
+def _stragglers(world: World, measurements: Sequence[Measurement]) -> list[Finding]:
+    worst = [_worst_rank(m) for m in measurements if m.op in SYNCHRONISING and m.groups == "all"]
+    known = [one for one in worst if one is not None]
+    if not known:
+        reason = "needs 3 ranks and a synchronising operation"
+        return [_skew("not_checked", "stragglers not checked", because=reason)]
+    slow = [rank for rank, ratio in known if ratio > STRAGGLER]
+    for rank in sorted(set(slow)):
+        if slow.count(rank) * 2 > len(known):
+            return [_straggler(world, rank, [ratio for r, ratio in known if r == rank])]
+    return [_skew("pass", f"no rank is slowest by {STRAGGLER:g}× in most operations")]
+
+
+def _straggler(world: World, rank: int, ratios: list[float]) -> Finding:
+    return Finding(
+        id="SKEW-001",
+        status="warn",
+        title=f"rank {rank}{_at(world, rank)} is a straggler",
+        subject=Subject("rank", f"rank {rank}"),
+        saw=f"{median(ratios):.2f}× the middle rank's time in {len(ratios)} operations",
+        expected=f"within {STRAGGLER:g}× in most operations",
+        because="its CPU, GPU clock or link is slower, or another process runs there",
+        costs=f"every synchronising step waits for it: up to {median(ratios):.1f}×",
+        fix="look at the load, clocks and links of that node",
+        next="wirespeed bench all_reduce -o wide",
+    )
+
+
+def _skew(status: Status, title: str, because: str = "") -> Finding:
+    return Finding(id="SKEW-001", status=status, title=title, because=because)

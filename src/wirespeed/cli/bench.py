@@ -1,0 +1,183 @@
+"""`wirespeed bench`: how fast is each collective?"""
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from wirespeed.cli.options import CONTEXT, RunOptions, common_options, split_output
+from wirespeed.collectives.catalogue import CATALOGUE, Collective, collective_named
+from wirespeed.collectives.dtypes import dtype_named
+from wirespeed.collectives.groups import check_groups
+from wirespeed.errors import UsageError
+from wirespeed.plan import Case, Measure, Plan, Step
+from wirespeed.units import parse_size
+
+__all__ = ["bench"]
+
+_EPILOG = """\b
+Operations: all_reduce reduce_scatter all_gather all_to_all all_to_all_v broadcast reduce
+gather scatter send_recv pair_exchange barrier; `all` means each of them.
+
+\b
+Examples:
+  wirespeed bench all_reduce -b 1K -e 16M -f 4
+  wirespeed bench all_reduce all_gather -o json --ranks 3
+  wirespeed bench all_reduce -o max -d int32,bfloat16        reduction and dtypes
+  wirespeed bench all_reduce -w 5 -n 20 --timing batch -o nccl-tests
+  wirespeed bench all_gather --groups every-2                 groups side by side
+  torchrun --nproc-per-node 8 -m wirespeed bench all_reduce -b 8 -e 8G -f 2
+"""
+
+
+@click.command(context_settings=CONTEXT, epilog=_EPILOG)
+@click.argument("ops", nargs=-1, metavar="OP…")
+@click.option("-b", "--min-bytes", default="1K", help="Smallest size.")
+@click.option("-e", "--max-bytes", help="Largest size.  [default: 16M, or -b if that is larger]")
+@click.option("-f", "--factor", type=click.IntRange(min=2), help="Factor of sizes.  [default: 4]")
+@click.option("-i", "--step-bytes", help="Add this much from size to size, instead of -f.")
+@click.option(
+    "-w", "--warmup", type=click.IntRange(min=0), help="Warm-ups.  [default: until stable]"
+)
+@click.option(
+    "-n", "--iterations", type=click.IntRange(min=1), help="Iterations.  [default: --precision]"
+)
+@click.option(
+    "--precision",
+    type=click.FloatRange(min=0.1, max=100),
+    default=5.0,
+    help="Stop at this half width of the median's 95 % interval, in percent …",
+)
+@click.option(
+    "--max-time",
+    type=click.FloatRange(min=0.01),
+    default=2.0,
+    help="… or after so many seconds a size; the interval reached is always shown.",
+)
+@click.option("-d", "--dtype", "dtypes", default=("float32",), multiple=True, help="Element types.")
+@click.option("-o", "--output", multiple=True, help="Output format, or reduction (repeatable).")
+@click.option("-r", "--root", type=click.IntRange(min=0), default=0, help="Root, within the group.")
+@click.option(
+    "-c", "--check", type=click.IntRange(0, 1), default=1, help="Check the data of each size."
+)
+@click.option(
+    "-m", "--in-flight", type=click.IntRange(min=1), default=1, help="Operations at once."
+)
+@click.option(
+    "--in-place",
+    type=click.Choice(["auto", "no", "yes", "both"]),
+    default="auto",
+    help="auto: both for -o nccl-tests, else out of place.",
+)
+@click.option(
+    "--timing",
+    type=click.Choice(["each", "batch", "graph"]),
+    default="each",
+    help="each: barrier, then the call; batch: back to back; graph: CUDA graph replay.",
+)
+@click.option("--async", "asynchronous", is_flag=True, help="Issue without blocking, then wait.")
+@click.option("--groups", default="all", help="all, nodes, rails, pairs or every-K, side by side.")
+@click.option("--max-fit", is_flag=True, help="Only the largest size that fits in memory.")
+@common_options
+@click.pass_context
+def bench(ctx: click.Context, **values: Any) -> int:
+    """How fast is each collective? With the data checked and an interval on each figure."""
+    from wirespeed.cli.execute import execute
+
+    redops, format = split_output(values.pop("output"))
+    options = RunOptions.take(values, format)
+    plan = Plan(
+        command="bench",
+        steps=_steps(values, redops, format),
+        engine=options.engine,
+        seed=options.seed,
+        op_timeout_s=options.timeout,
+        startup_timeout_s=options.startup_timeout,
+        faults=options.inject,
+    )
+    return execute(ctx, plan, options)
+
+
+def _steps(values: dict[str, Any], redops: tuple[str, ...], format: str) -> tuple[Step, ...]:
+    check_groups(values["groups"])
+    sides = _sides(values["in_place"], format)
+    measure = _measure(values)
+    return tuple(
+        Step(case=case, verify=bool(values["check"]), measure=measure)
+        for collective in _operations(values["ops"])
+        for case in _cases(collective, values, redops or ("sum",), sides)
+    )
+
+
+def _operations(names: tuple[str, ...]) -> list[Collective]:
+    if not names:
+        raise UsageError(
+            "no operation given",
+            expected="one or more of " + ", ".join(CATALOGUE) + ", or all",
+            next="wirespeed bench all_reduce",
+        )
+    if "all" in names:
+        return list(CATALOGUE.values())
+    return list(dict.fromkeys(map(collective_named, names)))
+
+
+def _sides(asked: str, format: str) -> tuple[bool, ...]:
+    if asked == "auto":
+        asked = "both" if format == "nccl-tests" else "no"
+    return {"no": (False,), "yes": (True,), "both": (False, True)}[asked]
+
+
+def _measure(values: dict[str, Any]) -> Measure:
+    in_flight = values["in_flight"]
+    return Measure(
+        timing=values["timing"],
+        blocking=not values["asynchronous"] and in_flight == 1,
+        in_flight=in_flight,
+        warmup=values["warmup"],
+        iterations=values["iterations"],
+        precision=values["precision"] / 100,
+        max_time_s=values["max_time"],
+    )
+
+
+def _cases(
+    collective: Collective, values: dict[str, Any], redops: tuple[str, ...], sides: tuple[bool, ...]
+) -> list[Case]:
+    root = values["root"] if collective.rooted else -1
+    base = Case(op=collective.name, root=root, groups=values["groups"], max_fit=values["max_fit"])
+    if not collective.has_data:
+        return [replace(base, max_fit=False)]
+    sizes = (0,) if values["max_fit"] else _sizes(values)
+    dtypes = [name for text in values["dtypes"] for name in text.split(",") if name]
+    return [
+        replace(base, dtype=dtype_named(dtype).name, redop=redop, size_bytes=size, in_place=side)
+        for dtype in dtypes
+        for redop in (redops if collective.reduces else ("none",))
+        for size in sizes
+        for side in sides
+        if collective.in_place or not side
+    ]
+
+
+def _sizes(values: dict[str, Any]) -> list[int]:
+    """Sizes in bytes from -b to -e, by -f or -i."""
+    smallest = parse_size(values["min_bytes"])
+    text = values["max_bytes"]
+    largest = parse_size(text) if text else max(smallest, parse_size("16M"))
+    if smallest < 1:
+        raise UsageError(f"-b {values['min_bytes']} is not above 0", expected="1 byte or more")
+    if largest < smallest:
+        raise UsageError(
+            f"-e {text} is below -b {values['min_bytes']}", expected="-e at or above -b"
+        )
+    if values["factor"] and values["step_bytes"]:
+        raise UsageError("both -f and -i were given", expected="one of them")
+    sizes, step = [smallest], parse_size(values["step_bytes"]) if values["step_bytes"] else 0
+    if values["step_bytes"] and step < 1:
+        raise UsageError("-i 0 would never end", expected="a step of 1 byte or more")
+    factor = values["factor"] or 4
+    while (following := sizes[-1] + step if step else sizes[-1] * factor) <= largest:
+        sizes.append(following)
+        if len(sizes) > 10_000:
+            raise UsageError("more than 10,000 sizes", expected="a larger step (-i) or factor (-f)")
+    return sizes

@@ -1,0 +1,89 @@
+"""`wirespeed check`: is this cluster ready?"""
+
+from typing import Any
+
+import click
+
+from wirespeed.cli.options import CONTEXT, RunOptions, common_options
+from wirespeed.errors import UsageError
+from wirespeed.views import FORMATS
+
+__all__ = ["check"]
+
+_EPILOG = """\b
+Examples:
+  wirespeed check                             READY or NOT READY, in half a minute
+  wirespeed check -l quick --ranks 2
+  wirespeed check --only correctness          ids, prefixes and families; see --list
+  wirespeed check --explain COL-001
+  wirespeed check --inject flip:rank=1        see a flipped bit caught
+  torchrun --nnodes 2 --nproc-per-node 8 ... -m wirespeed check
+"""
+
+
+@click.command(context_settings=CONTEXT, epilog=_EPILOG)
+@click.option(
+    "-l",
+    "--level",
+    type=click.Choice(["quick", "medium", "long"]),
+    default="medium",
+    help="quick: each operation once; medium: also dtypes, reductions, in place, roots; long: more "
+    "sizes, narrower intervals.",
+)
+@click.option("--only", metavar="ID,…", help="Only these checks: ids, prefixes or families.")
+@click.option("--list", "list_", is_flag=True, help="List the checks, then stop.")
+@click.option("--explain", metavar="ID", help="Explain one check, then stop.")
+@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="Output format.")
+@common_options
+@click.pass_context
+def check(ctx: click.Context, **values: Any) -> int:
+    """Is this cluster ready? Correctness of every collective, speed, nodes; then a verdict."""
+    level, only = values.pop("level"), values.pop("only")
+    list_, explain = values.pop("list_"), values.pop("explain")
+    options = RunOptions.take(values, values.pop("output"))
+    if explain:
+        click.echo(_explanation(explain))
+        return 0
+    if list_:
+        click.echo(_listing())
+        return 0
+    return _run(ctx, level, only, options)
+
+
+def _run(ctx: click.Context, level: str, only: str | None, options: RunOptions) -> int:
+    from wirespeed.checks.levels import steps_for
+    from wirespeed.checks.registry import select
+    from wirespeed.cli.execute import execute
+    from wirespeed.plan import Plan
+    from wirespeed.world.local import count_gpus
+
+    chosen = frozenset(select(only)) if only else frozenset()
+    gpus = options.backend == "nccl" or (options.backend == "auto" and count_gpus() > 0)
+    plan = Plan(
+        command="check",
+        steps=steps_for(level, chosen, gpus=gpus),
+        engine=options.engine,
+        seed=options.seed,
+        op_timeout_s=options.timeout,
+        startup_timeout_s=options.startup_timeout,
+        faults=options.inject,
+    )
+    return execute(ctx, plan, options, only=chosen)
+
+
+def _explanation(id: str) -> str:
+    from wirespeed.checks.registry import CHECKS
+
+    found = CHECKS.get(id.upper())
+    if found is None:
+        raise UsageError(f"no check has the id {id!r}", next="wirespeed check --list")
+    text = click.wrap_text(found.explanation, 88, "  ", "  ")
+    return f"{found.id}  {found.title}  ({found.family})\n{text}"
+
+
+def _listing() -> str:
+    from wirespeed.checks.registry import CHECKS
+
+    wide = max(len(check.family) for check in CHECKS.values())
+    lines = [f"{c.id:<11} {c.family:<{wide}}  {c.title}" for c in CHECKS.values()]
+    return "\n".join(lines)

@@ -1,0 +1,120 @@
+"""Carry a plan out where we are: on ranks of our own, or as one rank of somebody else's world."""
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wirespeed.cli.config import print_config, refuse_unknown_keys
+from wirespeed.cli.options import Output, RunOptions
+from wirespeed.errors import UsageError
+from wirespeed.plan import Plan
+from wirespeed.records import Choice, Run
+from wirespeed.world.identity import Identity, detect
+from wirespeed.world.local import require_torch
+from wirespeed.world.mistaken import refuse_separate_worlds
+
+if TYPE_CHECKING:
+    from wirespeed.console.session import Session
+
+__all__ = ["execute"]
+
+
+def execute(
+    ctx: click.Context, plan: Plan, options: RunOptions, only: frozenset[str] = frozenset()
+) -> int:
+    """Run the plan and print its result; the exit code of the run."""
+    refuse_unknown_keys(ctx)
+    if ctx.params.get("print_config"):
+        click.echo(print_config(ctx))
+        return 0
+    config = _jsonable({k: v for k, v in ctx.params.items() if k != "print_config"})
+    identity = detect(os.environ)
+    refuse_separate_worlds(os.environ, identity)
+    require_torch()
+    if identity is None:
+        return _show(_on_this_machine(plan, options, config, only), options.output)
+    return _as_member(identity, plan, options, config, only)
+
+
+def _on_this_machine(
+    plan: Plan, options: RunOptions, config: dict[str, Any], only: frozenset[str]
+) -> Run:
+    from wirespeed.console.local import interface_choice, run_local
+    from wirespeed.world.local import choose_ranks
+
+    ranks = choose_ranks(options.ranks, options.backend)
+    choices = (ranks, interface_choice())
+    size = int(ranks.value)
+    session = _session(plan, options, config, only, "local", size, choices)
+    return run_local(session, plan, size, options.backend)
+
+
+def _as_member(
+    identity: Identity,
+    plan: Plan,
+    options: RunOptions,
+    config: dict[str, Any],
+    only: frozenset[str],
+) -> int:
+    from wirespeed.console.member import carry_rank_in_environment, run_member
+
+    if options.ranks is not None and options.ranks != identity.world_size:
+        raise UsageError(
+            f"--ranks {options.ranks} inside a world of {identity.world_size} ranks that "
+            f"{identity.launcher} started",
+            expected="no --ranks: the launcher has decided",
+        )
+    carry_rank_in_environment(identity)
+    launcher = os.environ.get("WIRESPEED_LAUNCHER", identity.launcher)
+    choice = Choice("launcher", launcher, identity.reason)
+
+    def open_session() -> "Session":
+        size = identity.world_size
+        return _session(plan, options, config, only, launcher, size, (choice,))
+
+    return run_member(
+        identity, plan, options.backend, open_session, lambda run: _show(run, options.output)
+    )
+
+
+def _session(
+    plan: Plan,
+    options: RunOptions,
+    config: dict[str, Any],
+    only: frozenset[str],
+    launcher: str,
+    size: int,
+    choices: tuple[Choice, ...],
+) -> "Session":
+    from wirespeed.console.session import Session
+    from wirespeed.reference import NoReference
+    from wirespeed.runs.folder import RunFolder
+    from wirespeed.views.progress import open_progress
+
+    return Session(
+        plan,
+        RunFolder.create(plan.command, config),
+        open_progress(quiet=options.output.quiet),
+        launcher=launcher,
+        world_size=size,
+        config=config,
+        choices=choices,
+        reference=NoReference(),
+        only=only,
+    )
+
+
+def _jsonable(config: dict[str, Any]) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in config.items()}
+
+
+def _show(run: Run, output: Output) -> int:
+    from wirespeed.views import render
+    from wirespeed.views.style import Style
+
+    width = shutil.get_terminal_size((100, 24)).columns
+    style = Style(color=output.color, ascii=output.ascii, width=width, verbose=output.verbose)
+    click.echo(render(run, output.format, style), color=output.color, nl=False)
+    return run.exit_code

@@ -1,0 +1,147 @@
+"""Options that check and bench share, and what they mean together."""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from wirespeed.collectives.catalogue import REDOPS
+from wirespeed.errors import UsageError
+from wirespeed.views import FORMATS
+
+__all__ = ["CONTEXT", "Output", "RunOptions", "common_options", "split_output"]
+
+CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "auto_envvar_prefix": "WIRESPEED",
+    "max_content_width": 100,
+    "show_default": True,
+}
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_OPTIONS: tuple[Decorator, ...] = (
+    click.option(
+        "--ranks",
+        type=click.IntRange(min=1),
+        help="Local ranks to start (default: one a GPU, else 4 or the cores, whichever is more"
+        " useful). Not under another launcher.",
+    ),
+    click.option(
+        "--backend",
+        type=click.Choice(["auto", "gloo", "nccl"]),
+        default="auto",
+        help="auto: nccl where each local rank has a GPU, else gloo.",
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice(["torch", "deepspeed", "mpi4py"]),
+        default="torch",
+        help="The library through which the collectives are called.",
+    ),
+    click.option("--seed", type=int, default=1, help="Seed of the input data."),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(min=1),
+        default=30.0,
+        help="Seconds that one operation may take before the run is ended and the culprit named.",
+    ),
+    click.option(
+        "--startup-timeout",
+        type=click.FloatRange(min=1),
+        default=120.0,
+        help="Seconds until all ranks must have joined.",
+    ),
+    click.option(
+        "--inject",
+        multiple=True,
+        metavar="FAULT",
+        help="Act out a fault, to see it caught: flip:rank=1, kill:rank=2,after=3, … "
+        "(CONTRIBUTING.md lists them).",
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
+    click.option(
+        "-v", "--verbose", is_flag=True, help="Show each automatic choice with its reason."
+    ),
+    click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto"),
+    click.option(
+        "--print-config", is_flag=True, help="Show each option's value and origin, then stop."
+    ),
+)
+
+
+def common_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How the result is shown."""
+
+    format: str
+    color: bool
+    ascii: bool
+    quiet: bool
+    verbose: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The shared options, as the verbs hand them on."""
+
+    ranks: int | None
+    backend: str
+    engine: str
+    seed: int
+    timeout: float
+    startup_timeout: float
+    inject: tuple[str, ...]
+    output: Output
+
+    @staticmethod
+    def take(values: dict[str, Any], format: str) -> "RunOptions":
+        """Take the shared options out of click's keyword arguments."""
+        from wirespeed.ranks.faults import Fault
+
+        for text in values["inject"]:
+            Fault.parse(text)
+        output = Output(
+            format,
+            _colored(values.pop("color")),
+            not _speaks_unicode(),
+            values.pop("quiet"),
+            values.pop("verbose"),
+        )
+        names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
+        return RunOptions(**{name: values.pop(name) for name in names}, output=output)
+
+
+def split_output(values: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """(reductions, format) from `-o`, which is nccl-tests' letter for one and ours for the other."""
+    words = [word for value in values for word in value.split(",") if word]
+    formats = [word for word in words if word in FORMATS]
+    redops = [word for word in words if word in REDOPS]
+    unknown = [word for word in words if word not in FORMATS and word not in REDOPS]
+    if unknown:
+        raise UsageError(
+            f"-o {unknown[0]!r} is neither an output format nor a reduction",
+            expected=f"a format ({', '.join(FORMATS)}) or a reduction ({', '.join(REDOPS)})",
+        )
+    if len(set(formats)) > 1:
+        raise UsageError(f"two output formats: {' and '.join(formats)}", expected="one of them")
+    return tuple(dict.fromkeys(redops)), formats[0] if formats else "table"
+
+
+def _colored(when: str) -> bool:
+    if when != "auto":
+        return when == "always"
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _speaks_unicode() -> bool:
+    return (sys.stdout.encoding or "ascii").lower().replace("-", "") in ("utf8", "utf16", "utf32")

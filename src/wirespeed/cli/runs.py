@@ -1,0 +1,206 @@
+"""`wirespeed runs`: the stored runs, and what other tools measured."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wirespeed.errors import InputError, UsageError
+from wirespeed.views import FORMATS
+
+if TYPE_CHECKING:
+    from wirespeed.records import Run
+    from wirespeed.runs.store import RunSummary
+
+__all__ = ["runs"]
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+_LARGEST_FILE = 256 * 2**20
+
+
+@click.group(
+    context_settings=_CONTEXT,
+    epilog="""\b
+Examples:
+  wirespeed runs list
+  wirespeed runs show last
+  wirespeed runs show 91ae -o md
+  wirespeed runs import all_reduce.log
+""",
+)
+def runs() -> None:
+    """The stored runs: list, show, remove, import.
+
+    Each run is a folder in $WIRESPEED_HOME/runs (else $XDG_STATE_HOME/wirespeed/runs, else
+    ~/.local/state/wirespeed/runs). REF is a run's id, the start of one, `last`, or the path of a
+    run folder or of a run's JSON.
+    """
+
+
+@runs.command(
+    "list",
+    epilog="""\b
+Examples:
+  wirespeed runs list
+  wirespeed runs list -o json | jq '.[] | select(.verdict != "READY")'
+""",
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def list_command(output: str) -> None:
+    """List the stored runs, oldest first."""
+    from wirespeed.runs.store import list_runs
+
+    found = list_runs()
+    if output == "json":
+        import json
+
+        click.echo(json.dumps([asdict(summary) for summary in found], indent=2))
+    elif found:
+        click.echo("\n".join(_table(found)))
+    else:
+        from wirespeed.runs.folder import runs_home
+
+        click.echo(f"no runs in {runs_home()}\nnext: wirespeed check")
+
+
+@runs.command(
+    epilog="""\b
+Examples:
+  wirespeed runs show last
+  wirespeed runs show 91ae -o wide
+  wirespeed runs show ./run.json -o nccl-tests
+"""
+)
+@click.argument("ref")
+@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="Output format.")
+@click.option("-v", "--verbose", is_flag=True, help="Also automatic choices and all evidence.")
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+def show(ref: str, output: str, verbose: bool, color: str) -> None:
+    """Print a stored run again, in any format."""
+    from wirespeed.runs.store import find, load
+    from wirespeed.views import render
+    from wirespeed.views.style import style_for
+
+    style = style_for(sys.stdout, color=color, verbose=verbose)
+    click.echo(render(load(find(ref)), output, style), nl=False, color=style.color)
+
+
+@runs.command(
+    epilog="""\b
+Examples:
+  wirespeed runs rm 91ae
+  wirespeed runs rm 91ae 7f3c --yes
+"""
+)
+@click.argument("refs", metavar="REF…", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def rm(refs: tuple[str, ...], yes: bool) -> None:
+    """Remove stored runs. Nothing but run folders is ever deleted."""
+    from wirespeed.runs.store import find, remove
+
+    paths = list(dict.fromkeys(find(ref) for ref in refs))
+    if not yes:
+        _ask(paths)
+    for path in paths:
+        click.echo(f"removed {remove(str(path))}")
+
+
+@runs.command(
+    "import",
+    epilog="""\b
+Examples:
+  wirespeed runs import all_reduce.log
+  wirespeed runs import nccl.json
+  kubectl logs nccl-test-launcher | wirespeed runs import - --op all_reduce
+""",
+)
+@click.argument("files", metavar="FILE…", nargs=-1, required=True)
+@click.option("--op", metavar="OP", help="The operation, where the file does not tell.")
+@click.option(
+    "--ranks", type=click.IntRange(min=1), help="Ranks of one group, where the file does not tell."
+)
+def import_command(files: tuple[str, ...], op: str | None, ranks: int | None) -> None:
+    """Import what nccl-tests printed, or wrote with -J; `-` reads standard input.
+
+    Each table becomes a run of its own. Text may come from any log: prefixes of mpirun, srun and
+    kubectl are understood. Nothing is stored unless every FILE can be read.
+    """
+    from wirespeed.runs.importers import import_bytes
+    from wirespeed.runs.store import save
+
+    known = _operation(op)
+    found = [
+        run
+        for file in files
+        for run in import_bytes(_read(file), name=_name(file), op=known, ranks=ranks or 0)
+    ]
+    for run in found:
+        save(run)
+        click.echo(_imported(run))
+    click.echo(f"next: wirespeed runs show {found[-1].id}")
+
+
+def _table(summaries: "list[RunSummary]") -> list[str]:
+    from wirespeed.units import format_duration
+    from wirespeed.views.grid import Column, Grid
+    from wirespeed.views.style import style_for
+
+    titles = ("id", "started (UTC)", "command", "verdict", "exit", "took", "ranks", "nodes")
+    left = ("id", "started (UTC)", "command", "verdict", "backend", "remark")
+    names = (*titles, "backend", "measured", "remark")
+    grid = Grid(tuple(Column(name, left=name in left) for name in names))
+    for s in summaries:
+        remark = f"damaged: {s.damaged}" if s.damaged else "" if s.finished else "unfinished"
+        when = s.started[:19].replace("T", " ")
+        took = format_duration(s.seconds) if s.seconds else ""
+        sizes = (str(s.world_size or ""), str(s.nodes or ""), s.backend, str(s.measurements))
+        grid.add(s.id, when, s.command, s.verdict, str(s.exit_code), took, *sizes, remark)
+    return grid.lines(style_for(sys.stdout))
+
+
+def _ask(paths: list[Path]) -> None:
+    listed = "\n".join(f"  {path}" for path in paths)
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"to be removed, but nobody can be asked:\n{listed}",
+            expected="--yes where there is no terminal",
+        )
+    click.confirm(f"{listed}\nremove?", abort=True)
+
+
+def _operation(op: str | None) -> str:
+    from wirespeed.runs.importers.operations import OPERATIONS, operation_in
+
+    found = operation_in(op or "")
+    if op and not found:
+        raise UsageError(f"unknown operation {op!r}", expected=", ".join(OPERATIONS))
+    return found
+
+
+def _name(file: str) -> str:
+    from wirespeed.runs.importers.operations import STDIN
+
+    return STDIN if file == "-" else file
+
+
+def _read(file: str) -> bytes:
+    try:
+        if file == "-":
+            data = sys.stdin.buffer.read(_LARGEST_FILE + 1)
+        else:
+            with Path(file).open("rb") as stream:
+                data = stream.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {_name(file)}: {error.strerror or error}") from error
+    if len(data) > _LARGEST_FILE:
+        raise InputError(f"{_name(file)} is larger than 256 MiB", expected="the output of one test")
+    return data
+
+
+def _imported(run: "Run") -> str:
+    from wirespeed.views.sections import import_lines
+    from wirespeed.views.style import style_for
+
+    return "\n".join(import_lines(run, style_for(sys.stdout)))

@@ -1,0 +1,200 @@
+"""torch.distributed: gloo on CPUs, NCCL on GPUs, and whatever else it was built with.
+
+Newer torch names are used where they exist (`all_gather_single` and `reduce_scatter_single` since
+2.13), the older ones otherwise. Runs in ranks only.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from wirespeed.collectives.catalogue import Collective, partner, split_count
+from wirespeed.collectives.engines.base import Call, Group, Handle, Issue
+
+__all__ = ["TorchEngine", "is_refusal"]
+
+_REDOPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX", "avg": "AVG"}
+_REFUSALS = ("Invalid scalar type", "not supported", "Unsupported", "unsupported", "Cannot use")
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether the backend says that it has no such operation (as opposed to a failure)."""
+    return isinstance(error, (RuntimeError, ValueError, TypeError, NotImplementedError)) and any(
+        words in str(error) for words in _REFUSALS
+    )
+
+
+class _Idle:
+    """A handle with nothing to wait for."""
+
+    def wait(self) -> None:
+        return None
+
+
+class _All:
+    """Several handles as one."""
+
+    __slots__ = ("_handles",)
+
+    def __init__(self, handles: list[Any]) -> None:
+        self._handles = handles
+
+    def wait(self) -> None:
+        for handle in self._handles:
+            handle.wait()
+
+
+class TorchEngine:
+    """Calls `api`, which is torch.distributed or a module with the same functions."""
+
+    name = "torch"
+    in_place_only = frozenset({"all_reduce", "broadcast", "reduce"})
+
+    def __init__(self, backend: str, device: torch.device, api: Any = dist) -> None:
+        self.backend = backend
+        self.device = device
+        self._api = api
+        self._all_gather = _first(api, "all_gather_single", "all_gather_into_tensor")
+        self._reduce_scatter = _first(api, "reduce_scatter_single", "reduce_scatter_tensor")
+
+    def why_not(self, collective: Collective, dtype: str, redop: str, in_place: bool) -> str:
+        if in_place and not collective.in_place:
+            return f"{collective.name} has no in-place form in torch.distributed"
+        if dtype.startswith("float8") and collective.reduces:
+            return f"{self.backend} does not reduce {dtype} in this torch"
+        point_to_point = collective.name in ("send_recv", "pair_exchange")
+        if self.backend == "gloo" and dtype.startswith("float8") and not point_to_point:
+            return f"gloo has no {dtype} outside send and receive"
+        if redop == "avg" and not dtype.startswith(("float", "bfloat")):
+            return f"an average of {dtype} is not defined in torch.distributed"
+        return ""
+
+    def ulps(self, redop: str, ranks: int) -> int:
+        """NCCL multiplies by the rounded 1/n first; exact only for powers of two."""
+        power_of_two = ranks & (ranks - 1) == 0
+        return ranks if self.backend == "nccl" and redop == "avg" and not power_of_two else 0
+
+    def group(self, members: list[tuple[int, ...]]) -> Group | None:
+        mine = None
+        for ranks in members:
+            whole = len(ranks) == dist.get_world_size()
+            handle = None if whole else self._api.new_group(list(ranks))
+            if dist.get_rank() in ranks:
+                mine = Group(ranks, ranks.index(dist.get_rank()), handle)
+        return mine
+
+    def bind(self, call: Call) -> Issue:
+        binder: Callable[[Call], Issue] = getattr(self, f"_bind_{call.collective.name}")
+        return binder(call)
+
+    def close(self) -> None:
+        return None
+
+    def _keywords(self, call: Call) -> dict[str, Any]:
+        return {"group": call.group.handle, "async_op": not call.blocking}
+
+    def _redop(self, call: Call) -> Any:
+        return getattr(self._api.ReduceOp, _REDOPS[call.redop])
+
+    def _root(self, call: Call) -> int:
+        return call.group.ranks[call.geometry.root]
+
+    def _bind_all_reduce(self, call: Call) -> Issue:
+        return partial(
+            self._api.all_reduce, call.output, op=self._redop(call), **self._keywords(call)
+        )
+
+    def _bind_reduce_scatter(self, call: Call) -> Issue:
+        return partial(
+            self._reduce_scatter,
+            call.output,
+            call.input,
+            op=self._redop(call),
+            **self._keywords(call),
+        )
+
+    def _bind_all_gather(self, call: Call) -> Issue:
+        return partial(self._all_gather, call.output, call.input, **self._keywords(call))
+
+    def _bind_all_to_all(self, call: Call) -> Issue:
+        return partial(self._api.all_to_all_single, call.output, call.input, **self._keywords(call))
+
+    def _bind_all_to_all_v(self, call: Call) -> Issue:
+        me, n, count = call.geometry.rank, call.geometry.ranks, call.geometry.count
+        return partial(
+            self._api.all_to_all_single,
+            call.output,
+            call.input,
+            [split_count(peer, me, count) for peer in range(n)],
+            [split_count(me, peer, count) for peer in range(n)],
+            **self._keywords(call),
+        )
+
+    def _bind_broadcast(self, call: Call) -> Issue:
+        return partial(self._api.broadcast, call.output, self._root(call), **self._keywords(call))
+
+    def _bind_reduce(self, call: Call) -> Issue:
+        mine = call.output if call.geometry.rank == call.geometry.root else call.input
+        return partial(
+            self._api.reduce, mine, self._root(call), op=self._redop(call), **self._keywords(call)
+        )
+
+    def _bind_gather(self, call: Call) -> Issue:
+        chunks = _chunks(call.output, call) if _is_root(call) else None
+        return partial(
+            self._api.gather, call.input, chunks, dst=self._root(call), **self._keywords(call)
+        )
+
+    def _bind_scatter(self, call: Call) -> Issue:
+        chunks = _chunks(call.input, call) if _is_root(call) else None
+        return partial(
+            self._api.scatter, call.output, chunks, src=self._root(call), **self._keywords(call)
+        )
+
+    def _bind_send_recv(self, call: Call) -> Issue:
+        me, n = call.geometry.rank, call.geometry.ranks
+        return self._exchange(call, to=(me + 1) % n, source=(me - 1) % n)
+
+    def _bind_pair_exchange(self, call: Call) -> Issue:
+        other = partner(call.geometry)
+        if other is None:
+            return _Idle if not call.blocking else lambda: None
+        return self._exchange(call, to=other, source=other)
+
+    def _exchange(self, call: Call, *, to: int, source: int) -> Issue:
+        api, ranks, handle = self._api, call.group.ranks, call.group.handle
+        operations = [
+            dist.P2POp(dist.isend, call.input, ranks[to], handle),
+            dist.P2POp(dist.irecv, call.output, ranks[source], handle),
+        ]
+        start = getattr(api, "batch_isend_irecv", dist.batch_isend_irecv)
+        if not call.blocking:
+            return lambda: _All(start(operations))
+
+        def exchange() -> Handle | None:
+            for work in start(operations):
+                work.wait()
+            return None
+
+        return exchange
+
+    def _bind_barrier(self, call: Call) -> Issue:
+        keywords = self._keywords(call)
+        if self.device.type == "cuda":
+            keywords["device_ids"] = [self.device.index]
+        return partial(self._api.barrier, **keywords)
+
+
+def _first(api: Any, *names: str) -> Any:
+    return next(getattr(api, name) for name in names if hasattr(api, name))
+
+
+def _is_root(call: Call) -> bool:
+    return call.geometry.rank == call.geometry.root
+
+
+def _chunks(tensor: torch.Tensor, call: Call) -> list[torch.Tensor]:
+    return list(tensor.split(call.geometry.count))

@@ -1,0 +1,188 @@
+"""How ranks of somebody else's launcher meet: a store, and the console's address in it.
+
+torchrun's agents hold a store already. Elsewhere rank 0 holds one at MASTER_ADDR:MASTER_PORT; and
+where the launcher names no master but all ranks share a machine, a file does. Runs in ranks only.
+"""
+
+import json
+import os
+import secrets
+import socket
+import tempfile
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.errors import StorageError, WorldError
+from wirespeed.world.identity import Identity
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+__all__ = [
+    "Meeting",
+    "console_address",
+    "forget_meeting_file",
+    "new_token",
+    "open_store",
+    "publish",
+    "read_meeting",
+]
+
+TRY_S = 2.0
+"""How long one address of the console is tried before the next."""
+_KEY = "wirespeed/console"
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """What rank 0 tells the others before anything else."""
+
+    addresses: tuple[str, ...]
+    port: int
+    token: str
+    here: str
+    """Marks rank 0's own network namespace, in which loopback reaches it."""
+    plan: dict[str, Any]
+
+
+def open_store(identity: Identity, timeout_s: float) -> "dist.Store":
+    """The store of this world; WorldError when the launcher tells no place for one."""
+    import torch.distributed as dist
+
+    timeout = timedelta(seconds=timeout_s)
+    if identity.master_addr is not None and identity.master_port is not None:
+        agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        try:
+            store: dist.Store = dist.TCPStore(
+                identity.master_addr,
+                identity.master_port,
+                identity.world_size,
+                is_master=identity.rank == 0 and not agents,
+                timeout=timeout,
+                wait_for_workers=False,
+            )
+        except RuntimeError as error:
+            raise _no_master(identity, error) from error
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return dist.PrefixStore(f"wirespeed/{attempt}", store)
+    if identity.local_world_size == identity.world_size:
+        store = dist.FileStore(str(_meeting_file(identity)), identity.world_size)
+        store.set_timeout(timeout)
+        return store
+    raise WorldError(
+        f"{identity.launcher} started {identity.world_size} ranks on several nodes, "
+        "and MASTER_ADDR is not set",
+        expected="MASTER_ADDR and MASTER_PORT in every rank's environment",
+        next="mpirun -x MASTER_ADDR=$(hostname) -x MASTER_PORT=29500 …",
+    )
+
+
+def _no_master(identity: Identity, error: RuntimeError) -> WorldError:
+    place = f"{identity.master_addr}:{identity.master_port}"
+    return WorldError(
+        f"rank {identity.rank} cannot reach the store at {place}: {str(error).splitlines()[0]}",
+        expected="MASTER_ADDR to name rank 0's node for every rank, and MASTER_PORT to be free",
+        next=f"getent hosts {identity.master_addr}",
+    )
+
+
+def _meeting_file(identity: Identity) -> Path:
+    """A file that only the ranks of this job know, in a folder that only this user may enter."""
+    folder = Path(tempfile.gettempdir()) / f"wirespeed-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        raise StorageError(f"{folder} belongs to somebody else", expected="a folder of this user")
+    job = identity.job or f"{os.getppid()}-{_start_time(os.getppid())}"
+    return folder / "".join(c if c.isalnum() else "-" for c in job)
+
+
+def _start_time(pid: int) -> str:
+    """Clock ticks from boot to the start of that process: pid and this name one process for good."""
+    text = Path(f"/proc/{pid}/stat").read_text()
+    return text.rpartition(")")[2].split()[19]
+
+
+def forget_meeting_file(identity: Identity) -> None:
+    """Rank 0 removes the file when all is over."""
+    if identity.master_addr is None and identity.local_world_size == identity.world_size:
+        _meeting_file(identity).unlink(missing_ok=True)
+
+
+def publish(
+    store: "dist.Store", identity: Identity, port: int, token: str, plan: dict[str, Any]
+) -> None:
+    """Rank 0 tells where the console listens, and the plan that all ranks carry out."""
+    meeting = {
+        "addresses": _own_addresses(identity),
+        "port": port,
+        "token": token,
+        "here": _namespace(),
+        "plan": plan,
+    }
+    store.set(_KEY, json.dumps(meeting))
+
+
+def read_meeting(store: "dist.Store") -> Meeting:
+    """Wait for rank 0's word, up to the store's timeout; WorldError when it does not come."""
+    try:
+        data = json.loads(store.get(_KEY))
+    except RuntimeError as error:
+        raise WorldError(
+            f"rank 0 did not tell where its console is: {str(error).splitlines()[0]}",
+            expected="rank 0 to start within --startup-timeout",
+        ) from error
+    return Meeting(**{**data, "addresses": tuple(data["addresses"])})
+
+
+def console_address(meeting: Meeting) -> str:
+    """The first of the console's addresses that answers from here; WorldError if none does."""
+    candidates = ["127.0.0.1"] if meeting.here == _namespace() else list(meeting.addresses)
+    for address in candidates:
+        try:
+            socket.create_connection((address, meeting.port), timeout=TRY_S).close()
+        except OSError:
+            continue
+        return address
+    raise WorldError(
+        f"the console at rank 0 answers at none of {', '.join(candidates)} port {meeting.port}",
+        expected="TCP from every node to rank 0's node",
+        next=f"nc -vz {candidates[0]} {meeting.port}",
+    )
+
+
+def new_token() -> str:
+    return secrets.token_hex(16)
+
+
+def _namespace() -> str:
+    try:
+        return f"{socket.gethostname()}/{Path('/proc/self/ns/net').stat().st_ino}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _own_addresses(identity: Identity) -> list[str]:
+    """This node's IPv4 addresses: the master's and the chosen interface's first, loopback last."""
+    import psutil
+
+    found: dict[str, list[str]] = {
+        name: [a.address for a in addresses if a.family == socket.AF_INET]
+        for name, addresses in psutil.net_if_addrs().items()
+    }
+    wanted = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")
+    chosen = [address for name in wanted for address in found.get(name, [])]
+    every = [address for addresses in found.values() for address in addresses]
+    master = [address for address in _resolved(identity.master_addr) if address in every]
+    ordered = dict.fromkeys([*master, *chosen, *every])
+    return sorted(ordered, key=lambda address: address.startswith("127."))
+
+
+def _resolved(name: str | None) -> list[str]:
+    if name is None:
+        return []
+    try:
+        return [str(info[4][0]) for info in socket.getaddrinfo(name, None, socket.AF_INET)]
+    except OSError:
+        return []

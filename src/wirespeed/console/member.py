@@ -1,0 +1,186 @@
+"""Act as one rank of a world that somebody else's launcher made; global rank 0 is the console too.
+
+Rank 0's console runs in a thread, since its main thread is a rank and may hang in a collective with
+the rest. When the watchdog ends the run, that thread judges, prints and ends the process.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from wirespeed.console.meeting import (
+    Meeting,
+    console_address,
+    forget_meeting_file,
+    new_token,
+    open_store,
+    publish,
+    read_meeting,
+)
+from wirespeed.console.session import Session
+from wirespeed.plan import Plan
+from wirespeed.records import Run
+from wirespeed.world.identity import Identity, local_from_hosts
+from wirespeed.world.watch import Beacon, Monitor, Outcome
+
+__all__ = ["carry_rank_in_environment", "run_member"]
+
+CONNECT_S = 20.0
+LAST_WAIT_S = 30.0
+"""How long the end of the run is waited for after this rank's own end."""
+LAUNCHER_PATIENCE_S = 1.5
+"""After a launcher's SIGTERM: time for the watchdog to name who died first."""
+
+Show = Callable[[Run], int]
+
+
+def carry_rank_in_environment(identity: Identity) -> None:
+    """Start this process anew (same pid) with RANK, WORLD_SIZE, LOCAL_RANK, as torchrun sets them.
+
+    So a rank can be told from its environment under every launcher. Returns if they are there.
+    """
+    wanted = {"RANK": identity.rank, "WORLD_SIZE": identity.world_size}
+    if identity.local_rank is not None:
+        wanted["LOCAL_RANK"] = identity.local_rank
+    if all(name in os.environ for name in wanted):
+        return
+    environ = {**os.environ, **{name: str(value) for name, value in wanted.items()}}
+    environ["WIRESPEED_LAUNCHER"] = identity.launcher
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)
+
+
+def run_member(
+    identity: Identity, plan: Plan, backend: str, open_session: Callable[[], Session], show: Show
+) -> int:
+    """Run this rank to its end; the exit code. Only rank 0 opens a session and shows the run."""
+    if identity.rank == 0:
+        return _Console(identity, plan, backend, open_session, show).run()
+    return _follow(identity, plan, backend)
+
+
+def _follow(identity: Identity, plan: Plan, backend: str) -> int:
+    """Any other rank: the console ends it, or the loss of the console does; no signal is needed."""
+    from wirespeed.ranks.program import run_rank, stay_away_if_told
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    stay_away_if_told(plan, identity.rank)
+    store = open_store(identity, plan.startup_timeout_s)
+    meeting = read_meeting(store)
+    beacon = _beacon(console_address(meeting), meeting, identity)
+    beacon.connect(CONNECT_S)
+    identity = _with_local_rank(identity, store)
+    try:
+        run_rank(identity, Plan.from_json(meeting.plan), beacon, lambda: store, backend)
+    except Exception:
+        time.sleep(LAST_WAIT_S)
+        return 1
+    return 0
+
+
+def _beacon(address: str, meeting: Meeting, identity: Identity) -> Beacon:
+    return Beacon(address, meeting.port, meeting.token, identity.rank, identity.world_size)
+
+
+def _with_local_rank(identity: Identity, store: "object") -> Identity:
+    """Where the launcher tells no local rank, count the ranks of the same host before this one."""
+    if identity.local_rank is not None and identity.local_world_size is not None:
+        return identity
+    import torch.distributed as dist
+
+    if not isinstance(store, dist.Store):
+        return identity
+    store.set(f"wirespeed/host/{identity.rank}", socket.gethostname())
+    keys = [f"wirespeed/host/{rank}" for rank in range(identity.world_size)]
+    hosts = [store.get(key).decode() for key in keys]
+    local_rank, local_size = local_from_hosts(hosts, identity.rank)
+    return replace(identity, local_rank=local_rank, local_world_size=local_size)
+
+
+class _Console:
+    """Rank 0: the console in a thread, the rank in the main thread."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        plan: Plan,
+        backend: str,
+        open_session: Callable[[], Session],
+        show: Show,
+    ) -> None:
+        self._identity = identity
+        self._plan = plan
+        self._backend = backend
+        self._show = show
+        self._session = open_session()
+        self._token = new_token()
+        self._monitor = Monitor(
+            identity.world_size,
+            self._token,
+            on_record=self._session.on_record,
+            op_timeout_s=plan.op_timeout_s,
+            startup_timeout_s=plan.startup_timeout_s,
+            host="0.0.0.0",
+        )
+        self._over = threading.Event()
+        self._signals, wake = os.pipe()
+        os.set_blocking(wake, False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def run(self) -> int:
+        from wirespeed.ranks.program import run_rank
+
+        port = self._monitor.start()
+        self._session.phase(f"waiting for {self._identity.world_size} ranks")
+        watcher = threading.Thread(target=self._watch, name="console", daemon=True)
+        watcher.start()
+        store = open_store(self._identity, self._plan.startup_timeout_s)
+        publish(store, self._identity, port, self._token, self._plan.to_json())
+        beacon = Beacon(
+            "127.0.0.1",
+            port,
+            self._token,
+            0,
+            self._identity.world_size,
+            on_abort=lambda reason: None,
+        )
+        beacon.connect(CONNECT_S)
+        identity = _with_local_rank(self._identity, store)
+        try:
+            run_rank(identity, self._plan, beacon, lambda: store, self._backend)
+        except Exception:
+            self._over.wait(LAST_WAIT_S)
+            return 1
+        self._over.wait(LAST_WAIT_S)
+        return 1
+
+    def _watch(self) -> None:
+        """Wait for the outcome; close the book, show it, end this process."""
+        code = 4
+        try:
+            run = self._session.close(self._outcome())
+            code = self._show(run)
+            self._monitor.close()
+            forget_meeting_file(self._identity)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _outcome(self) -> Outcome:
+        deadline = None
+        while (outcome := self._monitor.wait(0.05)) is None:
+            if deadline is None and select.select([self._signals], [], [], 0)[0]:
+                deadline = time.monotonic() + LAUNCHER_PATIENCE_S
+            if deadline is not None and time.monotonic() > deadline:
+                self._monitor.interrupt("a signal from the launcher or the terminal")
+                deadline = time.monotonic() + LAST_WAIT_S
+        return outcome

@@ -1,0 +1,197 @@
+"""The console's book: takes the ranks' records as they come, and closes with a verdict.
+
+There is one console a run: the `wirespeed` process that started the local ranks, or global rank 0's
+process inside somebody else's launcher. It alone writes the run folder and prints.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from wirespeed.checks.judge import judge, verdict_of
+from wirespeed.plan import Plan
+from wirespeed.records import (
+    Choice,
+    Finding,
+    Measurement,
+    NodeFacts,
+    Run,
+    Verification,
+    World,
+)
+from wirespeed.records_json import (
+    finding_to_json,
+    measurement_from_json,
+    node_from_json,
+    verification_from_json,
+    world_to_json,
+)
+from wirespeed.reference import Reference
+from wirespeed.runs.folder import RunFolder
+from wirespeed.units import format_size
+from wirespeed.world.redact import allowed_environment
+from wirespeed.world.watch import Outcome
+
+__all__ = ["ProgressView", "Session"]
+
+
+class ProgressView(Protocol):
+    """Shows what is running; never on stdout."""
+
+    def step(self, index: int, of: int, label: str) -> None: ...
+
+    def phase(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Session:
+    """Accumulates one run. `on_record` is called in the monitor's thread, the rest by the owner."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        progress: ProgressView,
+        *,
+        launcher: str,
+        world_size: int,
+        config: Mapping[str, Any],
+        choices: tuple[Choice, ...],
+        reference: Reference,
+        only: frozenset[str] = frozenset(),
+    ) -> None:
+        self.folder = folder
+        self._plan = plan
+        self._progress = progress
+        self._launcher = launcher
+        self._world_size = world_size
+        self._config = dict(config)
+        self._choices = list(choices)
+        self._reference = reference
+        self._only = only
+        self._begin = time.monotonic()
+        self._backend = "unknown"
+        self._nodes: list[NodeFacts] = []
+        self._versions: dict[str, str] = {}
+        self._measurements: list[Measurement] = []
+        self._verifications: list[Verification] = []
+        self._notes: list[Finding] = []
+        self._take: dict[str, Callable[[Mapping[str, Any]], None]] = {
+            "progress": self._on_progress,
+            "joined": self._on_joined,
+            "node": self._on_node,
+            "choices": self._on_choices,
+            "versions": self._on_versions,
+            "measurement": self._on_measurement,
+            "verification": self._on_verification,
+            "memory": self._on_memory,
+        }
+        folder.append("environment", allowed_environment(os.environ))
+        self._store_choices()
+
+    def on_record(self, _: int, kind: str, data: dict[str, Any]) -> None:
+        """Take one record of a rank; unknown kinds come only from another version and are kept."""
+        take = self._take.get(kind)
+        if take is not None:
+            take(data)
+        if kind in ("measurement", "verification"):
+            self.folder.append(kind, data)
+
+    def phase(self, text: str) -> None:
+        self._progress.phase(text)
+
+    def close(self, outcome: Outcome) -> Run:
+        """Judge what came in, write `run.json`, and give the run."""
+        self._progress.close()
+        world = self._world()
+        measured = len(self._measurements) + sum(
+            verification.wrong is not None for verification in self._verifications
+        )
+        findings = [*self._findings(world, outcome), *self._notes]
+        for finding in findings:
+            self.folder.append("finding", finding_to_json(finding))
+        verdict, code = verdict_of(findings, measured or (not self._plan.steps and world.size))
+        if outcome.kind == "interrupted":
+            verdict, code = "UNKNOWN", 130
+        run = Run(
+            id=self.folder.id,
+            command=self._plan.command,
+            verdict=verdict,
+            exit_code=code,
+            started=self.folder.started,
+            seconds=time.monotonic() - self._begin,
+            world=world,
+            versions=self._versions,
+            environment=allowed_environment(os.environ),
+            config=self._config,
+            choices=tuple(self._choices),
+            findings=tuple(findings),
+            measurements=tuple(self._measurements),
+            verifications=tuple(self._verifications),
+        )
+        self.folder.finish(run)
+        return run
+
+    def _findings(self, world: World, outcome: Outcome) -> list[Finding]:
+        """The watchdog's first; after a failure only what the records already prove."""
+        judged = judge(
+            self._plan.command,
+            world,
+            self._measurements,
+            self._verifications,
+            self._reference,
+            self._only,
+        )
+        if outcome.ok:
+            return [*judged, *outcome.findings]
+        joined = "WORLD-001" if outcome.kind == "never_joined" or not self._nodes else ""
+        return [*outcome.findings, *(f for f in judged if f.id != joined)]
+
+    def _world(self) -> World:
+        nodes = tuple(sorted(self._nodes, key=lambda node: node.ranks))
+        return World(
+            size=self._world_size, nodes=nodes, backend=self._backend, launcher=self._launcher
+        )
+
+    def _on_progress(self, data: Mapping[str, Any]) -> None:
+        self._progress.step(data["index"], data["of"], data["label"])
+
+    def _on_joined(self, data: Mapping[str, Any]) -> None:
+        self._backend = data["backend"]
+
+    def _on_node(self, data: Mapping[str, Any]) -> None:
+        self._nodes.append(node_from_json(data))
+        self.folder.append("world", world_to_json(self._world()))
+
+    def _on_choices(self, data: Mapping[str, Any]) -> None:
+        self._choices += [Choice(**choice) for choice in data["choices"]]
+        self._store_choices()
+
+    def _store_choices(self) -> None:
+        told = [{"name": c.name, "value": c.value, "reason": c.reason} for c in self._choices]
+        self.folder.append("choices", told)
+
+    def _on_versions(self, data: Mapping[str, Any]) -> None:
+        self._versions = dict(data)
+        self.folder.append("versions", self._versions)
+
+    def _on_measurement(self, data: Mapping[str, Any]) -> None:
+        self._measurements.append(measurement_from_json(data))
+
+    def _on_verification(self, data: Mapping[str, Any]) -> None:
+        self._verifications.append(verification_from_json(data))
+
+    def _on_memory(self, data: Mapping[str, Any]) -> None:
+        size = format_size(data["size_bytes"]) if data["size_bytes"] else "any size"
+        self._notes.append(
+            Finding(
+                id="MEM-001",
+                status="warn",
+                title=f"{data['label']} does not fit in memory; the larger sizes were left out",
+                saw=f"{size} and its copy do not fit beside the other ranks' buffers",
+                expected="free memory for input and output on every rank",
+                fix="fewer local ranks, or a smaller -e",
+            )
+        )

@@ -1,0 +1,105 @@
+"""The plan: what to measure, as data. The command line makes it, every rank carries it out.
+
+A plan names no process, host or view. It crosses to the ranks as JSON (`to_json`/`from_json`), so
+that each rank, wherever it was started, runs the same steps in the same order.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from wirespeed.records import Timing
+
+__all__ = ["Case", "Measure", "Plan", "Step"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One configuration of one operation."""
+
+    op: str
+    dtype: str = "float32"
+    redop: str = "none"
+    root: int = -1
+    in_place: bool = False
+    size_bytes: int = 0
+    """Requested size; 0 with `max_fit`. The count is rounded down to whole elements and ranks."""
+    groups: str = "all"
+    max_fit: bool = False
+    """Take the largest size that fits in memory instead of `size_bytes`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """How a case is timed."""
+
+    timing: Timing = "each"
+    blocking: bool = True
+    in_flight: int = 1
+    warmup: int | None = None
+    """Exactly that many; None: until stable."""
+    iterations: int | None = None
+    """Exactly that many; None: until the interval is narrow enough or the time is up."""
+    precision: float = 0.05
+    """Half width of the 95 % interval of the median, relative to the median."""
+    max_time_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A case, checked, timed, or both."""
+
+    case: Case
+    verify: bool = True
+    measure: Measure | None = None
+    expect_unsupported: bool = False
+    """The backend may refuse this; that is `not checked`, and no surprise."""
+
+    @property
+    def label(self) -> str:
+        """What the watchdog and the progress call this step."""
+        case = self.case
+        parts = [case.op]
+        if case.op != "barrier":
+            parts += [case.dtype, f"{case.size_bytes} B" if not case.max_fit else "largest"]
+        if case.redop not in ("none", "sum"):
+            parts.append(case.redop)
+        if case.root > 0:
+            parts.append(f"root {case.root}")
+        if case.in_place:
+            parts.append("in place")
+        if case.groups != "all":
+            parts.append(f"groups {case.groups}")
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    command: str
+    steps: tuple[Step, ...]
+    engine: str = "torch"
+    seed: int = 1
+    op_timeout_s: float = 30.0
+    startup_timeout_s: float = 120.0
+    faults: tuple[str, ...] = ()
+    """Faults to act out, such as `flip:rank=1` (ranks/faults.py); for proving the checks."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Plan":
+        fields = dict(data)
+        fields["steps"] = tuple(_step_from_json(step) for step in data["steps"])
+        fields["faults"] = tuple(data["faults"])
+        return Plan(**fields)
+
+
+def _step_from_json(data: Mapping[str, Any]) -> Step:
+    measure = data["measure"]
+    return Step(
+        case=Case(**data["case"]),
+        verify=data["verify"],
+        measure=Measure(**measure) if measure else None,
+        expect_unsupported=data["expect_unsupported"],
+    )

@@ -1,0 +1,62 @@
+"""`python -m wirespeed.ranks`: one local rank, started by the launcher; not for hands."""
+
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wirespeed.plan import Plan
+from wirespeed.ranks.program import run_rank
+from wirespeed.world.identity import detect
+from wirespeed.world.watch.beacon import Beacon
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+CONNECT_S = 20.0
+
+
+def main() -> int:
+    environ = os.environ
+    identity = detect({name: environ[name] for name in _OURS})
+    if identity is None:
+        sys.stderr.write("this program is started by wirespeed, not by hand\n")
+        return 2
+    plan = Plan.from_json(json.loads(Path(environ["WIRESPEED_PLAN"]).read_text()))
+    host, _, port = environ["WIRESPEED_CONSOLE"].rpartition(":")
+    beacon = Beacon(
+        host,
+        int(port),
+        environ["WIRESPEED_TOKEN"],
+        identity.rank,
+        identity.world_size,
+        stack_file=Path(environ["WIRESPEED_STACK"]),
+    )
+    beacon.connect(CONNECT_S)
+    store = partial(_open_store, environ["WIRESPEED_STORE"], identity.world_size)
+    run_rank(identity, plan, beacon, store, environ["WIRESPEED_BACKEND"])
+    return 0
+
+
+_OURS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+
+
+def _open_store(path: str, world_size: int) -> "dist.Store":
+    """A store in a file: one machine needs no port, so none can be taken by somebody else."""
+    import torch.distributed as dist
+
+    return dist.FileStore(path, world_size)
+
+
+def leave_at_once(code: int) -> None:
+    """End without the interpreter's teardown: results are with the console, and backend threads
+    that are torn down late end about one run in twenty by SIGABRT (seen with torch 2.13, gloo)."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    leave_at_once(main())

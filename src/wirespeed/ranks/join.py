@@ -1,0 +1,142 @@
+"""Join the world: choose backend and device, open the process group, learn who is where."""
+
+import socket
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wirespeed.collectives.engines import open_engine
+from wirespeed.errors import WorldError
+from wirespeed.plan import Plan
+from wirespeed.ranks.control import Control
+from wirespeed.ranks.faults import DATA_FAULTS, Fault, FaultyEngine
+from wirespeed.ranks.place import Place
+from wirespeed.records import Choice
+from wirespeed.world.cpus import llc_bytes
+from wirespeed.world.identity import Identity
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+__all__ = ["choose_backend", "join", "leave"]
+
+SLACK_S = 60.0
+"""The process group's own time-out lies this far behind the watchdog's, which names the culprit."""
+
+
+def choose_backend(asked: str, identity: Identity) -> Choice:
+    """NCCL where every local rank has a GPU of its own, else gloo; with the reason."""
+    import torch
+    import torch.distributed as dist
+
+    if asked != "auto":
+        return Choice("backend", asked, "asked for")
+    if not torch.cuda.is_available():
+        return Choice("backend", "gloo", "torch sees no GPU here")
+    gpus = torch.cuda.device_count()
+    if not dist.is_nccl_available():
+        return Choice("backend", "gloo", f"{gpus} GPUs, but this torch is built without NCCL")
+    if identity.local_world_size > gpus:
+        reason = f"{identity.local_world_size} ranks on this node share {gpus} GPUs"
+        return Choice("backend", "gloo", reason)
+    return Choice("backend", "nccl", f"{gpus} GPUs for {identity.local_world_size} local ranks")
+
+
+def join(
+    identity: Identity,
+    plan: Plan,
+    store: "dist.Store",
+    backend: str,
+    tick: Callable[[], None],
+) -> Place:
+    """Open the process group; collective. WorldError if the backend cannot be opened here."""
+    import torch
+    import torch.distributed as dist
+
+    device = _device(backend, identity)
+    kinds = f"cpu:gloo,cuda:{backend}" if device.type == "cuda" else backend
+    dist.init_process_group(
+        kinds,
+        store=dist.PrefixStore("wirespeed/world", store),
+        rank=identity.rank,
+        world_size=identity.world_size,
+        timeout=timedelta(seconds=plan.op_timeout_s + SLACK_S),
+        device_id=device if device.type == "cuda" else None,
+    )
+    group = dist.new_group(backend="gloo")
+    control = Control(group, identity.rank, identity.world_size)
+    seats = control.objects((*_address(), identity.local_rank))
+    engine = open_engine(plan.engine, backend, device)
+    for text in plan.faults:
+        fault = Fault.parse(text)
+        if fault.kind in DATA_FAULTS:
+            engine = FaultyEngine(engine, fault, identity.rank)
+    torch.manual_seed(plan.seed)
+    return Place(
+        rank=identity.rank,
+        world_size=identity.world_size,
+        hosts=_distinct([(host, space) for host, space, _ in seats]),
+        local_ranks=tuple(local for _, _, local in seats),
+        engine=engine,
+        control=control,
+        store=dist.PrefixStore("wirespeed/marks", store),
+        tick=tick,
+        cache_bytes=llc_bytes() if device.type == "cpu" else torch_cache_bytes(device),
+        groups={},
+    )
+
+
+def leave(place: Place) -> None:
+    """Close the process group, after every rank has come here."""
+    import torch.distributed as dist
+
+    place.control.barrier()
+    place.engine.close()
+    dist.destroy_process_group()
+
+
+def torch_cache_bytes(device: "torch.device") -> int | None:
+    """The GPU's L2 cache, where torch tells it."""
+    import torch
+
+    size = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", None)
+    return int(size) if size else None
+
+
+def _device(backend: str, identity: Identity) -> "torch.device":
+    import torch
+
+    if backend != "nccl":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise WorldError(
+            "backend nccl needs a GPU, and torch sees none on this node",
+            expected="torch.cuda.is_available() on every node",
+            next="wirespeed check --backend gloo",
+        )
+    device = torch.device("cuda", identity.local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def _address() -> tuple[str, int]:
+    """Host name and network namespace: two containers may carry one name."""
+    try:
+        space = Path("/proc/self/ns/net").stat().st_ino
+    except OSError:
+        space = 0
+    return socket.gethostname(), space
+
+
+def _distinct(seats: list[tuple[str, int]]) -> tuple[str, ...]:
+    """Node names by rank: `name`, and `name#2` for another namespace of the same name."""
+    names: dict[tuple[str, int], str] = {}
+    seen: Counter[str] = Counter()
+    for seat in seats:
+        if seat not in names:
+            seen[seat[0]] += 1
+            names[seat] = seat[0] if seen[seat[0]] == 1 else f"{seat[0]}#{seen[seat[0]]}"
+    return tuple(names[seat] for seat in seats)

@@ -1,0 +1,98 @@
+"""Where a rank stands: its world, device, engine and how it talks to the others."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from wirespeed.collectives.catalogue import Collective, Geometry
+from wirespeed.collectives.dtypes import DType, dtype_named
+from wirespeed.collectives.engines.base import Engine, Group
+from wirespeed.collectives.groups import members_of
+from wirespeed.plan import Case
+from wirespeed.ranks.control import Control
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+__all__ = ["Place", "Site", "site_of"]
+
+
+@dataclass(slots=True)
+class Place:
+    """What every step needs and no step changes."""
+
+    rank: int
+    world_size: int
+    hosts: tuple[str, ...]
+    """Host name by global rank."""
+    local_ranks: tuple[int, ...]
+    """Local rank by global rank."""
+    engine: Engine
+    control: Control
+    store: "dist.Store"
+    tick: Callable[[], None]
+    cache_bytes: int | None
+    groups: dict[str, tuple[list[tuple[int, ...]], Group | None]]
+    """Cuts of the world made so far: all members, and the group that this rank is in."""
+
+    @property
+    def local_ranks_here(self) -> int:
+        """Ranks that share this rank's host."""
+        return self.hosts.count(self.hosts[self.rank])
+
+    @property
+    def device(self) -> "torch.device":
+        return self.engine.device
+
+    def cut(self, spec: str) -> tuple[list[tuple[int, ...]], Group | None]:
+        """The groups of that name; collective the first time."""
+        if spec not in self.groups:
+            members = members_of(spec, self.hosts, self.local_ranks)
+            self.groups[spec] = members, self.engine.group(members)
+        return self.groups[spec]
+
+
+@dataclass(frozen=True)
+class Site:
+    """A case as it stands on this rank; `group` is None on a rank outside of every group."""
+
+    case: Case
+    collective: Collective
+    dtype: DType
+    members: list[tuple[int, ...]]
+    group: Group | None
+    count: int
+
+    @cached_property
+    def ranks(self) -> int:
+        """Ranks of one group (the largest, should they differ)."""
+        return max((len(ranks) for ranks in self.members), default=1)
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        rank = self.group.rank if self.group else 0
+        ranks = len(self.group.ranks) if self.group else 1
+        return Geometry(rank, ranks, self.count, max(self.case.root, 0))
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """The real size, after rounding to whole elements and ranks."""
+        return self.collective.size_bytes(self.count, self.dtype.itemsize, self.ranks)
+
+    @cached_property
+    def torch_dtype(self) -> "torch.dtype":
+        import torch
+
+        found: torch.dtype = getattr(torch, self.dtype.name)
+        return found
+
+
+def site_of(place: Place, case: Case, collective: Collective, size_bytes: int) -> Site:
+    """Place a case on this rank, for about that size."""
+    members, group = place.cut(case.groups)
+    dtype = dtype_named(case.dtype)
+    ranks = max((len(ranks) for ranks in members), default=1)
+    count = collective.count_for(size_bytes, dtype.itemsize, ranks)
+    return Site(case, collective, dtype, members, group, count)

@@ -1,0 +1,124 @@
+"""Clocks: perf_counter around a call on CPUs, CUDA events on GPUs, replay of CUDA graphs.
+
+`each`: all ranks meet in a barrier, then make one call; the sample is that call's time on this
+rank. `batch`: calls back to back with one synchronisation at the end, as nccl-tests times; the
+sample is the batch's time over its calls.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+from wirespeed.ranks.shots import Shot
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["CpuTimer", "CudaTimer", "Timer", "as_graph", "timer_for"]
+
+Hook = Callable[[], None]
+
+
+class Timer(Protocol):
+    """Times shots; `barrier` and `tick` (progress for the watchdog) run outside the clock."""
+
+    def each(self, shots: Sequence[Shot], count: int) -> list[float]:
+        """Seconds of `count` shots, each after a barrier."""
+        ...
+
+    def batch(self, shots: Sequence[Shot], count: int) -> float:
+        """Seconds for `count` shots back to back, after one barrier."""
+        ...
+
+    def synchronize(self) -> None: ...
+
+
+class CpuTimer:
+    """Blocking calls on the host's clock."""
+
+    def __init__(self, barrier: Hook, tick: Hook) -> None:
+        self._barrier = barrier
+        self._tick = tick
+
+    def synchronize(self) -> None:
+        return None
+
+    def each(self, shots: Sequence[Shot], count: int) -> list[float]:
+        turn, barrier, tick = cycle(shots), self._barrier, self._tick
+        times = []
+        for _ in range(count):
+            fire = next(turn)
+            tick()
+            barrier()
+            begin = perf_counter()
+            fire()
+            end = perf_counter()
+            times.append(end - begin)
+        return times
+
+    def batch(self, shots: Sequence[Shot], count: int) -> float:
+        turn, tick = cycle(shots), self._tick
+        self._barrier()
+        begin = perf_counter()
+        for _ in range(count):
+            next(turn)()
+            tick()
+        return perf_counter() - begin
+
+
+class CudaTimer:
+    """CUDA events on the current stream; the host's barrier before each keeps ranks together."""
+
+    def __init__(self, device: "torch.device", barrier: Hook, tick: Hook) -> None:
+        import torch
+
+        self._torch = torch
+        self._device = device
+        self._barrier = barrier
+        self._tick = tick
+        self._begin = torch.cuda.Event(enable_timing=True)
+        self._end = torch.cuda.Event(enable_timing=True)
+
+    def synchronize(self) -> None:
+        self._torch.cuda.synchronize(self._device)
+
+    def each(self, shots: Sequence[Shot], count: int) -> list[float]:
+        turn = cycle(shots)
+        return [self._timed(turn, 1) for _ in range(count)]
+
+    def batch(self, shots: Sequence[Shot], count: int) -> float:
+        return self._timed(cycle(shots), count)
+
+    def _timed(self, turn: Iterator[Shot], count: int) -> float:
+        self.synchronize()
+        self._tick()
+        self._barrier()
+        self._begin.record()
+        for _ in range(count):
+            next(turn)()
+        self._end.record()
+        self._end.synchronize()
+        return self._begin.elapsed_time(self._end) / 1e3
+
+
+def timer_for(device: "torch.device", barrier: Hook, tick: Hook) -> Timer:
+    """The clock that fits the device."""
+    if device.type == "cuda":
+        return CudaTimer(device, barrier, tick)
+    return CpuTimer(barrier, tick)
+
+
+def as_graph(fire: Shot, device: "torch.device") -> Shot:
+    """Capture a shot once; what comes back replays it. CUDA only."""
+    import torch
+
+    stream = torch.cuda.Stream(device)
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            fire()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        fire()
+    return graph.replay

@@ -1,0 +1,211 @@
+"""The run folder: what a run writes while it runs, so that a crash loses nothing.
+
+    $WIRESPEED_HOME/runs/20261103-101112-91ae33fe/
+        run.json         the run, whole (schema run/1); until it ends, a header marked `unfinished`
+        records.jsonl    one record a line, written as it comes: {"kind", "at", "data"}
+        logs/rank-N.log  what rank N printed
+
+Each write is one system call, so records survive the death of the writer; `run.json` is replaced
+in one step at the end. What cannot be written is a StorageError with the place, the cause and the
+next command.
+"""
+
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from wirespeed.errors import StorageError
+from wirespeed.records import Run, World
+from wirespeed.records_json import run_to_json
+from wirespeed.runs import jsontext
+
+__all__ = ["FOLDER_NAME", "RunFolder", "home", "new_id", "runs_home"]
+
+FOLDER_NAME = re.compile(r"(\d{8}-\d{6})-([0-9a-f]{8})")
+"""Name of a run folder: start in UTC, then the id."""
+
+_STAMP = "%Y%m%d-%H%M%S"
+_ATTEMPTS = 16
+_T = TypeVar("_T")
+
+
+def home() -> Path:
+    """`$WIRESPEED_HOME`, else `$XDG_STATE_HOME/wirespeed`, else `~/.local/state/wirespeed`."""
+    if own := os.environ.get("WIRESPEED_HOME"):
+        return Path(own).expanduser()
+    if state := os.environ.get("XDG_STATE_HOME"):
+        return Path(state).expanduser() / "wirespeed"
+    try:
+        return Path.home() / ".local" / "state" / "wirespeed"
+    except RuntimeError as error:  # no HOME and no entry in the password file: some containers
+        raise StorageError(
+            f"no place for the run folder: {error}",
+            expected="a home folder, or WIRESPEED_HOME",
+            next="WIRESPEED_HOME=/tmp/wirespeed wirespeed check",
+        ) from error
+
+
+def runs_home() -> Path:
+    """Where the run folders lie."""
+    return home() / "runs"
+
+
+def new_id() -> str:
+    """Eight hexadecimal digits at random."""
+    return secrets.token_hex(4)
+
+
+class RunFolder:
+    """One run on disk, from its start to `finish`."""
+
+    def __init__(self, path: Path, header: Run) -> None:
+        self.path = path
+        self._header = header
+        self._start = time.monotonic()
+
+    @classmethod
+    def create(
+        cls, command: str, config: Mapping[str, Any], *, run_id: str | None = None
+    ) -> "RunFolder":
+        """Make the folder with `logs/`, the header and an empty record file.
+
+        Two runs that start in the same second get folders of their own.
+        """
+        now = datetime.now(UTC)
+        header = Run(
+            id="",
+            command=command,
+            verdict="UNKNOWN",
+            exit_code=3,
+            started=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            seconds=0.0,
+            world=World(size=0, nodes=(), backend="", launcher=""),
+            config=dict(config),
+        )
+        path = _new_folder(now.strftime(_STAMP), run_id, command)
+        folder = cls(path, replace(header, id=path.name.rpartition("-")[2]))
+        folder._write_header()
+        return folder
+
+    @property
+    def id(self) -> str:
+        return self._header.id
+
+    @property
+    def started(self) -> str:
+        """ISO 8601 in UTC."""
+        return self._header.started
+
+    def log_path(self, rank: int) -> Path:
+        return self.path / "logs" / f"rank-{rank}.log"
+
+    def append(self, kind: str, data: Mapping[str, Any] | list[Any]) -> None:
+        """Write one record, whole or not at all, so that it survives the end of this process."""
+        at = round(time.monotonic() - self._start, 6)
+        line = jsontext.dump({"kind": kind, "at": at, "data": data}) + "\n"
+        path = self.path / "records.jsonl"
+        self._guard(path, lambda: _append(path, line.encode()))
+
+    def finish(self, run: Run) -> None:
+        """Put the whole run in place of the header, in one step."""
+        self._replace(jsontext.dump(run_to_json(run), indent=2) + "\n")
+
+    def _write_header(self) -> None:
+        data = run_to_json(self._header)
+        self._replace(jsontext.dump({**data, "unfinished": True}, indent=2) + "\n")
+        # Again as a record: should run.json be lost, the records alone tell the whole run.
+        self.append("run", data)
+
+    def _replace(self, text: str) -> None:
+        path = self.path / "run.json"
+        self._guard(path, lambda: _replace(path, text.encode()))
+
+    def _guard(self, path: Path, write: Callable[[], None]) -> None:
+        _guard(path, self._header.command, write)
+
+
+def _guard(path: Path, command: str, action: Callable[[], _T]) -> _T:
+    try:
+        return action()
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path}: {error.strerror or error}",
+            expected="a folder that can be written, with room for the run",
+            next=f"WIRESPEED_HOME=/tmp/wirespeed wirespeed {command}",
+        ) from error
+
+
+def _new_folder(stamp: str, run_id: str | None, command: str) -> Path:
+    runs = runs_home()
+    _guard(runs, command, lambda: runs.mkdir(parents=True, exist_ok=True))
+    names = [run_id] if run_id else [new_id() for _ in range(_ATTEMPTS)]
+    for name in names:
+        path = runs / f"{stamp}-{name}"
+        if _guard(path, command, partial(_make, path)):
+            return path
+    raise StorageError(f"{runs} already holds a run {stamp}-{names[-1]}", expected="another id")
+
+
+def _make(path: Path) -> bool:
+    """Make the folder; False when somebody else has it."""
+    try:
+        path.mkdir()
+    except FileExistsError:
+        return False
+    (path / "logs").mkdir()
+    return True
+
+
+def _append(path: Path, data: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        size = os.fstat(handle).st_size
+        try:
+            _write_all(handle, data)
+        except OSError:
+            # Half a line would spoil the next record once there is room again.
+            with suppress(OSError):
+                os.ftruncate(handle, size)
+            raise
+    finally:
+        os.close(handle)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(handle, data)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(handle, data) :]
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the rename itself durable; a file system that refuses this needs none."""
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

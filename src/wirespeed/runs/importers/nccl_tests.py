@@ -1,0 +1,235 @@
+"""The text that nccl-tests prints, every layout since 2017, out of whatever log it lies in.
+
+Known: `error` (a float) and `#wrong` (an integer) columns, with and without `redop` and `root`,
+`cputime`, the columns of a per-iteration report, timestamps, N/A where nothing was checked, one
+side only; prefixes of mpirun, srun, kubectl and of log collectors; lines of NCCL's own between the
+rows; several tables in one file. Layouts: src/util.cu and src/common.cu of NVIDIA/nccl-tests.
+"""
+
+import math
+import re
+
+from wirespeed.runs.importers.table import Device, Row, Side, Table
+
+__all__ = ["read_tables"]
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_HEADER = re.compile(r"#\s*nThread\s+\d+\s+nGpus\s+\d+")
+_SETTING = re.compile(
+    r"(minBytes|maxBytes|warmup iters|agg iters|iters|validation|graph):?\s+(\d{1,18})\b"
+)
+_DEVICE = re.compile(
+    r"#\s*Rank\s+(\d{1,7})\s+(?:Group\s+(\d{1,7})\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d{1,4})"
+    r"\s+\[([^\]]*)\]\s*(.*)"
+)
+_COLUMNS = re.compile(r"#\s*size\s+count\s+type\b.*\b(?:cpu)?time\s+algbw\s+busbw")
+_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s+(?:OK|FAILED)")
+_AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:")
+_CONCLUDED = re.compile(r"#\s*Collective test concluded:\s*(\w+)")
+_PROGRAM = re.compile(r"(?<![A-Za-z0-9_])([a-z]\w*_perf(?:_mpi)?)\b")
+_COMMENT = re.compile(r"#+\s*(?:(?:test|operation|op|collective)\s*:?\s*)?([A-Za-z_]{5,20})\s*$")
+_ELLIPSIS = re.compile(r"[^A-Za-z]*(?:\.\.\.|…)")
+_TESTS_VERSION = re.compile(r"nccl-tests version (\S+)")
+_NCCL_VERSION = re.compile(r"\bNCCL version (\d+\.\d[\w.+-]*)")
+_ROW = re.compile(
+    r"(?<![\w.:-])(\d{1,18})\s+(\d{1,18})\s+"
+    r"(float|half|double|bfloat16|u?int(?:8|32|64)|f(?:loat|p)?8\w*)\b(.*)"
+)
+_REDOP = re.compile(r"[a-z]+")
+_ROOT = re.compile(r"-?\d{1,7}")
+_STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
+_BLANK_SIDE = re.compile(r"\S\s{24,}\S")
+_TIMES = ("time", "cputime")
+_BASIC = ("time", "algbw", "busbw", "#wrong")
+_US = 1e-6
+_GB = 1e9
+
+
+def read_tables(text: str) -> list[Table]:
+    """The tables with at least one row, in order; an empty list where there is none."""
+    reader = _Reader()
+    *lines, rest = text.split("\n")
+    for line in lines:
+        reader.take(_ANSI.sub("", line).rstrip())
+    # A last line without its end may be cut in a figure: a row there is not trusted.
+    reader.take(_ANSI.sub("", rest).rstrip(), cut=True)
+    return [table for table in reader.tables if table.rows]
+
+
+class _Reader:
+    """Takes the lines of a log one by one; keeps the table that they belong to."""
+
+    def __init__(self) -> None:
+        self.tables: list[Table] = [Table()]
+        self._layout: tuple[str, ...] | None = None
+        self._next_program = ""
+
+    @property
+    def _table(self) -> Table:
+        return self.tables[-1]
+
+    def take(self, line: str, *, cut: bool = False) -> None:
+        if found := _ROW.search(line):
+            self._row(found, cut)
+        elif "#" in line and self._comment(line):
+            return
+        elif found := _NCCL_VERSION.search(line):
+            self._table.versions.setdefault("nccl", found[1])
+        elif _ELLIPSIS.fullmatch(line) and self._table.devices and not self._table.rows:
+            self._table.all_devices = False
+        elif found := _PROGRAM.search(line):
+            self._program(found[1])
+
+    def _comment(self, line: str) -> bool:
+        if found := _DEVICE.search(line):
+            self._device(found)
+        elif _HEADER.search(line):
+            self._begin()
+            self._settings(line)
+        elif _COLUMNS.search(line):
+            self._begin()
+            self._layout = tuple(line[line.index("size") :].split())
+        elif found := _BOUNDS.search(line):
+            self._table.out_of_bounds, self._table.complete = int(found[1]), True
+        elif _AVERAGE.search(line):
+            self._table.complete = True
+        elif "Blocking Enabled" in line:
+            self._table.blocking = True
+        else:
+            return self._named(line)
+        return True
+
+    def _named(self, line: str) -> bool:
+        if found := _CONCLUDED.search(line):
+            self._table.program = self._table.program or found[1]
+        elif found := _PROGRAM.search(line) or _COMMENT.search(line):
+            self._program(found[1])
+        elif found := _TESTS_VERSION.search(line):
+            self._begin()
+            self._table.versions["nccl-tests"] = found[1]
+        else:
+            return False
+        return True
+
+    def _program(self, name: str) -> None:
+        """A program named before a table's rows is that table's; after them, the next one's."""
+        if self._table.rows or self._table.complete:
+            self._next_program = name
+        else:
+            self._table.program = name
+
+    def _begin(self) -> None:
+        """Start the next table, unless this one has no rows yet."""
+        if self._table.complete or self._table.rows:
+            self.tables.append(Table(program=self._next_program))
+            self._layout, self._next_program = None, ""
+
+    def _settings(self, line: str) -> None:
+        self._table.settings = {name: int(value) for name, value in _SETTING.findall(line)}
+
+    def _device(self, found: re.Match[str]) -> None:
+        self._begin()
+        rank, group, host, index, bus, name = found.groups(default="0")
+        device = Device(int(rank), int(group), host, int(index), bus, name.strip())
+        self._table.devices.append(device)
+
+    def _row(self, found: re.Match[str], cut: bool) -> None:
+        if self._table.complete:
+            self._begin()
+        row = None if cut else _read_row(found, self._layout)
+        if row is None:
+            self._table.damaged += not cut
+        else:
+            self._table.rows.append(row)
+
+
+def _read_row(found: re.Match[str], layout: tuple[str, ...] | None) -> Row | None:
+    """The row, or None when it is not whole."""
+    rest = _STAMP.sub("", found[4])
+    words = rest.split()
+    redop = words.pop(0) if words and _REDOP.fullmatch(words[0]) and words[0] != "nan" else ""
+    columns = _side_columns(layout)
+    has_root = "root" in layout if layout else len(words) % len(columns) == 1
+    root = int(words.pop(0)) if has_root and words and _ROOT.fullmatch(words[0]) else None
+    if has_root and root is None:
+        return None
+    one_side = layout is not None and sum(name in _TIMES for name in layout) == 1
+    sides = _read_sides(words, columns, one_side=one_side, blank=bool(_BLANK_SIDE.search(rest)))
+    if sides is None:
+        return None
+    return Row(
+        size=int(found[1]),
+        count=int(found[2]),
+        dtype=found[3],
+        redop=redop,
+        root=root,
+        sides=sides,
+    )
+
+
+def _side_columns(layout: tuple[str, ...] | None) -> tuple[str, ...]:
+    """The columns of one side, from the header line; the second side has the same."""
+    if layout is None:
+        return _BASIC
+    starts = [index for index, name in enumerate(layout) if name in _TIMES]
+    end = starts[1] if len(starts) > 1 else len(layout)
+    return tuple(name for name in layout[starts[0] : end] if name != "timestamp")
+
+
+def _read_sides(
+    words: list[str], columns: tuple[str, ...], *, one_side: bool, blank: bool
+) -> dict[bool, Side] | None:
+    """The sides that were measured; `blank`: the out-of-place half was left empty."""
+    width = len(columns)
+    if len(words) == 2 * width and not one_side:
+        halves = {False: words[:width], True: words[width:]}
+    elif len(words) == width and (one_side or blank):
+        halves = {not one_side: words}
+    else:
+        return None
+    sides = {
+        in_place: _read_side(dict(zip(columns, half, strict=True)))
+        for in_place, half in halves.items()
+    }
+    if None in sides.values():
+        return None
+    return {in_place: side for in_place, side in sides.items() if isinstance(side, Side)}
+
+
+def _read_side(words: dict[str, str]) -> Side | str | None:
+    """The side; "absent" where its time is none; None where a figure cannot be read."""
+    shown = words.get("time") or words.get("cputime") or ""
+    if shown.lower() in ("nan", "n/a", "-nan"):
+        return "absent"
+    figures = [_figure(text) for text in (shown, words["algbw"], words["busbw"])]
+    mark = words.get("#wrong", words.get("error", "N/A"))
+    checked = _figure(mark)
+    if None in figures or (checked is None and mark.upper() != "N/A"):
+        return None
+    time, algbw, busbw = (value or 0.0 for value in figures)
+    return Side(
+        time=time * _US,
+        algbw=algbw * _GB,
+        busbw=busbw * _GB,
+        wrong=None if checked is None or "error" in words else int(checked),
+        error=checked if "error" in words else None,
+        time_step=_half_digit(shown) * _US,
+        busbw_step=_half_digit(words["busbw"]) * _GB,
+    )
+
+
+def _figure(text: str) -> float | None:
+    """A finite figure that is not negative."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and 0 <= value < 1e18 else None
+
+
+def _half_digit(text: str) -> float:
+    """Half of the last printed digit: 0.005 for `44.74`."""
+    mantissa, _, power = text.lower().partition("e")
+    digits = len(mantissa.partition(".")[2])
+    exponent = int(power) if power.lstrip("+-").isdigit() else 0
+    return float(0.5 * 10.0 ** (min(exponent, 20) - digits))

@@ -1,0 +1,52 @@
+"""JSON text in and out, for files that others may have cut, damaged or never written."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from wirespeed.errors import InputError
+
+__all__ = ["dump", "parse", "plain"]
+
+
+def parse(text: str, *, source: str) -> Any:
+    """The value in `text`; InputError names `source` and where it breaks.
+
+    NaN and Infinity are refused (they are no JSON), and so is nesting too deep to follow.
+    """
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{source}: no valid JSON: {error.msg} at line {error.lineno}, column {error.colno}",
+            expected="a whole JSON document",
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source}: no valid JSON: {error}", expected="plain JSON") from error
+
+
+def dump(data: object, *, indent: int | None = None) -> str:
+    """`data` as JSON; what JSON has no word for (paths, NaN, …) becomes a string, never an error.
+
+    A run that took an hour is not lost over an odd value in its settings.
+    """
+    return json.dumps(plain(data), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: object) -> Any:
+    """`value` with only what JSON knows."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    # A lone surrogate (from a file name that is not UTF-8) could not be written later.
+    return str(value).encode("utf-8", "replace").decode("utf-8")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,383 @@
+"""A rank's side of the watchdog: says where the rank is, and ends it when the console says so."""
+
+import contextlib
+import faulthandler
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+from wirespeed.errors import StorageError, WorldError
+from wirespeed.world.watch.protocol import (
+    HEARTBEAT_S,
+    LINE_LIMIT,
+    Abort,
+    Beat,
+    Bye,
+    Failed,
+    Hello,
+    LineBuffer,
+    Message,
+    ProtocolError,
+    Record,
+    Refused,
+    StackRequest,
+    StackText,
+    Welcome,
+    decode,
+    encode,
+)
+from wirespeed.world.watch.stacks import main_thread_stack
+from wirespeed.world.watch.status import Phase
+
+__all__ = ["ABORTED", "Beacon", "leave"]
+
+ABORTED = 1
+"""Exit code of a rank that the console ended."""
+
+_KEPT = 16
+"""Operations remembered, a power of two."""
+_SEND_BOUND_S = 30.0
+_GOODBYE_BOUND_S = 10.0
+_FLUSH_BOUND_S = 1.0
+_RETRY_S = 0.1
+_TRACE_LIMIT = 64 * 1024
+_CONSOLE_GONE = "the console process is gone"
+
+
+def leave(reason: str) -> None:
+    """End this process at once with exit code `ABORTED`, whatever its main thread does.
+
+    The default of `on_abort`. `reason` goes to standard error. Flushing is bounded, since the main
+    thread may hold the stream's lock while it waits for a reader.
+    """
+    flusher = threading.Thread(target=_last_words, args=(reason,), daemon=True)
+    flusher.start()
+    flusher.join(_FLUSH_BOUND_S)
+    os._exit(ABORTED)
+
+
+def _last_words(reason: str) -> None:
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+        sys.stderr.write(f"wirespeed: this rank is ended: {reason}\n")
+        sys.stderr.flush()
+
+
+class Beacon:
+    """Connection of one rank to the console's `Monitor`.
+
+    `enter` and `tick` only store attributes and may be called in a timed loop; everything else
+    writes to the socket. The main thread owns all methods. `on_abort` is called at most once, as a
+    rule in the beacon's own thread, so it works while the main thread is blocked in C++ (with the
+    GIL released); in the main thread when sending fails there.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        token: str,
+        rank: int,
+        world_size: int,
+        *,
+        on_abort: Callable[[str], None] = leave,
+        stack_file: Path | None = None,
+    ) -> None:
+        """`stack_file`: where `faulthandler` writes stacks upon SIGUSR1; None: not installed."""
+        self.host, self.port = host, port
+        self._hello = Hello(token, rank, world_size, socket.gethostname(), os.getpid())
+        self._on_abort = on_abort
+        self._stack_path = stack_file
+        self._stack_file: TextIOWrapper | None = None
+        self._socket: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+        self._send_lock = threading.Lock()
+        self._lines = LineBuffer(LINE_LIMIT)
+        self._closing = False
+        self._said_bye = False
+        self._aborted = ""
+        self._abort_once = threading.Lock()
+        self._confirmed = False
+        self._gone = threading.Event()
+        self._phase: Phase = "starting"
+        self._detail = ""
+        self._bound = 0.0
+        self._labels = [""] * _KEPT
+        self._sequence = 0
+        self._ticks = 0
+        self._began = time.monotonic()
+
+    # The hot path: stores only, no lock, no system call.
+
+    def enter(self, label: str) -> None:
+        """An operation begins. Every rank that takes part must give the same `label`."""
+        sequence = self._sequence + 1
+        self._labels[sequence & (_KEPT - 1)] = label
+        self._began = time.monotonic()
+        # Last, so that the beacon's thread never pairs a new number with an old label.
+        self._sequence = sequence
+
+    def tick(self) -> None:
+        """A long operation or local work made progress."""
+        self._ticks += 1
+
+    # The rest of the rank's life.
+
+    def connect(self, timeout: float) -> None:
+        """Connect and introduce ourselves; the console may come up later than we do.
+
+        Raises WorldError when there is no console within `timeout` seconds, or it refuses us.
+        """
+        deadline = time.monotonic() + timeout
+        self._install_stack_dump()
+        connection = self._dial(deadline)
+        try:
+            self._introduce(connection, deadline)
+        except BaseException:
+            connection.close()
+            raise
+        connection.settimeout(_SEND_BOUND_S)
+        self._socket = connection
+        self._thread = threading.Thread(target=self._listen, name="beacon", daemon=True)
+        self._thread.start()
+
+    def phase(self, name: Phase, detail: str = "", bound_s: float | None = None) -> None:
+        """Enter a phase, and tell the console at once.
+
+        `bound_s`: seconds that this phase may go without progress (`enter` and `tick` are
+        progress); None: the console's start-up bound or operation bound.
+        """
+        self._phase, self._detail, self._bound = name, detail, bound_s or 0.0
+        self._began = time.monotonic()
+        if self._socket is not None:
+            self._send(self._beat())
+
+    def record(self, kind: str, data: dict[str, Any]) -> None:
+        """Send a result. Order is kept. Raises WorldError when the console is gone."""
+        self._send(Record(kind, data))
+
+    def failed(self, exception: BaseException) -> None:
+        """Report the exception that ends this rank; call `finish` afterwards."""
+        last = "".join(traceback.format_exception_only(exception)).strip()
+        trace = "".join(traceback.format_exception(exception))[-_TRACE_LIMIT:]
+        self._phase = "failed"
+        self._send(self._beat())
+        self._send(Failed(last[-_TRACE_LIMIT:], trace))
+
+    def finish(self, exit_code: int) -> bool:
+        """Say goodbye with the exit code that follows, and close.
+
+        True when the console confirmed that it has read everything, within 10 s. A rank that
+        never connected, or was aborted, has nobody to tell: False.
+        """
+        if self._socket is None:
+            self._remove_stack_dump()
+            return False
+        self._said_bye = True
+        with contextlib.suppress(WorldError):
+            self._send(self._beat())
+            self._send(Bye(exit_code))
+            self._gone.wait(_GOODBYE_BOUND_S)
+        self.close()
+        return self._confirmed
+
+    def close(self) -> None:
+        """Drop the connection without goodbye; the console takes that for a death."""
+        self._closing = True
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_GOODBYE_BOUND_S)
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self._remove_stack_dump()
+
+    # Connecting.
+
+    def _dial(self, deadline: float) -> socket.socket:
+        problem = "no time to try"
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                connection = socket.create_connection((self.host, self.port), timeout=left)
+            except OSError as error:
+                problem = str(error)
+                time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
+                continue
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _bound_unacknowledged(connection)
+            return connection
+        raise WorldError(
+            f"rank {self._hello.rank} found no console at {self.host}:{self.port}: {problem}",
+            expected="the process of the wirespeed command (or rank 0) to listen there",
+            next=f"from {self._hello.host}, try: nc -vz {self.host} {self.port}",
+        )
+
+    def _introduce(self, connection: socket.socket, deadline: float) -> None:
+        reason = "it closed the connection, so it belongs to another run or is another program"
+        try:
+            connection.sendall(encode(self._hello))
+            answer = self._first_answer(connection, deadline)
+        except (OSError, ProtocolError) as error:
+            answer, reason = None, str(error)
+        if isinstance(answer, Refused):
+            reason = answer.reason
+        elif isinstance(answer, Welcome):
+            return
+        raise WorldError(
+            f"the console at {self.host}:{self.port} does not take rank {self._hello.rank}: "
+            f"{reason}",
+            expected=f"a console that waits for rank {self._hello.rank} of "
+            f"{self._hello.world_size}",
+            next="env | grep -E 'RANK|WORLD_SIZE|MASTER_|WIRESPEED_' on each node",
+        )
+
+    def _first_answer(self, connection: socket.socket, deadline: float) -> Message | None:
+        """The console's first message, read byte by byte so that none of the next is taken."""
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            connection.settimeout(max(0.01, deadline - time.monotonic()))
+            byte = connection.recv(1)
+            if not byte:
+                return None
+            line += byte
+            if len(line) > LINE_LIMIT:
+                raise ProtocolError("an answer without end")
+        return decode(bytes(line))
+
+    # Sending.
+
+    def _beat(self) -> Beat:
+        sequence = self._sequence
+        return Beat(
+            phase=self._phase,
+            detail=self._detail,
+            op=self._labels[sequence & (_KEPT - 1)],
+            sequence=sequence,
+            ticks=self._ticks,
+            age=time.monotonic() - self._began,
+            bound=self._bound,
+        )
+
+    def _recent(self) -> list[list[Any]]:
+        last = self._sequence
+        # The slot of the oldest may be overwritten while we read, so it is left out.
+        first = max(1, last - _KEPT + 2)
+        return [[number, self._labels[number & (_KEPT - 1)]] for number in range(first, last + 1)]
+
+    def _send(self, message: Message, lock_bound: float = _SEND_BOUND_S) -> None:
+        """Raises WorldError when the console does not take it within the bound."""
+        line = encode(message)
+        connection = self._socket
+        if connection is None or self._aborted:
+            raise WorldError(self._aborted or "the rank has no connection to the console")
+        if len(line) > LINE_LIMIT:
+            raise WorldError(f"a message of {len(line)} bytes", expected=f"at most {LINE_LIMIT}")
+        if not self._send_lock.acquire(timeout=lock_bound):
+            raise WorldError(f"the console took nothing for {lock_bound:.0f} s")
+        try:
+            connection.sendall(line)
+        except OSError as error:
+            # Part of the line may be gone, so the stream is of no more use.
+            self._abort(f"{_CONSOLE_GONE}: {error}")
+            raise WorldError(f"{_CONSOLE_GONE}: {error}") from error
+        finally:
+            self._send_lock.release()
+
+    # The beacon's thread.
+
+    def _listen(self) -> None:
+        connection = self._socket
+        if connection is None:
+            return
+        due = time.monotonic()
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection, selectors.EVENT_READ)
+            while not self._closing and not self._aborted:
+                if time.monotonic() >= due:
+                    due = time.monotonic() + HEARTBEAT_S
+                    self._heartbeat()
+                if selector.select(max(0.0, due - time.monotonic())) and not self._closing:
+                    self._hear(connection)
+
+    def _heartbeat(self) -> None:
+        # While the main thread sends a long record, that record is the sign of life.
+        if self._send_lock.locked() or self._said_bye:
+            return
+        with contextlib.suppress(WorldError):
+            self._send(self._beat())
+
+    def _hear(self, connection: socket.socket) -> None:
+        try:
+            data = connection.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            self._hang_up()
+            return
+        try:
+            for line in self._lines.feed(data):
+                self._obey(decode(line))
+        except ProtocolError as error:
+            self._abort(f"the console sent {error}")
+
+    def _obey(self, message: Message) -> None:
+        if isinstance(message, StackRequest):
+            with contextlib.suppress(WorldError):
+                self._send(StackText(main_thread_stack(), self._recent()), lock_bound=1.0)
+        elif isinstance(message, Abort):
+            self._abort(message.reason)
+        elif isinstance(message, Bye):
+            self._confirmed = True
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """No more will come from the console."""
+        if not self._closing:
+            self._abort(_CONSOLE_GONE)
+        self._closing = True
+        self._gone.set()
+
+    def _abort(self, reason: str) -> None:
+        """End this rank, once; a rank that said goodbye ends by itself."""
+        if self._said_bye or not self._abort_once.acquire(blocking=False):
+            return
+        self._aborted = reason
+        self._on_abort(reason)
+
+    # Stacks of a process that cannot answer.
+
+    def _install_stack_dump(self) -> None:
+        if self._stack_path is None or self._stack_file is not None:
+            return
+        try:
+            self._stack_file = self._stack_path.open("w")
+        except OSError as error:
+            raise StorageError(
+                f"cannot write the stack file {self._stack_path}: {error.strerror}",
+                expected="a folder that this rank can write to",
+            ) from error
+        faulthandler.register(signal.SIGUSR1, file=self._stack_file, all_threads=True)
+
+    def _remove_stack_dump(self) -> None:
+        if self._stack_file is not None:
+            faulthandler.unregister(signal.SIGUSR1)
+            self._stack_file.close()
+            self._stack_file = None
+
+
+def _bound_unacknowledged(connection: socket.socket) -> None:
+    """A console whose machine vanished never closes; give up on it like on one that did."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        milliseconds = int(_SEND_BOUND_S * 1000)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)

@@ -1,0 +1,57 @@
+"""What the console knows when it has to say who is to blame."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wirespeed.world.watch.status import RankStatus
+
+__all__ = ["Death", "Facts", "Raised"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Death:
+    """A rank's process or connection that ended without goodbye."""
+
+    rank: int
+    at: float
+    """When it was noticed, in seconds of the console's monotonic clock."""
+    returncode: int | None = None
+    """The exit code, or minus the signal's number; None where nobody could tell."""
+    why: str = ""
+    """What the console knows of the connection's end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """An exception that a rank reported before it ended."""
+
+    rank: int
+    at: float
+    error: str
+    """The last line, such as `ValueError: no`."""
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All that `blame` may use; times in seconds."""
+
+    statuses: tuple[RankStatus, ...]
+    """One for each rank, in order."""
+    op_timeout: float = 30.0
+    startup_timeout: float = 120.0
+    deaths: tuple[Death, ...] = ()
+    raised: tuple[Raised, ...] = ()
+    overdue: frozenset[int] = frozenset()
+    """Ranks that made no progress within their bound."""
+    silent: frozenset[int] = frozenset()
+    """Ranks that send no heartbeat and did not answer when asked."""
+    lingering: frozenset[int] = frozenset()
+    """Ranks whose process still runs long after they said goodbye."""
+    states: Mapping[int, str] = field(default_factory=dict)
+    """Process state letters of local ranks."""
+    stacks: Mapping[int, str] = field(default_factory=dict)
+    interrupted: str | None = None
+    """Who or what interrupted the run."""
+    refusals: tuple[str, ...] = ()
+    """Processes that showed the token but were turned away, and why."""

@@ -1,0 +1,49 @@
+"""docs/run-schema.md lists every field; WIRESPEED_RENEW_GOLDEN=1 writes the list anew."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from wirespeed.runs.schema import load_schema
+
+PAGE = Path(__file__).parents[2] / "docs" / "run-schema.md"
+MARK = "<!-- fields: written from the schema by tests/runs/test_schema_docs.py -->\n"
+
+
+def kind(schema: dict[str, Any]) -> str:
+    if "const" in schema:
+        return f'`"{schema["const"]}"`'
+    if "enum" in schema:
+        return " ".join(f"`{value}`" for value in schema["enum"])
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name})"
+    if schema["type"] == "array":
+        return f"list of {kind(schema['items'])}"
+    names = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if schema.get("additionalProperties") == {"type": "string"}:
+        return "object of texts"
+    return " or ".join(names)
+
+
+def table(title: str, schema: dict[str, Any]) -> str:
+    lines = [f"## {title}", "", schema["description"], "", "| key | type | what |", "|---|---|---|"]
+    for name, part in schema["properties"].items():
+        need = ", required" if name in schema["required"] else ""
+        lines.append(f"| `{name}` | {kind(part)}{need} | {part['description']} |")
+    return "\n".join(lines)
+
+
+def test_the_page_lists_the_schema() -> None:
+    schema = load_schema()
+    tables = [table("run", schema)]
+    tables += [table(name, part) for name, part in schema["$defs"].items()]
+    head, mark, old = PAGE.read_text().partition(MARK)
+    new = "\n" + "\n\n".join(tables) + "\n"
+    assert mark
+    if os.environ.get("WIRESPEED_RENEW_GOLDEN"):
+        PAGE.write_text(head + MARK + new)
+    else:
+        assert old == new, (
+            "renew it: WIRESPEED_RENEW_GOLDEN=1 pytest tests/runs/test_schema_docs.py"
+        )

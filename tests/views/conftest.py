@@ -1,0 +1,26 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from wirespeed.records import Run
+from wirespeed.records_json import run_from_json
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.fixture
+def golden() -> Path:
+    return GOLDEN
+
+
+@pytest.fixture
+def check() -> Run:
+    """A run of `check` with findings of every status, on two nodes."""
+    return run_from_json(json.loads((GOLDEN / "check.run.json").read_text()))
+
+
+@pytest.fixture
+def bench() -> Run:
+    """A run of `bench` with several operations, both sides, and a barrier."""
+    return run_from_json(json.loads((GOLDEN / "bench.run.json").read_text()))
