@@ -120,6 +120,15 @@ def test_sentences_are_wrapped_and_commands_are_not(width: int, check: Run) -> N
     assert sum("word" in line for line in body) >= 400 // width
 
 
+def test_not_checked_is_said_once_with_its_reason(check: Run) -> None:
+    for title in ("MIG mode not checked", "GPUs not compared", "2 configurations"):
+        finding = Finding(id="A-1", status="not_checked", title=title, because="no NVML")
+        text = render(replace(EMPTY, findings=(finding,)), "table", Style())
+        (line,) = [line for line in text.splitlines() if "A-1" in line]
+        assert len(re.findall("not (?:checked|compared)", line)) == 1
+        assert ": no NVML" in line
+
+
 def test_markdown_tables_stay_tables(check: Run) -> None:
     finding = replace(check.findings[2], title="a|b <script> `c` *d* [e](f) & \\", fix="x\n# y")
     text = render(replace(check, findings=(finding,)), "md", Style())

@@ -1,5 +1,5 @@
 """Payload trees follow the kernel's documented formats: Documentation/ABI/stable/
-sysfs-class-infiniband, ABI/testing/sysfs-devices-system-cpu, admin-guide/cgroup-v2 and -v1."""
+sysfs-class-infiniband, ABI/testing/sysfs-devices-system-cpu."""
 
 import dataclasses
 import json
@@ -9,12 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import psutil
 import pytest
 
-from wirespeed.world import cgroups, cpus, facts, gpus, limits, nics, rdma
+from wirespeed.world import cpus, facts, limits, nics, rdma
 from wirespeed.world.reading import Notes, pci_address
 
 UNSET_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
@@ -134,96 +133,6 @@ def test_an_arm_cpu_has_no_name(tmp_path: Path) -> None:
     notes = Notes(tmp_path)
     cpus.gather_cpus(notes)
     assert notes.facts["cpu.model"].endswith(" 0x41:0xd4f")
-
-
-# Limits.
-
-V2 = "sys/fs/cgroup"
-
-
-def test_cgroup_v2_the_smallest_limit_above_us_counts(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "0::/pod/box",
-        "proc/meminfo": "MemTotal:       16777216 kB\nMemAvailable:   8388608 kB",
-        f"{V2}/pod/box/cpu.max": "max 100000",
-        f"{V2}/pod/cpu.max": "350000 100000",
-        f"{V2}/pod/box/memory.max": "max",
-        f"{V2}/pod/memory.max": str(4 << 30),
-        f"{V2}/pod/memory.current": str(3 << 30),
-        f"{V2}/pod/memory.stat": f"anon 1\ninactive_file {1 << 30}",
-    }
-    tree(tmp_path, files)
-    assert cgroups.cpu_quota(tmp_path) == 3.5
-    assert cgroups.memory_limit(tmp_path) == 4 << 30
-    assert limits.memory_available_bytes(tmp_path) == 2 << 30
-
-
-def test_cgroup_v1_in_a_container_that_sees_its_own_as_the_root(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n0::/",
-        "proc/meminfo": "MemAvailable:   8388608 kB",
-        f"{V2}/cpu/cpu.cfs_quota_us": "150000",
-        f"{V2}/cpu/cpu.cfs_period_us": "100000",
-        f"{V2}/memory/memory.limit_in_bytes": str(1 << 30),
-        f"{V2}/memory/memory.usage_in_bytes": str(1 << 29),
-    }
-    tree(tmp_path, files)
-    assert cgroups.cpu_quota(tmp_path) == 1.5
-    assert limits.memory_available_bytes(tmp_path) == 1 << 29
-
-
-def test_no_limit_is_said_and_not_unknown(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "4:memory:/\n3:cpu:/",
-        f"{V2}/cpu/cpu.cfs_quota_us": "-1",
-        f"{V2}/cpu/cpu.cfs_period_us": "100000",
-        f"{V2}/memory/memory.limit_in_bytes": "9223372036854771712",
-    }
-    notes = Notes(tree(tmp_path, files))
-    cpus.gather_cpus(notes)
-    limits.gather_limits(notes)
-    assert notes.facts["cpu.quota"] == notes.facts["memory.limit_bytes"] == "unlimited"
-
-
-def test_a_limit_below_the_use_leaves_nothing(tmp_path: Path) -> None:
-    files = {
-        "proc/self/cgroup": "0::/x",
-        f"{V2}/x/memory.max": "100",
-        f"{V2}/x/memory.current": "200",
-    }
-    assert cgroups.memory_room(tree(tmp_path, files)) == 0
-
-
-def test_the_lock_limit_is_that_of_the_process() -> None:
-    code = """
-import resource
-soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, hard))
-from wirespeed.world.facts import gather_node
-print(gather_node([0]).facts["memlock.soft"])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.strip() == "65536"
-
-
-@pytest.mark.parametrize(
-    ("capabilities", "users", "exempt"),
-    [
-        ("000001ffffffffff", "0 0 4294967295", True),
-        ("0000000000004000", "         0          0 4294967295", True),
-        ("00000000a80425fb", "0 0 4294967295", False),  # docker's default set
-        ("000001ffffffffff", "0 1000 1", False),  # a rootless container
-    ],
-)
-def test_who_may_lock_memory_without_limit(
-    tmp_path: Path, capabilities: str, users: str, exempt: bool
-) -> None:
-    files = {"proc/self/status": f"Name:\tx\nCapEff:\t{capabilities}", "proc/self/uid_map": users}
-    notes = Notes(tree(tmp_path, files))
-    limits.gather_limits(notes)
-    assert notes.facts["memlock.exempt"] is exempt
 
 
 # Network interfaces.
@@ -350,148 +259,3 @@ def test_rdma_ports(tmp_path: Path) -> None:
         },
     )
     assert list(notes.unknown) == ["rdma.mlx5_2"]
-
-
-# GPUs.
-
-
-class NVMLError(Exception):
-    pass
-
-
-class FakeNvml:
-    """NVML with one H100 that answers everything, one that answers little and one that is lost."""
-
-    NVMLError = NVMLError
-    NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
-    NVML_VOLATILE_ECC = 0
-    NVML_CLOCK_SM = 1
-    NVML_DEVICE_MIG_ENABLE = 1
-    open = 0
-
-    def nvmlInit(self) -> None:
-        self.open += 1
-
-    def nvmlShutdown(self) -> None:
-        self.open -= 1
-
-    def nvmlDeviceGetCount(self) -> int:
-        return 3
-
-    def nvmlSystemGetDriverVersion(self) -> str:
-        return "570.86.15"
-
-    def nvmlSystemGetCudaDriverVersion_v2(self) -> int:
-        return 12080
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        if index == 2:
-            raise NVMLError("GPU is lost")
-        return index
-
-    def nvmlDeviceGetName(self, gpu: int) -> str | bytes:
-        return b"NVIDIA L4" if gpu else "NVIDIA H100 80GB HBM3"
-
-    def nvmlDeviceGetUUID(self, gpu: int) -> str:
-        return f"GPU-{gpu}"
-
-    def nvmlDeviceGetPciInfo(self, gpu: int) -> SimpleNamespace:
-        return SimpleNamespace(busId=f"00000000:{gpu + 0x1B:02X}:00.0")
-
-    def nvmlDeviceGetMemoryInfo(self, gpu: int) -> SimpleNamespace:
-        return SimpleNamespace(total=85520809984)
-
-    def nvmlDeviceGetEccMode(self, gpu: int) -> list[int]:
-        if gpu:
-            raise NVMLError("Not Supported")
-        return [1, 1]
-
-    def nvmlDeviceGetTotalEccErrors(self, gpu: int, kind: int, counter: int) -> int:
-        assert (kind, counter) == (1, 0)
-        return 2
-
-    def nvmlDeviceGetClockInfo(self, gpu: int, kind: int) -> int:
-        return 345
-
-    def nvmlDeviceGetMaxClockInfo(self, gpu: int, kind: int) -> int:
-        return 1980
-
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, gpu: int) -> int:
-        return 0x1 | 0x8 | 0x40
-
-    def nvmlDeviceGetMigMode(self, gpu: int) -> list[int]:
-        return [0, 0]
-
-    def nvmlDeviceGetPowerManagementLimit(self, gpu: int) -> int:
-        return 700000
-
-    def nvmlDeviceGetPerformanceState(self, gpu: int) -> int:
-        return 0
-
-    def nvmlDeviceGetMaxPcieLinkGeneration(self, gpu: int) -> int:
-        return 5
-
-    def nvmlDeviceGetCurrPcieLinkWidth(self, gpu: int) -> int:
-        return 8
-
-    def nvmlDeviceGetMaxPcieLinkWidth(self, gpu: int) -> int:
-        return 16
-
-
-def test_gpus(tmp_path: Path) -> None:
-    nvml = FakeNvml()
-    notes = Notes(tree(tmp_path, {"sys/bus/pci/devices/0000:1b:00.0/numa_node": "1"}))
-    first, second = gpus.gather_gpus(notes, nvml)
-    assert first == {
-        "index": 0,
-        "name": "NVIDIA H100 80GB HBM3",
-        "uuid": "GPU-0",
-        "pci": "0000:1b:00.0",
-        "memory_bytes": 85520809984,
-        "pcie_gen_max": 5,
-        "pcie_width": 8,
-        "pcie_width_max": 16,
-        "performance_state": 0,
-        "ecc": True,
-        "ecc_uncorrected": 2,
-        "clock_sm_MHz": 345,
-        "clock_sm_max_MHz": 1980,
-        "slowed_by": ["hardware slowdown", "thermal, by hardware"],
-        "mig": False,
-        "power_limit_W": 700.0,
-        "numa_node": 1,
-    }
-    assert second["name"] == "NVIDIA L4"
-    assert "numa_node" not in second
-    assert notes.facts == {"gpu.count": 3, "gpu.driver": "570.86.15", "gpu.cuda": "12.8"}
-    assert notes.unknown["gpu.1.ecc"] == "NVML: Not Supported"
-    assert notes.unknown["gpu.2"] == "NVML: GPU is lost"
-    assert "too old" in notes.unknown["gpu.0.pcie_gen"]
-    assert nvml.open == 0
-
-
-def test_every_name_that_is_asked_for_exists_in_nvml() -> None:
-    nvml: Any = pytest.importorskip("pynvml", reason="Requires: nvidia-ml-py")
-    source = Path(gpus.__file__).read_text()
-    names = {word for word in source.replace("(", " ").replace(",", " ").split() if "nvml." in word}
-    asked = {name.partition("nvml.")[2].rstrip(").") for name in names}
-    asked |= {"nvmlInit", "nvmlShutdown", "NVMLError"}
-    assert len(asked) > 20
-    assert [name for name in sorted(asked) if not hasattr(nvml, name)] == []
-
-
-def test_no_driver_is_unknown_with_its_reason() -> None:
-    class NoDriver(FakeNvml):
-        def nvmlInit(self) -> None:
-            raise NVMLError("NVML Shared Library Not Found")
-
-    notes = Notes()
-    assert gpus.gather_gpus(notes, NoDriver()) == ()
-    assert notes.unknown == {"gpus": "NVML: NVML Shared Library Not Found"}
-
-
-def test_no_library_is_unknown_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    notes = Notes()
-    assert gpus.gather_gpus(notes) == ()
-    assert "wirespeed[gpu]" in notes.unknown["gpus"]

@@ -227,8 +227,8 @@ def _nic_values(key: str) -> Read:
 
 
 def _active_rates(node: NodeFacts) -> tuple[float, ...] | None:
-    rates = [port.get("rate_Gbitps") for port in node.rdma if port.get("state") == "ACTIVE"]
-    return tuple(sorted(rate for rate in rates if rate is not None)) or None
+    active = [port for port in node.rdma if port.get("state") == "ACTIVE"]
+    return tuple(sorted({port["rate_Gbitps"] for port in active if "rate_Gbitps" in port})) or None
 
 
 def _rdma_ports(node: NodeFacts) -> int | None:

@@ -19,7 +19,7 @@ _SLOWED = ("hardware slowdown", "thermal, by software", "thermal, by hardware", 
 
 
 def health_findings(world: World) -> list[Finding]:
-    """NODE-005 (port states), NODE-006, NODE-007 and GPU-001 to GPU-004."""
+    """NODE-006, NODE-007, NODE-009 and GPU-001 to GPU-004."""
     found = [*_ports(world), *_memlock(world), *_shm(world)]
     return found + [finding for check in _GPU_CHECKS for finding in _of_gpus(check, world)]
 
@@ -44,10 +44,10 @@ def _absent(id: str, title: str, because: str) -> Finding:
 def _ports(world: World) -> list[Finding]:
     ports = [(node, port) for node in world.nodes for port in node.rdma]
     if not ports:
-        return []  # that there are none is compared between the nodes
+        return [_absent("NODE-009", "RDMA ports not checked", "no RDMA device on any node")]
     idle = [(node, port) for node, port in ports if port.get("state") != "ACTIVE"]
     if not idle:
-        return [Finding(id="NODE-005", status="pass", title=f"{len(ports)} RDMA port(s) ACTIVE")]
+        return [Finding(id="NODE-009", status="pass", title=f"{len(ports)} RDMA port(s) ACTIVE")]
     hosts = {node.host: node for node, _ in idle}
     return [_idle_ports(node, [port for at, port in idle if at is node]) for node in hosts.values()]
 
@@ -59,7 +59,7 @@ def _idle_ports(node: NodeFacts, ports: Sequence[dict[str, Any]]) -> Finding:
         for port in ports
     ]
     return _worse(
-        "NODE-005",
+        "NODE-009",
         "warn",
         node,
         f"{len(ports)} of {len(node.rdma)} RDMA ports not ACTIVE",

@@ -19,9 +19,9 @@ EXPLANATIONS: dict[str, str] = {
     "NODE-004": "Network interfaces are the same on every node. Speed and MTU of the interfaces "
     "that have an address. One interface at 10 of 100 Gbit/s holds back every ring; unequal MTUs "
     "let small messages pass and stall large ones.",
-    "NODE-005": "RDMA ports are ACTIVE and the same on every node. Number of ports, their state and "
-    "rate from /sys/class/infiniband. A port that is down or slower takes a rail from NCCL, mostly "
-    "on all nodes; check cable, switch port and subnet manager.",
+    "NODE-005": "RDMA ports are the same on every node. Number of ports and rate of the active ones, "
+    "from /sys/class/infiniband. A port that is missing or slower holds back a rail of NCCL, mostly "
+    "on all nodes; check card, cable and switch port.",
     "NODE-006": "Locked memory is unlimited where there is RDMA. RDMA devices use locked memory "
     "only; with the usual limit of some MiB, and without CAP_IPC_LOCK, NCCL fails or falls back to "
     "sockets. Set memlock to unlimited for the service, the container or the user.",
@@ -31,6 +31,9 @@ EXPLANATIONS: dict[str, str] = {
     "NODE-008": "Environment variables that steer communication are the same on every node. NCCL_*, "
     "GLOO_*, UCX_* and the like, without secrets. Ranks that choose different transports or "
     "algorithms are slow at best and hang at worst; set them in one place for the whole job.",
+    "NODE-009": "RDMA ports are ACTIVE. A port in another state (DOWN, INIT, ARMED) carries nothing, "
+    "and its rail is lost to NCCL. Check cable and switch port, and for InfiniBand's INIT the subnet "
+    "manager; exclude a port that is unused on purpose with NCCL_IB_HCA.",
     "GPU-001": "PCIe links run at the width and generation that they can. A link at half width "
     "halves copies to the host and GPUDirect RDMA. The generation is judged only in performance "
     "state P0, because an idle GPU lowers it to save power. Reseat the card or look at the riser.",

@@ -80,7 +80,7 @@ Examples:
 @click.option("--max-fit", is_flag=True, help="Only the largest size that fits in memory.")
 @common_options
 @click.pass_context
-def bench(ctx: click.Context, **values: Any) -> int:
+def bench(ctx: click.Context, /, **values: Any) -> int:
     """How fast is each collective? With the data checked and an interval on each figure."""
     from wirespeed.cli.execute import execute
 

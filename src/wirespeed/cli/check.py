@@ -36,7 +36,7 @@ Examples:
 @click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="Output format.")
 @common_options
 @click.pass_context
-def check(ctx: click.Context, **values: Any) -> int:
+def check(ctx: click.Context, /, **values: Any) -> int:
     """Is this cluster ready? Correctness of every collective, speed, nodes; then a verdict."""
     level, only = values.pop("level"), values.pop("only")
     list_, explain = values.pop("list_"), values.pop("explain")

@@ -1,7 +1,7 @@
 """Carry a plan out where we are: on ranks of our own, or as one rank of somebody else's world."""
 
 import os
-import shutil
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -112,9 +112,8 @@ def _jsonable(config: dict[str, Any]) -> dict[str, Any]:
 
 def _show(run: Run, output: Output) -> int:
     from wirespeed.views import render
-    from wirespeed.views.style import Style
+    from wirespeed.views.style import style_for
 
-    width = shutil.get_terminal_size((100, 24)).columns
-    style = Style(color=output.color, ascii=output.ascii, width=width, verbose=output.verbose)
-    click.echo(render(run, output.format, style), color=output.color, nl=False)
+    style = style_for(sys.stdout, color=output.color, verbose=output.verbose)
+    click.echo(render(run, output.format, style), color=style.color, nl=False)
     return run.exit_code

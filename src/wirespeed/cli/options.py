@@ -1,7 +1,5 @@
 """Options that check and bench share, and what they mean together."""
 
-import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -84,8 +82,8 @@ class Output:
     """How the result is shown."""
 
     format: str
-    color: bool
-    ascii: bool
+    color: str
+    """`auto`, `always` or `never`."""
     quiet: bool
     verbose: bool
 
@@ -110,13 +108,7 @@ class RunOptions:
 
         for text in values["inject"]:
             Fault.parse(text)
-        output = Output(
-            format,
-            _colored(values.pop("color")),
-            not _speaks_unicode(),
-            values.pop("quiet"),
-            values.pop("verbose"),
-        )
+        output = Output(format, *(values.pop(name) for name in ("color", "quiet", "verbose")))
         names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
         return RunOptions(**{name: values.pop(name) for name in names}, output=output)
 
@@ -135,13 +127,3 @@ def split_output(values: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     if len(set(formats)) > 1:
         raise UsageError(f"two output formats: {' and '.join(formats)}", expected="one of them")
     return tuple(dict.fromkeys(redops)), formats[0] if formats else "table"
-
-
-def _colored(when: str) -> bool:
-    if when != "auto":
-        return when == "always"
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-
-
-def _speaks_unicode() -> bool:
-    return (sys.stdout.encoding or "ascii").lower().replace("-", "") in ("utf8", "utf16", "utf32")

@@ -1,6 +1,8 @@
 """Temporary."""
+
 from collections.abc import Sequence
 from dataclasses import dataclass
+
 from wirespeed.statistics import time_stats
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wirespeed.plan import Plan
-from wirespeed.ranks.program import run_rank
+from wirespeed.ranks.program import run_rank, stay_away_if_told
 from wirespeed.world.identity import detect
 from wirespeed.world.watch.beacon import Beacon
 
@@ -34,6 +34,7 @@ def main() -> int:
         identity.world_size,
         stack_file=Path(environ["WIRESPEED_STACK"]),
     )
+    stay_away_if_told(plan, identity.rank)
     beacon.connect(CONNECT_S)
     store = partial(_open_store, environ["WIRESPEED_STORE"], identity.world_size)
     run_rank(identity, plan, beacon, store, environ["WIRESPEED_BACKEND"])

@@ -131,7 +131,6 @@ class FaultyEngine:
 
     def _with_other_root(self, asked: Call, called: Call) -> Issue:
         """The library takes another root: buffers that only the real root has are made up."""
-        import torch
 
         def at_least(tensor: "torch.Tensor", count: int) -> "torch.Tensor":
             return tensor if tensor.numel() >= count else tensor.new_zeros(count)

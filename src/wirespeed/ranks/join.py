@@ -39,10 +39,10 @@ def choose_backend(asked: str, identity: Identity) -> Choice:
     gpus = torch.cuda.device_count()
     if not dist.is_nccl_available():
         return Choice("backend", "gloo", f"{gpus} GPUs, but this torch is built without NCCL")
-    if identity.local_world_size > gpus:
-        reason = f"{identity.local_world_size} ranks on this node share {gpus} GPUs"
-        return Choice("backend", "gloo", reason)
-    return Choice("backend", "nccl", f"{gpus} GPUs for {identity.local_world_size} local ranks")
+    local = identity.local_world_size or 1
+    if local > gpus:
+        return Choice("backend", "gloo", f"{local} ranks on this node share {gpus} GPUs")
+    return Choice("backend", "nccl", f"{gpus} GPUs for {local} local ranks")
 
 
 def join(
@@ -68,7 +68,7 @@ def join(
     )
     group = dist.new_group(backend="gloo")
     control = Control(group, identity.rank, identity.world_size)
-    seats = control.objects((*_address(), identity.local_rank))
+    seats = control.objects((*_address(), identity.local_rank or 0))
     engine = open_engine(plan.engine, backend, device)
     for text in plan.faults:
         fault = Fault.parse(text)
@@ -117,7 +117,7 @@ def _device(backend: str, identity: Identity) -> "torch.device":
             expected="torch.cuda.is_available() on every node",
             next="wirespeed check --backend gloo",
         )
-    device = torch.device("cuda", identity.local_rank % torch.cuda.device_count())
+    device = torch.device("cuda", (identity.local_rank or 0) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
 

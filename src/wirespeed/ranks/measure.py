@@ -129,7 +129,11 @@ def _sample(
             times = timer.each(shots, count)
         rows = place.control.matrix([*times, time.monotonic() - begin])
         samples.add(rows[:, :-1] / how.in_flight, float(rows[:, -1].max()))
-    return samples, rule.reason(len(samples.slowest), samples.elapsed_s, samples.slowest), per_sample
+    return (
+        samples,
+        rule.reason(len(samples.slowest), samples.elapsed_s, samples.slowest),
+        per_sample,
+    )
 
 
 def _batches(how: Measure) -> tuple[int, int | None]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from wirespeed.ranks.place import Place
 
-__all__ = ["run_rank"]
+__all__ = ["run_rank", "stay_away_if_told"]
 
 
 def run_rank(
@@ -30,7 +30,6 @@ def run_rank(
     backend: str,
 ) -> None:
     """Join, tell the facts, carry out the plan, leave. An exception is reported, then raised."""
-    stay_away_if_told(plan, identity.rank)
     try:
         beacon.phase("importing", bound_s=plan.startup_timeout_s)
         import torch.distributed  # noqa: F401  (the slow import, named to the watchdog)

@@ -99,7 +99,7 @@ class CudaTimer:
             next(turn)()
         self._end.record()
         self._end.synchronize()
-        return self._begin.elapsed_time(self._end) / 1e3
+        return float(self._begin.elapsed_time(self._end)) / 1e3
 
 
 def timer_for(device: "torch.device", barrier: Hook, tick: Hook) -> Timer:

@@ -76,7 +76,8 @@ def _headline(finding: Finding, width: int, style: Style) -> list[str]:
 def _title(finding: Finding, style: Style) -> str:
     title = finding.title
     if finding.status == "not_checked" and finding.because:
-        title = f"{title}: not checked: {finding.because}"
+        said = "not checked" in title or "not compared" in title
+        title = f"{title}: {'' if said else 'not checked: '}{finding.because}"
     about = finding.subject
     if about.kind != "job" and about.name not in title:
         title = f"{about.name}: {title}"

@@ -1,6 +1,6 @@
 """What is so on this node, gathered once by one rank of it. Nothing here raises.
 
-Whatever cannot be read is in `unknown` with the reason. On 2 cores it takes about 15 ms without
+Whatever cannot be read is in `unknown` with the reason. On 2 cores it takes about 30 ms without
 GPUs; starting NVML is the rest.
 """
 

@@ -58,6 +58,7 @@ def test_sigstop_names_the_rank_and_shows_its_stack(watched):
     stuck = [*WORK, ["stuck_in_python"]]
     world = watched([WAIT, stuck, WAIT])
     world.reached(5, 0, 1, 2)
+    time.sleep(0.5)  # rank 1 has begun its last operation; let it get stuck, too
     world.signal(1, signal.SIGSTOP)
     outcome = world.outcome(12)
     assert outcome.kind == "hung"
@@ -224,6 +225,14 @@ def test_thousands_of_records_arrive_in_order_from_every_rank(watched):
     for rank in (0, 1):
         numbers = [data["number"] for r, kind, data in world.records if r == rank]
         assert numbers == list(range(5000))
+
+
+def test_a_console_that_is_busy_itself_blames_nobody(watched):
+    world = watched([[RUN, ["records", 1], ["ops", 6, OP, 1.0], ["finish", 0]], None])
+    world.monitor._on_record = lambda *record: time.sleep(4.0)
+    world.spawn(1, 2, [RUN, ["ops", 6, OP, 1.0], ["finish", 0]])
+    outcome = world.outcome()
+    assert (outcome.kind, outcome.findings) == ("finished", ())
 
 
 def test_two_monitors_at_once_keep_apart(watched):

@@ -217,7 +217,7 @@ class Monitor:
         # Not at each message: with a thousand ranks in the process of one of them, it counts.
         if self._outcome is None and now - self._judged_at >= _JUDGE_S:
             self._judged_at = now
-            self._judge(time.monotonic())
+            self._judge(now)
         return now
 
     def _judge(self, now: float) -> None:
