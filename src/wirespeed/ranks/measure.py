@@ -105,7 +105,7 @@ def _warm_up(place: Place, timer: Timer, shots: Sequence[Shot], how: Measure) ->
     rule = WarmUp(fixed=how.warmup, max_time_s=how.max_time_s)
     seen: list[float] = []
     begin, elapsed = time.monotonic(), 0.0
-    while count := rule.next_chunk(len(seen), elapsed, seen):
+    while count := rule.next_chunk(seen, elapsed):
         times = timer.each(shots, count)
         rows = place.control.matrix([*times, time.monotonic() - begin])
         seen += rows[:, :-1].max(0).values.tolist()
@@ -122,7 +122,7 @@ def _sample(
     rule = StopRule(precision=how.precision, max_time_s=how.max_time_s, fixed=fixed)
     samples = _Samples([], [], Counter(), [])
     begin = time.monotonic()
-    while count := rule.next_chunk(len(samples.slowest), samples.elapsed_s, samples.slowest):
+    while count := rule.next_chunk(samples.slowest, samples.elapsed_s):
         if batched:
             times = [timer.batch(shots, per_sample) / per_sample for _ in range(count)]
         else:
@@ -131,7 +131,7 @@ def _sample(
         samples.add(rows[:, :-1] / how.in_flight, float(rows[:, -1].max()))
     return (
         samples,
-        rule.reason(len(samples.slowest), samples.elapsed_s, samples.slowest),
+        rule.reason(samples.slowest, samples.elapsed_s),
         per_sample,
     )
 

@@ -228,11 +228,19 @@ def test_thousands_of_records_arrive_in_order_from_every_rank(watched):
 
 
 def test_a_console_that_is_busy_itself_blames_nobody(watched):
-    world = watched([[RUN, ["records", 1], ["ops", 6, OP, 1.0], ["finish", 0]], None])
+    work = [RUN, ["ops", 2, OP, 1.0]]
+    world = watched([[*work, ["records", 1], ["finish", 0]], [*work, ["finish", 0]]])
     world.monitor._on_record = lambda *record: time.sleep(4.0)
-    world.spawn(1, 2, [RUN, ["ops", 6, OP, 1.0], ["finish", 0]])
-    outcome = world.outcome()
-    assert (outcome.kind, outcome.findings) == ("finished", ())
+    assert (world.outcome().kind, world.outcome().findings) == ("finished", ())
+
+
+def test_a_console_that_was_stopped_itself_does_not_count_that_time():
+    monitor = Monitor(1, new_token(), on_record=lambda *_: None)
+    try:
+        monitor._step(time.monotonic() - 100.0)
+        assert monitor.statuses()[0].silent < -90.0
+    finally:
+        monitor.close()
 
 
 def test_two_monitors_at_once_keep_apart(watched):
