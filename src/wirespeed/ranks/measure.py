@@ -23,7 +23,7 @@ from wirespeed.statistics import time_stats
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["measure"]
+__all__ = ["gathered", "measure", "shots_of"]
 
 BATCH = 8
 """Calls in a batch when the count is not fixed; a fixed count is cut into at most this many."""
@@ -50,16 +50,21 @@ class _Samples:
         self.elapsed_s = elapsed_s
 
 
+def gathered() -> _Samples:
+    """An empty collection, to which `add` brings every rank's times."""
+    return _Samples([], [], Counter(), [])
+
+
 def measure(place: Place, site: Site, how: Measure, wrong: int | None) -> Measurement:
     """Time a case that can run here (see `reason_not_to_run`); collective."""
     timer = timer_for(place.device, place.control.barrier, place.tick)
-    shots = _shots(place, site, how)
+    shots = shots_of(place, site, how)
     warmup = _warm_up(place, timer, shots, how)
     samples, stopped_by, per_sample = _sample(place, timer, shots, how)
     return _summary(place, site, how, samples, stopped_by, per_sample, warmup, wrong)
 
 
-def _shots(place: Place, site: Site, how: Measure) -> list[Shot]:
+def shots_of(place: Place, site: Site, how: Measure) -> list[Shot]:
     """What to time, over rotating buffers; a rank outside of every group does nothing."""
     if site.group is None:
         return [lambda: None]
@@ -120,7 +125,7 @@ def _sample(
     batched = how.timing == "batch"
     per_sample, fixed = _batches(how) if batched else (1, how.iterations)
     rule = StopRule(precision=how.precision, max_time_s=how.max_time_s, fixed=fixed)
-    samples = _Samples([], [], Counter(), [])
+    samples = gathered()
     begin = time.monotonic()
     while count := rule.next_chunk(samples.slowest, samples.elapsed_s):
         if batched:
