@@ -72,7 +72,8 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Abort:
         return _complain("interrupted", 130)
     except click.ClickException as error:
-        error.show()
+        if _speaks():
+            error.show()
         return error.exit_code
     except WirespeedError as error:
         return _complain(str(error), error.exit_code)
@@ -87,8 +88,20 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    click.echo(f"wirespeed: {message}", err=True)
+    if _speaks():
+        click.echo(f"wirespeed: {message}", err=True)
     return code
+
+
+def _speaks() -> bool:
+    """Whether this process is the one of its world that prints: global rank 0, or no rank at all."""
+    from wirespeed.world.identity import detect
+
+    try:
+        identity = detect(os.environ)
+    except WirespeedError:
+        return True
+    return identity is None or identity.rank == 0
 
 
 def _own_bug(error: Exception) -> int:

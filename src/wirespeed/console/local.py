@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import shutil
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from wirespeed.launchers.base import RankSpec
 from wirespeed.launchers.local import LocalLauncher
 from wirespeed.plan import Plan
 from wirespeed.records import Choice, Run
-from wirespeed.world.watch import LocalProcess, Monitor, Outcome
+from wirespeed.world.watch import LocalProcess, Monitor, Outcome, new_token
 
 __all__ = ["interface_choice", "run_local"]
 
@@ -32,7 +31,7 @@ def interface_choice() -> Choice:
 
 def run_local(session: Session, plan: Plan, ranks: int, backend: str) -> Run:
     """Start, watch, stop, judge. Ctrl-C ends the ranks and gives a run with exit code 130."""
-    token = secrets.token_hex(16)
+    token = new_token()
     local: dict[int, LocalProcess] = {}
     scratch = Path(tempfile.mkdtemp(prefix="wirespeed-"))
     launcher = LocalLauncher()

@@ -6,7 +6,6 @@ where the launcher names no master but all ranks share a machine, a file does. R
 
 import json
 import os
-import secrets
 import socket
 import tempfile
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ __all__ = [
     "Meeting",
     "console_address",
     "forget_meeting_file",
-    "new_token",
     "open_store",
     "publish",
     "read_meeting",
@@ -150,10 +148,6 @@ def console_address(meeting: Meeting) -> str:
         expected="TCP from every node to rank 0's node",
         next=f"nc -vz {candidates[0]} {meeting.port}",
     )
-
-
-def new_token() -> str:
-    return secrets.token_hex(16)
 
 
 def _namespace() -> str:

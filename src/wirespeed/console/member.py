@@ -14,11 +14,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from wirespeed.console.follower import abort_quietly, watch_console
 from wirespeed.console.meeting import (
-    Meeting,
     console_address,
     forget_meeting_file,
-    new_token,
     open_store,
     publish,
     read_meeting,
@@ -27,7 +26,7 @@ from wirespeed.console.session import Session
 from wirespeed.plan import Plan
 from wirespeed.records import Run
 from wirespeed.world.identity import Identity, local_from_hosts
-from wirespeed.world.watch import Beacon, Monitor, Outcome
+from wirespeed.world.watch import Beacon, Monitor, Outcome, new_token
 
 __all__ = ["carry_rank_in_environment", "run_member"]
 
@@ -73,19 +72,25 @@ def _follow(identity: Identity, plan: Plan, backend: str) -> int:
     stay_away_if_told(plan, identity.rank)
     store = open_store(identity, plan.startup_timeout_s)
     meeting = read_meeting(store)
-    beacon = _beacon(console_address(meeting), meeting, identity)
+    plan, host = Plan.from_json(meeting.plan), meeting.here.partition("/")[0]
+    beacon = Beacon(
+        console_address(meeting),
+        meeting.port,
+        meeting.token,
+        identity.rank,
+        identity.world_size,
+        on_abort=abort_quietly(identity, host),
+    )
     beacon.connect(CONNECT_S)
+    watch_console(identity, plan, beacon, host)
     identity = _with_local_rank(identity, store)
     try:
-        run_rank(identity, Plan.from_json(meeting.plan), beacon, lambda: store, backend)
+        run_rank(identity, plan, beacon, lambda: store, backend)
     except Exception:
+        # The console has the traceback; it ends this process, or its loss does.
         time.sleep(LAST_WAIT_S)
         return 1
     return 0
-
-
-def _beacon(address: str, meeting: Meeting, identity: Identity) -> Beacon:
-    return Beacon(address, meeting.port, meeting.token, identity.rank, identity.world_size)
 
 
 def _with_local_rank(identity: Identity, store: "object") -> Identity:

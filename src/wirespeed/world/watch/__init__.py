@@ -4,7 +4,7 @@ The console process holds a `Monitor`, each rank a `Beacon`; they talk over TCP 
 collectives that are measured. Who is to blame is decided by `blame`, a pure function.
 """
 
-from wirespeed.world.watch.beacon import ABORTED, Beacon, leave
+from wirespeed.world.watch.beacon import ABORTED, CONSOLE_GONE, Beacon, leave
 from wirespeed.world.watch.blame import EXPLANATIONS, blame
 from wirespeed.world.watch.facts import Death, Facts, Raised
 from wirespeed.world.watch.monitor import Monitor
@@ -15,6 +15,7 @@ from wirespeed.world.watch.status import Phase, RankStatus
 
 __all__ = [
     "ABORTED",
+    "CONSOLE_GONE",
     "EXPLANATIONS",
     "Beacon",
     "Death",

@@ -38,7 +38,7 @@ from wirespeed.world.watch.protocol import (
 from wirespeed.world.watch.stacks import main_thread_stack
 from wirespeed.world.watch.status import Phase
 
-__all__ = ["ABORTED", "Beacon", "leave"]
+__all__ = ["ABORTED", "CONSOLE_GONE", "Beacon", "leave"]
 
 ABORTED = 1
 """Exit code of a rank that the console ended."""
@@ -50,7 +50,8 @@ _GOODBYE_BOUND_S = 10.0
 _FLUSH_BOUND_S = 1.0
 _RETRY_S = 0.1
 _TRACE_LIMIT = 64 * 1024
-_CONSOLE_GONE = "the console process is gone"
+CONSOLE_GONE = "the console process is gone"
+"""The reason given to `on_abort` when the connection to the console ended."""
 
 
 def leave(reason: str) -> None:
@@ -129,6 +130,11 @@ class Beacon:
     def tick(self) -> None:
         """A long operation or local work made progress."""
         self._ticks += 1
+
+    def position(self) -> tuple[str, int, int]:
+        """(label of the operation last begun, its number, ticks): changes while there is progress."""
+        sequence = self._sequence
+        return self._labels[sequence & (_KEPT - 1)], sequence, self._ticks
 
     # The rest of the rank's life.
 
@@ -289,8 +295,8 @@ class Beacon:
             connection.sendall(line)
         except OSError as error:
             # Part of the line may be gone, so the stream is of no more use.
-            self._abort(f"{_CONSOLE_GONE}: {error}")
-            raise WorldError(f"{_CONSOLE_GONE}: {error}") from error
+            self._abort(f"{CONSOLE_GONE}: {error}")
+            raise WorldError(f"{CONSOLE_GONE}: {error}") from error
         finally:
             self._send_lock.release()
 
@@ -344,7 +350,7 @@ class Beacon:
     def _hang_up(self) -> None:
         """No more will come from the console."""
         if not self._closing:
-            self._abort(_CONSOLE_GONE)
+            self._abort(CONSOLE_GONE)
         self._closing = True
         self._gone.set()
 

@@ -1,0 +1,71 @@
+"""What a rank other than 0 does when rank 0, which holds the console, dies or falls silent.
+
+The console names every culprit but itself; so the ranks watch it. The lowest of them speaks, since
+nobody else can, and all of them end within the bound.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from wirespeed.errors import WorldError
+from wirespeed.plan import Plan
+from wirespeed.world.identity import Identity
+from wirespeed.world.watch import ABORTED, CONSOLE_GONE, Beacon
+
+__all__ = ["abort_quietly", "watch_console"]
+
+SPEAKER = 1
+"""The rank that tells of the console's end."""
+SLACK_S = 15.0
+"""The console decides a hang up to 6 s after the bound; then it must be silent itself."""
+LOOK_S = 0.5
+
+
+def abort_quietly(identity: Identity, host: str) -> Callable[[str], None]:
+    """End this process when the console says so; only its own end is told, by one rank."""
+
+    def on_abort(reason: str) -> None:
+        if reason.startswith(CONSOLE_GONE):
+            _tell(identity, host, "its process died, or its machine went down", reason)
+        os._exit(ABORTED)
+
+    return on_abort
+
+
+def watch_console(identity: Identity, plan: Plan, beacon: Beacon, host: str) -> None:
+    """Start a thread that ends this rank when it is stuck for longer than the console allows."""
+    thread = threading.Thread(
+        target=_watch, args=(identity, plan, beacon, host), name="console-watch", daemon=True
+    )
+    thread.start()
+
+
+def _watch(identity: Identity, plan: Plan, beacon: Beacon, host: str) -> None:
+    last, since = beacon.position(), time.monotonic()
+    while True:
+        time.sleep(LOOK_S)
+        now = beacon.position()
+        if now != last:
+            last, since = now, time.monotonic()
+        bound = (plan.op_timeout_s if now[1] else plan.startup_timeout_s) + SLACK_S
+        if time.monotonic() - since > bound:
+            saw = (
+                f"rank {identity.rank} made no progress for {bound:.0f} s in {now[0] or 'start-up'}"
+            )
+            _tell(identity, host, "its process is stopped, or its machine hangs", saw)
+            os._exit(ABORTED)
+
+
+def _tell(identity: Identity, host: str, cause: str, saw: str) -> None:
+    if identity.rank != SPEAKER:
+        return
+    error = WorldError(
+        f"rank 0 on {host}, which holds the console, does not answer: {cause}",
+        expected=f"the console to end a run that hangs; {saw}",
+        next=f"on {host}: wirespeed runs show last  (what was measured before is kept)",
+    )
+    sys.stderr.write(f"wirespeed: {error}\n")
+    sys.stderr.flush()
