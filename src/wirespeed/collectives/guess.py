@@ -233,10 +233,10 @@ def _expected_at(oracle: Oracle, index: int, like: "torch.Tensor") -> int | None
 _HYPOTHESES = (
     _unwritten,
     _one_bit,
-    _unchanged_input,
     _leftover,
     _other_root,
     _swapped,
+    _unchanged_input,
     _other_redop,
     _partial_or_doubled,
     _shifted,

@@ -25,6 +25,9 @@ _MASK31 = (1 << 31) - 1
 _SUM_RANGE = 1 << 20
 """Sums need no wider range than this to tell values apart, however wide the type is."""
 
+_INT64_EXPONENT = 62
+"""Expected values are computed in int64."""
+
 
 def _mix(value: int) -> int:
     """A 32-bit integer hash (the finaliser of MurmurHash3, Appleby 2011)."""
@@ -156,9 +159,9 @@ def _for_sum(dtype: DType, redop: str, ranks: int, seed: int) -> Pattern:
 
 def _for_product(dtype: DType, ranks: int, seed: int) -> Pattern:
     """Powers of two: the exponents add up to at most the largest that the type holds."""
-    at_most = dtype.max_exponent
+    at_most = min(dtype.max_exponent, _INT64_EXPONENT)
     contributors = min(ranks, at_most)
-    span = max(1, min(dtype.max_exponent // contributors, 4))
+    span = max(1, min(at_most // contributors, 4))
     thinned = 0 if contributors == ranks else at_most
     return Pattern(seed, ranks, "prod", 1, span, powers=True, contributors=thinned)
 

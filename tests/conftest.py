@@ -1,0 +1,232 @@
+"""Wirespeed as a user starts it: processes of their own, in a home of their own, in bounded time."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BOUND_S = 90.0
+"""No command in a test takes longer, however loaded the machine is."""
+END_S = 20.0
+"""Within this every process of a run is gone after the command ended."""
+
+_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC")
+_LAUNCHERS += ("OMPI_", "PMI", "PRTE_", "SLURM_", "CROSS_", "MPI_")
+_SETTINGS = ("WIRESPEED", "GLOO_", "NCCL_", "TORCH_", "OMP_", "XDG_", "PYTHON", "NO_COLOR", "COV_")
+
+
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Running:
+    """A command that was started; its output goes to files, so that it never waits for a reader."""
+
+    def __init__(
+        self, words: Sequence[str], folder: Path, env: dict[str, str], most_bytes: int | None
+    ) -> None:
+        self._out, self._err = folder / "stdout", folder / "stderr"
+        self._began = time.monotonic()
+        limit = None if most_bytes is None else _limit_files(most_bytes)
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                list(words), stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=env,
+                cwd=folder.parent, start_new_session=True, preexec_fn=limit,
+            )  # fmt: skip
+
+    def out(self) -> str:
+        return self._out.read_text("utf-8")
+
+    def err(self) -> str:
+        return self._err.read_text("utf-8")
+
+    def signal(self, number: signal.Signals) -> None:
+        """To this one process, as `kill` does it."""
+        self.process.send_signal(number)
+
+    def wait(self, timeout: float = BOUND_S) -> Done:
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"no end after {timeout} s\n{self.out()}\n{self.err()}") from None
+        return Done(code, self.out(), self.err(), time.monotonic() - self._began)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(END_S)
+
+
+class Cli:
+    """Starts commands in one folder, and knows what is theirs: their environment names its home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self._started: list[Running] = []
+        (folder / "tmp").mkdir()
+
+    # Starting.
+
+    def __call__(self, *arguments: str, timeout: float = BOUND_S, **options: Any) -> Done:
+        """Run `wirespeed ARGUMENTS` to its end."""
+        return self.start(*arguments, **options).wait(timeout)
+
+    def start(self, *arguments: str, **options: Any) -> Running:
+        return self.start_words([sys.executable, "-m", "wirespeed", *arguments], **options)
+
+    def start_words(
+        self,
+        words: Sequence[str],
+        *,
+        env: dict[str, str] | None = None,
+        most_bytes: int | None = None,
+    ) -> Running:
+        """Start any command; `most_bytes` limits the size of each file that it writes."""
+        folder = self.folder / f"command-{len(self._started)}"
+        folder.mkdir()
+        running = Running(words, folder, {**self.environment(), **(env or {})}, most_bytes)
+        self._started.append(running)
+        return running
+
+    def environment(self) -> dict[str, str]:
+        """Ours, without a word of any launcher or setting."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(_LAUNCHERS + _SETTINGS)
+        }
+        path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
+        places = {"TMPDIR": str(self.folder / "tmp"), "HOME": str(self.folder)}
+        return {**kept, **places, "PATH": path, "WIRESPEED_HOME": str(self.home)}
+
+    # What runs.
+
+    def processes(self) -> dict[int, dict[str, str]]:
+        """Environment by pid of every process that carries this home."""
+        mark = f"WIRESPEED_HOME={self.home}".encode()
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                with suppress(OSError):
+                    words = (entry / "environ").read_bytes().split(b"\0")
+                    if mark in words:
+                        pairs = (word.decode("utf-8", "replace").partition("=") for word in words)
+                        found[int(entry.name)] = {name: value for name, _, value in pairs}
+        return found
+
+    def ranks(self) -> dict[int, int]:
+        """Pid by rank, as a user finds them: RANK in the environment of a process."""
+        return {int(env["RANK"]): pid for pid, env in self.processes().items() if "RANK" in env}
+
+    def nothing_runs(self, timeout: float = END_S) -> None:
+        """Fails when a process of ours still runs after `timeout` seconds; it is ended then."""
+        with suppress(AssertionError):
+            self.until(lambda: not self.processes(), timeout)
+        left = {pid: _command_line(pid) for pid in self.processes()}
+        self.end_all()
+        assert not left, f"processes left: {left}"
+
+    def end_all(self) -> None:
+        for running in self._started:
+            running.kill()
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def until(self, true: Callable[[], Any], timeout: float = BOUND_S) -> Any:
+        """Wait until `true()` is; its value."""
+        deadline = time.monotonic() + timeout
+        while not (value := true()):
+            assert time.monotonic() < deadline, f"not within {timeout} s; {self._said()}"
+            time.sleep(0.02)
+        return value
+
+    def measuring(self, ranks: int, least: int = 1) -> dict[int, int]:
+        """Wait until a run has stored `least` measurements; pid by rank."""
+        self.until(lambda: len(self.stored("measurement")) >= least)
+        return self.until(lambda: found if len(found := self.ranks()) == ranks else None)
+
+    # What was stored.
+
+    def folders(self) -> list[Path]:
+        return sorted((self.home / "runs").glob("*-*"))
+
+    def run(self) -> dict[str, Any]:
+        """The only run of this home."""
+        (folder,) = self.folders()
+        found: dict[str, Any] = json.loads((folder / "run.json").read_text())
+        return found
+
+    def stored(self, kind: str) -> list[dict[str, Any]]:
+        """Records of that kind, of all runs, whole lines only."""
+        texts = [path.read_text() for path in (self.home / "runs").glob("*/records.jsonl")]
+        lines = [line for text in texts for line in text.splitlines(True) if line.endswith("\n")]
+        return [record["data"] for line in lines if (record := json.loads(line))["kind"] == kind]
+
+    def _said(self) -> str:
+        return "\n".join(f"{running.out()}\n{running.err()}" for running in self._started)
+
+
+def _limit_files(most_bytes: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+
+
+def _command_line(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return "gone"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[Cli]:
+    """`cli("check", "-l", "quick")`: a command, run to its end; nothing of it may run afterwards."""
+    started = Cli(tmp_path)
+    yield started
+    started.nothing_runs()
+
+
+def finding(run: dict[str, Any], id: str) -> dict[str, Any]:
+    found = [one for one in run["findings"] if one["id"] == id]
+    assert found, f"no {id} in {[(one['id'], one['title']) for one in run['findings']]}"
+    return found[0]
+
+
+@pytest.fixture(name="finding")
+def _finding() -> Callable[[dict[str, Any], str], dict[str, Any]]:
+    """`finding(run, "DIED-001")`: the first finding of that id; fails when there is none."""
+    return finding
+
+
+@pytest.fixture(scope="session")
+def says_clearly() -> Callable[[Done, int], str]:
+    """`says_clearly(done, 2)`: it ended with that code and told why, without a traceback."""
+
+    def check(done: Done, code: int) -> str:
+        assert done.code == code, done.err
+        assert "Traceback" not in done.err + done.out
+        assert done.err.strip(), "an error without a word"
+        return done.err
+
+    return check
