@@ -65,7 +65,9 @@ def run_rank() -> int:
         reason="benchmark",
     )
     store = dist.FileStore(os.environ["BENCH_STORE"], size)
-    place = join(identity, Plan(command="bench", steps=()), store, "gloo", lambda: None)
+    place = join(
+        identity, Plan(command="bench", steps=()), store, "gloo", lambda: None, lambda bound: None
+    )
     if rank == 0:
         sys.stdout.write(HEADER)
     broken = 0

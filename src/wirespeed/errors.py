@@ -36,6 +36,15 @@ class WirespeedError(Exception):
         self.expected = expected
         self.next = next
 
+    def to_json(self) -> dict[str, object]:
+        """What crosses from a rank to the console."""
+        return {
+            "saw": self.saw,
+            "expected": self.expected,
+            "next": self.next,
+            "exit_code": self.exit_code,
+        }
+
     def __str__(self) -> str:
         lines = [self.saw]
         if self.expected:

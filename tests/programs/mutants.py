@@ -29,7 +29,9 @@ identity = Identity(
     launcher="local",
     reason="a test",
 )
-place = join(identity, Plan(command="check", steps=()), store, "gloo", lambda: None)
+place = join(
+    identity, Plan(command="check", steps=()), store, "gloo", lambda: None, lambda bound: None
+)
 clean = place.engine
 faulty_rank = int(os.environ["FAULTY_RANK"])
 

@@ -68,6 +68,14 @@ _SINGLE = (
         "When one is missing the finding names it and what the others waited for.",
     ),
     Check(
+        "WORLD-002",
+        "world",
+        "this world can be measured as asked",
+        "A rank found that what was asked cannot be done there: no GPU for NCCL, an engine that is not "
+        "installed, a world that another launcher must start. Nothing was measured; the verdict is "
+        "UNKNOWN with exit code 3, and the finding says what to do.",
+    ),
+    Check(
         "CAP-001",
         "correctness",
         "what the backend cannot do",

@@ -5,11 +5,11 @@ from typing import Any
 
 import click
 
-from wirespeed.cli.options import CONTEXT, RunOptions, common_options, split_output
+from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options, split_output
 from wirespeed.collectives.catalogue import CATALOGUE, Collective, collective_named
 from wirespeed.collectives.dtypes import dtype_named
 from wirespeed.collectives.groups import check_groups
-from wirespeed.errors import UsageError
+from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.plan import Case, Measure, Plan, Step
 from wirespeed.units import parse_size
 
@@ -44,13 +44,13 @@ Examples:
 )
 @click.option(
     "--precision",
-    type=click.FloatRange(min=0.1, max=100),
+    type=FiniteRange(0.1, 100),
     default=5.0,
     help="Stop at this half width of the median's 95 % interval, in percent …",
 )
 @click.option(
     "--max-time",
-    type=click.FloatRange(min=0.01),
+    type=FiniteRange(0.01, 86_400),
     default=2.0,
     help="… or after so many seconds a size; the interval reached is always shown.",
 )
@@ -86,6 +86,8 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
 
     redops, format = split_output(values.pop("output"))
     options = RunOptions.take(values, format)
+    if values["timing"] == "graph":
+        _require_gpus(options.backend)
     plan = Plan(
         command="bench",
         steps=_steps(values, redops, format),
@@ -96,6 +98,17 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
         faults=options.inject,
     )
     return execute(ctx, plan, options)
+
+
+def _require_gpus(backend: str) -> None:
+    from wirespeed.world.local import count_gpus
+
+    if backend == "gloo" or not count_gpus():
+        raise CannotMeasure(
+            "--timing graph replays a CUDA graph, and there is no GPU here",
+            expected="a GPU, or another way of timing",
+            next="wirespeed bench … --timing batch",
+        )
 
 
 def _steps(values: dict[str, Any], redops: tuple[str, ...], format: str) -> tuple[Step, ...]:

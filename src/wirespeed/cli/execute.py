@@ -47,6 +47,7 @@ def _on_this_machine(
     ranks = choose_ranks(options.ranks, options.backend)
     choices = (ranks, interface_choice())
     size = int(ranks.value)
+    _refuse_faults_beyond(options.inject, size)
     session = _session(plan, options, config, only, "local", size, choices)
     return run_local(session, plan, size, options.backend)
 
@@ -66,6 +67,7 @@ def _as_member(
             f"{identity.launcher} started",
             expected="no --ranks: the launcher has decided",
         )
+    _refuse_faults_beyond(options.inject, identity.world_size)
     carry_rank_in_environment(identity)
     launcher = os.environ.get("WIRESPEED_LAUNCHER", identity.launcher)
     choice = Choice("launcher", launcher, identity.reason)
@@ -77,6 +79,17 @@ def _as_member(
     return run_member(
         identity, plan, options.backend, open_session, lambda run: _show(run, options.output)
     )
+
+
+def _refuse_faults_beyond(faults: tuple[str, ...], size: int) -> None:
+    """A fault that cannot strike would prove nothing."""
+    from wirespeed.ranks.faults import Fault
+
+    for text in faults:
+        if Fault.parse(text).rank >= size:
+            raise UsageError(
+                f"cannot inject {text!r} into {size} ranks", expected=f"rank=0 to rank={size - 1}"
+            )
 
 
 def _session(

@@ -1,5 +1,6 @@
 """Options that check and bench share, and what they mean together."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,11 @@ from wirespeed.collectives.catalogue import REDOPS
 from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
 
-__all__ = ["CONTEXT", "Output", "RunOptions", "common_options", "split_output"]
+__all__ = ["CONTEXT", "FiniteRange", "Output", "RunOptions", "common_options", "split_output"]
+
+MOST_RANKS = 1024
+"""Local ranks; more would only exhaust the machine."""
+LONGEST_S = 86_400.0
 
 CONTEXT = {
     "help_option_names": ["-h", "--help"],
@@ -19,12 +24,25 @@ CONTEXT = {
     "show_default": True,
 }
 
+
+class FiniteRange(click.FloatRange):
+    """A range that `nan` is outside of, too (it compares false with every bound)."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{number} is not a finite number.", param, ctx)
+        return number
+
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--ranks",
-        type=click.IntRange(min=1),
+        type=click.IntRange(1, MOST_RANKS),
         help="Local ranks to start (default: one a GPU, else 4 or the cores, whichever is more"
         " useful). Not under another launcher.",
     ),
@@ -40,16 +58,18 @@ _OPTIONS: tuple[Decorator, ...] = (
         default="torch",
         help="The library through which the collectives are called.",
     ),
-    click.option("--seed", type=int, default=1, help="Seed of the input data."),
+    click.option(
+        "--seed", type=click.IntRange(0, 2**32 - 1), default=1, help="Seed of the input data."
+    ),
     click.option(
         "--timeout",
-        type=click.FloatRange(min=1),
+        type=FiniteRange(1, LONGEST_S),
         default=30.0,
         help="Seconds that one operation may take before the run is ended and the culprit named.",
     ),
     click.option(
         "--startup-timeout",
-        type=click.FloatRange(min=1),
+        type=FiniteRange(1, LONGEST_S),
         default=120.0,
         help="Seconds until all ranks must have joined.",
     ),

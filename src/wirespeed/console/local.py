@@ -3,8 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from wirespeed.console.session import Session
@@ -30,7 +33,7 @@ def interface_choice() -> Choice:
 
 
 def run_local(session: Session, plan: Plan, ranks: int, backend: str) -> Run:
-    """Start, watch, stop, judge. Ctrl-C ends the ranks and gives a run with exit code 130."""
+    """Start, watch, stop, judge. A signal ends the ranks and gives a run with exit code 130."""
     token = new_token()
     local: dict[int, LocalProcess] = {}
     scratch = Path(tempfile.mkdtemp(prefix="wirespeed-"))
@@ -43,27 +46,43 @@ def run_local(session: Session, plan: Plan, ranks: int, backend: str) -> Run:
         startup_timeout_s=plan.startup_timeout_s,
         local=local,
     )
+    with _interrupted_by_signals(monitor):
+        try:
+            port = monitor.start()
+            session.phase(f"starting {ranks} ranks")
+            launcher.start(_specs(session, plan, ranks, backend, port, token, scratch))
+            for rank, pid in launcher.pids().items():
+                local[rank] = LocalProcess(pid, _stack_file(scratch, rank))
+            outcome = _watch(monitor, launcher)
+        finally:
+            launcher.stop(GRACE_S)
+            monitor.close()
+            shutil.rmtree(scratch, ignore_errors=True)
+        return session.close(outcome)
+
+
+@contextmanager
+def _interrupted_by_signals(monitor: Monitor) -> Iterator[None]:
+    """Ctrl-C, a scheduler's SIGTERM or a lost terminal end the run in order, however often.
+
+    What the caller told this process to ignore (nohup, a job in the background) stays ignored.
+    """
+    words = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+    before = {
+        number: signal.signal(number, lambda n, _: monitor.interrupt(words[signal.Signals(n)]))
+        for number in words
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
-        port = monitor.start()
-        session.phase(f"starting {ranks} ranks")
-        launcher.start(_specs(session, plan, ranks, backend, port, token, scratch))
-        for rank, pid in launcher.pids().items():
-            local[rank] = LocalProcess(pid, _stack_file(scratch, rank))
-        outcome = _watch(monitor, launcher)
+        yield
     finally:
-        launcher.stop(GRACE_S)
-        monitor.close()
-        shutil.rmtree(scratch, ignore_errors=True)
-    return session.close(outcome)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _watch(monitor: Monitor, launcher: LocalLauncher) -> Outcome:
     while True:
-        try:
-            outcome = monitor.wait(POLL_S)
-        except KeyboardInterrupt:
-            monitor.interrupt()
-            continue
+        outcome = monitor.wait(POLL_S)
         for rank, code in launcher.ended().items():
             monitor.process_ended(rank, code)
         if outcome is not None:

@@ -4,6 +4,7 @@ Rank 0's console runs in a thread, since its main thread is a rank and may hang 
 the rest. When the watchdog ends the run, that thread judges, prints and ends the process.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -23,6 +24,7 @@ from wirespeed.console.meeting import (
     read_meeting,
 )
 from wirespeed.console.session import Session
+from wirespeed.errors import WirespeedError
 from wirespeed.plan import Plan
 from wirespeed.records import Run
 from wirespeed.world.identity import Identity, local_from_hosts
@@ -133,7 +135,6 @@ class _Console:
             startup_timeout_s=plan.startup_timeout_s,
             host="0.0.0.0",
         )
-        self._over = threading.Event()
         self._signals, wake = os.pipe()
         os.set_blocking(wake, False)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -159,23 +160,22 @@ class _Console:
         )
         beacon.connect(CONNECT_S)
         identity = _with_local_rank(self._identity, store)
-        try:
+        with contextlib.suppress(Exception):  # the console has it, and tells it as a finding
             run_rank(identity, self._plan, beacon, lambda: store, self._backend)
-        except Exception:
-            self._over.wait(LAST_WAIT_S)
-            return 1
-        self._over.wait(LAST_WAIT_S)
-        return 1
+        watcher.join(self._plan.op_timeout_s + self._plan.startup_timeout_s + LAST_WAIT_S)
+        return 4
 
     def _watch(self) -> None:
         """Wait for the outcome; close the book, show it, end this process."""
         code = 4
         try:
-            run = self._session.close(self._outcome())
-            code = self._show(run)
+            code = self._show(self._session.close(self._outcome()))
+        except WirespeedError as error:
+            sys.stderr.write(f"wirespeed: {error}\n")
+            code = error.exit_code
+        finally:
             self._monitor.close()
             forget_meeting_file(self._identity)
-        finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)

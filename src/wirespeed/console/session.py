@@ -17,6 +17,7 @@ from wirespeed.records import (
     Measurement,
     NodeFacts,
     Run,
+    Subject,
     Verification,
     World,
 )
@@ -78,6 +79,7 @@ class Session:
         self._measurements: list[Measurement] = []
         self._verifications: list[Verification] = []
         self._notes: list[Finding] = []
+        self._refusal: Mapping[str, Any] | None = None
         self._take: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "progress": self._on_progress,
             "joined": self._on_joined,
@@ -87,6 +89,7 @@ class Session:
             "measurement": self._on_measurement,
             "verification": self._on_verification,
             "memory": self._on_memory,
+            "refusal": self._on_refusal,
         }
         folder.append("environment", allowed_environment(os.environ))
         self._store_choices()
@@ -115,6 +118,8 @@ class Session:
         verdict, code = verdict_of(findings, measured or (not self._plan.steps and world.size))
         if outcome.kind == "interrupted":
             verdict, code = "UNKNOWN", 130
+        elif self._refusal:
+            verdict, code = "UNKNOWN", self._refusal["exit_code"]
         run = Run(
             id=self.folder.id,
             command=self._plan.command,
@@ -136,6 +141,8 @@ class Session:
 
     def _findings(self, world: World, outcome: Outcome) -> list[Finding]:
         """The watchdog's first; after a failure only what the records already prove."""
+        if self._refusal:
+            return [_refused(self._refusal)]
         judged = judge(
             self._plan.command,
             world,
@@ -183,6 +190,10 @@ class Session:
     def _on_verification(self, data: Mapping[str, Any]) -> None:
         self._verifications.append(verification_from_json(data))
 
+    def _on_refusal(self, data: Mapping[str, Any]) -> None:
+        """A rank cannot do what was asked: the first to say so is shown, and it is no failure."""
+        self._refusal = self._refusal or data
+
     def _on_memory(self, data: Mapping[str, Any]) -> None:
         size = format_size(data["size_bytes"]) if data["size_bytes"] else "any size"
         self._notes.append(
@@ -195,3 +206,16 @@ class Session:
                 fix="fewer local ranks, or a smaller -e",
             )
         )
+
+
+def _refused(refusal: Mapping[str, Any]) -> Finding:
+    return Finding(
+        id="WORLD-002",
+        status="not_checked",
+        title="this world cannot be measured as asked",
+        subject=Subject("rank", f"rank {refusal['rank']}"),
+        saw=refusal["saw"],
+        expected=refusal["expected"],
+        because=refusal["saw"],
+        next=refusal["next"],
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from wirespeed.collectives.catalogue import Collective
+from wirespeed.collectives.catalogue import CATALOGUE, Collective
 from wirespeed.collectives.engines.base import Call, Engine, Group, Issue
 from wirespeed.collectives.oracle import bits
 from wirespeed.errors import UsageError
@@ -59,7 +59,8 @@ class Fault:
         known = {**DATA_FAULTS, **PROCESS_FAULTS}
         rank, after = options.pop("rank", "1"), options.pop("after", "0")
         at = options.pop("at", "")
-        if kind not in known or options or not rank.isdigit() or not after.isdigit():
+        numbers = rank.isdecimal() and after.isdecimal()
+        if kind not in known or options or not numbers or at not in ("", *CATALOGUE):
             raise UsageError(
                 f"cannot inject {text!r}",
                 expected="KIND:rank=R[,at=OPERATION][,after=N] with KIND one of "

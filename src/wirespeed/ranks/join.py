@@ -51,6 +51,7 @@ def join(
     store: "dist.Store",
     backend: str,
     tick: Callable[[], None],
+    busy: Callable[[float | None], None],
 ) -> Place:
     """Open the process group; collective. WorldError if the backend cannot be opened here."""
     import torch
@@ -84,6 +85,7 @@ def join(
         control=control,
         store=dist.PrefixStore("wirespeed/marks", store),
         tick=tick,
+        busy=busy,
         cache_bytes=llc_bytes() if device.type == "cpu" else torch_cache_bytes(device),
         groups={},
     )

@@ -33,6 +33,9 @@ class Place:
     control: Control
     store: "dist.Store"
     tick: Callable[[], None]
+    """Tells the watchdog of progress within an operation."""
+    busy: Callable[[float | None], None]
+    """Announces local work that may take so many seconds; None: it is over."""
     cache_bytes: int | None
     groups: dict[str, tuple[list[tuple[int, ...]], Group | None]]
     """Cuts of the world made so far: all members, and the group that this rank is in."""

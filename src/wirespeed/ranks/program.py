@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from wirespeed import __version__
+from wirespeed.errors import WirespeedError
 from wirespeed.plan import Plan
 from wirespeed.ranks.faults import Fault
 from wirespeed.world.identity import Identity
@@ -44,6 +45,10 @@ def run_rank(
 
         beacon.enter("leaving the process group")
         leave(place)
+    except WirespeedError as error:
+        beacon.record("refusal", {"rank": identity.rank, **error.to_json()})
+        beacon.failed(error)
+        raise
     except BaseException as error:
         beacon.failed(error)
         raise
@@ -70,7 +75,14 @@ def _join(
     from wirespeed.ranks.join import choose_backend, join
 
     choice = choose_backend(backend, identity)
-    place = join(identity, plan, store, choice.value, beacon.tick)
+    place = join(
+        identity,
+        plan,
+        store,
+        choice.value,
+        beacon.tick,
+        lambda bound_s: beacon.phase("running", bound_s=bound_s),
+    )
     if identity.rank == 0:
         beacon.record("choices", {"choices": [asdict(choice)]})
         beacon.record("versions", _versions())

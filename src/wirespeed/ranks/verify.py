@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["reason_not_to_run", "verify"]
 
+SMALL_WORK = 1 << 24
+"""Elements times ranks up to which a data check is quick enough to need no bound of its own."""
 MOST_ERRORS = 64
 """Ranks described one by one; beyond that only counted."""
 
@@ -82,7 +84,12 @@ def _attempt(
     pattern = pattern_for(site.dtype, site.case.redop, site.geometry.ranks, seed)
     ulps = place.engine.ulps(site.case.redop, site.geometry.ranks)
     oracle = Oracle(site.collective, site.geometry, pattern, ulps)
+    slow_s = _slow_s(site)
+    if slow_s:
+        place.busy(slow_s)
     buffers = _prepared(place, site, oracle)
+    if slow_s:
+        place.busy(None)
     call = Call(
         collective=site.collective,
         geometry=site.geometry,
@@ -99,7 +106,24 @@ def _attempt(
         if is_refusal(error):
             return None, f"{place.engine.backend}: {str(error).splitlines()[0]}"
         raise
-    return _judged(place, oracle, buffers, site.group.ranks, previous), ""
+    if slow_s:
+        place.busy(slow_s)
+    judged = _judged(place, oracle, buffers, site.group.ranks, previous)
+    if slow_s:
+        place.busy(None)
+    return judged, ""
+
+
+def _slow_s(site: Site) -> float:
+    """A generous bound for making the data of a large case, in seconds; 0 for a small one.
+
+    Hashing and reducing takes about 20 ns an element and rank on one slow core.
+    """
+    elements = site.collective.input_count(site.geometry)
+    elements += site.collective.output_count(site.geometry)
+    ranks = site.geometry.ranks if site.collective.reduces else 1
+    work = elements * ranks
+    return 0.0 if work < SMALL_WORK else 60.0 + work * 200e-9
 
 
 def _prepared(place: Place, site: Site, oracle: Oracle) -> Buffers:

@@ -17,7 +17,14 @@ from wirespeed.collectives.engines.base import Call, Group, Handle, Issue
 __all__ = ["TorchEngine", "is_refusal"]
 
 _REDOPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX", "avg": "AVG"}
-_REFUSALS = ("Invalid scalar type", "not supported", "Unsupported", "unsupported", "Cannot use")
+_REFUSALS = (
+    "Invalid scalar type",
+    "not supported",
+    "Unsupported",
+    "unsupported",
+    "Cannot use",
+    "Unconvertible",
+)
 
 
 def is_refusal(error: Exception) -> bool:
