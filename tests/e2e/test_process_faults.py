@@ -3,20 +3,164 @@
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-Finding = Callable[[dict[str, Any], str], dict[str, Any]]
+# One second a size and fifteen sizes: time enough to strike after the first.
+SLOW = "bench all_reduce -b 1K -e 16M -f 2 -w 1 --precision 0.1 --max-time 1 --timeout 3".split()
+SHORT = "bench all_reduce -b 1K -e 64K -f 2 -w 1 -n 3 --timeout 3".split()
+AFTER_S = 20.0
+"""From the blow to the end: 3 s of time-out, 6 s for stacks, 8 s for the ranks to end, and slack."""
 
-LONG = ("bench", "all_reduce", "-b", "4K", "-e", "8K", "-f", "2", "-w", "2", "-q", "-o", "json")
-"""One size that is over at once, and one that lasts until something ends it."""
-SLOW = (*LONG, "--precision", "0.1", "--max-time", "60", "--timeout", "3")
-SETTLED_S = 30.0
-"""Bound of a whole run in which something goes wrong at once: start, 3 s, stacks, end."""
+Find = Callable[[dict[str, Any], str], dict[str, Any]]
+HOST = socket.gethostname()
 
 
-def slow(*more: str) -> tuple[str, ...]:
-    """A run that first measures quickly, then for a minute."""
-    return ("bench", "barrier", *LONG[1:], "--precision", "0.1", "--max-time", "60", *more)
+def test_a_rank_killed_from_outside_is_named(cli: Any, finding: Find) -> None:
+    running = cli.start(*SLOW, "--ranks", "3", "-q")
+    ranks = cli.measuring(3)
+    os.kill(ranks[2], signal.SIGKILL)
+    done = running.wait(AFTER_S)
+    run = cli.run()
+    assert done.code == run["exit_code"] == 1, done.err
+    found = finding(run, "DIED-001")
+    assert found["status"] == "fail"
+    assert found["subject"] == {"kind": "rank", "name": "rank 2"}
+    assert f"rank 2 on {HOST}" in found["title"]
+    assert "SIGKILL" in found["saw"]
+    assert run["measurements"], "what was measured before is lost"
+    assert "NOT READY" in done.out
+    assert "rank 2" in done.out
+    cli.nothing_runs()
+
+
+def test_a_stopped_rank_is_named_with_its_stack(cli: Any, finding: Find) -> None:
+    running = cli.start(*SLOW, "--ranks", "3", "-q")
+    ranks = cli.measuring(3)
+    os.kill(ranks[1], signal.SIGSTOP)
+    done = running.wait(AFTER_S)
+    run = cli.run()
+    assert done.code == 1
+    found = finding(run, "HANG-001")
+    assert found["subject"] == {"kind": "rank", "name": "rank 1"}
+    assert f"rank 1 on {HOST}" in found["title"]
+    assert "stopped" in found["saw"] + found["because"]
+    assert any("run_steps" in line for line in found["evidence"]), found["evidence"]
+    assert run["measurements"]
+    # It must not outlive the run only because it was stopped.
+    cli.nothing_runs()
+
+
+def test_the_bound_holds_where_nothing_was_measured_yet(cli: Any, finding: Find) -> None:
+    """A rank stopped while it imports torch: the start-up bound ends the run."""
+    running = cli.start(*SHORT, "--ranks", "2", "--startup-timeout", "4", "-q")
+    ranks = cli.until(lambda: found if len(found := cli.ranks()) == 2 else None)
+    os.kill(ranks[1], signal.SIGSTOP)
+    done = running.wait(AFTER_S)
+    assert done.code == 1, done.out
+    assert finding(cli.run(), "JOIN-001")["subject"]["name"] == "rank 1"
+
+
+@pytest.mark.parametrize(
+    ("fault", "id", "words"),
+    [
+        ("kill:rank=1,after=2", "DIED-001", "SIGKILL"),
+        ("raise:rank=1,after=2", "RAISED-001", "this rank raises on purpose"),
+        ("other:rank=1,after=2", "HANG-003", "all_gather"),
+        ("stop:rank=1,after=2", "HANG-001", "stopped"),
+    ],
+)
+def test_an_injected_fault_is_named(
+    cli: Any, finding: Find, fault: str, id: str, words: str
+) -> None:
+    done = cli(*SHORT, "--ranks", "2", "--inject", fault, "-q", timeout=40)
+    run = cli.run()
+    assert done.code == 1, done.out
+    found = finding(run, id)
+    assert found["subject"] == {"kind": "rank", "name": "rank 1"}
+    assert words in f"{found['title']} {found['saw']} {found['because']}"
+    assert found["expected"]
+    assert found["next"]
+    assert len(run["measurements"]) == 2, "the two sizes before the fault"
+    assert run["world"]["nodes"][0]["host"] == HOST
+
+
+def test_a_rank_that_never_comes_is_named(cli: Any, finding: Find) -> None:
+    done = cli(*SHORT, "--ranks", "3", "--inject", "absent:rank=2", "--startup-timeout", "5", "-q")
+    run = cli.run()
+    assert done.code == 1, done.out
+    assert done.seconds < 5 + AFTER_S
+    found = finding(run, "JOIN-001")
+    assert found["subject"] == {"kind": "rank", "name": "rank 2"}
+    assert [one for one in run["findings"] if one["id"] == "WORLD-001"] == []
+
+
+def test_an_abnormal_end_after_the_results_is_a_warning(cli: Any, finding: Find) -> None:
+    done = cli(*SHORT, "--ranks", "2", "--inject", "abort:rank=1", "-q")
+    run = cli.run()
+    assert done.code == 0, done.out
+    found = finding(run, "EXIT-001")
+    assert found["status"] == "warn"
+    assert found["subject"]["name"] == "rank 1"
+    assert "SIGABRT" in found["saw"] + found["title"]
+    assert len(run["measurements"]) == 4 + 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_in_order(cli: Any, finding: Find, number: signal.Signals) -> None:
+    running = cli.start(*SLOW, "--ranks", "2", "-q")
+    cli.measuring(2)
+    running.signal(number)
+    done = running.wait(AFTER_S)
+    assert done.code == 130
+    assert "Traceback" not in done.err
+    run = cli.run()
+    assert (run["verdict"], run["exit_code"]) == ("UNKNOWN", 130)
+    assert run["measurements"]
+    assert finding(run, "INT-001")["status"] == "not_checked"
+    assert run["id"] in done.out
+    cli.nothing_runs()
+    assert list((cli.folder / "tmp").glob("wirespeed-*")) == []
+
+
+def test_ctrl_c_while_ranks_start(cli: Any) -> None:
+    running = cli.start(*SHORT, "--ranks", "2", "-q")
+    cli.until(cli.ranks)
+    running.signal(signal.SIGINT)
+    running.signal(signal.SIGINT)
+    done = running.wait(AFTER_S)
+    assert done.code == 130
+    assert "Traceback" not in done.err
+    assert cli.run()["exit_code"] == 130
+
+
+def test_ranks_end_by_themselves_when_the_parent_is_killed(cli: Any) -> None:
+    running = cli.start(*SLOW, "--ranks", "2", "-q")
+    cli.measuring(2)
+    running.signal(signal.SIGKILL)
+    assert running.wait(5).code == -signal.SIGKILL
+    cli.nothing_runs(AFTER_S)
+    # What was measured can still be shown.
+    shown = cli("runs", "show", "last", "-o", "json")
+    assert shown.code == 0, shown.err
+    assert shown.json["measurements"]
+    assert shown.json["verdict"] == "UNKNOWN"
+
+
+def test_a_stopped_parent_goes_on_where_it_was(cli: Any) -> None:
+    """Ctrl-Z and fg: neither the ranks nor the watchdog take that for somebody's silence."""
+    running = cli.start(*SHORT, "--ranks", "2", "-q", "--timeout", "2", "-n", "200")
+    cli.measuring(2)
+    running.signal(signal.SIGSTOP)
+    time.sleep(3.0)
+    running.signal(signal.SIGCONT)
+    assert running.wait().code == 0
+
+
+def test_a_rank_that_raises_shows_its_traceback_in_its_log(cli: Any) -> None:
+    cli(*SHORT, "--ranks", "2", "--inject", "raise:rank=0,after=1", "-q")
+    (folder,) = cli.folders()
+    assert "this rank raises on purpose" in (folder / "logs" / "rank-0.log").read_text()

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from wirespeed import __version__
-from wirespeed.errors import WirespeedError
+from wirespeed.errors import WirespeedError, WorldError
 
 __all__ = ["run"]
 
@@ -75,6 +75,8 @@ def run(arguments: Sequence[str]) -> int:
         if _speaks():
             error.show()
         return error.exit_code
+    except WorldError as error:
+        return _complain(str(error), error.exit_code, always=True)
     except WirespeedError as error:
         return _complain(str(error), error.exit_code)
     except KeyboardInterrupt:
@@ -87,8 +89,9 @@ def run(arguments: Sequence[str]) -> int:
     return returned if isinstance(returned, int) else 0
 
 
-def _complain(message: str, code: int) -> int:
-    if _speaks():
+def _complain(message: str, code: int, *, always: bool = False) -> int:
+    """always: rank 0 cannot speak for this rank, since the two do not share a world."""
+    if always or _speaks():
         click.echo(f"wirespeed: {message}", err=True)
     return code
 

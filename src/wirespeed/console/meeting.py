@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import tempfile
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ __all__ = [
 
 TRY_S = 2.0
 """How long one address of the console is tried before the next."""
+RETRY_S = 0.2
 _KEY = "wirespeed/console"
 
 
@@ -52,17 +54,20 @@ def open_store(identity: Identity, timeout_s: float) -> "dist.Store":
     timeout = timedelta(seconds=timeout_s)
     if identity.master_addr is not None and identity.master_port is not None:
         agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        master = identity.rank == 0 and not agents
+        if not master:
+            _reach(identity, identity.master_addr, identity.master_port, timeout_s)
         try:
             store: dist.Store = dist.TCPStore(
                 identity.master_addr,
                 identity.master_port,
                 identity.world_size,
-                is_master=identity.rank == 0 and not agents,
+                is_master=master,
                 timeout=timeout,
                 wait_for_workers=False,
             )
         except RuntimeError as error:
-            raise _no_master(identity, error) from error
+            raise _no_master(identity, str(error).splitlines()[0]) from error
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         return dist.PrefixStore(f"wirespeed/{attempt}", store)
     if identity.local_world_size == identity.world_size:
@@ -77,11 +82,26 @@ def open_store(identity: Identity, timeout_s: float) -> "dist.Store":
     )
 
 
-def _no_master(identity: Identity, error: RuntimeError) -> WorldError:
+def _reach(identity: Identity, address: str, port: int, timeout_s: float) -> None:
+    """Wait until somebody listens there, so that the library's own (endless) complaints are spared."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            socket.create_connection((address, port), timeout=TRY_S).close()
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise _no_master(identity, f"{error.strerror or error}") from error
+            time.sleep(RETRY_S)
+        else:
+            return
+
+
+def _no_master(identity: Identity, cause: str) -> WorldError:
     place = f"{identity.master_addr}:{identity.master_port}"
     return WorldError(
-        f"rank {identity.rank} cannot reach the store at {place}: {str(error).splitlines()[0]}",
-        expected="MASTER_ADDR to name rank 0's node for every rank, and MASTER_PORT to be free",
+        f"rank {identity.rank} on {socket.gethostname()} cannot use the store at {place}: {cause}",
+        expected="rank 0 to be there, MASTER_ADDR to name its node for every rank, "
+        "and MASTER_PORT to be free",
         next=f"getent hosts {identity.master_addr}",
     )
 

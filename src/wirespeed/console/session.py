@@ -154,7 +154,10 @@ class Session:
         if outcome.ok:
             return [*judged, *outcome.findings]
         joined = "WORLD-001" if outcome.kind == "never_joined" or not self._nodes else ""
-        return [*outcome.findings, *(f for f in judged if f.id != joined)]
+        return [
+            *outcome.findings,
+            *(f for f in judged if f.id != joined and f.status != "not_checked"),
+        ]
 
     def _world(self) -> World:
         nodes = tuple(sorted(self._nodes, key=lambda node: node.ranks))
