@@ -4,6 +4,7 @@ torchrun's agents hold a store already. Elsewhere rank 0 holds one at MASTER_ADD
 where the launcher names no master but all ranks share a machine, a file does. Runs in ranks only.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -125,7 +126,10 @@ def _start_time(pid: int) -> str:
 def forget_meeting_file(identity: Identity) -> None:
     """Rank 0 removes the file when all is over."""
     if identity.master_addr is None and identity.local_world_size == identity.world_size:
-        _meeting_file(identity).unlink(missing_ok=True)
+        file = _meeting_file(identity)
+        file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another job of this user meets there
+            file.parent.rmdir()
 
 
 def publish(

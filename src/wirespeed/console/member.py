@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NoReturn
 
 from wirespeed.console.follower import abort_quietly, watch_console
 from wirespeed.console.meeting import (
@@ -26,6 +27,7 @@ from wirespeed.console.meeting import (
 from wirespeed.console.session import Session
 from wirespeed.errors import WirespeedError
 from wirespeed.plan import Plan
+from wirespeed.ranks.program import leave_at_once, run_rank, stay_away_if_told
 from wirespeed.records import Run
 from wirespeed.world.identity import Identity, local_from_hosts
 from wirespeed.world.watch import Beacon, Monitor, Outcome, new_token
@@ -60,15 +62,13 @@ def run_member(
     identity: Identity, plan: Plan, backend: str, open_session: Callable[[], Session], show: Show
 ) -> int:
     """Run this rank to its end; the exit code. Only rank 0 opens a session and shows the run."""
-    if identity.rank == 0:
-        return _Console(identity, plan, backend, open_session, show).run()
-    return _follow(identity, plan, backend)
+    if identity.rank > 0:
+        _follow(identity, plan, backend)
+    return _Console(identity, plan, backend, open_session, show).run()
 
 
-def _follow(identity: Identity, plan: Plan, backend: str) -> int:
+def _follow(identity: Identity, plan: Plan, backend: str) -> NoReturn:
     """Any other rank: the console ends it, or the loss of the console does; no signal is needed."""
-    from wirespeed.ranks.program import run_rank, stay_away_if_told
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     stay_away_if_told(plan, identity.rank)
@@ -91,8 +91,8 @@ def _follow(identity: Identity, plan: Plan, backend: str) -> int:
     except Exception:
         # The console has the traceback; it ends this process, or its loss does.
         time.sleep(LAST_WAIT_S)
-        return 1
-    return 0
+        leave_at_once(1)
+    leave_at_once(0)
 
 
 def _with_local_rank(identity: Identity, store: "object") -> Identity:
@@ -142,8 +142,6 @@ class _Console:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def run(self) -> int:
-        from wirespeed.ranks.program import run_rank
-
         port = self._monitor.start()
         self._session.phase(f"waiting for {self._identity.world_size} ranks")
         watcher = threading.Thread(target=self._watch, name="console", daemon=True)
@@ -176,9 +174,7 @@ class _Console:
         finally:
             self._monitor.close()
             forget_meeting_file(self._identity)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+            leave_at_once(code)
 
     def _outcome(self) -> Outcome:
         deadline = None

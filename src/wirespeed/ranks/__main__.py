@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wirespeed.plan import Plan
-from wirespeed.ranks.program import run_rank, stay_away_if_told
+from wirespeed.ranks.program import leave_at_once, run_rank, stay_away_if_told
 from wirespeed.world.identity import detect
 from wirespeed.world.watch.beacon import Beacon
 
@@ -49,14 +49,6 @@ def _open_store(path: str, world_size: int) -> "dist.Store":
     import torch.distributed as dist
 
     return dist.FileStore(path, world_size)
-
-
-def leave_at_once(code: int) -> None:
-    """End without the interpreter's teardown: results are with the console, and backend threads
-    that are torn down late end about one run in twenty by SIGABRT (seen with torch 2.13, gloo)."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":
