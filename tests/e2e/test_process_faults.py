@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+SIZES = ("bench", "all_reduce", "-b", "1K", "-f", "2", "-w", "1", "--timeout", "3")
 # One second a size and fifteen sizes: time enough to strike after the first.
-SLOW = "bench all_reduce -b 1K -e 16M -f 2 -w 1 --precision 0.1 --max-time 1 --timeout 3".split()
-SHORT = "bench all_reduce -b 1K -e 64K -f 2 -w 1 -n 3 --timeout 3".split()
+SLOW = (*SIZES, "-e", "16M", "--precision", "0.1", "--max-time", "1")
+SHORT = (*SIZES, "-e", "64K", "-n", "3")
 AFTER_S = 20.0
 """From the blow to the end: 3 s of time-out, 6 s for stacks, 8 s for the ranks to end, and slack."""
 
@@ -67,16 +68,16 @@ def test_the_bound_holds_where_nothing_was_measured_yet(cli: Any, finding: Find)
 @pytest.mark.parametrize(
     ("fault", "id", "words"),
     [
-        ("kill:rank=1,after=2", "DIED-001", "SIGKILL"),
-        ("raise:rank=1,after=2", "RAISED-001", "this rank raises on purpose"),
-        ("other:rank=1,after=2", "HANG-003", "all_gather"),
-        ("stop:rank=1,after=2", "HANG-001", "stopped"),
+        ("kill", "DIED-001", "SIGKILL"),
+        ("raise", "RAISED-001", "this rank raises on purpose"),
+        ("other", "HANG-003", "all_gather"),
+        ("stop", "HANG-001", "stopped"),
     ],
 )
 def test_an_injected_fault_is_named(
     cli: Any, finding: Find, fault: str, id: str, words: str
 ) -> None:
-    done = cli(*SHORT, "--ranks", "2", "--inject", fault, "-q", timeout=40)
+    done = cli(*SHORT, "--ranks", "3", "--inject", f"{fault}:rank=1,after=2", "-q", timeout=40)
     run = cli.run()
     assert done.code == 1, done.out
     found = finding(run, id)
@@ -84,7 +85,7 @@ def test_an_injected_fault_is_named(
     assert words in f"{found['title']} {found['saw']} {found['because']}"
     assert found["expected"]
     assert found["next"]
-    assert len(run["measurements"]) == 2, "the two sizes before the fault"
+    assert [m["size_bytes"] for m in run["measurements"]][:2] == [1024, 2048]
     assert run["world"]["nodes"][0]["host"] == HOST
 
 
@@ -106,7 +107,7 @@ def test_an_abnormal_end_after_the_results_is_a_warning(cli: Any, finding: Find)
     assert found["status"] == "warn"
     assert found["subject"]["name"] == "rank 1"
     assert "SIGABRT" in found["saw"] + found["title"]
-    assert len(run["measurements"]) == 4 + 3
+    assert len(run["measurements"]) == 7
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

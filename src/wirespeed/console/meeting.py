@@ -71,7 +71,7 @@ def open_store(identity: Identity, timeout_s: float) -> "dist.Store":
             raise _no_master(identity, str(error).splitlines()[0]) from error
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         return dist.PrefixStore(f"wirespeed/{attempt}", store)
-    if identity.local_world_size == identity.world_size:
+    if _on_one_machine(identity):
         store = dist.FileStore(str(_meeting_file(identity)), identity.world_size)
         store.set_timeout(timeout)
         return store
@@ -81,6 +81,10 @@ def open_store(identity: Identity, timeout_s: float) -> "dist.Store":
         expected="MASTER_ADDR and MASTER_PORT in every rank's environment",
         next="mpirun -x MASTER_ADDR=$(hostname) -x MASTER_PORT=29500 …",
     )
+
+
+def _on_one_machine(identity: Identity) -> bool:
+    return identity.local_world_size == identity.world_size
 
 
 def _reach(identity: Identity, address: str, port: int, timeout_s: float) -> None:
@@ -125,7 +129,7 @@ def _start_time(pid: int) -> str:
 
 def forget_meeting_file(identity: Identity) -> None:
     """Rank 0 removes the file when all is over."""
-    if identity.master_addr is None and identity.local_world_size == identity.world_size:
+    if identity.master_port is None and _on_one_machine(identity):
         file = _meeting_file(identity)
         file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # another job of this user meets there
