@@ -1,0 +1,164 @@
+"""The console's book: records in, a run with a verdict out; no rank is started here."""
+
+from dataclasses import asdict
+
+import pytest
+
+from wirespeed.console.session import Session
+from wirespeed.plan import Case, Plan, Step
+from wirespeed.records import Finding, Measurement, NodeFacts, TimeStats, Verification, WrongData
+from wirespeed.records_json import measurement_to_json, verification_to_json
+from wirespeed.reference import NoReference
+from wirespeed.runs import store
+from wirespeed.runs.folder import RunFolder
+from wirespeed.world.watch import Outcome
+
+PLAN = Plan(command="bench", steps=(Step(case=Case(op="all_reduce", redop="sum")),))
+TIME = TimeStats(median=1e-3, low=9e-4, high=1.1e-3, min=8e-4, p95=1e-3, p99=1e-3, max=2e-3)
+
+
+class Silent:
+    def step(self, index, of, label):
+        pass
+
+    def phase(self, text):
+        pass
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
+    return Session(
+        PLAN,
+        RunFolder.create("bench", {}),
+        Silent(),
+        launcher="local",
+        world_size=2,
+        config={},
+        choices=(),
+        reference=NoReference(),
+    )
+
+
+def measurement():
+    return measurement_to_json(
+        Measurement(
+            op="all_reduce",
+            engine="torch",
+            dtype="float32",
+            redop="sum",
+            root=-1,
+            in_place=False,
+            size_bytes=1024,
+            count=256,
+            ranks=2,
+            iterations=8,
+            time=TIME,
+            algbw=1.024e6,
+            busbw=1.024e6,
+            wrong=0,
+        )
+    )
+
+
+def verification(wrong, errors=()):
+    return verification_to_json(
+        Verification(
+            op="all_reduce",
+            engine="torch",
+            dtype="float32",
+            redop="sum",
+            root=-1,
+            in_place=False,
+            size_bytes=1024,
+            count=256,
+            ranks=2,
+            wrong=wrong,
+            elements=512,
+            errors=errors,
+        )
+    )
+
+
+def feed(session):
+    session.on_record(0, "joined", {"backend": "gloo", "hosts": ["a", "a"]})
+    session.on_record(0, "node", asdict(NodeFacts(host="a", ranks=(0, 1), facts={})))
+    session.on_record(0, "progress", {"index": 0, "of": 1, "label": "all_reduce"})
+
+
+def test_a_good_run_is_ready_and_stored(session):
+    feed(session)
+    session.on_record(0, "verification", verification(0))
+    session.on_record(0, "measurement", measurement())
+    run = session.close(Outcome(kind="finished"))
+    assert (run.verdict, run.exit_code, run.world.size) == ("READY", 0, 2)
+    assert run.measurements[0].time == TIME
+    assert store.load(session.folder.path) == run
+
+
+def test_wrong_data_is_not_ready_and_names_the_rank(session):
+    feed(session)
+    error = WrongData(
+        rank=1,
+        host="a",
+        wrong=3,
+        elements=256,
+        first_byte=0,
+        last_byte=11,
+        chunk="reduced chunk at element 0",
+        guess="bit flip",
+        example="element 0: saw 1, expected 2",
+    )
+    session.on_record(0, "verification", verification(3, (error,)))
+    run = session.close(Outcome(kind="finished"))
+    failed = next(f for f in run.findings if f.status == "fail")
+    assert (run.verdict, run.exit_code) == ("NOT READY", 1)
+    assert (failed.id, failed.subject.kind, failed.subject.name) == ("COL-001", "rank", "rank 1")
+
+
+def test_nothing_measured_is_unknown(session):
+    feed(session)
+    run = session.close(Outcome(kind="finished"))
+    assert (run.verdict, run.exit_code) == ("UNKNOWN", 3)
+
+
+def test_an_interruption_is_130_and_keeps_what_was_measured(session):
+    feed(session)
+    session.on_record(0, "measurement", measurement())
+    run = session.close(
+        Outcome(
+            kind="interrupted",
+            findings=(Finding(id="INT-001", status="not_checked", title="interrupted"),),
+        )
+    )
+    assert (run.verdict, run.exit_code, len(run.measurements)) == ("UNKNOWN", 130, 1)
+
+
+def test_a_refusal_is_unknown_with_its_own_exit_code_and_no_failure(session):
+    told = {"rank": 1, "saw": "no GPU", "expected": "a GPU", "next": "gloo", "exit_code": 3}
+    session.on_record(1, "refusal", told)
+    raised = Finding(id="RAISED-001", status="fail", title="rank 1 raised WorldError")
+    run = session.close(Outcome(kind="raised", findings=(raised,)))
+    assert (run.verdict, run.exit_code) == ("UNKNOWN", 3)
+    assert [f.id for f in run.findings] == ["WORLD-002"]
+
+
+def test_a_death_comes_first_and_what_was_proven_stays(session):
+    feed(session)
+    session.on_record(0, "verification", verification(0))
+    died = Finding(id="DIED-001", status="fail", title="rank 1 died")
+    run = session.close(Outcome(kind="died", findings=(died,)))
+    assert (run.verdict, run.exit_code) == ("NOT READY", 1)
+    assert run.findings[0].id == "DIED-001"
+    assert "COL-001" in [f.id for f in run.findings if f.status == "pass"]
+
+
+def test_records_survive_without_a_close(session):
+    feed(session)
+    session.on_record(0, "measurement", measurement())
+    run = store.load(session.folder.path)
+    assert (run.verdict, len(run.measurements), run.world.nodes[0].host) == ("UNKNOWN", 1, "a")
+    assert "RUN-001" in [f.id for f in run.findings]
