@@ -46,7 +46,5 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(VENV)/.run
 
 $(VENV)/.system: $(VENV)/.dev
-	$(PIP) install -q -c constraints.txt -e '.[mpi]'
-	DS_BUILD_OPS=0 $(PIP) install -q -c constraints.txt setuptools wheel ninja
-	DS_BUILD_OPS=0 $(PIP) install -q -c constraints.txt --no-build-isolation -e '.[deepspeed]'
+	DS_BUILD_OPS=0 $(PIP) install -q -c constraints.txt -e '.[mpi,deepspeed]'
 	touch $@

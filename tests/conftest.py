@@ -43,15 +43,14 @@ class Running:
     """A command that was started; its output goes to files, so that it never waits for a reader."""
 
     def __init__(
-        self, words: Sequence[str], folder: Path, env: dict[str, str], most_bytes: int | None
+        self, words: Sequence[str], folder: Path, env: dict[str, str], limits: dict[int, int]
     ) -> None:
         self._out, self._err = folder / "stdout", folder / "stderr"
         self._began = time.monotonic()
-        limit = None if most_bytes is None else _limit_files(most_bytes)
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
                 list(words), stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=env,
-                cwd=folder.parent, start_new_session=True, preexec_fn=limit,
+                cwd=folder.parent, start_new_session=True, preexec_fn=_limited(limits) if limits else None,
             )  # fmt: skip
 
     def out(self) -> str:
@@ -101,12 +100,12 @@ class Cli:
         words: Sequence[str],
         *,
         env: dict[str, str] | None = None,
-        most_bytes: int | None = None,
+        limits: dict[int, int] | None = None,
     ) -> Running:
-        """Start any command; `most_bytes` limits the size of each file that it writes."""
+        """Start any command; `limits` by resource, such as `{resource.RLIMIT_FSIZE: 1000}`."""
         folder = self.folder / f"command-{len(self._started)}"
         folder.mkdir()
-        running = Running(words, folder, {**self.environment(), **(env or {})}, most_bytes)
+        running = Running(words, folder, {**self.environment(), **(env or {})}, limits or {})
         self._started.append(running)
         return running
 
@@ -189,8 +188,12 @@ class Cli:
         return "\n".join(f"{running.out()}\n{running.err()}" for running in self._started)
 
 
-def _limit_files(most_bytes: int) -> Callable[[], None]:
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+def _limited(limits: dict[int, int]) -> Callable[[], None]:
+    def apply() -> None:
+        for name, most in limits.items():
+            resource.setrlimit(name, (most, most))
+
+    return apply
 
 
 def _command_line(pid: int) -> str:

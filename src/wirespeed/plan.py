@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wirespeed.records import Timing
+from wirespeed.units import format_size
 
 __all__ = ["Case", "Measure", "Plan", "Step"]
 
@@ -61,7 +62,10 @@ class Step:
         case = self.case
         parts = [case.op]
         if case.op != "barrier":
-            parts += [case.dtype, f"{case.size_bytes} B" if not case.max_fit else "largest"]
+            parts += [
+                case.dtype,
+                format_size(case.size_bytes, exact=True) if not case.max_fit else "largest",
+            ]
         if case.redop not in ("none", "sum"):
             parts.append(case.redop)
         if case.root > 0:

@@ -16,6 +16,8 @@ GIGA = 1e9
 """1 GB/s is 10^9 bytes a second, as nccl-tests counts it."""
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_UNITS = ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB"))
+_BYTES_BELOW = 100_000
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -36,26 +38,36 @@ def parse_size(text: str) -> int:
     return int(size)
 
 
-def format_size(size: int) -> str:
-    """`1 KiB`, `16 MiB`, `1000 B`: exact where a power of 1024 divides it, else three digits."""
-    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if size >= 1024**power:
-            value = size / 1024**power
-            return f"{value:.0f} {unit}" if value == int(value) else f"{value:.3g} {unit}"
-    return f"{size} B"
+def format_size(size: int, *, exact: bool = False) -> str:
+    """`1 KiB`, `1.5 MiB`: a round figure is the whole truth; else `4084 B` or, from 100 kB on, `1.00 MiB`.
+
+    exact: bytes wherever no round figure tells all, so that two sizes never look alike.
+    """
+    for power, unit in _UNITS:
+        value = size / 1024**power
+        if value >= 1 and value == round(value, 2):
+            return f"{value:g} {unit}" if value < 10_000 else f"{value:.0f} {unit}"
+    if exact or size < _BYTES_BELOW:
+        return f"{size} B"
+    # The unit in which it is below 1000, so that no figure has more than three digits in front.
+    fits = (one for one in reversed(_UNITS) if size < 999.95 * 1024 ** one[0])
+    power, unit = next(fits, _UNITS[0])
+    value = size / 1024**power
+    return f"{value:.2f} {unit}" if value < 9.995 else f"{value:.1f} {unit}"
 
 
 def format_duration(seconds: float) -> str:
     """Three significant digits with the unit that fits: `3.1 µs`, `1.2 ms`, `14 s`, `2 min 5 s`."""
     if seconds < 0 or seconds != seconds:
         return "–"
+    if seconds >= 119.5:
+        return f"{round(seconds) // 60} min {round(seconds) % 60} s"
+    seconds = _three(seconds)
     if seconds < 1e-3:
         return f"{_digits(seconds * 1e6)} µs"
     if seconds < 1:
         return f"{_digits(seconds * 1e3)} ms"
-    if seconds < 120:
-        return f"{_digits(seconds)} s"
-    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+    return f"{_digits(seconds)} s"
 
 
 def format_bandwidth(bytes_per_second: float) -> str:
@@ -64,8 +76,14 @@ def format_bandwidth(bytes_per_second: float) -> str:
 
 
 def _digits(value: float) -> str:
+    value = _three(value)
     if value >= 100:
         return f"{value:.0f}"
     if value >= 10:
         return f"{value:.1f}"
     return f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+
+
+def _three(value: float) -> float:
+    """Rounded to three significant digits before the unit is chosen: 999.7 µs is 1.00 ms."""
+    return float(f"{value:.3g}")

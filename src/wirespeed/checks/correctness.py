@@ -37,17 +37,18 @@ def _of_operation(op: str, tried: Sequence[Verification]) -> Finding:
     return Finding(
         id=check_id("COL", op),
         status="pass",
-        title=f"{op}: data exact in {_count(len(checked), 'configuration')}{_kinds(checked)}",
+        title=f"{op}: {_good(op, checked)}",
         saw=f"0 of {sum(v.elements for v in checked)} elements wrong",
         expected="0 ulp from the oracle",
     )
 
 
-def _kinds(checked: Sequence[Verification]) -> str:
+def _good(op: str, checked: Sequence[Verification]) -> str:
+    if not CATALOGUE[op].has_data:
+        return "no rank passes before all have come"
     dtypes = sorted({v.dtype for v in checked})
-    if not checked[0].elements or checked[0].op == "barrier":
-        return ""
-    return f" ({dtypes[0]})" if len(dtypes) == 1 else f" ({len(dtypes)} dtypes)"
+    kinds = dtypes[0] if len(dtypes) == 1 else f"{len(dtypes)} dtypes"
+    return f"data exact in {_count(len(checked), 'configuration')} ({kinds})"
 
 
 def _count(number: int, noun: str) -> str:
@@ -69,7 +70,7 @@ def _wrong(op: str, bad: Sequence[Verification], checked: int) -> Finding:
         expected="every element equal to the oracle, 0 ulp",
         because=_because(errors),
         costs=f"every result that went through {op} on these ranks; "
-        f"{len(bad)} of {_count(checked, 'configuration')} were wrong",
+        f"wrong in {len(bad)} of {_count(checked, 'configuration')}",
         fix=_fix(subject),
         next=f"wirespeed check --only {check_id('COL', op)}",
         evidence=tuple(_evidence(bad)),

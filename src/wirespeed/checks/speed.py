@@ -66,7 +66,7 @@ def _graded(
             id=id,
             status="not_checked",
             title=title,
-            because=f"the figure is too uncertain after {measurement.iterations} iterations: "
+            because=f"too uncertain after {measurement.iterations} iterations: "
             f"the 95 % interval is ±{_half_width(measurement):.0%}",
             fix="a quieter machine, or more time for each size",
             next=f"wirespeed bench {measurement.op} -b {measurement.size_bytes} --max-time 10",

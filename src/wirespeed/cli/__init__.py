@@ -1,5 +1,6 @@
 """The command line: one file a verb. Verbs are imported when they are called, so help is quick."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Any
 import click
 
 from wirespeed import __version__
-from wirespeed.errors import WirespeedError, WorldError
+from wirespeed.errors import CannotMeasure, WirespeedError, WorldError
 
 __all__ = ["run"]
 
@@ -31,6 +32,10 @@ Examples:
 Exit codes: 0 good, 1 a finding or a regression, 2 wrong usage, 3 could not measure,
 4 a bug of ours, 5 nothing ran, 130 interrupted.
 """
+
+
+_EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+"""No room: nobody's bug, wherever it shows (the output itself, a temporary file)."""
 
 
 class _LazyGroup(click.Group):
@@ -61,7 +66,7 @@ def _cli(ctx: click.Context) -> None:
     """Is my training cluster ready, how close to wire speed is it, and which machine is to blame?"""
     from wirespeed.cli.config import read_config
 
-    ctx.default_map = read_config()
+    ctx.default_map = read_config(_VERBS)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -84,6 +89,12 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         _forget_stdout()
         return 0
+    except OSError as error:
+        if error.errno not in _EXHAUSTED:
+            return _own_bug(error)
+        _forget_stdout()
+        place = error.filename or "the output"
+        return _complain(f"cannot write {place}: {error.strerror}", CannotMeasure.exit_code)
     except Exception as error:
         return _own_bug(error)
     return returned if isinstance(returned, int) else 0
@@ -116,5 +127,5 @@ def _own_bug(error: Exception) -> int:
 
 
 def _forget_stdout() -> None:
-    """The reader left (`| head`): let the interpreter's last flush go nowhere."""
+    """The reader left (`| head`), or no more fits: let the interpreter's last flush go nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,5 +1,6 @@
 """Where a value comes from: flag > WIRESPEED_* environment > wirespeed.yaml > default."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ _ORIGINS = {
 }
 
 
-def read_config() -> dict[str, Any]:
+def read_config(verbs: Collection[str]) -> dict[str, Any]:
     """The options of wirespeed.yaml in this folder, by verb; InputError if it is not such a file."""
     path = Path(CONFIG_FILE)
     if not path.is_file():
@@ -37,6 +38,8 @@ def read_config() -> dict[str, Any]:
         raise InputError(f"{path} holds a {type(data).__name__}", expected=shape)
     options: dict[str, Any] = {}
     for verb, values in data.items():
+        if verb not in verbs:
+            raise InputError(f"{path}: there is no verb {verb!r}", expected=", ".join(verbs))
         if not isinstance(values, dict):
             raise InputError(f"{path}: {verb!r} holds {values!r}", expected=shape)
         options[str(verb)] = {str(key).replace("-", "_"): value for key, value in values.items()}

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,9 +77,11 @@ def _as_member(
         size = identity.world_size
         return _session(plan, options, config, only, launcher, size, (choice,))
 
-    return run_member(
-        identity, plan, options.backend, open_session, lambda run: _show(run, options.output)
-    )
+    output = options.output
+    if launcher == "openmpi" and output.color == "auto":
+        # mpirun gives its ranks a terminal of their own, whatever its own output goes to.
+        output = replace(output, color="never")
+    return run_member(identity, plan, options.backend, open_session, lambda run: _show(run, output))
 
 
 def _refuse_faults_beyond(faults: tuple[str, ...], size: int) -> None:

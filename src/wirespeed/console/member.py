@@ -39,6 +39,8 @@ LAST_WAIT_S = 30.0
 """How long the end of the run is waited for after this rank's own end."""
 LAUNCHER_PATIENCE_S = 1.5
 """After a launcher's SIGTERM: time for the watchdog to name who died first."""
+MPIRUN_PATIENCE_S = 0.06
+"""Open MPI 5 sends SIGKILL 0.24 s after SIGTERM: the report must be out by then."""
 
 Show = Callable[[Run], int]
 
@@ -178,9 +180,12 @@ class _Console:
 
     def _outcome(self) -> Outcome:
         deadline = None
-        while (outcome := self._monitor.wait(0.05)) is None:
+        mpirun = os.environ.get("WIRESPEED_LAUNCHER", self._identity.launcher) == "openmpi"
+        patience = MPIRUN_PATIENCE_S if mpirun else LAUNCHER_PATIENCE_S
+        while (outcome := self._monitor.wait(0.02)) is None:
             if deadline is None and select.select([self._signals], [], [], 0)[0]:
-                deadline = time.monotonic() + LAUNCHER_PATIENCE_S
+                self._monitor.hurry()
+                deadline = time.monotonic() + patience
             if deadline is not None and time.monotonic() > deadline:
                 self._monitor.interrupt("a signal from the launcher or the terminal")
                 deadline = time.monotonic() + LAST_WAIT_S

@@ -80,7 +80,9 @@ def _fitting_site(place: Place, step: Step, collective: Collective) -> Site | No
     if not step.case.max_fit:
         site = site_of(place, step.case, collective, step.case.size_bytes)
         return site if place.control.all_true(_fits(place, site)) else None
-    for size in _halving(_memory(place.device)):
+    # The same sizes in the same order on every rank: nodes differ in memory, and so do moments.
+    least = place.control.matrix([float(_memory(place.device))]).min()
+    for size in _halving(int(least)):
         site = site_of(place, step.case, collective, size)
         if place.control.all_true(_fits(place, site)):
             return replace_size(site, step)

@@ -25,6 +25,7 @@ _FAMILIES = {
     "MEM": "memory",
     "NET": "network",
     "NODE": "nodes",
+    "RAISED": "watchdog",
     "RUN": "run",
     "SKEW": "stragglers",
 }
@@ -53,7 +54,7 @@ def finding_lines(findings: Iterable[Finding], style: Style) -> list[str]:
     lines: list[str] = []
     for finding in ordered:
         lines += _headline(finding, width, style)
-        if finding.status in ("fail", "warn"):
+        if finding.status in ("fail", "warn") or (style.verbose and finding.saw):
             lines += _details(finding, style)
     return lines
 
@@ -76,8 +77,9 @@ def _headline(finding: Finding, width: int, style: Style) -> list[str]:
 def _title(finding: Finding, style: Style) -> str:
     title = finding.title
     if finding.status == "not_checked" and finding.because:
-        said = "not checked" in title or "not compared" in title
-        title = f"{title}: {'' if said else 'not checked: '}{finding.because}"
+        because = finding.because
+        said = any(words in title + because for words in ("not checked", "not compared"))
+        title = f"{title}: {because}" if said else f"not checked: {title}: {because}"
     about = finding.subject
     if about.kind != "job" and about.name not in title:
         title = f"{about.name}: {title}"

@@ -111,7 +111,8 @@ def import_lines(run: Run, style: Style) -> list[str]:
 
 def next_command(run: Run) -> str:
     """The command of the first failure that has one, else of the first warning."""
-    for status in ("fail", "warn", "not_checked"):
+    statuses = ("fail", "warn") if run.verdict == "READY" else ("fail", "warn", "not_checked")
+    for status in statuses:
         for finding in run.findings:
             if finding.status == status and finding.next:
                 return finding.next

@@ -9,6 +9,7 @@ from wirespeed.records import Measurement, Run
 from wirespeed.views import figures
 from wirespeed.views.figures import Series, series_of
 from wirespeed.views.findings import finding_lines
+from wirespeed.views.folding import folded
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.sections import (
     bandwidth_note,
@@ -31,7 +32,7 @@ def render(run: Run, style: Style) -> str:
     blocks = [
         [head_line(run, style)],
         choice_lines(run, style) if style.verbose else [],
-        finding_lines(run.findings, style),
+        finding_lines(run.findings if style.verbose else folded(run), style),
         _figures(run, style),
         closing_lines(run, style),
     ]

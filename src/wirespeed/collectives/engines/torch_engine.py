@@ -14,7 +14,7 @@ import torch.distributed as dist
 from wirespeed.collectives.catalogue import Collective, partner, split_count
 from wirespeed.collectives.engines.base import Call, Group, Handle, Issue
 
-__all__ = ["TorchEngine", "is_refusal"]
+__all__ = ["AllHandles", "TorchEngine", "is_refusal"]
 
 _REDOPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX", "avg": "AVG"}
 _REFUSALS = (
@@ -41,7 +41,7 @@ class _Idle:
         return None
 
 
-class _All:
+class AllHandles:
     """Several handles as one."""
 
     __slots__ = ("_handles",)
@@ -179,7 +179,7 @@ class TorchEngine:
         ]
         start = getattr(api, "batch_isend_irecv", dist.batch_isend_irecv)
         if not call.blocking:
-            return lambda: _All(start(operations))
+            return lambda: AllHandles(start(operations))
 
         def exchange() -> Handle | None:
             for work in start(operations):

@@ -84,6 +84,7 @@ class Monitor:
         self._server = Server(token, world_size, self)
         self._orders: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
         self._interrupted: str | None = None
+        self._hurried = False
         self._asked_at: float | None = None
         self._judged_at = 0.0
         self._stopping = False
@@ -113,6 +114,11 @@ class Monitor:
     def interrupt(self, by: str = "Ctrl-C") -> None:
         """End the run because somebody wants it."""
         self._interrupted = by
+        self._server.wake()
+
+    def hurry(self) -> None:
+        """Somebody is about to end this process: decide on a death at once, wait for no more."""
+        self._hurried, self._judged_at = True, 0.0
         self._server.wake()
 
     def outcome(self) -> Outcome | None:
@@ -222,7 +228,7 @@ class Monitor:
 
     def _judge(self, now: float) -> None:
         """Decide, or ask for stacks first, when something is wrong or all is done."""
-        if self._interrupted is not None:
+        if self._interrupted is not None or (self._hurried and self._table.deaths()):
             self._conclude(now)
         elif self._asked_at is not None:
             if now - self._asked_at > _STACK_BOUND_S or not self._unanswered():

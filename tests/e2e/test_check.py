@@ -1,0 +1,105 @@
+"""`wirespeed check` on real ranks: a verdict, its findings, and what it refuses."""
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.runs.schema import load_schema, validate
+
+QUICK = ("check", "-l", "quick", "--ranks", "2", "-q")
+
+
+def test_a_healthy_machine_is_ready(cli: Any, finding: Any) -> None:
+    done = cli(*QUICK)
+    assert done.code == 0, done.out + done.err
+    run = cli.run()
+    validate(run, source="run.json")
+    jsonschema.Draft202012Validator(load_schema()).validate(run)
+    assert (run["verdict"], run["exit_code"]) == ("READY", 0)
+    assert {v["op"] for v in run["verifications"]} == set(CATALOGUE)
+    assert {v["wrong"] for v in run["verifications"]} == {0}
+    for number in range(1, len(CATALOGUE) + 1):
+        assert finding(run, f"COL-{number:03}")["status"] == "pass"
+    last = done.out.rstrip().splitlines()[-2:]
+    assert last[0].startswith("READY")
+    assert "exit 0" in last[0]
+    assert run["id"] in last[0]
+    assert last[1].startswith("next: wirespeed ")
+    assert cli("runs", "list").out.count(run["id"]) == 1
+
+
+def test_wrong_data_is_not_ready(cli: Any, finding: Any) -> None:
+    done = cli(*QUICK, "--inject", "twice:rank=1,at=reduce_scatter", "-o", "json")
+    assert done.code == done.json["exit_code"] == 1
+    assert done.json["verdict"] == "NOT READY"
+    found = finding(done.json, "COL-002")
+    assert found["status"] == "fail"
+    told = " ".join([found["title"], found["saw"], found["because"], *found["evidence"]])
+    assert "rank 1 contributes twice" in told
+    assert finding(done.json, "COL-001")["status"] == "pass"
+
+
+def test_only_some_checks(cli: Any) -> None:
+    done = cli(*QUICK, "--only", "COL-006,COL-012", "-o", "json")
+    assert done.code == 0, done.err
+    assert {one["id"] for one in done.json["findings"]} == {"COL-006", "COL-012"}
+    assert {v["op"] for v in done.json["verifications"]} == {"broadcast", "barrier"}
+
+
+def test_verbose_tells_each_automatic_choice(cli: Any) -> None:
+    done = cli("check", "--only", "COL-001", "-l", "quick", "-v")
+    assert done.code == 0, done.err
+    assert "torch sees no GPU here" in done.out
+    assert "loopback" in done.out or "all ranks are on this machine" in done.out
+    assert done.err.splitlines()[0] == "starting 4 ranks"
+
+
+def test_the_list_and_the_explanations(cli: Any) -> None:
+    listed = cli("check", "--list")
+    assert listed.code == 0
+    ids = [line.split()[0] for line in listed.out.splitlines()]
+    assert {"COL-001", "DIED-001", "HANG-001", "JOIN-001", "LAT-001", "NODE-001"} <= set(ids)
+    assert len(ids) == len(set(ids))
+    explained = cli("check", "--explain", "col-001")
+    assert explained.code == 0
+    assert explained.out.startswith("COL-001")
+    assert "all_reduce" in explained.out
+    assert cli.folders() == [], "no run for a question"
+
+
+def test_colour_is_never_the_only_sign(cli: Any) -> None:
+    done = cli(*QUICK, "--only", "COL-001", "--color", "always", "--inject", "flip:rank=1")
+    assert "\x1b[" in done.out
+    plain = cli("runs", "show", "last", "--color", "always")
+    assert "\x1b[" in plain.out
+    for env in ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}, {"NO_COLOR": "1"}):
+        shown = cli("runs", "show", "last", env=env)
+        assert shown.code == 0, shown.err
+        assert "\x1b[" not in shown.out
+        assert "NOT READY" in shown.out
+        assert shown.out.isascii() == ("LC_ALL" in env)
+
+
+@pytest.mark.parametrize("ranks", [1])
+def test_one_rank_alone(cli: Any, ranks: int) -> None:
+    """A world of one: what needs two is not checked, the rest is."""
+    done = cli("check", "-l", "quick", "--ranks", str(ranks), "-q", "-o", "json")
+    assert done.code == 0, done.err
+    assert done.json["world"]["size"] == ranks
+    reasons = {v["op"]: v["reason"] for v in done.json["verifications"] if v["reason"]}
+    assert set(reasons) == {"send_recv", "pair_exchange"}
+
+
+def test_the_stored_run_is_the_same_whoever_reads_it(cli: Any) -> None:
+    done = cli(*QUICK, "--only", "COL-001", "-o", "json")
+    (folder,) = cli.folders()
+    by_path = cli("runs", "show", str(folder), "-o", "json")
+    file = cli.folder / "moved.json"
+    file.write_text(done.out)
+    by_file = cli("runs", "show", str(file), "-o", "json")
+    assert (
+        done.json == by_path.json == by_file.json == json.loads((folder / "run.json").read_text())
+    )

@@ -1,0 +1,57 @@
+"""Where an option's value comes from: flag > WIRESPEED_* environment > wirespeed.yaml > default."""
+
+from typing import Any
+
+import pytest
+
+
+def printed(cli: Any, *words: str, **options: Any) -> dict[str, tuple[str, str]]:
+    """(value, origin) by option."""
+    done = cli("check", "--print-config", *words, **options)
+    assert done.code == 0, done.err
+    assert cli.folders() == [], "it only prints"
+    rows = [line.split() for line in done.out.splitlines()]
+    return {row[0]: (" ".join(row[1:-1]), row[-1]) for row in rows}
+
+
+def test_each_origin_beats_the_next(cli: Any) -> None:
+    assert printed(cli)["level"] == ("medium", "default")
+    (cli.folder / "wirespeed.yaml").write_text("check:\n  level: long\n  startup-timeout: 7\n")
+    from_file = printed(cli)
+    assert from_file["level"] == ("long", "wirespeed.yaml")
+    assert from_file["startup_timeout"] == ("7.0", "wirespeed.yaml")
+    env = {"WIRESPEED_LEVEL": "quick"}
+    assert printed(cli, env=env)["level"] == ("quick", "environment")
+    assert printed(cli, "-l", "medium", env=env)["level"] == ("medium", "flag")
+    assert printed(cli, "-l", "medium", env=env)["startup_timeout"] == ("7.0", "wirespeed.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("check:\n  levle: quick\n", "levle"),
+        ("check: quick\n", "check"),
+        ("chekc:\n  level: quick\n", "chekc"),
+        ("- check\n", "list"),
+        ("check: {level: [\n", "wirespeed.yaml"),
+        ("check: {level: never}\n", "never"),
+        ("check: {ranks: many}\n", "many"),
+        ("a: &a [*a]\ncheck: {level: *b}\n", "wirespeed.yaml"),
+        ("\x00\x01", "wirespeed.yaml"),
+    ],
+)
+def test_a_wrong_file_is_refused(cli: Any, says_clearly: Any, text: str, word: str) -> None:
+    (cli.folder / "wirespeed.yaml").write_text(text)
+    assert word in says_clearly(cli("check", timeout=15), 2)
+    assert cli.folders() == []
+
+
+def test_a_file_that_is_no_text(cli: Any, says_clearly: Any) -> None:
+    (cli.folder / "wirespeed.yaml").write_bytes(b"\xff\xfe\xfa")
+    assert "wirespeed.yaml" in says_clearly(cli("check"), 2)
+
+
+def test_a_wrong_file_is_no_hindrance_to_help(cli: Any) -> None:
+    (cli.folder / "wirespeed.yaml").write_text("check: {level: [\n")
+    assert cli("--help").code == 0
+    assert cli("--version").code == 0

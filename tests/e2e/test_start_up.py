@@ -1,0 +1,70 @@
+"""The command process stays light: counted in modules, since times depend on the machine."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+HEAVY = {"torch", "numpy", "rich", "pydantic", "psutil", "yaml", "importlib.metadata"}
+PROBE = """
+import json, sys
+from wirespeed.cli import run
+code = run(sys.argv[1:])
+sys.stdout.flush()
+sys.stderr.write("\\n" + json.dumps([code, sorted(sys.modules)]))
+"""
+
+
+def modules(cli: Any, *words: str) -> set[str]:
+    """What the process of that command had imported when it ended."""
+    done = cli.start_words([sys.executable, "-c", PROBE, *words]).wait()
+    code, names = json.loads(done.err.splitlines()[-1])
+    assert code == 0, done.err
+    return set(names)
+
+
+def bare() -> set[str]:
+    """What any command with click costs."""
+    words = [sys.executable, "-c", "import click, json, sys; print(json.dumps(list(sys.modules)))"]
+    found: list[str] = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+    return set(found)
+
+
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [("--help", 8), ("check --help", 25), ("bench --help", 25), ("check --list", 50)],
+)
+def test_help_imports_next_to_nothing(cli: Any, words: str, most: int) -> None:
+    found = modules(cli, *words.split())
+    assert found & HEAVY == set()
+    ours = {name for name in found if name.startswith("wirespeed")}
+    assert len(ours) <= most, sorted(ours)
+    others = found - bare() - ours
+    assert len(others) <= max(25, most), sorted(others)
+
+
+def test_the_version_needs_no_click(cli: Any) -> None:
+    done = cli.start_words([sys.executable, "-X", "importtime", "-m", "wirespeed", "--version"])
+    ended = done.wait()
+    assert ended.code == 0
+    assert ended.out.startswith("wirespeed 0.")
+    assert len(ended.out.split()) == 2
+    imported = {line.rpartition("|")[2].strip() for line in ended.err.splitlines()}
+    assert {"click", "json", *HEAVY} & imported == set()
+
+
+def test_the_console_of_a_run_never_imports_torch(cli: Any) -> None:
+    words = ("bench", "barrier", "-n", "3", "-w", "1", "--ranks", "2", "-q")
+    found = modules(cli, *words)
+    assert not {name for name in found if name.split(".")[0] in ("torch", "numpy")}
+
+
+def test_help_names_every_verb_and_the_exit_codes(cli: Any) -> None:
+    shown = cli("--help")
+    assert shown.code == 0
+    for word in ("check", "bench", "runs", "Exit codes", "130 interrupted", "Examples"):
+        assert word in shown.out
+    for verb in ("check", "bench", "runs"):
+        assert "Examples" in cli(verb, "--help").out

@@ -1,0 +1,96 @@
+"""Two nodes on one machine: network namespaces with a cable between them, and host names."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BOUND_S = 20.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "system" in item.path.parts:
+            item.add_marker(pytest.mark.system)
+
+
+def ip(*words: str) -> None:
+    done = subprocess.run(
+        ["ip", *words], capture_output=True, text=True, timeout=BOUND_S, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"ip {' '.join(words)}: {done.stderr}")
+
+
+class TwoNodes:
+    """`node-0` (10.77.0.1) and `node-1` (10.77.0.2), each with `eth0` and loopback."""
+
+    def __init__(self, folder: Path) -> None:
+        self.names = ["node-0", "node-1"]
+        self._spaces = [f"ws-{os.getpid()}-{index}" for index in range(2)]
+        self._hosts = folder / "hosts"
+        lines = ["127.0.0.1 localhost", *(f"{self.address(i)} {self.names[i]}" for i in range(2))]
+        self._hosts.write_text("\n".join(lines) + "\n")
+
+    def plug(self) -> None:
+        for space in self._spaces:
+            ip("netns", "add", space)
+            ip("-n", space, "link", "set", "lo", "up")
+        first, second = self._spaces
+        peer = ["peer", "name", "eth0", "netns", second]
+        ip("-n", first, "link", "add", "eth0", "type", "veth", *peer)
+        for index, space in enumerate(self._spaces):
+            ip("-n", space, "address", "add", f"{self.address(index)}/24", "dev", "eth0")
+            ip("-n", space, "link", "set", "eth0", "up")
+
+    def address(self, node: int) -> str:
+        return f"10.77.0.{node + 1}"
+
+    def cut(self, node: int) -> None:
+        """As if somebody pulled the cable."""
+        ip("-n", self._spaces[node], "link", "set", "eth0", "down")
+
+    def on(self, node: int, *words: str) -> list[str]:
+        """The command that runs `words` on that node: its network, host name and /etc/hosts."""
+        name = 'mount --bind "$0" /etc/hosts && hostname "$1" && shift && exec "$@"'
+        inside = ["unshare", "--uts", "--mount", "sh", "-c", name, str(self._hosts)]
+        inside += [self.names[node], *words]
+        return ["nsenter", f"--net=/run/netns/{self._spaces[node]}", *inside]
+
+    def torchrun(self, node: int, *words: str, rendezvous: str = "c10d") -> list[str]:
+        """torchrun on that node: 2 nodes, 2 ranks each."""
+        meet = [f"--rdzv-backend={rendezvous}", "--nnodes=2", "--nproc-per-node=2"]
+        if rendezvous == "static":
+            meet += [f"--master-addr={self.address(0)}", "--master-port=29400"]
+            meet += [f"--node-rank={node}"]
+        else:
+            meet += [f"--rdzv-endpoint={self.address(0)}:29400", "--rdzv-id=lab"]
+            meet += [f"--local-addr={self.address(node)}"]
+        run = [sys.executable, "-m", "torch.distributed.run", *meet, "-m", "wirespeed", *words]
+        return self.on(node, *run)
+
+    def unplug(self) -> None:
+        for space in self._spaces:
+            with suppress(RuntimeError):
+                ip("netns", "delete", space)
+
+
+@pytest.fixture
+def nodes(cli: Any, tmp_path: Path) -> Iterator[TwoNodes]:
+    """Two nodes; whatever still runs on them is ended before they go, also after a failure."""
+    missing = [name for name in ("ip", "nsenter", "unshare") if shutil.which(name) is None]
+    if missing or os.geteuid() != 0:
+        pytest.skip(f"needs root, and the commands {missing or 'that are here'}")
+    lab = TwoNodes(tmp_path)
+    try:
+        lab.plug()
+        yield lab
+    finally:
+        cli.end_all()
+        lab.unplug()
