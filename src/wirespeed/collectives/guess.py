@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from wirespeed.collectives.catalogue import Copy, Geometry
+from wirespeed.collectives.catalogue import Copy, Geometry, Reduce, Segment
 from wirespeed.collectives.oracle import Mismatch, Oracle, bits, sentinel_fill
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _leftover(oracle: Oracle, output: "torch.Tensor", found: Mismatch, previous:
     if previous is None:
         return ""
     older = replace(oracle, pattern=replace(oracle.pattern, seed=previous))
-    matches = _explains(found, output, lambda index: _expected_at(older, index, output))
+    matches = _explains(found.samples, lambda index: _expected_at(older, index, output))
     return "stale: result of the operation before" if matches else ""
 
 
@@ -77,7 +77,7 @@ def _unchanged_input(oracle: Oracle, output: "torch.Tensor", found: Mismatch, _:
     def mine(index: int) -> int | None:
         return _value(oracle, oracle.geometry.rank, index, output)
 
-    return "stale: this rank's own input" if _explains(found, output, mine) else ""
+    return "stale: this rank's own input" if _explains(found.samples, mine) else ""
 
 
 def _one_bit(_: Oracle, __: "torch.Tensor", found: Mismatch, ___: int | None) -> str:
@@ -90,14 +90,15 @@ def _other_root(oracle: Oracle, output: "torch.Tensor", found: Mismatch, _: int 
     if not oracle.collective.rooted or oracle.collective.reduces:
         return ""
     for root in range(min(oracle.geometry.ranks, _MAX_RANKS)):
-        if root == oracle.geometry.root:
+        if root in (oracle.geometry.root, oracle.geometry.rank):
+            # This rank's own data mean that nothing came at all (see `_unchanged_input`).
             continue
         other = replace(oracle, geometry=replace(oracle.geometry, root=root))
 
         def at_root(index: int, other: Oracle = other) -> int | None:
             return _expected_at(other, index, output)
 
-        if _explains(found, output, at_root):
+        if _explains(found.samples, at_root):
             return f"wrong root: data of rank {root}"
     return ""
 
@@ -116,13 +117,9 @@ def _swapped(oracle: Oracle, output: "torch.Tensor", found: Mismatch, _: int | N
             return _value(oracle, source.rank, source.offset + inside, output)
 
         inside = [s for s in found.samples if s[0] < segment.start + segment.length]
-        if _explains(replace_samples(found, inside), output, moved):
+        if _explains(inside, moved):
             return f"swapped chunks: holds the chunk from rank {source.rank}"
     return ""
-
-
-def replace_samples(found: Mismatch, samples: list[tuple[int, int, int]]) -> Mismatch:
-    return Mismatch(found.elements, found.wrong, found.first, found.last, found.segment, samples)
 
 
 def _shifted(oracle: Oracle, output: "torch.Tensor", found: Mismatch, _: int | None) -> str:
@@ -135,7 +132,7 @@ def _shifted(oracle: Oracle, output: "torch.Tensor", found: Mismatch, _: int | N
         def neighbour(index: int, shift: int = shift) -> int | None:
             return _expected_at(oracle, (index + shift) % total, output)
 
-        if len(found.samples) > 1 and _explains(found, output, neighbour):
+        if len(found.samples) > 1 and _explains(found.samples, neighbour):
             return f"shifted by {shift} elements"
     return ""
 
@@ -156,7 +153,7 @@ def _other_redop(oracle: Oracle, output: "torch.Tensor", found: Mismatch, _: int
         def reduced(index: int, other: Oracle = other) -> int | None:
             return _expected_at(other, index, output)
 
-        if _explains(found, output, reduced):
+        if _explains(found.samples, reduced):
             return f"{redop} instead of {oracle.pattern.redop}"
     return ""
 
@@ -178,7 +175,7 @@ def _partial_or_doubled(
             def over(index: int, ranks: Sequence[int] = ranks) -> int | None:
                 return _reduced_at(oracle, ranks, index, output)
 
-            if ranks and _explains(found, output, over):
+            if ranks and _explains(found.samples, over):
                 return Guess(said, culprit)
     return None
 
@@ -186,8 +183,9 @@ def _partial_or_doubled(
 Predict = Callable[[int], int | None]
 
 
-def _explains(found: Mismatch, _: "torch.Tensor", predict: Predict) -> bool:
-    return _mostly([predict(index) == seen for index, seen, _ in found.samples[:16]])
+def _explains(samples: Sequence[tuple[int, int, int]], predict: Predict) -> bool:
+    """Whether the prediction equals what was seen; 16 samples tell, and more would be slow."""
+    return _mostly([predict(index) == seen for index, seen, _ in samples[:16]])
 
 
 def _mostly(hits: list[bool]) -> bool:
@@ -213,11 +211,9 @@ def _reduced_at(
     return _as_bits(oracle.pattern.reduced_over(ranks, offset, 1, like.device), like)
 
 
-def _reduce_offset(layout: Sequence[object], index: int) -> int | None:
-    from wirespeed.collectives.catalogue import Reduce, Segment
-
+def _reduce_offset(layout: Sequence[Segment], index: int) -> int | None:
     for segment in layout:
-        if isinstance(segment, Segment) and isinstance(segment.source, Reduce):
+        if isinstance(segment.source, Reduce):
             return segment.source.offset + index - segment.start
     return None
 
