@@ -47,11 +47,18 @@ class Running:
     ) -> None:
         self._out, self._err = folder / "stdout", folder / "stderr"
         self._began = time.monotonic()
+        before_exec = _limited(limits) if limits else None
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                list(words), stdout=out, stderr=err, stdin=subprocess.DEVNULL, env=env,
-                cwd=folder.parent, start_new_session=True, preexec_fn=_limited(limits) if limits else None,
-            )  # fmt: skip
+                list(words),
+                stdout=out,
+                stderr=err,
+                stdin=subprocess.DEVNULL,
+                env=env,
+                cwd=folder.parent,
+                start_new_session=True,
+                preexec_fn=before_exec,
+            )
 
     def out(self) -> str:
         return self._out.read_text("utf-8")

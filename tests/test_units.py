@@ -41,7 +41,10 @@ def test_exact_sizes_are_read_back(size: int) -> None:
 
 
 def test_no_size_has_more_than_four_digits_in_front_or_an_exponent() -> None:
-    for size in (*range(1, 4096), *(2**power + offset for power in range(12, 45) for offset in (-4, 4))):
+    for size in (
+        *range(1, 4096),
+        *(2**power + offset for power in range(12, 45) for offset in (-4, 4)),
+    ):
         number, unit = format_size(size).split()
         assert "e" not in number
         assert float(number) < 1100 or unit in ("B", "TiB"), format_size(size)

@@ -17,7 +17,8 @@ GIGA = 1e9
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 _UNITS = ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB"))
-_BYTES_BELOW = 100_000
+_BYTES_BELOW, _MOST = 100_000, 10_000
+"""Up to here an exact number of bytes, and of larger units, is still read at a glance."""
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -39,14 +40,14 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int, *, exact: bool = False) -> str:
-    """`1 KiB`, `1.5 MiB`: a round figure is the whole truth; else `4084 B` or, from 100 kB on, `1.00 MiB`.
+    """`1 KiB`, `1.5 MiB`: a round figure is exact; else `4084 B`, and from 100 kB on `1.00 MiB`.
 
     exact: bytes wherever no round figure tells all, so that two sizes never look alike.
     """
     for power, unit in _UNITS:
         value = size / 1024**power
-        if value >= 1 and value == round(value, 2):
-            return f"{value:g} {unit}" if value < 10_000 else f"{value:.0f} {unit}"
+        if 1 <= value < _MOST and value == round(value, 2):
+            return f"{value:g} {unit}"
     if exact or size < _BYTES_BELOW:
         return f"{size} B"
     # The unit in which it is below 1000, so that no figure has more than three digits in front.

@@ -24,3 +24,9 @@ def check() -> Run:
 def bench() -> Run:
     """A run of `bench` with several operations, both sides, and a barrier."""
     return run_from_json(json.loads((GOLDEN / "bench.run.json").read_text()))
+
+
+@pytest.fixture
+def flip() -> Run:
+    """A real `check -l quick --inject flip:rank=1` on a noisy laptop: long before it is folded."""
+    return run_from_json(json.loads((GOLDEN / "flip.run.json").read_text()))

@@ -1,4 +1,4 @@
-"""Each view of two fixed runs, letter for letter (tests/golden/README.md tells how to renew)."""
+"""Each view of fixed runs, letter for letter (tests/golden/README.md tells how to renew)."""
 
 import json
 import os
@@ -21,6 +21,7 @@ STYLES = {
 CASES = [
     *[(command, format, "plain") for command in ("check", "bench") for format in FORMATS],
     *[("check", "table", style) for style in ("verbose", "color", "ascii")],
+    *[("flip", "table", style) for style in ("plain", "verbose", "ascii")],
     ("check", "md", "ascii"),
     ("check", "md", "verbose"),
 ]

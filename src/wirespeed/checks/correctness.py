@@ -38,17 +38,27 @@ def _of_operation(op: str, tried: Sequence[Verification]) -> Finding:
         id=check_id("COL", op),
         status="pass",
         title=f"{op}: {_good(op, checked)}",
-        saw=f"0 of {sum(v.elements for v in checked)} elements wrong",
-        expected="0 ulp from the oracle",
+        saw=f"0 of {sum(v.elements for v in checked):,} elements wrong" if _has_data(op) else "",
+        expected=_expected(op),
     )
 
 
 def _good(op: str, checked: Sequence[Verification]) -> str:
-    if not CATALOGUE[op].has_data:
+    if not _has_data(op):
         return "no rank passes before all have come"
     dtypes = sorted({v.dtype for v in checked})
     kinds = dtypes[0] if len(dtypes) == 1 else f"{len(dtypes)} dtypes"
     return f"data exact in {_count(len(checked), 'configuration')} ({kinds})"
+
+
+def _expected(op: str) -> str:
+    if not _has_data(op):
+        return "no rank passes before all have come"
+    return "every element equal to the oracle, 0 ulp"
+
+
+def _has_data(op: str) -> bool:
+    return CATALOGUE[op].has_data
 
 
 def _count(number: int, noun: str) -> str:
@@ -58,22 +68,33 @@ def _count(number: int, noun: str) -> str:
 def _wrong(op: str, bad: Sequence[Verification], checked: int) -> Finding:
     errors = [error for verification in bad for error in verification.errors]
     subject = _suspect(errors)
-    ranks = sorted({error.rank for error in errors})
-    where = f"on rank {ranks[0]}" if len(ranks) == 1 else f"on {len(ranks)} ranks"
-    first = errors[0] if errors else None
     return Finding(
         id=check_id("COL", op),
         status="fail",
-        title=f"{op} delivers wrong data" + (f" {where}" if ranks else ""),
+        title=_accusation(op, errors, subject),
         subject=subject,
-        saw=_saw(bad[0], first),
-        expected="every element equal to the oracle, 0 ulp",
-        because=_because(errors),
-        costs=f"every result that went through {op} on these ranks; "
-        f"wrong in {len(bad)} of {_count(checked, 'configuration')}",
+        saw=_saw(bad[0], errors[0] if errors else None),
+        expected=_expected(op),
+        because=_because(errors) if _has_data(op) else "",
+        costs=f"whatever was computed with {op} here; "
+        f"{len(bad)} of {_count(checked, 'data check')} failed",
         fix=_fix(subject),
-        next=f"wirespeed check --only {check_id('COL', op)}",
+        next=f"wirespeed check --only {check_id('COL', op)} -v",
         evidence=tuple(_evidence(bad)),
+    )
+
+
+def _accusation(op: str, errors: Sequence[WrongData], subject: Subject) -> str:
+    """What is wrong, where; and who is blamed for it, where that is another rank."""
+    if not _has_data(op):
+        return f"{op} lets ranks pass before all have come"
+    ranks = sorted({error.rank for error in errors})
+    if not ranks:
+        return f"{op} delivers wrong data"
+    where = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks"
+    blamed = subject.kind == "rank" and subject.name != where
+    return f"{op} delivers wrong data on {where}" + (
+        f", caused by {subject.name}" if blamed else ""
     )
 
 
@@ -88,38 +109,43 @@ def _suspect(errors: Sequence[WrongData]) -> Subject:
 
 def _saw(bad: Verification, first: WrongData | None) -> str:
     if first is None:
-        return f"{bad.wrong} passages that did not wait for every rank"
+        return f"{_count(bad.wrong or 0, 'passage')} that did not wait for every rank"
     return (
-        f"{first.wrong} of {first.elements} elements wrong on rank {first.rank} ({first.host}), "
-        f"bytes {first.first_byte} to {first.last_byte}, {first.chunk}; {first.example}"
+        f"{first.wrong} of {first.elements} elements wrong on rank {first.rank} ({first.host}); "
+        f"{first.example}"
     )
 
 
 def _because(errors: Sequence[WrongData]) -> str:
     guesses = sorted({error.guess for error in errors})
     if not guesses or guesses == ["unexplained"]:
-        return "not recognised: neither stale, shifted, swapped, partial nor a single bit"
-    return "the data look like " + ", or ".join(guess for guess in guesses if guess)
+        return "no known pattern: not stale, shifted, swapped, partial or a single bit"
+    return "pattern of the wrong elements: " + "; ".join(guess for guess in guesses if guess)
 
 
 def _fix(subject: Subject) -> str:
     where = f" of {subject.name}" if subject.kind == "rank" else ""
     return (
-        f"look at ECC errors and the kernel log{where}; try another version of the communication "
-        f"library, and without plugins or offload (NCCL_NET_PLUGIN=none, NCCL_COLLNET_ENABLE=0)"
+        f"look for ECC errors and in the kernel log{where}; try another version of NCCL or torch, "
+        "and NCCL without plugins or offload (NCCL_NET_PLUGIN=none, NCCL_COLLNET_ENABLE=0)"
     )
 
 
 def _evidence(bad: Sequence[Verification]) -> Iterable[str]:
     lines = [
-        f"{v.op} {v.dtype} {v.redop} {format_size(v.size_bytes)}"
-        f"{' in place' if v.in_place else ''}{f' root {v.root}' if v.root > 0 else ''}: "
-        f"rank {e.rank}: {e.wrong} wrong, {e.guess}; {e.example}"
+        f"{_configuration(v)}: rank {e.rank}: {e.wrong} wrong, {e.guess}, "
+        f"bytes {e.first_byte} to {e.last_byte}, {e.chunk}"
         for v in bad
         for e in v.errors
     ]
     hidden = len(lines) - MOST_EVIDENCE
     return lines[:MOST_EVIDENCE] + ([f"and {hidden} more"] if hidden > 0 else [])
+
+
+def _configuration(v: Verification) -> str:
+    parts = [v.op, v.dtype, v.redop if v.redop != "none" else "", format_size(v.size_bytes)]
+    parts += ["in place" if v.in_place else "", f"root {v.root}" if v.root > 0 else ""]
+    return " ".join(filter(None, parts))
 
 
 def _refusals(verifications: Sequence[Verification]) -> list[Finding]:
@@ -133,7 +159,7 @@ def _refusals(verifications: Sequence[Verification]) -> list[Finding]:
         Finding(
             id="CAP-001",
             status="not_checked",
-            title=_count(len(cases), "configuration") + " that cannot run here",
+            title=_count(len(cases), "configuration") + " not checked",
             because=reason,
             evidence=tuple(dict.fromkeys(cases)),
         )

@@ -21,7 +21,7 @@ def judge(
 ) -> list[Finding]:
     """All findings of a run that came to its end; `only` keeps those ids (empty: all).
 
-    `bench` reports figures, not grades: of its speed only stragglers are judged.
+    `bench` reports figures, not grades: its data are judged, its speed is not.
     """
     findings = [_joined(world)] if world.size else []
     findings += node_findings(world)

@@ -16,7 +16,8 @@ _DTYPES = ("float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", 
 @dataclass(frozen=True, slots=True)
 class Level:
     data_sizes: tuple[int, ...]
-    """Sizes of the data checks; odd ones, so that counts divide neither ranks nor vectors."""
+    """Sizes of the data checks; odd ones, so that counts divide neither ranks nor vectors. The first
+    is also that of the dtypes, reductions and variants."""
     dtypes: tuple[str, ...]
     redops: tuple[str, ...]
     variants: bool
@@ -33,7 +34,7 @@ LEVELS = {
     "quick": Level((4 * 1021,), (), (), False, 1024, 1 << 20, 0.1, 0.12),
     "medium": Level((4 * 1021, 1 << 20), _DTYPES, REDOPS, True, 1024, 4 << 20, 0.05, 0.3),
     "long": Level(
-        (4, 4 * 1021, 1 << 20, (16 << 20) + 4), _DTYPES, REDOPS, True, 1024, 64 << 20, 0.05, 3.0
+        (4 * 1021, 4, 1 << 20, (16 << 20) + 4), _DTYPES, REDOPS, True, 1024, 64 << 20, 0.05, 3.0
     ),
 }
 

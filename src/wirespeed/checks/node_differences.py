@@ -61,7 +61,7 @@ def difference_findings(world: World) -> list[Finding]:
 
 def _of_family(family: _Family, nodes: Sequence[NodeFacts]) -> list[Finding]:
     if len(nodes) < 2:
-        return [_not_compared(family, "one node: there is nothing to compare it with")]
+        return [_not_compared(family, "one node")]
     compared = [_compare(fact, nodes) for fact in family.facts]
     known = [one for one in compared if sum(len(hosts) for _, hosts in one.groups) > 1]
     odd = [finding for one in known for finding in _odd_nodes(family, one)]

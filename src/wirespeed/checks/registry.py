@@ -1,4 +1,4 @@
-"""Every finding that `check` can give: its id, what it asks, and what `--explain` says.
+"""Every finding: its id, what it asks, and what `--explain` says.
 
 A check is data here and a function in its family's file, which turns records into findings.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import UsageError
 
-__all__ = ["CHECKS", "Check", "check_id", "select"]
+__all__ = ["CHECKS", "EXPLAINED", "Check", "check_id", "select"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ _PER_OPERATION = {
         "latency",
         "{} at small size",
         "The time of one small {0}: the slowest rank's, after a common start, as the median with "
-        "its 95 % interval. It fails below half of the reference where one is known for this "
-        "hardware; without one it is judged by how far the ranks lie apart.",
+        "its 95 % interval. Where a reference is known for this hardware it warns above 1.23 times that "
+        "time and fails above 1.56 times; without one, only ranks that lie far apart are told.",
     ),
     "BW": (
         "bandwidth",
         "{} at large size",
-        "The bus bandwidth of one large {0} (docs/bandwidth.md). It fails below 0.8 of the "
-        "reference and warns below 0.9, where one is known for this hardware; without one it is "
-        "judged by how far the ranks lie apart.",
+        "The bus bandwidth of one large {0} (docs/bandwidth.md). Where a reference is known for this "
+        "hardware it warns below 0.9 of it and fails below 0.8; without one, only ranks that lie far "
+        "apart are told.",
     ),
 }
 
@@ -55,11 +55,18 @@ def _per_operation() -> list[Check]:
         Check(check_id(prefix, op), family, title.format(op), text.format(op))
         for prefix, (family, title, text) in _PER_OPERATION.items()
         for op in CATALOGUE
-        if prefix != "BW" or CATALOGUE[op].has_data
+        if prefix == "LAT" or CATALOGUE[op].has_data
     ]
 
 
 _SINGLE = (
+    Check(
+        check_id("COL", "barrier"),
+        "correctness",
+        "barrier holds every rank back",
+        "Rank 0 and then the last rank comes late to a barrier, and no other may have passed it "
+        "before. Behind a barrier that lets ranks pass early, data are read that others still write.",
+    ),
     Check(
         "WORLD-001",
         "world",
@@ -100,18 +107,103 @@ _SINGLE = (
 )
 
 
+_FAMILIES = ("world", "correctness", "latency", "bandwidth", "stragglers", "memory")
+"""The order of `--list`, before the nodes and the watchdog."""
+_WATCH_TITLES = {
+    "DIED-001": "no rank dies",
+    "EXIT-001": "every rank ends as it announced",
+    "HANG-001": "no rank is stopped or stuck",
+    "HANG-002": "no rank stays behind the others",
+    "HANG-003": "all ranks run the same operations in the same order",
+    "HANG-004": "data arrive where every rank waits",
+    "INT-001": "the run is not interrupted",
+    "JOIN-001": "every rank joins in time",
+    "RAISED-001": "no rank raises an exception",
+}
+
+_OTHER_VERBS = (
+    Check(
+        "IMP-001",
+        "import",
+        "the imported table is whole",
+        "The output of nccl-tests ends without the lines that it prints last, so the job was killed, "
+        "hung, or the file was cut. The rows that are there are kept. What happened at larger sizes is "
+        "not known: import the whole output, or run the test again.",
+    ),
+    Check(
+        "IMP-002",
+        "import",
+        "the imported test found no wrong data",
+        "nccl-tests compared the results with what they must be and counted wrong elements (column "
+        "#wrong, or the line `Out of bounds values`). Training on these ranks computes with wrong "
+        "gradients. Find the node with `wirespeed check`, then look at Xid errors, ECC counts, cables.",
+    ),
+    Check(
+        "IMP-003",
+        "import",
+        "every imported row can be read",
+        "Lines that begin as rows of the table end as something else, mostly because NCCL's log was "
+        "printed into them. They are left out and counted. Send the log elsewhere: "
+        "NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.",
+    ),
+    Check(
+        "IMP-004",
+        "import",
+        "the number of ranks is known",
+        "The output names no whole list of devices, and its figures fit several numbers of ranks. "
+        "Without the number nothing can be expected of the figures. Import again with --ranks N.",
+    ),
+    Check(
+        "IMP-005",
+        "import",
+        "nccl-tests reported no error",
+        "The output holds an error of nccl-tests, NCCL or CUDA. The rows before it are kept; the first "
+        "error is shown, the others are in the evidence.",
+    ),
+    Check(
+        "IMP-006",
+        "import",
+        "the figures fit the operation and the ranks",
+        "busbw over algbw is fixed by the operation and the number of ranks (docs/bandwidth.md). Here "
+        "it is another ratio, so the file's name, --op or --ranks say something that the figures do "
+        "not. Import again with the right --op and --ranks.",
+    ),
+    Check(
+        "RUN-001",
+        "run",
+        "the stored run came to its end",
+        "The run's folder holds records but no run.json: the run was killed, its disk was full, or it "
+        "is still running. What was stored is shown as far as it goes, and the verdict stays UNKNOWN.",
+    ),
+)
+"""Findings that other verbs give: `check` explains them and does not list them."""
+
+
 def _all_checks() -> dict[str, Check]:
     from wirespeed.checks.nodes import EXPLANATIONS as NODES
     from wirespeed.world.watch.blame import EXPLANATIONS as WATCH
 
-    found = {check.id: check for check in (*_SINGLE, *_per_operation())}
-    for family, texts in (("nodes", NODES), ("watchdog", WATCH)):
-        for id, text in texts.items():
-            found[id] = Check(id, family, text.split(". ")[0].rstrip("."), text)
+    found = {check.id: check for check in sorted((*_SINGLE, *_per_operation()), key=_place)}
+    for id, text in NODES.items():
+        found[id] = Check(id, "nodes", _lower(text.split(". ")[0].rstrip(".")), text)
+    for id, text in WATCH.items():
+        found[id] = Check(id, "watchdog", _WATCH_TITLES[id], text)
     return found
 
 
+def _place(check: Check) -> tuple[int, str]:
+    return _FAMILIES.index(check.family), check.id
+
+
+def _lower(sentence: str) -> str:
+    """Without its capital, unless that belongs to the word, as in `GPUs`."""
+    return sentence if sentence[1:2].isupper() else sentence[0].lower() + sentence[1:]
+
+
 CHECKS: dict[str, Check] = _all_checks()
+"""What `check` can give, by id: what `--list` shows and `--only` selects from."""
+EXPLAINED: dict[str, Check] = CHECKS | {check.id: check for check in _OTHER_VERBS}
+"""Also what the other verbs give: every id that a view can show."""
 
 
 def select(wanted: str) -> set[str]:

@@ -19,6 +19,7 @@ WIDE = 0.5
 """An interval of the median wider than this on either side supports no verdict."""
 FAIL_BELOW, WARN_BELOW = 0.8, 0.9
 """Share of the reference's bandwidth; latency fails at its inverse, squared (it varies more)."""
+UNREFERENCED = "no reference for this hardware"
 SYNCHRONISING = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 """Operations in which every rank must wait for every other, so that their times compare."""
 
@@ -66,10 +67,10 @@ def _graded(
             id=id,
             status="not_checked",
             title=title,
-            because=f"too uncertain after {measurement.iterations} iterations: "
-            f"the 95 % interval is ±{_half_width(measurement):.0%}",
-            fix="a quieter machine, or more time for each size",
-            next=f"wirespeed bench {measurement.op} -b {measurement.size_bytes} --max-time 10",
+            because=f"95 % interval wider than ±{WIDE * 100:.0f} %",
+            saw=f"{_precision(measurement)} after {measurement.iterations} iterations",
+            fix="try a longer --level, or a quieter machine",
+            next=_again(measurement),
         )
     if graded is None:
         return _by_spread(id, title, world, measurement)
@@ -81,19 +82,16 @@ def _graded(
         title=title,
         saw=f"{ratio:.2f} of the reference" if prefix == "BW" else _figure(prefix, measurement),
         expected=expected,
-        fix="" if status == "pass" else "find what holds it back",
+        fix="" if status == "pass" else "see which rank is slowest, then look at its node's links",
         next="" if status == "pass" else f"wirespeed bench {measurement.op} -o wide",
     )
 
 
 def _by_spread(id: str, title: str, world: World, measurement: Measurement) -> Finding:
     """Without a reference: do the ranks agree with each other?"""
-    expected = "no reference is known for this hardware; ranks within "
     worst = _worst_rank(measurement)
     if worst is None or measurement.op not in SYNCHRONISING:
-        return Finding(
-            id=id, status="pass", title=title, expected="no reference is known for this hardware"
-        )
+        return Finding(id=id, status="pass", title=title, expected=UNREFERENCED)
     rank, ratio = worst
     status: Status = "warn" if ratio > SPREAD else "pass"
     return Finding(
@@ -102,7 +100,7 @@ def _by_spread(id: str, title: str, world: World, measurement: Measurement) -> F
         title=title,
         subject=Subject("rank", f"rank {rank}") if status == "warn" else Subject("job", "job"),
         saw=f"rank {rank}{_at(world, rank)} takes {ratio:.2f}× the middle rank's time",
-        expected=f"{expected}{SPREAD:g}× of each other",
+        expected=f"{UNREFERENCED}; ranks within {SPREAD:g}× of the middle one",
         next=f"wirespeed bench {measurement.op} -o wide" if status == "warn" else "",
     )
 
@@ -118,10 +116,21 @@ def _title(prefix: str, measurement: Measurement) -> str:
 
 
 def _figure(prefix: str, measurement: Measurement) -> str:
-    precision = f"±{_half_width(measurement):.0%}, n={measurement.iterations}"
+    precision = f"{_precision(measurement)}, n={measurement.iterations}"
     if prefix == "BW":
         return f"{format_bandwidth(measurement.busbw)} busbw ({precision})"
     return f"{format_duration(measurement.time.median)} ({precision})"
+
+
+def _precision(measurement: Measurement) -> str:
+    return f"±{_half_width(measurement) * 100:.0f} %"
+
+
+def _again(measurement: Measurement) -> str:
+    """The same once more, with time to become certain."""
+    size = measurement.size_bytes
+    sizes = f" -b {size} -e {size}" if size else ""
+    return f"wirespeed bench {measurement.op}{sizes} --max-time 10"
 
 
 def _half_width(measurement: Measurement) -> float:
@@ -145,26 +154,27 @@ def _stragglers(world: World, measurements: Sequence[Measurement]) -> list[Findi
     worst = [_worst_rank(m) for m in measurements if m.op in SYNCHRONISING and m.groups == "all"]
     known = [one for one in worst if one is not None]
     if not known:
-        reason = "needs 3 ranks and a synchronising operation"
+        reason = "it takes 3 ranks, and one of " + ", ".join(SYNCHRONISING)
         return [_skew("not_checked", "stragglers not checked", because=reason)]
     slow = [rank for rank, ratio in known if ratio > STRAGGLER]
     for rank in sorted(set(slow)):
         if slow.count(rank) * 2 > len(known):
-            return [_straggler(world, rank, [ratio for r, ratio in known if r == rank])]
-    return [_skew("pass", f"no rank is slowest by {STRAGGLER:g}× in most operations")]
+            ratios = [ratio for other, ratio in known if other == rank]
+            return [_straggler(world, rank, ratios, len(known))]
+    return [_skew("pass", f"no rank takes {STRAGGLER:g}× the middle one's time in most operations")]
 
 
-def _straggler(world: World, rank: int, ratios: list[float]) -> Finding:
+def _straggler(world: World, rank: int, ratios: list[float], of: int) -> Finding:
     return Finding(
         id="SKEW-001",
         status="warn",
         title=f"rank {rank}{_at(world, rank)} is a straggler",
         subject=Subject("rank", f"rank {rank}"),
-        saw=f"{median(ratios):.2f}× the middle rank's time in {len(ratios)} operations",
+        saw=f"{median(ratios):.2f}× the middle rank's time in {len(ratios)} of {of} measurements",
         expected=f"within {STRAGGLER:g}× in most operations",
         because="its CPU, GPU clock or link is slower, or another process runs there",
-        costs=f"every synchronising step waits for it: up to {median(ratios):.1f}×",
-        fix="look at the load, clocks and links of that node",
+        costs="every step of a synchronous job waits for it",
+        fix=f"look at load, clocks and links of its node{_at(world, rank).replace(' on', ',')}",
         next="wirespeed bench all_reduce -o wide",
     )
 

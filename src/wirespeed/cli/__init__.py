@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -36,6 +37,9 @@ Exit codes: 0 good, 1 a finding or a regression, 2 wrong usage, 3 could not meas
 
 _EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 """No room: nobody's bug, wherever it shows (the output itself, a temporary file)."""
+
+
+_RANK_0_SPEAKS_S = 3.0
 
 
 class _LazyGroup(click.Group):
@@ -115,7 +119,11 @@ def _speaks() -> bool:
         identity = detect(os.environ)
     except WirespeedError:
         return True
-    return identity is None or identity.rank == 0
+    if identity is None or identity.rank == 0:
+        return True
+    # A launcher ends all ranks at the first that fails: that must not be before rank 0 has spoken.
+    time.sleep(_RANK_0_SPEAKS_S)
+    return False
 
 
 def _own_bug(error: Exception) -> int:

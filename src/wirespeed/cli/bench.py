@@ -32,56 +32,103 @@ Examples:
 
 @click.command(context_settings=CONTEXT, epilog=_EPILOG)
 @click.argument("ops", nargs=-1, metavar="OP…")
-@click.option("-b", "--min-bytes", default="1K", help="Smallest size.")
-@click.option("-e", "--max-bytes", help="Largest size.  [default: 16M, or -b if that is larger]")
-@click.option("-f", "--factor", type=click.IntRange(min=2), help="Factor of sizes.  [default: 4]")
-@click.option("-i", "--step-bytes", help="Add this much from size to size, instead of -f.")
 @click.option(
-    "-w", "--warmup", type=click.IntRange(min=0), help="Warm-ups.  [default: until stable]"
+    "-b", "--min-bytes", metavar="SIZE", default="1K", help="Smallest size, such as 8, 64K or 1.5G."
 )
 @click.option(
-    "-n", "--iterations", type=click.IntRange(min=1), help="Iterations.  [default: --precision]"
+    "-e", "--max-bytes", metavar="SIZE", help="Largest size.  [default: 16M, or -b if larger]"
+)
+@click.option(
+    "-f", "--factor", type=click.IntRange(min=2), help="Multiply the size by this.  [default: 4]"
+)
+@click.option("-i", "--step-bytes", metavar="SIZE", help="Add this to the size, instead of -f.")
+@click.option(
+    "-w",
+    "--warmup",
+    type=click.IntRange(min=0),
+    help="Operations before timing.  [default: until stable]",
+)
+@click.option(
+    "-n",
+    "--iterations",
+    type=click.IntRange(min=1),
+    help="Timed operations a size.  [default: as --precision needs]",
 )
 @click.option(
     "--precision",
     type=FiniteRange(0.1, 100),
     default=5.0,
-    help="Stop at this half width of the median's 95 % interval, in percent …",
+    help="Time each size until the median is known to this many percent (95 % interval) …",
 )
 @click.option(
     "--max-time",
     type=FiniteRange(0.01, 86_400),
     default=2.0,
-    help="… or after so many seconds a size; the interval reached is always shown.",
-)
-@click.option("-d", "--dtype", "dtypes", default=("float32",), multiple=True, help="Element types.")
-@click.option("-o", "--output", multiple=True, help="Output format, or reduction (repeatable).")
-@click.option("-r", "--root", type=click.IntRange(min=0), default=0, help="Root, within the group.")
-@click.option(
-    "-c", "--check", type=click.IntRange(0, 1), default=1, help="Check the data of each size."
+    help="… or for this many seconds; the interval that was reached is always shown.",
 )
 @click.option(
-    "-m", "--in-flight", type=click.IntRange(min=1), default=1, help="Operations at once."
+    "-d",
+    "--dtype",
+    "dtypes",
+    default=("float32",),
+    multiple=True,
+    help="Element types, with commas.",
+)
+@click.option(
+    "-o",
+    "--output",
+    multiple=True,
+    help="Format (table, wide, json, jsonl, md, nccl-tests) or reduction (sum, prod, min, max, avg).",
+)
+@click.option(
+    "-r",
+    "--root",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Root rank of the group, where there is one.",
+)
+@click.option(
+    "-c",
+    "--check",
+    type=click.IntRange(0, 1),
+    default=1,
+    help="1: check the data of each size; 0: do not.",
+)
+@click.option(
+    "-m",
+    "--in-flight",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Operations issued before the first is waited for.",
 )
 @click.option(
     "--in-place",
     type=click.Choice(["auto", "no", "yes", "both"]),
     default="auto",
-    help="auto: both for -o nccl-tests, else out of place.",
+    help="One buffer for input and output. auto: both ways for -o nccl-tests, else no.",
 )
 @click.option(
     "--timing",
     type=click.Choice(["each", "batch", "graph"]),
     default="each",
-    help="each: barrier, then the call; batch: back to back; graph: CUDA graph replay.",
+    help="each: one by one, after a barrier; batch: back to back; graph: CUDA graph replay.",
 )
-@click.option("--async", "asynchronous", is_flag=True, help="Issue without blocking, then wait.")
-@click.option("--groups", default="all", help="all, nodes, rails, pairs or every-K, side by side.")
-@click.option("--max-fit", is_flag=True, help="Only the largest size that fits in memory.")
+@click.option(
+    "--async", "asynchronous", is_flag=True, help="Issue without blocking (async_op), then wait."
+)
+@click.option(
+    "--groups",
+    default="all",
+    help="Cut the world into groups that run side by side: all (no cut), nodes, rails, pairs, every-K.",
+)
+@click.option("--max-fit", is_flag=True, help="Only one size: the largest that fits in memory.")
 @common_options
 @click.pass_context
 def bench(ctx: click.Context, /, **values: Any) -> int:
-    """How fast is each collective? With the data checked and an interval on each figure."""
+    """How fast is each collective? The data are checked, and each figure has its interval.
+
+    Options are those of nccl-tests where it has them; `OP…` is one or more operations, or `all`.
+    """
     from wirespeed.cli.execute import execute
 
     redops, format = split_output(values.pop("output"))

@@ -12,10 +12,10 @@ __all__ = ["check"]
 
 _EPILOG = """\b
 Examples:
-  wirespeed check                             READY or NOT READY, in half a minute
-  wirespeed check -l quick --ranks 2
-  wirespeed check --only correctness          ids, prefixes and families; see --list
-  wirespeed check --explain COL-001
+  wirespeed check                             this machine, in half a minute
+  wirespeed check -l quick --ranks 2          a first look, in seconds
+  wirespeed check --only correctness          see --list for what there is
+  wirespeed check --explain COL-001           what a finding means
   wirespeed check --inject flip:rank=1        see a flipped bit caught
   torchrun --nnodes 2 --nproc-per-node 8 ... -m wirespeed check
 """
@@ -27,17 +27,27 @@ Examples:
     "--level",
     type=click.Choice(["quick", "medium", "long"]),
     default="medium",
-    help="quick: each operation once; medium: also dtypes, reductions, in place, roots; long: more "
-    "sizes, narrower intervals.",
+    help="How thorough. quick: every operation once, in seconds; medium: also each dtype, reduction, "
+    "root, and in place; long: also more sizes, and time for narrow intervals.",
 )
-@click.option("--only", metavar="ID,…", help="Only these checks: ids, prefixes or families.")
-@click.option("--list", "list_", is_flag=True, help="List the checks, then stop.")
-@click.option("--explain", metavar="ID", help="Explain one check, then stop.")
-@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="Output format.")
+@click.option(
+    "--only",
+    metavar="ID,…",
+    help="Only these checks: ids (COL-001), prefixes (COL) or families (correctness).",
+)
+@click.option("--list", "list_", is_flag=True, help="List the checks and stop.")
+@click.option("--explain", metavar="ID", help="Tell what a finding means and what to do, and stop.")
+@click.option(
+    "-o", "--output", type=click.Choice(FORMATS), default="table", help="How to print the result."
+)
 @common_options
 @click.pass_context
 def check(ctx: click.Context, /, **values: Any) -> int:
-    """Is this cluster ready? Correctness of every collective, speed, nodes; then a verdict."""
+    """Is this cluster ready? Check the data of every collective, their speed and the nodes.
+
+    On this machine it starts ranks of its own; under torchrun, mpirun or srun each process is one
+    rank of that world. The last lines give the verdict: READY, NOT READY or UNKNOWN.
+    """
     level, only = values.pop("level"), values.pop("only")
     list_, explain = values.pop("list_"), values.pop("explain")
     options = RunOptions.take(values, values.pop("output"))
@@ -72,11 +82,15 @@ def _run(ctx: click.Context, level: str, only: str | None, options: RunOptions) 
 
 
 def _explanation(id: str) -> str:
-    from wirespeed.checks.registry import CHECKS
+    from wirespeed.checks.registry import EXPLAINED
 
-    found = CHECKS.get(id.upper())
+    found = EXPLAINED.get(id.strip().upper())
     if found is None:
-        raise UsageError(f"no check has the id {id!r}", next="wirespeed check --list")
+        raise UsageError(
+            f"no finding has the id {id!r}",
+            expected="an id as it stands at the end of a line, such as COL-001",
+            next="wirespeed check --list",
+        )
     text = click.wrap_text(found.explanation, 88, "  ", "  ")
     return f"{found.id}  {found.title}  ({found.family})\n{text}"
 

@@ -43,50 +43,64 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--ranks",
         type=click.IntRange(1, MOST_RANKS),
-        help="Local ranks to start (default: one a GPU, else 4 or the cores, whichever is more"
-        " useful). Not under another launcher.",
+        metavar="N",
+        help="Ranks to start on this machine; not under another launcher.  [default: one a GPU; "
+        "without GPUs 4, or one a core up to 8]",
     ),
     click.option(
         "--backend",
         type=click.Choice(["auto", "gloo", "nccl"]),
         default="auto",
-        help="auto: nccl where each local rank has a GPU, else gloo.",
+        help="auto: nccl if each rank of this machine has a GPU, else gloo.",
     ),
     click.option(
         "--engine",
         type=click.Choice(["torch", "deepspeed", "mpi4py"]),
         default="torch",
-        help="The library through which the collectives are called.",
+        help="The library whose collectives are called.",
     ),
     click.option(
-        "--seed", type=click.IntRange(0, 2**32 - 1), default=1, help="Seed of the input data."
+        "--seed",
+        type=click.IntRange(0, 2**32 - 1),
+        default=1,
+        help="Seed of the data that are sent.",
     ),
     click.option(
         "--timeout",
         type=FiniteRange(1, LONGEST_S),
         default=30.0,
-        help="Seconds that one operation may take before the run is ended and the culprit named.",
+        help="Seconds for one operation; then the run is ended and the rank to blame is named.",
     ),
     click.option(
         "--startup-timeout",
         type=FiniteRange(1, LONGEST_S),
         default=120.0,
-        help="Seconds until all ranks must have joined.",
+        help="Seconds for all ranks to join.",
     ),
     click.option(
         "--inject",
         multiple=True,
         metavar="FAULT",
-        help="Act out a fault, to see it caught: flip:rank=1, kill:rank=2,after=3, … "
+        help="Act out a fault to see it caught, such as flip:rank=1 or kill:rank=2,after=3 "
         "(CONTRIBUTING.md lists them).",
     ),
     click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
     click.option(
-        "-v", "--verbose", is_flag=True, help="Show each automatic choice with its reason."
+        "-v",
+        "--verbose",
+        is_flag=True,
+        help="Also each finding by itself, all evidence, and each automatic choice with its reason.",
     ),
-    click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto"),
     click.option(
-        "--print-config", is_flag=True, help="Show each option's value and origin, then stop."
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="auto: on a terminal, unless NO_COLOR is set.",
+    ),
+    click.option(
+        "--print-config",
+        is_flag=True,
+        help="Show the value of each option and where it comes from, and stop.",
     ),
 )
 

@@ -31,7 +31,7 @@ Examples:
 """,
 )
 def runs() -> None:
-    """The stored runs: list, show, remove, import.
+    """The stored runs: list, show, import, remove.
 
     Each run is a folder in $WIRESPEED_HOME/runs (else $XDG_STATE_HOME/wirespeed/runs, else
     ~/.local/state/wirespeed/runs). REF is a run's id, the start of one, `last`, or the path of a
@@ -47,7 +47,9 @@ Examples:
   wirespeed runs list -o json | jq '.[] | select(.verdict != "READY")'
 """,
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print."
+)
 def list_command(output: str) -> None:
     """List the stored runs, oldest first."""
     from wirespeed.runs.store import list_runs
@@ -74,9 +76,19 @@ Examples:
 """
 )
 @click.argument("ref")
-@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="Output format.")
-@click.option("-v", "--verbose", is_flag=True, help="Also automatic choices and all evidence.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="How to print.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also each finding by itself, all evidence, automatic choices.",
+)
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="auto: on a terminal, unless NO_COLOR is set.",
+)
 def show(ref: str, output: str, verbose: bool, color: str) -> None:
     """Print a stored run again, in any format."""
     from wirespeed.runs.store import find, load
@@ -95,7 +107,7 @@ Examples:
 """
 )
 @click.argument("refs", metavar="REF…", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Remove without asking.")
 def rm(refs: tuple[str, ...], yes: bool) -> None:
     """Remove stored runs. Nothing but run folders is ever deleted."""
     from wirespeed.runs.store import find, remove
@@ -117,15 +129,21 @@ Examples:
 """,
 )
 @click.argument("files", metavar="FILE…", nargs=-1, required=True)
-@click.option("--op", metavar="OP", help="The operation, where the file does not tell.")
 @click.option(
-    "--ranks", type=click.IntRange(min=1), help="Ranks of one group, where the file does not tell."
+    "--op", metavar="OP", help="The operation, such as all_reduce, if the file does not name it."
+)
+@click.option(
+    "--ranks",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Ranks of one group, if the file does not tell.",
 )
 def import_command(files: tuple[str, ...], op: str | None, ranks: int | None) -> None:
-    """Import what nccl-tests printed, or wrote with -J; `-` reads standard input.
+    """Import the results of nccl-tests.
 
-    Each table becomes a run of its own. Text may come from any log: prefixes of mpirun, srun and
-    kubectl are understood. Nothing is stored unless every FILE can be read.
+    FILE is what it printed, or its JSON (-J); `-` is standard input. The text may be part of a
+    larger log, with the prefixes of mpirun, srun or kubectl. Each table in it becomes a run. Nothing
+    is stored unless every FILE can be read.
     """
     from wirespeed.runs.importers import import_bytes
     from wirespeed.runs.store import save

@@ -31,6 +31,8 @@ _FAMILIES = {
 }
 _LABEL = 10
 _EVIDENCE_SHOWN = 5
+_EVIDENCE_LONG = 170
+"""Characters, two lines."""
 
 
 def family(finding: Finding) -> str:
@@ -47,15 +49,18 @@ def sorted_by_family(findings: Iterable[Finding]) -> list[Finding]:
     return [finding for group in groups.values() for finding in group]
 
 
-def finding_lines(findings: Iterable[Finding], style: Style) -> list[str]:
-    """All findings, grouped by family, the families' words in one column."""
+def finding_lines(findings: Iterable[Finding], style: Style, *, brief: bool = False) -> list[str]:
+    """All findings, grouped by family, the families' words in one column.
+
+    brief: long evidence, such as a library's message, is cut.
+    """
     ordered = sorted_by_family(findings)
     width = max((len(family(finding)) for finding in ordered), default=0)
     lines: list[str] = []
     for finding in ordered:
         lines += _headline(finding, width, style)
         if finding.status in ("fail", "warn") or (style.verbose and finding.saw):
-            lines += _details(finding, style)
+            lines += _details(finding, style, brief)
     return lines
 
 
@@ -86,16 +91,20 @@ def _title(finding: Finding, style: Style) -> str:
     return style.text(title)
 
 
-def _details(finding: Finding, style: Style) -> list[str]:
+def _details(finding: Finding, style: Style, brief: bool) -> list[str]:
     lines: list[str] = []
     for name in FIELDS:
         lines += _field(name, getattr(finding, name), style)
     shown = finding.evidence if style.verbose else finding.evidence[:_EVIDENCE_SHOWN]
     for index, text in enumerate(shown):
-        lines += _field("evidence" if index == 0 else "", text, style)
+        lines += _field("evidence" if index == 0 else "", _cut(text) if brief else text, style)
     if len(shown) < len(finding.evidence):
         lines += _field("", f"{len(finding.evidence) - len(shown)} more with -v", style)
     return lines
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _EVIDENCE_LONG else f"{text[: _EVIDENCE_LONG - 1].rstrip()}…"
 
 
 def _field(name: str, value: str, style: Style) -> list[str]:

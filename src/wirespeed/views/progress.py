@@ -1,12 +1,17 @@
 """Progress on stderr: one line that rewrites itself on a terminal, else one line a step."""
 
+import math
 import sys
 import time
 from typing import TextIO
 
-from wirespeed.units import format_duration
-
 __all__ = ["Progress", "open_progress"]
+
+_FIRST_ESTIMATE = 0.1
+"""No time is told before this share of the steps is done: the first ones also warm up."""
+_TRUST = 0.15
+"""Weight of one step's new estimate of the end; less is steadier, more follows faster."""
+_MINUTES_FROM_S = 120
 
 
 class Progress:
@@ -16,8 +21,8 @@ class Progress:
         self._stream = stream
         self._terminal = terminal
         self._width = width
-        self._begin = time.monotonic()
-        self._first_step: tuple[int, float] | None = None
+        self._first: tuple[int, float] | None = None
+        self._end: float | None = None
 
     def phase(self, text: str) -> None:
         """What happens before the first step."""
@@ -25,7 +30,8 @@ class Progress:
 
     def step(self, index: int, of: int, label: str) -> None:
         """Step `index` (from 0) of `of` begins."""
-        self._write(f"[{index + 1}/{of}] {label}{self._left(index, of)}")
+        number = str(index + 1).rjust(len(str(of)))
+        self._write(f"[{number}/{of}] {label}{self._left(index, of)}")
 
     def close(self) -> None:
         if self._terminal and self._stream:
@@ -33,14 +39,20 @@ class Progress:
             self._stream.flush()
 
     def _left(self, index: int, of: int) -> str:
+        """`  about 12 s left`, from the mean of the steps so far; "" while unknown or below a second."""
         now = time.monotonic()
-        if self._first_step is None:
-            self._first_step = index, now
-        done = index - self._first_step[0]
-        if done < 3:
+        first, began = self._first = self._first or (index, now)
+        done = index - first
+        if done < max(3, _FIRST_ESTIMATE * of):
             return ""
-        each = (now - self._first_step[1]) / done
-        return f"  about {format_duration(each * (of - index))} left"
+        end = now + (now - began) / done * (of - index)
+        self._end = end if self._end is None else self._end + _TRUST * (end - self._end)
+        left = math.ceil(self._end - now)
+        if left <= 1:
+            return ""
+        if left < _MINUTES_FROM_S:
+            return f"  about {left} s left"
+        return f"  about {math.ceil(left / 60)} min left"
 
     def _write(self, text: str) -> None:
         if self._stream is None:

@@ -19,7 +19,7 @@ __all__ = [
     "verification_line",
 ]
 
-
+_NEXT_LEVEL = {"quick": "", "medium": "-l long"}
 _UNIT = "GB/s: 10⁹ bytes a second, not Gbit/s; busbw can exceed the wire where switches reduce"
 
 
@@ -110,13 +110,32 @@ def import_lines(run: Run, style: Style) -> list[str]:
 
 
 def next_command(run: Run) -> str:
-    """The command of the first failure that has one, else of the first warning."""
+    """The command of the first failure that has one, else of the first warning; else for more.
+
+    What was not checked is asked for only while the verdict is unknown: a figure that is too
+    uncertain to be judged is no task for the user.
+    """
     statuses = ("fail", "warn") if run.verdict == "READY" else ("fail", "warn", "not_checked")
     for status in statuses:
         for finding in run.findings:
             if finding.status == status and finding.next:
                 return finding.next
-    return ""
+    return _more(run) if run.command == "check" and run.verdict == "READY" else ""
+
+
+def _more(run: Run) -> str:
+    """After a good check: the next level with the same options, else every figure of this run."""
+    level, launcher = run.config.get("level"), run.world.launcher
+    if level not in _NEXT_LEVEL or launcher != "local":
+        return f"wirespeed runs show {run.id} -o wide"
+    words = ["wirespeed check", _NEXT_LEVEL[str(level)]]
+    options = ("ranks", "only", "backend", "engine")
+    words += [f"--{name} {run.config[name]}" for name in options if _given(run, name)]
+    return " ".join(filter(None, words))
+
+
+def _given(run: Run, name: str) -> bool:
+    return run.config.get(name) not in (None, "", "auto", "torch")
 
 
 def _plural(number: int, noun: str) -> str:

@@ -32,7 +32,9 @@ def render(run: Run, style: Style) -> str:
     blocks = [
         [head_line(run, style)],
         choice_lines(run, style) if style.verbose else [],
-        finding_lines(run.findings if style.verbose else folded(run), style),
+        finding_lines(run.findings, style)
+        if style.verbose
+        else finding_lines(folded(run), style, brief=True),
         _figures(run, style),
         closing_lines(run, style),
     ]

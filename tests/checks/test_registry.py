@@ -1,0 +1,72 @@
+"""Every id that a finding can have is explained, and `--only` selects by id, prefix and family."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import wirespeed
+from wirespeed.checks.registry import CHECKS, EXPLAINED, check_id, select
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.errors import UsageError
+
+ID = re.compile(r'"([A-Z]{2,6}-\d{3})"')
+
+
+def test_every_id_in_the_source_is_explained() -> None:
+    texts = [path.read_text() for path in Path(wirespeed.__file__).parent.rglob("*.py")]
+    found = {id for text in texts for id in ID.findall(text)}
+    assert len(found) > 20
+    assert found - set(EXPLAINED) == set()
+
+
+def test_each_entry_says_enough_in_one_line_and_in_full() -> None:
+    for id, check in EXPLAINED.items():
+        assert check.id == id
+        assert 8 < len(check.title) < 90, check.title
+        assert "\n" not in check.title
+        assert not check.title.endswith(".")
+        assert len(check.explanation) > 60
+
+
+def test_ids_of_operations_follow_the_catalogue() -> None:
+    for prefix in ("COL", "LAT", "BW"):
+        for number, (op, collective) in enumerate(CATALOGUE.items(), 1):
+            id = check_id(prefix, op)
+            assert id == f"{prefix}-{number:03}"
+            assert (id in CHECKS) == (prefix != "BW" or collective.has_data)
+            if id in CHECKS:
+                assert CHECKS[id].title.startswith(op)
+
+
+def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
+    others = set(EXPLAINED) - set(CHECKS)
+    assert others == {*(f"IMP-{number:03}" for number in range(1, 7)), "RUN-001"}
+    with pytest.raises(UsageError):
+        select("IMP-002")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("COL-001", {"COL-001"}),
+        (" col-001 , BW-002,", {"COL-001", "BW-002"}),
+        ("stragglers", {"SKEW-001"}),
+        ("GPU", {"GPU-001", "GPU-002", "GPU-003", "GPU-004"}),
+        ("CAP,CAP-001", {"CAP-001"}),
+    ],
+)
+def test_selection(wanted: str, found: set[str]) -> None:
+    assert select(wanted) == found
+
+
+def test_a_family_holds_all_of_it() -> None:
+    assert select("correctness") == select("COL") | {"CAP-001"}
+    assert len(select("latency")) == len(CATALOGUE)
+
+
+def test_an_unknown_word_lists_the_families() -> None:
+    with pytest.raises(UsageError) as caught:
+        select("COL-001,colectness")
+    assert "'colectness'" in str(caught.value)
+    assert "correctness" in caught.value.expected
