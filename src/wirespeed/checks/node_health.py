@@ -47,7 +47,7 @@ def _ports(world: World) -> list[Finding]:
         return [_absent("NODE-009", "RDMA ports not checked", "no RDMA device on any node")]
     idle = [(node, port) for node, port in ports if port.get("state") != "ACTIVE"]
     if not idle:
-        return [Finding(id="NODE-009", status="pass", title=f"{len(ports)} RDMA port(s) ACTIVE")]
+        return [Finding(id="NODE-009", status="pass", title=f"{len(ports)} RDMA ports ACTIVE")]
     hosts = {node.host: node for node, _ in idle}
     return [_idle_ports(node, [port for at, port in idle if at is node]) for node in hosts.values()]
 
@@ -81,7 +81,7 @@ def _memlock(world: World) -> list[Finding]:
         Finding(
             id="NODE-006",
             status="pass",
-            title=f"locked memory unlimited on {len(nodes)} node(s) with RDMA",
+            title=f"locked memory unlimited on every node with RDMA ({len(nodes)})",
         )
     ]
 
@@ -121,7 +121,7 @@ def _shm(world: World) -> list[Finding]:
     if found or not known:
         return found
     least = min(node.facts["shm.size_bytes"] for node in known)
-    title = f"/dev/shm has at least {format_size(least)} on {len(known)} node(s)"
+    title = f"/dev/shm has at least {format_size(least)} on every node ({len(known)})"
     return [Finding(id="NODE-007", status="pass", title=title)]
 
 
