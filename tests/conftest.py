@@ -112,7 +112,11 @@ class Cli:
         """Start any command; `limits` by resource, such as `{resource.RLIMIT_FSIZE: 1000}`."""
         folder = self.folder / f"command-{len(self._started)}"
         folder.mkdir()
-        running = Running(words, folder, {**self.environment(), **(env or {})}, limits or {})
+        environment = {**self.environment(), **(env or {})}
+        if limits:
+            # Python would write bytecode cut at the limit, and every later command would read it.
+            environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        running = Running(words, folder, environment, limits or {})
         self._started.append(running)
         return running
 
