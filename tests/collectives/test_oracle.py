@@ -125,7 +125,9 @@ def test_noise_is_called_unexplained():
     assert said.text == "unexplained"
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "uint8", "int64", "float64"])
+@pytest.mark.parametrize(
+    "dtype", ["bfloat16", "float16", "int8", "uint8", "int64", "float64", "float8_e4m3fn"]
+)
 def test_the_decoy_never_holds_the_right_value(dtype):
     oracle = oracle_of("broadcast", rank=1, dtype=dtype, count=3000)
     output = torch.zeros(3000, dtype=getattr(torch, dtype))

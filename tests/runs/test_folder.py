@@ -138,7 +138,12 @@ except StorageError as error:
 def test_a_file_that_cannot_grow_loses_only_the_last_record() -> None:
     """RLIMIT_FSIZE ends a write in the middle of a line, as a full disk does."""
     done = subprocess.run(
-        [sys.executable, "-c", FILL], capture_output=True, text=True, timeout=60, check=True
+        # -B: bytecode cut at the limit would be read by every later process.
+        [sys.executable, "-B", "-c", FILL],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
     )
     path, stored, saw, following = json.loads(done.stdout)
     assert stored > 5

@@ -93,7 +93,8 @@ class Oracle:
             given = (start, part.numel(), tensor.device)
             mine = self.pattern.values(self.geometry.rank, *given)
             roots = self.pattern.values(self.geometry.root, *given)
-            part.copy_(mine).masked_fill_(mine == roots, marker[0])
+            part.copy_(mine)
+            bits(part).masked_fill_(mine == roots, int(bits(marker)[0]))
 
     def expected(
         self, segment: Segment, start: int, length: int, like: "torch.Tensor"

@@ -22,6 +22,8 @@ SPEAKER = 1
 SLACK_S = 15.0
 """The console decides a hang up to 6 s after the bound; then it must be silent itself."""
 LOOK_S = 0.5
+REPORT_S = 2.0
+"""Time for rank 0 to print its report and end."""
 
 
 def abort_quietly(identity: Identity, host: str) -> Callable[[str], None]:
@@ -30,6 +32,10 @@ def abort_quietly(identity: Identity, host: str) -> Callable[[str], None]:
     def on_abort(reason: str) -> None:
         if reason.startswith(CONSOLE_GONE):
             _tell(identity, host, "its process died, or its machine went down", reason)
+        else:
+            # mpirun takes the first code that is not 0, and cuts the others off: rank 0's report
+            # and its code come first.
+            time.sleep(REPORT_S)
         os._exit(ABORTED)
 
     return on_abort

@@ -126,4 +126,7 @@ def _versions() -> dict[str, str]:
         versions["cuda"] = torch.version.cuda
         if torch.distributed.is_nccl_available() and torch.cuda.is_available():
             versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    for name in ("deepspeed", "mpi4py"):
+        if name in sys.modules:
+            versions[name] = str(sys.modules[name].__version__)
     return versions

@@ -1,25 +1,42 @@
 """mpi4py: the operations as MPI's own calls, on CPU buffers.
 
-The ranks must be MPI's: started by mpirun, in the same order as ours. Moving operations send any type
-as bytes; reductions exist for the types that MPI has. bfloat16 and float16 are refused there, since
-mpi4py would reduce their bytes as something else without an error. Runs in ranks only; needs the
-extra `mpi`.
+The ranks must be MPI's: started by mpirun; its order may differ from ours. Moving operations send a
+type that MPI lacks as unsigned integers of its width; reductions exist for the types that MPI has.
+bfloat16 and float16 are refused there, since mpi4py would reduce their bytes as something else
+without an error. Runs in ranks only; needs the extra `mpi`.
 """
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from mpi4py import MPI
 
 from wirespeed.collectives.catalogue import Collective, partner, split_count
 from wirespeed.collectives.engines.base import Call, Group, Handle, Issue
-from wirespeed.errors import WorldError
+from wirespeed.errors import CannotMeasure, WorldError
+
+try:
+    import mpi4py
+
+    mpi4py.rc.initialize = mpi4py.rc.finalize = False  # MpiEngine does, once it knows it may
+    from mpi4py import MPI
+except RuntimeError as error:
+    raise CannotMeasure(
+        f"mpi4py finds no MPI: {error}",
+        expected="the library of the MPI whose mpirun starts the ranks",
+        next="pip install 'wirespeed[mpi]', or name the library: MPI4PY_LIBMPI=/path/libmpi.so",
+    ) from error
 
 __all__ = ["MpiEngine"]
 
+MOST_ELEMENTS = 2**31 - 1
+"""Counts are C ints up to MPI 3.1, and in mpi4py over it; larger ones need MPI 4."""
+
+_STARTED_BY = ("PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
+"""One of these is in the environment of a process that an MPI launcher (or srun) started."""
 _TYPES = {
     "float32": MPI.FLOAT,
     "float64": MPI.DOUBLE,
@@ -28,6 +45,7 @@ _TYPES = {
     "int64": MPI.INT64_T,
     "uint8": MPI.UINT8_T,
 }
+_WIDTHS = {1: MPI.UINT8_T, 2: MPI.UINT16_T}
 _REDOPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
 _NO_IN_PLACE = {
     "reduce_scatter": "MPI leaves the result at the start of the buffer, not in this rank's chunk",
@@ -59,21 +77,14 @@ class MpiEngine:
     in_place_only = frozenset({"broadcast"})
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
-        world = MPI.COMM_WORLD
-        if world.Get_size() != dist.get_world_size():
-            raise WorldError(
-                f"MPI sees {world.Get_size()} rank(s), and this world has {dist.get_world_size()}",
-                expected="ranks that mpirun started",
-                next=f"mpirun -n {dist.get_world_size()} python -m wirespeed bench … --engine mpi4py",
-            )
         if device.type != "cpu":
             raise WorldError(
                 "the engine mpi4py works on CPU buffers",
                 expected="--backend gloo",
                 next="mpirun … python -m wirespeed bench … --engine mpi4py --backend gloo",
             )
-        self._world = world.Split(0, dist.get_rank())
+        self.device = device
+        self._world = _open_world(dist.get_rank(), dist.get_world_size())
 
     def why_not(self, collective: Collective, dtype: str, redop: str, in_place: bool) -> str:
         if in_place and collective.name in _NO_IN_PLACE:
@@ -94,6 +105,9 @@ class MpiEngine:
         return Group(mine, mine.index(dist.get_rank()), communicator) if mine else None
 
     def bind(self, call: Call) -> Issue:
+        elements = _largest_count(call)
+        if elements > MOST_ELEMENTS:
+            raise ValueError(f"{elements} elements in one call are not supported by mpi4py here")
         binder: Callable[[Call], Issue] = getattr(self, f"_bind_{call.collective.name}")
         return binder(call)
 
@@ -115,21 +129,20 @@ class MpiEngine:
         )
 
     def _bind_all_gather(self, call: Call) -> Issue:
-        given = MPI.IN_PLACE if _in_place(call) else _bytes(call.input)
-        return _issue(call, "Allgather", given, _bytes(call.output))
+        given = MPI.IN_PLACE if _in_place(call) else _moved(call.input)
+        return _issue(call, "Allgather", given, _moved(call.output))
 
     def _bind_all_to_all(self, call: Call) -> Issue:
-        return _issue(call, "Alltoall", _bytes(call.input), _bytes(call.output))
+        return _issue(call, "Alltoall", _moved(call.input), _moved(call.output))
 
     def _bind_all_to_all_v(self, call: Call) -> Issue:
-        me, n, width = call.geometry.rank, call.geometry.ranks, call.input.element_size()
-        count = call.geometry.count * width
+        me, n, count = call.geometry.rank, call.geometry.ranks, call.geometry.count
         sent = [split_count(me, peer, count) for peer in range(n)]
         received = [split_count(peer, me, count) for peer in range(n)]
         return _issue(call, "Alltoallv", _parted(call.input, sent), _parted(call.output, received))
 
     def _bind_broadcast(self, call: Call) -> Issue:
-        return _issue(call, "Bcast", _bytes(call.output), root=call.geometry.root)
+        return _issue(call, "Bcast", _moved(call.output), root=call.geometry.root)
 
     def _bind_reduce(self, call: Call) -> Issue:
         root = _is_root(call)
@@ -139,14 +152,14 @@ class MpiEngine:
 
     def _bind_gather(self, call: Call) -> Issue:
         root = _is_root(call)
-        given = MPI.IN_PLACE if root and _in_place(call) else _bytes(call.input)
-        taken = _bytes(call.output) if root else None
+        given = MPI.IN_PLACE if root and _in_place(call) else _moved(call.input)
+        taken = _moved(call.output) if root else None
         return _issue(call, "Gather", given, taken, root=call.geometry.root)
 
     def _bind_scatter(self, call: Call) -> Issue:
         root = _is_root(call)
-        given = _bytes(call.input) if root else None
-        taken = MPI.IN_PLACE if root and _in_place(call) else _bytes(call.output)
+        given = _moved(call.input) if root else None
+        taken = MPI.IN_PLACE if root and _in_place(call) else _moved(call.output)
         return _issue(call, "Scatter", given, taken, root=call.geometry.root)
 
     def _bind_send_recv(self, call: Call) -> Issue:
@@ -173,7 +186,7 @@ def _issue(call: Call, method: str, *buffers: Any, **keywords: Any) -> Issue:
 
 def _exchange(call: Call, *, to: int, source: int) -> Issue:
     communicator = call.group.handle
-    given, taken = _bytes(call.input), _bytes(call.output)
+    given, taken = _moved(call.input), _moved(call.output)
     if call.blocking:
         return partial(communicator.Sendrecv, given, to, recvbuf=taken, source=source)
 
@@ -195,15 +208,68 @@ def _in_place(call: Call) -> bool:
     )
 
 
+def _largest_count(call: Call) -> int:
+    """The largest count or offset that a call hands to MPI; the same on every rank of the group."""
+    count, ranks = call.geometry.count, call.geometry.ranks
+    if call.collective.name == "all_to_all_v":
+        return call.collective.size_bytes(count, 1, ranks)
+    return count
+
+
 def _typed(tensor: torch.Tensor) -> list[Any]:
-    return [tensor.numpy(), _TYPES[str(tensor.dtype).removeprefix("torch.")]]
+    """To be reduced: the type must be one of MPI's."""
+    return [tensor.numpy(), _TYPES[_name(tensor)]]
 
 
-def _bytes(tensor: torch.Tensor) -> list[Any]:
-    return [tensor.view(torch.uint8).numpy(), MPI.BYTE]
+def _moved(tensor: torch.Tensor) -> list[Any]:
+    """To be moved only: a type that MPI lacks goes as integers of its width."""
+    return [_memory(tensor), _moving_type(tensor)]
 
 
 def _parted(tensor: torch.Tensor, counts: list[int]) -> list[Any]:
-    """counts: bytes for each peer, one after the other."""
+    """counts: elements for each peer, one after the other."""
     offsets = [sum(counts[:index]) for index in range(len(counts))]
-    return [tensor.view(torch.uint8).numpy(), (counts, offsets), MPI.BYTE]
+    return [_memory(tensor), (counts, offsets), _moving_type(tensor)]
+
+
+def _memory(tensor: torch.Tensor) -> Any:
+    return tensor.view(torch.uint8).numpy()
+
+
+def _moving_type(tensor: torch.Tensor) -> MPI.Datatype:
+    return _TYPES.get(_name(tensor)) or _WIDTHS[tensor.element_size()]
+
+
+def _name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _open_world(rank: int, ranks: int) -> MPI.Comm:
+    """Initialise MPI; all its ranks in our order. WorldError when they are not the ranks of ours.
+
+    A process that no MPI launcher started is refused before: alone, Open MPI 5 leaves a file in
+    /dev/shm.
+    """
+    started = any(name in os.environ for name in _STARTED_BY)
+    if ranks > 1 and not started:
+        raise WorldError(
+            f"these {ranks} ranks were not started by MPI",
+            expected="ranks that mpirun (or srun with PMIx) started",
+            next=_command(ranks),
+        )
+    MPI.Init_thread(MPI.THREAD_MULTIPLE)  # as mpi4py does by itself
+    size = MPI.COMM_WORLD.Get_size()
+    if size == ranks:
+        return MPI.COMM_WORLD.Split(0, rank)
+    MPI.Finalize()
+    name, version = MPI.get_vendor()
+    raise WorldError(
+        f"MPI sees {size} rank(s), and this world has {ranks}; mpi4py uses {name} "
+        + ".".join(map(str, version)),
+        expected="ranks started by the mpirun of that same MPI",
+        next=_command(ranks),
+    )
+
+
+def _command(ranks: int) -> str:
+    return f"mpirun -n {ranks} python -m wirespeed bench … --engine mpi4py"

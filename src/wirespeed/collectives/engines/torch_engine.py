@@ -4,7 +4,7 @@ Newer torch names are used where they exist (`all_gather_single` and `reduce_sca
 2.13), the older ones otherwise. Runs in ranks only.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 
 from wirespeed.collectives.catalogue import Collective, partner, split_count
-from wirespeed.collectives.engines.base import Call, Group, Handle, Issue
+from wirespeed.collectives.engines.base import Call, Group, Issue
 
-__all__ = ["AllHandles", "TorchEngine", "is_refusal"]
+__all__ = ["TorchEngine", "is_refusal"]
 
 _REDOPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX", "avg": "AVG"}
 _REFUSALS = (
@@ -41,12 +41,12 @@ class _Idle:
         return None
 
 
-class AllHandles:
+class _All:
     """Several handles as one."""
 
     __slots__ = ("_handles",)
 
-    def __init__(self, handles: list[Any]) -> None:
+    def __init__(self, handles: Sequence[Any]) -> None:
         self._handles = handles
 
     def wait(self) -> None:
@@ -172,21 +172,23 @@ class TorchEngine:
         return self._exchange(call, to=other, source=other)
 
     def _exchange(self, call: Call, *, to: int, source: int) -> Issue:
-        api, ranks, handle = self._api, call.group.ranks, call.group.handle
-        operations = [
-            dist.P2POp(dist.isend, call.input, ranks[to], handle),
-            dist.P2POp(dist.irecv, call.output, ranks[source], handle),
-        ]
-        start = getattr(api, "batch_isend_irecv", dist.batch_isend_irecv)
+        start = self._both(call, call.group.ranks[to], call.group.ranks[source])
         if not call.blocking:
-            return lambda: AllHandles(start(operations))
+            return lambda: _All(start())
 
-        def exchange() -> Handle | None:
-            for work in start(operations):
+        def exchange() -> None:
+            for work in start():
                 work.wait()
-            return None
 
         return exchange
+
+    def _both(self, call: Call, to: int, source: int) -> Callable[[], Sequence[Any]]:
+        """What issues the send and the receive; `to` and `source` are global ranks."""
+        operations = [
+            dist.P2POp(dist.isend, call.input, to, call.group.handle),
+            dist.P2POp(dist.irecv, call.output, source, call.group.handle),
+        ]
+        return partial(dist.batch_isend_irecv, operations)
 
     def _bind_barrier(self, call: Call) -> Issue:
         keywords = self._keywords(call)
