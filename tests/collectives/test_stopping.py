@@ -50,7 +50,7 @@ def test_time_ends_it_and_the_last_chunk_does_not_overshoot():
 
 def test_a_very_slow_operation_stops_after_two():
     samples, reason, _ = run(StopRule(max_time_s=1), lambda i: 5.0, seconds_each=5.0)
-    assert len(samples) == 2 and reason == "precision"
+    assert len(samples) == 2 and reason == "time"
 
 
 @given(st.lists(st.floats(1e-7, 10), min_size=0, max_size=300), st.floats(0, 10))

@@ -15,6 +15,8 @@ from wirespeed.statistics import relative_half_width, time_stats
 
 __all__ = ["StopRule", "WarmUp"]
 
+_LEAST_FOR_INTERVAL = 6
+"""Fewer samples have no 95 % interval of the median, so they reach no precision."""
 _GROWTH = (0.10, 0.60)
 """Least and most samples until the next look, as a share of those that there are."""
 
@@ -50,7 +52,8 @@ class StopRule:
     def _reason(self, samples: Sequence[float], elapsed_s: float) -> StopReason | None:
         if self.fixed is not None:
             return "count"
-        if relative_half_width(time_stats(samples)) <= self.precision:
+        enough = len(samples) >= _LEAST_FOR_INTERVAL
+        if enough and relative_half_width(time_stats(samples)) <= self.precision:
             return "precision"
         if elapsed_s >= self.max_time_s:
             return "time"
