@@ -3,13 +3,16 @@
 import math
 import random
 from itertools import product
+from statistics import median
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed.statistics import (
+    LEAST_SAMPLES,
     drift,
+    median_absolute_deviation,
     median_interval,
     percentile,
     relative_half_width,
@@ -34,10 +37,35 @@ def test_ranks_and_coverage_by_enumeration(n):
         assert wider < 0.95
 
 
+def exact_rank(n, confidence):
+    """(k, coverage) in whole numbers: 2^n times the tail against 2^n times what is allowed."""
+    numerator, denominator = ((1 - confidence) / 2).as_integer_ratio()
+    allowed = 2**n * numerator // denominator
+    tail, term, k = 0, 1, 0
+    while k < n // 2 and tail + term <= allowed:
+        tail, k = tail + term, k + 1
+        term = term * (n - k + 1) // k
+    return (k, 1 - 2 * (tail / 2**n)) if k else (1, 1 - 2 * 0.5**n)
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.8, 0.95, 0.99, 0.999])
+def test_ranks_are_those_of_whole_number_arithmetic(confidence):
+    for n in (*range(1, 120), 300, 999, 1000, 5000):
+        interval = median_interval(list(range(1, n + 1)), confidence)
+        k, coverage = exact_rank(n, confidence)
+        assert (interval.low, interval.high) == (k, n + 1 - k), n
+        assert interval.coverage == pytest.approx(max(coverage, 0), abs=1e-9), n
+
+
 def test_large_counts_agree_with_the_normal_approximation():
     for n in (1_000, 20_000, 100_000):
         k = median_interval(list(range(1, n + 1))).low
         assert k == pytest.approx(n / 2 - 1.96 * math.sqrt(n) / 2, abs=2)
+
+
+def test_the_least_count_for_95_percent_is_the_least():
+    assert median_interval([1.0] * LEAST_SAMPLES).coverage >= 0.95
+    assert median_interval([1.0] * (LEAST_SAMPLES - 1)).coverage < 0.95
 
 
 @given(times)
@@ -45,6 +73,7 @@ def test_the_interval_holds_the_median_and_order_does_not_matter(samples):
     stats = time_stats(samples)
     assert stats.min <= stats.low <= stats.median <= stats.high <= stats.max
     assert stats.median <= stats.p95 <= stats.p99 <= stats.max
+    assert stats.median == pytest.approx(median(samples))
     assert time_stats(samples[::-1]) == stats
     assert relative_half_width(stats) >= 0
 
@@ -53,6 +82,23 @@ def test_the_interval_holds_the_median_and_order_does_not_matter(samples):
 def test_more_confidence_is_never_narrower(samples):
     loose, tight = median_interval(samples, 0.8), median_interval(samples, 0.99)
     assert tight.low <= loose.low and loose.high <= tight.high
+    assert loose.coverage <= tight.coverage
+
+
+@given(times, st.floats(0.5, 2))
+def test_the_interval_scales_with_the_unit(samples, factor):
+    before = median_interval(samples)
+    after = median_interval([sample * factor for sample in samples])
+    assert (after.low, after.high) == (before.low * factor, before.high * factor)
+
+
+def test_many_samples_are_sorted_by_numpy_to_the_same_figures():
+    generator = random.Random(1)
+    samples = [generator.lognormvariate(0, 1) for _ in range(2001)]
+    ordered, stats = sorted(samples), time_stats(samples)
+    assert (stats.min, stats.median, stats.max) == (ordered[0], ordered[1000], ordered[-1])
+    assert (stats.p95, stats.p99) == (ordered[1900], ordered[1980])
+    assert {type(getattr(stats, name)) for name in ("low", "median", "high", "p99")} == {float}
 
 
 def test_coverage_on_a_skewed_distribution():
@@ -64,13 +110,32 @@ def test_coverage_on_a_skewed_distribution():
     assert 0.945 < hits / 2000 < 0.985
 
 
+def test_half_width_of_a_clock_too_coarse_is_not_perfect():
+    assert relative_half_width(time_stats([0.0] * 8)) == 0
+    assert relative_half_width(time_stats([0.0] * 5 + [1e-6] * 3)) == math.inf
+    assert relative_half_width(time_stats([0.9, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.3])) == (
+        pytest.approx(0.3)
+    )
+
+
 def test_percentile_is_the_nearest_rank():
-    samples = list(range(1, 101))
+    samples = list(range(100, 0, -1))
     assert [percentile(samples, share) for share in (0.5, 0.95, 0.99, 1.0)] == [50, 95, 99, 100]
+    assert [percentile(samples, share) for share in (0.0, 0.07, 0.29)] == [1, 7, 29]
+    assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
+
+
+def test_median_absolute_deviation_ignores_one_outlier_and_estimates_sigma():
+    assert median_absolute_deviation([1, 2, 3, 4, 1000]) == 1
+    generator = random.Random(5)
+    normal = [generator.gauss(10, 2) for _ in range(4001)]
+    assert 1.4826 * median_absolute_deviation(normal) == pytest.approx(2, rel=0.06)
 
 
 def test_robust_scores_see_one_outlier_among_equals_and_among_noise():
     assert robust_scores([1, 1, 1, 5]) == [0, 0, 0, math.inf]
+    assert robust_scores([5, 5, 5, 1]) == [0, 0, 0, -math.inf]
+    assert robust_scores([0, 1, 2, 3, 4])[-1] == pytest.approx(2 / 1.4826)
     scores = robust_scores([1.0, 1.1, 0.9, 1.05, 0.95, 3.0])
     assert scores[-1] > 10 and max(map(abs, scores[:-1])) < 3
 
@@ -81,4 +146,12 @@ def test_drift_is_told_only_beyond_the_noise():
     moved = [value + (0.3 if i >= 100 else 0) for i, value in enumerate(steady)]
     assert drift(steady) == 0.0
     assert drift(moved) == pytest.approx(0.3, abs=0.05)
+    assert drift(moved[::-1]) == pytest.approx(-0.3 / 1.3, abs=0.05)
     assert drift([1.0, 2.0]) == 0.0
+
+
+def test_drift_is_rarely_told_of_noise_alone():
+    generator = random.Random(8)
+    for n in (12, 16, 40, 101):
+        told = sum(drift([generator.gauss(1, 0.1) for _ in range(n)]) != 0 for _ in range(2000))
+        assert told <= 20, n

@@ -71,6 +71,8 @@ class TimeStats:
     """Statistics of the slowest rank's time over the iterations, in seconds."""
 
     median: float
+    mean: float
+    """What nccl-tests prints; times the iterations it is the time spent in the operation."""
     low: float
     """Lower end of the 95 % interval of the median (order statistics)."""
     high: float

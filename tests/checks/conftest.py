@@ -19,7 +19,7 @@ def _measured(op: str = "all_reduce", **changes: Any) -> Measurement:
     """A timing; `half` is the half width of its interval relative to the median of 100 µs."""
     median, half = changes.pop("median", 100e-6), changes.pop("half", 0.05)
     time = TimeStats(
-        median=median, low=median * (1 - half), high=median * (1 + half),
+        median=median, mean=median, low=median * (1 - half), high=median * (1 + half),
         min=median, p95=median, p99=median, max=median,
     )  # fmt: skip
     fields: dict[str, Any] = {

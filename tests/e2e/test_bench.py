@@ -12,7 +12,7 @@ from wirespeed.runs.importers import import_bytes
 from wirespeed.runs.schema import load_schema, validate
 
 QUICK = ("-b", "1K", "-e", "4K", "-w", "1", "-n", "3", "-q")
-TIME_FIELDS = {"median", "low", "high", "min", "p95", "p99", "max"}
+TIME_FIELDS = {"median", "mean", "low", "high", "min", "p95", "p99", "max"}
 RUN_FIELDS = {
     *("schema", "id", "verdict", "exit_code", "started", "seconds", "world", "versions"),
     *("environment", "config", "findings", "measurements"),
@@ -52,11 +52,20 @@ def test_every_operation_as_json(cli: Any) -> None:
     assert run == cli.run(), "what is printed and what is stored differ"
 
 
+def test_ranks_with_unequal_buffers_decide_alike(cli: Any) -> None:
+    """In all_to_all_v they differ in size between ranks, and so in how many rotate."""
+    sizes = ("-b", "64K", "-e", "4M", "-f", "4", "--max-time", "0.1", "--ranks", "4")
+    done = cli("bench", "all_to_all_v", *sizes, "--timeout", "20", "-q", "-o", "json")
+    assert done.code == 0, done.err
+    assert len(checked(done.out)["measurements"]) == 4
+
+
 def assert_consistent(measurement: dict[str, Any]) -> None:
     assert set(measurement) >= MEASUREMENT_FIELDS
     time = measurement["time_us"]
     assert set(time) >= TIME_FIELDS
     assert 0 < time["min"] <= time["low"] <= time["median"] <= time["high"] <= time["max"]
+    assert time["min"] <= time["mean"] <= time["max"]
     assert time["median"] <= time["p95"] <= time["p99"] <= time["max"]
     assert (measurement["iterations"], measurement["wrong"], measurement["ranks"]) == (3, 0, 3)
     if measurement["op"] != "barrier":

@@ -34,7 +34,9 @@ def golden() -> Path:
 @pytest.fixture
 def small_run() -> Run:
     """One of everything, so that each part of the shape is there."""
-    time = TimeStats(median=61e-6, low=60e-6, high=63e-6, min=50e-6, p95=80e-6, p99=90e-6, max=1e-4)
+    time = TimeStats(
+        median=61e-6, mean=62e-6, low=60e-6, high=63e-6, min=50e-6, p95=80e-6, p99=90e-6, max=1e-4
+    )
     shape = {
         "op": "all_reduce",
         "engine": "torch",

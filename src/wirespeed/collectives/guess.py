@@ -74,8 +74,11 @@ def _leftover(oracle: Oracle, output: "torch.Tensor", found: Mismatch, previous:
 
 
 def _unchanged_input(oracle: Oracle, output: "torch.Tensor", found: Mismatch, _: int | None) -> str:
+    # In place, the output may be a part of the input: what lay there before begins at its offset.
+    start = int(output.storage_offset())
+
     def mine(index: int) -> int | None:
-        return _value(oracle, oracle.geometry.rank, index, output)
+        return _value(oracle, oracle.geometry.rank, start + index, output)
 
     return "stale: this rank's own input" if _explains(found.samples, mine) else ""
 

@@ -30,10 +30,13 @@ class Control:
 
     def matrix(self, row: Sequence[float]) -> torch.Tensor:
         """Every rank's row of the same length, float64, shape (world size, len(row))."""
+        # Gather and broadcast take a third of all_gather's time on gloo (docs/benchmarks.md), and
+        # nobody can get other figures than the rest.
         mine = torch.tensor(row, dtype=torch.float64)
-        rows = [torch.empty_like(mine) for _ in range(self.world_size)]
-        dist.all_gather(rows, mine, group=self._group)
-        return torch.stack(rows)
+        every = torch.empty(self.world_size, len(row), dtype=torch.float64)
+        dist.gather(mine, list(every) if self.rank == 0 else None, dst=0, group=self._group)
+        dist.broadcast(every, src=0, group=self._group)
+        return every
 
     def all_true(self, value: bool) -> bool:
         """Whether it holds on every rank."""

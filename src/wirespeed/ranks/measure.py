@@ -6,8 +6,9 @@ all take it alike. The time of one operation is the slowest rank's.
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 from wirespeed.collectives.buffers import Buffers, allocate, rotation
@@ -59,8 +60,11 @@ def measure(place: Place, site: Site, how: Measure, wrong: int | None) -> Measur
     """Time a case that can run here (see `reason_not_to_run`); collective."""
     timer = timer_for(place.device, place.control.barrier, place.tick)
     shots = shots_of(place, site, how)
-    warmup = _warm_up(place, timer, shots, how)
-    samples, stopped_by, per_sample = _sample(place, timer, shots, how)
+    # The v variants give ranks buffers of different sizes, so they rotate through different numbers.
+    buffers = int(place.control.matrix([float(len(shots))]).max())
+    turn = cycle(shots)
+    warmup = _warm_up(place, timer, turn, how, buffers)
+    samples, stopped_by, per_sample = _sample(place, timer, turn, how)
     return _summary(place, site, how, samples, stopped_by, per_sample, warmup, wrong)
 
 
@@ -105,13 +109,13 @@ def _bound(place: Place, site: Site, slot: Buffers, blocking: bool) -> Issue:
     )
 
 
-def _warm_up(place: Place, timer: Timer, shots: Sequence[Shot], how: Measure) -> int:
+def _warm_up(place: Place, timer: Timer, turn: Iterator[Shot], how: Measure, buffers: int) -> int:
     """Run until the times no longer fall; how many shots that took."""
-    rule = WarmUp(fixed=how.warmup, max_time_s=how.max_time_s)
+    rule = WarmUp(fixed=how.warmup, max_time_s=how.max_time_s, buffers=buffers)
     seen: list[float] = []
     begin, elapsed = time.monotonic(), 0.0
     while count := rule.next_chunk(seen, elapsed):
-        times = timer.each(shots, count)
+        times = timer.each(turn, count)
         rows = place.control.matrix([*times, time.monotonic() - begin])
         seen += rows[:, :-1].max(0).values.tolist()
         elapsed = float(rows[:, -1].max())
@@ -119,7 +123,7 @@ def _warm_up(place: Place, timer: Timer, shots: Sequence[Shot], how: Measure) ->
 
 
 def _sample(
-    place: Place, timer: Timer, shots: Sequence[Shot], how: Measure
+    place: Place, timer: Timer, turn: Iterator[Shot], how: Measure
 ) -> tuple[_Samples, StopReason, int]:
     """The samples, why it stopped, and how many calls are in one sample."""
     batched = how.timing == "batch"
@@ -129,9 +133,9 @@ def _sample(
     begin = time.monotonic()
     while count := rule.next_chunk(samples.slowest, samples.elapsed_s):
         if batched:
-            times = [timer.batch(shots, per_sample) / per_sample for _ in range(count)]
+            times = [timer.batch(turn, per_sample) / per_sample for _ in range(count)]
         else:
-            times = timer.each(shots, count)
+            times = timer.each(turn, count)
         rows = place.control.matrix([*times, time.monotonic() - begin])
         samples.add(rows[:, :-1] / how.in_flight, float(rows[:, -1].max()))
     return (

@@ -5,8 +5,7 @@ rank. `batch`: calls back to back with one synchronisation at the end, as nccl-t
 sample is the batch's time over its calls.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import cycle
+from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,13 +20,17 @@ Hook = Callable[[], None]
 
 
 class Timer(Protocol):
-    """Times shots; `barrier` and `tick` (progress for the watchdog) run outside the clock."""
+    """Times shots; `barrier` and `tick` (progress for the watchdog) run outside the clock.
 
-    def each(self, shots: Sequence[Shot], count: int) -> list[float]:
+    `turn` gives the shots without end and goes on where the call before left it, so that every
+    rotated buffer gets its turn however few shots a call takes.
+    """
+
+    def each(self, turn: Iterator[Shot], count: int) -> list[float]:
         """Seconds of `count` shots, each after a barrier."""
         ...
 
-    def batch(self, shots: Sequence[Shot], count: int) -> float:
+    def batch(self, turn: Iterator[Shot], count: int) -> float:
         """Seconds for `count` shots back to back, after one barrier."""
         ...
 
@@ -44,8 +47,8 @@ class CpuTimer:
     def synchronize(self) -> None:
         return None
 
-    def each(self, shots: Sequence[Shot], count: int) -> list[float]:
-        turn, barrier, tick = cycle(shots), self._barrier, self._tick
+    def each(self, turn: Iterator[Shot], count: int) -> list[float]:
+        barrier, tick = self._barrier, self._tick
         times = []
         for _ in range(count):
             fire = next(turn)
@@ -57,8 +60,8 @@ class CpuTimer:
             times.append(end - begin)
         return times
 
-    def batch(self, shots: Sequence[Shot], count: int) -> float:
-        turn, tick = cycle(shots), self._tick
+    def batch(self, turn: Iterator[Shot], count: int) -> float:
+        tick = self._tick
         self._barrier()
         begin = perf_counter()
         for _ in range(count):
@@ -83,12 +86,11 @@ class CudaTimer:
     def synchronize(self) -> None:
         self._torch.cuda.synchronize(self._device)
 
-    def each(self, shots: Sequence[Shot], count: int) -> list[float]:
-        turn = cycle(shots)
+    def each(self, turn: Iterator[Shot], count: int) -> list[float]:
         return [self._timed(turn, 1) for _ in range(count)]
 
-    def batch(self, shots: Sequence[Shot], count: int) -> float:
-        return self._timed(cycle(shots), count)
+    def batch(self, turn: Iterator[Shot], count: int) -> float:
+        return self._timed(turn, count)
 
     def _timed(self, turn: Iterator[Shot], count: int) -> float:
         self.synchronize()

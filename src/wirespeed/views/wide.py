@@ -17,7 +17,7 @@ _LEFT = (
 )
 _CONFIGURATION = ("op", "engine", "dtype", "redop", "root", "groups", "ranks", "place", "size")
 _MEASURED = (
-    *("count", "timing", "flight", "warm", "n", "stopped", "median", "95 %", "low", "high"),
+    *("count", "timing", "flight", "warm", "n", "stopped", "median", "95 %", "mean", "low", "high"),
     *("min", "p95", "p99", "max", "algbw GB/s", "busbw GB/s", "wrong", "skew", "last rank"),
 )
 _VERIFIED = ("count", "elements", "wrong", "why not")
@@ -58,7 +58,7 @@ def _configuration(m: Measurement | Verification) -> list[str]:
 
 
 def _measured(m: Measurement) -> list[str]:
-    times = (m.time.low, m.time.high, m.time.min, m.time.p95, m.time.p99, m.time.max)
+    times = (m.time.mean, m.time.low, m.time.high, m.time.min, m.time.p95, m.time.p99, m.time.max)
     return [
         str(m.count),
         m.timing if m.blocking else f"{m.timing} async",

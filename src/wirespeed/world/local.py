@@ -6,10 +6,14 @@ from pathlib import Path
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.records import Choice
+from wirespeed.units import format_size
+from wirespeed.world.limits import memory_available_bytes
 
 __all__ = ["choose_ranks", "count_gpus", "require_torch"]
 
 DEFAULT_RANKS = 4
+RANK_BYTES = 145 << 20
+"""Memory of its own that a process takes by importing torch (2.13 for CPUs: psutil's `uss`)."""
 
 
 def count_gpus(root: Path = Path("/")) -> int:
@@ -22,8 +26,12 @@ def count_gpus(root: Path = Path("/")) -> int:
 
 
 def choose_ranks(asked: int | None, backend: str) -> Choice:
-    """How many local ranks: one a GPU; without GPUs 4, or the cores if those are more (to 8)."""
+    """How many local ranks: one a GPU; without GPUs 4, or the cores if those are more (to 8).
+
+    CannotMeasure for more than the memory holds: better than the kernel ending some of them.
+    """
     if asked is not None:
+        _refuse_beyond_memory(asked, memory_available_bytes())
         return Choice("ranks", str(asked), "asked for")
     gpus = count_gpus()
     if gpus and backend != "gloo":
@@ -32,6 +40,18 @@ def choose_ranks(asked: int | None, backend: str) -> Choice:
     if cores > DEFAULT_RANKS:
         return Choice("ranks", str(min(cores, 8)), f"no GPU; {cores} cores")
     return Choice("ranks", str(DEFAULT_RANKS), f"no GPU; 4 is the default on {cores} cores")
+
+
+def _refuse_beyond_memory(ranks: int, available: int) -> None:
+    """`available`: bytes, 0 where that is not known."""
+    if available and ranks > 1 and ranks * RANK_BYTES > available:
+        most = max(1, available // RANK_BYTES)
+        raise CannotMeasure(
+            f"--ranks {ranks} would take {format_size(ranks * RANK_BYTES)} of memory before the "
+            f"first operation; {format_size(available)} are available here",
+            expected=f"at most {most} ranks on this machine",
+            next=f"the same command with --ranks {most}",
+        )
 
 
 def require_torch() -> None:

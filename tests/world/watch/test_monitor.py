@@ -9,6 +9,7 @@ import pytest
 
 from wirespeed.errors import CannotMeasure, StorageError
 from wirespeed.world.watch import Monitor, RankStatus, new_token
+from wirespeed.world.watch.protocol import Record
 
 OP = "all_reduce float32 1 MiB"
 RUN = ["phase", "running"]
@@ -27,6 +28,16 @@ def test_a_good_run_finishes_without_findings(watched):
     assert (outcome.kind, outcome.ok, outcome.findings) == ("finished", True, ())
     assert [s.sequence for s in outcome.statuses] == [5, 5, 5]
     assert [p.wait(5) for p in world.processes.values()] == [0, 0, 0]
+
+
+def test_what_comes_after_the_outcome_is_not_recorded(watched):
+    world = watched([WAIT, WAIT])
+    world.reached(5, 0, 1)
+    world.monitor.heard(0, Record("measurement", {"n": 1}), time.monotonic())
+    world.signal(1, signal.SIGKILL)
+    world.outcome(5)
+    world.monitor.heard(0, Record("measurement", {"n": 2}), time.monotonic())
+    assert [data["n"] for _, kind, data in world.records if kind == "measurement"] == [1]
 
 
 def test_kill_9_names_rank_signal_and_operation(watched):

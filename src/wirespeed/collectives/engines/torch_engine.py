@@ -101,7 +101,13 @@ class TorchEngine:
         return None
 
     def _keywords(self, call: Call) -> dict[str, Any]:
-        return {"group": call.group.handle, "async_op": not call.blocking}
+        """Only what differs from the defaults: every keyword costs a timed call some 0.3 µs."""
+        words: dict[str, Any] = {}
+        if call.group.handle is not None:
+            words["group"] = call.group.handle
+        if not call.blocking:
+            words["async_op"] = True
+        return words
 
     def _redop(self, call: Call) -> Any:
         return getattr(self._api.ReduceOp, _REDOPS[call.redop])

@@ -135,7 +135,9 @@ def _finer(exact: float, printed: float, step: float) -> float:
 
 def _one_figure(time: float) -> TimeStats:
     """See `_ONE_FIGURE`: the run says with it that the interval is not known."""
-    return TimeStats(median=time, low=time, high=time, min=time, p95=time, p99=time, max=time)
+    return TimeStats(
+        median=time, mean=time, low=time, high=time, min=time, p95=time, p99=time, max=time
+    )
 
 
 def _wrong(row: Row, side: Side) -> int | None:

@@ -9,6 +9,7 @@ killed is cut in the middle: its whole results are kept. Source: src/util.cu of 
 import math
 from collections.abc import Mapping
 from datetime import datetime
+from statistics import fmean
 from typing import Any
 
 from wirespeed.errors import InputError
@@ -16,6 +17,7 @@ from wirespeed.records import TimeStats
 from wirespeed.runs import jsontext
 from wirespeed.runs.importers.environment import keep_known
 from wirespeed.runs.importers.table import Device, Row, Side, Table
+from wirespeed.statistics import median_interval
 
 __all__ = ["read_json"]
 
@@ -161,16 +163,23 @@ def _side(fields: Mapping[str, Any], per_iteration: Mapping[str, Any]) -> Side |
 
 
 def _stats(fields: Mapping[str, Any]) -> TimeStats | None:
-    """Of the per-iteration report; the interval of the median from its sorted times."""
+    """Of the per-iteration report; the interval of the median and the mean from its times."""
     numbers = [_number(fields.get(name)) for name in _ITER_STATS]
-    times = sorted(t for item in _list(fields.get("times_us")) if (t := _number(item)) is not None)
+    times = [t * _US for item in _list(fields.get("times_us")) if (t := _number(item)) is not None]
     if None in numbers or not times:
         return None
     median, least, p95, p99, most = ((number or 0.0) * _US for number in numbers)
-    # Order statistics: 1.96 standard deviations of a fair coin's count below the middle.
-    below = max(0, math.floor(len(times) / 2 - 0.98 * math.sqrt(len(times)) - 0.5))
-    low, high = min(times[below] * _US, median), max(times[-1 - below] * _US, median)
-    return TimeStats(median=median, low=low, high=high, min=least, p95=p95, p99=p99, max=most)
+    interval = median_interval(times)
+    return TimeStats(
+        median=median,
+        mean=fmean(times),
+        low=min(interval.low, median),
+        high=max(interval.high, median),
+        min=least,
+        p95=p95,
+        p99=p99,
+        max=most,
+    )
 
 
 def _seconds(data: Mapping[str, Any]) -> float:

@@ -174,7 +174,9 @@ class Monitor:
                     self._tell(rank, now)
             case Record():
                 self._table.record(rank, now)
-                self._on_record(rank, message.kind, message.data)
+                # A stopped rank that goes on measures its own pause: not after the verdict.
+                if self._outcome is None:
+                    self._on_record(rank, message.kind, message.data)
             case Failed():
                 self._table.failed(rank, message.error, message.trace, now)
                 self._tell(rank, now)
