@@ -46,7 +46,9 @@ class Progress:
         if done < max(3, _FIRST_ESTIMATE * of):
             return ""
         end = now + (now - began) / done * (of - index)
-        self._end = end if self._end is None else self._end + _TRUST * (end - self._end)
+        # Towards the end little is unknown: the estimate before must not hold it back.
+        trust = max(_TRUST, done / of)
+        self._end = end if self._end is None else self._end + trust * (end - self._end)
         left = math.ceil(self._end - now)
         if left <= 1:
             return ""
