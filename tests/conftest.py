@@ -39,6 +39,13 @@ class Done:
         return json.loads(self.out)
 
 
+NO_CLOUD = {
+    f"WIRESPEED_{cloud}_METADATA": "http://127.0.0.1:1" for cloud in ("AWS", "AZURE", "GCP")
+}
+"""Closed ports: no test asks the metadata service of the cloud that it may run in."""
+os.environ.update(NO_CLOUD)
+
+
 class Running:
     """A command that was started; its output goes to files, so that it never waits for a reader."""
 
@@ -128,6 +135,7 @@ class Cli:
             if not name.startswith(_LAUNCHERS + _SETTINGS)
         }
         path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
+        kept |= NO_CLOUD
         places = {"TMPDIR": str(self.folder / "tmp"), "HOME": str(self.folder)}
         return {**kept, **places, "PATH": path, "WIRESPEED_HOME": str(self.home)}
 

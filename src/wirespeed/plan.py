@@ -11,7 +11,7 @@ from typing import Any
 from wirespeed.records import Timing
 from wirespeed.units import format_size
 
-__all__ = ["Case", "Measure", "Plan", "Step"]
+__all__ = ["Case", "Measure", "PairPlan", "Plan", "Step"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,24 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairPlan:
+    """How to look for the culprit."""
+
+    over: str = "auto"
+    """`nodes`, `rails`, `ranks`, or `auto`: nodes, and ranks where there is one node only."""
+    exhaustive: bool = False
+    """All pairs, so that a fault of one pair alone is found too."""
+    most_rounds: int = 24
+    threshold: float = 1.2
+    """Slower than the fleet by less than this factor is not named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     command: str
     steps: tuple[Step, ...]
+    pairs: PairPlan | None = None
+    """Measure pairs and name the culprit, after the steps."""
     engine: str = "torch"
     seed: int = 1
     op_timeout_s: float = 30.0
@@ -96,6 +111,7 @@ class Plan:
         fields = dict(data)
         fields["steps"] = tuple(_step_from_json(step) for step in data["steps"])
         fields["faults"] = tuple(data["faults"])
+        fields["pairs"] = PairPlan(**data["pairs"]) if data.get("pairs") else None
         return Plan(**fields)
 
 

@@ -12,9 +12,13 @@ __all__ = [
     "SCHEMA",
     "Choice",
     "Finding",
+    "Located",
     "Measurement",
     "NodeFacts",
+    "PairFigures",
     "Run",
+    "SimulatedPart",
+    "Simulation",
     "Status",
     "StopReason",
     "Subject",
@@ -198,6 +202,69 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairFigures:
+    """What two nodes showed to each other in one round, over one rail."""
+
+    first: str
+    second: str
+    """Names: hosts, or `rank 3` where ranks were paired."""
+    rail: int
+    round: int
+    latency: float | None
+    """Half of a small message's round trip in seconds; None: no answer came."""
+    forth: float
+    """Bytes a second from the first to the second; 0: nothing came through."""
+    back: float
+    both: float
+    """Sum of both directions at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """What `locate` measured, and how much of the fabric it covers."""
+
+    over: str
+    """`nodes`, `rails` (same local rank of each node) or `ranks`."""
+    nodes: tuple[str, ...]
+    rounds: int
+    pairs_measured: int
+    pairs_possible: int
+    stopped: str
+    """Why it needed no more rounds."""
+    compute: tuple[float, ...]
+    """Seconds by node for the same work without traffic; negative: not known."""
+    pairs: tuple[PairFigures, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedPart:
+    """Something that is slow in a simulated fabric, or is said to be."""
+
+    kind: str
+    """`node`, `direction`, `rail`, `nic`, `uplink`, `link`, `straggler` or `dead`."""
+    name: str
+    what: str
+    """`rate`, `latency` or `time`."""
+    factor: float | None
+    """How many times slower; None: nothing comes through."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """A simulated fabric, what was wrong with it, and what the localiser said."""
+
+    nodes: int
+    rails: int
+    noise: float
+    faults: tuple[SimulatedPart, ...]
+    named: tuple[SimulatedPart, ...]
+    precision: float
+    recall: float
+    rounds: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     size: int
     nodes: tuple[NodeFacts, ...]
@@ -236,3 +303,5 @@ class Run:
     findings: tuple[Finding, ...] = ()
     measurements: tuple[Measurement, ...] = ()
     verifications: tuple[Verification, ...] = ()
+    located: Located | None = None
+    simulation: Simulation | None = None

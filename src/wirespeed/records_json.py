@@ -11,9 +11,13 @@ from wirespeed.records import (
     SCHEMA,
     Choice,
     Finding,
+    Located,
     Measurement,
     NodeFacts,
+    PairFigures,
     Run,
+    SimulatedPart,
+    Simulation,
     Subject,
     TimeStats,
     Verification,
@@ -25,8 +29,12 @@ from wirespeed.units import GIGA
 __all__ = [
     "finding_from_json",
     "finding_to_json",
+    "located_from_json",
+    "located_to_json",
     "measurement_from_json",
     "measurement_to_json",
+    "pair_from_json",
+    "pair_to_json",
     "run_from_json",
     "run_to_json",
     "verification_from_json",
@@ -82,6 +90,47 @@ def verification_from_json(data: Mapping[str, Any]) -> Verification:
     return Verification(**{**data, "errors": errors})
 
 
+def located_to_json(located: Located) -> dict[str, Any]:
+    data = asdict(located)
+    data["nodes"] = list(located.nodes)
+    data["compute_s"] = data.pop("compute")
+    data["pairs"] = [pair_to_json(pair) for pair in located.pairs]
+    return data
+
+
+def pair_to_json(pair: PairFigures) -> dict[str, Any]:
+    data = asdict(pair)
+    latency = data.pop("latency")
+    data["latency_us"] = None if latency is None else latency * _US
+    for name in ("forth", "back", "both"):
+        data[f"{name}_GBps"] = data.pop(name) / GIGA
+    return data
+
+
+def located_from_json(data: Mapping[str, Any]) -> Located:
+    fields = dict(data)
+    fields["nodes"] = tuple(fields["nodes"])
+    fields["compute"] = tuple(fields.pop("compute_s"))
+    fields["pairs"] = tuple(map(pair_from_json, fields["pairs"]))
+    return Located(**fields)
+
+
+def pair_from_json(data: Mapping[str, Any]) -> PairFigures:
+    fields = dict(data)
+    latency = fields.pop("latency_us")
+    fields["latency"] = None if latency is None else latency / _US
+    for name in ("forth", "back", "both"):
+        fields[name] = fields.pop(f"{name}_GBps") * GIGA
+    return PairFigures(**fields)
+
+
+def _simulation_from_json(data: Mapping[str, Any]) -> Simulation:
+    parts = {
+        name: tuple(SimulatedPart(**part) for part in data[name]) for name in ("faults", "named")
+    }
+    return Simulation(**{**data, **parts})
+
+
 def node_from_json(data: Mapping[str, Any]) -> NodeFacts:
     listed = {name: tuple(data.get(name, ())) for name in ("ranks", "gpus", "nics", "rdma")}
     return NodeFacts(**{**data, **listed})
@@ -117,7 +166,23 @@ def run_to_json(run: Run) -> dict[str, Any]:
         "findings": [finding_to_json(finding) for finding in run.findings],
         "measurements": [measurement_to_json(m) for m in run.measurements],
         "verifications": [verification_to_json(v) for v in run.verifications],
+        **_located_parts(run),
     }
+
+
+def _located_parts(run: Run) -> dict[str, Any]:
+    """Only where there are any: other runs have no such keys."""
+    parts: dict[str, Any] = {}
+    if run.located is not None:
+        parts["located"] = located_to_json(run.located)
+    if run.simulation is not None:
+        simulation = asdict(run.simulation)
+        parts["simulation"] = {
+            **simulation,
+            "faults": list(simulation["faults"]),
+            "named": list(simulation["named"]),
+        }
+    return parts
 
 
 def run_from_json(data: Mapping[str, Any]) -> Run:
@@ -131,5 +196,9 @@ def run_from_json(data: Mapping[str, Any]) -> Run:
             "findings": tuple(map(finding_from_json, data.get("findings", ()))),
             "measurements": tuple(map(measurement_from_json, data.get("measurements", ()))),
             "verifications": tuple(map(verification_from_json, data.get("verifications", ()))),
+            "located": located_from_json(data["located"]) if "located" in data else None,
+            "simulation": _simulation_from_json(data["simulation"])
+            if "simulation" in data
+            else None,
         }
     )

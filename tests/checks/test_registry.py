@@ -41,7 +41,9 @@ def test_ids_of_operations_follow_the_catalogue() -> None:
 
 def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     others = set(EXPLAINED) - set(CHECKS)
-    assert others == {*(f"IMP-{number:03}" for number in range(1, 7)), "RUN-001"}
+    imported = {f"IMP-{number:03}" for number in range(1, 7)}
+    located = {f"LOC-{number:03}" for number in range(1, 10)}
+    assert others == imported | located | {"RUN-001"}
     with pytest.raises(UsageError):
         select("IMP-002")
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from wirespeed.checks.correctness import correctness_findings
 from wirespeed.checks.nodes import node_findings
+from wirespeed.checks.placement import placement_findings, placement_of
 from wirespeed.checks.speed import speed_findings
 from wirespeed.records import Finding, Measurement, Verdict, Verification, World
 from wirespeed.reference import Reference
@@ -25,6 +26,7 @@ def judge(
     """
     findings = [_joined(world)] if world.size else []
     findings += node_findings(world)
+    findings += placement_findings([(node.host, placement_of(node)) for node in world.nodes])
     findings += correctness_findings(verifications)
     if command == "check":
         findings += speed_findings(world, measurements, reference)

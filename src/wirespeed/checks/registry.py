@@ -5,6 +5,7 @@ A check is data here and a function in its family's file, which turns records in
 
 from dataclasses import dataclass
 
+from wirespeed.checks.locating import EXPLANATIONS as LOCATING
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import UsageError
 
@@ -181,11 +182,14 @@ _OTHER_VERBS = (
 
 def _all_checks() -> dict[str, Check]:
     from wirespeed.checks.nodes import EXPLANATIONS as NODES
+    from wirespeed.checks.placement import EXPLANATIONS as PLACEMENT
     from wirespeed.world.watch.blame import EXPLANATIONS as WATCH
 
     found = {check.id: check for check in sorted((*_SINGLE, *_per_operation()), key=_place)}
     for id, text in NODES.items():
         found[id] = Check(id, "nodes", _lower(text.split(". ")[0].rstrip(".")), text)
+    for id, text in PLACEMENT.items():
+        found[id] = Check(id, "placement", _lower(text.split(". ")[0].rstrip(".")), text)
     for id, text in WATCH.items():
         found[id] = Check(id, "watchdog", _WATCH_TITLES[id], text)
     return found
@@ -202,7 +206,14 @@ def _lower(sentence: str) -> str:
 
 CHECKS: dict[str, Check] = _all_checks()
 """What `check` can give, by id: what `--list` shows and `--only` selects from."""
-EXPLAINED: dict[str, Check] = CHECKS | {check.id: check for check in _OTHER_VERBS}
+EXPLAINED: dict[str, Check] = (
+    CHECKS
+    | {check.id: check for check in _OTHER_VERBS}
+    | {
+        id: Check(id, "locating", _lower(text.split(". ")[0].rstrip(".")), text)
+        for id, text in LOCATING.items()
+    }
+)
 """Also what the other verbs give: every id that a view can show."""
 
 

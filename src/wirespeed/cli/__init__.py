@@ -18,6 +18,7 @@ __all__ = ["run"]
 _VERBS = {
     "check": "Is this cluster ready? Data, speed and nodes; a verdict.",
     "bench": "How fast is each collective?",
+    "locate": "Which node, link or rail is slow? Pairs in rounds, and the culprit.",
     "runs": "The stored runs: list, show, import, remove.",
 }
 
@@ -27,6 +28,7 @@ Examples:
   wirespeed check -l quick --ranks 2    in a few seconds
   wirespeed bench all_reduce -b 1K -e 16M -f 4
   torchrun --nnodes 2 --nproc-per-node 8 ... -m wirespeed check
+  torchrun --nnodes 4 --nproc-per-node 1 ... -m wirespeed locate
   wirespeed runs show last -o md
 
 \b

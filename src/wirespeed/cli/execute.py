@@ -19,7 +19,7 @@ from wirespeed.world.mistaken import refuse_separate_worlds
 if TYPE_CHECKING:
     from wirespeed.console.session import Session
 
-__all__ = ["execute"]
+__all__ = ["execute", "show"]
 
 
 def execute(
@@ -35,7 +35,7 @@ def execute(
     refuse_separate_worlds(os.environ, identity)
     require_torch()
     if identity is None:
-        return _show(_on_this_machine(plan, options, config, only), options.output)
+        return show(_on_this_machine(plan, options, config, only), options.output)
     return _as_member(identity, plan, options, config, only)
 
 
@@ -81,7 +81,7 @@ def _as_member(
     if launcher == "openmpi" and output.color == "auto":
         # mpirun gives its ranks a terminal of their own, whatever its own output goes to.
         output = replace(output, color="never")
-    return run_member(identity, plan, options.backend, open_session, lambda run: _show(run, output))
+    return run_member(identity, plan, options.backend, open_session, lambda run: show(run, output))
 
 
 def _refuse_faults_beyond(faults: tuple[str, ...], size: int) -> None:
@@ -126,7 +126,8 @@ def _jsonable(config: dict[str, Any]) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in config.items()}
 
 
-def _show(run: Run, output: Output) -> int:
+def show(run: Run, output: Output) -> int:
+    """Print the run in the asked form; its exit code."""
     from wirespeed.views import render
     from wirespeed.views.style import style_for
 

@@ -7,15 +7,19 @@ process inside somebody else's launcher. It alone writes the run folder and prin
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from wirespeed.checks.judge import judge, verdict_of
+from wirespeed.checks.locating import culprit_findings
 from wirespeed.plan import Plan
 from wirespeed.records import (
     Choice,
     Finding,
+    Located,
     Measurement,
     NodeFacts,
+    PairFigures,
     Run,
     Subject,
     Verification,
@@ -23,8 +27,10 @@ from wirespeed.records import (
 )
 from wirespeed.records_json import (
     finding_to_json,
+    located_from_json,
     measurement_from_json,
     node_from_json,
+    pair_from_json,
     verification_from_json,
     world_to_json,
 )
@@ -78,6 +84,8 @@ class Session:
         self._versions: dict[str, str] = {}
         self._measurements: list[Measurement] = []
         self._verifications: list[Verification] = []
+        self._located: Located | None = None
+        self._pairs: list[PairFigures] = []
         self._notes: list[Finding] = []
         self._refusal: Mapping[str, Any] | None = None
         self._take: dict[str, Callable[[Mapping[str, Any]], None]] = {
@@ -89,6 +97,9 @@ class Session:
             "measurement": self._on_measurement,
             "verification": self._on_verification,
             "memory": self._on_memory,
+            "located": self._on_located,
+            "pairs": self._on_pairs,
+            "culprits": self._on_culprits,
             "refusal": self._on_refusal,
         }
         folder.append("environment", allowed_environment(os.environ))
@@ -99,7 +110,7 @@ class Session:
         take = self._take.get(kind)
         if take is not None:
             take(data)
-        if kind in ("measurement", "verification"):
+        if kind in ("measurement", "verification", "pairs", "located"):
             self.folder.append(kind, data)
 
     def phase(self, text: str) -> None:
@@ -109,13 +120,12 @@ class Session:
         """Judge what came in, write `run.json`, and give the run."""
         self._progress.close()
         world = self._world()
-        measured = len(self._measurements) + sum(
-            verification.wrong is not None for verification in self._verifications
-        )
+        measured = len(self._pairs) + len(self._measurements)
+        measured += sum(verification.wrong is not None for verification in self._verifications)
         findings = [*self._findings(world, outcome), *self._notes]
         for finding in findings:
             self.folder.append("finding", finding_to_json(finding))
-        verdict, code = verdict_of(findings, measured or (not self._plan.steps and world.size))
+        verdict, code = verdict_of(findings, measured or (self._needs_only_a_world and world.size))
         if outcome.kind == "interrupted":
             verdict, code = "UNKNOWN", 130
         elif self._refusal:
@@ -135,6 +145,7 @@ class Session:
             findings=tuple(findings),
             measurements=tuple(self._measurements),
             verifications=tuple(self._verifications),
+            located=self._located and replace(self._located, pairs=tuple(self._pairs)),
         )
         self.folder.finish(run)
         return run
@@ -158,6 +169,10 @@ class Session:
             *outcome.findings,
             *(f for f in judged if f.id != joined and f.status != "not_checked"),
         ]
+
+    @property
+    def _needs_only_a_world(self) -> bool:
+        return not self._plan.steps and self._plan.pairs is None
 
     def _world(self) -> World:
         nodes = tuple(sorted(self._nodes, key=lambda node: node.ranks))
@@ -192,6 +207,17 @@ class Session:
 
     def _on_verification(self, data: Mapping[str, Any]) -> None:
         self._verifications.append(verification_from_json(data))
+
+    def _on_located(self, data: Mapping[str, Any]) -> None:
+        self._located = located_from_json(data)
+
+    def _on_pairs(self, data: Mapping[str, Any]) -> None:
+        self._pairs += map(pair_from_json, data["pairs"])
+
+    def _on_culprits(self, data: Mapping[str, Any]) -> None:
+        if self._located is not None:
+            measured = replace(self._located, pairs=tuple(self._pairs))
+            self._notes += culprit_findings(measured, data["culprits"])
 
     def _on_refusal(self, data: Mapping[str, Any]) -> None:
         """A rank cannot do what was asked: the first to say so is shown, and it is no failure."""

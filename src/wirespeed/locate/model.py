@@ -46,8 +46,11 @@ class Fabric(Protocol):
         ...
 
     def round(self, pairs: Sequence[Pair]) -> list[Reading]:
-        """Run disjoint pairs at once: all forth, then all back. In the order of `pairs`.
+        """Run disjoint pairs at once, one way and then the other. In the order of `pairs`.
 
+        Every other pair (odd sum of its nodes) should start with its way back: if all started with
+        the smaller node, the first leaves of the fabric would all send at once, and an
+        oversubscribed uplink would look slow.
         A node that died gives readings of 0.0; the call itself returns within a bound.
         """
         ...
@@ -82,6 +85,8 @@ class Culprit:
     """0 to 1: how likely it is that this is so and not noise."""
     samples: int
     """Readings behind it."""
+    share: float = 1.0
+    """Of its rounds in which it is slow; `factor` is that of these rounds."""
     what: Literal["rate", "latency", "time"] = "rate"
     """What is worse: the rate, the latency, or the time of the work without traffic."""
 

@@ -38,9 +38,14 @@ def run_rank(
         beacon.phase("joining", bound_s=plan.startup_timeout_s)
         place = _join(identity, plan, beacon, open_store(), backend)
         beacon.phase("running")
-        from wirespeed.ranks.steps import run_steps
+        from wirespeed.ranks.steps import process_faults, run_steps
 
         run_steps(place, plan, beacon)
+        if plan.pairs is not None:
+            from wirespeed.ranks.locating import run_pairs
+
+            faults = process_faults(plan, place.rank)
+            run_pairs(place, plan.pairs, plan.seed, beacon, faults)
         from wirespeed.ranks.join import leave
 
         beacon.enter("leaving the process group")

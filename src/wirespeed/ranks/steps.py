@@ -16,7 +16,7 @@ from wirespeed.records_json import measurement_to_json, verification_to_json
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Reporter", "run_steps"]
+__all__ = ["Reporter", "process_faults", "run_steps"]
 
 
 class Reporter(Protocol):
@@ -30,7 +30,7 @@ class Reporter(Protocol):
 def run_steps(place: Place, plan: Plan, beacon: Reporter) -> None:
     """All steps; out of memory ends the larger sizes of that operation, not the run."""
     tell = beacon.record if place.rank == 0 else _silent
-    faults = [_Countdown(fault) for fault in _process_faults(plan, place.rank)]
+    faults = [_Countdown(fault) for fault in process_faults(plan, place.rank)]
     full: set[tuple[str, str, bool, str]] = set()
     previous: int | None = None
     for number, step in enumerate(plan.steps):
@@ -130,7 +130,8 @@ def _memory(device: "torch.device") -> int:
     return int(memory_available_bytes() * 0.8)
 
 
-def _process_faults(plan: Plan, rank: int) -> list[Fault]:
+def process_faults(plan: Plan, rank: int) -> list[Fault]:
+    """What this rank shall act out itself, apart from wrong data."""
     parsed = (Fault.parse(text) for text in plan.faults)
     return [fault for fault in parsed if fault.kind in PROCESS_FAULTS and fault.rank == rank]
 

@@ -9,14 +9,18 @@ from wirespeed.errors import InputError
 from wirespeed.records import (
     Choice,
     Finding,
+    Located,
     Measurement,
+    PairFigures,
     Run,
     Verification,
     World,
 )
 from wirespeed.records_json import (
     finding_from_json,
+    located_from_json,
     measurement_from_json,
+    pair_from_json,
     run_from_json,
     verification_from_json,
     world_from_json,
@@ -75,7 +79,7 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
     records, damaged = read_records(folder / "records.jsonl")
     parts = _Parts(records)
     start = header or parts.header or _from_name(folder, bool(records), reason)
-    note = _note(len(parts.measurements), parts.damaged + damaged, reason)
+    note = _note(len(parts.measurements) + len(parts.pairs), parts.damaged + damaged, reason)
     return replace(
         start,
         verdict="UNKNOWN",
@@ -88,6 +92,7 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
         findings=(note, *start.findings, *parts.findings),
         measurements=(*start.measurements, *parts.measurements),
         verifications=(*start.verifications, *parts.verifications),
+        located=parts.located and replace(parts.located, pairs=tuple(parts.pairs)),
     )
 
 
@@ -104,6 +109,8 @@ class _Parts:
         self.findings: list[Finding] = []
         self.measurements: list[Measurement] = []
         self.verifications: list[Verification] = []
+        self.located: Located | None = None
+        self.pairs: list[PairFigures] = []
         for record in records:
             try:
                 self._take(record)
@@ -112,7 +119,10 @@ class _Parts:
 
     def _take(self, record: Record) -> None:
         match record.kind:
-            case "measurement" | "verification" | "finding" | "world":
+            case "pairs":
+                told = record.data.get("pairs") if isinstance(record.data, dict) else None
+                self.pairs += [pair_from_json(_valid(item, "pair")) for item in _items(told)]
+            case "measurement" | "verification" | "finding" | "world" | "located":
                 self._take_part(record.kind, _valid(record.data, record.kind))
             case "choices":
                 self.choices += [Choice(**_valid(item, "choice")) for item in _items(record.data)]
@@ -133,6 +143,8 @@ class _Parts:
                 self.findings.append(finding_from_json(data))
             case "world":
                 self.world = world_from_json(data)
+            case "located":
+                self.located = located_from_json(data)
 
 
 def _valid(data: Any, part: str) -> Any:
@@ -142,7 +154,7 @@ def _valid(data: Any, part: str) -> Any:
 
 def _items(data: Any) -> Iterator[Any]:
     if not isinstance(data, list):
-        raise InputError("record: choices is no list")
+        raise InputError("record: not a list")
     return iter(data)
 
 

@@ -7,6 +7,7 @@ from wirespeed.records import Finding, Run
 from wirespeed.views import figures
 from wirespeed.views.figures import series_of
 from wirespeed.views.findings import FIELDS, sorted_by_family
+from wirespeed.views.pairs import matrices, simulation_lines
 from wirespeed.views.sections import head_line, next_command
 from wirespeed.views.style import MARKS, Style
 
@@ -25,6 +26,7 @@ def render(run: Run, style: Style) -> str:
         _findings(run, plain),
         *(_details(finding, plain) for finding in sorted_by_family(run.findings)),
         *_measurements(run, plain),
+        *_pairs(run, plain),
         _choices(run, plain) if style.verbose else [],
         _closing(run, plain),
     ]
@@ -77,6 +79,18 @@ def _details(finding: Finding, style: Style) -> list[str]:
             lines.append(f"- **{name}** {shown}")
     lines += [f"- evidence: {_code(text, style)}" for text in finding.evidence]
     return lines
+
+
+def _pairs(run: Run, style: Style) -> list[list[str]]:
+    """The matrices of `locate` as tables, and what was simulated."""
+    blocks = []
+    for title, grid in matrices(run.located) if run.located and run.located.pairs else ():
+        titles = [_escape(column.title, style) for column in grid.columns]
+        rows = [[_escape(cell, style) for cell in row] for row in grid.rows]
+        blocks.append([f"### {_escape(title, style)}", "", *_table(titles, rows, titles[1:])])
+    if run.simulation:
+        blocks.append(["```", *simulation_lines(run, style), "```"])
+    return blocks
 
 
 def _measurements(run: Run, style: Style) -> list[list[str]]:

@@ -11,6 +11,7 @@ from wirespeed.views.figures import Series, series_of
 from wirespeed.views.findings import finding_lines
 from wirespeed.views.folding import folded
 from wirespeed.views.grid import Column, Grid
+from wirespeed.views.pairs import pair_lines, simulation_lines
 from wirespeed.views.sections import (
     bandwidth_note,
     choice_lines,
@@ -35,6 +36,8 @@ def render(run: Run, style: Style) -> str:
         finding_lines(run.findings, style)
         if style.verbose
         else finding_lines(folded(run), style, brief=True),
+        pair_lines(run, style),
+        simulation_lines(run, style),
         _figures(run, style),
         closing_lines(run, style),
     ]

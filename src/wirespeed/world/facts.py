@@ -18,6 +18,7 @@ from wirespeed.world.cpus import gather_cpus, llc_bytes
 from wirespeed.world.gpus import gather_gpus
 from wirespeed.world.limits import gather_limits, memory_available_bytes
 from wirespeed.world.nics import gather_nics
+from wirespeed.world.placement.gather import note_placement
 from wirespeed.world.rdma import gather_rdma
 from wirespeed.world.reading import Notes, read_text
 from wirespeed.world.redact import allowed_environment
@@ -44,6 +45,7 @@ def gather_node(
     _gather_torch(notes, sys.modules.get("torch"))
     gather_cpus(notes)
     gather_limits(notes)
+    note_placement(notes, environ)
     return NodeFacts(
         host=socket.gethostname(),
         ranks=tuple(ranks),

@@ -100,6 +100,15 @@ def test_missing_ranks_come_before_ranks_that_wait_for_them():
     assert "2 joining" in found[0].costs
 
 
+def test_who_gave_up_waiting_is_not_to_blame_for_the_missing():
+    gone = at(2, sequence=0, connected=False, phase="unknown")
+    waited = "torch.distributed.DistStoreError: wait timeout after 90000ms"
+    raised = tuple(Raised(rank=rank, at=90.0, error=waited) for rank in (0, 1))
+    found = blame(facts(at(0), at(1), gone, overdue=frozenset(), raised=raised))
+    assert named(found) == [("JOIN-001", "rank 2")]
+    assert "gave up" in found[0].title
+
+
 def test_all_in_the_same_phase_of_starting_blames_nobody():
     found = blame(facts(*(at(r, sequence=0, op="", phase="joining") for r in range(3))))
     assert named(found) == [("HANG-004", "job")]

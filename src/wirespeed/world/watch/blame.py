@@ -103,7 +103,10 @@ def _may_follow(death: Death) -> bool:
 
 
 def _hang(facts: Facts) -> tuple[Finding, ...]:
-    missing = [s for s in facts.statuses if s.rank in facts.overdue and not s.connected]
+    # Those who wait for a missing rank may give up, and raise, before its own time is over.
+    missing = [
+        s for s in facts.statuses if not s.connected and (facts.raised or s.rank in facts.overdue)
+    ]
     if missing:
         return hangs.never_joined(facts, missing)
     silent = [s for s in facts.statuses if s.rank in facts.silent]

@@ -223,6 +223,8 @@ def never_joined(facts: Facts, ranks: Sequence[RankStatus]) -> tuple[Finding, ..
 
 
 def _join_title(facts: Facts, status: RankStatus) -> str:
+    if not status.connected and status.rank not in facts.overdue:
+        return "never joined, and the others gave up waiting for it"
     if not status.connected:
         return f"never joined within {format_duration(facts.startup_timeout)}"
     return f"is still {status.place()} while the others are further"

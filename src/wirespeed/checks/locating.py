@@ -1,0 +1,210 @@
+"""From what `locate` measured to findings: who is slow, by how much, what it costs, what to do."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from wirespeed.checks.locating_words import BECAUSE, EXPLANATIONS, FIXES
+from wirespeed.records import Finding, Located, PairFigures, Subject
+from wirespeed.units import format_bandwidth, format_duration
+
+__all__ = ["EXPLANATIONS", "culprit_findings"]
+
+_IDS = {
+    "node": "LOC-001",
+    "direction": "LOC-002",
+    "rail": "LOC-003",
+    "nic": "LOC-004",
+    "uplink": "LOC-005",
+    "link": "LOC-006",
+    "straggler": "LOC-007",
+    "dead": "LOC-008",
+}
+_COVERAGE = "LOC-009"
+
+Culprit = Mapping[str, Any]
+
+
+def culprit_findings(located: Located, culprits: Sequence[Culprit]) -> list[Finding]:
+    """One failing finding a culprit, costliest first; a passing one where there is none."""
+    named = {located.nodes[node] for one in culprits for node in one["nodes"]}
+    found = [_finding(located, one, named) for one in culprits]
+    return [*(found or [_healthy(located)]), *_coverage(located)]
+
+
+def _healthy(located: Located) -> Finding:
+    return Finding(
+        id="LOC-001",
+        status="pass",
+        title=f"no {_one(located)}, rail or link stands out: {_effort(located)}",
+        saw=f"median of a pair {_fleet_rate(located)}",
+    )
+
+
+def _coverage(located: Located) -> list[Finding]:
+    missing = located.pairs_possible - located.pairs_measured
+    if missing <= 0:
+        return []
+    return [
+        Finding(
+            id=_COVERAGE,
+            status="not_checked",
+            title=f"{missing:,} of {located.pairs_possible:,} pairs were not measured",
+            because="a fault of one of these pairs alone would not have been seen",
+            next="wirespeed locate --exhaustive",
+        )
+    ]
+
+
+def _finding(located: Located, culprit: Culprit, named: set[str]) -> Finding:
+    kind = culprit["kind"]
+    names = [located.nodes[node] for node in culprit["nodes"]]
+    host, other = [*names, "", ""][:2]
+    fix, following = FIXES[kind]
+    return Finding(
+        id=_IDS[kind],
+        status="fail",
+        title=_title(culprit, names),
+        subject=_subject(located, culprit, names),
+        saw=_saw(located, culprit),
+        expected=_expected(located, culprit, named),
+        because=f"{BECAUSE[kind]} (confidence {culprit['confidence']:.0%})",
+        costs=_costs(culprit),
+        fix=fix,
+        next=following.format(host=host, other=other),
+        evidence=tuple(_evidence(located, names)),
+    )
+
+
+def _title(culprit: Culprit, names: Sequence[str]) -> str:
+    kind, rail = culprit["kind"], culprit["rail"]
+    times = _times(culprit["factor"])
+    latency = culprit["what"] == "latency"
+    match kind:
+        case "node":
+            what = f"answers {times} later" if latency else f"is {times} slower"
+            return f"{names[0]} {what} than the others"
+        case "direction":
+            way = "sends" if culprit["towards"] == "out" else "receives"
+            return f"{names[0]} {way} {times} slower than the others"
+        case "rail":
+            return f"rail {rail} is {times} slower than the others, on every node"
+        case "nic":
+            return f"rail {rail} of {names[0]} is {times} slower than the others"
+        case "uplink":
+            return f"{_list(names)} reach all others {times} slower than each other"
+        case "link":
+            what = "answers" if latency else "is"
+            return f"between {names[0]} and {names[1]} it {what} {times} slower than elsewhere"
+        case "straggler":
+            return f"{names[0]} computes {times} slower than the others, without any traffic"
+        case _:
+            return f"nothing comes through to or from {_list(names)}"
+
+
+def _subject(located: Located, culprit: Culprit, names: Sequence[str]) -> Subject:
+    match culprit["kind"]:
+        case "rail":
+            return Subject("rail", f"rail {culprit['rail']}")
+        case "nic":
+            return Subject("rail", f"rail {culprit['rail']} of {names[0]}")
+        case "uplink":
+            return Subject("link", f"uplink of {_list(names)}")
+        case "link":
+            return Subject("link", f"{names[0]} <-> {names[1]}")
+        case _:
+            return Subject("rank" if located.over == "ranks" else "node", _list(names))
+
+
+def _saw(located: Located, culprit: Culprit) -> str:
+    times, low, high = (_times(culprit[name]) for name in ("factor", "low", "high"))
+    own = _own(located, culprit)
+    return f"{own}{times} worse (95 %: {low} to {high}), from {culprit['samples']} readings"
+
+
+def _own(located: Located, culprit: Culprit) -> str:
+    """The named one's own figure, where it is a matter of nodes."""
+    names = {located.nodes[node] for node in culprit["nodes"]}
+    if culprit["kind"] == "straggler":
+        seconds = max(located.compute[node] for node in culprit["nodes"])
+        return f"{format_duration(seconds)} for the same work, "
+    mine = [pair for pair in located.pairs if _covers(culprit, names, pair)]
+    if culprit["what"] == "latency":
+        late = [pair.latency for pair in mine if pair.latency is not None]
+        return f"median latency {format_duration(median(late))}, " if late else ""
+    rates = [
+        rate
+        for pair in mine
+        for rate, sender in ((pair.forth, pair.first), (pair.back, pair.second))
+        if not culprit["towards"] or (sender in names) == (culprit["towards"] == "out")
+    ]
+    return f"median {format_bandwidth(median(rates))}, " if rates else ""
+
+
+def _covers(culprit: Culprit, names: set[str], pair: PairFigures) -> bool:
+    """Whether the culprit lies on the way between these two."""
+    if culprit["rail"] >= 0 and pair.rail != culprit["rail"]:
+        return False
+    ends = {pair.first, pair.second}
+    if culprit["kind"] == "link":
+        return ends == names
+    if culprit["kind"] == "uplink":
+        return len(ends & names) == 1
+    return culprit["kind"] == "rail" or bool(ends & names)
+
+
+def _expected(located: Located, culprit: Culprit, named: set[str]) -> str:
+    """What the others show: pairs without anybody who is named, where there are any."""
+    if culprit["kind"] == "straggler":
+        known = [one for one in located.compute if one > 0]
+        return f"the median of the nodes, {format_duration(median(known))}" if known else ""
+    healthy = [pair for pair in located.pairs if not named & {pair.first, pair.second}]
+    pairs, which = (healthy, "the other pairs") if healthy else (located.pairs, "all pairs")
+    if culprit["what"] == "latency":
+        late = [pair.latency for pair in pairs if pair.latency is not None]
+        return f"the median of {which}, {format_duration(median(late))}" if late else ""
+    rates = [rate for pair in pairs for rate in (pair.forth, pair.back) if rate > 0]
+    return f"the median of {which}, {format_bandwidth(median(rates))}" if rates else ""
+
+
+def _costs(culprit: Culprit) -> str:
+    if culprit["factor"] is None:
+        return "a job that uses it hangs"
+    what = "step that computes" if culprit["kind"] == "straggler" else "collective that crosses it"
+    return f"every {what} takes up to {_times(culprit['factor'])} as long, on all nodes"
+
+
+def _evidence(located: Located, names: Sequence[str]) -> list[str]:
+    """The slowest readings of the named nodes, a few of them."""
+    mine = [pair for pair in located.pairs if pair.first in names or pair.second in names]
+    mine.sort(key=lambda pair: min(pair.forth, pair.back))
+    return [
+        f"round {pair.round + 1}, rail {pair.rail}: {pair.first} -> {pair.second} "
+        f"{format_bandwidth(pair.forth)}, back {format_bandwidth(pair.back)}, latency "
+        + ("none" if pair.latency is None else format_duration(pair.latency))
+        for pair in mine[:8]
+    ]
+
+
+def _fleet_rate(located: Located) -> str:
+    rates = [rate for pair in located.pairs for rate in (pair.forth, pair.back) if rate > 0]
+    return format_bandwidth(median(rates)) if rates else "unknown"
+
+
+def _effort(located: Located) -> str:
+    return (
+        f"{len(located.nodes)} {_one(located)}s, {located.pairs_measured:,} of "
+        f"{located.pairs_possible:,} pairs in {located.rounds} rounds"
+    )
+
+
+def _one(located: Located) -> str:
+    return "rank" if located.over == "ranks" else "node"
+
+
+def _times(factor: float | None) -> str:
+    return "infinitely" if factor is None else f"{factor:.3g}×"
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -1,0 +1,121 @@
+"""`wirespeed locate`: which node, link or rail is slow?"""
+
+from typing import Any
+
+import click
+
+from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options
+from wirespeed.errors import UsageError
+
+__all__ = ["locate"]
+
+_FORMATS = ("table", "json", "jsonl", "md")
+_SIMULATION_ONLY = {
+    "nodes": "--nodes",
+    "faults": "--faults",
+    "noise": "--noise",
+    "rails": "--rails",
+}
+
+_EPILOG = """\b
+Examples:
+  torchrun --nnodes 4 --nproc-per-node 1 ... -m wirespeed locate
+  torchrun --nnodes 16 --nproc-per-node 8 ... -m wirespeed locate --over rails
+  wirespeed locate --ranks 4                  the ranks of this machine, pair by pair
+  wirespeed locate --exhaustive               every pair: finds a fault of one pair alone, too
+  wirespeed locate --simulate --nodes 1024 --faults 4 --seed 7
+"""
+
+
+@click.command(context_settings=CONTEXT, epilog=_EPILOG)
+@click.option(
+    "--over",
+    type=click.Choice(["auto", "nodes", "rails", "ranks"]),
+    default="auto",
+    help="What is paired. nodes: one rank of each node; rails: the same local rank of every node; "
+    "ranks: each rank with each. auto: nodes, and ranks where there is only one node.",
+)
+@click.option("--exhaustive", is_flag=True, help="Measure every pair (n-1 rounds).")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 10_000),
+    default=24,
+    help="At most that many rounds of pairs, unless --exhaustive.",
+)
+@click.option(
+    "--threshold",
+    type=FiniteRange(1.01, 1000),
+    default=1.2,
+    help="Name who is slower than the others by this factor or more.",
+)
+@click.option("--simulate", is_flag=True, help="Try it on a simulated fabric with faults.")
+@click.option("--nodes", type=click.IntRange(2, 65_536), help="Simulated nodes.  [default: 64]")
+@click.option("--rails", type=click.IntRange(1, 64), help="Simulated rails.  [default: 8]")
+@click.option("--faults", type=click.IntRange(0, 1000), help="Simulated faults.  [default: 1]")
+@click.option(
+    "--noise", type=FiniteRange(0, 1), help="Sigma of the simulated noise.  [default: 0.1]"
+)
+@click.option(
+    "-o", "--output", type=click.Choice(_FORMATS), default="table", help="How to print the result."
+)
+@common_options
+@click.pass_context
+def locate(ctx: click.Context, /, **values: Any) -> int:
+    """Which node, link or rail is slow? Measure pairs in rounds, and name the culprit.
+
+    Pairs of nodes talk at once, each node with another partner in every round; then all ranks do the
+    same work without traffic. Exit code 1 where a culprit is named, 0 where nothing stands out.
+    """
+    pairs = {name: values.pop(name) for name in ("over", "exhaustive", "rounds", "threshold")}
+    simulated = {name: values.pop(name) for name in _SIMULATION_ONLY}
+    simulate = values.pop("simulate")
+    options = RunOptions.take(values, values.pop("output"))
+    if simulate:
+        from wirespeed.cli.simulate import run_simulation
+
+        return run_simulation(ctx, pairs, simulated, options)
+    given = [_SIMULATION_ONLY[name] for name, value in simulated.items() if value is not None]
+    if given:
+        raise UsageError(
+            f"{', '.join(given)} without --simulate",
+            expected="a real world has its own nodes",
+            next=f"wirespeed locate --simulate {given[0]} …",
+        )
+    return _run(ctx, pairs, options)
+
+
+def _refuse_faults_in_data(texts: tuple[str, ...]) -> None:
+    """A fault that cannot strike would prove nothing."""
+    from wirespeed.ranks.faults import PROCESS_FAULTS, Fault
+
+    for text in texts:
+        fault = Fault.parse(text)
+        if fault.kind not in PROCESS_FAULTS or fault.kind == "other" or fault.at:
+            raise UsageError(
+                f"locate runs no collective that {text!r} could strike",
+                expected="a fault of a process, such as kill:rank=1,after=3 (rounds)",
+                next="wirespeed check --inject " + text,
+            )
+
+
+def _run(ctx: click.Context, pairs: dict[str, Any], options: RunOptions) -> int:
+    from wirespeed.cli.execute import execute
+    from wirespeed.plan import PairPlan, Plan
+
+    _refuse_faults_in_data(options.inject)
+    plan = Plan(
+        command="locate",
+        steps=(),
+        pairs=PairPlan(
+            over=pairs["over"],
+            exhaustive=pairs["exhaustive"],
+            most_rounds=pairs["rounds"],
+            threshold=pairs["threshold"],
+        ),
+        engine=options.engine,
+        seed=options.seed,
+        op_timeout_s=options.timeout,
+        startup_timeout_s=options.startup_timeout,
+        faults=options.inject,
+    )
+    return execute(ctx, plan, options)

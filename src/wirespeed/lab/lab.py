@@ -1,0 +1,253 @@
+"""A lab as an object: up, broken, healed, used and down again."""
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.lab.faults import need_tools, settle, settle_all, subject
+from wirespeed.lab.layout import Layout
+from wirespeed.lab.nodes import plug, unplug
+from wirespeed.lab.output import Captured, Output
+from wirespeed.lab.parse import parse_fault
+from wirespeed.lab.processes import end_all, living_in
+from wirespeed.lab.run import NodeResult, Running, enter_words, plan
+from wirespeed.lab.spec import Fault, LabSpec, Way
+from wirespeed.lab.state import State, claim, load
+from wirespeed.lab.stragglers import cgroup_files, remove_cgroups
+from wirespeed.lab.tools import need_root
+
+__all__ = ["GRACE_S", "Lab", "remove"]
+
+GRACE_S = 30.0
+"""How long the others may go on after one node's command has failed."""
+_TIMEOUT_S = 120.0
+_END_S = 10.0
+
+
+class Lab:
+    """Nodes on one machine, joined by a network that can be broken on purpose.
+
+        with Lab(LabSpec(nodes=3, name="mine")) as lab:
+            lab.slow("node-2", "100mbit")
+            results = lab.run(["hostname"])
+
+    Needs root. Raises CannotMeasure when this machine cannot make one, and UsageError when the
+    name is taken or a node unknown. Whatever was made is gone after the `with`, also after errors.
+    """
+
+    def __init__(self, spec: LabSpec | None = None) -> None:
+        self._spec = spec or LabSpec()
+        self._made: State | None = None
+        self._started: list[Running] = []
+
+    @classmethod
+    def attach(cls, name: str) -> "Lab":
+        """A lab that is up. UsageError when there is none, or only a half of one."""
+        state = load(name)
+        if state is None or not state.ready:
+            what = "there is no lab" if state is None else "not all is there of the lab"
+            first = "" if state is None else f"python -m wirespeed.lab down --name {name}, then "
+            raise UsageError(
+                f"{what} named {name}",
+                expected="one that is up; see python -m wirespeed.lab list",
+                next=f"{first}python -m wirespeed.lab up --name {name}",
+            )
+        lab = cls(state.spec)
+        lab._made = state
+        return lab
+
+    # Up and down.
+
+    def up(self) -> None:
+        """Make it. After an error, or Ctrl-C, nothing of it is left."""
+        need_root()
+        need_tools(self._spec.faults)
+        state = self._made = claim(self._spec)
+        try:
+            plug(state, self.layout)
+            settle_all(state, self.layout)
+            state.ready = True
+            state.save()
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> None:
+        """End every process of the lab and remove all that was made; nothing when it is down."""
+        for running in self._started:
+            running.end(within_s=0.0)
+        self._started = []
+        if self._made is not None:
+            remove(self._made)
+            self._made = None
+
+    def __enter__(self) -> "Lab":
+        self.up()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    # What it is.
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.of(self._state)
+
+    @property
+    def spec(self) -> LabSpec:
+        """With the faults as they are now."""
+        return self._state.spec
+
+    @property
+    def nodes(self) -> list[str]:
+        return self.spec.names
+
+    def address(self, node: str) -> str:
+        self.spec.check_node(node)
+        return self.layout.address(node)
+
+    def pids(self, node: str) -> list[int]:
+        """Of all processes that live on a node."""
+        self.spec.check_node(node)
+        return living_in([self.layout.space(node)])
+
+    # Faults. Texts are as on the command line: "100mbit", "5%", "5ms", "30%", "stop:200ms/1s".
+
+    def slow(self, node: str, rate: str) -> None:
+        self._break("slow", f"{node}={rate}")
+
+    def one_way(self, node: str, rate: str, way: Way = "out") -> None:
+        self._break("one-way", f"{node}={rate}:{way}")
+
+    def slow_link(self, first: str, second: str, rate: str) -> None:
+        self._break("slow-link", f"{first}:{second}={rate}")
+
+    def lossy(self, node: str, share: str) -> None:
+        self._break("lossy", f"{node}={share}")
+
+    def delay(self, node: str, time: str) -> None:
+        """Each way: a round trip takes twice that longer."""
+        self._break("delay", f"{node}={time}")
+
+    def mtu(self, node: str, size: int) -> None:
+        self._break("mtu", f"{node}={size}")
+
+    def cut(self, node: str) -> None:
+        self._break("cut", node)
+
+    def straggler(self, node: str, how: str) -> None:
+        self._break("straggler", f"{node}={how}")
+
+    def add(self, fault: Fault) -> None:
+        """Takes the place of a fault of the same kind on the same node, or pair of nodes."""
+        state = self._state
+        need_tools([fault])
+        others = [one for one in state.spec.faults if subject(one) != subject(fault)]
+        self._change([*others, fault], [fault])
+
+    def heal(self, *nodes: str) -> None:
+        """Remove every fault that is about one of `nodes`; without any, all faults."""
+        for node in nodes:
+            self.spec.check_node(node)
+        chosen = set(nodes or self.nodes)
+        gone = [fault for fault in self.spec.faults if chosen & set(fault.nodes)]
+        self._change([fault for fault in self.spec.faults if fault not in gone], gone)
+
+    # Commands.
+
+    def run(
+        self,
+        words: Sequence[str],
+        *,
+        nodes: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = _TIMEOUT_S,
+        grace: float = GRACE_S,
+    ) -> list[NodeResult]:
+        """Run a command on every node (or on `nodes`) at once, to the end of all; seconds.
+
+        `{rank}`, `{nodes}`, `{master}` and `{port}` are filled in. What still runs `grace` after
+        one has failed, or after `timeout`, is ended, and `NodeResult.ended` says so.
+        """
+        running = self.start(words, nodes=nodes, env=env)
+        try:
+            return running.wait(timeout, grace)
+        except BaseException:
+            running.end(within_s=0.0)
+            raise
+
+    def start(
+        self,
+        words: Sequence[str],
+        *,
+        nodes: Sequence[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        output: Callable[[str], Output] | None = None,
+    ) -> Running:
+        """As `run`, without waiting. `output` makes what shows it, from the first node's name."""
+        chosen = list(dict.fromkeys(nodes or self.nodes))
+        for node in chosen:
+            self.spec.check_node(node)
+        if not words:
+            raise UsageError("no command", expected="such as `-- hostname`")
+        cgroups = {node: cgroup_files(self._state, self.layout, node) for node in chosen}
+        plans = plan(self.layout, chosen, words, cgroups, env or {})
+        running = Running(self.layout, plans, output(chosen[0]) if output else Captured())
+        self._started = [one for one in self._started if one.alive()] + [running]
+        return running
+
+    def on(self, node: str, *words: str) -> list[str]:
+        """The command that runs `words` on a node, for those who start it themselves."""
+        self.spec.check_node(node)
+        return enter_words(self.layout, node, cgroup_files(self._state, self.layout, node), words)
+
+    # Inside.
+
+    @property
+    def _state(self) -> State:
+        if self._made is None:
+            raise UsageError(f"lab {self._spec.name} is not up", next="with Lab(spec) as lab: …")
+        return self._made
+
+    def _break(self, kind: str, text: str) -> None:
+        fault = parse_fault(kind, text)
+        self.spec.check(fault)
+        self.add(fault)
+
+    def _change(self, faults: Iterable[Fault], changed: Iterable[Fault]) -> None:
+        state = self._state
+        state.spec = replace(state.spec, faults=tuple(faults))
+        state.save()
+        for fault in changed:
+            settle(state, self.layout, fault)
+
+
+def remove(state: State) -> None:
+    """All that the state names, and the state at last; CannotMeasure when something stays.
+
+    May be called again, and by another process than the one that made it.
+    """
+    spaces = [thing.name for thing in state.made if thing.kind == "namespace"]
+    left = [f"process {pid}" for pid in end_all(spaces, _END_S)]
+    left += [f"namespace {space}" for space in unplug(state)]
+    left += [f"cgroup {group}" for group in remove_cgroups(state)]
+    for thing in state.made:
+        if thing.kind == "folder":
+            shutil.rmtree(thing.name, ignore_errors=True)
+            left += [f"folder {thing.name}"] if Path(thing.name).exists() else []
+    if left:
+        raise CannotMeasure(
+            f"still there: {', '.join(left)}",
+            expected="all of it to go",
+            next=f"python -m wirespeed.lab down --name {state.spec.name}",
+        )
+    state.remove()

@@ -1,0 +1,195 @@
+"""Faults as they are written on the command line, `node-2=100mbit`, and back."""
+
+import re
+from collections.abc import Callable
+
+from wirespeed.errors import UsageError
+from wirespeed.lab.spec import (
+    HOST_MTU,
+    Bursts,
+    Cut,
+    Delay,
+    Fault,
+    Lossy,
+    Mtu,
+    Quota,
+    Slow,
+    SlowLink,
+    Way,
+)
+
+__all__ = ["format_fault", "format_rate", "parse_fault", "parse_rate", "parse_share", "parse_time"]
+
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_RATE = re.compile(_NUMBER + r"\s*([kmg])bit", re.IGNORECASE)
+_TIME = re.compile(_NUMBER + r"\s*(us|ms|s)", re.IGNORECASE)
+_SHARE = re.compile(_NUMBER + r"\s*%")
+_BITS = {"k": 1e3, "m": 1e6, "g": 1e9}
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_SLOWEST, _FASTEST = 64_000, 100_000_000_000
+_LONGEST_S = 60.0
+_SMALLEST_MTU = 576
+_SHORTEST_STOP_S = 1e-3
+
+
+def parse_rate(text: str) -> int:
+    """Bits a second from `100mbit`, `1gbit` or `500kbit` (powers of ten); else UsageError."""
+    match = _RATE.fullmatch(text.strip())
+    rate = int(float(match[1]) * _BITS[match[2].lower()]) if match else 0
+    if not _SLOWEST <= rate <= _FASTEST:
+        raise UsageError(
+            f"{text!r} is not a rate",
+            expected="bits a second from 64kbit to 100gbit, such as 100mbit or 2.5gbit",
+            next="a rate in bytes times 8 is the rate in bits: 125 MB/s is 1gbit",
+        )
+    return rate
+
+
+def parse_time(text: str) -> float:
+    """Seconds from `5ms`, `200us` or `1s`; else UsageError."""
+    match = _TIME.fullmatch(text.strip())
+    seconds = float(match[1]) * _SECONDS[match[2].lower()] if match else 0.0
+    if not 0 < seconds <= _LONGEST_S:
+        raise UsageError(
+            f"{text!r} is not a time", expected="up to a minute, such as 200us, 5ms or 1s"
+        )
+    return seconds
+
+
+def parse_share(text: str) -> float:
+    """A fraction from `5%`; else UsageError."""
+    match = _SHARE.fullmatch(text.strip())
+    share = float(match[1]) / 100 if match else 0.0
+    if not 0 < share <= 1:
+        raise UsageError(f"{text!r} is not a share", expected="above 0% up to 100%, such as 5%")
+    return share
+
+
+def parse_fault(kind: str, text: str) -> Fault:
+    """One fault from an option's name without hyphens and its value: `slow`, `node-2=100mbit`."""
+    parser = _PARSERS.get(kind)
+    if parser is None:
+        raise UsageError(f"{kind!r} is no fault", expected=", ".join(sorted(_PARSERS)))
+    return parser(text)
+
+
+def format_rate(rate: float) -> str:
+    """`100mbit`; parse_rate reads it back."""
+    for unit in ("g", "m"):
+        if rate >= _BITS[unit]:
+            return f"{rate / _BITS[unit]:.12g}{unit}bit"
+    return f"{rate / 1e3:.12g}kbit"
+
+
+def format_fault(fault: Fault) -> tuple[str, str]:
+    """The option and the value from which parse_fault makes this fault again."""
+    match fault:
+        case Slow(way="both"):
+            return "slow", f"{fault.node}={format_rate(fault.rate)}"
+        case Slow():
+            return "one-way", f"{fault.node}={format_rate(fault.rate)}:{fault.way}"
+        case SlowLink():
+            return "slow-link", f"{fault.first}:{fault.second}={format_rate(fault.rate)}"
+        case Lossy():
+            return "lossy", f"{fault.node}={_percent(fault.share)}"
+        case Delay():
+            return "delay", f"{fault.node}={_milliseconds(fault.seconds)}"
+        case Mtu():
+            return "mtu", f"{fault.node}={fault.size}"
+        case Cut():
+            return "cut", fault.node
+        case Quota():
+            return "straggler", f"{fault.node}={_percent(fault.share)}"
+        case Bursts():
+            times = f"{_milliseconds(fault.stopped_s)}/{_milliseconds(fault.every_s)}"
+            return "straggler", f"{fault.node}=stop:{times}"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.10g}%"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.10g}ms"
+
+
+def _halves(text: str, example: str) -> tuple[str, str]:
+    node, equals, value = text.partition("=")
+    if not (node and equals and value):
+        raise UsageError(f"{text!r} does not say node=value", expected=f"such as {example}")
+    return node.strip(), value.strip()
+
+
+def _slow(text: str) -> Fault:
+    node, value = _halves(text, "node-2=100mbit")
+    return Slow(node, parse_rate(value))
+
+
+def _one_way(text: str) -> Fault:
+    node, value = _halves(text, "node-0=200mbit:out")
+    rate, _, way = value.partition(":")
+    ways: dict[str, Way] = {"": "out", "out": "out", "in": "in"}
+    if way not in ways:
+        raise UsageError(f"{way!r} is no way", expected="out (what the node sends) or in")
+    return Slow(node, parse_rate(rate), ways[way])
+
+
+def _slow_link(text: str) -> Fault:
+    pair, value = _halves(text, "node-0:node-2=100mbit")
+    first, colon, second = pair.partition(":")
+    if not (first and colon and second):
+        raise UsageError(f"{pair!r} is not a pair", expected="such as node-0:node-2=100mbit")
+    return SlowLink(first, second, parse_rate(value))
+
+
+def _lossy(text: str) -> Fault:
+    node, value = _halves(text, "node-1=5%")
+    return Lossy(node, parse_share(value))
+
+
+def _delay(text: str) -> Fault:
+    node, value = _halves(text, "node-3=5ms")
+    return Delay(node, parse_time(value))
+
+
+def _mtu(text: str) -> Fault:
+    node, value = _halves(text, "node-1=1400")
+    size = int(value) if value.isascii() and value.isdecimal() else 0
+    if not _SMALLEST_MTU <= size < HOST_MTU:
+        raise UsageError(
+            f"{value!r} is not a smaller MTU",
+            expected=f"bytes from {_SMALLEST_MTU} to {HOST_MTU - 1}: hosts have {HOST_MTU}",
+        )
+    return Mtu(node, size)
+
+
+def _cut(text: str) -> Fault:
+    return Cut(text.strip())
+
+
+def _straggler(text: str) -> Fault:
+    node, value = _halves(text, "node-1=30%")
+    if not value.startswith("stop:"):
+        return Quota(node, parse_share(value))
+    stopped, slash, every = value.removeprefix("stop:").partition("/")
+    if not slash:
+        raise UsageError(f"{value!r} has no period", expected="such as stop:200ms/1s")
+    stopped_s, every_s = parse_time(stopped), parse_time(every)
+    if not _SHORTEST_STOP_S <= stopped_s < every_s:
+        raise UsageError(
+            f"{value!r}: stopped for {stopped} in every {every}",
+            expected="at least 1ms, and less than the period, such as stop:200ms/1s",
+        )
+    return Bursts(node, stopped_s, every_s)
+
+
+_PARSERS: dict[str, Callable[[str], Fault]] = {
+    "slow": _slow,
+    "one-way": _one_way,
+    "slow-link": _slow_link,
+    "lossy": _lossy,
+    "delay": _delay,
+    "mtu": _mtu,
+    "cut": _cut,
+    "straggler": _straggler,
+}

@@ -1,0 +1,230 @@
+"""A command on every node at once: one process group a node, started, watched and ended."""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from wirespeed.errors import CannotMeasure
+from wirespeed.lab.layout import INTERFACE, Layout, space_path
+from wirespeed.lab.output import Output
+from wirespeed.lab.processes import end_all
+
+__all__ = ["NodeResult", "Plan", "Running", "enter_words", "exit_code", "free_port", "plan"]
+
+_MARK = "WIRESPEED_LAB_RUN"
+_LOOK_S, _END_S, _KILL_S, _BOUND_S = 0.03, 5.0, 5.0, 10.0
+_PORT = "import socket; s = socket.socket(); s.bind(('', 0)); print(s.getsockname()[1])"
+TIMED_OUT = 3
+
+Reason = Literal["", "timeout", "grace", "interrupted"]
+"""Why a command was ended: not at all, it took too long, another one failed, Ctrl-C."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """How the command of one node ended."""
+
+    node: str
+    returncode: int
+    """As subprocess has it: below zero is the number of a signal."""
+    stdout: str
+    stderr: str
+    ended: Reason = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to start on one node."""
+
+    node: str
+    words: Sequence[str]
+    """The whole command, the entry into the node included."""
+    environment: Mapping[str, str]
+
+
+def enter_words(
+    layout: Layout, node: str, cgroups: Sequence[str], words: Sequence[str]
+) -> list[str]:
+    """The command that runs `words` on that node: its network, host name, /etc/hosts and quota."""
+    facts = {
+        "net": str(space_path(layout.space(node))),
+        "host": node,
+        "hosts": str(layout.hosts),
+        "cgroups": list(cgroups),
+    }
+    return [*layout.script("enter"), json.dumps(facts), *words]
+
+
+def free_port(layout: Layout, node: str) -> int:
+    """A TCP port on which nobody listens on that node at this moment."""
+    code = [*layout.script("enter")[:-1], "-c", _PORT]
+    facts = json.dumps({"net": str(space_path(layout.space(node)))})
+    words = [*layout.script("enter"), facts, *code]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=_BOUND_S, check=False)
+    if done.returncode:
+        raise CannotMeasure(f"no free port on {node}: {done.stderr.strip()}")
+    return int(done.stdout)
+
+
+def plan(
+    layout: Layout,
+    nodes: Sequence[str],
+    words: Sequence[str],
+    cgroups: Mapping[str, Sequence[str]],
+    env: Mapping[str, str],
+) -> list[Plan]:
+    """The command for each node, with its rank among `nodes` and where the first of them is."""
+    master, port = layout.address(nodes[0]), str(free_port(layout, nodes[0]))
+    plans = []
+    for rank, node in enumerate(nodes):
+        told = {"rank": str(rank), "nodes": str(len(nodes)), "master": master, "port": port}
+        own = {
+            "NODE_RANK": told["rank"],
+            "NNODES": told["nodes"],
+            "MASTER_ADDR": master,
+            "MASTER_PORT": port,
+            "GLOO_SOCKET_IFNAME": INTERFACE,
+            "WIRESPEED_LAB": layout.name,
+        }
+        filled = [_fill(word, told) for word in words]
+        entered = enter_words(layout, node, cgroups.get(node, ()), filled)
+        plans.append(Plan(node, entered, {**os.environ, **own, **env}))
+    return plans
+
+
+class Running:
+    """Started commands. `wait` for them, or `end` them; both leave none of them running."""
+
+    def __init__(self, layout: Layout, plans: Sequence[Plan], output: Output) -> None:
+        self._mark = f"{_MARK}={secrets.token_hex(8)}"
+        self._spaces = [layout.space(one.node) for one in plans]
+        self._output = output
+        self._groups: dict[str, subprocess.Popen[bytes]] = {}
+        self._ended: dict[str, Reason] = {}
+        self._results: list[NodeResult] | None = None
+        try:
+            for one in plans:
+                self._start(one)
+        except BaseException:
+            self.end("interrupted", within_s=0.0)
+            raise
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process and process group id of each node's command."""
+        return {node: group.pid for node, group in self._groups.items()}
+
+    def alive(self) -> list[str]:
+        """The nodes whose command has not ended."""
+        return [node for node, group in self._groups.items() if group.poll() is None]
+
+    def wait(self, timeout: float, grace: float) -> list[NodeResult]:
+        """Until all have ended; seconds.
+
+        Once one has failed the others have `grace` left, and nobody has more than `timeout`.
+        """
+        deadline = time.monotonic() + timeout
+        reason: Reason = "timeout"
+        failed = False
+        while self.alive() and time.monotonic() < deadline:
+            self._output.wait(_LOOK_S)
+            if not failed and self._failed():
+                failed = True
+                if time.monotonic() + grace < deadline:
+                    deadline, reason = time.monotonic() + grace, "grace"
+        return self.end(reason)
+
+    def end(
+        self,
+        reason: Reason = "interrupted",
+        first: signal.Signals = signal.SIGTERM,
+        within_s: float = _END_S,
+    ) -> list[NodeResult]:
+        """End what still runs: `first`, SIGTERM, then SIGKILL, with `within_s` for each."""
+        if self._results is None:
+            self._end(reason, first, within_s)
+            self._results = [self._result(node) for node in self._groups]
+        return self._results
+
+    def _end(self, reason: Reason, first: signal.Signals, within_s: float) -> None:
+        try:
+            self._ended.update(dict.fromkeys(self.alive(), reason))
+            for number in dict.fromkeys((first, signal.SIGTERM)):
+                if self.alive():
+                    self._signal(number)
+                    self._until_none(within_s)
+        finally:
+            # After a good end a daemon that a command left in a session of its own may stay.
+            good = not self._ended and not self._failed()
+            groups = self.pids.values() if good else ()
+            end_all(self._spaces, _KILL_S, self._mark, groups)
+            self._signal(signal.SIGKILL)
+            self._reap()
+            self._output.close()
+
+    def _start(self, one: Plan) -> None:
+        name, _, token = self._mark.partition("=")
+        out, err = self._output.open(one.node)
+        try:
+            self._groups[one.node] = subprocess.Popen(
+                list(one.words),
+                env={**one.environment, name: token},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        finally:
+            self._output.started(one.node)
+
+    def _failed(self) -> bool:
+        return any(group.poll() not in (None, 0) for group in self._groups.values())
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the process group of each command that runs; its id is nobody else's until then."""
+        for node in self.alive():
+            with suppress(ProcessLookupError):
+                os.killpg(self._groups[node].pid, number)
+                os.killpg(self._groups[node].pid, signal.SIGCONT)
+
+    def _until_none(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self.alive() and time.monotonic() < deadline:
+            self._output.wait(_LOOK_S)
+
+    def _reap(self) -> None:
+        for group in self._groups.values():
+            with suppress(subprocess.TimeoutExpired):
+                group.wait(_KILL_S)
+
+    def _result(self, node: str) -> NodeResult:
+        code = self._groups[node].returncode
+        out, err = self._output.text(node)
+        return NodeResult(
+            node, -signal.SIGKILL if code is None else code, out, err, self._reason(node)
+        )
+
+    def _reason(self, node: str) -> Reason:
+        return self._ended.get(node, "")
+
+
+def exit_code(results: Sequence[NodeResult]) -> int:
+    """The largest of those that ended by themselves (128 + n for signal n); 3 when time ran out."""
+    own = [result.returncode for result in results if not result.ended]
+    codes = [code if code >= 0 else 128 - code for code in own]
+    if any(result.ended == "timeout" for result in results):
+        codes.append(TIMED_OUT)
+    return max(codes, default=130)
+
+
+def _fill(word: str, told: Mapping[str, str]) -> str:
+    for name, value in told.items():
+        word = word.replace("{" + name + "}", value)
+    return word

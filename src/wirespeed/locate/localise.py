@@ -1,0 +1,283 @@
+"""The localiser: decides which pairs talk next, when enough was seen, and who is to blame.
+
+Deterministic: the same readings and seed give the same decisions, so that every rank can run it on
+the gathered figures and all take the same next step. Nothing absolute is known of any rate: all is
+relative to the fleet. docs/localisation.md says how, and what was measured.
+"""
+
+import math
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+
+from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.locate.explain import explain
+from wirespeed.locate.model import Culprit, Diagnosis, Fabric, Pair, Reading
+from wirespeed.locate.problem import SMALL, Blame, Findings, Problem
+from wirespeed.locate.schedule import across, circle_round, fill, rounds_for_all_pairs
+from wirespeed.locate.table import Ints, Table
+from wirespeed.locate.verdict import dead_nodes, from_blames, only_pair, stragglers, without_echoes
+
+__all__ = ["LATENCY_THRESHOLD", "MOST_ROUNDS", "THRESHOLD", "localise"]
+
+THRESHOLD = 1.1
+"""Slower than the fleet by less than this factor is not named."""
+LATENCY_THRESHOLD = 2.0
+"""The same for latencies, which differ by the number of switches between two healthy nodes."""
+MOST_ROUNDS = 24
+FIRST_ROUNDS = 12
+"""Random rounds before the first look at a large world: what is slow in every third round is then
+seen at least twice with a chance of 94 %."""
+STEP = 4
+"""Rounds between two looks."""
+FEWEST_ROUNDS = 8
+"""In the smallest worlds: from 6 figures on, the median has a 95 % interval."""
+FEWEST_REPEATS = 3
+"""How often each pair of a small world is measured at least."""
+MEETINGS = 5
+"""How often a pair is measured that looked slow while its nodes do not."""
+EXTRA_ROUNDS = 12
+"""Beyond all pairs, to measure again what looked slow."""
+FIRST_COMPUTE, MOST_COMPUTE = 5, 25
+"""How often the work without traffic is timed: it takes no rounds, and all nodes do it at once."""
+
+
+def localise(
+    fabric: Fabric,
+    *,
+    exhaustive: bool = False,
+    most_rounds: int = MOST_ROUNDS,
+    threshold: float = THRESHOLD,
+    latency_threshold: float = LATENCY_THRESHOLD,
+    seed: int = 0,
+) -> Diagnosis:
+    """Find the slow parts in at most `most_rounds` rounds of pairs.
+
+    exhaustive: measure all pairs, in n - 1 rounds or more (a fault of one pair shows only where that
+    pair was measured). Raises CannotMeasure for fewer than 2 nodes, UsageError for impossible limits.
+    """
+    if fabric.nodes < 2:
+        raise CannotMeasure(
+            f"{fabric.nodes} node: there is no pair to compare",
+            expected="at least 2 nodes",
+            next="start one rank on each of several nodes, or use `wirespeed check` on this one",
+        )
+    if most_rounds < 1 or threshold <= 1 or latency_threshold <= 1:
+        raise UsageError(
+            f"{most_rounds} rounds, thresholds {threshold:g} and {latency_threshold:g}",
+            expected="at least 1 round, thresholds (factors of slow-down) above 1",
+        )
+    search = _Search(fabric, threshold, latency_threshold, seed)
+    search.run(exhaustive, most_rounds)
+    return search.diagnosis()
+
+
+class _Search:
+    def __init__(
+        self, fabric: Fabric, threshold: float, latency_threshold: float, seed: int
+    ) -> None:
+        self.fabric, self.random = fabric, Random(seed)
+        self.least, self.least_latency = math.log(threshold), math.log(latency_threshold)
+        self.table = Table(fabric.nodes, fabric.rails)
+        self.readings: list[Reading] = []
+        self.met: set[Pair] = set()
+        self.again: set[Pair] = set()
+        self.findings, self.latency = Findings(), Findings()
+        self.order = self.random.sample(range(fabric.nodes), fabric.nodes)
+        self.seconds: list[list[float]] = []
+        self.slow_workers: list[Culprit] = []
+        self.dead: set[int] = set()
+        self.stopped = ""
+
+    @property
+    def small(self) -> bool:
+        return self.fabric.nodes <= SMALL
+
+    def run(self, exhaustive: bool, most: int) -> None:
+        self._work()
+        every = rounds_for_all_pairs(self.fabric.nodes)
+        if exhaustive:
+            most = max(most, every + EXTRA_ROUNDS)
+        if self.small:
+            first = min(most, max(FEWEST_REPEATS * every, FEWEST_ROUNDS))
+        else:
+            first = min(most, every if exhaustive else FIRST_ROUNDS)
+        for turn in range(first):
+            self._measure(circle_round(self.order, turn))
+        self._look()
+        while self.table.rounds < most and self._open():
+            for _ in range(min(STEP if not self.small else every, most - self.table.rounds)):
+                self._measure(self._next_round())
+            self._look()
+        if any(blame.share < 1 for blame in self.findings.blames):
+            self._work_again()
+        self.stopped = self._why(most)
+
+    def _work(self) -> None:
+        """Time the work without traffic until each node is clear."""
+        unclear = True
+        while len(self.seconds) < FIRST_COMPUTE or (unclear and len(self.seconds) < MOST_COMPUTE):
+            self.seconds.append(self.fabric.compute())
+            if len(self.seconds) >= FIRST_COMPUTE:
+                self.slow_workers, unclear = stragglers(self.seconds, self.least)
+        last = np.array(self.seconds[-1])
+        self.dead = set(np.flatnonzero(~np.isfinite(last)).tolist())
+
+    def _work_again(self) -> None:
+        """Who is slow now and then in traffic may be so at work too, and was missed at first."""
+        while len(self.seconds) < MOST_COMPUTE:
+            self.seconds.append(self.fabric.compute())
+        self.slow_workers, _ = stragglers(self.seconds, self.least)
+        self._look()
+
+    def _measure(self, pairs: Sequence[Pair]) -> None:
+        """One round; whoever is dead already is left out."""
+        readings = self.fabric.round([p for p in pairs if not self.dead.intersection(p)])
+        self.table.add(readings)
+        self.readings += readings
+        self.met.update(reading.pair for reading in readings)
+        if self.fabric.nodes > 2:
+            self.dead |= dead_nodes(self.table)
+
+    def _look(self) -> None:
+        """Explain what was seen so far; of two nodes, `only_pair` says all that can be said."""
+        if self.fabric.nodes == 2:
+            return
+        partner = self._living(self.table.partner)
+        latency = self.table.latency
+        cycle = rounds_for_all_pairs(self.fabric.nodes) if self.small else 0
+        self.findings = explain(
+            Problem(
+                partner=partner,
+                figures=np.where((partner < 0)[..., None], np.nan, self.table.sent),
+                groups=self._groups(),
+                least=self.least,
+                both_ways=True,
+                cycle=cycle,
+                doubtful=frozenset(c.nodes[0] for c in self.slow_workers),
+                check=frozenset(self.again),
+            )
+        )
+        if not self.again:  # once: each look finds new pairs that were slow by chance
+            self.again = self.findings.odd_pairs
+        if not np.isnan(latency).all():
+            self.latency = explain(
+                Problem(
+                    partner=partner,
+                    figures=np.where((partner < 0)[..., None], np.nan, latency),
+                    groups=self._groups(),
+                    least=self.least_latency,
+                    both_ways=False,
+                    cycle=cycle,
+                )
+            )
+
+    def _groups(self) -> tuple[tuple[int, ...], ...]:
+        return self.fabric.groups if len(self.fabric.groups) > 1 else ()
+
+    def _living(self, partner: Ints) -> Ints:
+        gone = sorted(self.dead)
+        partner = np.where(np.isin(partner, gone), -1, partner)
+        partner[:, gone] = -1
+        return partner
+
+    def _open(self) -> bool:
+        """Whether another round could change the answer."""
+        unknown_groups = not self.small and not self._groups() and len(self._slow_parts()) > 1
+        return bool(self._suspects() or self._untested() or self.findings.inside or unknown_groups)
+
+    def _slow_parts(self) -> list[Blame]:
+        return [b for b in self.findings.blames if b.kind in ("node", "uplink")]
+
+    def _suspects(self) -> set[int]:
+        return self.findings.unsettled | self.latency.unsettled
+
+    def _untested(self) -> set[Pair]:
+        """Pairs that looked slow and were not measured again often enough to tell."""
+        often = self._counts(self.again & self.findings.odd_pairs)
+        return {pair for pair, times in often.items() if times < MEETINGS}
+
+    def _counts(self, pairs: set[Pair]) -> dict[Pair, int]:
+        partner = self.table.partner
+        return {(a, b): int((partner[:, a] == b).sum()) for a, b in pairs}
+
+    def _next_round(self) -> list[Pair]:
+        """Small: the circle goes on. Large: odd pairs again; what may share an uplink among itself in
+        every other round; suspects with nodes that are known to be good; the rest at random."""
+        turn = self.table.rounds
+        if self.small:
+            return circle_round(self.order, turn)
+        # Half at a time: pairs that were slow for being together in a round must not meet again.
+        odd = sorted(self._untested())
+        wanted = self.random.sample(odd, (len(odd) + 1) // 2)
+        blamed = {node for blame in self.findings.blames for node in blame.nodes}
+        if turn % 2 == 0:
+            wanted += self._joining()
+            for group in self._inner_groups():
+                wanted += circle_round(self.random.sample(group, len(group)), turn)
+        suspects = sorted(self._suspects() | blamed)
+        good = sorted(set(range(self.fabric.nodes)) - set(suspects) - self.dead)
+        self.random.shuffle(suspects)
+        wanted += across(suspects, good, self.random)
+        return fill(wanted, sorted(set(range(self.fabric.nodes)) - self.dead), self.random)
+
+    def _inner_groups(self) -> list[list[int]]:
+        """Known groups whose uplink is slow; without known groups, all slow nodes together."""
+        if self._groups():
+            slow = [list(b.nodes) for b in self.findings.blames if b.kind == "uplink"]
+            return slow + [list(self._groups()[g]) for g in sorted(self.findings.inside)]
+        return [sorted({node for blame in self._slow_parts() for node in blame.nodes})]
+
+    def _joining(self) -> list[Pair]:
+        """Without known groups: what is slow with the larger cluster that is about as slow."""
+        if self._groups():
+            return []
+        wanted: list[Pair] = []
+        for blame in self._slow_parts():
+            larger = [b for b in self._slow_parts() if len(b.nodes) > max(2, len(blame.nodes))]
+            if larger:
+                nearest = min(larger, key=lambda b: (abs(b.level - blame.level), b.nodes))
+                wanted += across(blame.nodes, nearest.nodes, self.random)
+        return wanted
+
+    def _why(self, most: int) -> str:
+        if self.table.rounds >= most and self._open():
+            return f"the limit of {most} rounds was reached; {len(self._suspects())} nodes are not clear"
+        if len(self.met) == self.fabric.nodes * (self.fabric.nodes - 1) // 2:
+            return (
+                f"all pairs were measured, and every node is clear after {self.table.rounds} rounds"
+            )
+        return f"every node is clear after {self.table.rounds} rounds"
+
+    def diagnosis(self) -> Diagnosis:
+        nodes = self.fabric.nodes
+        return Diagnosis(
+            culprits=self._culprits(),
+            readings=tuple(self.readings),
+            compute=tuple(np.median(np.array(self.seconds), axis=0).tolist()),
+            rounds=self.table.rounds,
+            pairs_measured=len(self.met),
+            pairs=nodes * (nodes - 1) // 2,
+            stopped=self.stopped,
+        )
+
+    def _culprits(self) -> tuple[Culprit, ...]:
+        dead = [_dead(node, self.table.rounds) for node in sorted(self.dead)]
+        if self.fabric.nodes == 2 and not dead:
+            return without_echoes([*self.slow_workers, *only_pair(self.table, self.least)])
+        rates = from_blames(self.findings.blames, "rate")
+        latencies = from_blames(self.latency.blames, "latency")
+        return without_echoes([*dead, *self.slow_workers, *rates, *latencies])
+
+
+def _dead(node: int, rounds: int) -> Culprit:
+    return Culprit(
+        kind="dead",
+        nodes=(node,),
+        factor=math.inf,
+        low=math.inf,
+        high=math.inf,
+        confidence=0.999,
+        samples=max(rounds, 1),
+    )

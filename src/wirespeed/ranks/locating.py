@@ -1,0 +1,116 @@
+"""Look for the culprit on real ranks; rank 0 tells the console what was measured and found.
+
+Every rank runs the localiser: it sees gathered figures only, so that all ask for the same rounds.
+"""
+
+import math
+from collections.abc import Sequence
+
+from wirespeed.locate.localise import localise
+from wirespeed.locate.model import Diagnosis, Pair, Reading
+from wirespeed.locate.telling import culprit_json, pair_figures
+from wirespeed.plan import PairPlan
+from wirespeed.ranks.faults import Fault, strike
+from wirespeed.ranks.pairs.fabric import RankFabric
+from wirespeed.ranks.place import Place
+from wirespeed.ranks.steps import Reporter
+from wirespeed.records import Located
+from wirespeed.records_json import located_to_json, pair_to_json
+
+__all__ = ["run_pairs"]
+
+
+class _Watched:
+    """A fabric whose rounds are told as they end, so that none is lost when the run breaks off."""
+
+    def __init__(self, fabric: RankFabric, tell: "_Teller", faults: Sequence[Fault]) -> None:
+        self._fabric = fabric
+        self._tell = tell
+        self._faults = faults
+        self.nodes, self.rails, self.groups = fabric.nodes, fabric.rails, fabric.groups
+
+    def round(self, pairs: Sequence[Pair]) -> list[Reading]:
+        for fault in self._faults:
+            if fault.after == self._tell.rounds:
+                strike(fault)
+        self._tell.begins(pairs)
+        readings = self._fabric.round(pairs)
+        self._tell.ended(readings)
+        return readings
+
+    def compute(self) -> list[float]:
+        seconds = self._fabric.compute()
+        self._tell.compute = tuple(one if math.isfinite(one) else -1.0 for one in seconds)
+        return seconds
+
+
+class _Teller:
+    """Rank 0's voice; silent on the others."""
+
+    def __init__(self, fabric: RankFabric, beacon: Reporter, speaks: bool, rounds: int) -> None:
+        self._cut = fabric.cut
+        self._record = beacon.record if speaks else lambda kind, data: None
+        self._most = rounds
+        self._seen: set[Pair] = set()
+        self.rounds = 0
+        self.compute: tuple[float, ...] = ()
+
+    def begins(self, pairs: Sequence[Pair]) -> None:
+        label = "nobody is left to pair"
+        if pairs:
+            a, b = (self._cut.names[node] for node in pairs[0])
+            label = f"{a} with {b}" + (f" and {len(pairs) - 1} more" if len(pairs) > 1 else "")
+        of = max(self._most, self.rounds + 1)
+        self._record("progress", {"index": self.rounds, "of": of, "label": label})
+
+    def ended(self, readings: Sequence[Reading]) -> None:
+        figures = [
+            pair_to_json(one)
+            for reading in readings
+            for one in pair_figures(reading, self._cut.names, self.rounds)
+        ]
+        self._seen.update(reading.pair for reading in readings)
+        self.rounds += 1
+        self._record("pairs", {"pairs": figures})
+        self._record("located", located_to_json(self._located("the run broke off")))
+
+    def _located(self, stopped: str) -> Located:
+        """Without the pairs, which are told as they come."""
+        nodes = len(self._cut.names)
+        return Located(
+            over=self._cut.over,
+            nodes=self._cut.names,
+            rounds=self.rounds,
+            pairs_measured=len(self._seen),
+            pairs_possible=nodes * (nodes - 1) // 2,
+            stopped=stopped,
+            compute=self.compute,
+            pairs=(),
+        )
+
+    def close(self, found: Diagnosis) -> None:
+        self._record("located", located_to_json(self._located(found.stopped)))
+        self._record("culprits", {"culprits": [culprit_json(one) for one in found.culprits]})
+
+
+def run_pairs(
+    place: Place, plan: PairPlan, seed: int, beacon: Reporter, faults: Sequence[Fault] = ()
+) -> None:
+    """Measure pairs until the localiser knows enough; collective.
+
+    faults: what this rank acts out, each when `after` rounds are over.
+    """
+    fabric = RankFabric(place, plan.over, beacon.enter)
+    rounds = max(plan.most_rounds, fabric.nodes) if plan.exhaustive else plan.most_rounds
+    tell = _Teller(fabric, beacon, place.rank == 0, rounds)
+    try:
+        found = localise(
+            _Watched(fabric, tell, faults),
+            exhaustive=plan.exhaustive,
+            most_rounds=plan.most_rounds,
+            threshold=plan.threshold,
+            seed=seed,
+        )
+    finally:
+        fabric.close()
+    tell.close(found)

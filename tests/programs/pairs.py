@@ -1,0 +1,37 @@
+"""Runs as a rank: one round of pairs of ranks. OWN_SOCKETS=1: plain TCP, 0: the backend's own.
+
+Every rank writes the JSON of what it got to RESULT.<rank>: {readings, compute}.
+"""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import torch.distributed as dist
+
+from wirespeed.plan import Plan
+from wirespeed.ranks.join import join, leave
+from wirespeed.ranks.pairs.fabric import RankFabric
+from wirespeed.world.identity import Identity
+
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+identity = Identity(
+    rank=rank,
+    world_size=size,
+    local_rank=rank,
+    local_world_size=size,
+    launcher="local",
+    reason="a test",
+)
+store = dist.FileStore(os.environ["STORE"], size)
+place = join(
+    identity, Plan(command="locate", steps=()), store, "gloo", lambda: None, lambda bound: None
+)
+own_sockets = os.environ["OWN_SOCKETS"] == "1"
+fabric = RankFabric(place, "ranks", lambda label: None, own_sockets=own_sockets)
+readings = fabric.round([(0, 2)]) + fabric.round([(0, 1)])
+result = {"readings": [asdict(one) for one in readings], "compute": fabric.compute()}
+Path(f"{os.environ['RESULT']}.{rank}").write_text(json.dumps(result))
+fabric.close()
+leave(place)

@@ -1,0 +1,142 @@
+"""Faults of the lab, with real traffic: `locate` names the culprit and its kind.
+
+The faults differ from the rest by factors that no noise makes; no figure is compared with a clock.
+"""
+
+import itertools
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wirespeed.lab import Lab, LabSpec, NodeResult
+
+pytestmark = pytest.mark.system
+
+NODES = 4
+BOUND_S = 150.0
+RANK = (
+    *("env", "RANK={rank}", "WORLD_SIZE={nodes}", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"),
+    *("MASTER_ADDR={master}", "MASTER_PORT={port}", "OMP_NUM_THREADS=1"),
+)
+LOCATE = (sys.executable, "-m", "wirespeed", "locate", "-q", "-o", "json")
+
+_numbers = itertools.count()
+Named = set[tuple[str, str, str]]
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    missing = [name for name in ("ip", "tc") if shutil.which(name) is None]
+    if os.geteuid() != 0 or missing:
+        pytest.skip(f"Requires: root and the commands ip and tc (missing: {missing})")
+    with Lab(LabSpec(NODES, f"l{os.getpid()}-{next(_numbers)}")) as made:
+        yield made
+
+
+@pytest.fixture
+def located(lab: Lab, tmp_path: Path) -> Iterator[Callable[..., dict[str, Any]]]:
+    """Run `locate` on all nodes; the run as JSON. Afterwards the lab is whole again."""
+
+    def run(*more: str) -> dict[str, Any]:
+        results = lab.run(
+            [*RANK, *LOCATE, *more], env={"WIRESPEED_HOME": str(tmp_path)}, timeout=BOUND_S
+        )
+        found: dict[str, Any] = json.loads(results[0].stdout)
+        assert results[0].returncode == found["exit_code"], results[0].stderr
+        assert [one.stdout for one in results[1:]] == [""] * (NODES - 1)
+        return found
+
+    yield run
+    lab.heal()
+
+
+def named(run: dict[str, Any]) -> Named:
+    """(id, kind, name) of every failing finding."""
+    return {
+        (one["id"], one["subject"]["kind"], one["subject"]["name"])
+        for one in run["findings"]
+        if one["status"] == "fail"
+    }
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_a_healthy_fabric_has_no_culprit(located: Callable[..., Any], turn: int) -> None:
+    run = located()
+    assert named(run) == set()
+    assert run["exit_code"] == 0
+    assert run["located"]["pairs_measured"] == 6
+
+
+FAULTS: dict[str, tuple[Callable[[Lab], object], Named]] = {
+    "one slow node": (lambda lab: lab.slow("node-2", "100mbit"), {("LOC-001", "node", "node-2")}),
+    "one slow link": (
+        lambda lab: lab.slow_link("node-0", "node-2", "100mbit"),
+        {("LOC-006", "link", "node-0 <-> node-2")},
+    ),
+    "sending": (
+        lambda lab: lab.one_way("node-0", "200mbit", "out"),
+        {("LOC-002", "node", "node-0")},
+    ),
+    "receiving": (
+        lambda lab: lab.one_way("node-3", "200mbit", "in"),
+        {("LOC-002", "node", "node-3")},
+    ),
+    "delay": (lambda lab: lab.delay("node-3", "5ms"), {("LOC-001", "node", "node-3")}),
+    "two slow nodes": (
+        lambda lab: (lab.slow("node-1", "100mbit"), lab.slow("node-3", "200mbit")),
+        {("LOC-001", "node", "node-1"), ("LOC-001", "node", "node-3")},
+    ),
+    "a CPU quota": (lambda lab: lab.straggler("node-1", "30%"), {("LOC-007", "node", "node-1")}),
+    "an MTU black hole": (lambda lab: lab.mtu("node-1", 1400), {("LOC-008", "node", "node-1")}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_culprit_is_named(lab: Lab, located: Callable[..., Any], fault: str) -> None:
+    broken, culprits = FAULTS[fault]
+    broken(lab)
+    run = located()
+    assert named(run) == culprits
+    assert run["exit_code"] == 1
+
+
+def test_a_lossy_node_is_named(lab: Lab, located: Callable[..., Any]) -> None:
+    """Loss hits sending more than receiving, so it may look like one direction."""
+    lab.lossy("node-1", "5%")
+    assert {(kind, name) for _, kind, name in named(located())} == {("node", "node-1")}
+
+
+def test_bursts_of_sigstop_make_a_straggler(lab: Lab, located: Callable[..., Any]) -> None:
+    lab.straggler("node-2", "stop:300ms/700ms")
+    assert named(located()) == {("LOC-007", "node", "node-2")}
+
+
+def test_a_node_that_is_cut_off_is_named(lab: Lab, located: Callable[..., Any]) -> None:
+    lab.cut("node-2")
+    run = located("--startup-timeout", "20")
+    assert named(run) == {("JOIN-001", "rank", "rank 2")}
+    assert run["exit_code"] == 1
+
+
+def test_under_torchrun_by_hand_rank_0_alone_prints(lab: Lab, tmp_path: Path) -> None:
+    lab.slow("node-1", "100mbit")
+    words = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nnodes", "{nodes}"),
+        *("--nproc-per-node", "1", "--node-rank", "{rank}", "--master-addr", "{master}"),
+        *("--master-port", "{port}", "-m", "wirespeed", "locate", "-o", "json", "-q"),
+    ]
+    try:
+        results: list[NodeResult] = lab.run(
+            words, env={"WIRESPEED_HOME": str(tmp_path)}, timeout=BOUND_S
+        )
+    finally:
+        lab.heal()
+    run = json.loads(results[0].stdout)
+    assert named(run) == {("LOC-001", "node", "node-1")}
+    assert all(one.stdout == "" for one in results[1:])
