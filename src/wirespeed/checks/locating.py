@@ -126,8 +126,8 @@ def _own(located: Located, culprit: Culprit) -> str:
     """The named one's own figure, where it is a matter of nodes."""
     names = {located.nodes[node] for node in culprit["nodes"]}
     if culprit["kind"] == "straggler":
-        seconds = max(located.compute[node] for node in culprit["nodes"])
-        return f"{format_duration(seconds)} for the same work, "
+        share = culprit["share"]
+        return "" if share == 1 else f"in {share:.0%} of the timings "
     mine = [pair for pair in located.pairs if _covers(culprit, names, pair)]
     if culprit["what"] == "latency":
         late = [pair.latency for pair in mine if pair.latency is not None]

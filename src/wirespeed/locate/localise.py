@@ -110,7 +110,7 @@ class _Search:
             for _ in range(min(STEP if not self.small else every, most - self.table.rounds)):
                 self._measure(self._next_round())
             self._look()
-        if any(blame.share < 1 for blame in self.findings.blames):
+        if self._single_nodes_blamed() and not self.slow_workers:
             self._work_again()
         self.stopped = self._why(most)
 
@@ -124,8 +124,12 @@ class _Search:
         last = np.array(self.seconds[-1])
         self.dead = set(np.flatnonzero(~np.isfinite(last)).tolist())
 
+    def _single_nodes_blamed(self) -> bool:
+        return any(blame.kind in ("node", "direction") for blame in self.findings.blames)
+
     def _work_again(self) -> None:
-        """Who is slow now and then in traffic may be so at work too, and was missed at first."""
+        """Who is slow in traffic may be so at work now and then, which few timings miss: a node that
+        is stopped for moments makes its partners wait, and they start together when it goes on."""
         while len(self.seconds) < MOST_COMPUTE:
             self.seconds.append(self.fabric.compute())
         self.slow_workers, _ = stragglers(self.seconds, self.least)

@@ -18,9 +18,6 @@ SILENT_ROUNDS = 2
 """A node is dead when nothing went through in its last so many rounds, with different partners."""
 UNSURE = 0.5
 """The confidence where two parts explain the same figures equally well."""
-ECHO = 2.0
-"""A straggler's traffic may be slower by its own factor to this power without a second fault."""
-
 What = Literal["rate", "latency", "time"]
 
 
@@ -157,13 +154,13 @@ def _pair_culprit(level: float, samples: tuple[float, ...], rail: int) -> Culpri
 
 
 def without_echoes(culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
-    """Each fault once, costliest first: a straggler's slow traffic, and rate and latency of one part,
-    are one fault (the stronger of the two)."""
-    slow = {c.nodes[0]: c for c in culprits if c.kind == "straggler"}
+    """Each fault once, costliest first. Rate and latency of one part are one fault, the stronger of
+    the two. What the traffic of a straggler shows proves nothing: it is to be mended first."""
+    slow = {c.nodes[0] for c in culprits if c.kind == "straggler"}
     kept: list[Culprit] = []
     for culprit in sorted(culprits, key=lambda c: (-c.factor, c.kind, c.nodes, c.rail)):
-        straggler = slow.get(culprit.nodes[0]) if len(culprit.nodes) == 1 else None
-        if straggler and culprit is not straggler and culprit.factor <= straggler.factor**ECHO:
+        of_straggler = culprit.kind in ("node", "direction", "nic", "link")
+        if of_straggler and slow.intersection(culprit.nodes):
             continue
         same = (c for c in kept if c.nodes == culprit.nodes and c.what != culprit.what and c.nodes)
         if culprit.what != "time" and any(c.what != "time" for c in same):

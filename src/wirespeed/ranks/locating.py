@@ -5,6 +5,7 @@ Every rank runs the localiser: it sees gathered figures only, so that all ask fo
 
 import math
 from collections.abc import Sequence
+from statistics import median_low
 
 from wirespeed.locate.localise import localise
 from wirespeed.locate.model import Diagnosis, Pair, Reading
@@ -40,7 +41,7 @@ class _Watched:
 
     def compute(self) -> list[float]:
         seconds = self._fabric.compute()
-        self._tell.compute = tuple(one if math.isfinite(one) else -1.0 for one in seconds)
+        self._tell.worked(seconds)
         return seconds
 
 
@@ -53,7 +54,10 @@ class _Teller:
         self._most = rounds
         self._seen: set[Pair] = set()
         self.rounds = 0
-        self.compute: tuple[float, ...] = ()
+        self._seconds: list[list[float]] = []
+
+    def worked(self, seconds: list[float]) -> None:
+        self._seconds.append(seconds)
 
     def begins(self, pairs: Sequence[Pair]) -> None:
         label = "nobody is left to pair"
@@ -84,9 +88,15 @@ class _Teller:
             pairs_measured=len(self._seen),
             pairs_possible=nodes * (nodes - 1) // 2,
             stopped=stopped,
-            compute=self.compute,
+            compute=self._compute(),
             pairs=(),
         )
+
+    def _compute(self) -> tuple[float, ...]:
+        """The median of each node's times."""
+        by_node = zip(*self._seconds, strict=True)
+        middle = (median_low(times) for times in by_node)
+        return tuple(one if math.isfinite(one) else -1.0 for one in middle)
 
     def close(self, found: Diagnosis) -> None:
         self._record("located", located_to_json(self._located(found.stopped)))

@@ -1,7 +1,7 @@
 """The same work on every rank, with no traffic: who is slow at it is slow by itself."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from wirespeed.ranks.place import Place
 
@@ -9,7 +9,12 @@ __all__ = ["Work"]
 
 _TARGET_S = 0.1
 """Of the quickest rank, each time: a period of a CPU quota. It is done several times over."""
-_PAUSE_S = 0.25
+_PAUSE_S, _LONG_PAUSE_S = 0.1, 0.7
+"""Seconds at most before the work."""
+_SHORT_PAUSES = 5
+"""So many at first; more timings are asked for only where somebody looks slow."""
+_WATCHED_S, _NAP_S, _GAP_S = 2.0, 0.002, 0.05
+"""How long to watch for gaps; a gap is longer than any scheduler leaves an idle machine's process."""
 _PROBE = 8
 _MOST = 100_000
 _QUEUED = 16
@@ -27,10 +32,18 @@ class Work:
         self._in = torch.ones(side, side, device=place.device)
         self._out = torch.empty_like(self._in)
         self._count = self._calls = 0
+        self._present: torch.Tensor | None = None
 
     def seconds(self, turns: Sequence[Sequence[int]]) -> list[float]:
-        """By global rank; collective. turns: ranks that work at once, one turn after the other."""
+        """By global rank; collective. turns: ranks that work at once, one turn after the other.
+
+        A rank that is absent for a share of the time takes as much longer in the long run, whether
+        a turn was hit or not: after a common start everybody has just come back.
+        """
         control = self._place.control
+        if self._present is None:
+            control.barrier()
+            self._present = 1 - control.matrix([_absent_share(self._place.tick)])[:, 0]
         if not self._count:
             self._multiply(_PROBE)
             control.barrier()
@@ -39,13 +52,14 @@ class Work:
             self._count = min(_MOST, max(_PROBE, wanted))
         # Pauses of different lengths: what comes and goes with a period must not be missed each time.
         self._calls += 1
-        time.sleep(_PAUSE_S * (self._calls * 0.618 % 1))
+        longest = _PAUSE_S if self._calls <= _SHORT_PAUSES else _LONG_PAUSE_S
+        time.sleep(longest * (self._calls * 0.618 % 1))
         mine = 0.0
         for ranks in turns:
             control.barrier()
             if self._place.rank in ranks:
                 mine = self._multiply(self._count)
-        spent: list[float] = control.matrix([mine])[:, 0].tolist()
+        spent: list[float] = (control.matrix([mine])[:, 0] / self._present).tolist()
         return spent
 
     def _multiply(self, count: int) -> float:
@@ -65,3 +79,17 @@ class Work:
         spent = time.perf_counter() - begin
         torch.set_num_threads(threads)
         return spent
+
+
+def _absent_share(tick: Callable[[], None]) -> float:
+    """Share of some seconds in which this process did not run although it wanted to, by long gaps."""
+    begin = last = time.perf_counter()
+    absent = 0.0
+    while last - begin < _WATCHED_S:
+        time.sleep(_NAP_S)
+        now = time.perf_counter()
+        if now - last > _GAP_S:
+            absent += now - last - _NAP_S
+        last = now
+        tick()
+    return min(0.99, absent / (last - begin))
