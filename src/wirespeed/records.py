@@ -195,6 +195,8 @@ class NodeFacts:
     gpus: tuple[dict[str, Any], ...] = ()
     nics: tuple[dict[str, Any], ...] = ()
     rdma: tuple[dict[str, Any], ...] = ()
+    peers: tuple[dict[str, Any], ...] = ()
+    """One mapping a node that this one knocked at (`wirespeed.world.network.probes`)."""
     environment: dict[str, str] = field(default_factory=dict)
     """Allow-listed variables, redacted."""
     unknown: dict[str, str] = field(default_factory=dict)

@@ -131,15 +131,19 @@ def _simulation_from_json(data: Mapping[str, Any]) -> Simulation:
     return Simulation(**{**data, **parts})
 
 
+_LISTED = ("ranks", "gpus", "nics", "rdma", "peers")
+"""Fields of a node that are tuples here and lists in JSON."""
+
+
 def node_from_json(data: Mapping[str, Any]) -> NodeFacts:
-    listed = {name: tuple(data.get(name, ())) for name in ("ranks", "gpus", "nics", "rdma")}
+    listed = {name: tuple(data.get(name, ())) for name in _LISTED}
     return NodeFacts(**{**data, **listed})
 
 
 def world_to_json(world: World) -> dict[str, Any]:
     data = asdict(world)
     for node in data["nodes"]:
-        for name in ("ranks", "gpus", "nics", "rdma"):
+        for name in _LISTED:
             node[name] = list(node[name])
     data["nodes"] = list(data["nodes"])
     return data

@@ -54,7 +54,7 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
         ("COL-001", {"COL-001"}),
         (" col-001 , BW-002,", {"COL-001", "BW-002"}),
         ("stragglers", {"SKEW-001"}),
-        ("GPU", {"GPU-001", "GPU-002", "GPU-003", "GPU-004"}),
+        ("GPU", {f"GPU-{number:03}" for number in range(1, 9)}),
         ("CAP,CAP-001", {"CAP-001"}),
     ],
 )

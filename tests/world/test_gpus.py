@@ -1,16 +1,30 @@
+import ctypes
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from wirespeed.world import gpus
+from wirespeed.world.nvlink import fabric
 from wirespeed.world.reading import Notes
+
+HEALTH = "incorrect configuration (2)"
 
 
 class NVMLError(Exception):
     pass
+
+
+class FabricInfo(ctypes.Structure):
+    """The fields of nvmlGpuFabricInfo_v2_t that are read, as the module declares them."""
+
+    _fields_: ClassVar = [
+        ("status", ctypes.c_uint),
+        ("state", ctypes.c_uint),
+        ("healthMask", ctypes.c_uint32),
+    ]
 
 
 class FakeNvml:
@@ -21,6 +35,7 @@ class FakeNvml:
     NVML_VOLATILE_ECC = 0
     NVML_CLOCK_SM = 1
     NVML_DEVICE_MIG_ENABLE = 1
+    c_nvmlGpuFabricInfoV_t = FabricInfo
     open = 0
 
     def nvmlInit(self) -> None:
@@ -82,6 +97,30 @@ class FakeNvml:
     def nvmlDeviceGetPerformanceState(self, gpu: int) -> int:
         return 0
 
+    def nvmlDeviceGetRetiredPagesPendingStatus(self, gpu: int) -> int:
+        if not gpu:
+            raise NVMLError("Not Supported")
+        return 1
+
+    def nvmlDeviceGetRemappedRows(self, gpu: int) -> tuple[int, int, int, int]:
+        if gpu:
+            raise NVMLError("Not Supported")
+        return 3, 1, 1, 0
+
+    def nvmlDeviceGetNvLinkState(self, gpu: int, link: int) -> int:
+        if gpu:
+            raise NVMLError("Not Supported")
+        if link == 18:
+            raise NVMLError("Invalid Argument")
+        return int(link != 4)
+
+    def nvmlDeviceGetGpuFabricInfoV(self, gpu: int, info: Any) -> int:
+        if gpu:
+            raise NVMLError("Not Supported")
+        info._obj.state, info._obj.status = 3, 0
+        info._obj.healthMask = 0b0010_01_10_10_01
+        return 0
+
     def nvmlDeviceGetMaxPcieLinkGeneration(self, gpu: int) -> int:
         return 5
 
@@ -116,8 +155,17 @@ def test_gpus(tmp_path: Path) -> None:
         "slowed_by": ["hardware slowdown", "thermal, by hardware"],
         "mig": False,
         "power_limit_W": 700.0,
+        "remapped_rows": {"corrected": 3, "uncorrected": 1, "pending": 1, "failure": 0},
+        "nvlinks": [link != 4 for link in range(18)],
+        "fabric": {
+            "state": "completed",
+            "status": 0,
+            "unhealthy": ["degraded bandwidth", "access timeout recovery", HEALTH],
+        },
         "numa_node": 1,
     }
+    assert second["pages_pending"] is True
+    assert not {"remapped_rows", "nvlinks", "fabric"} & set(second)
     assert second["name"] == "NVIDIA L4"
     assert "numa_node" not in second
     assert notes.facts == {"gpu.count": 3, "gpu.driver": "570.86.15", "gpu.cuda": "12.8"}
@@ -152,3 +200,23 @@ def test_no_library_is_unknown_with_what_to_install(monkeypatch: pytest.MonkeyPa
     notes = Notes()
     assert gpus.gather_gpus(notes) == ()
     assert "wirespeed[gpu]" in notes.unknown["gpus"]
+
+
+def test_a_module_without_the_newer_fabric_call_is_asked_with_the_older_one() -> None:
+    class Older:
+        c_nvmlGpuFabricInfo_t = FabricInfo
+
+        def nvmlDeviceGetGpuFabricInfo(self, gpu: int, info: Any) -> int:
+            info._obj.state = 1
+            return 0
+
+    assert fabric(Older(), 0) == {"state": "not started", "status": 0, "unhealthy": []}
+
+
+def test_nvml_has_what_the_links_are_asked_with() -> None:
+    nvml: Any = pytest.importorskip("pynvml", reason="Requires: nvidia-ml-py")
+    info = nvml.c_nvmlGpuFabricInfoV_t()
+    assert {"state", "status", "healthMask"} <= {name for name, *_ in info._fields_}
+    assert nvml.NVML_GPU_FABRIC_STATE_COMPLETED == 3
+    assert nvml.NVML_GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_UNHEALTHY == 4
+    assert callable(nvml.nvmlDeviceGetNvLinkState)

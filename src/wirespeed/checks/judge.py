@@ -3,8 +3,12 @@
 from collections.abc import Sequence
 
 from wirespeed.checks.correctness import correctness_findings
+from wirespeed.checks.hardware import hardware_findings
+from wirespeed.checks.interfaces import interface_findings
 from wirespeed.checks.nodes import node_findings
 from wirespeed.checks.placement import placement_findings, placement_of
+from wirespeed.checks.reach import reach_findings
+from wirespeed.checks.settings import settings_findings
 from wirespeed.checks.speed import speed_findings
 from wirespeed.records import Finding, Measurement, Verdict, Verification, World
 from wirespeed.reference import Reference
@@ -26,6 +30,8 @@ def judge(
     """
     findings = [_joined(world)] if world.size else []
     findings += node_findings(world)
+    findings += hardware_findings(world) + settings_findings(world, only)
+    findings += interface_findings(world) + reach_findings(world)
     findings += placement_findings([(node.host, placement_of(node)) for node in world.nodes])
     findings += correctness_findings(verifications)
     if command == "check":

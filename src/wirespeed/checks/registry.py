@@ -181,18 +181,31 @@ _OTHER_VERBS = (
 
 
 def _all_checks() -> dict[str, Check]:
+    from wirespeed.checks.hardware import EXPLANATIONS as HARDWARE
+    from wirespeed.checks.interfaces import EXPLANATIONS as INTERFACES
     from wirespeed.checks.nodes import EXPLANATIONS as NODES
     from wirespeed.checks.placement import EXPLANATIONS as PLACEMENT
+    from wirespeed.checks.reach import EXPLANATIONS as REACH
+    from wirespeed.checks.settings import EXPLANATIONS as SETTINGS
     from wirespeed.world.watch.blame import EXPLANATIONS as WATCH
 
     found = {check.id: check for check in sorted((*_SINGLE, *_per_operation()), key=_place)}
-    for id, text in NODES.items():
-        found[id] = Check(id, "nodes", _lower(text.split(". ")[0].rstrip(".")), text)
-    for id, text in PLACEMENT.items():
-        found[id] = Check(id, "placement", _lower(text.split(". ")[0].rstrip(".")), text)
+    families = {
+        "nodes": dict(sorted((NODES | HARDWARE).items(), key=_nodes_first)),
+        "settings": SETTINGS,
+        "network": INTERFACES | REACH,
+        "placement": PLACEMENT,
+    }
+    for family, texts in families.items():
+        for id, text in texts.items():
+            found[id] = Check(id, family, _lower(text.split(". ")[0].rstrip(".")), text)
     for id, text in WATCH.items():
         found[id] = Check(id, "watchdog", _WATCH_TITLES[id], text)
     return found
+
+
+def _nodes_first(item: tuple[str, str]) -> tuple[bool, str]:
+    return not item[0].startswith("NODE"), item[0]
 
 
 def _place(check: Check) -> tuple[int, str]:

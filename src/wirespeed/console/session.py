@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from wirespeed.checks.causes import cause_first
 from wirespeed.checks.judge import judge, verdict_of
 from wirespeed.checks.locating import culprit_findings
+from wirespeed.console.nodebook import NodeBook
 from wirespeed.plan import Plan
 from wirespeed.records import (
     Choice,
     Finding,
     Located,
     Measurement,
-    NodeFacts,
     PairFigures,
     Run,
     Subject,
@@ -29,7 +30,6 @@ from wirespeed.records_json import (
     finding_to_json,
     located_from_json,
     measurement_from_json,
-    node_from_json,
     pair_from_json,
     verification_from_json,
     world_to_json,
@@ -80,7 +80,7 @@ class Session:
         self._only = only
         self._begin = time.monotonic()
         self._backend = "unknown"
-        self._nodes: list[NodeFacts] = []
+        self._nodes = NodeBook()
         self._versions: dict[str, str] = {}
         self._measurements: list[Measurement] = []
         self._verifications: list[Verification] = []
@@ -92,6 +92,7 @@ class Session:
             "progress": self._on_progress,
             "joined": self._on_joined,
             "node": self._on_node,
+            "peers": self._on_peers,
             "choices": self._on_choices,
             "versions": self._on_versions,
             "measurement": self._on_measurement,
@@ -164,31 +165,40 @@ class Session:
         )
         if outcome.ok:
             return [*judged, *outcome.findings]
-        joined = "WORLD-001" if outcome.kind == "never_joined" or not self._nodes else ""
-        return [
-            *outcome.findings,
-            *(f for f in judged if f.id != joined and f.status != "not_checked"),
-        ]
+        joined = "" if self._nodes.joined else "WORLD-001"
+        proven = [f for f in judged if f.id != joined and f.status != "not_checked"]
+        return cause_first(outcome.findings, proven, joined=self._nodes.joined)
 
     @property
     def _needs_only_a_world(self) -> bool:
         return not self._plan.steps and self._plan.pairs is None
 
     def _world(self) -> World:
-        nodes = tuple(sorted(self._nodes, key=lambda node: node.ranks))
         return World(
-            size=self._world_size, nodes=nodes, backend=self._backend, launcher=self._launcher
+            size=self._world_size,
+            nodes=self._nodes.nodes(),
+            backend=self._backend,
+            launcher=self._launcher,
         )
+
+    def _store_world(self) -> None:
+        self.folder.append("world", world_to_json(self._world()))
 
     def _on_progress(self, data: Mapping[str, Any]) -> None:
         self._progress.step(data["index"], data["of"], data["label"])
 
     def _on_joined(self, data: Mapping[str, Any]) -> None:
         self._backend = data["backend"]
+        self._nodes.seat(data["hosts"])
+        self._store_world()
 
     def _on_node(self, data: Mapping[str, Any]) -> None:
-        self._nodes.append(node_from_json(data))
-        self.folder.append("world", world_to_json(self._world()))
+        self._nodes.tell(data)
+        self._store_world()
+
+    def _on_peers(self, data: Mapping[str, Any]) -> None:
+        self._nodes.peers(data)
+        self._store_world()
 
     def _on_choices(self, data: Mapping[str, Any]) -> None:
         self._choices += [Choice(**choice) for choice in data["choices"]]

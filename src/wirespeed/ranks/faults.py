@@ -19,7 +19,15 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DATA_FAULTS", "PROCESS_FAULTS", "Fault", "FaultyEngine", "applies", "strike"]
+__all__ = [
+    "CLOCK_SHIFT_S",
+    "DATA_FAULTS",
+    "PROCESS_FAULTS",
+    "Fault",
+    "FaultyEngine",
+    "applies",
+    "strike",
+]
 
 DATA_FAULTS = {
     "swap": "two chunks of the output change places",
@@ -39,7 +47,9 @@ PROCESS_FAULTS = {
     "other": "the process calls another collective than the rest",
     "absent": "the process never starts",
     "abort": "the process ends by SIGABRT after its results are written",
+    "clock": "the node's clock is 2 s ahead, as the other nodes see it",
 }
+CLOCK_SHIFT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,12 @@ def join(
     backend: str,
     tick: Callable[[], None],
     busy: Callable[[float | None], None],
+    rack: str = "",
 ) -> Place:
-    """Open the process group; collective. WorldError if the backend cannot be opened here."""
+    """Open the process group; collective. WorldError if the backend cannot be opened here.
+
+    rack: the smallest known group of neighbours that this node is in, from a rank that knows it.
+    """
     import torch
     import torch.distributed as dist
 
@@ -69,7 +73,7 @@ def join(
     )
     group = dist.new_group(backend="gloo")
     control = Control(group, identity.rank, identity.world_size)
-    seats = control.objects((*_address(), identity.local_rank or 0))
+    seats = control.objects((*_address(), identity.local_rank or 0, rack))
     engine = open_engine(plan.engine, backend, device)
     for text in plan.faults:
         fault = Fault.parse(text)
@@ -79,8 +83,9 @@ def join(
     return Place(
         rank=identity.rank,
         world_size=identity.world_size,
-        hosts=_distinct([(host, space) for host, space, _ in seats]),
-        local_ranks=tuple(local for _, _, local in seats),
+        hosts=_distinct([(host, space) for host, space, _, _ in seats]),
+        local_ranks=tuple(local for _, _, local, _ in seats),
+        racks=tuple(rack for _, _, _, rack in seats),
         engine=engine,
         control=control,
         store=dist.PrefixStore("wirespeed/marks", store),

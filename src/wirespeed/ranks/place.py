@@ -29,6 +29,8 @@ class Place:
     """Host name by global rank."""
     local_ranks: tuple[int, ...]
     """Local rank by global rank."""
+    racks: tuple[str, ...]
+    """Rack (or leaf switch) by global rank, empty where that rank does not know it."""
     engine: Engine
     control: Control
     store: "dist.Store"

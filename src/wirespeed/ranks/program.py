@@ -5,13 +5,14 @@ import platform
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, NoReturn
 
 from wirespeed import __version__
 from wirespeed.errors import WirespeedError
 from wirespeed.plan import Plan
-from wirespeed.ranks.faults import Fault
+from wirespeed.ranks.faults import CLOCK_SHIFT_S, Fault
+from wirespeed.records import NodeFacts
 from wirespeed.world.identity import Identity
 from wirespeed.world.watch.beacon import Beacon
 
@@ -36,7 +37,7 @@ def run_rank(
         import torch.distributed  # noqa: F401  (the slow import, named to the watchdog)
 
         beacon.phase("joining", bound_s=plan.startup_timeout_s)
-        place = _join(identity, plan, beacon, open_store(), backend)
+        place = _join_watched(identity, plan, beacon, open_store(), backend)
         beacon.phase("running")
         from wirespeed.ranks.steps import process_faults, run_steps
 
@@ -81,13 +82,43 @@ def stay_away_if_told(plan: Plan, rank: int) -> None:
         sys.exit(1)
 
 
+def _clock_shift(plan: Plan, rank: int) -> float:
+    """Seconds that this rank's node claims its clock to be off, as the fault `clock` wants it."""
+    return CLOCK_SHIFT_S if _has(plan, "clock", rank) else 0.0
+
+
 def _has(plan: Plan, kind: str, rank: int) -> bool:
     faults = [Fault.parse(text) for text in plan.faults]
     return any(fault.kind == kind and fault.rank == rank for fault in faults)
 
 
-def _join(
+def _join_watched(
     identity: Identity, plan: Plan, beacon: Beacon, store: "dist.Store", backend: str
+) -> "Place":
+    """Join; on the first rank of a node with its facts told before and, of several, its door open."""
+    node = None if identity.local_rank else _tell_facts(identity, beacon)
+    if node is None or identity.local_world_size == identity.world_size:
+        place = _join(identity, plan, beacon, store, backend, node)
+        place.control.barrier()
+        return place
+    from wirespeed.ranks.doors import Doors
+
+    with Doors(identity, node, store, beacon, _clock_shift(plan, identity.rank)) as doors:
+        place = _join(identity, plan, beacon, store, backend, node)
+        doors.joined()
+        if plan.pairs is None:  # `locate` looks at every path itself
+            doors.neighbours()
+        place.control.barrier()
+    return place
+
+
+def _join(
+    identity: Identity,
+    plan: Plan,
+    beacon: Beacon,
+    store: "dist.Store",
+    backend: str,
+    node: NodeFacts | None,
 ) -> "Place":
     from wirespeed.ranks.join import choose_backend, join
 
@@ -99,24 +130,25 @@ def _join(
         choice.value,
         beacon.tick,
         lambda bound_s: beacon.phase("running", bound_s=bound_s),
+        rack=str(node.facts.get("placement.rack", "")) if node else "",
     )
     if identity.rank == 0:
         beacon.record("choices", {"choices": [asdict(choice)]})
         beacon.record("versions", _versions())
         beacon.record("joined", {"backend": choice.value, "hosts": list(place.hosts)})
-    _tell_facts(place, beacon)
-    place.control.barrier()
+    if identity.local_rank and place.hosts.index(place.hosts[place.rank]) == place.rank:
+        _tell_facts(identity, beacon)  # its launcher counts local ranks over several hosts
     return place
 
 
-def _tell_facts(place: "Place", beacon: Beacon) -> None:
-    """The first rank of each node gathers what is to be known of it."""
+def _tell_facts(identity: Identity, beacon: Beacon) -> NodeFacts:
+    """Before joining, so that they can explain why it fails; host and ranks as far as known now."""
     from wirespeed.world.facts import gather_node
 
-    host = place.hosts[place.rank]
-    here = [rank for rank, name in enumerate(place.hosts) if name == host]
-    if place.rank == here[0]:
-        beacon.record("node", asdict(replace(gather_node(here), host=host)))
+    first = identity.rank
+    node = gather_node(range(first, first + (identity.local_world_size or 1)))
+    beacon.record("node", asdict(node))
+    return node
 
 
 def _versions() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import re
 from pathlib import Path
 
 from wirespeed.world.cgroups import UNLIMITED, cpu_quota
@@ -11,6 +12,9 @@ __all__ = ["gather_cpus", "llc_bytes"]
 
 _CPUS = "sys/devices/system/cpu"
 _ROOT = Path("/")
+_CPUSETS = ("cpuset.cpus.effective", "cpuset/cpuset.effective_cpus", "cpuset/cpuset.cpus")
+"""cgroup v2, and v1 with and without the effective list."""
+_CPU_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 
 
 def gather_cpus(notes: Notes) -> None:
@@ -20,10 +24,38 @@ def gather_cpus(notes: Notes) -> None:
     notes.keep("cpu.logical", len(cpus) or os.cpu_count())
     notes.keep("cpu.physical", _physical(cpus), f"/{_CPUS}/cpu*/topology is not there")
     notes.keep("cpu.allowed", len(os.sched_getaffinity(0)))
+    notes.keep("cpu.shared", _shared(notes.root), "neither a launcher nor a cpuset is visible")
     notes.facts["cpu.quota"] = cpu_quota(notes.root) or UNLIMITED
     notes.keep("numa.nodes", _numa_nodes(notes.root), "/sys/devices/system/node is not there")
     notes.keep("llc_bytes", llc_bytes(notes.root), f"/{_CPUS}/cpu0/cache is not there")
     notes.text("cpu.governor", f"{_CPUS}/cpu0/cpufreq/scaling_governor")
+    notes.text("cpu.scaling_driver", f"{_CPUS}/cpu0/cpufreq/scaling_driver")
+
+
+def _shared(root: Path) -> int | None:
+    """CPUs that the ranks of this node have together.
+
+    A launcher may bind each rank to some of them, so our own affinity tells too little: that of the
+    launcher, our parent process, counts, and where it is not visible (0: another PID namespace) or
+    is the system itself (1) our cgroup's cpuset.
+    """
+    parent = os.getppid()
+    if parent > 1:
+        try:
+            return len(os.sched_getaffinity(parent) | os.sched_getaffinity(0))
+        except OSError:  # it has ended, or is of another user in a hardened system
+            return _cpuset_size(root)
+    return _cpuset_size(root)
+
+
+def _cpuset_size(root: Path) -> int | None:
+    """CPUs of the cpuset at the root of what we see of the cgroups: `0-3,8` has five."""
+    texts = (read_text(root / "sys/fs/cgroup" / name) for name in _CPUSETS)
+    text = next(filter(None, texts), None)
+    if text is None or not _CPU_LIST.fullmatch(text):
+        return None
+    ends = (part.split("-") for part in text.split(","))
+    return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
 
 
 def llc_bytes(root: Path = _ROOT) -> int | None:

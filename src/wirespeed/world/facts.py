@@ -16,7 +16,9 @@ from typing import Any
 from wirespeed.records import NodeFacts
 from wirespeed.world.cpus import gather_cpus, llc_bytes
 from wirespeed.world.gpus import gather_gpus
+from wirespeed.world.hardware import note_hardware
 from wirespeed.world.limits import gather_limits, memory_available_bytes
+from wirespeed.world.network.gather import note_network
 from wirespeed.world.nics import gather_nics
 from wirespeed.world.placement.gather import note_placement
 from wirespeed.world.rdma import gather_rdma
@@ -45,14 +47,18 @@ def gather_node(
     _gather_torch(notes, sys.modules.get("torch"))
     gather_cpus(notes)
     gather_limits(notes)
+    note_hardware(notes)
     note_placement(notes, environ)
+    variables = os.environ if environ is None else environ
+    nics, rdma = gather_nics(notes), gather_rdma(notes)
+    note_network(notes, variables, nics, rdma)
     return NodeFacts(
         host=socket.gethostname(),
         ranks=tuple(ranks),
         gpus=gather_gpus(notes, nvml),
-        nics=gather_nics(notes),
-        rdma=gather_rdma(notes),
-        environment=allowed_environment(os.environ if environ is None else environ),
+        nics=nics,
+        rdma=rdma,
+        environment=allowed_environment(variables),
         facts=notes.facts,
         unknown=notes.unknown,
     )

@@ -4,9 +4,10 @@ The library is asked, not CUDA: no context is made and no GPU is woken. Meanings
 NVML API reference (https://docs.nvidia.com/deploy/nvml-api/).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from wirespeed.world.nvlink import fabric, link_states
 from wirespeed.world.reading import Notes, read_number
 
 __all__ = ["gather_gpus"]
@@ -41,10 +42,15 @@ _READS: dict[str, _Read] = {
     "clock_sm_max_MHz": lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM),
     "slowed_by": lambda nvml, gpu: _reasons(_clock_events(nvml, gpu)),
     "mig": lambda nvml, gpu: nvml.nvmlDeviceGetMigMode(gpu)[0] == nvml.NVML_DEVICE_MIG_ENABLE,
+    "pages_pending": lambda nvml, gpu: bool(nvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu)),
+    "remapped_rows": lambda nvml, gpu: _rows(nvml.nvmlDeviceGetRemappedRows(gpu)),
+    "fabric": fabric,
+    "nvlinks": link_states,
     "power_limit_W": lambda nvml, gpu: nvml.nvmlDeviceGetPowerManagementLimit(gpu) / 1000,
 }
 """What is asked of each GPU. PCIe figures: the link as it is now and as GPU and slot would allow;
-an idle GPU may lower the generation. ECC errors: uncorrected, since the driver was loaded."""
+an idle GPU may lower the generation. ECC errors: uncorrected, since the driver was loaded.
+`pages_pending` is of GPUs before Ampere, `remapped_rows` of later ones."""
 
 
 def gather_gpus(notes: Notes, nvml: Any = None) -> tuple[dict[str, Any], ...]:
@@ -134,6 +140,11 @@ def _clock_events(nvml: Any, gpu: Any) -> int:
 
 def _reasons(bits: int) -> list[str]:
     return [text for bit, text in _REASONS.items() if bits & bit]
+
+
+def _rows(found: Sequence[int]) -> dict[str, int]:
+    """Rows remapped after correctable and uncorrectable errors; 1 where one waits or has failed."""
+    return dict(zip(("corrected", "uncorrected", "pending", "failure"), found, strict=True))
 
 
 def _text(value: str | bytes) -> str:

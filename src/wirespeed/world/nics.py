@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from wirespeed.world.ethtool import supported_Gbitps
+from wirespeed.world.pci import pcie_link
 from wirespeed.world.reading import Notes, pci_address, read_number, read_text
 
 __all__ = ["gather_nics"]
@@ -23,7 +25,9 @@ def gather_nics(notes: Notes) -> tuple[dict[str, Any], ...]:
     """The interfaces that are up, by name.
 
     Keys: `name`, `loopback`, `virtual` (a bridge, veth, tunnel …), `mtu` in bytes, `families`
-    (`ipv4`, `ipv6`), and where known `speed_Gbitps`, `driver`, `numa_node`, `pci`.
+    (`ipv4`, `ipv6`), and where known `speed_Gbitps`, `speed_max_Gbitps` (of the fastest mode that
+    the interface supports), `driver`, `numa_node`, `pci`, `master` (the bond or bridge that it is
+    part of) and the PCIe link as `wirespeed.world.pci.pcie_link` gives it.
     """
     import psutil
 
@@ -52,13 +56,29 @@ def _nic(notes: Notes, name: str, addresses: Any, state: Any) -> dict[str, Any]:
     hardware = {found.address.lower() for found in addresses if found.family == socket.AF_PACKET}
     folder = notes.root / "sys/class/net" / name
     if (read_text(folder / "address") or "").lower() in hardware:
-        nic.update(_from_sysfs(folder))
+        nic.update(_from_sysfs(notes.root, folder))
+        if not nic["virtual"]:
+            _add_fastest(notes, nic)
     else:
         notes.unknown[f"nic.{name}.driver"] = "/sys shows another network namespace"
     return nic
 
 
-def _from_sysfs(folder: Path) -> Mapping[str, Any]:
+def _add_fastest(notes: Notes, nic: dict[str, Any]) -> None:
+    """Ask the driver of the interface, in our own network namespace."""
+    key = f"nic.{nic['name']}.speed_max"
+    try:
+        fastest = supported_Gbitps(nic["name"])
+    except OSError as error:
+        notes.unknown[key] = f"ETHTOOL_GLINKSETTINGS: {error.strerror}"
+        return
+    if fastest is None:
+        notes.unknown[key] = f"its driver ({nic.get('driver', 'unknown')}) names no link mode"
+    else:
+        nic["speed_max_Gbitps"] = fastest
+
+
+def _from_sysfs(root: Path, folder: Path) -> Mapping[str, Any]:
     """What only sysfs knows; a device without a parent device is virtual."""
     device = folder / "device"
     if not device.exists():
@@ -68,7 +88,9 @@ def _from_sysfs(folder: Path) -> Mapping[str, Any]:
         found["driver"] = (device / "driver").resolve().name
     if (pci := pci_address(device)) is not None:
         found["pci"] = pci
+    if (folder / "master").exists():
+        found["master"] = (folder / "master").resolve().name
     node = read_number(device / "numa_node")
     if node is not None and node >= 0:
         found["numa_node"] = node
-    return found
+    return {**found, **pcie_link(root, pci)}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from wirespeed.world.pci import pcie_link
 from wirespeed.world.reading import Notes, numbered, pci_address, read_number, read_text
 
 __all__ = ["gather_rdma"]
@@ -22,8 +23,10 @@ def gather_rdma(notes: Notes) -> tuple[dict[str, Any], ...]:
     """One mapping a port, by device and port.
 
     Keys: `device`, `port`, `gids` (how many are set), and where known `state` (`ACTIVE`, `DOWN` …),
-    `phys_state`, `rate_Gbitps`, `link_layer`, `numa_node`, `firmware`, `pci`. A machine without
-    the folder has no RDMA device: that is known, not unknown.
+    `phys_state`, `rate` (`100 Gb/sec (2X HDR)`), `rate_Gbitps`, `width` (2), `link_layer`,
+    `numa_node`, `firmware`, `board` (PSID, or the type of the device), `driver`, `pci` and the PCIe
+    link (`wirespeed.world.pci.pcie_link`). A machine without the folder has no RDMA device: that
+    is known, not unknown.
     """
     folder = notes.root / _CLASS
     try:
@@ -37,7 +40,7 @@ def gather_rdma(notes: Notes) -> tuple[dict[str, Any], ...]:
 
 
 def _ports(notes: Notes, device: Path) -> Iterator[dict[str, Any]]:
-    shared = _device(device)
+    shared = _device(notes.root, device)
     ports = list(numbered(device / "ports", ""))
     if not ports:
         notes.unknown[f"rdma.{device.name}"] = f"/{_CLASS}/{device.name}/ports has no port"
@@ -45,20 +48,26 @@ def _ports(notes: Notes, device: Path) -> Iterator[dict[str, Any]]:
         yield {"device": device.name, "port": int(port.name), **_port(port), **shared}
 
 
-def _device(device: Path) -> dict[str, Any]:
+def _device(root: Path, device: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"firmware": read_text(device / "fw_ver")}
     node = read_number(device / "device/numa_node")
     found["numa_node"] = node if node is not None and node >= 0 else None
+    found["board"] = read_text(device / "board_id") or read_text(device / "hca_type")
+    driver = device / "device/driver"
+    found["driver"] = driver.resolve().name if driver.exists() else None
     found["pci"] = pci_address(device / "device")
-    return _known(found)
+    return {**_known(found), **pcie_link(root, found["pci"])}
 
 
 def _port(port: Path) -> dict[str, Any]:
-    rate = re.match(r"[\d.]+(?= Gb/sec)", read_text(port / "rate") or "")
+    text = read_text(port / "rate")
+    rate = re.match(r"([\d.]+) Gb/sec(?: \((\d+)X)?", text or "")
     found = {
         "state": _after_number(read_text(port / "state")),
         "phys_state": _after_number(read_text(port / "phys_state")),
-        "rate_Gbitps": float(rate[0]) if rate else None,
+        "rate": text,
+        "rate_Gbitps": float(rate[1]) if rate else None,
+        "width": int(rate[2]) if rate and rate[2] else None,
         "link_layer": read_text(port / "link_layer"),
         "gids": sum(_is_gid(read_text(gid)) for gid in numbered(port / "gids", "")),
     }

@@ -1,6 +1,6 @@
 """How a world becomes nodes."""
 
-from wirespeed.ranks.pairs.fabric import cut
+from wirespeed.ranks.pairs.fabric import cut, racks
 
 HOSTS = ("a", "a", "b", "b", "b")
 LOCAL = (0, 1, 0, 1, 2)
@@ -30,3 +30,14 @@ def test_ranks_stand_for_themselves():
 def test_auto_pairs_ranks_only_where_there_is_one_node():
     assert cut(HOSTS, LOCAL, "auto").over == "nodes"
     assert cut(("a", "a"), (0, 1), "auto").over == "ranks"
+
+
+def test_racks_group_the_nodes():
+    found = cut(("a", "b", "c", "c"), (0, 0, 0, 1), "nodes")
+    assert racks(found, ("r1", "r2", "r1", "")) == ((0, 2), (1,))
+
+
+def test_racks_are_nothing_where_one_is_not_known_or_each_node_has_its_own():
+    found = cut(("a", "b", "c"), (0, 0, 0), "nodes")
+    assert racks(found, ("r1", "", "r1")) == ()
+    assert racks(found, ("r1", "r2", "r3")) == ()

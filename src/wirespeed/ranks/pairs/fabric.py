@@ -17,7 +17,7 @@ from wirespeed.ranks.place import Place
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RankFabric", "cut"]
+__all__ = ["RankFabric", "cut", "racks"]
 
 TRANSFER_S = 0.15
 """Seconds that a transfer is meant to take."""
@@ -59,6 +59,17 @@ def cut(hosts: Sequence[str], local_ranks: Sequence[int], over: str) -> Cut:
     return Cut(over, tuple(by_host), seats, tuple(map(tuple, ordered)))
 
 
+def racks(cut: Cut, by_rank: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """Nodes of each rack; none where a node's is not known, or each node has its own."""
+    groups: dict[str, list[int]] = {}
+    for node, ranks in enumerate(cut.ranks):
+        told = [by_rank[rank] for rank in ranks if by_rank[rank]]
+        if not told:
+            return ()
+        groups.setdefault(told[0], []).append(node)
+    return tuple(map(tuple, groups.values())) if len(groups) < len(cut.names) else ()
+
+
 class RankFabric:
     """Implements `locate.model.Fabric` on this world. Use as a context manager."""
 
@@ -67,6 +78,7 @@ class RankFabric:
     ) -> None:
         """own_sockets: plain TCP, else the backend's send and receive; None: TCP on CPUs."""
         self.cut = cut(place.hosts, place.local_ranks, over)
+        self._groups = racks(self.cut, place.racks)
         self._place = place
         self._announce = announce
         self._rounds = 0
@@ -91,7 +103,8 @@ class RankFabric:
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        return ()
+        """Nodes by rack, where placement or Slurm's topology tells every node's."""
+        return self._groups
 
     def round(self, pairs: Sequence[Pair]) -> list[Reading]:
         """Latency, one way, the other way, and both, each by all pairs at once.

@@ -49,6 +49,8 @@ _SEND_BOUND_S = 30.0
 _GOODBYE_BOUND_S = 10.0
 _FLUSH_BOUND_S = 1.0
 _RETRY_S = 0.1
+_SEGMENT_BYTES = 500
+"""With headers below 576 bytes, which every IPv4 path takes (RFC 791)."""
 _TRACE_LIMIT = 64 * 1024
 CONSOLE_GONE = "the console process is gone"
 """The reason given to `on_abort` when the connection to the console ended."""
@@ -215,7 +217,7 @@ class Beacon:
         problem = "no time to try"
         while (left := deadline - time.monotonic()) > 0:
             try:
-                connection = socket.create_connection((self.host, self.port), timeout=left)
+                connection = _small_segments(self.host, self.port, left)
             except OSError as error:
                 problem = str(error)
                 time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
@@ -380,6 +382,26 @@ class Beacon:
             faulthandler.unregister(signal.SIGUSR1)
             self._stack_file.close()
             self._stack_file = None
+
+
+def _small_segments(host: str, port: int, timeout: float) -> socket.socket:
+    """A connection that sends and asks for small packets only, to say what becomes of large ones.
+
+    Where a switch drops large packets, all other connections stall, and this one shall tell it.
+    """
+    error: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES)
+            connection.settimeout(timeout)
+            connection.connect(address)
+        except OSError as problem:
+            connection.close()
+            error = problem
+            continue
+        return connection
+    raise error
 
 
 def _bound_unacknowledged(connection: socket.socket) -> None:

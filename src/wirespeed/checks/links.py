@@ -1,0 +1,217 @@
+"""Whether links of the network cards are as fast as they can be: NODE-010 and NODE-011."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from wirespeed.checks.per_node import Blind, absent, judge_nodes, worse
+from wirespeed.records import Finding, NodeFacts, World
+
+__all__ = ["link_findings"]
+
+Device = dict[str, Any]
+
+_FULL_WIDTH = 4
+_OLD_CODING_GTPS = 5.0
+"""Up to here (PCIe 1 and 2) 8 of 10 bits carry data, above 128 of 130."""
+
+
+def link_findings(world: World) -> list[Finding]:
+    """NODE-010, NODE-011."""
+    return [*_full_speed(world), *_siblings(world)]
+
+
+# NODE-010.
+
+
+def _full_speed(world: World) -> list[Finding]:
+    return judge_nodes(
+        "NODE-010",
+        world.nodes,
+        _judge_speed,
+        about="speed of interfaces and their PCIe links",
+        good="network interfaces and their PCIe links at full speed",
+        none="no node",
+    )
+
+
+def _judge_speed(node: NodeFacts) -> Finding | Blind | None:
+    interfaces = [nic for nic in node.nics if _in_use(nic, node.nics)]
+    devices = _devices(interfaces, node.rdma)
+    told = [one for one in interfaces if {"speed_Gbitps", "speed_max_Gbitps"} <= one.keys()]
+    linked = [name for name, one in devices if {"pcie_width", "pcie_width_max"} <= one.keys()]
+    slow = [*_slow_interfaces(told), *_slow_pcie(devices)]
+    if node.facts.get("machine.virtual") is False:
+        slow += _narrow_pcie(devices)
+    if slow:
+        return _too_slow(node, slow)
+    return None if told or linked else Blind(_why_blind(node, interfaces))
+
+
+def _in_use(nic: Device, nics: Sequence[Device]) -> bool:
+    """Real, and addressed itself or part of a bond or bridge that is."""
+    if nic.get("virtual", True) or nic.get("loopback"):
+        return False
+    masters = [one for one in nics if one["name"] == nic.get("master")]
+    return any(one.get("families") for one in (nic, *masters))
+
+
+def _devices(interfaces: Sequence[Device], ports: Sequence[Device]) -> list[tuple[str, Device]]:
+    """Network and RDMA devices by name, one a PCI device; an RDMA port knows its rate."""
+    found: dict[str, tuple[str, Device]] = {}
+    for name, one in [
+        *((f"{port['device']} port {port['port']}", port) for port in ports),
+        *((nic["name"], nic) for nic in interfaces),
+    ]:
+        found.setdefault(str(one.get("pci", name)), (name, one))
+    return list(found.values())
+
+
+def _slow_interfaces(interfaces: Sequence[Device]) -> Iterator[str]:
+    for nic in interfaces:
+        speed, fastest = nic["speed_Gbitps"], nic["speed_max_Gbitps"]
+        if speed < fastest:
+            yield f"{nic['name']}: {speed:g} of {fastest:g} Gbit/s"
+
+
+def _slow_pcie(devices: Sequence[tuple[str, Device]]) -> Iterator[str]:
+    for name, one in devices:
+        parts = []
+        if one.get("pcie_GTps", 0) < one.get("pcie_GTps_max", 0) and "pcie_GTps" in one:
+            parts.append(f"PCIe {one['pcie_GTps']:g} of {one['pcie_GTps_max']:g} GT/s")
+        if one.get("pcie_width", 0) < one.get("pcie_width_max", 0) and "pcie_width" in one:
+            parts.append(f"PCIe x{one['pcie_width']} of x{one['pcie_width_max']}")
+        if parts:
+            yield f"{name}: {', '.join(parts)}"
+
+
+def _narrow_pcie(devices: Sequence[tuple[str, Device]]) -> Iterator[str]:
+    """Links at their maximum that carry less than the port: a slot that does not do for the card.
+
+    In virtual machines the numbers of a link are often made up.
+    """
+    for name, one in devices:
+        carries = _pcie_Gbitps(one)
+        port = one.get("rate_Gbitps") or one.get("speed_Gbitps") or 0
+        at_best = all(one.get(key) == one.get(f"{key}_max") for key in ("pcie_GTps", "pcie_width"))
+        if carries is not None and at_best and carries < port:
+            link = f"PCIe {one['pcie_GTps']:g} GT/s x{one['pcie_width']}"
+            yield f"{name}: {link} carries {carries:.0f} Gbit/s, its port {port:g}"
+
+
+def _pcie_Gbitps(one: Device) -> float | None:
+    """What the PCIe link carries in one direction, headers of packets included."""
+    if not {"pcie_GTps", "pcie_width"} <= one.keys():
+        return None
+    speed = float(one["pcie_GTps"])
+    return speed * int(one["pcie_width"]) * (8 / 10 if speed <= _OLD_CODING_GTPS else 128 / 130)
+
+
+def _too_slow(node: NodeFacts, slow: Sequence[str]) -> Finding:
+    more = f", and {len(slow) - 1} more" if len(slow) > 1 else ""
+    return worse(
+        "NODE-010",
+        "warn",
+        node,
+        f"{slow[0]}{more}",
+        saw="; ".join(slow),
+        expected="the fastest mode that the driver supports (ETHTOOL_GLINKSETTINGS), and the PCIe "
+        "link that card and slot allow (/sys/bus/pci/devices/*/max_link_*)",
+        because="a cable, a transceiver or a switch port for a lower speed, a card that is not "
+        "seated, or a slot that is slower than the card",
+        costs="every ring through this node runs at the speed of its slowest link",
+        fix="ethtool NAME for the modes of both ends; lspci -vv -s ADDRESS for LnkCap and LnkSta; an "
+        "interface that only serves management may stay as it is",
+        evidence=tuple(slow),
+    )
+
+
+def _why_blind(node: NodeFacts, interfaces: Sequence[Device]) -> str:
+    if not interfaces:
+        return node.unknown.get("nics", "no real interface with an address")
+    reasons = (node.unknown.get(f"nic.{nic['name']}.speed_max") for nic in interfaces)
+    why = next(filter(None, reasons), "neither speed nor PCIe link is known")
+    return f"{interfaces[0]['name']}: {why}"
+
+
+# NODE-011.
+
+
+def _siblings(world: World) -> list[Finding]:
+    widest = _widest(world)
+    nodes = [node for node in world.nodes if _active(node)]
+    if not nodes:
+        why = "no ACTIVE port" if any(node.rdma for node in world.nodes) else "no RDMA device"
+        return [absent("NODE-011", "rates of RDMA ports not checked", f"{why} on any node")]
+    rates = sorted({port["rate"] for node in nodes for port in _active(node) if "rate" in port})
+    return judge_nodes(
+        "NODE-011",
+        nodes,
+        lambda node: _judge_ports(node, widest),
+        about="rates of RDMA ports",
+        good="RDMA ports at full width and equal rates",
+        none="no RDMA device on any node",
+        saw=", ".join(rates),
+    )
+
+
+def _active(node: NodeFacts) -> list[Device]:
+    return [port for port in node.rdma if port.get("state") == "ACTIVE"]
+
+
+def _kind(port: Device) -> tuple[Any, ...]:
+    """Ports of one kind of card; cards for storage are often slower than those for training."""
+    return port.get("link_layer"), port.get("board"), port.get("driver")
+
+
+def _widest(world: World) -> dict[tuple[Any, ...], int]:
+    found: dict[tuple[Any, ...], int] = {}
+    for port in (port for node in world.nodes for port in _active(node)):
+        found[_kind(port)] = max(found.get(_kind(port), 0), port.get("width", 0))
+    return found
+
+
+def _judge_ports(node: NodeFacts, widest: dict[tuple[Any, ...], int]) -> Finding | Blind | None:
+    ports = _active(node)
+    known = [port for port in ports if "rate_Gbitps" in port]
+    if not known:
+        return Blind("/sys/class/infiniband/*/ports/*/rate does not tell")
+    best: dict[tuple[Any, ...], Device] = {}
+    for port in known:
+        leader = best.setdefault(_kind(port), port)
+        if port["rate_Gbitps"] > leader["rate_Gbitps"]:
+            best[_kind(port)] = port
+    slow = [text for port in known if (text := _slow_port(port, best[_kind(port)], widest))]
+    return _slow_ports(node, slow) if slow else None
+
+
+def _slow_port(port: Device, leader: Device, widest: dict[tuple[Any, ...], int]) -> str:
+    name = f"{port['device']} port {port['port']}: {port.get('rate', port['rate_Gbitps'])}"
+    if port["rate_Gbitps"] < leader["rate_Gbitps"]:
+        return f"{name}, {leader['device']} {leader['rate_Gbitps']:g} Gb/sec"
+    # Ethernet has fast ports of one lane, and 2X is what a split InfiniBand cable gives.
+    width = port.get("width", _FULL_WIDTH)
+    lone = port.get("link_layer") == "InfiniBand" and width < _FULL_WIDTH
+    return (
+        f"{name}, not {_FULL_WIDTH}X"
+        if lone and (width == 1 or widest[_kind(port)] > width)
+        else ""
+    )
+
+
+def _slow_ports(node: NodeFacts, slow: Sequence[str]) -> Finding:
+    more = f", and {len(slow) - 1} more" if len(slow) > 1 else ""
+    return worse(
+        "NODE-011",
+        "warn",
+        node,
+        f"{slow[0]}{more}",
+        saw="; ".join(slow),
+        expected="the rate of the other ACTIVE ports of this kind, and 4X for InfiniBand "
+        "(/sys/class/infiniband/*/ports/*/rate)",
+        because="a cable or a transceiver that has lost lanes, or one for a lower rate; or a switch "
+        "port that is set to it",
+        costs="NCCL spreads its rings over all rails: the slowest rail holds back all of them",
+        fix="ibstatus and iblinkinfo (mlxlink -d DEVICE tells lanes and errors); reseat or change the "
+        "cable",
+        evidence=tuple(slow),
+    )

@@ -1,0 +1,78 @@
+"""How a check of each node by itself becomes findings: one a faulty node, else one for all."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from wirespeed.records import Finding, NodeFacts, Subject
+
+__all__ = ["Blind", "absent", "judge_nodes", "worse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """A node on which something could not be checked."""
+
+    because: str
+
+
+Judge = Callable[[NodeFacts], Finding | Blind | None]
+"""A node's finding, why it could not be checked, or None where all is good."""
+
+
+def worse(
+    id: str, status: Literal["warn", "fail"], node: NodeFacts, title: str, **said: Any
+) -> Finding:
+    """A finding about one node; `said` are further fields of the finding."""
+    return Finding(
+        id=id,
+        status=status,
+        title=f"{node.host}: {title}",
+        subject=Subject("node", node.host),
+        next=f"wirespeed check --only {id}",
+        **said,
+    )
+
+
+def absent(id: str, title: str, because: str) -> Finding:
+    return Finding(id=id, status="not_checked", title=title, because=because)
+
+
+def judge_nodes(
+    id: str,
+    nodes: Sequence[NodeFacts],
+    judge: Judge,
+    *,
+    about: str,
+    good: str,
+    none: str,
+    saw: str = "",
+) -> list[Finding]:
+    """The findings of one check over the nodes that it applies to.
+
+    about: what was not checked, in a title; good: what is so on good nodes; none: why there is no
+    node to check; saw: what a pass should tell besides.
+    """
+    if not nodes:
+        return [absent(id, f"{about} not checked", none)]
+    judged = [(node, judge(node)) for node in nodes]
+    found = [verdict for _, verdict in judged if isinstance(verdict, Finding)]
+    blind = [(node, why.because) for node, why in judged if isinstance(why, Blind)]
+    if blind:
+        found.append(_unchecked(id, about, blind, len(nodes)))
+    title = f"{good} on {len(nodes)} node{'s' if len(nodes) > 1 else ''}"
+    return found or [Finding(id=id, status="pass", title=title, saw=saw)]
+
+
+def _unchecked(id: str, about: str, blind: Sequence[tuple[NodeFacts, str]], nodes: int) -> Finding:
+    """One finding for all of them, with every reason that occurs and the first node that has it."""
+    reasons: dict[str, list[str]] = {}
+    for node, because in blind:
+        reasons.setdefault(because, []).append(node.host)
+    if len(blind) == nodes and len(reasons) == 1:
+        return absent(id, f"{about} not checked", blind[0][1])
+    texts = (
+        f"{hosts[0]}{f' and {len(hosts) - 1} more' if len(hosts) > 1 else ''}: {because}"
+        for because, hosts in reasons.items()
+    )
+    return absent(id, f"{about} not checked on {len(blind)} of {nodes} nodes", "; ".join(texts))

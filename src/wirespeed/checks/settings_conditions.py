@@ -1,0 +1,272 @@
+"""When a setting hurts: one small function for each rule of `settings_rules.py`.
+
+Each gets a node and what NCCL and torch will read there, and says in a few words what hurts, or
+nothing.
+"""
+
+from collections.abc import Mapping
+
+from wirespeed.checks.settings_names import CHOICES, KNOWN, NUMBERS, OBSOLETE
+from wirespeed.records import NodeFacts
+
+__all__ = [
+    "blocking",
+    "collnet",
+    "contradiction",
+    "deaf",
+    "debugging",
+    "forced",
+    "gdr_off",
+    "gid",
+    "logs",
+    "misspelt",
+    "nvls_off",
+    "obsolete",
+    "paths_off",
+    "rdma_off",
+    "sockets",
+    "starved",
+    "timeout",
+    "values",
+]
+
+Settings = Mapping[str, str]
+
+_SOCKETS_MOST = 64
+"""NCCL's limit on the sockets of one connection."""
+_TIMEOUT = (18, 22)
+"""NCCL's own values of NCCL_IB_TIMEOUT: 18 since 2.14, 20 since 2.23; 22 waits two minutes."""
+_CHANNELS_LEAST, _THREADS_LEAST, _BUFFER_LEAST = 4, 256, 1 << 20
+"""Far below what NCCL takes by itself: 512 threads (older GPUs 256) and 4 MiB."""
+_NVSWITCH_GPUS = ("H100", "H200", "H800", "H20", "B100", "B200", "B300", "GB200", "GB300")
+
+
+def _number(settings: Settings, name: str) -> int | None:
+    """The whole number that a variable is set to, or None."""
+    text = settings.get(name, "").strip()
+    return int(text) if text.removeprefix("-").isdecimal() else None
+
+
+def _is_on(settings: Settings, name: str) -> bool:
+    return settings.get(name, "").strip().lower() in ("1", "true", "t", "yes", "y")
+
+
+def _shown(settings: Settings, *names: str) -> str:
+    return ", ".join(f"{name}={settings[name]}" for name in names if name in settings)
+
+
+def _active(node: NodeFacts, link_layer: str = "") -> list[dict[str, object]]:
+    ports = [port for port in node.rdma if port.get("state") == "ACTIVE"]
+    return [port for port in ports if link_layer in ("", port.get("link_layer"))]
+
+
+def rdma_off(node: NodeFacts, settings: Settings) -> str:
+    ports = len(_active(node))
+    name = "NCCL_IB_DISABLE" if _number(settings, "NCCL_IB_DISABLE") else ""
+    if settings.get("NCCL_NET", "").lower() == "socket":
+        name = "NCCL_NET"
+    return f"{_shown(settings, name)} with {ports} ACTIVE RDMA port(s)" if ports and name else ""
+
+
+def paths_off(node: NodeFacts, settings: Settings) -> str:
+    """Ways between the GPUs of one node that are closed."""
+    if len(node.gpus) < 2:
+        return ""
+    found = ["NCCL_SHM_DISABLE"] if _number(settings, "NCCL_SHM_DISABLE") else []
+    # GeForce cards have no peer-to-peer that could be lost.
+    if not all("GeForce" in str(gpu.get("name", "")) for gpu in node.gpus):
+        found += ["NCCL_P2P_DISABLE"] if _number(settings, "NCCL_P2P_DISABLE") else []
+        low = settings.get("NCCL_P2P_LEVEL", "").upper() in ("LOC", "0")
+        found += ["NCCL_P2P_LEVEL"] if low else []
+    return f"{_shown(settings, *found)} with {len(node.gpus)} GPUs" if found else ""
+
+
+def gdr_off(node: NodeFacts, settings: Settings) -> str:
+    level = settings.get("NCCL_NET_GDR_LEVEL", "").upper()
+    if level not in ("LOC", "0") or not node.gpus or not _active(node):
+        return ""
+    return _shown(settings, "NCCL_NET_GDR_LEVEL") + " switches GPUDirect RDMA off"
+
+
+def forced(_: NodeFacts, settings: Settings) -> str:
+    """An algorithm or a protocol that is forced; one that is excluded is as documented."""
+    names = ("NCCL_ALGO", "NCCL_PROTO")
+    found = [name for name in names if settings.get(name) and "^" not in settings[name]]
+    protocols = settings.get("NCCL_PROTO", "").upper().replace(" ", "").split(",")
+    if "LL128" in protocols and "NCCL_PROTO" in found:
+        return _shown(settings, *found) + " (LL128 where it is not supported corrupts data)"
+    return _shown(settings, *found)
+
+
+def logs(_: NodeFacts, settings: Settings) -> str:
+    level = settings.get("NCCL_DEBUG", "").upper()
+    every = {"ALL", "COLL", "CALL", "P2P", "PROXY"}
+    if level == "TRACE":
+        return _shown(settings, "NCCL_DEBUG")
+    chosen = {part.strip().upper() for part in settings.get("NCCL_DEBUG_SUBSYS", "").split(",")}
+    noisy = level == "INFO" and every & chosen
+    return _shown(settings, "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS") if noisy else ""
+
+
+def starved(_: NodeFacts, settings: Settings) -> str:
+    """Fewer channels, threads or bytes than NCCL needs for large messages."""
+    least = {
+        "NCCL_MAX_NCHANNELS": _CHANNELS_LEAST,
+        "NCCL_MAX_CTAS": _CHANNELS_LEAST,
+        "NCCL_NTHREADS": _THREADS_LEAST,
+        "NCCL_BUFFSIZE": _BUFFER_LEAST,
+    }
+    found = [name for name, low in least.items() if 0 < (_number(settings, name) or 0) < low]
+    return _shown(settings, *found)
+
+
+def gid(node: NodeFacts, settings: Settings) -> str:
+    index = _number(settings, "NCCL_IB_GID_INDEX")
+    if index is None or index < 0 or not _active(node):
+        return ""
+    said = _shown(settings, "NCCL_IB_GID_INDEX")
+    roce = _active(node, "Ethernet")
+    if not roce and len(_active(node, "InfiniBand")) == len(_active(node)):
+        return f"{said}, but every ACTIVE port is InfiniBand, and the index is for RoCE"
+    short = [port for port in roce if index >= _gids(port)]
+    if not short:
+        return ""
+    return f"{said}, but {short[0]['device']} port {short[0]['port']} has {_gids(short[0])} GID(s)"
+
+
+def _gids(port: Mapping[str, object]) -> int:
+    count = port.get("gids")
+    return count if isinstance(count, int) else 1 << 16
+
+
+def timeout(node: NodeFacts, settings: Settings) -> str:
+    """Limits of waiting for RDMA that give up early or (almost) never."""
+    found = []
+    value, (low, high) = _number(settings, "NCCL_IB_TIMEOUT"), _TIMEOUT
+    if value is not None and not low <= value <= high:
+        found.append("NCCL_IB_TIMEOUT")
+    if (count := _number(settings, "NCCL_IB_RETRY_CNT")) is not None and count < 7:
+        found.append("NCCL_IB_RETRY_CNT")
+    return _shown(settings, *found) if node.rdma else ""
+
+
+def collnet(node: NodeFacts, settings: Settings) -> str:
+    if not _number(settings, "NCCL_COLLNET_ENABLE"):
+        return ""
+    said = _shown(settings, "NCCL_COLLNET_ENABLE")
+    if settings.get("NCCL_NET_PLUGIN", "").lower() == "none":
+        return f"{said}, but NCCL_NET_PLUGIN=none leaves no plugin that has it"
+    return "" if _active(node, "InfiniBand") else f"{said} without an ACTIVE InfiniBand port"
+
+
+def nvls_off(node: NodeFacts, settings: Settings) -> str:
+    """NVLink SHARP off where GPUs of Hopper or later sit behind NVSwitch."""
+    names = [str(gpu.get("name", "")) for gpu in node.gpus]
+    able = [name for name in names if any(word in _words(name) for word in _NVSWITCH_GPUS)]
+    switched = [name for name in able if "PCIe" not in name and "NVL" not in name]
+    if _number(settings, "NCCL_NVLS_ENABLE") != 0 or len(switched) < 4:
+        return ""
+    return f"{_shown(settings, 'NCCL_NVLS_ENABLE')} with {len(switched)} x {switched[0]}"
+
+
+def _words(name: str) -> list[str]:
+    return name.replace("-", " ").split()
+
+
+def contradiction(_: NodeFacts, settings: Settings) -> str:
+    if _number(settings, "NCCL_MNNVL_ENABLE") == 1 and _number(settings, "NCCL_CUMEM_ENABLE") == 0:
+        return _shown(settings, "NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE")
+    return ""
+
+
+def sockets(_: NodeFacts, settings: Settings) -> str:
+    names = ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD")
+    threads, each = (_number(settings, name) or 1 for name in names)
+    if threads * each <= _SOCKETS_MOST:
+        return ""
+    return f"{_shown(settings, *names)}: {threads * each} sockets a connection"
+
+
+def blocking(_: NodeFacts, settings: Settings) -> str:
+    names = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
+    return _shown(settings, *(name for name in names if _is_on(settings, name)))
+
+
+def deaf(_: NodeFacts, settings: Settings) -> str:
+    names = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
+    return _shown(settings, *(name for name in names if _number(settings, name) == 0))
+
+
+def debugging(_: NodeFacts, settings: Settings) -> str:
+    names = ("CUDA_LAUNCH_BLOCKING", "NCCL_CHECK_POINTERS", "TORCH_NCCL_NAN_CHECK")
+    found = [name for name in names if _is_on(settings, name)]
+    if settings.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL":
+        found.append("TORCH_DISTRIBUTED_DEBUG")
+    if settings.get("NCCL_CHECK_MODE", "").upper().startswith("DEBUG"):
+        found.append("NCCL_CHECK_MODE")
+    return _shown(settings, *found)
+
+
+def obsolete(_: NodeFacts, settings: Settings) -> str:
+    found = [f"{name} ({why})" for name, why in OBSOLETE.items() if name in settings]
+    if settings.get("NCCL_LAUNCH_MODE", "").upper() == "GROUP":
+        found.append("NCCL_LAUNCH_MODE=GROUP (NCCL deprecated it in 2.9)")
+    return ", ".join(found)
+
+
+def misspelt(_: NodeFacts, settings: Settings) -> str:
+    found = []
+    for name in settings:
+        if name.startswith(("NCCL_", "GLOO_", "TORCH_NCCL_", "TORCH_DISTRIBUTED_")):
+            near = _nearest(name) if name not in KNOWN else ""
+            found += [f"{name} (no such variable; {near}?)"] if near else []
+    return ", ".join(found)
+
+
+def _nearest(name: str) -> str:
+    """The known name within one typing error of `name`, or two where it is long; else nothing."""
+    within = 1 if len(name) < 12 else 2
+    near = [(d, known) for known in KNOWN if (d := _distance(name, known, within)) <= within]
+    return min(near)[1] if near else ""
+
+
+def _distance(a: str, b: str, within: int) -> int:
+    """Letters to add, drop, change or swap with the next one; above `within`, any larger number."""
+    if abs(len(a) - len(b)) > within:
+        return within + 1
+    before: list[int] = []
+    last = list(range(len(b) + 1))
+    for i, letter in enumerate(a, 1):
+        row = [i]
+        for j, other in enumerate(b, 1):
+            cost = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == b[j - 2] and a[i - 2] == other:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        before, last = last, row
+    return last[-1]
+
+
+def values(_: NodeFacts, settings: Settings) -> str:
+    found = [_wrong_number(settings, name) for name in NUMBERS if settings.get(name)]
+    found += [_wrong_word(settings, name) for name in CHOICES if settings.get(name)]
+    return ", ".join(filter(None, found))
+
+
+def _wrong_number(settings: Settings, name: str) -> str:
+    value, (low, high) = _number(settings, name), NUMBERS[name]
+    if value is None:
+        # torch also takes words for its own switches.
+        wordy = name.startswith("TORCH_") or settings[name].lower().startswith("0x")
+        return "" if wordy else f"{_shown(settings, name)} is no whole number"
+    if value < low or (high is not None and value > high):
+        limits = f"at least {low}" if high is None else f"{low} to {high}"
+        return f"{_shown(settings, name)} is not {limits}"
+    return ""
+
+
+def _wrong_word(settings: Settings, name: str) -> str:
+    value = settings[name].strip().upper()
+    if value in CHOICES[name] or (name.endswith("_LEVEL") and value.isdecimal()):
+        return ""
+    return f"{_shown(settings, name)} is none of {', '.join(CHOICES[name])}"

@@ -1,0 +1,56 @@
+"""The nodes as their first ranks tell them: before the world is joined, and seated after."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from wirespeed.records import NodeFacts
+from wirespeed.records_json import node_from_json
+
+__all__ = ["NodeBook"]
+
+
+class NodeBook:
+    """Takes what nodes tell in any order; `nodes` is what is known by now."""
+
+    def __init__(self) -> None:
+        self._told: list[NodeFacts] = []
+        self._peers: dict[int, tuple[dict[str, Any], ...]] = {}
+        self._hosts: tuple[str, ...] = ()
+
+    @property
+    def joined(self) -> bool:
+        """Whether it is settled which rank runs on which node."""
+        return bool(self._hosts)
+
+    def tell(self, node: Mapping[str, Any]) -> None:
+        """A node's facts; until all have joined, its host and ranks are what it believes itself."""
+        self._told.append(node_from_json(node))
+
+    def peers(self, data: Mapping[str, Any]) -> None:
+        """What the node of `rank` saw when it knocked at others; the last word counts."""
+        self._peers[data["rank"]] = tuple(data["peers"])
+
+    def seat(self, hosts: Sequence[str]) -> None:
+        """The world is joined: host names by global rank, told apart where two are alike."""
+        self._hosts = tuple(hosts)
+
+    def nodes(self) -> tuple[NodeFacts, ...]:
+        """By first rank; one for each host."""
+        found: dict[str, NodeFacts] = {}
+        for node in sorted(self._told, key=lambda one: one.ranks):
+            seated = self._seated(node)
+            found.setdefault(seated.host, seated)
+        return tuple(found.values())
+
+    def _seated(self, node: NodeFacts) -> NodeFacts:
+        first = node.ranks[0]
+        node = replace(node, peers=tuple(map(self._named, self._peers.get(first, ()))))
+        if not self._hosts:
+            return node
+        host = self._hosts[first]
+        ranks = tuple(rank for rank, name in enumerate(self._hosts) if name == host)
+        return replace(node, host=host, ranks=ranks)
+
+    def _named(self, peer: dict[str, Any]) -> dict[str, Any]:
+        return {**peer, "host": self._hosts[peer["rank"]]} if self._hosts else peer

@@ -1,0 +1,184 @@
+"""The doors of the nodes while the world joins, and after: who can reach whom, and how well.
+
+Joining hangs for as long as the backend likes (gloo: 50 s) when a port is closed, and then names no
+machine. So while it takes long, a thread of each node's first rank knocks at the others' doors and
+tells what it found; when some door stays shut, it ends the wait.
+"""
+
+import socket
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from wirespeed.errors import WorldError
+from wirespeed.records import NodeFacts
+from wirespeed.world.identity import Identity
+from wirespeed.world.network.doorbell import Door, Doorbell
+from wirespeed.world.network.names import resolve_name
+from wirespeed.world.network.probes import knock, path_to_json, probe_path
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+__all__ = ["Doors"]
+
+SCOUT_AFTER_S = 3.0
+"""How long joining may take, once every node is there, before anybody knocks."""
+GIVE_UP_S = 3.0
+"""After a door was found shut: time for the other nodes to tell the same, and for joining to work."""
+_POLL_S = 0.25
+_KNOCK_S = 2.0
+_PATH_S = 3.0
+_KNOCKED = 16
+"""Nodes that one node knocks at while joining; in larger worlds the next ones in a ring."""
+_DOORS = "wirespeed/doors"
+_NEIGHBOURS = 2
+"""Nodes whose path is looked at after joining: each node is seen by two others."""
+
+
+class Voice(Protocol):
+    """What is needed of the beacon."""
+
+    def record(self, kind: str, data: dict[str, Any]) -> None: ...
+    def failed(self, exception: BaseException) -> None: ...
+
+
+class Doors:
+    """This node's door, open while the `with` lasts, and the others'. On the node's first rank only.
+
+    `joined()` ends the scout; `neighbours()` then looks at the paths.
+    """
+
+    def __init__(
+        self, identity: Identity, node: NodeFacts, store: "dist.Store", voice: Voice, shift_s: float
+    ) -> None:
+        self._rank = identity.rank
+        self._nodes = identity.world_size // (identity.local_world_size or 1)
+        self._host = node.host
+        self._voice = voice
+        self._joined = threading.Event()
+        self._bell = Doorbell(shift_s)
+        self._store = _second(store)
+        self._mine = store.add(f"{_DOORS}/count", 1) - 1
+        door = self._bell.door(identity.rank, node.host, _address(identity, node))
+        store.set(f"{_DOORS}/{self._mine}", door.to_json())
+        self._thread = threading.Thread(target=self._scout, name="scout", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._store is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._joined.set()
+        self._bell.close()
+
+    def joined(self) -> None:
+        """The world is joined: nobody needs to be told why it is not."""
+        self._joined.set()
+
+    def neighbours(self) -> None:
+        """Look at the paths to the next nodes and to the first one's clock, and tell it."""
+        doors = self._doors()
+        if doors is not None:
+            chosen = _next(doors, self._mine, _NEIGHBOURS)
+            if doors[0] not in chosen and self._mine:
+                chosen.append(doors[0])
+            self._tell(chosen)
+
+    def _scout(self) -> None:
+        """The thread: wait for all nodes, knock, tell, and give up when a door stays shut."""
+        # Where the console or the store is gone, others say so.
+        with suppress(WorldError, RuntimeError):
+            self._look_for_shut_doors()
+
+    def _look_for_shut_doors(self) -> None:
+        while (doors := self._doors()) is None:
+            if self._joined.wait(_POLL_S):
+                return
+        if self._joined.wait(SCOUT_AFTER_S):
+            return
+        shut = self._tell(_next(doors, self._mine, _KNOCKED))
+        if shut and not self._joined.wait(GIVE_UP_S):
+            self._voice.failed(_unreachable(self._host, shut))
+
+    def _doors(self) -> list[Door] | None:
+        """Every node's door, in one order on all nodes; None while one is missing."""
+        keys = [f"{_DOORS}/{index}" for index in range(self._nodes)]
+        if self._store is None or not self._store.check(keys):
+            return None
+        return [Door.from_json(self._store.get(key)) for key in keys]
+
+    def _tell(self, doors: Sequence[Door]) -> list[dict[str, Any]]:
+        """Record what each door showed; those that are shut, or that large packets do not reach."""
+        if not doors:
+            return []
+        with ThreadPoolExecutor(len(doors), "knock") as threads:
+            peers = list(threads.map(_looked_at, doors))
+        self._voice.record("peers", {"rank": self._rank, "peers": peers})
+        return [peer for peer in peers if peer["tcp"] or _loses(peer)]
+
+
+def _second(store: "dist.Store") -> "dist.Store | None":
+    """A connection of the thread's own: one that the main thread waits on is locked (torch 2.7+)."""
+    clone = getattr(store, "clone", None)
+    return clone() if clone is not None else None
+
+
+def _address(identity: Identity, node: NodeFacts) -> str:
+    """What this node's libraries announce, or the address that leads to the master."""
+    told = node.facts.get("net.gloo.address")
+    if isinstance(told, str):
+        return told
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        try:
+            udp.connect((identity.master_addr or "localhost", identity.master_port or 1))
+        except OSError:
+            return "127.0.0.1"
+        return str(udp.getsockname()[0])
+
+
+def _next(doors: Sequence[Door], mine: int, most: int) -> list[Door]:
+    """The doors after mine, in a ring."""
+    others = [*doors[mine + 1 :], *doors[:mine]]
+    return others[:most]
+
+
+def _looked_at(door: Door) -> dict[str, Any]:
+    """Whether it can be reached, and by what size of packets; its clock; what its name leads to."""
+    named = resolve_name(door.host)
+    return {
+        "rank": door.rank,
+        "host": door.host,
+        "address": door.address,
+        "port": door.port,
+        "tcp": knock(door, _KNOCK_S),
+        **path_to_json(probe_path(door, _PATH_S)),
+        "resolves": list(named.addresses),
+        "resolve_error": named.reason,
+    }
+
+
+def _loses(peer: dict[str, Any]) -> bool:
+    """Whether large packets are known not to arrive."""
+    return "passes" in peer and bool(peer["passes"] < peer["mtu"])
+
+
+def _unreachable(host: str, shut: Sequence[dict[str, Any]]) -> WorldError:
+    first = shut[0]
+    more = f" and {len(shut) - 1} more" if len(shut) > 1 else ""
+    problem = first["tcp"] or f"packets above {first['passes']} bytes are lost"
+    return WorldError(
+        f"{host} cannot reach {first['host']} at {first['address']}:{first['port']} "
+        f"({problem}){more}, so that the world cannot be joined",
+        expected="TCP between all nodes, at any port",
+        next=f"on {host}: nc -vz {first['address']} {first['port']}",
+    )

@@ -1,0 +1,1 @@
+"""Which interfaces the libraries will choose on this node, and whether nodes reach each other."""

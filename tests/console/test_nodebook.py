@@ -1,0 +1,41 @@
+"""Nodes as they are told, before and after the world is joined."""
+
+from typing import Any
+
+from wirespeed.console.nodebook import NodeBook
+
+
+def node(host: str, *ranks: int) -> dict[str, Any]:
+    return {"host": host, "ranks": list(ranks), "facts": {}}
+
+
+def test_before_joining_a_node_is_what_it_says() -> None:
+    book = NodeBook()
+    book.tell(node("b", 2, 3))
+    book.tell(node("a", 0, 1))
+    assert [(one.host, one.ranks) for one in book.nodes()] == [("a", (0, 1)), ("b", (2, 3))]
+    assert not book.joined
+
+
+def test_joining_settles_hosts_and_ranks() -> None:
+    book = NodeBook()
+    book.tell(node("box", 0))
+    book.tell(node("box", 1))
+    book.seat(["box", "box#2", "box"])
+    assert [(one.host, one.ranks) for one in book.nodes()] == [("box", (0, 2)), ("box#2", (1,))]
+
+
+def test_a_host_that_is_told_twice_is_one_node() -> None:
+    book = NodeBook()
+    book.tell(node("box", 0))
+    book.tell(node("box", 1))
+    book.seat(["box", "box"])
+    assert [(one.host, one.ranks) for one in book.nodes()] == [("box", (0, 1))]
+
+
+def test_peers_get_the_settled_names() -> None:
+    book = NodeBook()
+    book.tell(node("box", 0))
+    book.peers({"rank": 0, "peers": [{"rank": 1, "host": "box", "tcp": ""}]})
+    book.seat(["box", "box#2"])
+    assert book.nodes()[0].peers == ({"rank": 1, "host": "box#2", "tcp": ""},)

@@ -1,0 +1,112 @@
+"""Doors and knocks over real sockets of the loopback."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from wirespeed.world.network.doorbell import ANSWER, QUESTION, Door, Doorbell
+from wirespeed.world.network.probes import knock, path_to_json, probe_path
+
+LOOPBACK = "127.0.0.1"
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    with Doorbell() as bell:
+        yield bell.door(3, "node-3", LOOPBACK)
+
+
+def test_an_open_door_answers(door: Door) -> None:
+    assert knock(door, 2.0) == ""
+
+
+def test_a_door_travels_as_json(door: Door) -> None:
+    assert Door.from_json(door.to_json()) == door
+
+
+def test_nobody_at_the_port_is_a_refusal() -> None:
+    with Doorbell() as bell:
+        door = bell.door(0, "node-0", LOOPBACK)
+    assert knock(door, 2.0) == "connection refused"
+
+
+def test_a_door_with_another_secret_is_another_program(door: Door) -> None:
+    """As where an address leads to another machine that happens to listen there."""
+    assert knock(replace(door, secret="00" * 16), 2.0) == "another program answered"
+
+
+def test_a_port_that_accepts_and_is_silent_times_out() -> None:
+    with socket.create_server((LOOPBACK, 0)) as server:
+        port = server.getsockname()[1]
+        door = Door(rank=0, host="h", address=LOOPBACK, port=port, secret="11" * 16)
+        assert "no answer within 0.1 s" in knock(door, 0.1)
+
+
+def test_the_path_of_a_good_door(door: Door) -> None:
+    path = probe_path(door, 3.0)
+    assert path.mtu is not None and path.passes == path.mtu
+    assert path.clock_offset_s is not None and path.clock_error_s is not None
+    assert abs(path.clock_offset_s) <= path.clock_error_s + 1e-3
+    assert path.why == ""
+
+
+@pytest.mark.parametrize("shift", [2.0, -0.75])
+def test_a_clock_that_is_off_is_seen(shift: float) -> None:
+    with Doorbell(shift) as bell:
+        path = probe_path(bell.door(0, "node-0", LOOPBACK), 3.0)
+    assert path.clock_offset_s is not None and path.clock_error_s is not None
+    assert abs(path.clock_offset_s - shift) <= path.clock_error_s + 1e-3
+
+
+def test_a_packet_with_another_secret_gets_no_answer(door: Door) -> None:
+    path = probe_path(replace(door, secret="00" * 16), 0.5)
+    assert path.why == "no answer by UDP"
+    assert path_to_json(path) == {"mtu": path.mtu, "why": "no answer by UDP"}
+
+
+@contextmanager
+def _black_hole(limit: int) -> Iterator[Door]:
+    """A door that hears nothing of packets above `limit` bytes, headers included."""
+    key = b"k" * 16
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        udp.bind((LOOPBACK, 0))
+        udp.settimeout(0.05)
+        over = threading.Event()
+
+        def serve() -> None:
+            while not over.is_set():
+                try:
+                    packet, sender = udp.recvfrom(65535)
+                except TimeoutError:
+                    continue
+                secret, number = QUESTION.unpack_from(packet)
+                if len(packet) + 28 <= limit:
+                    udp.sendto(ANSWER.pack(secret, number, len(packet), 0.0), sender)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            port = udp.getsockname()[1]
+            yield Door(rank=0, host="h", address=LOOPBACK, port=port, secret=key.hex())
+        finally:
+            over.set()
+            thread.join()
+
+
+@pytest.mark.parametrize("limit", [1400, 8999, 600])
+def test_the_largest_packet_that_passes_is_found(limit: int) -> None:
+    with _black_hole(limit) as door:
+        path = probe_path(door, 20.0)
+    assert path.mtu is not None and path.mtu > limit
+    assert path.passes == limit
+
+
+def test_a_bound_that_is_too_short_leaves_the_size_unknown() -> None:
+    with _black_hole(1400) as door:
+        path = probe_path(door, 0.4)
+    assert path.passes is None
+    assert path.clock_offset_s is not None
