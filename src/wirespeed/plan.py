@@ -100,6 +100,8 @@ class Plan:
     seed: int = 1
     op_timeout_s: float = 30.0
     startup_timeout_s: float = 120.0
+    facts_only: bool = False
+    """Nothing is run: each node tells what it is, without torch and without a process group."""
     faults: tuple[str, ...] = ()
     """Faults to act out, such as `flip:rank=1` (ranks/faults.py); for proving the checks."""
 

@@ -21,6 +21,13 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
         (["up", "--name", "../x"], "'../x' is no name"),
         (["up", "--slow", "node-1=1mbit", "--slow", "node-1=2mbit"], "another one"),
         (["up", "--melt", "node-1"], "--melt"),
+        (["up", "--firewall", "node-9=22"], "node-9"),
+        (["up", "--firewall", "all", "--firewall", "node-1=22"], "another one"),
+        (["up", "--firewall", "node-1=ssh"], "'ssh' is not a port"),
+        (["up", "--loopback-name", "node-4"], "node-4"),
+        (["up", "--env", "node-1=A"], "does not say NAME=VALUE"),
+        (["up", "--env", "node-1=A=1", "--env", "node-1=A=2"], "another one"),
+        (["up", "--nodes", "9999999999", "--cut", "all"], "9999999999 nodes"),
         (["up", "--one-way", "node-1=1mbit:up"], "'up' is no way"),
     ],
 )

@@ -43,7 +43,8 @@ def test_each_node_has_its_name_its_addresses_and_its_rank(lab: Lab) -> None:
         "e = os.environ\n"
         "names = sorted(name for _, name in socket.if_nameindex())\n"
         "print(socket.gethostname(), e['NODE_RANK'], e['NNODES'], e['MASTER_ADDR'],\n"
-        "      e['GLOO_SOCKET_IFNAME'], socket.gethostbyname(socket.gethostname()),\n"
+        "      e['RANK'] + e['WORLD_SIZE'] + e['LOCAL_RANK'] + e['LOCAL_WORLD_SIZE'],\n"
+        "      socket.gethostbyname(socket.gethostname()),\n"
         "      sorted(os.listdir('/sys/class/net')) == names, sys.argv[1], '{other}',\n"
         "      sys.argv[1].endswith(e['MASTER_PORT']))\n"
     )
@@ -54,9 +55,41 @@ def test_each_node_has_its_name_its_addresses_and_its_rank(lab: Lab) -> None:
         assert result.returncode == 0, result.stderr
         told = result.stdout.split()
         assert told[:4] == [node, str(rank), "3", master]
-        assert told[4:7] == ["eth0", lab.address(node), "True"]
+        assert told[4:7] == [f"{rank}301", lab.address(node), "True"]
         assert told[7] == f"{rank}/3"
         assert told[9:] == ["{other}", "True"]
+
+
+def test_ranks_are_counted_among_the_chosen_nodes_and_can_be_left_out(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    script = "echo $RANK/$WORLD_SIZE/$LOCAL_RANK/$LOCAL_WORLD_SIZE at $MASTER_ADDR by $NODE_RANK"
+    master = lab.address("node-2")
+    results = lab.run(["sh", "-c", script], nodes=["node-2", "node-0"])
+    told = {result.node: result.stdout.strip() for result in results}
+    assert told == {"node-2": f"0/2/0/1 at {master} by 0", "node-0": f"1/2/0/1 at {master} by 1"}
+    (result,) = lab.run(["sh", "-c", script], nodes=["node-2"], ranks=False)
+    assert result.stdout.strip() == f"/// at {master} by 0"
+
+
+def test_torchrun_counts_its_own_ranks_beside_ours(lab: Lab) -> None:
+    code = "import os; e = os.environ; print(e['RANK'], e['WORLD_SIZE'], e['LOCAL_RANK'])"
+    words = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "{nodes}"]
+    words += ["--node-rank", "{rank}", "--nproc-per-node", "2", "--master-addr", "{master}"]
+    words += ["--master-port", "{port}", "--no-python", sys.executable, "-I", "-S", "-c", code]
+    results = lab.run(words, nodes=["node-0", "node-1"], timeout=90.0, grace=5.0)
+    assert [result.returncode for result in results] == [0, 0], results
+    told = [sorted(result.stdout.splitlines()) for result in results]
+    assert told == [["0 4 0", "1 4 1"], ["2 4 0", "3 4 1"]]
+
+
+def test_without_ranks_on_the_command_line(two: str, command: Command) -> None:
+    script = 'echo "rank ${RANK-none}"'
+    for option, told in ((), "rank 0"), (("--no-ranks",), "rank none"):
+        done = command("run", "--name", two, "--nodes", "node-0", *option, "--", "sh", "-c", script)
+        assert done.stdout.strip() == told
 
 
 def test_two_labs_at_once_do_not_meet(lab: Lab, lab_name: str) -> None:

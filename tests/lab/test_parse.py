@@ -3,8 +3,21 @@
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.lab.parse import format_fault, format_rate, parse_fault, parse_rate
-from wirespeed.lab.spec import Bursts, Cut, Delay, LabSpec, Lossy, Mtu, Quota, Slow, SlowLink
+from wirespeed.lab.parse import each_node, format_fault, format_rate, parse_fault, parse_rate
+from wirespeed.lab.spec import (
+    Bursts,
+    Cut,
+    Delay,
+    Firewall,
+    LabSpec,
+    LoopbackName,
+    Lossy,
+    Mtu,
+    Quota,
+    Slow,
+    SlowLink,
+    Variable,
+)
 
 WRITTEN = [
     ("slow", "node-2=100mbit", Slow("node-2", 100_000_000)),
@@ -17,6 +30,12 @@ WRITTEN = [
     ("cut", "node-2", Cut("node-2")),
     ("straggler", "node-1=30%", Quota("node-1", 0.3)),
     ("straggler", "node-1=stop:200ms/1s", Bursts("node-1", 0.2, 1.0)),
+    ("firewall", "node-2", Firewall("node-2")),
+    ("firewall", "node-2=29501, 22,22", Firewall("node-2", (22, 29501))),
+    ("loopback-name", "node-1", LoopbackName("node-1")),
+    ("env", "node-2=GLOO_SOCKET_IFNAME=ib0", Variable("node-2", "GLOO_SOCKET_IFNAME", "ib0")),
+    ("env", "node-2=A=", Variable("node-2", "A", "")),
+    ("env", "node-2=A=b=c,d", Variable("node-2", "A", "b=c,d")),
 ]
 
 
@@ -50,6 +69,17 @@ def test_what_is_written_is_understood_and_written_back(kind, text, fault) -> No
         ("straggler", "node-1=0%"),
         ("straggler", "node-1=stop:1s"),
         ("straggler", "node-1=stop:1s/200ms"),
+        ("firewall", "node-2="),
+        ("firewall", "node-2=0"),
+        ("firewall", "node-2=65536"),
+        ("firewall", "node-2=22,"),
+        ("firewall", "node-2=ssh"),
+        ("firewall", "node-2=²"),
+        ("env", "node-2"),
+        ("env", "node-2=A"),
+        ("env", "node-2=1A=b"),
+        ("env", "node-2=A B=c"),
+        ("env", "node-2=WIRESPEED_LAB=x"),
         ("melt", "node-1"),
     ],
 )
@@ -57,6 +87,19 @@ def test_what_is_not_understood_is_refused_with_what_was_expected(kind: str, tex
     with pytest.raises(UsageError) as raised:
         parse_fault(kind, text)
     assert raised.value.expected
+
+
+@pytest.mark.parametrize(
+    ("text", "texts"),
+    [
+        ("all", ["node-0", "node-1"]),
+        ("all=1=2", ["node-0=1=2", "node-1=1=2"]),
+        ("node-1=all", ["node-1=all"]),
+        ("all:node-1=1mbit", ["all:node-1=1mbit"]),
+    ],
+)
+def test_all_is_every_node(text: str, texts: list[str]) -> None:
+    assert each_node(text, ["node-0", "node-1"]) == texts
 
 
 @pytest.mark.parametrize("rate", ["64kbit", "100mbit", "2.5gbit", "1gbit", "123.456mbit"])
@@ -70,6 +113,8 @@ def test_a_rate_is_written_as_it_is_read(rate: str) -> None:
         {"faults": (Cut("node-4"),)},
         {"faults": (SlowLink("node-0", "node-9", 10**6),)},
         {"faults": (SlowLink("node-1", "node-1", 10**6),)},
+        {"faults": (Firewall("node-4"),)},
+        {"faults": (LoopbackName("all"),)},
         {"nodes": 0},
         {"nodes": 65},
         {"name": "../etc"},

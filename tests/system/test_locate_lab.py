@@ -20,10 +20,6 @@ pytestmark = pytest.mark.system
 
 NODES = 4
 BOUND_S = 150.0
-RANK = (
-    *("env", "RANK={rank}", "WORLD_SIZE={nodes}", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1"),
-    *("MASTER_ADDR={master}", "MASTER_PORT={port}", "OMP_NUM_THREADS=1"),
-)
 LOCATE = (sys.executable, "-m", "wirespeed", "locate", "-q", "-o", "json")
 
 _numbers = itertools.count()
@@ -45,7 +41,9 @@ def located(lab: Lab, tmp_path: Path) -> Iterator[Callable[..., dict[str, Any]]]
 
     def run(*more: str) -> dict[str, Any]:
         results = lab.run(
-            [*RANK, *LOCATE, *more], env={"WIRESPEED_HOME": str(tmp_path)}, timeout=BOUND_S
+            [*LOCATE, *more],
+            env={"WIRESPEED_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
+            timeout=BOUND_S,
         )
         found: dict[str, Any] = json.loads(results[0].stdout)
         assert results[0].returncode == found["exit_code"], results[0].stderr
@@ -104,6 +102,45 @@ def test_the_culprit_is_named(lab: Lab, located: Callable[..., Any], fault: str)
     run = located()
     assert named(run) == culprits
     assert run["exit_code"] == 1
+
+
+SETTINGS: dict[str, tuple[Callable[[Lab], object], Named]] = {
+    "a wrong interface name": (
+        lambda lab: lab.environment("node-2", "GLOO_SOCKET_IFNAME", "ib0"),
+        {("NET-002", "node", "node-2")},
+    ),
+    "a loopback host name": (
+        lambda lab: lab.loopback_name("node-1"),
+        {("NET-001", "node", "node-1")},
+    ),
+    "firewalled ports": (
+        lambda lab: lab.firewall("node-2"),
+        {("NET-004", "node", "node-2")},
+    ),
+    "firewalled ports of the first node": (
+        lambda lab: lab.firewall("node-0"),
+        {("NET-004", "node", "node-0")},
+    ),
+    "only the master port open everywhere": (
+        lambda lab: lab.firewall("all"),
+        {("NET-004", "node", node) for node in ("node-0", "node-1", "node-2", "node-3")},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", SETTINGS)
+def test_what_keeps_the_world_from_joining_is_named(
+    lab: Lab, located: Callable[..., Any], fault: str
+) -> None:
+    """The node and its setting, long before gloo gives up; what the ranks raised is a warning."""
+    broken, culprits = SETTINGS[fault]
+    broken(lab)
+    run = located()
+    assert named(run) == culprits
+    assert run["exit_code"] == 1
+    watched = [one for one in run["findings"] if one["id"] == "RAISED-001"]
+    assert [one["status"] for one in watched] == ["warn"]
+    assert all("a consequence of NET-" in one["because"] for one in watched)
 
 
 def test_a_lossy_node_is_named(lab: Lab, located: Callable[..., Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from wirespeed.records import Finding, NodeFacts, Subject, World
 
-__all__ = ["choice_findings"]
+__all__ = ["announces_loopback", "choice_findings"]
 
 Interface = dict[str, Any]
 
@@ -24,11 +24,22 @@ def choice_findings(world: World, many: bool) -> list[Finding]:
     """NET-003 for the library of the world's backend; `many`: there is more than one node."""
     if not many:
         return [_unchecked("interface that carries training not checked", "one node")]
-    found = [_judged(node, world.backend) for node in world.nodes]
+    nodes = [node for node in world.nodes if not announces_loopback(node)]
+    if not nodes:
+        why = "every node announces its loopback address (NET-001)"
+        return [_unchecked("interface that carries training not checked", why)]
+    found = [_judged(node, world.backend) for node in nodes]
     worse = [finding for finding in found if finding is not None]
-    names = sorted({name for node in world.nodes for name in _carriers(node, world.backend)})
+    names = sorted({name for node in nodes for name in _carriers(node, world.backend)})
     title = f"{', '.join(names)} carries {_library(world.backend)}'s traffic on {len(found)} nodes"
     return worse or [Finding(id="NET-003", status="pass", title=title)]
+
+
+def announces_loopback(node: NodeFacts) -> bool:
+    """Whether gloo listens on the loopback because the host name leads there: NET-001 tells it."""
+    settings = node.facts.get("net.settings", ())
+    by_name = all(setting["name"] != "GLOO_SOCKET_IFNAME" for setting in settings)
+    return by_name and bool(node.facts.get("net.name.loopback"))
 
 
 def _unchecked(title: str, because: str) -> Finding:

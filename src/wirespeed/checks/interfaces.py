@@ -6,7 +6,7 @@ They read the facts that `wirespeed.world.network.gather` notes.
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from wirespeed.checks.interface_kinds import choice_findings
+from wirespeed.checks.interface_kinds import announces_loopback, choice_findings
 from wirespeed.records import Finding, NodeFacts, Subject, World
 
 __all__ = ["EXPLANATIONS", "interface_findings"]
@@ -87,7 +87,7 @@ def _named(node: NodeFacts) -> Finding | None:
     if _is_set(facts, "GLOO_SOCKET_IFNAME"):
         return None  # the name does not matter; NET-002 and NET-003 judge the setting
     addresses = ", ".join(facts.get("net.name.addresses", ()))
-    if facts.get("net.name.loopback"):
+    if announces_loopback(node):
         return _loopback(node, addresses)
     if facts.get("net.name.usable"):
         return None
@@ -110,7 +110,8 @@ def _loopback(node: NodeFacts, addresses: str) -> Finding:
         "listens on what the host name resolves to)",
         because="/etc/hosts maps the host name to loopback, as Debian's installer writes it",
         costs=f"gloo over several nodes ends with `Connection refused, remote=[{address}]` or "
-        "`Connect timeout`",
+        "`Connect timeout`; it works only where this node happens to be the one that connects "
+        "(of two, the one with the higher address)",
         fix=f"map {node.facts['net.name']} to the node's address in /etc/hosts, or set "
         f"GLOO_SOCKET_IFNAME={_usual(node)}",
     )
@@ -169,7 +170,7 @@ def _all_match(nodes: Sequence[NodeFacts]) -> Finding:
     names = sorted({setting["name"] for node in nodes for setting in node.facts["net.settings"]})
     verb = "matches" if len(names) == 1 else "match"
     title = f"{', '.join(names)} {verb} interfaces on every node ({len(nodes)})"
-    none = f"no setting chooses interfaces on {len(nodes)} node(s)"
+    none = f"no setting chooses interfaces on {len(nodes)} node" + ("s" if len(nodes) > 1 else "")
     return Finding(id="NET-002", status="pass", title=title if names else none)
 
 

@@ -108,7 +108,7 @@ def _all_bad(
 ) -> list[str]:
     """Hosts of which every connection at that end is bad."""
     total, wrong = Counter(map(end, asked)), Counter(map(end, bad))
-    return [host for host in wrong if wrong[host] == total[host]]
+    return sorted(host for host in wrong if wrong[host] == total[host])
 
 
 _OPEN = "allow all TCP ports between the nodes (security group, firewalld, nftables, NetworkPolicy)"

@@ -62,6 +62,7 @@ def check(ctx: click.Context, /, **values: Any) -> int:
 
 def _run(ctx: click.Context, level: str, only: str | None, options: RunOptions) -> int:
     from wirespeed.checks.levels import steps_for
+    from wirespeed.checks.needs import facts_suffice
     from wirespeed.checks.registry import select
     from wirespeed.cli.execute import execute
     from wirespeed.plan import Plan
@@ -76,6 +77,7 @@ def _run(ctx: click.Context, level: str, only: str | None, options: RunOptions) 
         seed=options.seed,
         op_timeout_s=options.timeout,
         startup_timeout_s=options.startup_timeout,
+        facts_only=facts_suffice(chosen) and not options.inject,
         faults=options.inject,
     )
     return execute(ctx, plan, options, only=chosen)

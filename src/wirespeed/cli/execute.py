@@ -33,7 +33,8 @@ def execute(
     config = _jsonable({k: v for k, v in ctx.params.items() if k != "print_config"})
     identity = detect(os.environ)
     refuse_separate_worlds(os.environ, identity)
-    require_torch()
+    if not plan.facts_only:
+        require_torch()
     if identity is None:
         return show(_on_this_machine(plan, options, config, only), options.output)
     return _as_member(identity, plan, options, config, only)
@@ -45,7 +46,10 @@ def _on_this_machine(
     from wirespeed.console.local import interface_choice, run_local
     from wirespeed.world.local import choose_ranks
 
-    ranks = choose_ranks(options.ranks, options.backend)
+    if plan.facts_only and options.ranks is None:
+        ranks = Choice("ranks", "1", "one tells the facts of this machine")
+    else:
+        ranks = choose_ranks(options.ranks, options.backend)
     choices = (ranks, interface_choice())
     size = int(ranks.value)
     _refuse_faults_beyond(options.inject, size)

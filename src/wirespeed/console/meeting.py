@@ -4,12 +4,14 @@ torchrun's agents hold a store already. Elsewhere rank 0 holds one at MASTER_ADD
 where the launcher names no master but all ranks share a machine, a file does. Runs in ranks only.
 """
 
+import base64
 import contextlib
 import json
 import os
 import socket
 import tempfile
 import time
+import zlib
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -25,15 +27,24 @@ __all__ = [
     "Meeting",
     "console_address",
     "forget_meeting_file",
+    "from_text",
+    "meeting_file",
+    "namespace",
+    "no_master",
+    "on_one_machine",
     "open_store",
     "publish",
     "read_meeting",
+    "require_place",
+    "to_text",
 ]
 
 TRY_S = 2.0
 """How long one address of the console is tried before the next."""
 RETRY_S = 0.2
 _KEY = "wirespeed/console"
+_PIECE = 400
+"""Characters; with its headers a packet of less than 576 bytes, which every IPv4 path takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +79,11 @@ def open_store(identity: Identity, timeout_s: float) -> "dist.Store":
                 wait_for_workers=False,
             )
         except RuntimeError as error:
-            raise _no_master(identity, str(error).splitlines()[0]) from error
+            raise no_master(identity, str(error).splitlines()[0]) from error
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         return dist.PrefixStore(f"wirespeed/{attempt}", store)
-    if _on_one_machine(identity):
-        store = dist.FileStore(str(_meeting_file(identity)), identity.world_size)
+    if on_one_machine(identity):
+        store = dist.FileStore(str(meeting_file(identity)), identity.world_size)
         store.set_timeout(timeout)
         return store
     raise WorldError(
@@ -83,7 +94,7 @@ def open_store(identity: Identity, timeout_s: float) -> "dist.Store":
     )
 
 
-def _on_one_machine(identity: Identity) -> bool:
+def on_one_machine(identity: Identity) -> bool:
     return identity.local_world_size == identity.world_size
 
 
@@ -95,13 +106,13 @@ def _reach(identity: Identity, address: str, port: int, timeout_s: float) -> Non
             socket.create_connection((address, port), timeout=TRY_S).close()
         except OSError as error:
             if time.monotonic() > deadline:
-                raise _no_master(identity, f"{error.strerror or error}") from error
+                raise no_master(identity, f"{error.strerror or error}") from error
             time.sleep(RETRY_S)
         else:
             return
 
 
-def _no_master(identity: Identity, cause: str) -> WorldError:
+def no_master(identity: Identity, cause: str) -> WorldError:
     place = f"{identity.master_addr}:{identity.master_port}"
     return WorldError(
         f"rank {identity.rank} on {socket.gethostname()} cannot use the store at {place}: {cause}",
@@ -111,7 +122,7 @@ def _no_master(identity: Identity, cause: str) -> WorldError:
     )
 
 
-def _meeting_file(identity: Identity) -> Path:
+def meeting_file(identity: Identity) -> Path:
     """A file that only the ranks of this job know, in a folder that only this user may enter."""
     folder = Path(tempfile.gettempdir()) / f"wirespeed-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -129,8 +140,8 @@ def _start_time(pid: int) -> str:
 
 def forget_meeting_file(identity: Identity) -> None:
     """Rank 0 removes the file when all is over."""
-    if identity.master_port is None and _on_one_machine(identity):
-        file = _meeting_file(identity)
+    if identity.master_port is None and on_one_machine(identity):
+        file = meeting_file(identity)
         file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # another job of this user meets there
             file.parent.rmdir()
@@ -144,27 +155,33 @@ def publish(
         "addresses": _own_addresses(identity),
         "port": port,
         "token": token,
-        "here": _namespace(),
+        "here": namespace(),
         "plan": plan,
     }
-    store.set(_KEY, json.dumps(meeting))
+    # In small pieces: where a switch drops large packets, every rank can still come and tell so.
+    data = base64.b64encode(zlib.compress(json.dumps(meeting).encode())).decode()
+    pieces = [data[at : at + _PIECE] for at in range(0, len(data), _PIECE)]
+    for number, piece in enumerate(pieces):
+        store.set(f"{_KEY}/{number}", piece)
+    store.set(_KEY, str(len(pieces)))
 
 
 def read_meeting(store: "dist.Store") -> Meeting:
     """Wait for rank 0's word, up to the store's timeout; WorldError when it does not come."""
     try:
-        data = json.loads(store.get(_KEY))
+        pieces = [store.get(f"{_KEY}/{number}") for number in range(int(store.get(_KEY)))]
     except RuntimeError as error:
         raise WorldError(
             f"rank 0 did not tell where its console is: {str(error).splitlines()[0]}",
             expected="rank 0 to start within --startup-timeout",
         ) from error
+    data = json.loads(zlib.decompress(base64.b64decode(b"".join(pieces))))
     return Meeting(**{**data, "addresses": tuple(data["addresses"])})
 
 
 def console_address(meeting: Meeting) -> str:
     """The first of the console's addresses that answers from here; WorldError if none does."""
-    candidates = ["127.0.0.1"] if meeting.here == _namespace() else list(meeting.addresses)
+    candidates = ["127.0.0.1"] if meeting.here == namespace() else list(meeting.addresses)
     for address in candidates:
         try:
             socket.create_connection((address, meeting.port), timeout=TRY_S).close()
@@ -178,7 +195,7 @@ def console_address(meeting: Meeting) -> str:
     )
 
 
-def _namespace() -> str:
+def namespace() -> str:
     try:
         return f"{socket.gethostname()}/{Path('/proc/self/ns/net').stat().st_ino}"
     except OSError:

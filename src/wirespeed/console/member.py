@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from wirespeed.console.follower import abort_quietly, watch_console
+from wirespeed.console.letters import Postman, explain_by_letter
 from wirespeed.console.meeting import (
     console_address,
     forget_meeting_file,
@@ -25,7 +26,7 @@ from wirespeed.console.meeting import (
     read_meeting,
 )
 from wirespeed.console.session import Session
-from wirespeed.errors import WirespeedError
+from wirespeed.errors import WirespeedError, WorldError
 from wirespeed.plan import Plan
 from wirespeed.ranks.program import leave_at_once, run_rank, stay_away_if_told
 from wirespeed.records import Run
@@ -35,6 +36,8 @@ from wirespeed.world.watch import Beacon, Monitor, Outcome, new_token
 __all__ = ["carry_rank_in_environment", "run_member"]
 
 CONNECT_S = 20.0
+LETTERS_S = 0.5
+"""How often letters are looked for, until every rank is here."""
 LAST_WAIT_S = 30.0
 """How long the end of the run is waited for after this rank's own end."""
 LAUNCHER_PATIENCE_S = 1.5
@@ -64,6 +67,8 @@ def run_member(
     identity: Identity, plan: Plan, backend: str, open_session: Callable[[], Session], show: Show
 ) -> int:
     """Run this rank to its end; the exit code. Only rank 0 opens a session and shows the run."""
+    # Else every rank prints pages of C++ stacks when rank 0's store goes away at the end.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if identity.rank > 0:
         _follow(identity, plan, backend)
     return _Console(identity, plan, backend, open_session, show).run()
@@ -77,8 +82,14 @@ def _follow(identity: Identity, plan: Plan, backend: str) -> NoReturn:
     store = open_store(identity, plan.startup_timeout_s)
     meeting = read_meeting(store)
     plan, host = Plan.from_json(meeting.plan), meeting.here.partition("/")[0]
+    try:
+        address = console_address(meeting)
+    except WorldError as error:
+        known = _with_local_rank(identity, store)
+        explain_by_letter(known, store, error, plan.startup_timeout_s)
+        raise
     beacon = Beacon(
-        console_address(meeting),
+        address,
         meeting.port,
         meeting.token,
         identity.rank,
@@ -137,6 +148,8 @@ class _Console:
             startup_timeout_s=plan.startup_timeout_s,
             host="0.0.0.0",
         )
+        self._postman: Postman | None = None
+        self._letters_at = 0.0
         self._signals, wake = os.pipe()
         os.set_blocking(wake, False)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -150,6 +163,7 @@ class _Console:
         watcher.start()
         store = open_store(self._identity, self._plan.startup_timeout_s)
         publish(store, self._identity, port, self._token, self._plan.to_json())
+        self._postman = Postman(store)
         beacon = Beacon(
             "127.0.0.1",
             port,
@@ -183,6 +197,7 @@ class _Console:
         mpirun = os.environ.get("WIRESPEED_LAUNCHER", self._identity.launcher) == "openmpi"
         patience = MPIRUN_PATIENCE_S if mpirun else LAUNCHER_PATIENCE_S
         while (outcome := self._monitor.wait(0.02)) is None:
+            self._read_letters()
             if deadline is None and select.select([self._signals], [], [], 0)[0]:
                 self._monitor.hurry()
                 deadline = time.monotonic() + patience
@@ -190,3 +205,14 @@ class _Console:
                 self._monitor.interrupt("a signal from the launcher or the terminal")
                 deadline = time.monotonic() + LAST_WAIT_S
         return outcome
+
+    def _read_letters(self) -> None:
+        """From ranks that reach the store and not this console, while any is missing."""
+        if self._postman is None or time.monotonic() < self._letters_at:
+            return
+        self._letters_at = time.monotonic() + LETTERS_S
+        for rank, host, kind, data in self._postman.letters():
+            if kind == "failed":
+                self._monitor.rank_failed(rank, host, data["error"])
+            else:
+                self._session.on_record(rank, kind, data)

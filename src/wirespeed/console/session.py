@@ -38,6 +38,7 @@ from wirespeed.reference import Reference
 from wirespeed.runs.folder import RunFolder
 from wirespeed.units import format_size
 from wirespeed.world.redact import allowed_environment
+from wirespeed.world.seats import distinct_names
 from wirespeed.world.watch import Outcome
 
 __all__ = ["ProgressView", "Session"]
@@ -81,6 +82,7 @@ class Session:
         self._begin = time.monotonic()
         self._backend = "unknown"
         self._nodes = NodeBook()
+        self._seats: dict[int, tuple[str, int]] = {}
         self._versions: dict[str, str] = {}
         self._measurements: list[Measurement] = []
         self._verifications: list[Verification] = []
@@ -92,6 +94,7 @@ class Session:
             "progress": self._on_progress,
             "joined": self._on_joined,
             "node": self._on_node,
+            "seat": self._on_seat,
             "peers": self._on_peers,
             "choices": self._on_choices,
             "versions": self._on_versions,
@@ -155,6 +158,8 @@ class Session:
         """The watchdog's first; after a failure only what the records already prove."""
         if self._refusal:
             return [_refused(self._refusal)]
+        if self._plan.command == "topo":
+            return list(outcome.findings)
         judged = judge(
             self._plan.command,
             world,
@@ -195,6 +200,15 @@ class Session:
     def _on_node(self, data: Mapping[str, Any]) -> None:
         self._nodes.tell(data)
         self._store_world()
+
+    def _on_seat(self, data: Mapping[str, Any]) -> None:
+        """Where a rank is that opens no process group; with the last of them the world is joined."""
+        self._seats[data["rank"]] = data["host"], data["space"]
+        if len(self._seats) == self._world_size:
+            self._backend = ""
+            ranks = range(self._world_size)
+            self._nodes.seat(distinct_names([self._seats[rank] for rank in ranks]))
+            self._store_world()
 
     def _on_peers(self, data: Mapping[str, Any]) -> None:
         self._nodes.peers(data)

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -13,7 +14,7 @@ from wirespeed.lab.faults import subject
 from wirespeed.lab.lab import GRACE_S, Lab, remove
 from wirespeed.lab.layout import Layout
 from wirespeed.lab.output import Shown
-from wirespeed.lab.parse import format_fault, format_rate, parse_fault, parse_rate
+from wirespeed.lab.parse import each_node, format_fault, format_rate, parse_fault, parse_rate
 from wirespeed.lab.processes import living_in
 from wirespeed.lab.run import NodeResult, exit_code
 from wirespeed.lab.spec import Fault, LabSpec
@@ -26,8 +27,7 @@ _PROGRAM = "python -m wirespeed.lab"
 _EPILOG = """\b
 Examples:
   python -m wirespeed.lab up --nodes 4 --slow node-2=100mbit
-  python -m wirespeed.lab run -- torchrun --nnodes {nodes} --node-rank {rank}
-      --nproc-per-node 1 --master-addr {master} --master-port {port} -m wirespeed locate
+  python -m wirespeed.lab run -- wirespeed locate
   python -m wirespeed.lab down
 
 \b
@@ -40,19 +40,24 @@ Examples:
   up --one-way node-0=200mbit:out                 it sends slowly, and receives as it should
   up --slow-link node-0:node-2=100mbit            a pair is slow, each alone is not
   up --mtu node-1=1400                            small messages pass, large ones never arrive
+  up --firewall node-2                            it can be met, but takes no other connection
+  up --loopback-name node-1                       its own name means 127.0.1.1, as on Debian
+  up --env node-2=GLOO_SOCKET_IFNAME=ib0          a wrong setting on one node
   up --straggler node-1=30% --cut node-3          as many faults as you like
 """
 _RUN_EPILOG = """\b
 Examples:
   run -- hostname
   run --nodes node-0,node-1 -- ping -c 1 node-3
-  run -- torchrun --nnodes {nodes} --node-rank {rank} --nproc-per-node 1
+  run -- wirespeed check                          one rank a node
+  run -- torchrun --nnodes {nodes} --node-rank {rank} --nproc-per-node 2
       --master-addr {master} --master-port {port} -m wirespeed check
+  run --no-ranks --nodes node-0 -- wirespeed check --ranks 2
 
 \b
-In the command {rank}, {nodes}, {master} and {port} are filled in; it also finds NODE_RANK, NNODES,
-MASTER_ADDR, MASTER_PORT and GLOO_SOCKET_IFNAME. The first node's output comes as it is, the
-others' lines begin with [node-1].
+In the command {rank}, {nodes}, {master} and {port} are filled in; it also finds RANK, WORLD_SIZE,
+LOCAL_RANK, LOCAL_WORLD_SIZE (one rank a node), NODE_RANK, NNODES, MASTER_ADDR and MASTER_PORT.
+The first node's output comes as it is, the others' lines begin with [node-1].
 """
 _FAULTS = {
     "slow": ("NODE=RATE", "The node's link is slow both ways."),
@@ -63,6 +68,9 @@ _FAULTS = {
     "mtu": ("NODE=BYTES", "The switch port takes smaller packets than the hosts send."),
     "cut": ("NODE", "The cable is out."),
     "straggler": ("NODE=PERCENT|NODE=stop:TIME/TIME", "A share of one core; or stops in a period."),
+    "firewall": ("NODE[=PORT,PORT]", "New connections reach the master port, or these, only."),
+    "loopback-name": ("NODE", "Its own host name means 127.0.1.1 there."),
+    "env": ("NODE=NAME=VALUE", "What commands find in their environment there."),
 }
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _name = click.option("--name", default="lab", show_default=True, help="Which lab.")
@@ -88,8 +96,9 @@ def _fault_options(command: Any) -> Any:
 @click.option("--rate", default="1gbit", show_default=True, help="Of every healthy link.")
 @_fault_options
 def _up(nodes: int, name: str, rate: str, **faults: tuple[str, ...]) -> None:
-    """Make a lab, broken as you say. Faults may be given more than once."""
-    spec = LabSpec(nodes, name, parse_rate(rate), _given(faults))
+    """Make a lab, broken as you say. Faults may be given more than once; NODE may be `all`."""
+    healthy = LabSpec(nodes, name, parse_rate(rate))
+    spec = replace(healthy, faults=_given(faults, healthy.names))
     lab = Lab(spec)
     lab.up()
     click.echo(_described(spec, lab.layout))
@@ -109,12 +118,16 @@ def _up(nodes: int, name: str, rate: str, **faults: tuple[str, ...]) -> None:
     show_default=True,
     help="Seconds for the others once one has failed.",
 )
+@click.option("--no-ranks", is_flag=True, help="Without RANK, WORLD_SIZE, LOCAL_RANK, …")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def _run(name: str, nodes: str, timeout: float, grace: float, command: tuple[str, ...]) -> int:
-    """Run COMMAND on every node at once."""
+def _run(
+    name: str, nodes: str, timeout: float, grace: float, no_ranks: bool, command: tuple[str, ...]
+) -> int:
+    """Run COMMAND on every node at once, as one rank of a world with a rank a node."""
     need_root()
     chosen = [node.strip() for node in nodes.split(",") if node.strip()]
-    running = Lab.attach(name).start(command, nodes=chosen or None, output=Shown)
+    lab = Lab.attach(name)
+    running = lab.start(command, nodes=chosen or None, ranks=not no_ranks, output=Shown)
     try:
         results = running.wait(timeout, grace)
     except KeyboardInterrupt:
@@ -151,14 +164,14 @@ def _list() -> None:
         click.echo(f"no lab is up; {_PROGRAM} up makes one")
 
 
-def _given(options: dict[str, tuple[str, ...]]) -> tuple[Fault, ...]:
+def _given(options: dict[str, tuple[str, ...]], nodes: Sequence[str]) -> tuple[Fault, ...]:
     faults: list[Fault] = []
-    for name, texts in options.items():
-        kind = name.replace("_", "-")
-        for text in texts:
+    for option, texts in options.items():
+        kind = option.replace("_", "-")
+        for text in (one for given in texts for one in each_node(given, nodes)):
             fault = parse_fault(kind, text)
             if any(subject(fault) == subject(other) for other in faults):
-                raise UsageError(f"--{kind} {text} comes after another one for the same link")
+                raise UsageError(f"--{kind} {text} comes after another one for the same place")
             faults.append(fault)
     return tuple(faults)
 

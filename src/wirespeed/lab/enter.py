@@ -2,8 +2,9 @@
 
 Run as a file with `python -I -S`: it starts in 15 ms and needs nothing but the standard library.
 FACTS is JSON: `net` (path of the network namespace), and for a node `host` (its name), `hosts`
-(the file that becomes /etc/hosts) and `cgroups` (files to write our pid to). The process keeps
-its id, its process group and its environment; with `detach` it becomes a child of init instead.
+(the file that becomes /etc/hosts), `cgroups` (files to write our pid to) and `environment` (what
+the command finds in it on this node). The process keeps its id, its process group and the rest of
+its environment; with `detach` it becomes a child of init instead.
 
 Linux: namespaces(7), setns(2), unshare(2), mount(2).
 """
@@ -73,6 +74,7 @@ def main(facts: str, *command: str) -> int:
     except OSError as error:
         sys.stderr.write(f"wirespeed.lab: cannot enter {told['net']}: {error}\n")
         return _NOT_RUNNABLE
+    os.environ.update(told.get("environment", {}))
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from wirespeed.lab.daemons import start_daemon, stop_daemon
+from wirespeed.lab.firewall import close_ports
+from wirespeed.lab.hosts import write_hosts
 from wirespeed.lab.layout import Layout
 from wirespeed.lab.links import (
     cut_or_plug,
@@ -15,7 +17,21 @@ from wirespeed.lab.links import (
     undo_detour,
 )
 from wirespeed.lab.shaping import shape_node
-from wirespeed.lab.spec import Bursts, Cut, Delay, Fault, Lossy, Mtu, Quota, Slow, SlowLink
+from wirespeed.lab.spec import (
+    Bursts,
+    Cut,
+    Delay,
+    Fault,
+    Firewall,
+    LoopbackName,
+    Lossy,
+    Misconfigured,
+    Mtu,
+    Quota,
+    Slow,
+    SlowLink,
+    Variable,
+)
 from wirespeed.lab.state import State
 from wirespeed.lab.stragglers import straggle
 from wirespeed.lab.tools import need
@@ -27,13 +43,14 @@ _CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 def subject(fault: Fault) -> tuple[object, ...]:
     """What a fault is about: of two faults with the same subject the later one counts."""
-    return type(fault), frozenset(fault.nodes), getattr(fault, "way", "")
+    part = fault.name if isinstance(fault, Variable) else getattr(fault, "way", "")
+    return type(fault), frozenset(fault.nodes), part
 
 
 def need_tools(faults: Iterable[Fault]) -> None:
     """Raises CannotMeasure, with the package, when a command for these is not here."""
     need("ip", "tc", "tee")
-    if any(isinstance(fault, Lossy) for fault in faults):
+    if any(isinstance(fault, Lossy | Firewall) for fault in faults):
         need("nft")
 
 
@@ -73,6 +90,18 @@ def _settle_node(
             cut_or_plug(layout, node, own)
         case Quota() | Bursts():
             straggle(state, layout, node, own)
+        case Firewall() | LoopbackName() | Variable():
+            _configure(layout, node, changed, own)
+
+
+def _configure(layout: Layout, node: str, changed: Misconfigured, own: Iterable[Fault]) -> None:
+    match changed:
+        case Firewall():
+            close_ports(layout, node, own)
+        case LoopbackName():
+            write_hosts(layout, node, own)
+        case Variable():
+            pass  # read from the state when a command starts: see Lab.start
 
 
 def _delay(layout: Layout, node: str, own: Iterable[Fault]) -> None:

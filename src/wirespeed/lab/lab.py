@@ -8,13 +8,14 @@ from types import TracebackType
 
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.lab.faults import need_tools, settle, settle_all, subject
+from wirespeed.lab.firewall import open_port
 from wirespeed.lab.layout import Layout
 from wirespeed.lab.nodes import plug, unplug
 from wirespeed.lab.output import Captured, Output
-from wirespeed.lab.parse import parse_fault
+from wirespeed.lab.parse import each_node, parse_fault
 from wirespeed.lab.processes import end_all, living_in
-from wirespeed.lab.run import NodeResult, Running, enter_words, plan
-from wirespeed.lab.spec import Fault, LabSpec, Way
+from wirespeed.lab.run import Entry, NodeResult, Running, enter_words, free_port, plan
+from wirespeed.lab.spec import Fault, LabSpec, Variable, Way
 from wirespeed.lab.state import State, claim, load
 from wirespeed.lab.stragglers import cgroup_files, remove_cgroups
 from wirespeed.lab.tools import need_root
@@ -120,7 +121,8 @@ class Lab:
         self.spec.check_node(node)
         return living_in([self.layout.space(node)])
 
-    # Faults. Texts are as on the command line: "100mbit", "5%", "5ms", "30%", "stop:200ms/1s".
+    # Faults. Texts are as on the command line: "100mbit", "5%", "5ms", "30%", "stop:200ms/1s"; a
+    # node may be "all".
 
     def slow(self, node: str, rate: str) -> None:
         self._break("slow", f"{node}={rate}")
@@ -147,12 +149,29 @@ class Lab:
     def straggler(self, node: str, how: str) -> None:
         self._break("straggler", f"{node}={how}")
 
+    def firewall(self, node: str, *ports: int) -> None:
+        """No new connection from other nodes, except to `ports`; none: to each run's master port."""
+        listed = ",".join(str(port) for port in ports)
+        self._break("firewall", f"{node}={listed}" if ports else node)
+
+    def loopback_name(self, node: str) -> None:
+        """Its own host name means 127.0.1.1 there."""
+        self._break("loopback-name", node)
+
+    def environment(self, node: str, name: str, value: str) -> None:
+        """Commands that start there from now on find it so, whatever `run` and its caller set."""
+        self._break("env", f"{node}={name}={value}")
+
     def add(self, fault: Fault) -> None:
         """Takes the place of a fault of the same kind on the same node, or pair of nodes."""
         state = self._state
+        state.spec.check(fault)
         need_tools([fault])
         others = [one for one in state.spec.faults if subject(one) != subject(fault)]
         self._change([*others, fault], [fault])
+        for running in self._started:
+            if running.alive():
+                open_port(self.layout, [fault], running.port)
 
     def heal(self, *nodes: str) -> None:
         """Remove every fault that is about one of `nodes`; without any, all faults."""
@@ -170,15 +189,17 @@ class Lab:
         *,
         nodes: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
+        ranks: bool = True,
         timeout: float = _TIMEOUT_S,
         grace: float = GRACE_S,
     ) -> list[NodeResult]:
         """Run a command on every node (or on `nodes`) at once, to the end of all; seconds.
 
-        `{rank}`, `{nodes}`, `{master}` and `{port}` are filled in. What still runs `grace` after
-        one has failed, or after `timeout`, is ended, and `NodeResult.ended` says so.
+        `{rank}`, `{nodes}`, `{master}` and `{port}` are filled in; with `ranks` each command also
+        finds RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE, one rank a node. What still runs
+        `grace` after one has failed, or after `timeout`, is ended, and `NodeResult.ended` says so.
         """
-        running = self.start(words, nodes=nodes, env=env)
+        running = self.start(words, nodes=nodes, env=env, ranks=ranks)
         try:
             return running.wait(timeout, grace)
         except BaseException:
@@ -191,6 +212,7 @@ class Lab:
         *,
         nodes: Sequence[str] | None = None,
         env: Mapping[str, str] | None = None,
+        ranks: bool = True,
         output: Callable[[str], Output] | None = None,
     ) -> Running:
         """As `run`, without waiting. `output` makes what shows it, from the first node's name."""
@@ -199,16 +221,18 @@ class Lab:
             self.spec.check_node(node)
         if not words:
             raise UsageError("no command", expected="such as `-- hostname`")
-        cgroups = {node: cgroup_files(self._state, self.layout, node) for node in chosen}
-        plans = plan(self.layout, chosen, words, cgroups, env or {})
-        running = Running(self.layout, plans, output(chosen[0]) if output else Captured())
+        port = free_port(self.layout, chosen[0])
+        open_port(self.layout, self.spec.faults, port)
+        entries = {node: self._entry(node) for node in chosen}
+        plans = plan(self.layout, entries, words, port, env or {}, ranks=ranks)
+        running = Running(self.layout, plans, output(chosen[0]) if output else Captured(), port)
         self._started = [one for one in self._started if one.alive()] + [running]
         return running
 
     def on(self, node: str, *words: str) -> list[str]:
         """The command that runs `words` on a node, for those who start it themselves."""
         self.spec.check_node(node)
-        return enter_words(self.layout, node, cgroup_files(self._state, self.layout, node), words)
+        return enter_words(self.layout, node, self._entry(node), words)
 
     # Inside.
 
@@ -218,10 +242,15 @@ class Lab:
             raise UsageError(f"lab {self._spec.name} is not up", next="with Lab(spec) as lab: …")
         return self._made
 
+    def _entry(self, node: str) -> Entry:
+        faults = self.spec.faults
+        own = [one for one in faults if isinstance(one, Variable) and one.node == node]
+        cgroups = cgroup_files(self._state, self.layout, node)
+        return Entry(cgroups, {one.name: one.value for one in own})
+
     def _break(self, kind: str, text: str) -> None:
-        fault = parse_fault(kind, text)
-        self.spec.check(fault)
-        self.add(fault)
+        for one in each_node(text, self.nodes):
+            self.add(parse_fault(kind, one))
 
     def _change(self, faults: Iterable[Fault], changed: Iterable[Fault]) -> None:
         state = self._state

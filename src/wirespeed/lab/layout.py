@@ -38,14 +38,13 @@ class Layout:
         """The namespace of the bridge, of the switch ports and of what works in between."""
         return f"{_PREFIX}-{self.name}-switch"
 
-    @property
-    def hosts(self) -> Path:
-        """The file that is /etc/hosts on every node."""
-        return self.folder / "hosts"
+    def hosts(self, node: str) -> Path:
+        """The file that is /etc/hosts on that node."""
+        return self.folder / f"hosts-{node}"
 
     @property
     def network(self) -> str:
-        return f"10.77.{self.subnet}.0/24"
+        return f"192.168.{self.subnet}.0/24"
 
     def space(self, node: str) -> str:
         return f"{_PREFIX}-{self.name}-{node}"
@@ -54,7 +53,7 @@ class Layout:
         return [self.switch, *(self.space(node) for node in self.nodes)]
 
     def address(self, node: str) -> str:
-        return f"10.77.{self.subnet}.{self.index(node) + 1}"
+        return f"192.168.{self.subnet}.{self.index(node) + 1}"
 
     def port(self, node: str) -> str:
         """The node's switch port, in the namespace of the switch."""

@@ -1,6 +1,7 @@
 """Nodes as network namespaces, each with a veth pair to a bridge in a namespace of its own."""
 
 from wirespeed.errors import CannotMeasure
+from wirespeed.lab.hosts import write_hosts
 from wirespeed.lab.layout import INTERFACE, Layout, space_path
 from wirespeed.lab.spec import HOST_MTU
 from wirespeed.lab.state import State
@@ -38,11 +39,8 @@ def set_sysctl(space: str, key: str, value: str) -> bool:
 def _write_hosts(state: State, layout: Layout) -> None:
     state.will_make("folder", str(layout.folder))
     layout.folder.mkdir(mode=0o755)
-    lines = ["127.0.0.1 localhost", "::1 localhost"]
-    lines += [f"{layout.address(node)} {node}" for node in layout.nodes]
-    # What a socket that speaks both IPv4 and IPv6 asks for when it wants the name of its partner.
-    lines += [f"::ffff:{layout.address(node)} {node}" for node in layout.nodes]
-    layout.hosts.write_text("\n".join(lines) + "\n", "utf-8")
+    for node in layout.nodes:
+        write_hosts(layout, node, ())
 
 
 def _add_space(state: State, space: str) -> None:

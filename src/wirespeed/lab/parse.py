@@ -1,7 +1,7 @@
 """Faults as they are written on the command line, `node-2=100mbit`, and back."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from wirespeed.errors import UsageError
 from wirespeed.lab.spec import (
@@ -10,15 +10,27 @@ from wirespeed.lab.spec import (
     Cut,
     Delay,
     Fault,
+    Firewall,
+    LoopbackName,
     Lossy,
+    Misconfigured,
     Mtu,
     Quota,
     Slow,
     SlowLink,
+    Variable,
     Way,
 )
 
-__all__ = ["format_fault", "format_rate", "parse_fault", "parse_rate", "parse_share", "parse_time"]
+__all__ = [
+    "each_node",
+    "format_fault",
+    "format_rate",
+    "parse_fault",
+    "parse_rate",
+    "parse_share",
+    "parse_time",
+]
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _RATE = re.compile(_NUMBER + r"\s*([kmg])bit", re.IGNORECASE)
@@ -30,6 +42,10 @@ _SLOWEST, _FASTEST = 64_000, 100_000_000_000
 _LONGEST_S = 60.0
 _SMALLEST_MTU = 576
 _SHORTEST_STOP_S = 1e-3
+_LAST_PORT = 65_535
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OURS = "WIRESPEED_LAB"
+"""Variables by which the lab finds its processes again begin so."""
 
 
 def parse_rate(text: str) -> int:
@@ -73,6 +89,12 @@ def parse_fault(kind: str, text: str) -> Fault:
     return parser(text)
 
 
+def each_node(text: str, nodes: Sequence[str]) -> list[str]:
+    """The texts of one fault each: `all=5ms` is `node-0=5ms`, `node-1=5ms`, …; else just `text`."""
+    first, equals, value = text.partition("=")
+    return [node + equals + value for node in nodes] if first.strip() == "all" else [text]
+
+
 def format_rate(rate: float) -> str:
     """`100mbit`; parse_rate reads it back."""
     for unit in ("g", "m"):
@@ -103,6 +125,19 @@ def format_fault(fault: Fault) -> tuple[str, str]:
         case Bursts():
             times = f"{_milliseconds(fault.stopped_s)}/{_milliseconds(fault.every_s)}"
             return "straggler", f"{fault.node}=stop:{times}"
+        case Firewall() | LoopbackName() | Variable():
+            return _format_setup(fault)
+
+
+def _format_setup(fault: Misconfigured) -> tuple[str, str]:
+    match fault:
+        case Firewall():
+            ports = ",".join(str(port) for port in fault.ports)
+            return "firewall", f"{fault.node}={ports}" if ports else fault.node
+        case LoopbackName():
+            return "loopback-name", fault.node
+        case Variable():
+            return "env", f"{fault.node}={fault.name}={fault.value}"
 
 
 def _percent(share: float) -> str:
@@ -183,6 +218,37 @@ def _straggler(text: str) -> Fault:
     return Bursts(node, stopped_s, every_s)
 
 
+def _firewall(text: str) -> Fault:
+    if "=" not in text:
+        return Firewall(text.strip())
+    node, value = _halves(text, "node-2=29500,29501")
+    ports = {_port(word.strip()) for word in value.split(",")}
+    return Firewall(node, tuple(sorted(ports)))
+
+
+def _port(text: str) -> int:
+    port = int(text) if text.isascii() and text.isdecimal() else 0
+    if not 0 < port <= _LAST_PORT:
+        raise UsageError(f"{text!r} is not a port", expected=f"1 to {_LAST_PORT}, such as 29500")
+    return port
+
+
+def _loopback_name(text: str) -> Fault:
+    return LoopbackName(text.strip())
+
+
+def _env(text: str) -> Fault:
+    node, setting = _halves(text, "node-2=GLOO_SOCKET_IFNAME=ib0")
+    name, equals, value = setting.partition("=")
+    if not equals or not _VARIABLE.fullmatch(name) or "\0" in value:
+        raise UsageError(
+            f"{setting!r} does not say NAME=VALUE", expected="such as GLOO_SOCKET_IFNAME=ib0"
+        )
+    if name.startswith(_OURS):
+        raise UsageError(f"{name} is the lab's own", expected=f"a name without {_OURS} in front")
+    return Variable(node, name, value)
+
+
 _PARSERS: dict[str, Callable[[str], Fault]] = {
     "slow": _slow,
     "one-way": _one_way,
@@ -192,4 +258,7 @@ _PARSERS: dict[str, Callable[[str], Fault]] = {
     "mtu": _mtu,
     "cut": _cut,
     "straggler": _straggler,
+    "firewall": _firewall,
+    "loopback-name": _loopback_name,
+    "env": _env,
 }

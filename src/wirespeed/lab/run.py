@@ -8,15 +8,24 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.lab.layout import INTERFACE, Layout, space_path
+from wirespeed.lab.layout import Layout, space_path
 from wirespeed.lab.output import Output
 from wirespeed.lab.processes import end_all
 
-__all__ = ["NodeResult", "Plan", "Running", "enter_words", "exit_code", "free_port", "plan"]
+__all__ = [
+    "Entry",
+    "NodeResult",
+    "Plan",
+    "Running",
+    "enter_words",
+    "exit_code",
+    "free_port",
+    "plan",
+]
 
 _MARK = "WIRESPEED_LAB_RUN"
 _LOOK_S, _END_S, _KILL_S, _BOUND_S = 0.03, 5.0, 5.0, 10.0
@@ -40,6 +49,16 @@ class NodeResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """What a command meets on one node, apart from its network and its name."""
+
+    cgroups: Sequence[str] = ()
+    """Files to which it writes its process id."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Stronger than any other: the node is set up so."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What to start on one node."""
 
@@ -49,15 +68,14 @@ class Plan:
     environment: Mapping[str, str]
 
 
-def enter_words(
-    layout: Layout, node: str, cgroups: Sequence[str], words: Sequence[str]
-) -> list[str]:
-    """The command that runs `words` on that node: its network, host name, /etc/hosts and quota."""
+def enter_words(layout: Layout, node: str, entry: Entry, words: Sequence[str]) -> list[str]:
+    """The command that runs `words` on that node: its network, host name, /etc/hosts and entry."""
     facts = {
         "net": str(space_path(layout.space(node))),
         "host": node,
-        "hosts": str(layout.hosts),
-        "cgroups": list(cgroups),
+        "hosts": str(layout.hosts(node)),
+        "cgroups": list(entry.cgroups),
+        "environment": dict(entry.environment),
     }
     return [*layout.script("enter"), json.dumps(facts), *words]
 
@@ -75,34 +93,47 @@ def free_port(layout: Layout, node: str) -> int:
 
 def plan(
     layout: Layout,
-    nodes: Sequence[str],
+    entries: Mapping[str, Entry],
     words: Sequence[str],
-    cgroups: Mapping[str, Sequence[str]],
+    port: int,
     env: Mapping[str, str],
+    *,
+    ranks: bool = True,
 ) -> list[Plan]:
-    """The command for each node, with its rank among `nodes` and where the first of them is."""
-    master, port = layout.address(nodes[0]), str(free_port(layout, nodes[0]))
+    """The command for each node of `entries`, with its place among them and where the first is."""
+    master = layout.address(next(iter(entries)))
     plans = []
-    for rank, node in enumerate(nodes):
-        told = {"rank": str(rank), "nodes": str(len(nodes)), "master": master, "port": port}
-        own = {
-            "NODE_RANK": told["rank"],
-            "NNODES": told["nodes"],
-            "MASTER_ADDR": master,
-            "MASTER_PORT": port,
-            "GLOO_SOCKET_IFNAME": INTERFACE,
-            "WIRESPEED_LAB": layout.name,
-        }
+    for rank, (node, entry) in enumerate(entries.items()):
+        told = {"rank": str(rank), "nodes": str(len(entries)), "master": master, "port": str(port)}
+        own = {**_variables(told, ranks), "WIRESPEED_LAB": layout.name}
         filled = [_fill(word, told) for word in words]
-        entered = enter_words(layout, node, cgroups.get(node, ()), filled)
+        entered = enter_words(layout, node, entry, filled)
         plans.append(Plan(node, entered, {**os.environ, **own, **env}))
     return plans
+
+
+def _variables(told: Mapping[str, str], ranks: bool) -> dict[str, str]:
+    """What torchrun sets for one rank a node (torchrun itself overwrites it for its own ranks)."""
+    variables = {
+        "NODE_RANK": told["rank"],
+        "NNODES": told["nodes"],
+        "MASTER_ADDR": told["master"],
+        "MASTER_PORT": told["port"],
+    }
+    if ranks:
+        variables |= {"RANK": told["rank"], "WORLD_SIZE": told["nodes"]}
+        variables |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    return variables
 
 
 class Running:
     """Started commands. `wait` for them, or `end` them; both leave none of them running."""
 
-    def __init__(self, layout: Layout, plans: Sequence[Plan], output: Output) -> None:
+    def __init__(
+        self, layout: Layout, plans: Sequence[Plan], output: Output, port: int = 0
+    ) -> None:
+        self.port = port
+        """What `{port}` is in these commands."""
         self._mark = f"{_MARK}={secrets.token_hex(8)}"
         self._spaces = [layout.space(one.node) for one in plans]
         self._output = output

@@ -14,12 +14,15 @@ __all__ = [
     "Cut",
     "Delay",
     "Fault",
+    "Firewall",
     "LabSpec",
+    "LoopbackName",
     "Lossy",
     "Mtu",
     "Quota",
     "Slow",
     "SlowLink",
+    "Variable",
     "Way",
     "check_name",
     "node_name",
@@ -143,7 +146,51 @@ class Bursts:
         return (self.node,)
 
 
-Fault = Slow | SlowLink | Lossy | Delay | Mtu | Cut | Quota | Bursts
+@dataclass(frozen=True, slots=True)
+class Firewall:
+    """The node takes no new TCP or UDP connection from other nodes, except to `ports`."""
+
+    kind: ClassVar[str] = "firewall"
+    node: str
+    ports: tuple[int, ...] = ()
+    """Empty: the master port of each run, as it is chosen."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node,)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopbackName:
+    """The node's own host name means 127.0.1.1 there; the others resolve it as before."""
+
+    kind: ClassVar[str] = "loopback-name"
+    node: str
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node,)
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """Commands that start on the node find this in their environment, whatever others set."""
+
+    kind: ClassVar[str] = "env"
+    node: str
+    name: str
+    value: str
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node,)
+
+
+Broken = Slow | SlowLink | Lossy | Delay | Mtu | Cut | Quota | Bursts
+"""The network or the processor."""
+Misconfigured = Firewall | LoopbackName | Variable
+"""A node that was set up in a wrong way."""
+Fault = Broken | Misconfigured
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class State:
     path: Path
     spec: LabSpec
     subnet: int
-    """The third number of its addresses, 10.77.SUBNET.x."""
+    """The third number of its addresses, 192.168.SUBNET.x."""
     ready: bool = False
     """Whether `up` came to its end."""
     made: list[Made] = field(default_factory=list)

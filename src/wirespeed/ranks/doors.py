@@ -60,6 +60,7 @@ class Doors:
         self._host = node.host
         self._voice = voice
         self._joined = threading.Event()
+        self._shift = shift_s
         self._bell = Doorbell(shift_s)
         self._store = _second(store)
         self._mine = store.add(f"{_DOORS}/count", 1) - 1
@@ -84,6 +85,11 @@ class Doors:
     def joined(self) -> None:
         """The world is joined: nobody needs to be told why it is not."""
         self._joined.set()
+
+    def wait(self, bound_s: float) -> None:
+        """Until the scout has told what it found: for a rank that cannot join."""
+        if self._store is not None:
+            self._thread.join(bound_s)
 
     def neighbours(self) -> None:
         """Look at the paths to the next nodes and to the first one's clock, and tell it."""
@@ -122,9 +128,23 @@ class Doors:
         if not doors:
             return []
         with ThreadPoolExecutor(len(doors), "knock") as threads:
-            peers = list(threads.map(_looked_at, doors))
+            peers = list(threads.map(self._look, doors))
         self._voice.record("peers", {"rank": self._rank, "peers": peers})
         return [peer for peer in peers if peer["tcp"] or _loses(peer)]
+
+    def _look(self, door: Door) -> dict[str, Any]:
+        """Whether it can be reached, and by what size of packets; its clock; what its name leads to."""
+        named = resolve_name(door.host)
+        return {
+            "rank": door.rank,
+            "host": door.host,
+            "address": door.address,
+            "port": door.port,
+            "tcp": knock(door, _KNOCK_S),
+            **path_to_json(probe_path(door, _PATH_S, self._shift)),
+            "resolves": list(named.addresses),
+            "resolve_error": named.reason,
+        }
 
 
 def _second(store: "dist.Store") -> "dist.Store | None":
@@ -150,21 +170,6 @@ def _next(doors: Sequence[Door], mine: int, most: int) -> list[Door]:
     """The doors after mine, in a ring."""
     others = [*doors[mine + 1 :], *doors[:mine]]
     return others[:most]
-
-
-def _looked_at(door: Door) -> dict[str, Any]:
-    """Whether it can be reached, and by what size of packets; its clock; what its name leads to."""
-    named = resolve_name(door.host)
-    return {
-        "rank": door.rank,
-        "host": door.host,
-        "address": door.address,
-        "port": door.port,
-        "tcp": knock(door, _KNOCK_S),
-        **path_to_json(probe_path(door, _PATH_S)),
-        "resolves": list(named.addresses),
-        "resolve_error": named.reason,
-    }
 
 
 def _loses(peer: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from wirespeed import __version__
 from wirespeed.errors import WirespeedError
 from wirespeed.plan import Plan
+from wirespeed.ranks.facts_only import tell_facts
 from wirespeed.ranks.faults import CLOCK_SHIFT_S, Fault
 from wirespeed.records import NodeFacts
 from wirespeed.world.identity import Identity
@@ -33,24 +34,10 @@ def run_rank(
 ) -> None:
     """Join, tell the facts, carry out the plan, leave. An exception is reported, then raised."""
     try:
-        beacon.phase("importing", bound_s=plan.startup_timeout_s)
-        import torch.distributed  # noqa: F401  (the slow import, named to the watchdog)
-
-        beacon.phase("joining", bound_s=plan.startup_timeout_s)
-        place = _join_watched(identity, plan, beacon, open_store(), backend)
-        beacon.phase("running")
-        from wirespeed.ranks.steps import process_faults, run_steps
-
-        run_steps(place, plan, beacon)
-        if plan.pairs is not None:
-            from wirespeed.ranks.locating import run_pairs
-
-            faults = process_faults(plan, place.rank)
-            run_pairs(place, plan.pairs, plan.seed, beacon, faults)
-        from wirespeed.ranks.join import leave
-
-        beacon.enter("leaving the process group")
-        leave(place)
+        if plan.facts_only:
+            tell_facts(identity, plan, beacon)
+        else:
+            _run_joined(identity, plan, beacon, open_store, backend)
     except WirespeedError as error:
         beacon.record("refusal", {"rank": identity.rank, **error.to_json()})
         beacon.failed(error)
@@ -61,6 +48,34 @@ def run_rank(
     beacon.finish(0)
     if _has(plan, "abort", identity.rank):
         os.abort()
+
+
+def _run_joined(
+    identity: Identity,
+    plan: Plan,
+    beacon: Beacon,
+    open_store: Callable[[], "dist.Store"],
+    backend: str,
+) -> None:
+    """Open the process group, carry out the plan with it, close it."""
+    beacon.phase("importing", bound_s=plan.startup_timeout_s)
+    import torch.distributed  # noqa: F401  (the slow import, named to the watchdog)
+
+    beacon.phase("joining", bound_s=plan.startup_timeout_s)
+    place = _join_watched(identity, plan, beacon, open_store(), backend)
+    beacon.phase("running")
+    from wirespeed.ranks.steps import process_faults, run_steps
+
+    run_steps(place, plan, beacon)
+    if plan.pairs is not None:
+        from wirespeed.ranks.locating import run_pairs
+
+        faults = process_faults(plan, place.rank)
+        run_pairs(place, plan.pairs, plan.seed, beacon, faults)
+    from wirespeed.ranks.join import leave
+
+    beacon.enter("leaving the process group")
+    leave(place)
 
 
 def leave_at_once(code: int) -> NoReturn:

@@ -82,7 +82,7 @@ class Monitor:
         self._address = (host, port)
         self._local: Mapping[int, LocalProcess] = local if local is not None else {}
         self._server = Server(token, world_size, self)
-        self._orders: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Callable[[float], None]] = queue.SimpleQueue()
         self._interrupted: str | None = None
         self._hurried = False
         self._asked_at: float | None = None
@@ -108,7 +108,12 @@ class Monitor:
 
     def process_ended(self, rank: int, returncode: int) -> None:
         """The owner saw a rank's process end (minus the number of the signal, or the exit code)."""
-        self._orders.put((rank, returncode))
+        self._orders.put(lambda now: self._table.ended(rank, returncode, now))
+        self._server.wake()
+
+    def rank_failed(self, rank: int, host: str, error: str) -> None:
+        """The owner learned otherwise that a rank, which never connected, ended with an error."""
+        self._orders.put(lambda now: self._table.gave_up(rank, host, error, now))
         self._server.wake()
 
     def interrupt(self, by: str = "Ctrl-C") -> None:
@@ -220,8 +225,7 @@ class Monitor:
             self._table.shift(now - last - _STEP_S)
         self._server.serve(ready, now)
         while not self._orders.empty():
-            rank, returncode = self._orders.get_nowait()
-            self._table.ended(rank, returncode, now)
+            self._orders.get_nowait()(now)
         # Not at each message: with a thousand ranks in the process of one of them, it counts.
         if self._outcome is None and now - self._judged_at >= _JUDGE_S:
             self._judged_at = now

@@ -61,7 +61,8 @@ class RankStatus:
             return "never connected"
         if self.phase == "finished":
             return f"finished after {self.sequence} operations"
-        text = f"failed {self.place()}" if self.phase == "failed" else self.place()
+        where = "before its first operation" if not self.sequence else self.place()
+        text = f"failed {where}" if self.phase == "failed" else self.place()
         return f"{text} for {format_duration(max(self.since, 0.0))}"
 
     def place(self) -> str:

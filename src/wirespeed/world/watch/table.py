@@ -151,6 +151,11 @@ class RankTable:
         if entry.failure is None:
             entry.failure = Raised(rank=rank, at=now, error=error, trace=trace)
 
+    def gave_up(self, rank: int, host: str, error: str, now: float) -> None:
+        """A rank that never connected ended with an error."""
+        self.entries[rank].host = self.entries[rank].host or host
+        self.failed(rank, error, "", now)
+
     def stack(self, rank: int, answer: StackText, now: float) -> None:
         entry = self.entries[rank]
         entry.heard_at = now
