@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test test-system lint types contracts unit benchmark clean
+.PHONY: run test test-system lint types contracts unit benchmark diagnose-score clean
 
 run: $(VENV)/.run ## install, then check this machine
 	$(BIN)/wirespeed check
@@ -29,6 +29,9 @@ unit: $(VENV)/.dev
 
 benchmark: $(VENV)/.dev ## ratios to a peer; see docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py
+
+diagnose-score: $(VENV)/.run ## precision and recall of diagnose on labelled cases: CASES=folder
+	$(BIN)/python benchmarks/diagnose_score.py "$(CASES)"
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist

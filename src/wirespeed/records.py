@@ -68,6 +68,10 @@ class Finding:
     """The command to run next."""
     evidence: tuple[str, ...] = ()
     """`file:line`, figures, stacks."""
+    category: str = ""
+    """Of `diagnose`: the kind of trouble, such as `shm-too-small`; empty elsewhere."""
+    confidence: str = ""
+    """Of `diagnose`: `certain`, `likely` or `cannot tell`; empty where figures tell it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,11 @@ _US = 1e6
 
 
 def finding_to_json(finding: Finding) -> dict[str, Any]:
-    return {**asdict(finding), "evidence": list(finding.evidence)}
+    data = {**asdict(finding), "evidence": list(finding.evidence)}
+    for name in ("category", "confidence"):
+        if not data[name]:
+            del data[name]
+    return data
 
 
 def finding_from_json(data: Mapping[str, Any]) -> Finding:

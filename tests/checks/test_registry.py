@@ -14,7 +14,10 @@ ID = re.compile(r'"([A-Z]{2,6}-\d{3})"')
 
 
 def test_every_id_in_the_source_is_explained() -> None:
-    texts = [path.read_text() for path in Path(wirespeed.__file__).parent.rglob("*.py")]
+    """Those of `diagnose` are rules, which explain themselves: `wirespeed diagnose --explain ID`."""
+    package = Path(wirespeed.__file__).parent
+    files = [file for file in package.rglob("*.py") if "diagnose" not in file.parts[-3:]]
+    texts = [file.read_text() for file in files if file.name != "diagnose.py"]
     found = {id for text in texts for id in ID.findall(text)}
     assert len(found) > 20
     assert found - set(EXPLAINED) == set()

@@ -49,7 +49,7 @@ def run_local(session: Session, plan: Plan, ranks: int, backend: str) -> Run:
     with _interrupted_by_signals(monitor):
         try:
             port = monitor.start()
-            session.phase(f"starting {ranks} ranks")
+            session.phase(f"starting {ranks} rank" + ("s" if ranks > 1 else ""))
             launcher.start(_specs(session, plan, ranks, backend, port, token, scratch))
             for rank, pid in launcher.pids().items():
                 local[rank] = LocalProcess(pid, _stack_file(scratch, rank))

@@ -30,12 +30,11 @@ __all__ = [
     "from_text",
     "meeting_file",
     "namespace",
-    "no_master",
+    "no_place",
     "on_one_machine",
     "open_store",
     "publish",
     "read_meeting",
-    "require_place",
     "to_text",
 ]
 
@@ -79,14 +78,19 @@ def open_store(identity: Identity, timeout_s: float) -> "dist.Store":
                 wait_for_workers=False,
             )
         except RuntimeError as error:
-            raise no_master(identity, str(error).splitlines()[0]) from error
+            raise _no_master(identity, str(error).splitlines()[0]) from error
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         return dist.PrefixStore(f"wirespeed/{attempt}", store)
     if on_one_machine(identity):
         store = dist.FileStore(str(meeting_file(identity)), identity.world_size)
         store.set_timeout(timeout)
         return store
-    raise WorldError(
+    raise no_place(identity)
+
+
+def no_place(identity: Identity) -> WorldError:
+    """Nobody told this world where to meet."""
+    return WorldError(
         f"{identity.launcher} started {identity.world_size} ranks on several nodes, "
         "and MASTER_ADDR is not set",
         expected="MASTER_ADDR and MASTER_PORT in every rank's environment",
@@ -106,13 +110,13 @@ def _reach(identity: Identity, address: str, port: int, timeout_s: float) -> Non
             socket.create_connection((address, port), timeout=TRY_S).close()
         except OSError as error:
             if time.monotonic() > deadline:
-                raise no_master(identity, f"{error.strerror or error}") from error
+                raise _no_master(identity, f"{error.strerror or error}") from error
             time.sleep(RETRY_S)
         else:
             return
 
 
-def no_master(identity: Identity, cause: str) -> WorldError:
+def _no_master(identity: Identity, cause: str) -> WorldError:
     place = f"{identity.master_addr}:{identity.master_port}"
     return WorldError(
         f"rank {identity.rank} on {socket.gethostname()} cannot use the store at {place}: {cause}",
@@ -151,15 +155,8 @@ def publish(
     store: "dist.Store", identity: Identity, port: int, token: str, plan: dict[str, Any]
 ) -> None:
     """Rank 0 tells where the console listens, and the plan that all ranks carry out."""
-    meeting = {
-        "addresses": _own_addresses(identity),
-        "port": port,
-        "token": token,
-        "here": namespace(),
-        "plan": plan,
-    }
     # In small pieces: where a switch drops large packets, every rank can still come and tell so.
-    data = base64.b64encode(zlib.compress(json.dumps(meeting).encode())).decode()
+    data = to_text(identity, port, token, plan)
     pieces = [data[at : at + _PIECE] for at in range(0, len(data), _PIECE)]
     for number, piece in enumerate(pieces):
         store.set(f"{_KEY}/{number}", piece)
@@ -175,7 +172,24 @@ def read_meeting(store: "dist.Store") -> Meeting:
             f"rank 0 did not tell where its console is: {str(error).splitlines()[0]}",
             expected="rank 0 to start within --startup-timeout",
         ) from error
-    data = json.loads(zlib.decompress(base64.b64decode(b"".join(pieces))))
+    return from_text(b"".join(pieces))
+
+
+def to_text(identity: Identity, port: int, token: str, plan: dict[str, Any]) -> str:
+    """The meeting as rank 0 tells it: one short line of ASCII."""
+    meeting = {
+        "addresses": _own_addresses(identity),
+        "port": port,
+        "token": token,
+        "here": namespace(),
+        "plan": plan,
+    }
+    return base64.b64encode(zlib.compress(json.dumps(meeting).encode())).decode()
+
+
+def from_text(text: bytes) -> Meeting:
+    """The inverse of `to_text`; ValueError or zlib.error for anything else."""
+    data = json.loads(zlib.decompress(base64.b64decode(text)))
     return Meeting(**{**data, "addresses": tuple(data["addresses"])})
 
 

@@ -14,17 +14,22 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from wirespeed.console.follower import abort_quietly, watch_console
 from wirespeed.console.letters import Postman, explain_by_letter
 from wirespeed.console.meeting import (
+    Meeting,
     console_address,
     forget_meeting_file,
+    namespace,
+    on_one_machine,
     open_store,
     publish,
     read_meeting,
+    to_text,
 )
+from wirespeed.console.plain_meeting import find_meeting, meets_plainly, tell_meeting
 from wirespeed.console.session import Session
 from wirespeed.errors import WirespeedError, WorldError
 from wirespeed.plan import Plan
@@ -32,6 +37,9 @@ from wirespeed.ranks.program import leave_at_once, run_rank, stay_away_if_told
 from wirespeed.records import Run
 from wirespeed.world.identity import Identity, local_from_hosts
 from wirespeed.world.watch import Beacon, Monitor, Outcome, new_token
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
 
 __all__ = ["carry_rank_in_environment", "run_member"]
 
@@ -79,14 +87,14 @@ def _follow(identity: Identity, plan: Plan, backend: str) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     stay_away_if_told(plan, identity.rank)
-    store = open_store(identity, plan.startup_timeout_s)
-    meeting = read_meeting(store)
+    store, meeting = _meet(identity, plan)
     plan, host = Plan.from_json(meeting.plan), meeting.here.partition("/")[0]
     try:
         address = console_address(meeting)
     except WorldError as error:
-        known = _with_local_rank(identity, store)
-        explain_by_letter(known, store, error, plan.startup_timeout_s)
+        if store is not None:
+            known = _with_local_rank(identity, store)
+            explain_by_letter(known, store, error, plan.startup_timeout_s)
         raise
     beacon = Beacon(
         address,
@@ -98,9 +106,9 @@ def _follow(identity: Identity, plan: Plan, backend: str) -> NoReturn:
     )
     beacon.connect(CONNECT_S)
     watch_console(identity, plan, beacon, host)
-    identity = _with_local_rank(identity, store)
+    identity = _with_local_rank(_if_so_near(identity, meeting), store)
     try:
-        run_rank(identity, plan, beacon, lambda: store, backend)
+        run_rank(identity, plan, beacon, lambda: _needed(store), backend)
     except Exception:
         # The console has the traceback; it ends this process, or its loss does.
         time.sleep(LAST_WAIT_S)
@@ -108,13 +116,34 @@ def _follow(identity: Identity, plan: Plan, backend: str) -> NoReturn:
     leave_at_once(0)
 
 
-def _with_local_rank(identity: Identity, store: "object") -> Identity:
-    """Where the launcher tells no local rank, count the ranks of the same host before this one."""
-    if identity.local_rank is not None and identity.local_world_size is not None:
-        return identity
-    import torch.distributed as dist
+def _meet(identity: Identity, plan: Plan) -> tuple["dist.Store | None", Meeting]:
+    """Where all ranks meet, and what rank 0 tells there; no store where none of them needs torch."""
+    if meets_plainly(plan):
+        return None, find_meeting(identity, plan.startup_timeout_s)
+    store = open_store(identity, plan.startup_timeout_s)
+    return store, read_meeting(store)
 
-    if not isinstance(store, dist.Store):
+
+def _needed(store: "dist.Store | None") -> "dist.Store":
+    if store is None:
+        raise WorldError("these ranks met without a store, and this plan needs one")
+    return store
+
+
+def _if_so_near(identity: Identity, meeting: Meeting) -> Identity:
+    """Without local ranks where the launcher believes that all are on rank 0's node and errs.
+
+    A launcher counts namespaces of one machine as one node; each tells its facts for itself then.
+    """
+    plain = meets_plainly(Plan.from_json(meeting.plan))
+    if plain and on_one_machine(identity) and meeting.here != namespace():
+        return replace(identity, local_rank=None, local_world_size=None)
+    return identity
+
+
+def _with_local_rank(identity: Identity, store: "dist.Store | None") -> Identity:
+    """Where the launcher tells no local rank, count the ranks of the same host before this one."""
+    if store is None or (identity.local_rank is not None and identity.local_world_size is not None):
         return identity
     store.set(f"wirespeed/host/{identity.rank}", socket.gethostname())
     keys = [f"wirespeed/host/{rank}" for rank in range(identity.world_size)]
@@ -161,9 +190,7 @@ class _Console:
         self._session.phase(f"waiting for {self._identity.world_size} ranks")
         watcher = threading.Thread(target=self._watch, name="console", daemon=True)
         watcher.start()
-        store = open_store(self._identity, self._plan.startup_timeout_s)
-        publish(store, self._identity, port, self._token, self._plan.to_json())
-        self._postman = Postman(store)
+        store = self._publish(port)
         beacon = Beacon(
             "127.0.0.1",
             port,
@@ -175,9 +202,20 @@ class _Console:
         beacon.connect(CONNECT_S)
         identity = _with_local_rank(self._identity, store)
         with contextlib.suppress(Exception):  # the console has it, and tells it as a finding
-            run_rank(identity, self._plan, beacon, lambda: store, self._backend)
+            run_rank(identity, self._plan, beacon, lambda: _needed(store), self._backend)
         watcher.join(self._plan.op_timeout_s + self._plan.startup_timeout_s + LAST_WAIT_S)
         return 4
+
+    def _publish(self, port: int) -> "dist.Store | None":
+        """Tell the others where the console is; the store in which that stands, if one is needed."""
+        identity, plan = self._identity, self._plan
+        if meets_plainly(plan):
+            tell_meeting(identity, to_text(identity, port, self._token, plan.to_json()))
+            return None
+        store = open_store(identity, plan.startup_timeout_s)
+        publish(store, identity, port, self._token, plan.to_json())
+        self._postman = Postman(store)
+        return store
 
     def _watch(self) -> None:
         """Wait for the outcome; close the book, show it, end this process."""

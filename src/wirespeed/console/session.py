@@ -14,6 +14,7 @@ from wirespeed.checks.causes import cause_first
 from wirespeed.checks.judge import judge, verdict_of
 from wirespeed.checks.locating import culprit_findings
 from wirespeed.console.nodebook import NodeBook
+from wirespeed.console.ranklogs import log_findings
 from wirespeed.plan import Plan
 from wirespeed.records import (
     Choice,
@@ -127,9 +128,15 @@ class Session:
         measured = len(self._pairs) + len(self._measurements)
         measured += sum(verification.wrong is not None for verification in self._verifications)
         findings = [*self._findings(world, outcome), *self._notes]
+        if not outcome.ok and outcome.kind != "interrupted":
+            findings += log_findings(self.folder.log_path(0).parent)
         for finding in findings:
             self.folder.append("finding", finding_to_json(finding))
-        verdict, code = verdict_of(findings, measured or (self._needs_only_a_world and world.size))
+        if self._plan.command == "topo":
+            measured += len(world.nodes)
+        elif self._needs_only_a_world:
+            measured += sum(self._tells(finding) for finding in findings)
+        verdict, code = verdict_of(findings, measured)
         if outcome.kind == "interrupted":
             verdict, code = "UNKNOWN", 130
         elif self._refusal:
@@ -173,6 +180,11 @@ class Session:
         joined = "" if self._nodes.joined else "WORLD-001"
         proven = [f for f in judged if f.id != joined and f.status != "not_checked"]
         return cause_first(outcome.findings, proven, joined=self._nodes.joined)
+
+    def _tells(self, finding: Finding) -> bool:
+        """Whether a finding says something where nothing is measured; joining alone does not."""
+        asked = finding.id != "WORLD-001" or finding.id in self._only
+        return asked and finding.status != "not_checked"
 
     @property
     def _needs_only_a_world(self) -> bool:

@@ -1,10 +1,7 @@
 """Join the world: choose backend and device, open the process group, learn who is where."""
 
-import socket
-from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wirespeed.collectives.engines import open_engine
@@ -16,6 +13,7 @@ from wirespeed.ranks.place import Place
 from wirespeed.records import Choice
 from wirespeed.world.cpus import llc_bytes
 from wirespeed.world.identity import Identity
+from wirespeed.world.seats import distinct_names, own_seat
 
 if TYPE_CHECKING:
     import torch
@@ -73,7 +71,7 @@ def join(
     )
     group = dist.new_group(backend="gloo")
     control = Control(group, identity.rank, identity.world_size)
-    seats = control.objects((*_address(), identity.local_rank or 0, rack))
+    seats = control.objects((*own_seat(), identity.local_rank or 0, rack))
     engine = open_engine(plan.engine, backend, device)
     for text in plan.faults:
         fault = Fault.parse(text)
@@ -83,7 +81,7 @@ def join(
     return Place(
         rank=identity.rank,
         world_size=identity.world_size,
-        hosts=_distinct([(host, space) for host, space, _, _ in seats]),
+        hosts=distinct_names([(host, space) for host, space, _, _ in seats]),
         local_ranks=tuple(local for _, _, local, _ in seats),
         racks=tuple(rack for _, _, _, rack in seats),
         engine=engine,
@@ -127,23 +125,3 @@ def _device(backend: str, identity: Identity) -> "torch.device":
     device = torch.device("cuda", (identity.local_rank or 0) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
-
-
-def _address() -> tuple[str, int]:
-    """Host name and network namespace: two containers may carry one name."""
-    try:
-        space = Path("/proc/self/ns/net").stat().st_ino
-    except OSError:
-        space = 0
-    return socket.gethostname(), space
-
-
-def _distinct(seats: list[tuple[str, int]]) -> tuple[str, ...]:
-    """Node names by rank: `name`, and `name#2` for another namespace of the same name."""
-    names: dict[tuple[str, int], str] = {}
-    seen: Counter[str] = Counter()
-    for seat in seats:
-        if seat not in names:
-            seen[seat[0]] += 1
-            names[seat] = seat[0] if seen[seat[0]] == 1 else f"{seat[0]}#{seen[seat[0]]}"
-    return tuple(names[seat] for seat in seats)

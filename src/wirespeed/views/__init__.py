@@ -20,10 +20,19 @@ _MODULES = {
     "nccl-tests": "nccl_tests",
 }
 
+_TOPO = {"table": "render", "wide": "render", "md": "render_md"}
+"""Functions of views/topo.py: a run of `topo` holds no figures, only nodes."""
+
 
 def render(run: Run, format: str, style: Style) -> str:
     """`run` as text, ending in a line end. Only the module of that format is imported."""
     if format not in _MODULES:
         raise UsageError(f"unknown output format {format!r}", expected=", ".join(FORMATS))
-    view: Callable[[Run, Style], str] = import_module(f"wirespeed.views.{_MODULES[format]}").render
-    return view(run, style)
+    if run.command == "topo" and format in _TOPO:
+        return _view("topo", _TOPO[format])(run, style)
+    return _view(_MODULES[format], "render")(run, style)
+
+
+def _view(module: str, name: str) -> Callable[[Run, Style], str]:
+    view: Callable[[Run, Style], str] = getattr(import_module(f"wirespeed.views.{module}"), name)
+    return view

@@ -20,9 +20,10 @@ _NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
 def note_installed(notes: Notes) -> None:
     """Note `torch`, `cuda` and `nccl`, or why they are unknown. Nothing raises."""
     said = _said_by_torch()
-    if said is None:
-        for name in ("torch", "cuda", "nccl"):
-            notes.unknown[name] = "torch is not installed in this environment"
+    if not said:
+        why = "torch is not installed in this environment"
+        why = why if said is None else "torch/version.py names no version"
+        notes.unknown |= dict.fromkeys(("torch", "cuda", "nccl"), why)
         return
     notes.keep("torch", said.get("__version__"), "torch/version.py names no version")
     notes.keep("cuda", said.get("cuda"), "this torch is built without CUDA")

@@ -1,0 +1,187 @@
+"""`wirespeed diagnose`: why a job failed, hung or crawled, from its logs."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from wirespeed.cli.execute import show
+from wirespeed.cli.options import Output
+from wirespeed.errors import InputError, UsageError
+from wirespeed.views import FORMATS
+
+if TYPE_CHECKING:
+    from wirespeed.diagnose.rule import Rule
+    from wirespeed.diagnose.sources import Source
+    from wirespeed.records import Run
+
+__all__ = ["diagnose"]
+
+
+@click.command(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Examples:
+  wirespeed diagnose job.log
+  wirespeed diagnose logs/                       a folder of logs, one a rank or any other way
+  kubectl logs -l job=train --prefix | wirespeed diagnose -
+  dmesg | wirespeed diagnose - train.log.gz
+  wirespeed diagnose last                        the ranks' logs of a stored run
+  wirespeed diagnose job.log -o json | jq '.findings[] | select(.status == "fail")'
+  wirespeed diagnose --explain SHM-001
+
+\b
+Exit codes: 0 nothing is wrong in the logs, 1 a cause is named, 3 only symptoms show.
+""",
+)
+@click.argument("paths", nargs=-1, metavar="PATH...")
+@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="How to print.")
+@click.option("--list", "listed", is_flag=True, help="What is known, one rule a line.")
+@click.option("--explain", metavar="ID", help="What a rule means, its fix and its links.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("-v", "--verbose", is_flag=True, help="All the evidence.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="auto: on a terminal, unless NO_COLOR is set.",
+)
+def diagnose(
+    paths: tuple[str, ...],
+    output: str,
+    listed: bool,
+    explain: str | None,
+    quiet: bool,
+    verbose: bool,
+    color: str,
+) -> int:
+    """Why did this job fail, hang or crawl? The cause, the line that proves it, and the fix.
+
+    Reads logs of NCCL, torch.distributed, torchrun, gloo, DeepSpeed, MPI, ssh, Slurm, the kernel and
+    Kubernetes: files, folders, gzip and zstd, `-` for standard input, or the id of a stored run.
+    """
+    if listed:
+        click.echo(_list())
+        return 0
+    if explain:
+        click.echo(_explain(explain))
+        return 0
+    if not paths:
+        raise UsageError(
+            "no log is given",
+            expected="files, folders, a run's id, or - for standard input",
+            next="wirespeed diagnose job.log",
+        )
+    run = _diagnosed(paths, quiet)
+    return show(run, Output(output, color, quiet, verbose))
+
+
+def _diagnosed(paths: tuple[str, ...], quiet: bool) -> "Run":
+    """Read, judge and store."""
+    import time
+
+    from wirespeed import __version__
+    from wirespeed.diagnose.diagnose import diagnose as read
+    from wirespeed.records import Run, World
+    from wirespeed.runs.folder import RunFolder
+    from wirespeed.views.progress import open_progress
+
+    begin = time.monotonic()
+    sources = _sources(paths)
+    progress = open_progress(quiet=quiet or (len(sources) < 2 and sources[0].path is not None))
+    try:
+        reading = read(
+            sources, progress=lambda name, number: progress.step(number - 1, len(sources), name)
+        )
+    finally:
+        progress.close()
+    findings = reading.findings
+    named = any(one.status == "fail" for one in findings)
+    fine = not named and all(one.status == "pass" for one in findings)
+    folder = RunFolder.create("diagnose", {"paths": list(paths)})
+    run = Run(
+        id=folder.id,
+        command="diagnose",
+        verdict="NOT READY" if named else "READY" if fine else "UNKNOWN",
+        exit_code=1 if named else 0 if fine else 3,
+        started=folder.started,
+        seconds=time.monotonic() - begin,
+        world=World(size=0, nodes=(), backend="", launcher=""),
+        versions={"wirespeed": __version__},
+        config={"paths": list(paths), "logs": reading.logs, "lines": reading.lines},
+        findings=findings,
+    )
+    folder.finish(run)
+    return run
+
+
+def _sources(paths: tuple[str, ...]) -> list["Source"]:
+    """Files and folders as they are; what is no path may be a run, whose ranks' logs are meant."""
+    from pathlib import Path
+
+    from wirespeed.diagnose.sources import find_sources
+
+    chosen = []
+    for path in paths:
+        chosen.append(path if path == "-" or Path(path).exists() else _logs_of_run(path))
+    if "-" in chosen and sys.stdin.isatty():
+        click.echo("reading standard input; end it with Ctrl-D", err=True)
+    return find_sources(chosen)
+
+
+def _logs_of_run(reference: str) -> str:
+    from wirespeed.runs.store import find
+
+    try:
+        folder = find(reference) / "logs"
+    except UsageError as error:
+        raise InputError(
+            f"there is no {reference}",
+            expected="a file, a folder, the id of a stored run, or - for standard input",
+            next="wirespeed runs list",
+        ) from error
+    if not folder.is_dir():
+        raise InputError(f"run {reference} has no logs", expected="a run that started ranks")
+    return str(folder)
+
+
+def _list() -> str:
+    from wirespeed.diagnose.rules import all_rules
+
+    told = [rule for rule in all_rules() if rule.role != "fact"]
+    wide = max(len(rule.category) for rule in told)
+    return "\n".join(
+        f"{rule.id:<10}  {rule.role:<11}  {rule.category:<{wide}}  {_title(rule)}" for rule in told
+    )
+
+
+def _title(rule: "Rule") -> str:
+    """The sentence with its gaps as `…`."""
+    import re
+
+    return re.sub(r"\{\w+\}", "…", rule.sentence)
+
+
+def _explain(id: str) -> str:
+    from wirespeed.diagnose.explanations import EXPLANATIONS
+    from wirespeed.diagnose.rules import rule_named
+
+    if id.strip().upper() in EXPLANATIONS:
+        known = id.strip().upper()
+        return f"{known}\n" + click.wrap_text(EXPLANATIONS[known], 96, "  ", "  ")
+    rule = rule_named(id.strip().upper())
+    if rule is None:
+        raise UsageError(
+            f"no rule has the id {id!r}",
+            expected="an id as it stands at the end of a line, such as SHM-001",
+            next="wirespeed diagnose --list",
+        )
+    lines = [f"{rule.id}  {_title(rule)}  ({rule.category}, a {rule.role})"]
+    told = {"because": rule.because, "costs": rule.costs, "fix": rule.fix, "confirm": rule.next}
+    told |= {f"check {n}": text for n, text in enumerate(rule.checks, 1)}
+    told |= {f"link {n}": text for n, text in enumerate(rule.links, 1)}
+    told |= {"such as": rule.positive[0]} if rule.positive else {}
+    for name, text in told.items():
+        if text:
+            lines.append(click.wrap_text(f"{name:<9} {text}", 96, "  ", " " * 12))
+    return "\n".join(lines)

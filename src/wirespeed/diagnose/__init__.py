@@ -1,0 +1,1 @@
+"""Why a job failed, hung or crawled, from its logs."""

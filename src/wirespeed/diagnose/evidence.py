@@ -1,0 +1,119 @@
+"""What the rules saw in all logs of a job, gathered in bounded memory."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from wirespeed.diagnose.rule import Rule
+from wirespeed.diagnose.scan import Hit, Line
+
+__all__ = ["Evidence", "Seen", "earlier"]
+
+_KEPT = 256
+"""Hits kept of a rule: the first of each rank (or host, or log), up to so many."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one rule saw."""
+
+    rule: Rule
+    count: int = 0
+    first: Hit | None = None
+    """The earliest, by time where it is known."""
+    hits: list[Hit] = field(default_factory=list)
+    """The first of each writer."""
+    _writers: set[object] = field(default_factory=set)
+
+    def add(self, hit: Hit) -> None:
+        self.count += 1
+        if self.first is None or earlier(hit.line, self.first.line):
+            self.first = hit
+        writer = _writer(hit)
+        if writer not in self._writers and len(self._writers) < _KEPT:
+            self._writers.add(writer)
+            self.hits.append(hit)
+
+    @property
+    def start(self) -> Hit:
+        """The earliest hit; a rule is kept only with one."""
+        if self.first is None:
+            raise LookupError(self.rule.id)
+        return self.first
+
+    @property
+    def ranks(self) -> list[int]:
+        return sorted({rank for hit in self.hits if (rank := rank_of(hit)) is not None})
+
+    @property
+    def hosts(self) -> list[str]:
+        return sorted({host for hit in self.hits if (host := host_of(hit))})
+
+
+def rank_of(hit: Hit) -> int | None:
+    """The rank that the line itself names, or else who wrote it."""
+    told = hit.groups.get("rank", "")
+    return int(told) if told.isdecimal() else hit.line.rank
+
+
+def host_of(hit: Hit) -> str | None:
+    return hit.groups.get("host") or hit.line.host
+
+
+def _writer(hit: Hit) -> object:
+    told = (rank_of(hit), host_of(hit), hit.line.gpu)
+    values = tuple(sorted(hit.groups.items())) if len(hit.groups) < 8 else ()
+    return (told if any(one is not None for one in told) else hit.line.source, values)
+
+
+def earlier(one: Line, other: Line) -> bool:
+    """Whether a line was written before another: by time on one clock, else in reading order."""
+    known = one.time is not None and other.time is not None and one.clock == other.clock
+    if known and one.time != other.time:
+        return (one.time or 0.0) < (other.time or 0.0)
+    return one.order < other.order
+
+
+class Evidence:
+    """All that was seen, by rule's id."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, Seen] = {}
+
+    def add(self, hits: Iterable[Hit]) -> None:
+        for hit in hits:
+            found = self.seen.get(hit.rule.id)
+            if found is None:
+                found = self.seen[hit.rule.id] = Seen(hit.rule)
+            found.add(hit)
+
+    def settle(self, rules: Iterable[Rule], counts: Mapping[str, int]) -> None:
+        """Apply what rules ask of each other, once all logs are read."""
+        for id, found in self.seen.items():
+            found.count = max(found.count, counts.get(id, 0))
+        for rule in rules:
+            if not rule.anchors and rule.needs and self._hold(rule):
+                self._add_combined(rule)
+        for id, found in list(self.seen.items()):
+            if not self._hold(found.rule) or found.count < found.rule.least:
+                del self.seen[id]
+
+    def _hold(self, rule: Rule) -> bool:
+        return all(id in self.seen for id in rule.needs) and not any(
+            id in self.seen for id in rule.absent
+        )
+
+    def _add_combined(self, rule: Rule) -> None:
+        """It stands where the first of what it needs does, with the groups of all of them."""
+        parts = [self.seen[id].start for id in rule.needs]
+        groups = {name: value for part in reversed(parts) for name, value in part.groups.items()}
+        found = self.seen[rule.id] = Seen(rule)
+        for part in parts:
+            found.add(Hit(rule, part.line, groups))
+
+    def of(self, *roles: str) -> list[Seen]:
+        return [found for found in self.seen.values() if found.rule.role in roles]
+
+    def ranks(self) -> Counter[int]:
+        """Ranks that any line names."""
+        return Counter(rank for found in self.seen.values() for rank in found.ranks)

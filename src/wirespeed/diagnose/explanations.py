@@ -1,0 +1,18 @@
+"""What the findings of `diagnose` mean that no rule gives."""
+
+__all__ = ["EXPLANATIONS"]
+
+EXPLANATIONS: dict[str, str] = {
+    "DIAG-000": "No line of a library, launcher, kernel or orchestrator that is known here was found: "
+    "nothing can be said. Run the job again with NCCL_DEBUG=INFO, and give the logs of all ranks.",
+    "DIAG-001": "What the logs say of versions, networks, transports and settings; nothing wrong.",
+    "FLIGHT-000": "The flight recorder's dumps hold the same collectives on every rank, all completed.",
+    "FLIGHT-001": "At one sequence number of a process group, ranks recorded different collectives or "
+    "sizes. Ranks must issue the same collectives in the same order, so the program took different "
+    "branches. The ranks that differ from most are named.",
+    "FLIGHT-002": "Some ranks never issued a collective in which the others wait. The rank is stuck or "
+    "slow before that call, or left its loop; its last collective is shown.",
+    "FLIGHT-003": "Every rank that wrote a dump issued the collective, and it did not complete: data do "
+    "not arrive, or the rank that is behind wrote no dump.",
+    "FLIGHT-004": "A file looks like a dump of the flight recorder and is damaged: it is left out.",
+}

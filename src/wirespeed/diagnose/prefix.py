@@ -1,0 +1,180 @@
+"""What launchers and loggers put before a line: rank, host, GPU and time, and the text without it."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+__all__ = ["Prefix", "rank_in_name", "strip"]
+
+
+@dataclass(slots=True)
+class Prefix:
+    """What a line's beginning tells; None where it does not."""
+
+    text: str = ""
+    rank: int | None = None
+    host: str | None = None
+    gpu: int | None = None
+    time: float | None = None
+    """Seconds on that clock; UTC where no zone is written."""
+    clock: str = ""
+    """`date`, `yearless` or `uptime`: only times of one clock can be compared."""
+
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_MOST = 8
+"""Prefixes that are taken off one line."""
+
+_ISO = r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"
+_Take = Callable[[Prefix, re.Match[str]], None]
+
+
+def _iso(prefix: Prefix, found: re.Match[str]) -> None:
+    zone = found[3] or "+00:00"
+    zone = "+00:00" if zone == "Z" else zone
+    zone = zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
+    text = found[1].replace("/", "-").replace(" ", "T")
+    try:
+        stamp = datetime.fromisoformat(text + zone).timestamp()
+    except ValueError:
+        return
+    _set_time(prefix, "date", stamp + float(f"0.{found[2] or 0}"))
+
+
+def _set_time(prefix: Prefix, clock: str, time: float) -> None:
+    """A line with a date and another time is told by its date."""
+    if prefix.time is None or (clock == "date" and prefix.clock != "date"):
+        prefix.time, prefix.clock = time, clock
+
+
+def _epoch_day(month: int, day: int, clock: str) -> float | None:
+    """A time without a year: this kind of lines is compared among themselves only."""
+    try:
+        return datetime.fromisoformat(f"2000-{month:02d}-{day:02d}T{clock}+00:00").timestamp()
+    except ValueError:
+        return None
+
+
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+
+def _glog(prefix: Prefix, found: re.Match[str]) -> None:
+    """`[W1121 11:45:56.168229062 TCPStore.cpp:138]`: month and day, no year."""
+    when = _epoch_day(int(found[1]), int(found[2]), found[3])
+    if when is not None:
+        _set_time(prefix, "yearless", when + float(f"0.{found[4] or 0}"))
+
+
+def _syslog(prefix: Prefix, found: re.Match[str]) -> None:
+    when = _epoch_day(_MONTHS.index(found[1]) + 1, int(found[2]), found[3])
+    if when is not None:
+        _set_time(prefix, "yearless", when)
+    prefix.host = found[4]
+
+
+def _kernel(prefix: Prefix, found: re.Match[str]) -> None:
+    _set_time(prefix, "uptime", float(found[1]))
+
+
+def _rank(prefix: Prefix, found: re.Match[str]) -> None:
+    prefix.rank = int(found[1])
+
+
+def _local(prefix: Prefix, found: re.Match[str]) -> None:
+    """torchrun's `[default3]:` tells the local rank, which is the rank on the first node only."""
+    prefix.gpu = int(found[1])
+
+
+def _host(prefix: Prefix, found: re.Match[str]) -> None:
+    prefix.host = found[1]
+
+
+def _nccl(prefix: Prefix, found: re.Match[str]) -> None:
+    prefix.host = found[1]
+    if found[2] is not None:
+        prefix.gpu = int(found[2])
+
+
+def _ray(prefix: Prefix, found: re.Match[str]) -> None:
+    if found[1]:
+        prefix.host = found[1]
+
+
+def _nothing(prefix: Prefix, found: re.Match[str]) -> None:
+    """Only taken off."""
+
+
+_KINDS: tuple[tuple[re.Pattern[str], _Take], ...] = tuple(
+    (re.compile(pattern), take)
+    for pattern, take in (
+        # Open MPI `[1,3]<stderr>:`, PRTE `[prterun-host-12@1,3]<stdout>: `
+        (r"\[(?:[\w.@-]+@)?\d+,\s?(\d+)\]\s?(?:\[[^\]]*\])?<(?:std(?:out|err)|diag)>:\s?", _rank),
+        (r"\[rank(\d+)\]:\s?", _rank),
+        (r"\[default(\d+)\]:\s?", _local),
+        # kubectl logs --prefix: `[pod/train-worker-3/pytorch] `
+        (r"\[pod/([\w.-]+)/[\w.-]+\]\s", _host),
+        # Ray: `(RayTrainWorker pid=123, ip=10.0.0.1) `
+        (r"\((?:[\w.:]+ )?pid=\d+(?:, ip=([\w.:]+))?\)\s(?:\[repeated[^\]]*\]\s)?", _ray),
+        (r"\[?" + _ISO + r"\]?[\s:|-]?\s?", _iso),
+        (r"\[[IWEF](\d\d)(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))? [^\]]*\]\s?", _glog),
+        (r"[IWEF](\d\d)(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?\s+(?:\d+ )?[\w./-]+:\d+\]\s?", _glog),
+        (
+            r"(" + "|".join(_MONTHS) + r")\s+(\d{1,2}) (\d\d:\d\d:\d\d) ([\w.-]+) "
+            r"(?:kernel:|[\w./-]+(?:\[\d+\])?:)\s?",
+            _syslog,
+        ),
+        (r"<\d>\s?", _nothing),
+        (r"\[\s*(\d+\.\d{3,9})\]\s(?:\[T\d+\]\s)?", _kernel),
+        # NCCL and RCCL: `host:pid:tid [gpu] NCCL INFO …`, also before a file name
+        (r"([\w.-]+):\d+:\d+ \[(\d+|-?1)\]\s(?:[\d.]+ )?", _nccl),
+        (r"([\w.-]+):\d+(?::\d+)?(?: \[(\d+)\])? (?=(?:[\w/.]+:\d+ )?[NR]CCL )", _nccl),
+        # a logger's level, with or without module: `[INFO] [launch.py:315:main] `
+        (r"\[(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL)\]\s(?:\[[\w./:-]+\]\s)?", _nothing),
+        # srun -l `3: `, hydra `[3] `
+        (r"(\d{1,6}): (?=\S)", _rank),
+        (r"\[(\d{1,6})\] (?=\S)", _rank),
+        # pdsh, DeepSpeed, docker compose, stern: `worker-1: `, `worker-1  | `
+        (
+            r"((?!srun|mpirun|ssh|slurmstepd|error|warning|bash|python)[a-z][\w.-]*\d[\w.-]*)"
+            r"(?:: |\s+\| )(?=\S)",
+            _host,
+        ),
+        # the lab, and launchers that mark a node: `[node-1] `
+        (r"\[([a-z][\w.-]*-\d+)\] (?=\S)", _host),
+    )
+)
+
+
+def strip(line: str) -> Prefix:
+    """Take every known prefix off a line, whatever order they come in; the first word counts."""
+    if "\x1b" in line:
+        line = _ANSI.sub("", line)
+    found = Prefix(text=line.rstrip("\r\n").lstrip())
+    for _ in range(_MOST):
+        if not _take_one(found):
+            break
+    return found
+
+
+def _take_one(found: Prefix) -> bool:
+    for pattern, take in _KINDS:
+        match = pattern.match(found.text)
+        if match is not None and match.end():
+            take(found, match)
+            found.text = found.text[match.end() :].lstrip()
+            return True
+    return False
+
+
+_IN_NAME = re.compile(
+    r"(?:^|[/_.-])(?:global[_-]?rank|rank|r)[_-]?(\d+)(?=[/._-]|$)|/attempt_\d+/(\d+)/std(?:out|err)"
+    r"|slurm-\d+[_-](\d+)\.(?:out|err)",
+    re.IGNORECASE,
+)
+
+
+def rank_in_name(name: str) -> int | None:
+    """The rank that a log's path names: `rank-3.log`, `…/attempt_0/3/stderr.log`."""
+    found = [group for match in _IN_NAME.finditer(name) for group in match.groups() if group]
+    return int(found[-1]) if found else None

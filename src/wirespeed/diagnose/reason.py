@@ -1,0 +1,133 @@
+"""From what was seen to an answer: causes first, and what follows from them beneath."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key
+from typing import Literal, get_args
+
+from wirespeed.diagnose.evidence import Evidence, Seen, earlier
+from wirespeed.diagnose.rule import Stage
+
+__all__ = ["Answer", "Diagnosis", "reason"]
+
+_STAGES: tuple[str, ...] = get_args(Stage)
+_ROOTS = ("machine", "setup", "program")
+"""Stages that can begin a failure; the later ones need a beginning, which may not be in the log."""
+_CLEARLY_S = 2.0
+"""Of two beginnings, the one that is earlier by more than this is the first, whatever its stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One cause, or a symptom whose cause does not show."""
+
+    kind: Literal["cause", "cannot tell"]
+    parts: tuple[Seen, ...]
+    """The rules that tell it, of one category; the first one speaks."""
+    follows: tuple[Seen, ...] = ()
+    """What it explains."""
+
+    @property
+    def first(self) -> Seen:
+        return self.parts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    answers: tuple[Answer, ...]
+    """Most likely first; empty: nothing is wrong in these logs."""
+    facts: tuple[Seen, ...]
+    """What the logs say besides."""
+
+
+def reason(evidence: Evidence) -> Diagnosis:
+    """The answers of a job whose logs are read; pure."""
+    facts = tuple(sorted(evidence.of("fact"), key=lambda one: one.rule.id))
+    causes = _without_explained(_sorted(evidence.of("cause")))
+    symptoms = _sorted(evidence.of("symptom"))
+    aftermath = _sorted(evidence.of("consequence"))
+    if causes:
+        return Diagnosis(_of_causes(causes, evidence, [*symptoms, *aftermath]), facts)
+    if symptoms:
+        return Diagnosis(_of_symptoms(symptoms, aftermath), facts)
+    # Consequences alone: somebody's end is not in these logs.
+    alone = [_cannot_tell([one], aftermath) for one in aftermath[:1]]
+    return Diagnosis(tuple(alone), facts)
+
+
+def _sorted(seen: Iterable[Seen]) -> list[Seen]:
+    return sorted(seen, key=cmp_to_key(_compare))
+
+
+def _compare(one: Seen, other: Seen) -> int:
+    """Beginnings before what needs one; of two beginnings the clearly earlier; then by stage, time."""
+    mine, theirs = one.rule.stage, other.rule.stage
+    if (mine in _ROOTS) != (theirs in _ROOTS):
+        return -1 if mine in _ROOTS else 1
+    apart = _apart(one, other)
+    if mine in _ROOTS and apart is not None and abs(apart) > _CLEARLY_S:
+        return -1 if apart < 0 else 1
+    if mine != theirs:
+        return _STAGES.index(mine) - _STAGES.index(theirs)
+    sure = (one.rule.confidence != "certain") - (other.rule.confidence != "certain")
+    if sure:
+        return sure
+    return -1 if earlier(one.start.line, other.start.line) else 1
+
+
+def _apart(one: Seen, other: Seen) -> float | None:
+    """Seconds from the other's first line to this one's, on one clock."""
+    mine, theirs = one.start.line, other.start.line
+    if mine.time is None or theirs.time is None or mine.clock != theirs.clock:
+        return None
+    return mine.time - theirs.time
+
+
+def _explains(one: Seen, other: Seen) -> bool:
+    return one is not other and bool({other.rule.id, other.rule.category} & set(one.rule.explains))
+
+
+def _without_explained(causes: Sequence[Seen]) -> list[Seen]:
+    """Causes that no other explains; where two explain each other, the first stays."""
+    kept: list[Seen] = []
+    for index, one in enumerate(causes):
+        others = [*kept, *causes[index + 1 :]]
+        mutual = {id(other) for other in others if _explains(one, other)}
+        if not any(_explains(other, one) and id(other) not in mutual for other in others):
+            kept.append(one)
+    return kept
+
+
+def _of_causes(
+    causes: Sequence[Seen], evidence: Evidence, rest: Sequence[Seen]
+) -> tuple[Answer, ...]:
+    """One answer a category; those that are late in causality follow from the beginnings."""
+    begins = [one for one in causes if one.rule.stage in _ROOTS] or list(causes[:1])
+    late = [one for one in causes if one not in begins]
+    explained = [one for one in evidence.of("cause") if one not in causes]
+    groups: dict[str, list[Seen]] = {}
+    for one in begins:
+        groups.setdefault(one.rule.category, []).append(one)
+    first, *others = groups.values()
+    follows = _sorted([*late, *explained, *rest])
+    own = [
+        [one for one in follows if any(_explains(part, one) for part in parts)] for parts in others
+    ]
+    taken = [one for ones in own for one in ones]
+    main = tuple(one for one in follows if one not in taken)
+    answers = [Answer("cause", tuple(first), main)]
+    answers += [
+        Answer("cause", tuple(parts), tuple(mine)) for parts, mine in zip(others, own, strict=True)
+    ]
+    return tuple(answers)
+
+
+def _of_symptoms(symptoms: Sequence[Seen], aftermath: Sequence[Seen]) -> tuple[Answer, ...]:
+    """The first symptom speaks; the others' checks come after its own."""
+    kept = _without_explained(symptoms)
+    rest = [one for one in symptoms if one not in kept]
+    return (_cannot_tell(kept, [*rest, *aftermath]),)
+
+
+def _cannot_tell(parts: Sequence[Seen], follows: Sequence[Seen]) -> Answer:
+    return Answer("cannot tell", tuple(parts), tuple(one for one in follows if one not in parts))

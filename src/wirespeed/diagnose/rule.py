@@ -1,0 +1,85 @@
+"""What a rule is: which lines it knows, and what they mean.
+
+A rule is data. It sees one line at a time, without the launcher's prefix, the time and colours, and
+only lines that hold one of its anchors. What needs several lines is a rule that `needs` others.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+__all__ = ["Confidence", "Role", "Rule", "Stage"]
+
+Role = Literal["cause", "symptom", "consequence", "fact"]
+"""`cause`: explains the failure by itself. `symptom`: something is wrong, and not why: without a cause
+the answer is "cannot tell" with the rule's `checks`. `consequence`: follows from somebody else's end.
+`fact`: worth knowing, raises nothing (transports, versions, settings; also what other rules need)."""
+Confidence = Literal["certain", "likely"]
+Stage = Literal["machine", "setup", "program", "network", "wait", "aftermath"]
+"""How early in causality, in this order: a broken or withdrawn machine or process (Xid, OOM kill);
+how the job was set up (interface, DNS, limits, versions, launcher); the program's own error (an
+exception, ranks that call different collectives); data that do not arrive; somebody who waited too
+long; what follows when others are gone. Of several causes the earlier stage explains the later."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One thing that logs tell."""
+
+    id: str
+    """Family and number, such as `NCCL-012`; it never changes its meaning."""
+    category: str
+    """Kind of trouble, such as `shm-too-small`; several rules may share it."""
+    role: Role
+    stage: Stage = "setup"
+    confidence: Confidence = "likely"
+    anchors: tuple[str, ...] = ()
+    """Plain texts, compared without case; a line that holds none is never looked at. Choose rare
+    ones of 5 characters or more: they decide how fast logs are read."""
+    pattern: str = ""
+    """Regular expression searched in the line, without case. Its named groups fill `{name}` in the
+    texts below; group names `rank`, `host`, `gpu` tell who it is about where the prefix does not."""
+    unless: str = ""
+    """Regular expression: a line that matches it does not count."""
+    needs: tuple[str, ...] = ()
+    """Ids of rules that must have hit somewhere in the same job too. A rule without a pattern hits
+    when all these have."""
+    absent: tuple[str, ...] = ()
+    """Ids of rules that must not have hit in the same job."""
+    least: int = 1
+    """Lines that must have matched."""
+    sentence: str
+    """The cause in one sentence that names what was seen: `{name}` from the pattern."""
+    because: str = ""
+    """Why this line proves it, or what usually is behind it."""
+    costs: str = ""
+    fix: str = ""
+    """What to do, with the setting or command."""
+    next: str = ""
+    """One command that would confirm it."""
+    checks: tuple[str, ...] = ()
+    """For a symptom: what to check, the most frequent cause first, each naming its remedy."""
+    explains: tuple[str, ...] = ()
+    """Ids or categories of other rules, of any stage, whose hits are consequences of this one."""
+    links: tuple[str, ...] = ()
+    """Public documentation."""
+    positive: tuple[str, ...] = ()
+    """Lines that hit."""
+    negative: tuple[str, ...] = ()
+    """Lines much like it that do not."""
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str] | None:
+        return re.compile(self.pattern, re.IGNORECASE) if self.pattern else None
+
+    @cached_property
+    def exception(self) -> re.Pattern[str] | None:
+        return re.compile(self.unless, re.IGNORECASE) if self.unless else None
+
+    def match(self, text: str) -> dict[str, str] | None:
+        """The named groups (those that took part) where `text` is one of its lines, else None."""
+        found = self.compiled.search(text) if self.compiled else None
+        if found is None or (self.exception and self.exception.search(text)):
+            return None
+        return {name: value for name, value in found.groupdict().items() if value is not None}

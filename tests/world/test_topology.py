@@ -1,0 +1,190 @@
+"""PCI trees as sysfs shows them; distances as the legend of `nvidia-smi topo -m` defines them."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from wirespeed.world.reading import Notes
+from wirespeed.world.topology import Spot, distance, note_topology
+
+HOST = "pci0000:16"
+PORT = f"{HOST}/0000:16:01.0"
+SWITCH = f"{PORT}/0000:17:00.0"
+"""A switch: its upstream port; downstream ports below lead to devices or to a second switch."""
+SECOND = f"{SWITCH}/0000:18:02.0/0000:1c:00.0"
+
+
+def spot(path: str, numa: int | None = 0) -> Spot:
+    return Spot(tuple(path.split("/")), numa)
+
+
+GPU = spot(f"{SWITCH}/0000:18:00.0/0000:1b:00.0")
+
+
+@pytest.mark.parametrize(
+    ("other", "word"),
+    [
+        (f"{SWITCH}/0000:18:01.0/0000:1a:00.0", "PIX"),
+        (f"{SWITCH}/0000:18:00.0/0000:1b:00.1", "PIX"),
+        (f"{SECOND}/0000:1d:00.0/0000:1e:00.0", "PXB"),
+        (f"{HOST}/0000:16:05.0/0000:29:00.0", "PHB"),
+        ("pci0000:38/0000:38:01.0/0000:3a:00.0", "NODE"),
+    ],
+)
+def test_how_near(other: str, word: str) -> None:
+    assert distance(GPU, spot(other)) == distance(spot(other), GPU) == word
+
+
+def test_another_numa_node_is_the_farthest() -> None:
+    assert distance(GPU, spot("pci0000:97/0000:97:01.0/0000:98:00.0", 1)) == "SYS"
+
+
+def test_host_bridges_without_numa_nodes_are_told_apart_only_where_there_is_one_node() -> None:
+    elsewhere = spot("pci0001:00/0001:00:00.0", None)
+    assert distance(GPU, elsewhere) == ""
+    assert distance(GPU, elsewhere, single_numa=True) == "NODE"
+
+
+def test_a_device_that_sysfs_does_not_show_is_near_nothing() -> None:
+    assert distance(GPU, spot("0000:1b:00.0")) == ""
+
+
+def test_a_device_behind_a_bridge_of_its_own_domain_is_placed_by_the_first_host_bridge() -> None:
+    behind = spot("pci0000:16/0000:16:00.5/pci10000:00/10000:00:02.0/10000:01:00.0")
+    assert distance(GPU, behind) == "PHB"
+
+
+# A node.
+
+
+def place(root: Path, path: str, numa: int) -> str:
+    """A PCI device at that path of the tree; its address."""
+    folder = root / "sys/devices" / path
+    folder.mkdir(parents=True)
+    (folder / "numa_node").write_text(f"{numa}\n")
+    bus = root / "sys/bus/pci/devices"
+    bus.mkdir(parents=True, exist_ok=True)
+    (bus / folder.name).symlink_to(folder)
+    return folder.name
+
+
+def numa_nodes(root: Path, *lists: str) -> None:
+    for number, cpus in enumerate(lists):
+        folder = root / f"sys/devices/system/node/node{number}"
+        folder.mkdir(parents=True)
+        (folder / "cpulist").write_text(f"{cpus}\n")
+
+
+class NVMLError(Exception):
+    pass
+
+
+class FakeNvml:
+    """Two GPUs with two links to each other, two to a switch, one inactive, and one to a stranger.
+
+    Payloads as nvmlDeviceGetNvLinkRemotePciInfo and nvmlDeviceGetNvLinkRemoteDeviceType give them.
+    """
+
+    NVMLError = NVMLError
+    open = 0
+
+    def nvmlInit(self) -> None:
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.open -= 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetNvLinkState(self, gpu: int, link: int) -> int:
+        if link == 6:
+            raise NVMLError("Invalid Argument")
+        return int(link != 4)
+
+    def nvmlDeviceGetNvLinkRemotePciInfo(self, gpu: int, link: int) -> SimpleNamespace:
+        ends = {0: f"00000000:{0x1C - gpu:02X}:00.0", 2: b"00000008:05:00.0"}
+        if link == 5:
+            raise NVMLError("Not Supported")
+        return SimpleNamespace(busId=ends[link // 2 * 2])
+
+    def nvmlDeviceGetNvLinkRemoteDeviceType(self, gpu: int, link: int) -> int:
+        assert link > 1
+        return 2 if link < 4 else 255
+
+
+def gpus(count: int = 2) -> list[dict[str, Any]]:
+    return [
+        {"index": n, "pci": f"0000:{0x1B + n:02x}:00.0", "nvlinks": [True] * 4 + [False, True]}
+        for n in range(count)
+    ]
+
+
+def test_a_node_with_gpus(tmp_path: Path) -> None:
+    place(tmp_path, f"{SWITCH}/0000:18:00.0/0000:1b:00.0", 0)
+    place(tmp_path, "pci0000:97/0000:97:01.0/0000:1c:00.0", 1)
+    card = place(tmp_path, f"{SWITCH}/0000:18:01.0/0000:1a:00.0", 0)
+    plain = place(tmp_path, f"{HOST}/0000:16:05.0/0000:29:00.0", 0)
+    numa_nodes(tmp_path, "0-3", "4-7")
+    rdma = [{"device": "mlx5_0", "port": 1, "pci": card}]
+    nics = [{"name": "ens1", "pci": card}, {"name": "eth0", "pci": plain}, {"name": "veth1"}]
+    notes, nvml = Notes(tmp_path), FakeNvml()
+    note_topology(notes, gpus(), nics, rdma, nvml=nvml)
+    assert notes.facts == {
+        "topo.distances": {
+            "GPU0": {"GPU1": "SYS", "mlx5_0": "PIX", "ens1": "PIX", "eth0": "PHB"},
+            "GPU1": {"GPU0": "SYS", "mlx5_0": "SYS", "ens1": "SYS", "eth0": "SYS"},
+        },
+        "topo.nvlinks": {
+            "GPU0": {"GPU1": 2, "NVSwitch": 2, "unknown": 1},
+            "GPU1": {"GPU0": 2, "NVSwitch": 2, "unknown": 1},
+        },
+        "topo.numa": {"0": "0-3", "1": "4-7"},
+    }
+    assert notes.unknown == {}
+    assert nvml.open == 0
+
+
+def test_without_gpus_rdma_devices_are_told_but_not_against_their_own_interface(
+    tmp_path: Path,
+) -> None:
+    card = place(tmp_path, f"{SWITCH}/0000:18:01.0/0000:1a:00.0", 0)
+    plain = place(tmp_path, f"{HOST}/0000:16:05.0/0000:29:00.0", 0)
+    rdma = [{"device": "mlx5_0", "port": 1, "pci": card}]
+    notes = Notes(tmp_path)
+    note_topology(notes, [], [{"name": "ens1", "pci": card}, {"name": "eth0", "pci": plain}], rdma)
+    assert notes.facts == {"topo.distances": {"mlx5_0": {"eth0": "PHB"}}}
+
+
+def test_a_machine_without_devices_notes_nothing(tmp_path: Path) -> None:
+    notes = Notes(tmp_path)
+    note_topology(notes, [], [{"name": "eth0", "pci": "0000:00:03.0"}], [])
+    assert (notes.facts, notes.unknown) == ({}, {})
+
+
+def test_a_driver_that_went_away_is_told(tmp_path: Path) -> None:
+    class Gone(FakeNvml):
+        def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+            raise NVMLError("GPU is lost")
+
+    notes, nvml = Notes(tmp_path), Gone()
+    note_topology(notes, gpus(1), [], [], nvml=nvml)
+    assert notes.unknown == {"topo.nvlinks": "NVML: GPU is lost"}
+    assert nvml.open == 0
+
+
+def test_no_library_leaves_the_links_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    notes = Notes(tmp_path)
+    note_topology(notes, gpus(1), [], [])
+    assert "topo.nvlinks" not in notes.facts
+
+
+def test_nvml_has_the_calls() -> None:
+    nvml: Any = pytest.importorskip("pynvml", reason="Requires: nvidia-ml-py")
+    assert callable(nvml.nvmlDeviceGetNvLinkRemotePciInfo)
+    assert callable(nvml.nvmlDeviceGetNvLinkRemoteDeviceType)
+    assert nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH == 2
