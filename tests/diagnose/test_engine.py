@@ -180,6 +180,13 @@ def test_logs_in_any_order_give_the_same_cause(tmp_path: Path, seed: int) -> Non
     assert (finding.id, finding.subject.name) == ("T-002", "rank 10")
 
 
+def test_who_says_nothing_of_the_failure_is_looked_at_first(tmp_path: Path) -> None:
+    steps = "".join(f"[rank{rank}]: step 1\n" for rank in (0, 1, 2)) * 3
+    waits = "[rank0]: timed out\n[rank2]: timed out\n"
+    (finding,) = read(tmp_path, steps + waits).findings
+    assert "1. rank 1: it wrote no line of the failure" in finding.fix
+
+
 def test_the_ranks_log_may_be_missing(tmp_path: Path) -> None:
     lines = [line for line in planted(32, 1) if not line.startswith("[rank10]")]
     (finding,) = read(tmp_path, "\n".join(lines)).findings

@@ -52,6 +52,7 @@ def diagnose(
                 damaged.append(unread(error))
         else:
             evidence.add(scanner.read(source))
+    evidence.ranks, evidence.hosts = scanner.ranks, scanner.hosts
     evidence.settle(known, scanner.counts)
     found = reason(evidence)
     recorded = [*(compare(dumps) if dumps else []), *damaged]

@@ -1,6 +1,5 @@
 """What the rules saw in all logs of a job, gathered in bounded memory."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -79,6 +78,9 @@ class Evidence:
 
     def __init__(self) -> None:
         self.seen: dict[str, Seen] = {}
+        self.ranks: set[int] = set()
+        self.hosts: set[str] = set()
+        """Who wrote anything at all, as far as that is known."""
 
     def add(self, hits: Iterable[Hit]) -> None:
         for hit in hits:
@@ -114,6 +116,18 @@ class Evidence:
     def of(self, *roles: str) -> list[Seen]:
         return [found for found in self.seen.values() if found.rule.role in roles]
 
-    def ranks(self) -> Counter[int]:
-        """Ranks that any line names."""
-        return Counter(rank for found in self.seen.values() for rank in found.ranks)
+    def silent(self) -> tuple[str, ...]:
+        """Ranks, or else hosts, that wrote lines and none of what went wrong: few among many.
+
+        Where all others complain that they wait, the one that is waited for is among these.
+        """
+        trouble = self.of("cause", "symptom", "consequence")
+        ranks = {rank for found in trouble for rank in found.ranks}
+        hosts = {host for found in trouble for host in found.hosts}
+        quiet = sorted(self.ranks - ranks)
+        if ranks and quiet and len(quiet) <= len(ranks):
+            return tuple(f"rank {rank}" for rank in quiet)
+        away = sorted(self.hosts - hosts)
+        if trouble and away and len(away) <= max(len(hosts), len(ranks)):
+            return tuple(away)
+        return ()

@@ -38,6 +38,8 @@ class Diagnosis:
     """Most likely first; empty: nothing is wrong in these logs."""
     facts: tuple[Seen, ...]
     """What the logs say besides."""
+    silent: tuple[str, ...] = ()
+    """Where no cause shows: who wrote lines and none of what went wrong."""
 
 
 def reason(evidence: Evidence) -> Diagnosis:
@@ -49,10 +51,10 @@ def reason(evidence: Evidence) -> Diagnosis:
     if causes:
         return Diagnosis(_of_causes(causes, evidence, [*symptoms, *aftermath]), facts)
     if symptoms:
-        return Diagnosis(_of_symptoms(symptoms, aftermath), facts)
+        return Diagnosis(_of_symptoms(symptoms, aftermath), facts, evidence.silent())
     # Consequences alone: somebody's end is not in these logs.
     alone = [_cannot_tell([one], aftermath) for one in aftermath[:1]]
-    return Diagnosis(tuple(alone), facts)
+    return Diagnosis(tuple(alone), facts, evidence.silent() if alone else ())
 
 
 def _sorted(seen: Iterable[Seen]) -> list[Seen]:

@@ -16,6 +16,8 @@ __all__ = ["Hit", "Line", "Scanner"]
 
 _FACTS_READ = 20_000
 """Lines that are read for one rule that is only a fact, or a consequence; more are counted."""
+_SAMPLE = 1 << 14
+"""Bytes at the start and the end of a log of which every line is asked who wrote it."""
 _SHOWN = 2000
 """Characters kept of a line."""
 
@@ -67,6 +69,9 @@ class Scanner:
         )
         self.counts: Counter[str] = Counter()
         """Matched lines by rule's id, those that were only counted included."""
+        self.ranks: set[int] = set()
+        self.hosts: set[str] = set()
+        """Who wrote a line at the start or the end of some log, of whatever it was."""
         self.lines = 0
         self.bytes = 0
         self._order = 0
@@ -74,17 +79,30 @@ class Scanner:
     def read(self, source: Source) -> Iterator[Hit]:
         """The hits of one log, in its order."""
         rank = rank_in_name(source.name)
-        number = 1
+        number, block = 1, b""
         stream = source.open()
         try:
             for block in blocks(stream):
+                if number == 1:
+                    self._note_writers(block[:_SAMPLE])
                 yield from self._in_block(source.name, block, number, rank)
                 number += block.count(b"\n")
                 self.bytes += len(block)
         finally:
             if source.path is not None:
                 stream.close()
+        self._note_writers(block[-_SAMPLE:])
+        if rank is not None and number > 1:
+            self.ranks.add(rank)
         self.lines += number - 1
+
+    def _note_writers(self, sample: bytes) -> None:
+        for line in sample.split(b"\n")[1:-1]:
+            prefix = strip(line[:_SHOWN].decode("utf-8", "replace"))
+            if prefix.rank is not None:
+                self.ranks.add(prefix.rank)
+            if prefix.host is not None:
+                self.hosts.add(prefix.host)
 
     def _in_block(self, name: str, block: bytes, first: int, rank: int | None) -> Iterator[Hit]:
         found = self._search.find_matches_as_indexes(block.lower(), overlapping=True)

@@ -24,7 +24,7 @@ def findings_of(diagnosis: Diagnosis, *, lines: int) -> list[Finding]:
 
     Facts are one passing finding a category. `lines`: how many lines were read.
     """
-    found = [_answer(answer) for answer in diagnosis.answers]
+    found = [_answer(answer, diagnosis.silent) for answer in diagnosis.answers]
     found += _facts(diagnosis.facts)
     if found:
         return found
@@ -43,11 +43,14 @@ def findings_of(diagnosis: Diagnosis, *, lines: int) -> list[Finding]:
     ]
 
 
-def _answer(answer: Answer) -> Finding:
+def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
     rule, hit = answer.first.rule, answer.first.start
     sentence = _filled(rule.sentence, hit)
     cause = answer.kind == "cause"
     checks = _unique(check for part in answer.parts for check in part.rule.checks)
+    if silent:
+        away = f"{_some(silent)}: it wrote no line of the failure, so the others may wait for it"
+        checks.insert(0, f"{away} (is its process stopped, busy, or its node gone?)")
     return Finding(
         id=rule.id,
         status="fail" if cause else "warn",

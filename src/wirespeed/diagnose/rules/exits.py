@@ -26,7 +26,8 @@ _CRASH = (
 def _status(numbers: str) -> str:
     """A pattern for the ways in which launchers and shells print an exit status."""
     return (
-        r"(?:return code\s?(?:=|:)|return(?:ed)? (?:non-zero )?exit status|exit(?:ed)?[ _-]?(?:code|"
+        r"(?:return code\s?(?:=|:)|return(?:ed)? (?:non-zero )?exit status|exit(?:ed)?[ "
+        r"_-]?(?:code|"
         r"status)?\s*(?:=|:|with code|with exit code|with status|is)?|exited with|died with)"
         rf"[\s:=(]*(?:{numbers})(?![\d.:])"
     )
@@ -36,7 +37,7 @@ _WAYS = ("return code", "exit status", "exitcode", "exit code", "exited with", "
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        id="EXIT-001",
+        id="END-001",
         category="host-oom-kill",
         role="symptom",
         stage="machine",
@@ -44,14 +45,17 @@ RULES: tuple[Rule, ...] = (
         pattern=_status("-9|137|signal 9|<signals.sigkill: 9>")
         + r"|signal 9 \(sigkill\) received|terminated by signal (?:9|sigkill)"
         r"|killed by signal:? (?:9\b|sigkill)|died from signal 9\b|died with <signals.sigkill"
-        r"|^killed$|line \d+:\s+\d+ killed\s|^\d+ killed\s|exited on signal 9$|^signal 9 \(killed\)",
+        r"|^killed$|line \d+:\s+\d+ killed\s|^\d+ killed\s|exited on signal 9$|^signal 9 "
+        r"\(killed\)",
         unless=r"killed by signal: 9 \(|oom_kill|out of memory|oomkilled",
-        sentence="a process was killed with SIGKILL (-9, exit status 137): most often host memory ran "
+        sentence="a process was killed with SIGKILL (-9, exit status 137): most often host "
+        "memory ran "
         "out (OOM)",
         checks=(
             _OOM,
             _LIMIT,
-            "whether the scheduler, a time limit or a person killed it (kill -9, scancel): start again",
+            "whether the scheduler, a time limit or a person killed it (kill -9, scancel): start "
+            "again",
         ),
         explains=(*_GONE, "sigterm"),
         positive=(
@@ -59,7 +63,8 @@ RULES: tuple[Rule, ...] = (
             "failed (exitcode: -9) local_rank: 3 (pid: 811) of binary: /usr/bin/python",
             "  exitcode  : -9 (pid: 811)",
             "  traceback : Signal 9 (SIGKILL) received by PID 811",
-            "subprocess.CalledProcessError: Command 'torchrun t.py' died with <Signals.SIGKILL: 9>.",
+            "subprocess.CalledProcessError: Command 'torchrun t.py' died with <Signals.SIGKILL: "
+            "9>.",
             "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal "
             "SIGKILL: terminated by signal 9",
             "/var/spool/slurmd/job00191/slurm_script: line 28:  8156 Killed      python3 main.py",
@@ -76,39 +81,45 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        id="EXIT-002",
+        id="END-002",
         category="shm-too-small",
         role="symptom",
         stage="machine",
         anchors=(*_WAYS, "SIGBUS", "signal 7", "Bus error", "insufficient shared memory"),
         pattern=_status("-7|135|signal 7|<signals.sigbus: 7>")
-        + r"|signal 7 \(sigbus\)|bus error|died with <signals.sigbus|might be caused by insufficient "
+        + r"|signal 7 \(sigbus\)|(?<!pcie )bus error|died with <signals.sigbus"
+        r"|might be caused by insufficient "
         r"shared memory|terminated by signal (?:7|sigbus)|signal sigbus",
         unless=r"exit string: bus|killed by signal: 7 \(|exited on signal 7",
-        sentence="a process ended with a bus error (SIGBUS, -7, exit status 135): most often shared "
+        sentence="a process ended with a bus error (SIGBUS, -7, exit status 135): most often "
+        "shared "
         "memory, /dev/shm, is too small",
         checks=(
             "whether /dev/shm is too small (df -h /dev/shm; docker gives 64 MB): docker run "
-            "--shm-size=16g or --ipc=host; in Kubernetes an emptyDir with medium: Memory mounted at "
+            "--shm-size=16g or --ipc=host; in Kubernetes an emptyDir with medium: Memory mounted "
+            "at "
             "/dev/shm",
-            "whether the file system of a memory-mapped file (data set, cache) is full or the file was "
+            "whether the file system of a memory-mapped file (data set, cache) is full or the "
+            "file was "
             "cut short: free space, write it again",
             "whether the machine has memory errors: dmesg -T | grep -iE 'mce|hardware error'",
         ),
         explains=_GONE,
         positive=(
-            "['/opt/conda/bin/python', '-u', 'main.py', '--local_rank=3'] exits with return code = -7",
+            "['/opt/conda/bin/python', '-u', 'main.py', '--local_rank=3'] exits with return code "
+            "= -7",
             "  exitcode  : -7 (pid: 1966)",
             "  traceback : Signal 7 (SIGBUS) received by PID 1966",
             "Bus error (core dumped)",
-            "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+            "ERROR: Unexpected bus error encountered in worker. This might be caused by "
+            "insufficient "
             "shared memory (shm).",
             "srun: error: Orion-18-69: task 289: Bus error",
         ),
         negative=("exits with return code = -9", "exit status 1", "GPU has fallen off the bus."),
     ),
     Rule(
-        id="EXIT-003",
+        id="END-003",
         category="crash",
         role="symptom",
         stage="program",
@@ -117,9 +128,11 @@ RULES: tuple[Rule, ...] = (
         + r"|signal 11 \(sigsegv\)|segmentation fault|died with <signals.sigsegv|\bsegfault at "
         r"|signal 4 \(sigill\)|illegal instruction \(core|terminated by signal (?:11|sigsegv)"
         r"|signal sigsegv|caught sigsegv",
-        unless=r"exit string: seg|killed by signal: 11|exited on signal 11|such as sigsegv|due to sigsegv"
+        unless=r"exit string: seg|killed by signal: 11|exited on signal 11|such as sigsegv|due "
+        r"to sigsegv"
         r"|no segmentation fault",
-        sentence="a process crashed (segmentation fault or illegal instruction: -11, exit status 139)",
+        sentence="a process crashed (segmentation fault or illegal instruction: -11, exit status "
+        "139)",
         checks=_CRASH,
         explains=_GONE,
         positive=(
@@ -132,10 +145,10 @@ RULES: tuple[Rule, ...] = (
         negative=("exits with return code = -9", "exit status 1"),
     ),
     Rule(
-        id="EXIT-004",
+        id="END-004",
         category="crash",
         role="symptom",
-        stage="program",
+        stage="aftermath",
         anchors=(*_WAYS, "SIGABRT", "signal 6", "Aborted (core", "Fatal Python error"),
         pattern=_status("-6|134|signal 6|<signals.sigabrt: 6>")
         + r"|signal 6 \(sigabrt\)|aborted \(core dumped\)|died with <signals.sigabrt"
@@ -144,7 +157,8 @@ RULES: tuple[Rule, ...] = (
         sentence="a process aborted itself (SIGABRT, -6, exit status 134)",
         checks=(
             "the message before the abort, on the same rank: an uncaught C++ exception ('terminate "
-            "called after throwing'), often the NCCL watchdog after a timeout: then find the rank that "
+            "called after throwing'), often the NCCL watchdog after a timeout: then find the "
+            "rank that "
             "fell behind or died first",
             *_CRASH[1:],
         ),
@@ -158,7 +172,7 @@ RULES: tuple[Rule, ...] = (
         negative=("exits with return code = -61", "exit status 2"),
     ),
     Rule(
-        id="EXIT-005",
+        id="END-005",
         category="sigterm",
         role="symptom",
         stage="aftermath",
@@ -170,7 +184,8 @@ RULES: tuple[Rule, ...] = (
         unless=r"sending process|closing signal",
         sentence="a process was ended from outside (SIGTERM, -15, exit status 143)",
         checks=(
-            "whether another rank failed first, and the launcher ended this one: read the rank with "
+            "whether another rank failed first, and the launcher ended this one: read the rank "
+            "with "
             "the earliest error",
             "whether the scheduler ended the job: time limit (sacct -j JOB), preemption, eviction "
             "(kubectl get events); ask for more time, save checkpoints",
@@ -180,7 +195,8 @@ RULES: tuple[Rule, ...] = (
         positive=(
             "  exitcode  : -15 (pid: 811)",
             "exit status 143",
-            "torch.distributed.elastic.multiprocessing.api.SignalException: Process 8 got signal: 15",
+            "torch.distributed.elastic.multiprocessing.api.SignalException: Process 8 got "
+            "signal: 15",
             "Received 1 death signal, shutting down workers",
         ),
         negative=(
@@ -189,7 +205,7 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        id="EXIT-006",
+        id="END-006",
         category="exit-code",
         role="symptom",
         stage="aftermath",
@@ -219,32 +235,37 @@ RULES: tuple[Rule, ...] = (
         negative=("exits with return code = -9", "exit status 0", "exit status 137"),
     ),
     Rule(
-        id="EXIT-007",
+        id="END-007",
         category="host-oom-kill",
         role="cause",
-        stage="machine",
+        # Not `machine`: Ray says the same where a worker ended by any error, which then comes first.
+        stage="network",
         anchors=("worker process has died", "Worker unexpectedly exits", "OOM killer due to high"),
         pattern=r"worker unexpectedly exits with a connection error"
         r"|killed by sigkill by oom killer due to high memory",
-        sentence="a Ray worker process died suddenly while the other ranks waited for it: most likely "
+        sentence="a Ray worker process died suddenly while the other ranks waited for it: most "
+        "likely "
         "the OOM killer's SIGKILL, because host memory ran out",
-        because="Ray lost the connection to the worker without an error of the program; it gives high "
+        because="Ray lost the connection to the worker without an error of the program; it gives "
+        "high "
         "memory usage (OOM) as the first reason, then ray stop --force, then a crash (SIGSEGV). "
         "Watchdogs of other ranks only report that this worker is gone",
         costs="the collective that waits for this rank never ends",
-        fix="use less host memory (offload, sequence length, workers per node) or give the node more "
+        fix="use less host memory (offload, sequence length, workers per node) or give the node "
+        "more "
         "RAM; ray memory and the node's dmesg tell which",
         next="on the node named: dmesg -T | grep -i 'out of memory'",
         explains=("watchdog-timeout", *_GONE, "exit-code"),
         links=("https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html",),
         positive=(
             "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR "
-            "Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file.",
+            "Worker exit detail: Worker unexpectedly exits with a connection error code 2. End "
+            "of file.",
         ),
         negative=("The actor is dead because it was killed by `ray.kill`.",),
     ),
     Rule(
-        id="EXIT-008",
+        id="END-008",
         category="host-oom-kill",
         role="cause",
         stage="machine",
@@ -255,7 +276,8 @@ RULES: tuple[Rule, ...] = (
         sentence="Ray killed a worker because the host's memory (RAM) ran out (OOM)",
         because="Ray ends workers when the node's memory use passes its threshold (95 %)",
         costs="the job lost a rank; the others wait for it",
-        fix="use less host memory (fewer workers a node, less offload), request memory for the actors, "
+        fix="use less host memory (fewer workers a node, less offload), request memory for the "
+        "actors, "
         "or raise RAY_memory_usage_threshold",
         next="ray memory; free -g on that node",
         explains=("watchdog-timeout", *_GONE, "exit-code"),
@@ -267,17 +289,19 @@ RULES: tuple[Rule, ...] = (
         negative=("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",),
     ),
     Rule(
-        id="EXIT-009",
+        id="END-009",
         category="host-oom-kill",
         role="symptom",
         stage="machine",
         anchors=("is killed by signal", "exited unexpectedly"),
-        pattern=r"dataloader worker \(pid\(?s?\)? [\d, ]+\) (?:is killed by signal: (?:killed|9)|exited "
+        pattern=r"dataloader worker \(pid\(?s?\)? [\d, ]+\) (?:is killed by signal: "
+        r"(?:killed|9)|exited "
         r"unexpectedly)",
         sentence="a DataLoader worker process was killed: most often host memory ran out (OOM)",
         checks=(
             _OOM,
-            "whether /dev/shm is too small (df -h /dev/shm): docker run --shm-size=16g or --ipc=host",
+            "whether /dev/shm is too small (df -h /dev/shm): docker run --shm-size=16g or "
+            "--ipc=host",
             _LIMIT,
         ),
         explains=("exit-code", *_GONE),
@@ -286,5 +310,27 @@ RULES: tuple[Rule, ...] = (
             "RuntimeError: DataLoader worker (pid(s) 4121, 4122) exited unexpectedly",
         ),
         negative=("RuntimeError: DataLoader worker (pid 4121) is killed by signal: Terminated.",),
+    ),
+    Rule(
+        id="END-010",
+        category="launcher-missing",
+        role="cause",
+        confidence="certain",
+        anchors=("mpirun: ", "mpiexec: ", "prterun: ", "orterun: ", "horovodrun: ", "srun: "),
+        pattern=r"(?:^|[\s/])(?P<program>mpirun|mpiexec|mpiexec\.hydra|prterun|orterun"
+        r"|horovodrun|srun): (?:command not found|not found|no such file)",
+        sentence="the launcher {program} is not installed here, or not in PATH",
+        because="the shell does not find it",
+        costs="nothing starts",
+        fix="install it in the image (apt-get install openmpi-bin), load its module "
+        "(module load openmpi), or call it by its full path; torchrun needs no MPI",
+        next="command -v {program}",
+        explains=("exit-code",),
+        positive=(
+            "bash: mpirun: command not found",
+            "/bin/sh: 1: mpirun: not found",
+            "run.sh: line 8: srun: command not found",
+        ),
+        negative=('mpirun: Error: unknown option "-foo"', "srun: job 811 queued"),
     ),
 )

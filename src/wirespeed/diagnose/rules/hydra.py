@@ -21,10 +21,12 @@ RULES: tuple[Rule, ...] = (
         stage="machine",
         anchors=("EXIT CODE: 9", "EXIT CODE: 137", "KILLED BY SIGNAL: 9", "EXIT STRING: Killed"),
         pattern=r"=\s+exit code: (?:9|137)\s*$|killed by signal: 9\b|exit string: killed",
-        sentence="a process was killed with SIGKILL (signal 9): most often host memory ran out (OOM)",
+        sentence="a process was killed with SIGKILL (signal 9): most often host memory ran out "
+        "(OOM)",
         checks=(
             _OOM,
-            "whether the scheduler ended the job (time or memory limit: sacct -j JOB): ask for more",
+            "whether the scheduler ended the job (time or memory limit: sacct -j JOB): ask for "
+            "more",
             "whether somebody or a script killed it (kill -9): start it again",
         ),
         explains=("launcher-exit", "exit-code"),
@@ -41,12 +43,13 @@ RULES: tuple[Rule, ...] = (
         category="crash",
         role="symptom",
         stage="program",
-        anchors=("EXIT CODE: 1", "EXIT CODE: 6", "KILLED BY SIGNAL: ", "EXIT STRING: "),
-        pattern=r"=\s+exit code: (?:11|139|6|134)\s*$|killed by signal: (?:11|6|4|8)\b"
-        r"|exit string: (?:segmentation fault|aborted)",
-        sentence="a process crashed (segmentation fault or abort)",
+        anchors=("EXIT CODE: ", "KILLED BY SIGNAL: ", "EXIT STRING: "),
+        pattern=r"=\s+exit code: (?:11|139|4|8)\s*$|killed by signal: (?:11|4|8)\b"
+        r"|exit string: segmentation fault",
+        sentence="a process crashed (segmentation fault or illegal instruction)",
         checks=(
-            "the crashed rank's last lines above: its own error message or stack names the function",
+            "the crashed rank's last lines above: its own error message or stack names the "
+            "function",
             "whether libraries fit together (ldd PROGRAM: one MPI, one NCCL, one CUDA): rebuild or "
             "set LD_LIBRARY_PATH",
             "a core file: ulimit -c unlimited, then gdb PROGRAM core",
@@ -94,7 +97,8 @@ RULES: tuple[Rule, ...] = (
         links=_LINKS,
         positive=(
             "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
-            "Abort(7) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 7)",
+            "Abort(7) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, "
+            "7)",
         ),
         negative=("Aborted (core dumped)",),
     ),
@@ -104,9 +108,10 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         confidence="certain",
         anchors=("execvp error on file",),
-        pattern=r"execvp error on file (?P<file>.+?) \((?P<why>[^)]+)\)",
+        pattern=r"execvp error on file (?P<file>[^(]{1,300}?) \((?P<why>[^)]+)\)",
         sentence="hydra cannot start {file}: {why}",
-        because="the program must exist at the same path on every node, be executable, and be built "
+        because="the program must exist at the same path on every node, be executable, and be "
+        "built "
         "for it; a word that is no option is taken for the program",
         costs="no process runs",
         fix="give the full path, install or mount the program on all nodes, chmod +x; look at the "
@@ -144,7 +149,8 @@ RULES: tuple[Rule, ...] = (
         links=_LINKS,
         positive=(
             "[mpiexec@vm] Error: Unable to run bstrap_proxy on nohost (pid 22751, exit code 65280)",
-            "HYD_pmcd_pmiserv_send_signal (pm/pmiserv/pmiserv_cb.c:176): unable to write data to proxy",
+            "HYD_pmcd_pmiserv_send_signal (pm/pmiserv/pmiserv_cb.c:176): unable to write data to "
+            "proxy",
         ),
         negative=("[mpiexec@vm] main (ui/mpich/mpiexec.c:325): process manager error",),
     ),
@@ -157,18 +163,22 @@ RULES: tuple[Rule, ...] = (
         pattern=r"unable to connect from \"?(?P<source>[^\"\s]+)\"? to \"?(?P<target>[^\"\s]+)\"?"
         r"|unable to connect to server (?P<server>\S+)|HYDU_sock_connect.{1,200}connect error",
         sentence="a proxy on another node cannot connect back to mpiexec",
-        because="mpiexec told the proxies a name or address that they cannot reach: a host name that "
+        because="mpiexec told the proxies a name or address that they cannot reach: a host name "
+        "that "
         "means 127.0.0.1, an interface of another network, or a firewall in the way",
         costs="the job does not start",
-        fix="mpiexec -iface eth0 (the network that all nodes share), correct /etc/hosts, and open the "
+        fix="mpiexec -iface eth0 (the network that all nodes share), correct /etc/hosts, and "
+        "open the "
         "ports between the nodes (MPIEXEC_PORT_RANGE; Intel MPI: I_MPI_PORT_RANGE)",
         next="on that node: getent hosts LAUNCHER; nc -vz LAUNCHER PORT",
         explains=("mpi-daemon", "launcher-exit"),
         links=_LINKS,
         positive=(
-            '[proxy:0:1@n2] HYDU_sock_connect (utils/sock/sock.c:145): unable to connect from "n2" to '
+            "[proxy:0:1@n2] HYDU_sock_connect (utils/sock/sock.c:145): unable to connect from "
+            '"n2" to '
             '"n1" (Connection refused)',
-            "[proxy:0:1@n2] main (pm/pmiserv/pmip.c:183): unable to connect to server n1 at port 4379"
+            "[proxy:0:1@n2] main (pm/pmiserv/pmip.c:183): unable to connect to server n1 at port "
+            "4379"
             " (check for firewalls!)",
         ),
         negative=("[mpiexec@vm] HYDU_sock_write (utils/sock/sock.c:254): write error (Bad file",),
@@ -197,11 +207,13 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         confidence="certain",
         anchors=("hydra_pmi_proxy", "hydra_bstrap_proxy"),
-        pattern=r"(?P<file>hydra_(?:pmi|bstrap)_proxy):? (?:command not found|not found|no such file)",
+        pattern=r"(?P<file>hydra_(?:pmi|bstrap)_proxy):? (?:command not found|not found|no such "
+        r"file)",
         sentence="{file} is missing on a node: MPI is not installed there at this path",
         because="hydra starts its proxy from the same path as on the launcher",
         costs="no process is started on that node",
-        fix="install the same MPI at the same path on every node (or share it), or put it into PATH "
+        fix="install the same MPI at the same path on every node (or share it), or put it into "
+        "PATH "
         "for shells without a login (~/.bashrc)",
         next="ssh HOST command -v {file}",
         explains=("mpi-daemon", "launcher-exit"),
@@ -226,5 +238,26 @@ RULES: tuple[Rule, ...] = (
             "HYD_pmci_wait_for_completion (pm/pmiserv/pmiserv_pmci.c:160): error waiting for event",
         ),
         negative=("HYDU_parse_array (utils/args/args.c:178): argument matching returned error",),
+    ),
+    Rule(
+        id="HYD-011",
+        category="mpi-transport",
+        role="cause",
+        anchors=("OFI addrinfo", "OFI fi_getinfo", "OFI call ep", "OFI endpoint", "ofi_init"),
+        pattern=r"OFI (?:addrinfo|fi_getinfo|call ep enable|endpoint open)\S* ?\S* failed"
+        r"|OFI addrinfo\(\) failed",
+        sentence="MPICH or Intel MPI cannot use its libfabric (OFI) provider on a node",
+        because="the provider asked for (FI_PROVIDER) is not there or its device cannot be opened",
+        costs="MPI_Init fails on every rank",
+        fix="choose one that works: FI_PROVIDER=tcp (Intel MPI: I_MPI_OFI_PROVIDER=tcp), or give the "
+        "container its devices and ulimit -l unlimited",
+        next="fi_info -l",
+        explains=("launcher-exit", "mpi-init"),
+        links=("https://ofiwg.github.io/libfabric/",),
+        positive=(
+            "MPIDI_OFI_mpi_init_hook(1113)...: OFI addrinfo() failed (ofi_init.c:1113:",
+            "MPIDI_OFI_mpi_init_hook(667): OFI fi_getinfo() failed (ofi_init.c:667:open:No data)",
+        ),
+        negative=("NET/OFI Using aws-ofi-nccl 1.7.4aws",),
     ),
 )

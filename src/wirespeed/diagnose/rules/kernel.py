@@ -15,7 +15,8 @@ _DOWN = (
     "KERN-008",
 )
 _RESET = (
-    "drain the node and reset the GPU (nvidia-smi --gpu-reset -i GPU, nothing using it) or reboot; if "
+    "drain the node and reset the GPU (nvidia-smi --gpu-reset -i GPU, nothing using it) or "
+    "reboot; if "
     "it comes back, replace the GPU"
 )
 _NEXT = "on that node: dmesg -T | grep -i xid; nvidia-smi -q"
@@ -35,7 +36,8 @@ def _xid(
         pattern=rf"nvrm: {_DEVICE}{codes})\b",
         unless=unless,
         sentence=f"the driver reports Xid {{code}} for the GPU at {{device}}: {what}",
-        because="the driver writes an Xid to the kernel's log when a GPU fails; NCCL and CUDA only see "
+        because="the driver writes an Xid to the kernel's log when a GPU fails; NCCL and CUDA "
+        "only see "
         "that the GPU stopped",
         costs="the process on this GPU fails, and with it the job",
         fix=fix,
@@ -61,9 +63,11 @@ RULES: tuple[Rule, ...] = (
         pattern=r"xid \((?:PCI:)?[0-9a-f:.]+\): 79\b|gpu has fallen off the bus|\bgpu is lost\b"
         r"|unable to determine the device handle for gpu",
         sentence="a GPU has fallen off the bus (Xid 79): it no longer answers over PCIe",
-        because="the driver cannot reach the GPU: power, heat, a loose card or riser, or a broken GPU",
+        because="the driver cannot reach the GPU: power, heat, a loose card or riser, or a "
+        "broken GPU",
         costs="the process on this GPU fails, and with it the job",
-        fix="drain the node and reboot it (power off and on); if it comes back, reseat or replace the "
+        fix="drain the node and reboot it (power off and on); if it comes back, reseat or "
+        "replace the "
         "GPU, check power and temperature",
         next="on that node: dmesg -T | grep -iE 'xid|pcie|aer'; nvidia-smi",
         explains=_DOWN,
@@ -89,7 +93,8 @@ RULES: tuple[Rule, ...] = (
         "gpu-gsp",
         "its system processor (GSP) does not answer",
         f"{_RESET}; update the driver, which fixed many of these",
-        "NVRM: Xid (PCI:0000:1b:00): 119, pid=8, name=nvidia-smi, Timeout waiting for RPC from GSP0!",
+        "NVRM: Xid (PCI:0000:1b:00): 119, pid=8, name=nvidia-smi, Timeout waiting for RPC from "
+        "GSP0!",
     ),
     _xid(
         "004",
@@ -115,18 +120,22 @@ RULES: tuple[Rule, ...] = (
         stage="program",
         anchors=("NVRM: Xid",),
         pattern=rf"nvrm: {_DEVICE}13|31)\b",
-        sentence="a kernel of the program failed on the GPU at {device} (Xid {code}): it used memory out "
+        sentence="a kernel of the program failed on the GPU at {device} (Xid {code}): it used "
+        "memory out "
         "of range",
-        because="Xid 13 and 31 are nearly always an illegal address or instruction of a program, seldom "
+        because="Xid 13 and 31 are nearly always an illegal address or instruction of a program, "
+        "seldom "
         "the GPU's fault",
         costs="this process ends with a CUDA error; the others wait for it",
-        fix="find the kernel: CUDA_LAUNCH_BLOCKING=1, or compute-sanitizer; if many programs fail on "
+        fix="find the kernel: CUDA_LAUNCH_BLOCKING=1, or compute-sanitizer; if many programs "
+        "fail on "
         "this GPU only: dcgmi diag -r 3",
         next=_NEXT,
         explains=("launcher-exit", "exit-code", "watchdog-timeout", "KERN-008"),
         links=_XID_LINKS,
         positive=(
-            "NVRM: Xid (PCI:0000:01:00): 31, pid=8, name=python, Ch 00000003, MMU Fault: ENGINE GRAPHICS",
+            "NVRM: Xid (PCI:0000:01:00): 31, pid=8, name=python, Ch 00000003, MMU Fault: ENGINE "
+            "GRAPHICS",
             "NVRM: Xid (0000:02:00): 13, Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0)",
         ),
         negative=("NVRM: Xid (PCI:0000:01:00): 43, pid=8, name=python, Ch 00000010",),
@@ -138,11 +147,13 @@ RULES: tuple[Rule, ...] = (
         stage="machine",
         anchors=("NVRM: Xid",),
         pattern=rf"nvrm: {_DEVICE}\d+)\b",
-        unless=r"\): (?:8|13|31|32|37|38|43|45|46|48|54|62|63|64|68|69|74|79|92|94|95|109|110|119|120"
+        unless=r"\): "
+        r"(?:8|13|31|32|37|38|43|45|46|48|54|62|63|64|68|69|74|79|92|94|95|109|110|119|120"
         r"|136|137|140|143|144|145|146|147|148|149|150|154|155|158|160|162)\b",
         sentence="the driver reports Xid {code} for the GPU at {device}",
         checks=(
-            "what this Xid means, in NVIDIA's catalog: it names whether to restart the program, reset "
+            "what this Xid means, in NVIDIA's catalog: it names whether to restart the program, "
+            "reset "
             "the GPU or replace it",
             "whether it comes back: dcgmi diag -r 3; then drain the node",
         ),
@@ -157,8 +168,11 @@ RULES: tuple[Rule, ...] = (
         stage="aftermath",
         anchors=("NVRM: Xid",),
         pattern=rf"nvrm: {_DEVICE}43|45|154)\b",
-        sentence="the driver ended a channel of a program (Xid {code}), after another error or its end",
-        positive=("NVRM: Xid (PCI:0000:dc:00): 45, pid=18, name=python3, Ch 01 caused by previous Xid",),
+        sentence="the driver ended a channel of a program (Xid {code}), after another error or "
+        "its end",
+        positive=(
+            "NVRM: Xid (PCI:0000:dc:00): 45, pid=18, name=python3, Ch 01 caused by previous Xid",
+        ),
         negative=("NVRM: Xid (PCI:0000:dc:00): 79, GPU has fallen off the bus.",),
     ),
     Rule(
@@ -167,21 +181,25 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         stage="machine",
         anchors=("SXid (",),
-        pattern=r"sxid \((?:PCI:)?(?P<device>[0-9a-f:.]+)\): (?P<code>\d+), (?:severity: \d+ )?.{0,40}"
+        pattern=r"sxid \((?:PCI:)?(?P<device>[0-9a-f:.]+)\): (?P<code>\d+), (?:severity: \d+ "
+        r")?.{0,40}"
         r"(?<!non-)(?<!non)\bfatal",
         sentence="the NVSwitch at {device} reports the fatal error SXid {code}",
         because="a fatal error of an NVSwitch stalls NVLink traffic; CUDA programs on its GPUs end",
         costs="all GPUs of the node lose NVLink",
-        fix="drain the node and reboot it, so that fabric manager sets up GPUs and NVSwitches anew; if "
+        fix="drain the node and reboot it, so that fabric manager sets up GPUs and NVSwitches "
+        "anew; if "
         "it comes back, have it repaired",
         next="dmesg -T | grep -i sxid; systemctl status nvidia-fabricmanager",
         explains=_DOWN,
         links=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",),
         positive=(
-            "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 44 sourcetrack timeout error",
+            "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 44 sourcetrack "
+            "timeout error",
         ),
         negative=(
-            "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 11012, Non-fatal, Link 46 egress crumbstore",
+            "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 11012, Non-fatal, Link 46 egress "
+            "crumbstore",
         ),
     ),
     Rule(
@@ -190,21 +208,29 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         stage="machine",
         confidence="certain",
-        anchors=("Killed process ", "Out of memory: Kill", "oom-kill:constraint", "invoked oom-killer"),
+        anchors=(
+            "Killed process ",
+            "Out of memory: Kill",
+            "oom-kill:constraint",
+            "invoked oom-killer",
+        ),
         pattern=r"kill(?:ed)? process (?P<pid>\d+),? \((?P<name>[^)]*)\)"
         r"|oom-kill:constraint=\w+,.{0,400}task=[^,]+,pid=\d+|invoked oom-killer:"
         r"|out of memory: kill(?:ed)? process \d+",
         sentence="the kernel killed a process (SIGKILL) because memory (RAM) ran out: OOM killer",
-        because="the kernel's log names the process, and the limit: 'Memory cgroup' means that of the "
+        because="the kernel's log names the process, and the limit: 'Memory cgroup' means that "
+        "of the "
         "container or job, else the whole host's memory",
         costs="the rank is gone; the others wait for it until their timeouts",
-        fix="use less host memory (fewer loader workers, less offload to CPU, smaller prefetch), raise "
+        fix="use less host memory (fewer loader workers, less offload to CPU, smaller prefetch), "
+        "raise "
         "the container's or job's memory limit, or add RAM",
         next="on that node: dmesg -T | grep -i -A1 oom-kill; free -g",
         explains=("host-oom-kill", "sigterm", *_DOWN),
         links=("https://www.kernel.org/doc/html/latest/admin-guide/cgroup-v2.html#memory",),
         positive=(
-            "Out of memory: Killed process 1234 (python) total-vm:81234kB, anon-rss:7000kB, oom_score",
+            "Out of memory: Killed process 1234 (python) total-vm:81234kB, anon-rss:7000kB, "
+            "oom_score",
             "Memory cgroup out of memory: Killed process 811 (pt_main_thread) total-vm:1kB",
             "Out of memory: Kill process 123 (python) score 900 or sacrifice child",
             "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=a,mems_allowed=0-1,oom_memcg=/k,"
@@ -225,7 +251,8 @@ RULES: tuple[Rule, ...] = (
         sentence="a process was killed because the host's memory (RAM) ran out (OOM)",
         because="systemd, systemd-oomd or earlyoom says so",
         costs="the rank is gone; the others wait for it until their timeouts",
-        fix="use less host memory (fewer loader workers, less offload), or raise the unit's MemoryMax",
+        fix="use less host memory (fewer loader workers, less offload), or raise the unit's "
+        "MemoryMax",
         next="on that node: journalctl -k | grep -i oom; free -g",
         explains=("host-oom-kill", "sigterm", *_DOWN),
         positive=("train.service: A process of this unit has been killed by the OOM killer.",),
@@ -239,10 +266,12 @@ RULES: tuple[Rule, ...] = (
         anchors=("API mismatch", "library version mismatch"),
         pattern=r"nvrm: api mismatch|driver/library version mismatch",
         sentence="the NVIDIA driver's kernel module and its libraries are of different versions",
-        because="the driver was updated while the old module stayed loaded, or the container brings "
+        because="the driver was updated while the old module stayed loaded, or the container "
+        "brings "
         "libraries of another version",
         costs="no CUDA program runs on this node",
-        fix="reboot the node (or unload and load the nvidia modules); in containers leave libcuda to "
+        fix="reboot the node (or unload and load the nvidia modules); in containers leave "
+        "libcuda to "
         "the NVIDIA container toolkit",
         next="cat /proc/driver/nvidia/version; nvidia-smi",
         explains=_DOWN,
@@ -258,14 +287,22 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         stage="machine",
         confidence="certain",
-        anchors=("RmInitAdapter failed", "communicate with the NVIDIA driver", "driver not loaded", "insert 'nvidia"),
-        pattern=r"rminitadapter failed|couldn't communicate with the nvidia driver|driver not loaded"
+        anchors=(
+            "RmInitAdapter failed",
+            "communicate with the NVIDIA driver",
+            "driver not loaded",
+            "insert 'nvidia",
+        ),
+        pattern=r"rminitadapter failed|couldn't communicate with the nvidia driver|driver not "
+        r"loaded"
         r"|could not insert 'nvidia|module nvidia not found",
         sentence="the NVIDIA driver does not run on this node",
         because="its kernel module could not be loaded or could not start the GPU",
         costs="no CUDA program runs on this node",
-        fix="look at dmesg for NVRM lines; build the driver for the running kernel (dkms status) and "
-        "load it (modprobe nvidia); a GPU that fails alone: power the node off and on, else replace it",
+        fix="look at dmesg for NVRM lines; build the driver for the running kernel (dkms status) "
+        "and "
+        "load it (modprobe nvidia); a GPU that fails alone: power the node off and on, else "
+        "replace it",
         next="dmesg -T | grep -i nvrm; lsmod | grep nvidia",
         explains=_DOWN,
         positive=(

@@ -17,10 +17,12 @@ RULES: tuple[Rule, ...] = (
         r"|bond\d)\b.{0,80}\blink (?:is )?down|nic link is down|link status definitely down"
         r"|port module event.{0,40}(?:unplugged|cable error)",
         sentence="a network card lost its link (link down)",
-        because="the kernel saw the cable or the switch port go down; traffic over it stops until the "
+        because="the kernel saw the cable or the switch port go down; traffic over it stops "
+        "until the "
         "link is up",
         costs="connections over this card break or wait (RDMA: retries, then error 12)",
-        fix="check cable, transceiver and switch port; ethtool -S and mlxlink show error counters; take "
+        fix="check cable, transceiver and switch port; ethtool -S and mlxlink show error "
+        "counters; take "
         "the node out until the link is stable",
         next="on that node: dmesg -T | grep -i link; ip -br link; ibstat",
         explains=(*_DOWN, "ib-timeout"),
@@ -41,15 +43,18 @@ RULES: tuple[Rule, ...] = (
         pattern=r"netdev watchdog: .{1,80}transmit queue \d+ timed out|health compromised"
         r"|mlx5_core.{0,120}will cause a leak of a command|mlx5_core.{0,60}fatal error",
         sentence="a network card or its driver stopped working",
-        because="the kernel waited in vain for the card (transmit queue or firmware command timed out)",
+        because="the kernel waited in vain for the card (transmit queue or firmware command "
+        "timed out)",
         costs="traffic over this card stops",
-        fix="restart the node or reload the card's driver; update its firmware and driver; replace it if "
+        fix="restart the node or reload the card's driver; update its firmware and driver; "
+        "replace it if "
         "it comes back",
         next="on that node: dmesg -T | grep -iE 'watchdog|mlx5'; ethtool -i DEVICE",
         explains=(*_DOWN, "ib-timeout"),
         positive=(
             "NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 3 timed out",
-            "mlx5_core 0000:3b:00.0: poll_health:800:(pid 0): device's health compromised - reached miss",
+            "mlx5_core 0000:3b:00.0: poll_health:800:(pid 0): device's health compromised - "
+            "reached miss",
         ),
         negative=("watchdog: NMI watchdog: Enabled. Permanently consumes one hw-PMU counter.",),
     ),
@@ -59,17 +64,21 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         stage="machine",
         anchors=("AER: ", "PCIe Bus Error", "pciehp: Slot"),
-        pattern=r"AER: (?:multiple )?uncorrect\w+ |severity=uncorrected|pciehp: slot\(\S+\): link down",
+        pattern=r"AER: (?:multiple )?uncorrect\w+ |severity=uncorrected|pciehp: slot\(\S+\): "
+        r"link down",
         sentence="a PCIe device reports an uncorrected error",
-        because="transfers between this device and the host failed: a bad slot, riser, cable or device",
+        because="transfers between this device and the host failed: a bad slot, riser, cable or "
+        "device",
         costs="the device (GPU, NIC or disk) fails or resets",
-        fix="the line names the device (lspci -s ADDRESS): reseat or replace it; update firmware; drain "
+        fix="the line names the device (lspci -s ADDRESS): reseat or replace it; update "
+        "firmware; drain "
         "the node meanwhile",
         next="dmesg -T | grep -iE 'aer|pcie'",
         explains=_DOWN,
         positive=(
             "pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:00:01.0",
-            "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction",
+            "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Uncorrected (Non-Fatal), "
+            "type=Transaction",
         ),
         negative=(
             "pcieport 0000:00:01.0: AER: Corrected error received: 0000:00:01.0",
@@ -82,19 +91,23 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         stage="machine",
         anchors=("DMAR: ", "IO_PAGE_FAULT", "arm-smmu"),
-        pattern=r"DMAR: \[DMA (?:read|write)[^\]]*\]|DMAR: DRHD: handling fault|AMD-Vi: event logged "
+        pattern=r"DMAR: \[DMA (?:read|write)[^\]]*\]|DMAR: DRHD: handling fault|AMD-Vi: event "
+        r"logged "
         r"\[IO_PAGE_FAULT|\bIO_PAGE_FAULT device=|arm-smmu\S* \S+: event 0x10",
         sentence="the IOMMU blocked a device's access to memory",
         because="copies between GPUs (P2P) or from a NIC into a GPU (GPUDirect) are refused or "
         "redirected when the IOMMU translates them",
         costs="peer-to-peer copies hang, fail or give wrong data",
-        fix="turn the IOMMU off or to pass-through (intel_iommu=off, or iommu=pt) and PCIe ACS off; "
+        fix="turn the IOMMU off or to pass-through (intel_iommu=off, or iommu=pt) and PCIe ACS "
+        "off; "
         "NCCL_P2P_DISABLE=1 as a workaround",
         next="cat /proc/cmdline; dmesg -T | grep -iE 'dmar|amd-vi|smmu'",
         explains=("p2p-hang", "data-corruption", *_DOWN),
         positive=(
-            "DMAR: [DMA Read] Request device [3b:00.0] PASID ffffffff fault addr 387f0000 [fault reason",
-            "nvidia 0000:41:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0023 address=0xd0f7a000",
+            "DMAR: [DMA Read] Request device [3b:00.0] PASID ffffffff fault addr 387f0000 [fault "
+            "reason",
+            "nvidia 0000:41:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0023 "
+            "address=0xd0f7a000",
         ),
         negative=("DMAR: IOMMU enabled", "AMD-Vi: Interrupt remapping enabled"),
     ),
@@ -103,13 +116,19 @@ RULES: tuple[Rule, ...] = (
         category="machine-check",
         role="cause",
         stage="machine",
-        anchors=("Machine Check Exception", "EDAC MC", "Kernel panic", "Uncorrected hardware memory"),
+        anchors=(
+            "Machine Check Exception",
+            "EDAC MC",
+            "Kernel panic",
+            "Uncorrected hardware memory",
+        ),
         pattern=r"machine check exception|EDAC MC\d+: \d+ UE |kernel panic - not syncing"
         r"|uncorrected hardware memory error|fatal machine check",
         sentence="the machine has a hardware error (machine check, memory) or its kernel stopped",
         because="the kernel's log says so",
         costs="processes on this node are killed or the node restarts",
-        fix="drain the node; read ras-mc-ctl --errors or the BMC's event log (ipmitool sel list); replace "
+        fix="drain the node; read ras-mc-ctl --errors or the BMC's event log (ipmitool sel "
+        "list); replace "
         "the memory module or part that it names",
         next="ipmitool sel list | tail; ras-mc-ctl --errors",
         explains=("host-oom-kill", *_DOWN),
@@ -125,15 +144,24 @@ RULES: tuple[Rule, ...] = (
         category="storage-error",
         role="cause",
         stage="machine",
-        anchors=("I/O error", "EXT4-fs error", "XFS (", "Remounting filesystem", "nvme nvme", "nfs: server"),
-        pattern=r"(?:blk_update_request|print_req_error|buffer|critical medium|metadata)?:? ?I/O error,? "
+        anchors=(
+            "I/O error",
+            "EXT4-fs error",
+            "XFS (",
+            "Remounting filesystem",
+            "nvme nvme",
+            "nfs: server",
+        ),
+        pattern=r"(?:blk_update_request|print_req_error|buffer|critical medium|metadata)?:? ?I/O "
+        r"error,? "
         r"(?:on )?dev|EXT4-fs error \(device|remounting filesystem read-only|XFS \(\S+\): .{0,60}"
         r"(?:I/O error|corruption)|nvme nvme\d+: .{0,60}(?:timeout|controller is down)"
         r"|nfs: server \S+ not responding",
         sentence="a disk or file system fails",
         because="the kernel's log reports errors or time-outs of the device",
         costs="processes that read data or write checkpoints there fail or hang",
-        fix="check the device (smartctl -a, nvme smart-log) or the file server; replace the disk; move "
+        fix="check the device (smartctl -a, nvme smart-log) or the file server; replace the "
+        "disk; move "
         "the data elsewhere",
         next="on that node: dmesg -T | grep -iE 'i/o error|nvme|nfs'; df -h",
         explains=_DOWN,
@@ -143,7 +171,10 @@ RULES: tuple[Rule, ...] = (
             "nvme nvme0: I/O 811 QID 3 timeout, aborting",
             "nfs: server fs1 not responding, still trying",
         ),
-        negative=("nfs: server fs1 OK", "EXT4-fs (sda1): mounted filesystem with ordered data mode"),
+        negative=(
+            "nfs: server fs1 OK",
+            "EXT4-fs (sda1): mounted filesystem with ordered data mode",
+        ),
     ),
     Rule(
         id="KERN-036",
@@ -151,11 +182,13 @@ RULES: tuple[Rule, ...] = (
         role="symptom",
         stage="machine",
         anchors=("blocked for more than", "soft lockup", "hard LOCKUP", "rcu_sched"),
-        pattern=r"task (?P<name>\S+?):(?P<pid>\d+) blocked for more than \d+ seconds|bug: soft lockup"
+        pattern=r"task (?P<name>\S+?):(?P<pid>\d+) blocked for more than \d+ seconds|bug: soft "
+        r"lockup"
         r"|watchdog detected hard lockup|rcu_\w+ (?:self-)?detected (?:expedited )?stall",
         sentence="the kernel found a process or CPU stuck for minutes",
         checks=(
-            "whether a file system does not answer (stack below names nfs, lustre, ext4, io_schedule): "
+            "whether a file system does not answer (stack below names nfs, lustre, ext4, "
+            "io_schedule): "
             "mend the storage",
             "whether a driver hangs (stack names nvidia, mlx5): reset or reboot the node",
             "whether memory is nearly full and the machine swaps: free -g",
@@ -172,12 +205,14 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         stage="machine",
         anchors=("amdgpu",),
-        pattern=r"amdgpu.{0,80}(?:gpu reset begin|ring \S+ timeout|uncorrectable hardware error|gpu "
+        pattern=r"amdgpu.{0,80}(?:gpu reset begin|ring \S+ timeout|uncorrectable hardware "
+        r"error|gpu "
         r"recovery failed|job_timedout)",
         sentence="the amdgpu driver reports that a GPU failed or is being reset",
         because="the driver lost a GPU's answer or found an uncorrectable error",
         costs="the process on this GPU fails, and with it the job",
-        fix="drain the node, reset the GPU (rocm-smi --gpureset -d N) or reboot; replace it if it comes "
+        fix="drain the node, reset the GPU (rocm-smi --gpureset -d N) or reboot; replace it if "
+        "it comes "
         "back",
         next="dmesg -T | grep -i amdgpu; rocm-smi --showrasinfo all",
         explains=_DOWN,

@@ -33,18 +33,19 @@ _MPI = (
 RULES: tuple[Rule, ...] = (
     Rule(
         id="NT-001",
-        category="nccl-tests-header",
+        category="nccl-tests",
         role="fact",
         anchors=("minBytes ",),
         pattern=r"nThread (?P<threads>\d+) nGpus (?P<gpus>\d+) minBytes (?P<least>\d+) maxBytes "
         r"(?P<most>\d+)",
-        sentence="nccl-tests with {threads} threads of {gpus} GPUs a process, {least} to {most} bytes",
+        sentence="nccl-tests with {threads} threads of {gpus} GPUs a process, {least} to {most} "
+        "bytes",
         positive=("# nThread 1 nGpus 6 minBytes 262144 maxBytes 536870912 step: 2(factor) warmup",),
         negative=("Reducing maxBytes to 27951912277 due to memory limitation",),
     ),
     Rule(
         id="NT-002",
-        category="nccl-tests-header",
+        category="version",
         role="fact",
         anchors=("nccl-tests version", "nccl-library="),
         pattern=r"nccl-tests version (?P<version>\S+)(?:.*nccl-library=(?P<nccl>\d+))?",
@@ -54,7 +55,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="NT-003",
-        category="nccl-tests-rank",
+        category="gpus",
         role="fact",
         anchors=(" device ",),
         pattern=r"#?\s*Rank\s+(?P<rank>\d+)\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<host>\S+)\s+"
@@ -69,21 +70,23 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="NT-004",
-        category="nccl-tests-row",
+        category="table",
         role="fact",
         anchors=_TYPES,
         pattern=_ROW + _THREE,
-        sentence="a row of results",
+        sentence="results of nccl-tests",
         positive=(
-            "        4096          1024     float     sum    95.70    0.04    0.09  1e-06    95.11    0.04",
-            "   8388608   2097152   float   sum   -1   160.6   52.23   97.93   0   159.9   52.46   98.36",
+            "        4096          1024     float     sum    95.70    0.04    0.09  1e-06    "
+            "95.11    0.04",
+            "   8388608   2097152   float   sum   -1   160.6   52.23   97.93   0   159.9   52.46 "
+            "  98.36",
             "  4294967296     134217728   float    29442  127.65  127.65  1e+00    29490  127.44",
         ),
         negative=("#        (B)    (elements)                       (us)  (GB/s)  (GB/s)",),
     ),
     Rule(
         id="NT-005",
-        category="nccl-tests-summary",
+        category="busbw",
         role="fact",
         anchors=("Avg bus bandwidth",),
         pattern=r"avg bus bandwidth\s*:\s*(?P<busbw>[\d.]+)",
@@ -99,9 +102,11 @@ RULES: tuple[Rule, ...] = (
         pattern=r"avg bus bandwidth\s*:",
         absent=("NT-001", "NT-003", "NT-004"),
         least=2,
-        sentence="two or more summaries of nccl-tests: the launcher ran separate, independent copies "
+        sentence="two or more summaries of nccl-tests: the launcher ran separate, independent "
+        "copies "
         "instead of one job (nccl-tests was built without MPI support)",
-        because="one job prints one summary, by rank 0; without MPI=1 every process is a rank 0 of its "
+        because="one job prints one summary, by rank 0; without MPI=1 every process is a rank 0 "
+        "of its "
         "own with the GPUs of one host. (Tests run one after another print several, too)",
         costs="nothing was measured between the processes",
         fix=_MPI,
@@ -118,9 +123,11 @@ RULES: tuple[Rule, ...] = (
         pattern=r"nThread \d+ nGpus \d+ minBytes",
         absent=("NT-005", "NT-004", "NT-020", "NT-021", "NT-022", "NT-023"),
         least=2,
-        sentence="two or more headers of nccl-tests before any result: the launcher started separate, "
+        sentence="two or more headers of nccl-tests before any result: the launcher started "
+        "separate, "
         "independent copies (nccl-tests was built without MPI support)",
-        because="one job prints one header, by rank 0; without MPI=1 every process is a rank 0 of its "
+        because="one job prints one header, by rank 0; without MPI=1 every process is a rank 0 "
+        "of its "
         "own and uses the GPUs of its host only",
         costs="nothing is measured between the processes; copies on one host share its GPUs",
         fix=_MPI,
@@ -137,10 +144,12 @@ RULES: tuple[Rule, ...] = (
         confidence="certain",
         anchors=("compiled with NCCL 1.", "compiled with NCCL 0."),
         pattern=r"nccl tests compiled with nccl (?P<version>[01]\.\d+)",
-        sentence="nccl-tests was built against NCCL {version}, an obsolete version: NCCL 1 is too old",
+        sentence="nccl-tests was built against NCCL {version}, an obsolete version: NCCL 1 is "
+        "too old",
         because="NCCL 1 knows one node and GPUs of its time only; nccl-tests needs NCCL 2",
         costs="NCCL fails, often with 'unhandled cuda error'",
-        fix="install NCCL 2 (libnccl2 and libnccl-dev for this CUDA) and build nccl-tests anew: make "
+        fix="install NCCL 2 (libnccl2 and libnccl-dev for this CUDA) and build nccl-tests anew: "
+        "make "
         "clean; make NCCL_HOME=/path/to/nccl2",
         next="ldd build/all_reduce_perf | grep nccl",
         explains=("NT-020",),
@@ -158,11 +167,13 @@ RULES: tuple[Rule, ...] = (
         sentence="nccl-tests found wrong results: {count} out-of-bounds values (FAILED), data were "
         "corrupted",
         checks=(
-            "whether NCCL itself has the bug (sizes of 4 GiB and more in old versions): upgrade to a "
+            "whether NCCL itself has the bug (sizes of 4 GiB and more in old versions): upgrade "
+            "to a "
             "newer NCCL that has the fix and run again",
             "whether peer-to-peer copies are wrong (IOMMU or PCIe ACS on, consumer GPUs): run with "
             "NCCL_P2P_DISABLE=1; if it is right then, disable ACS/IOMMU",
-            "whether the network path is wrong: run with NCCL_NET_GDR_LEVEL=LOC, NCCL_IB_DISABLE=1, and "
+            "whether the network path is wrong: run with NCCL_NET_GDR_LEVEL=LOC, "
+            "NCCL_IB_DISABLE=1, and "
             "pairs of nodes, to find the bad node or NIC",
             "whether a GPU's memory is bad: nvidia-smi -q -d ECC; dcgmi diag -r 3",
         ),
@@ -181,7 +192,8 @@ RULES: tuple[Rule, ...] = (
         anchors=_TYPES,
         pattern=_ROW + _THREE + rf"(?:{_BAD}|\S+\s+{_THREE}{_BAD})",
         unless=r"\bhalf\b.*\de-0|\bbfloat16\b.*\de-0",
-        sentence="a row of nccl-tests has wrong values (#wrong or error column): data were corrupted",
+        sentence="a row of nccl-tests has wrong values (#wrong or error column): data were "
+        "corrupted",
         checks=(
             "whether a newer NCCL has a fix: upgrade NCCL, run again",
             "whether peer-to-peer copies are wrong (IOMMU or ACS): NCCL_P2P_DISABLE=1 for a try",
@@ -189,184 +201,21 @@ RULES: tuple[Rule, ...] = (
         ),
         links=_LINKS,
         positive=(
-            "   8388608   2097152   float   sum   -1   160.6   52.23   97.93   17   159.9   52.4   98.3   0",
-            "   8388608   2097152   float   sum   -1   160.6   52.23   97.93    0   159.9   52.4   98.3   4",
-            "  4294967296     134217728   float    29442  127.65  127.65  1e+00    29490  127.44  127.44",
+            "   8388608   2097152   float   sum   -1   160.6   52.23   97.93   17   159.9   52.4 "
+            "  98.3   0",
+            "   8388608   2097152   float   sum   -1   160.6   52.23   97.93    0   159.9   52.4 "
+            "  98.3   4",
+            "  4294967296     134217728   float    29442  127.65  127.65  1e+00    29490  127.44 "
+            " 127.44",
         ),
         negative=(
             "  4096  1024  float  sum  95.70  0.04  0.09  1e-06  95.11  0.04  0.09  1e-06",
-            "   8388608   2097152   float   sum   -1   160.6   52.23   97.93   0   159.9   52.4   98.3   0",
+            "   8388608   2097152   float   sum   -1   160.6   52.23   97.93   0   159.9   52.4  "
+            " 98.3   0",
             "  4096  1024  float  none  0  95.70  0.04  0.09  N/A  95.11  0.04  0.09  N/A",
             "  4096  1024  float     95.70  0.04  0.09    0  95.11  0.04  0.09  0",
             "  4096  1024  half  sum  95.70  0.04  0.09  4e-03  95.11  0.04  0.09  4e-03",
         ),
-    ),
-    Rule(
-        id="NT-020",
-        category="gpu-oom",
-        role="symptom",
-        stage="program",
-        anchors=("NCCL failure ",),
-        pattern=r"nccl failure \S+:\d+ '(?:unhandled cuda error)",
-        sentence="nccl-tests ended with NCCL's 'unhandled cuda error', which does not name the error",
-        checks=(
-            "whether other processes hold the GPUs' memory (nvidia-smi; fuser -v /dev/nvidia*): stop "
-            "them, or use an idle node: NCCL cannot allocate where memory is in use",
-            "the CUDA error itself: run again with NCCL_DEBUG=INFO (mpirun -x NCCL_DEBUG=INFO)",
-            "whether the driver is older than the CUDA that NCCL was built for, or NCCL is built for "
-            "another CUDA version (nvidia-smi; ldd): install matching versions",
-            "whether fabric manager runs (nvidia-smi -q | grep -A2 Fabric) on machines with NVSwitch",
-        ),
-        links=_LINKS,
-        positive=(
-            "Test NCCL failure common.cu:1294 'unhandled cuda error ...'",
-            "HCA-14: Test NCCL failure common.cu:1204 'unhandled cuda error (run with NCCL_DEBUG=INFO "
-            "for details) / '",
-            "NCCL failure all_reduce.cu:95 'unhandled cuda error'",
-        ),
-        negative=("n1: Test NCCL failure common.cu:1204 'invalid usage / '",),
-    ),
-    Rule(
-        id="NT-021",
-        category="nccl-system-error",
-        role="symptom",
-        stage="network",
-        anchors=("NCCL failure ",),
-        pattern=r"nccl failure \S+:\d+ '(?:unhandled system error|internal error|invalid (?:usage|"
-        r"argument))",
-        sentence="nccl-tests ended with an NCCL error that does not name the reason",
-        checks=(
-            "NCCL's own message: run again with NCCL_DEBUG=INFO (mpirun -x NCCL_DEBUG=INFO)",
-            "whether /dev/shm is too small in a container (df -h /dev/shm): --shm-size=1g or --ipc=host",
-            "whether NCCL uses an interface that the nodes share: NCCL_SOCKET_IFNAME=eth0; firewall "
-            "open between the nodes",
-            "whether RDMA is usable: ulimit -l unlimited, /dev/infiniband in the container; "
-            "NCCL_IB_DISABLE=1 for a try",
-            "whether -t times -g is more than the GPUs of the node, or two ranks use one GPU",
-        ),
-        links=_LINKS,
-        positive=(
-            "fastmoe: Test NCCL failure common.cu:777 'unhandled system error'",
-            "n1: Test NCCL failure common.cu:958 'internal error - please report this issue to the "
-            "NCCL developers / '",
-        ),
-        negative=(
-            "n1: Test NCCL failure common.cu:958 'remote process exited or there was a network error'",
-        ),
-    ),
-    Rule(
-        id="NT-022",
-        category="nccl-remote-error",
-        role="symptom",
-        stage="aftermath",
-        anchors=("NCCL failure ",),
-        pattern=r"nccl failure \S+:\d+ '(?:remote process exited|connection|.{0,40}network error)",
-        sentence="nccl-tests lost a remote process or the network to it",
-        checks=(
-            "whether another rank failed first: read the earliest error in the other ranks' logs",
-            "whether the network between the nodes broke: link counters, dmesg, NCCL_DEBUG=WARN",
-        ),
-        links=_LINKS,
-        positive=(
-            "n1: Test NCCL failure common.cu:958 'remote process exited or there was a network error / '",
-        ),
-        negative=("n1: Test NCCL failure common.cu:958 'unhandled system error / '",),
-    ),
-    Rule(
-        id="NT-023",
-        category="nccl-tests-gpus",
-        role="cause",
-        stage="setup",
-        confidence="certain",
-        anchors=("CUDA failure ",),
-        pattern=r"cuda failure \S+:\d+ '(?P<error>invalid device ordinal|no cuda-capable device[^']*)",
-        sentence="nccl-tests uses a GPU that is not there: {error}",
-        because="-g times -t is more than the GPUs this process may see (nvidia-smi -L, "
-        "CUDA_VISIBLE_DEVICES), or more processes run on the node than it has GPUs",
-        costs="the test does not start",
-        fix="one process a GPU with -g 1, or -g no larger than the GPUs; give the container all GPUs "
-        "(--gpus all; nvidia.com/gpu in Kubernetes; --gpus-per-node in Slurm)",
-        next="nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
-        explains=("launcher-exit", "exit-code"),
-        links=_LINKS,
-        positive=(
-            "n1: Test CUDA failure common.cu:892 'invalid device ordinal'",
-            "n1: Test CUDA failure common.cu:892 'no CUDA-capable device is detected'",
-        ),
-        negative=("gpu: Test CUDA failure common.cu:1030 'system not yet initialized'",),
-    ),
-    Rule(
-        id="NT-024",
-        category="fabric-manager",
-        role="cause",
-        stage="machine",
-        confidence="certain",
-        anchors=("CUDA failure ",),
-        pattern=r"cuda failure \S+:\d+ 'system not yet initialized",
-        sentence="CUDA cannot start (system not yet initialized): fabric manager does not run",
-        because="on machines with NVSwitch the GPUs are usable only when nvidia-fabricmanager of the "
-        "driver's version has set up NVLink",
-        costs="no CUDA program runs on this node",
-        fix="systemctl enable --now nvidia-fabricmanager, of exactly the driver's version; then reset "
-        "the GPUs or reboot",
-        next="systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -A3 Fabric",
-        explains=("launcher-exit", "exit-code"),
-        links=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",),
-        positive=("gpu: Test CUDA failure common.cu:1030 'system not yet initialized'",),
-        negative=("n1: Test CUDA failure common.cu:892 'invalid device ordinal'",),
-    ),
-    Rule(
-        id="NT-025",
-        category="gpu-oom",
-        role="cause",
-        stage="program",
-        anchors=("CUDA failure ",),
-        pattern=r"cuda failure \S+:\d+ '(?P<error>out of memory|all cuda-capable devices are busy)",
-        sentence="a GPU has no memory left for nccl-tests ({error}): other processes use it, or the "
-        "sizes are too large",
-        because="nccl-tests holds several buffers of the largest size (-e) on each GPU",
-        costs="the test does not run",
-        fix="stop the processes that hold the GPUs (nvidia-smi), use an idle node, or a smaller -e",
-        next="nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
-        explains=("launcher-exit", "exit-code"),
-        links=_LINKS,
-        positive=("n1: Test CUDA failure common.cu:602 'out of memory'",),
-        negative=("n1: Test CUDA failure common.cu:892 'invalid device ordinal'",),
-    ),
-    Rule(
-        id="NT-026",
-        category="cuda-mismatch",
-        role="cause",
-        confidence="certain",
-        anchors=("CUDA failure ",),
-        pattern=r"cuda failure \S+:\d+ '(?P<error>no kernel image[^']*|the provided ptx[^']*|named symbol "
-        r"not found|cuda driver version is insufficient[^']*)",
-        sentence="nccl-tests was built for another GPU or CUDA than this node has: {error}",
-        because="the binary holds no code for this GPU, or needs a newer driver",
-        costs="the test does not run",
-        fix="build it here with NVCC_GENCODE for this GPU (such as -gencode=arch=compute_90,code=sm_90) "
-        "and a CUDA no newer than the driver's (nvidia-smi), or update the driver",
-        next="nvidia-smi; nvcc --version",
-        explains=("launcher-exit", "exit-code"),
-        links=_LINKS,
-        positive=(
-            "n1: Test CUDA failure common.cu:303 'no kernel image is available for execution on the "
-            "device'",
-            "n1: Test CUDA failure common.cu:303 'CUDA driver version is insufficient for CUDA runtime "
-            "version'",
-        ),
-        negative=("n1: Test CUDA failure common.cu:892 'invalid device ordinal'",),
-    ),
-    Rule(
-        id="NT-027",
-        category="launcher-exit",
-        role="consequence",
-        stage="aftermath",
-        anchors=(": Test failure ",),
-        pattern=r"\.\. \S+ (?:pid \d+)?: test failure \S+:\d+",
-        sentence="nccl-tests ends after an error above",
-        positive=(" .. HCA-63 pid 1883216: Test failure common.cu:915",),
-        negative=("n1: Test NCCL failure common.cu:958 'internal error / '",),
     ),
     Rule(
         id="NT-030",
@@ -386,7 +235,8 @@ RULES: tuple[Rule, ...] = (
             "NT-026",
             "NT-027",
         ),
-        sentence="nccl-tests stops after its header: no result row follows (a hang, or the log was cut)",
+        sentence="nccl-tests stops after its header: no result row follows (a hang, or the log "
+        "was cut)",
         checks=(
             "whether GPU peer-to-peer (P2P) copies hang: PCIe ACS or the IOMMU redirects or blocks "
             "them. Run with NCCL_P2P_DISABLE=1; if it goes on then, disable ACS (setpci) and IOMMU "

@@ -20,7 +20,8 @@ RULES: tuple[Rule, ...] = (
         because="Open MPI runs as root only where told to; in containers one often is root",
         costs=_NO_START,
         fix="add --allow-run-as-root to mpirun, or set OMPI_ALLOW_RUN_AS_ROOT=1 and "
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (PRTE: PRTE_ALLOW_RUN_AS_ROOT and _CONFIRM); or run as a user",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (PRTE: PRTE_ALLOW_RUN_AS_ROOT and _CONFIRM); or run as "
+        "a user",
         next="mpirun --allow-run-as-root -np 1 hostname",
         explains=_DOWN,
         links=_LINKS,
@@ -40,7 +41,8 @@ RULES: tuple[Rule, ...] = (
         pattern=r"there are not enough slots available|prte-rmaps-base:alloc-error"
         r"|nodes which are allocated for this job are already filled",
         sentence="mpirun was asked for more processes than the nodes have slots",
-        because="a node has as many slots as its hostfile line (slots=N) or -H host:N says, without "
+        because="a node has as many slots as its hostfile line (slots=N) or -H host:N says, "
+        "without "
         "them as many as it has cores (with -H: 1), or what the scheduler gave",
         costs=_NO_START,
         fix="fewer processes (-np), or more slots: -H node1:8,node2:8, slots=8 in the hostfile, "
@@ -78,7 +80,8 @@ RULES: tuple[Rule, ...] = (
         links=_LINKS,
         positive=(
             "mpirun.openmpi was unable to launch the specified application as it could not access",
-            "mpirun was unable to launch the specified application as it could not find an executable:",
+            "mpirun was unable to launch the specified application as it could not find an "
+            "executable:",
             "    prun:exe-not-accessible",
         ),
         negative=(
@@ -119,9 +122,11 @@ RULES: tuple[Rule, ...] = (
         r"|(?:orte|prte) daemon has unexpectedly failed|a daemon .{0,40}died unexpectedly",
         sentence="mpirun could not start its daemon (orted, prted) on another node",
         checks=(
-            "whether ssh to each node works without a password: ssh -o BatchMode=yes HOST true; else "
+            "whether ssh to each node works without a password: ssh -o BatchMode=yes HOST true; "
+            "else "
             "distribute keys and accept host keys",
-            "whether the nodes' names resolve on every node (getent hosts HOST): mend DNS or /etc/hosts",
+            "whether the nodes' names resolve on every node (getent hosts HOST): mend DNS or "
+            "/etc/hosts",
             "whether the same Open MPI is found there: ssh HOST command -v orted (prted); else "
             "mpirun --prefix DIRECTORY, or PATH and LD_LIBRARY_PATH in ~/.bashrc",
             "whether the node can connect back: firewall open, and --mca oob_tcp_if_include eth0 "
@@ -147,7 +152,8 @@ RULES: tuple[Rule, ...] = (
         pattern=r"(?:orte|prte) does not know how to route a message",
         sentence="mpirun lost the way to a daemon of another node",
         checks=(
-            "whether every node can resolve and ssh to every other (nodes start further nodes): mend "
+            "whether every node can resolve and ssh to every other (nodes start further nodes): "
+            "mend "
             "it, or --mca plm_rsh_no_tree_spawn 1 so that only mpirun's node does",
             "whether the daemon's network is right: --mca oob_tcp_if_include eth0",
         ),
@@ -164,12 +170,15 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         anchors=("Could not resolve hostname",),
         pattern=r"could not resolve hostname (?P<target>[^\s:]+):(?P<slots>\d+)\s?: ",
-        sentence="ssh was given the literal name {target}:{slots}: this Open MPI is too old to know "
+        sentence="ssh was given the literal name {target}:{slots}: this Open MPI is too old to "
+        "know "
         "host:slots in -H",
-        because="Open MPI before 1.10/2.0 takes {target}:{slots} for a host name; a newer one reads "
+        because="Open MPI before 1.10/2.0 takes {target}:{slots} for a host name; a newer one "
+        "reads "
         "{slots} slots on {target}",
         costs=_NO_START,
-        fix="upgrade Open MPI (version 4 or later) and see that this mpirun is found first in PATH, or "
+        fix="upgrade Open MPI (version 4 or later) and see that this mpirun is found first in "
+        "PATH, or "
         "give slots in a hostfile ({target} slots={slots})",
         next="mpirun --version; command -v mpirun",
         explains=(*_DOWN, "launcher-dns"),
@@ -188,7 +197,8 @@ RULES: tuple[Rule, ...] = (
         because="mpirun starts {file} over ssh in a shell without a login, which does not read "
         "~/.bash_profile",
         costs=_NO_START,
-        fix="install the same Open MPI on every node and call mpirun with its full path or --prefix "
+        fix="install the same Open MPI on every node and call mpirun with its full path or "
+        "--prefix "
         "DIRECTORY (or set PATH at the top of ~/.bashrc)",
         next="ssh HOST command -v {file}",
         explains=_DOWN,
@@ -205,20 +215,24 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         confidence="certain",
         anchors=("while loading shared libraries",),
-        pattern=r"while loading shared libraries: (?P<file>lib(?:mpi|open-rte|open-pal|orte|pmix|prrte"
+        pattern=r"while loading shared libraries: "
+        r"(?P<file>lib(?:mpi|open-rte|open-pal|orte|pmix|prrte"
         r"|oshmem|mpich|mca_)[\w.+-]*)",
         sentence="{file} is missing on a node: the MPI library is not installed or not found there",
         because="the loader looks in LD_LIBRARY_PATH and the system's folders only",
         costs="the processes of that node do not start",
-        fix="install the same MPI on every node; mpirun -x LD_LIBRARY_PATH (or --prefix DIRECTORY), "
+        fix="install the same MPI on every node; mpirun -x LD_LIBRARY_PATH (or --prefix "
+        "DIRECTORY), "
         "or ldconfig with its lib folder",
         next="on that node: ldd PROGRAM | grep 'not found'",
         explains=_DOWN,
         links=_LINKS,
         positive=(
-            "./all_reduce_perf: error while loading shared libraries: libmpi.so.40: cannot open shared "
+            "./all_reduce_perf: error while loading shared libraries: libmpi.so.40: cannot open "
+            "shared "
             "object file: No such file or directory",
-            "orted: error while loading shared libraries: libopen-rte.so.40: cannot open shared object",
+            "orted: error while loading shared libraries: libopen-rte.so.40: cannot open shared "
+            "object",
         ),
         negative=(
             "error while loading shared libraries: libcudart.so.12: cannot open shared object",
@@ -232,23 +246,28 @@ RULES: tuple[Rule, ...] = (
         pattern=r"received different version from|ORTE_ERROR_LOG: data unpack (?:would|failed|had)"
         r"|(?:PMIX|PRTE) ERROR: (?:UNPACK-\S+|pack data mismatch)|pmix\S* version mismatch",
         unless=r"show_help\.c",
-        sentence="the nodes run different versions of Open MPI or PMIx: they do not understand each "
+        sentence="the nodes run different versions of Open MPI or PMIx: they do not understand "
+        "each "
         "other",
         because="a message of one could not be unpacked by another",
         costs=_NO_START,
-        fix="the same Open MPI on all nodes and in the container: compare mpirun --version on each, "
+        fix="the same Open MPI on all nodes and in the container: compare mpirun --version on "
+        "each, "
         "and call it by its full path",
         next="on each node: mpirun --version; ompi_info | grep -i pmix",
         explains=_DOWN,
         links=_LINKS,
         positive=(
-            "[n1:811] [[14184,0],0] ORTE_ERROR_LOG: Data unpack would read past end of buffer in file "
+            "[n1:811] [[14184,0],0] ORTE_ERROR_LOG: Data unpack would read past end of buffer in "
+            "file "
             "base/plm_base_launch_support.c at line 1297",
-            "[n2:9] [[3,0],1] tcp_peer_recv_connect_ack: received different version from [[3,0],0]: "
+            "[n2:9] [[3,0],1] tcp_peer_recv_connect_ack: received different version from "
+            "[[3,0],0]: "
             "4.0.5 instead of 3.1.3",
         ),
         negative=(
-            "[vm:1] [[14184,0],0] ORTE_ERROR_LOG: Data unpack would read past end of buffer in file "
+            "[vm:1] [[14184,0],0] ORTE_ERROR_LOG: Data unpack would read past end of buffer in "
+            "file "
             "../../../orte/util/show_help.c at line 501",
         ),
     ),
@@ -288,7 +307,8 @@ RULES: tuple[Rule, ...] = (
         r"|tried to bind a (?:new )?process, but something went wrong|^allocation-overload"
         r"|the request to bind processes could not be completed",
         sentence="mpirun cannot bind the processes to cores as asked",
-        because="there are more processes than cores that they may use (a container or cgroup often "
+        because="there are more processes than cores that they may use (a container or cgroup "
+        "often "
         "gives fewer), or the policy is misspelt",
         costs="nothing starts",
         fix="--bind-to none (best where one process drives a GPU with several threads), or fewer "
@@ -329,7 +349,8 @@ RULES: tuple[Rule, ...] = (
         sentence="srun started a program whose Open MPI was built without Slurm's PMI support",
         because="without PMI or PMIx the processes that srun starts do not find each other",
         costs="MPI_Init fails",
-        fix="srun --mpi=pmix (see srun --mpi=list) with an Open MPI built --with-pmix and --with-slurm, "
+        fix="srun --mpi=pmix (see srun --mpi=list) with an Open MPI built --with-pmix and "
+        "--with-slurm, "
         "or start it with mpirun inside the allocation",
         next="srun --mpi=list; ompi_info | grep -i pmix",
         explains=("mpi-init", "launcher-exit"),
@@ -345,12 +366,14 @@ RULES: tuple[Rule, ...] = (
         category="tmp-not-writable",
         role="cause",
         anchors=("session directory", "create the desired directory", "session dir"),
-        pattern=r"unable to create the session dir|a call to mkdir was unable to create the desired "
+        pattern=r"unable to create the session dir|a call to mkdir was unable to create the "
+        r"desired "
         r"directory|error creating the session directory",
         sentence="Open MPI cannot make its session directory in /tmp",
         because="the node's /tmp (or TMPDIR) is full, read-only or belongs to somebody else",
         costs=_NO_START,
-        fix="free space, or another place: export TMPDIR=/dev/shm (or --mca orte_tmpdir_base DIRECTORY)",
+        fix="free space, or another place: export TMPDIR=/dev/shm (or --mca orte_tmpdir_base "
+        "DIRECTORY)",
         next="on that node: df -h /tmp; ls -ld /tmp",
         explains=_DOWN,
         links=_LINKS,

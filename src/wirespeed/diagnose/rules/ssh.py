@@ -6,7 +6,8 @@ __all__ = ["RULES"]
 
 _EXPLAINS = ("mpi-daemon", "mpi-lost-node", "hydra-proxy", "launcher-exit")
 _KEYS = (
-    "let the launcher's user log in without a password: ssh-copy-id USER@HOST (or put the public key "
+    "let the launcher's user log in without a password: ssh-copy-id USER@HOST (or put the public "
+    "key "
     "into ~/.ssh/authorized_keys on every node); ~/.ssh must have mode 700, the files in it 600"
 )
 _PORT = (
@@ -29,12 +30,15 @@ RULES: tuple[Rule, ...] = (
         pattern=r"could not resolve hostname (?P<target>[^\s:]+)\s?: ",
         unless=r"hostname \S+:\d+\s?: ",
         sentence="the host name {target} cannot be resolved: ssh does not reach that worker",
-        because="the launcher starts the other nodes with ssh, and DNS (or /etc/hosts) does not know "
+        because="the launcher starts the other nodes with ssh, and DNS (or /etc/hosts) does not "
+        "know "
         "this name where the launcher runs",
         costs="no process is started on that node",
-        fix="use names that resolve on every node, or addresses. In Kubernetes: the headless service "
+        fix="use names that resolve on every node, or addresses. In Kubernetes: the headless "
+        "service "
         "must exist with the pods' subdomain, wait until the workers are ready (publishNotReady"
-        "Addresses: true), and set dnsPolicy: ClusterFirst (ClusterFirstWithHostNet with hostNetwork)",
+        "Addresses: true), and set dnsPolicy: ClusterFirst (ClusterFirstWithHostNet with "
+        "hostNetwork)",
         next="on the launcher: getent hosts {target}",
         explains=_EXPLAINS,
         links=_LINKS,
@@ -57,7 +61,8 @@ RULES: tuple[Rule, ...] = (
         pattern=r"permission denied \((?=\w*(?:publickey|password|keyboard|gssapi|hostbased))"
         r"|permission denied, please try again|too many authentication failures",
         sentence="ssh is refused by the other node: no key that it accepts (Permission denied)",
-        because="the launcher starts processes over ssh without a terminal: it needs a login by key",
+        because="the launcher starts processes over ssh without a terminal: it needs a login by "
+        "key",
         costs="no process is started on that node",
         fix=_KEYS,
         next="as the same user: ssh -o BatchMode=yes HOST true",
@@ -82,7 +87,8 @@ RULES: tuple[Rule, ...] = (
         anchors=("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED"),
         pattern=r"host key verification failed|remote host identification has changed",
         sentence="ssh does not trust the other node's host key (Host key verification failed)",
-        because="the node is not in known_hosts, or was installed anew and has another key; without "
+        because="the node is not in known_hosts, or was installed anew and has another key; "
+        "without "
         "a terminal ssh cannot ask",
         costs="no process is started on that node",
         fix="add the nodes' keys: ssh-keyscan HOST >> ~/.ssh/known_hosts (first ssh-keygen -R HOST "
@@ -126,7 +132,8 @@ RULES: tuple[Rule, ...] = (
         anchors=("connect to host ", "during banner exchange", " port 22 timed out"),
         pattern=r"connect to host (?P<target>\S+) port \d+: (?!connection refused)\w"
         r"|timed out during banner exchange|connection to \S+ port \d+ timed out",
-        sentence="ssh does not reach the other node: it is down, or a firewall or route is in the way",
+        sentence="ssh does not reach the other node: it is down, or a firewall or route is in "
+        "the way",
         because="no answer came from the node's ssh port",
         costs="no process is started on that node",
         fix="check that the node is up and that its ssh port is open from the launcher (security "
@@ -149,11 +156,14 @@ RULES: tuple[Rule, ...] = (
         anchors=("ssh_exchange_identification", "kex_exchange_identification", "MaxStartups"),
         pattern=r"(?:ssh|kex)_exchange_identification:|beginning MaxStartups throttling",
         sentence="the other node's sshd closed the connection before the login",
-        because="sshd drops new connections beyond MaxStartups (10:30:100) when many come at once, or "
+        because="sshd drops new connections beyond MaxStartups (10:30:100) when many come at "
+        "once, or "
         "denies this host (hosts.deny, fail2ban), or does not run properly",
         costs="no process is started on that node",
-        fix="raise MaxStartups (such as 1000) in /etc/ssh/sshd_config of the nodes, or start fewer at "
-        "once (Open MPI: --mca plm_rsh_num_concurrent 32); look at hosts.deny and journalctl -u sshd",
+        fix="raise MaxStartups (such as 1000) in /etc/ssh/sshd_config of the nodes, or start "
+        "fewer at "
+        "once (Open MPI: --mca plm_rsh_num_concurrent 32); look at hosts.deny and journalctl -u "
+        "sshd",
         next="on that node: journalctl -u sshd -n 50",
         explains=_EXPLAINS,
         links=_LINKS,
@@ -175,7 +185,8 @@ RULES: tuple[Rule, ...] = (
         sentence="there is no ssh here: the launcher cannot start other nodes",
         because="Open MPI and hydra start the other nodes with the ssh client",
         costs="no process is started on other nodes",
-        fix="install the client in the image (apt-get install openssh-client), or name another agent: "
+        fix="install the client in the image (apt-get install openssh-client), or name another "
+        "agent: "
         "--mca plm_rsh_agent PATH",
         next="command -v ssh",
         explains=_EXPLAINS,
@@ -193,13 +204,15 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         confidence="certain",
         anchors=("UNPROTECTED PRIVATE KEY", "Bad owner or permissions", "are too open"),
-        pattern=r"unprotected private key file|bad owner or permissions on|permissions \d+ for .{1,200}"
+        pattern=r"unprotected private key file|bad owner or permissions on|permissions \d+ for "
+        r".{1,200}"
         r"are too open",
         sentence="ssh ignores its key or config: others may read or write the file",
         because="ssh uses private keys only where nobody else may read them; files mounted from "
         "secrets are often readable to all",
         costs="the login by key fails: no process is started on other nodes",
-        fix="chmod 700 ~/.ssh; chmod 600 ~/.ssh/id_* ~/.ssh/config; in Kubernetes defaultMode: 0600 "
+        fix="chmod 700 ~/.ssh; chmod 600 ~/.ssh/id_* ~/.ssh/config; in Kubernetes defaultMode: "
+        "0600 "
         "for the secret",
         next="ls -la ~/.ssh",
         explains=("SSH-002", *_EXPLAINS),
@@ -219,11 +232,13 @@ RULES: tuple[Rule, ...] = (
         anchors=("no matching", "Missing privilege separation", "no hostkeys available"),
         pattern=r"unable to negotiate with \S+|missing privilege separation directory"
         r"|sshd: no hostkeys available",
-        sentence="ssh and sshd do not come together: sshd is not set up, or they share no algorithm",
+        sentence="ssh and sshd do not come together: sshd is not set up, or they share no "
+        "algorithm",
         because="sshd in a container needs /run/sshd and host keys; very old and very new versions "
         "share no key type",
         costs="no process is started on that node",
-        fix="in the container: mkdir -p /run/sshd && ssh-keygen -A before sshd; between versions: use "
+        fix="in the container: mkdir -p /run/sshd && ssh-keygen -A before sshd; between "
+        "versions: use "
         "keys of type ed25519 and update the older side",
         next="on that node: /usr/sbin/sshd -t",
         explains=_EXPLAINS,

@@ -1,0 +1,232 @@
+"""The pair matrix as a heat map: a plotly figure as a plain dict, so that no plotly is needed for it.
+
+Host names come from other machines. Plotly reads a little HTML in labels, so they are escaped here.
+"""
+
+import html
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from wirespeed.records import Located
+from wirespeed.views.heatmap_cells import Axis, Cell, Cells, axis_of, cells_of, fleet_medians
+from wirespeed.views.heatmap_scale import COLORS, Quantity, Scale, figure_text, scale_for
+from wirespeed.views.style import Style
+from wirespeed.views.suspects import Suspects
+
+__all__ = ["NOT_MEASURED", "figure", "label"]
+
+NOT_MEASURED = "not measured"
+_NOBODY = Suspects()
+_MARK = "▶ "
+_LONGEST = 26
+"""Characters of a name on an axis; the hover text has the whole of it."""
+_CELL_PX = ((8, 60), (12, 50), (16, 44), (32, 22), (48, 16), (64, 13), (128, 7))
+_SMALL_CELL_PX = ((8, 36), (16, 22), (32, 11), (64, 6), (128, 4))
+"""(up to so many rows, pixels a cell)."""
+_TEXT_FROM_PX, _LABEL_PX, _CHAR_PX = 44, 13, 7
+_BAR_PX, _EDGE_PX = 130, 14
+_MARK_COLOR = "#d55e00"
+
+
+def figure(
+    located: Located,
+    quantity: Quantity = "bandwidth",
+    *,
+    rail: int | None = None,
+    suspects: Suspects = _NOBODY,
+    small: bool = False,
+) -> dict[str, Any]:
+    """A plotly figure of `located`: from the node of the row to that of the column.
+
+    rail: that one; None: all together. The scale is the same for every rail, so that they compare.
+    small: without a colour bar and with fewer labels, to stand beside others of its kind.
+    """
+    axis = axis_of(located, suspects.named)
+    cells = cells_of(located, axis, rail)
+    scale = _scale(located, quantity, cells if rail is None else cells_of(located, axis))
+    pixels = _cell_px(len(axis.names), small)
+    text = pixels >= _TEXT_FROM_PX
+    traces = [_measured(axis, cells, scale, bar=not small, text=text), _empty(axis, cells, scale)]
+    return {"data": traces, "layout": _layout(axis, suspects, pixels, bar=not small)}
+
+
+def label(name: str) -> str:
+    """A name as plotly may show it: no HTML, no control characters."""
+    return html.escape(Style().text(name))
+
+
+def _scale(located: Located, quantity: Quantity, cells: Cells) -> Scale:
+    rate, late = fleet_medians(located.pairs)
+    values = [value for cell in cells.values() if (value := _value(cell, quantity)) is not None]
+    return scale_for(quantity, rate if quantity == "bandwidth" else late, values)
+
+
+def _value(cell: Cell, quantity: Quantity) -> float | None:
+    return cell.rate if quantity == "bandwidth" else cell.latency
+
+
+def _measured(axis: Axis, cells: Cells, scale: Scale, *, bar: bool, text: bool) -> dict[str, Any]:
+    """The trace of the cells that have a figure."""
+    values = {
+        place: value
+        for place, cell in cells.items()
+        if (value := _value(cell, scale.quantity)) is not None
+    }
+    trace = _trace(axis, {place: scale.z(value) for place, value in values.items()})
+    trace |= {
+        "name": "measured",
+        "zmin": scale.low,
+        "zmax": scale.high,
+        "colorscale": [list(stop) for stop in COLORS],
+        "showscale": bar,
+        "customdata": _grid(axis, {place: _said(cells[place]) for place in values}, ""),
+    }
+    if bar:
+        trace["colorbar"] = scale.colorbar()
+    if text:
+        shown = {place: figure_text(scale.quantity, value) for place, value in values.items()}
+        trace |= {"text": _grid(axis, shown, ""), "texttemplate": "%{text}"}
+    return trace
+
+
+def _empty(axis: Axis, cells: Cells, scale: Scale) -> dict[str, Any]:
+    """The trace of the cells without a figure: as the page behind them, and they say why."""
+    places = {
+        place: 0
+        for place in _pairs(axis)
+        if place not in cells or _value(cells[place], scale.quantity) is None
+    }
+    return _trace(axis, places) | {
+        "name": NOT_MEASURED,
+        "colorscale": [[0, "#ffffff"], [1, "#ffffff"]],
+        "showscale": False,
+        "customdata": _grid(axis, {place: _why_empty(cells.get(place)) for place in places}, ""),
+    }
+
+
+def _pairs(axis: Axis) -> Iterator[tuple[int, int]]:
+    """Every cell but those of a node with itself; the shared last row has pairs of its own."""
+    size = len(axis.names)
+    for row in range(size):
+        for column in range(size):
+            if row != column or (axis.folded and row == size - 1):
+                yield row, column
+
+
+def _trace(axis: Axis, z: Mapping[tuple[int, int], float]) -> dict[str, Any]:
+    names = [label(name) for name in axis.names]
+    gap = 1 if len(names) <= 64 else 0
+    return {
+        "type": "heatmap",
+        "x": names,
+        "y": names,
+        "z": _grid(axis, z, None),
+        "xgap": gap,
+        "ygap": gap,
+        "hoverongaps": False,
+        "hovertemplate": "%{y} → %{x}<br>%{customdata}<extra></extra>",
+    }
+
+
+def _grid(axis: Axis, values: Mapping[tuple[int, int], Any], missing: Any) -> list[list[Any]]:
+    size = range(len(axis.names))
+    return [[values.get((row, column), missing) for column in size] for row in size]
+
+
+def _said(cell: Cell) -> str:
+    rate = f"{figure_text('bandwidth', cell.rate)} GB/s" if cell.rate else "nothing came through"
+    late = "latency not known"
+    if cell.latency is not None:
+        late = f"latency {figure_text('latency', cell.latency)}"
+    median = f", medians of {cell.readings} readings" if cell.readings > 1 else ""
+    return f"{rate}, {late}{median}"
+
+
+def _why_empty(cell: Cell | None) -> str:
+    return NOT_MEASURED if cell is None else f"latency not measured, {_said(cell)}"
+
+
+def _layout(axis: Axis, suspects: Suspects, pixels: int, *, bar: bool) -> dict[str, Any]:
+    places, texts = _ticks(axis, suspects, pixels)
+    room = _EDGE_PX + _CHAR_PX * max((len(text) for text in texts), default=0)
+    side = pixels * len(axis.names)
+    shared = {
+        "type": "category",
+        "tickvals": places,
+        "ticktext": [_tick(text) for text in texts],
+        "showgrid": False,
+        "zeroline": False,
+        "fixedrange": side < 400,
+        "constrain": "domain",
+    }
+    flat = room <= pixels + _EDGE_PX
+    above = 34 if flat else room
+    return {
+        "width": room + side + (_BAR_PX if bar else _EDGE_PX) + 24,
+        "height": above + side + _EDGE_PX + 24,
+        "margin": {
+            "l": room + 24,
+            "r": _BAR_PX if bar else _EDGE_PX,
+            "t": above + 24,
+            "b": _EDGE_PX,
+        },
+        "xaxis": shared
+        | {"side": "top", "tickangle": 0 if flat else -90, "title": {"text": "to", "standoff": 4}},
+        "yaxis": shared | {"autorange": "reversed", "title": {"text": "from", "standoff": 4}},
+        "shapes": list(_shapes(axis, suspects)),
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "#d5d8dc",
+        "font": {"size": 12},
+        "hoverlabel": {"align": "left"},
+    }
+
+
+def _ticks(axis: Axis, suspects: Suspects, pixels: int) -> tuple[list[int], list[str]]:
+    """(rows, texts): those named by a finding first, then as many others as there is room for."""
+    named = [axis.index[node] for node in suspects.named if node in axis.index]
+    own = [row for row in range(len(axis.names)) if axis.folded and row == len(axis.names) - 1]
+    taken: list[int] = []
+    step = -(-_LABEL_PX // pixels)
+    others = range(0, len(axis.names), step)
+    for row in (*named, *own, *others):
+        if all(abs(row - other) >= step for other in taken):
+            taken.append(row)
+    taken.sort()
+    return taken, [_short(axis.names[row], row in named) for row in taken]
+
+
+def _short(name: str, named: bool) -> str:
+    """Both ends of a long name stay: hosts differ at the one or at the other."""
+    clean = Style().text(name)
+    if len(clean) > _LONGEST:
+        half = _LONGEST // 2
+        clean = f"{clean[: half - 1]}…{clean[-half:]}"
+    return f"{_MARK}{clean}" if named else clean
+
+
+def _tick(text: str) -> str:
+    shown = html.escape(text)
+    return f"<b>{shown}</b>" if text.startswith(_MARK) else shown
+
+
+def _shapes(axis: Axis, suspects: Suspects) -> Iterator[dict[str, Any]]:
+    """Frames: the row and the column of a node, the two cells of a link."""
+    end = len(axis.names) - 0.5
+    for node in suspects.nodes:
+        row = axis.index[node]
+        yield _frame(-0.5, row - 0.5, end, row + 0.5)
+        yield _frame(row - 0.5, -0.5, row + 0.5, end)
+    for first, second in suspects.links:
+        for y, x in ((first, second), (second, first)):
+            column, row = axis.index[x], axis.index[y]
+            yield _frame(column - 0.5, row - 0.5, column + 0.5, row + 0.5)
+
+
+def _frame(x0: float, y0: float, x1: float, y1: float) -> dict[str, Any]:
+    line = {"color": _MARK_COLOR, "width": 2}
+    return {"type": "rect", "x0": x0, "y0": y0, "x1": x1, "y1": y1, "line": line}
+
+
+def _cell_px(rows: int, small: bool) -> int:
+    sizes = _SMALL_CELL_PX if small else _CELL_PX
+    return next(pixels for most, pixels in sizes if rows <= most)

@@ -1,0 +1,94 @@
+"""The pair matrix as numbers: who is shown, and the median figures of each cell."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from wirespeed.records import Located, PairFigures
+
+__all__ = ["MOST_IN_MAP", "Axis", "Cell", "Cells", "axis_of", "cells_of", "fleet_medians"]
+
+MOST_IN_MAP = 128
+"""Nodes; with more, a cell would be smaller than what a mouse can point at."""
+SHOWN_OF_MANY = 24
+"""Rows of a larger fleet: the nodes that are named or slowest. All others share one more row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """The rows, which are the columns too."""
+
+    names: tuple[str, ...]
+    index: dict[str, int]
+    """Row of each node."""
+    folded: int = 0
+    """Nodes that share the last row; 0: each has its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """From the node of the row to that of the column: medians over rounds and rails."""
+
+    rate: float
+    """Bytes a second; 0: nothing came through."""
+    latency: float | None
+    """Seconds; None: no reading has one."""
+    readings: int
+
+
+Cells = dict[tuple[int, int], Cell]
+"""(row, column) of the pairs that were measured."""
+
+
+def axis_of(located: Located, named: Sequence[str]) -> Axis:
+    """Every node up to `MOST_IN_MAP`; of more, those of `named` and the slowest, in their order."""
+    if len(located.nodes) <= MOST_IN_MAP:
+        return Axis(located.nodes, {node: row for row, node in enumerate(located.nodes)})
+    chosen = set(list(dict.fromkeys((*named, *_slowest_first(located))))[:SHOWN_OF_MANY])
+    shown = [node for node in located.nodes if node in chosen]
+    index = {node: len(shown) for node in located.nodes}
+    index.update((node, row) for row, node in enumerate(shown))
+    folded = len(located.nodes) - len(shown)
+    return Axis((*shown, f"median of {folded:,} others"), index, folded)
+
+
+def _slowest_first(located: Located) -> list[str]:
+    rates: dict[str, list[float]] = defaultdict(list)
+    for pair in located.pairs:
+        for node in (pair.first, pair.second):
+            rates[node] += (pair.forth, pair.back)
+    return sorted(rates, key=lambda node: median(rates[node]))
+
+
+def cells_of(located: Located, axis: Axis, rail: int | None = None) -> Cells:
+    """The cells of one rail, or (None) of all rails together."""
+    rates: dict[tuple[int, int], list[float]] = defaultdict(list)
+    late: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for pair in located.pairs:
+        if (rail is not None and pair.rail != rail) or not axis.index.keys() >= _ends(pair):
+            continue
+        forth = axis.index[pair.first], axis.index[pair.second]
+        for place, rate in ((forth, pair.forth), (forth[::-1], pair.back)):
+            rates[place].append(rate)
+            late[place] += _known(pair)
+    return {
+        place: Cell(median(found), median(late[place]) if late[place] else None, len(found))
+        for place, found in rates.items()
+    }
+
+
+def _ends(pair: PairFigures) -> set[str]:
+    return {pair.first, pair.second}
+
+
+def _known(pair: PairFigures) -> list[float]:
+    return [] if pair.latency is None else [pair.latency]
+
+
+def fleet_medians(pairs: Iterable[PairFigures]) -> tuple[float, float]:
+    """(bytes a second, seconds) of the median reading of all; 0 where there is no reading."""
+    pairs = list(pairs)
+    rates = [rate for pair in pairs for rate in (pair.forth, pair.back) if rate > 0]
+    late = [pair.latency for pair in pairs if pair.latency is not None]
+    return (median(rates) if rates else 0.0), (median(late) if late else 0.0)
