@@ -1,11 +1,16 @@
 """`wirespeed locate`: which node, link or rail is slow?"""
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options
 from wirespeed.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 __all__ = ["locate"]
 
@@ -22,6 +27,7 @@ Examples:
   torchrun --nnodes 4 --nproc-per-node 1 ... -m wirespeed locate
   torchrun --nnodes 16 --nproc-per-node 8 ... -m wirespeed locate --over rails
   wirespeed locate --ranks 4                  the ranks of this machine, pair by pair
+  wirespeed locate --html pairs.html          heat maps of the pairs, in one offline file
   wirespeed locate --exhaustive               every pair: finds a fault of one pair alone, too
   wirespeed locate --simulate --nodes 1024 --faults 4 --seed 7
 """
@@ -58,6 +64,11 @@ Examples:
 @click.option(
     "-o", "--output", type=click.Choice(_FORMATS), default="table", help="How to print the result."
 )
+@click.option(
+    "--html",
+    metavar="FILE",
+    help="Also write one offline HTML file: verdict, culprits, heat maps of the pairs.",
+)
 @common_options
 @click.pass_context
 def locate(ctx: click.Context, /, **values: Any) -> int:
@@ -69,7 +80,20 @@ def locate(ctx: click.Context, /, **values: Any) -> int:
     pairs = {name: values.pop(name) for name in ("over", "exhaustive", "rounds", "threshold")}
     simulated = {name: values.pop(name) for name in _SIMULATION_ONLY}
     simulate = values.pop("simulate")
+    html = values.pop("html")
     options = RunOptions.take(values, values.pop("output"))
+    if html is not None and not ctx.params.get("print_config"):
+        return _with_page(html, lambda: _measure(ctx, pairs, simulated, simulate, options))
+    return _measure(ctx, pairs, simulated, simulate, options)
+
+
+def _measure(
+    ctx: click.Context,
+    pairs: dict[str, Any],
+    simulated: dict[str, Any],
+    simulate: bool,
+    options: RunOptions,
+) -> int:
     if simulate:
         from wirespeed.cli.simulate import run_simulation
 
@@ -82,6 +106,38 @@ def locate(ctx: click.Context, /, **values: Any) -> int:
             next=f"wirespeed locate --simulate {given[0]} …",
         )
     return _run(ctx, pairs, options)
+
+
+def _with_page(file: str, measure: "Callable[[], int]") -> int:
+    """Measure, then write the page from what the run folder holds."""
+    from wirespeed.cli.page import refuse_bad_target, write_page
+    from wirespeed.runs.store import load
+    from wirespeed.world.identity import detect
+
+    refuse_bad_target(file)
+    if (identity := detect(os.environ)) is not None:
+        # Rank 0 of such a world ends its process as soon as it has printed.
+        raise UsageError(
+            f"--html inside a world that another launcher started ({identity.launcher})",
+            expected="the page is made from the stored run, on the node of rank 0",
+            next=f"without --html; then: wirespeed runs show last --html {file}",
+        )
+    before = _stored()
+    code = measure()
+    new = [run for path in _stored() - before if (run := load(path)).command == "locate"]
+    if len(new) != 1:
+        raise UsageError(
+            f"no page: {len(new)} runs of locate were stored at the same time",
+            next=f"wirespeed runs list; wirespeed runs show ID --html {file}",
+        )
+    write_page(new[0], file)
+    return code
+
+
+def _stored() -> "set[Path]":
+    from wirespeed.runs.folder import runs_home
+
+    return set(runs_home().iterdir()) if runs_home().is_dir() else set()
 
 
 def _refuse_faults_in_data(texts: tuple[str, ...]) -> None:

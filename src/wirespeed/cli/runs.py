@@ -73,10 +73,17 @@ Examples:
   wirespeed runs show last
   wirespeed runs show 91ae -o wide
   wirespeed runs show ./run.json -o nccl-tests
+  wirespeed runs show last --html run.html     one file with everything in it, for a browser
 """
 )
 @click.argument("ref")
-@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="How to print.")
+@click.option("-o", "--output", type=click.Choice(FORMATS), help="How to print.  [default: table]")
+@click.option(
+    "--html",
+    metavar="FILE",
+    help="Write one offline HTML file instead of printing, with heat maps of a run of locate; "
+    "with -o print, too.",
+)
 @click.option(
     "-v",
     "--verbose",
@@ -89,14 +96,21 @@ Examples:
     default="auto",
     help="auto: on a terminal, unless NO_COLOR is set.",
 )
-def show(ref: str, output: str, verbose: bool, color: str) -> None:
-    """Print a stored run again, in any format."""
+def show(ref: str, output: str | None, html: str | None, verbose: bool, color: str) -> None:
+    """Print a stored run again, in any format, or write it as a page."""
     from wirespeed.runs.store import find, load
     from wirespeed.views import render
     from wirespeed.views.style import style_for
 
     style = style_for(sys.stdout, color=color, verbose=verbose)
-    click.echo(render(load(find(ref)), output, style), nl=False, color=style.color)
+    run = load(find(ref))
+    if html is not None:
+        from wirespeed.cli.page import refuse_bad_target, write_page
+
+        refuse_bad_target(html)
+        write_page(run, html)
+    if html is None or output:
+        click.echo(render(run, output or "table", style), nl=False, color=style.color)
 
 
 @runs.command(

@@ -116,18 +116,18 @@ class Evidence:
     def of(self, *roles: str) -> list[Seen]:
         return [found for found in self.seen.values() if found.rule.role in roles]
 
-    def silent(self) -> tuple[str, ...]:
-        """Ranks, or else hosts, that wrote lines and none of what went wrong: few among many.
+    def silent(self, told: Iterable[Seen]) -> tuple[str, ...]:
+        """Ranks, or else hosts, that wrote lines, but none of those that are `told`: few among many.
 
-        Where all others complain that they wait, the one that is waited for is among these.
+        Where all others say that they wait, the one that is waited for is among these.
         """
-        trouble = self.of("cause", "symptom", "consequence")
-        ranks = {rank for found in trouble for rank in found.ranks}
-        hosts = {host for found in trouble for host in found.hosts}
+        waiting = list(told)
+        ranks = {rank for found in waiting for rank in found.ranks}
+        hosts = {host for found in waiting for host in found.hosts}
         quiet = sorted(self.ranks - ranks)
         if ranks and quiet and len(quiet) <= len(ranks):
             return tuple(f"rank {rank}" for rank in quiet)
         away = sorted(self.hosts - hosts)
-        if trouble and away and len(away) <= max(len(hosts), len(ranks)):
+        if waiting and away and len(away) <= max(len(hosts), len(ranks)):
             return tuple(away)
         return ()

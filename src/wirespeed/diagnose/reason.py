@@ -51,10 +51,16 @@ def reason(evidence: Evidence) -> Diagnosis:
     if causes:
         return Diagnosis(_of_causes(causes, evidence, [*symptoms, *aftermath]), facts)
     if symptoms:
-        return Diagnosis(_of_symptoms(symptoms, aftermath), facts, evidence.silent())
+        return Diagnosis(_of_symptoms(symptoms, aftermath), facts, _silent(symptoms, evidence))
     # Consequences alone: somebody's end is not in these logs.
     alone = [_cannot_tell([one], aftermath) for one in aftermath[:1]]
-    return Diagnosis(tuple(alone), facts, evidence.silent() if alone else ())
+    return Diagnosis(tuple(alone), facts, _silent(aftermath[:1], evidence))
+
+
+def _silent(symptoms: Sequence[Seen], evidence: Evidence) -> tuple[str, ...]:
+    """Who does not complain, where others do that they wait or lost somebody."""
+    first = [one for one in symptoms[:1] if one.rule.stage in ("network", "wait")]
+    return evidence.silent(first)
 
 
 def _sorted(seen: Iterable[Seen]) -> list[Seen]:

@@ -4,11 +4,12 @@ Host names come from other machines. Plotly reads a little HTML in labels, so th
 """
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from os.path import commonprefix
 from typing import Any
 
 from wirespeed.records import Located
-from wirespeed.views.heatmap_cells import Axis, Cell, Cells, axis_of, cells_of, fleet_medians
+from wirespeed.views.heatmap_cells import Axis, Cell, Cells, axis_of, cells_of, usual_figures
 from wirespeed.views.heatmap_scale import COLORS, Quantity, Scale, figure_text, scale_for
 from wirespeed.views.style import Style
 from wirespeed.views.suspects import Suspects
@@ -20,11 +21,13 @@ _NOBODY = Suspects()
 _MARK = "▶ "
 _LONGEST = 26
 """Characters of a name on an axis; the hover text has the whole of it."""
-_CELL_PX = ((8, 60), (12, 50), (16, 44), (32, 22), (48, 16), (64, 13), (128, 7))
+_CELL_PX = ((6, 72), (8, 60), (12, 50), (16, 44), (32, 22), (48, 16), (64, 13), (128, 7))
 _SMALL_CELL_PX = ((8, 36), (16, 22), (32, 11), (64, 6), (128, 4))
 """(up to so many rows, pixels a cell)."""
-_TEXT_FROM_PX, _LABEL_PX, _CHAR_PX = 44, 13, 7
-_BAR_PX, _EDGE_PX = 130, 14
+_TEXT_FROM_PX, _GAP_FROM_PX = 44, 7
+"""Cells from which on a figure fits in, and a line between two of them hides neither."""
+_LABEL_PX, _CHAR_PX = 13, 7.5
+_BAR_PX, _EDGE_PX = 124, 14
 _MARK_COLOR = "#d55e00"
 
 
@@ -43,10 +46,13 @@ def figure(
     """
     axis = axis_of(located, suspects.named)
     cells = cells_of(located, axis, rail)
-    scale = _scale(located, quantity, cells if rail is None else cells_of(located, axis))
+    everything = cells if rail is None else cells_of(located, axis)
+    scale = _scale(usual_figures(located, frozenset(suspects.named)), quantity, everything)
     pixels = _cell_px(len(axis.names), small)
-    text = pixels >= _TEXT_FROM_PX
-    traces = [_measured(axis, cells, scale, bar=not small, text=text), _empty(axis, cells, scale)]
+    traces = [
+        _measured(axis, cells, scale, pixels, bar=not small),
+        _empty(axis, cells, scale, pixels),
+    ]
     return {"data": traces, "layout": _layout(axis, suspects, pixels, bar=not small)}
 
 
@@ -55,8 +61,8 @@ def label(name: str) -> str:
     return html.escape(Style().text(name))
 
 
-def _scale(located: Located, quantity: Quantity, cells: Cells) -> Scale:
-    rate, late = fleet_medians(located.pairs)
+def _scale(usual: tuple[float, float], quantity: Quantity, cells: Cells) -> Scale:
+    rate, late = usual
     values = [value for cell in cells.values() if (value := _value(cell, quantity)) is not None]
     return scale_for(quantity, rate if quantity == "bandwidth" else late, values)
 
@@ -65,14 +71,14 @@ def _value(cell: Cell, quantity: Quantity) -> float | None:
     return cell.rate if quantity == "bandwidth" else cell.latency
 
 
-def _measured(axis: Axis, cells: Cells, scale: Scale, *, bar: bool, text: bool) -> dict[str, Any]:
+def _measured(axis: Axis, cells: Cells, scale: Scale, pixels: int, *, bar: bool) -> dict[str, Any]:
     """The trace of the cells that have a figure."""
     values = {
         place: value
         for place, cell in cells.items()
         if (value := _value(cell, scale.quantity)) is not None
     }
-    trace = _trace(axis, {place: scale.z(value) for place, value in values.items()})
+    trace = _trace(axis, {place: scale.z(value) for place, value in values.items()}, pixels)
     trace |= {
         "name": "measured",
         "zmin": scale.low,
@@ -83,20 +89,20 @@ def _measured(axis: Axis, cells: Cells, scale: Scale, *, bar: bool, text: bool) 
     }
     if bar:
         trace["colorbar"] = scale.colorbar()
-    if text:
+    if pixels >= _TEXT_FROM_PX:
         shown = {place: figure_text(scale.quantity, value) for place, value in values.items()}
         trace |= {"text": _grid(axis, shown, ""), "texttemplate": "%{text}"}
     return trace
 
 
-def _empty(axis: Axis, cells: Cells, scale: Scale) -> dict[str, Any]:
+def _empty(axis: Axis, cells: Cells, scale: Scale, pixels: int) -> dict[str, Any]:
     """The trace of the cells without a figure: as the page behind them, and they say why."""
     places = {
         place: 0
         for place in _pairs(axis)
         if place not in cells or _value(cells[place], scale.quantity) is None
     }
-    return _trace(axis, places) | {
+    return _trace(axis, places, pixels) | {
         "name": NOT_MEASURED,
         "colorscale": [[0, "#ffffff"], [1, "#ffffff"]],
         "showscale": False,
@@ -113,9 +119,9 @@ def _pairs(axis: Axis) -> Iterator[tuple[int, int]]:
                 yield row, column
 
 
-def _trace(axis: Axis, z: Mapping[tuple[int, int], float]) -> dict[str, Any]:
+def _trace(axis: Axis, z: Mapping[tuple[int, int], float], pixels: int) -> dict[str, Any]:
     names = [label(name) for name in axis.names]
-    gap = 1 if len(names) <= 64 else 0
+    gap = 1 if pixels >= _GAP_FROM_PX else 0
     return {
         "type": "heatmap",
         "x": names,
@@ -148,7 +154,8 @@ def _why_empty(cell: Cell | None) -> str:
 
 def _layout(axis: Axis, suspects: Suspects, pixels: int, *, bar: bool) -> dict[str, Any]:
     places, texts = _ticks(axis, suspects, pixels)
-    room = _EDGE_PX + _CHAR_PX * max((len(text) for text in texts), default=0)
+    longest = round(_CHAR_PX * max((len(text) for text in texts), default=0))
+    room = _EDGE_PX + longest
     side = pixels * len(axis.names)
     shared = {
         "type": "category",
@@ -159,7 +166,7 @@ def _layout(axis: Axis, suspects: Suspects, pixels: int, *, bar: bool) -> dict[s
         "fixedrange": side < 400,
         "constrain": "domain",
     }
-    flat = room <= pixels + _EDGE_PX
+    flat = longest <= pixels
     above = 34 if flat else room
     return {
         "width": room + side + (_BAR_PX if bar else _EDGE_PX) + 24,
@@ -192,7 +199,16 @@ def _ticks(axis: Axis, suspects: Suspects, pixels: int) -> tuple[list[int], list
         if all(abs(row - other) >= step for other in taken):
             taken.append(row)
     taken.sort()
-    return taken, [_short(axis.names[row], row in named) for row in taken]
+    domain = _domain(axis.names[:-1] if axis.folded else axis.names)
+    shown = [axis.names[row].removesuffix(domain) for row in taken]
+    return taken, [_short(name, row in named) for name, row in zip(shown, taken, strict=True)]
+
+
+def _domain(names: Sequence[str]) -> str:
+    """What all names end in, from a dot on, such as `.cluster.example.org`: it tells nothing apart."""
+    last = commonprefix([name[::-1] for name in names])[::-1] if len(names) > 1 else ""
+    _, dot, domain = last.partition(".")
+    return dot + domain
 
 
 def _short(name: str, named: bool) -> str:

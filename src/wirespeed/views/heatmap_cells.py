@@ -1,13 +1,14 @@
 """The pair matrix as numbers: who is shown, and the median figures of each cell."""
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from wirespeed.records import Located, PairFigures
 
-__all__ = ["MOST_IN_MAP", "Axis", "Cell", "Cells", "axis_of", "cells_of", "fleet_medians"]
+__all__ = ["MOST_IN_MAP", "Axis", "Cell", "Cells", "axis_of", "cells_of", "usual_figures"]
 
 MOST_IN_MAP = 128
 """Nodes; with more, a cell would be smaller than what a mouse can point at."""
@@ -70,8 +71,9 @@ def cells_of(located: Located, axis: Axis, rail: int | None = None) -> Cells:
             continue
         forth = axis.index[pair.first], axis.index[pair.second]
         for place, rate in ((forth, pair.forth), (forth[::-1], pair.back)):
-            rates[place].append(rate)
-            late[place] += _known(pair)
+            if math.isfinite(rate):
+                rates[place].append(rate)
+                late[place] += _known(pair)
     return {
         place: Cell(median(found), median(late[place]) if late[place] else None, len(found))
         for place, found in rates.items()
@@ -83,12 +85,17 @@ def _ends(pair: PairFigures) -> set[str]:
 
 
 def _known(pair: PairFigures) -> list[float]:
-    return [] if pair.latency is None else [pair.latency]
+    """The latency, where there is one: in a stored run it may be anything that JSON can say."""
+    return [] if pair.latency is None or not math.isfinite(pair.latency) else [pair.latency]
 
 
-def fleet_medians(pairs: Iterable[PairFigures]) -> tuple[float, float]:
-    """(bytes a second, seconds) of the median reading of all; 0 where there is no reading."""
-    pairs = list(pairs)
-    rates = [rate for pair in pairs for rate in (pair.forth, pair.back) if rate > 0]
-    late = [pair.latency for pair in pairs if pair.latency is not None]
+def usual_figures(located: Located, named: frozenset[str]) -> tuple[float, float]:
+    """(bytes a second, seconds): the medians of the readings without a node of `named`.
+
+    Of all readings where none is without; 0 where there is none at all.
+    """
+    others = [pair for pair in located.pairs if named.isdisjoint(_ends(pair))]
+    pairs = others or located.pairs
+    rates = [rate for pair in pairs for rate in (pair.forth, pair.back) if 0 < rate < math.inf]
+    late = [latency for pair in pairs for latency in _known(pair)]
     return (median(rates) if rates else 0.0), (median(late) if late else 0.0)

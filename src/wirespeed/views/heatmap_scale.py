@@ -1,4 +1,4 @@
-"""Colour says how much slower than the median a figure is; this is the scale for that."""
+"""Colour says how much slower than usual a figure is; this is the scale for that."""
 
 import math
 from collections.abc import Iterable
@@ -27,23 +27,24 @@ Cividis was made so that colour-blind and other readers see the same picture (Nu
 Renslow, 2018, doi 10.1371/journal.pone.0199239). Its lightness rises evenly, so it prints grey, too.
 """
 
-_TICKS = (0.5, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
-"""Times slower than the median."""
-_MOST, _LEAST_MOST = 8.0, 1.5
+_TICKS = (1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+"""Times slower than usual."""
+_MOST, _LEAST_MOST = 8.0, 2.0
 """The brightest colour stands for no more, so that 8 and 100 times look alike, and for no less, so
 that noise stays dark."""
-_FASTEST = 0.5
+_BELOW = 0.25
+"""Share of the way up that the scale goes down: what is faster than usual needs fewer colours."""
 _TICK_GAP = 0.11
 """Of the bar's length: ticks that are nearer than this would overlap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Figures to colours: z is log2 of (times slower than the median)."""
+    """Figures to colours: z is log2 of (times slower than usual)."""
 
     quantity: Quantity
     usual: float
-    """The median: bytes a second or seconds."""
+    """What a good pair shows: bytes a second or seconds."""
     low: float
     high: float
     """z of the ends of the colour bar."""
@@ -53,7 +54,7 @@ class Scale:
         return round(_slowness(self.quantity, self.usual, value, self.high), 3)
 
     def ticks(self) -> tuple[list[float], list[str]]:
-        """(places, texts) of the colour bar: the figure, and times slower than the median."""
+        """(places, texts) of the colour bar: the figure, and times slower than usual."""
         kept: list[float] = []
         for times in _TICKS:
             z = math.log2(times)
@@ -67,14 +68,12 @@ class Scale:
         value = self.usual / times if self.quantity == "bandwidth" else self.usual * times
         text = figure_text(self.quantity, value)
         more = "+" if times == _MOST else ""
-        return f"{text}  median" if times == 1 else f"{text}  {times:g}×{more}"
+        return f"{text}  usual" if times == 1 else f"{text}  {times:g}×{more}"
 
     def colorbar(self) -> dict[str, Any]:
         """The colour bar of plotly for this scale."""
         places, texts = self.ticks()
-        title = "GB/s" if self.quantity == "bandwidth" else "latency"
         return {
-            "title": {"text": title, "side": "top"},
             "tickvals": places,
             "ticktext": texts,
             "thickness": 14,
@@ -83,12 +82,11 @@ class Scale:
 
 
 def scale_for(quantity: Quantity, usual: float, values: Iterable[float]) -> Scale:
-    """A scale that reaches from the fastest to the slowest of `values`, within reason."""
-    most = math.log2(_MOST)
-    found = [_slowness(quantity, usual, value, most) for value in values]
-    high = min(max(found, default=0.0), most)
-    low = max(min(found, default=0.0), math.log2(_FASTEST))
-    return Scale(quantity, usual, min(low, 0.0), max(high, math.log2(_LEAST_MOST)))
+    """A scale that reaches to the slowest of `values`, within reason."""
+    least, most = math.log2(_LEAST_MOST), math.log2(_MOST)
+    slowest = max((_slowness(quantity, usual, value, most) for value in values), default=least)
+    high = min(max(slowest, least), most)
+    return Scale(quantity, usual, -_BELOW * high, high)
 
 
 def _slowness(quantity: Quantity, usual: float, value: float, worst: float) -> float:

@@ -4,12 +4,8 @@ Everything is in the file, plotly.js too; a content security policy forbids it t
 Each section is a function that gives its HTML or nothing, with a template of the same name.
 """
 
-import base64
-import hashlib
-import json
 from collections.abc import Callable, Iterator
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wirespeed.records import Finding, Located, Run
 from wirespeed.views.figures import counts, duration
@@ -21,41 +17,37 @@ from wirespeed.views.pairs import simulation_lines
 from wirespeed.views.sections import head_line, next_command
 from wirespeed.views.style import MARKS, Style
 from wirespeed.views.suspects import Suspects, suspects_of
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
+from wirespeed.views.templating import filled, plotly_scripts, policy, script_json, source
 
 __all__ = ["page"]
 
 _PLAIN = Style()
 _CULPRIT = "culprit"
-_DRAW = "draw.js"
 _WORDS = {"pass": "passed", "warn": "warning", "fail": "failed", "not_checked": "not checked"}
 _CLASSES = {"READY": "pass", "NOT READY": "fail", "UNKNOWN": "warn"}
-_JSON_IN_HTML = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 def page(run: Run) -> str:
     """The whole file as text. The same run gives the same text."""
     sections = [text for section in _SECTIONS if (text := section(run))]
-    scripts = _scripts() if any("data-figure" in text for text in sections) else []
-    return _filled(
+    scripts = plotly_scripts("draw.js") if any("data-figure" in text for text in sections) else []
+    whole = filled(
         "page.html",
         title=f"wirespeed {run.command}: {run.verdict}",
-        policy=_policy(scripts),
-        style=_source("style.css"),
+        policy=policy(scripts),
+        style=source("style.css"),
         sections=sections,
         scripts=scripts,
         run=run,
     )
+    return str(whole)
 
 
 def _verdict(run: Run) -> str:
     facts = [counts(run), f"exit {run.exit_code}", f"run {run.id}"]
     if run.seconds > 0:
         facts.insert(1, duration(run.seconds))
-    return _filled(
+    return filled(
         "verdict.html",
         head=head_line(run, _PLAIN),
         verdict=run.verdict,
@@ -70,22 +62,22 @@ def _culprits(run: Run) -> str:
     """What failed or warns, in full; the culprits that `locate` names come first."""
     shown = [one for one in run.findings if one.status in ("fail", "warn")]
     shown.sort(key=lambda one: (family(one) != _CULPRIT, one.status != "fail"))
-    return _filled("culprits.html", findings=[_told(one) for one in shown]) if shown else ""
+    return filled("culprits.html", findings=[_told(one) for one in shown]) if shown else ""
 
 
 def _maps(run: Run) -> str:
     """The heat maps, and in words what they leave out."""
     located = run.located
     if located is None or not located.pairs:
-        return _filled("no_maps.html", why=_why_no_map(run)) if run.command == "locate" else ""
+        return filled("no_maps.html", why=_why_no_map(run)) if run.command == "locate" else ""
     suspects = suspects_of(run.findings, located.nodes)
     rails = sorted({pair.rail for pair in located.pairs})
-    return _filled(
+    return filled(
         "maps.html",
         located=located,
         folded=axis_of(located, suspects.named).folded,
         most=MOST_IN_MAP,
-        marked=bool(suspects.named or suspects.rails),
+        suspects=suspects,
         maps=list(_whole_fabric(located, suspects)),
         rails=list(_by_rail(located, suspects, rails)) if len(rails) > 1 else [],
     )
@@ -98,13 +90,11 @@ def _whole_fabric(located: Located, suspects: Suspects) -> Iterator[dict[str, An
         yield _map("latency", title, figure(located, "latency", suspects=suspects))
 
 
-def _by_rail(
-    located: Located, suspects: Suspects, rails: list[int]
-) -> Iterator[dict[str, Any]]:
+def _by_rail(located: Located, suspects: Suspects, rails: list[int]) -> Iterator[dict[str, Any]]:
     for rail in rails:
         marked = rail in suspects.rails
         drawn = figure(located, rail=rail, suspects=suspects, small=True)
-        yield _map(f"rail-{rail}", f"Rail {rail}", drawn) | {"marked": marked}
+        yield _map(f"rail-{rail}", f"Rail {rail}", drawn, marked=marked)
     late = sorted({pair.rail for pair in located.pairs if pair.latency is not None})
     quantity: Quantity = "latency"
     for rail in late if len(late) > 1 else ():
@@ -112,8 +102,10 @@ def _by_rail(
         yield _map(f"latency-{rail}", f"Rail {rail}, latency", drawn)
 
 
-def _map(name: str, title: str, drawn: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "title": title, "json": _script_json(drawn), **drawn["layout"]}
+def _map(name: str, title: str, drawn: dict[str, Any], *, marked: bool = False) -> dict[str, Any]:
+    """What map.html takes: the figure, and the room it needs before it is drawn."""
+    room = {side: drawn["layout"][side] for side in ("width", "height")}
+    return {"name": name, "title": title, "marked": marked, "json": script_json(drawn), **room}
 
 
 def _why_no_map(run: Run) -> str:
@@ -124,14 +116,14 @@ def _why_no_map(run: Run) -> str:
 
 def _simulation(run: Run) -> str:
     lines = simulation_lines(run, _PLAIN)
-    return _filled("simulation.html", lines=lines) if lines else ""
+    return filled("simulation.html", lines=lines) if lines else ""
 
 
 def _others(run: Run) -> str:
     """What passed and what was not checked, folded away."""
     shown = [one for one in run.findings if one.status in ("pass", "not_checked")]
     found = [_told(one) for one in sorted_by_family(shown)]
-    return _filled("others.html", findings=found, counts=counts(run)) if found else ""
+    return filled("others.html", findings=found, counts=counts(run)) if found else ""
 
 
 _SECTIONS: tuple[Callable[[Run], str], ...] = (_verdict, _culprits, _maps, _simulation, _others)
@@ -150,69 +142,3 @@ def _told(finding: Finding) -> dict[str, Any]:
         "fields": [(name, text) for name in FIELDS if (text := getattr(finding, name))],
         "evidence": finding.evidence,
     }
-
-
-def _filled(template: str, **values: Any) -> "Markup":
-    from markupsafe import Markup
-
-    # Autoescape is on: what a template gives is HTML, and safe to put into another.
-    return Markup(_environment().get_template(template).render(values))  # noqa: S704
-
-
-@cache
-def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("wirespeed.views"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_clean,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
-def _clean(value: Any) -> Any:
-    """Foreign text without control characters and marks that turn it around; its lines stay."""
-    if isinstance(value, str) and not hasattr(value, "__html__"):
-        return "\n".join(_PLAIN.text(line) for line in value.split("\n"))
-    return value
-
-
-def _source(name: str) -> "Markup":
-    """A file of ours, as it is."""
-    from markupsafe import Markup
-
-    environment = _environment()
-    loader = environment.loader
-    if loader is None:
-        return Markup()
-    return Markup(loader.get_source(environment, name)[0])  # noqa: S704
-
-
-def _scripts() -> list["Markup"]:
-    """plotly.js (MIT), then what draws the figures with it."""
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    return [Markup(get_plotlyjs()), _source(_DRAW)]  # noqa: S704
-
-
-def _policy(scripts: list["Markup"]) -> str:
-    """Content security policy: only these very scripts run, and nothing is fetched from anywhere."""
-    hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
-    allowed = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
-    return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
-
-
-def _script_json(value: Any) -> "Markup":
-    """JSON that cannot end the script element it stands in."""
-    from markupsafe import Markup
-
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(text.translate(_JSON_IN_HTML))  # noqa: S704

@@ -9,11 +9,13 @@ from wirespeed.records import Finding
 __all__ = ["Suspects", "suspects_of"]
 
 _CULPRIT = "LOC-"
+_COMPUTES = "LOC-007"
+"""Slow without any traffic: nothing is wrong with the figures of its pairs."""
 _GROUP = "uplink of "
 _ADAPTER = re.compile(r"rail (\d+) of (.+)", re.DOTALL)
 _RAIL = re.compile(r"rail (\d+)")
 _BETWEEN = " <-> "
-_JOINT = re.compile(r", | and \d+ more$")
+_MORE = re.compile(r" and \d+ more$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +23,13 @@ class Suspects:
     """Names as in `Located.nodes`; `links` are pairs of them."""
 
     nodes: tuple[str, ...] = ()
-    """Slow by themselves: the whole row and column is theirs."""
+    """Their own traffic is slow: the whole row and column is theirs."""
     members: tuple[str, ...] = ()
-    """Only part of a slow group, or the end of a slow link."""
+    """Part of a slow group, the end of a slow link, or slow at computing only."""
     links: tuple[tuple[str, str], ...] = ()
     rails: tuple[int, ...] = ()
+    partial: bool = False
+    """A finding names a group by its first nodes only (`a, b, c, d and 12 more`)."""
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -36,16 +40,15 @@ class Suspects:
 def suspects_of(findings: Iterable[Finding], nodes: Sequence[str]) -> Suspects:
     """What the culprits' findings name; names that are none of `nodes` are left out.
 
-    A finding names at most four nodes of a group in its subject, so `members` may be incomplete.
+    A finding names at most four nodes of a group in its subject; `partial` tells that there are more.
     """
     known = frozenset(nodes)
     whole: list[str] = []
     members: list[str] = []
     links: list[tuple[str, str]] = []
     rails: list[int] = []
-    for finding in findings:
-        if finding.status not in ("fail", "warn") or not finding.id.startswith(_CULPRIT):
-            continue
+    culprits = [one for one in findings if _is_culprit(one)]
+    for finding in culprits:
         kind, name = finding.subject.kind, finding.subject.name
         if kind == "rail":
             number, host = _rail(name)
@@ -56,9 +59,14 @@ def suspects_of(findings: Iterable[Finding], nodes: Sequence[str]) -> Suspects:
         elif kind == "link":
             members += _listed(name.removeprefix(_GROUP), known)
         elif kind in ("node", "rank"):
-            whole += _listed(name, known)
+            (members if finding.id == _COMPUTES else whole).extend(_listed(name, known))
     members += [end for pair in links for end in pair]
-    return Suspects(_once(whole), _once(members), tuple(links), tuple(dict.fromkeys(rails)))
+    partial = any(_MORE.search(finding.subject.name) for finding in culprits)
+    return Suspects(_once(whole), _once(members), tuple(links), tuple(sorted(set(rails))), partial)
+
+
+def _is_culprit(finding: Finding) -> bool:
+    return finding.status in ("fail", "warn") and finding.id.startswith(_CULPRIT)
 
 
 def _rail(name: str) -> tuple[list[int], list[str]]:
@@ -78,7 +86,7 @@ def _listed(name: str, known: frozenset[str]) -> list[str]:
     """`a, b and 2 more` as names; a name that holds such words itself is taken whole."""
     if name in known:
         return [name]
-    return [part for part in _JOINT.split(name) if part in known]
+    return [part for part in _MORE.sub("", name).split(", ") if part in known]
 
 
 def _once(names: Iterable[str]) -> tuple[str, ...]:

@@ -11,22 +11,26 @@ RULES: tuple[Rule, ...] = (
         role="fact",
         anchors=("CCL version",),
         pattern=r"(?P<name>[NR]CCL) version[ :]+(?P<version>\d+\.\d[\w.+-]*)",
+        unless=r"\+cuda1[123]\.",
         sentence="{name} {version}",
         positive=(
-            "NCCL version 2.14.3+cuda11.7",
-            "NCCL INFO NCCL version 2.27.3+cuda12.9",
+            "NCCL error in: ../ProcessGroupNCCL.cpp:1201, internal error, NCCL version 2.14.3",
+            "NCCL version 2.4.8+cuda9.2",
             "RCCL version 2.18.3+hip6.0 HEAD:2f6d59e+",
             "RCCL version : 2.22.3-HEAD:9c6d9a9",
         ),
-        negative=("Mismatched NCCL version detected : rank 1 version 22705 rank 0 version 22703",),
+        negative=(
+            "Mismatched NCCL version detected : rank 1 version 22705 rank 0 version 22703",
+            "NCCL version 2.27.3+cuda12.9",
+        ),
     ),
     Rule(
         id="FACT-002",
         category="network",
         role="fact",
         anchors=("Using network ", "NET plugin "),
-        pattern=r"(?:using network (?!socket)|assigned NET plugin (?!socket))(?P<network>\w[\w /]*?)"
-        r"(?: to comm\b.*)?\s*$",
+        pattern=r"(?:using network (?!socket)|assigned NET plugin (?!socket))(?P<network>\w[\w "
+        r"/]*?)(?: to comm\b.*)?\s*$",
         sentence="network {network}",
         positive=(
             "NCCL INFO Using network IB",
@@ -62,10 +66,12 @@ RULES: tuple[Rule, ...] = (
         id="FACT-005",
         category="network",
         role="fact",
-        anchors=("NET/IB",),
+        anchors=("NET/IB : Using", "NET/IB: Using"),
         pattern=r"NET/IB\w* ?: using .*:\d/IB\b",
         sentence="RDMA devices on InfiniBand",
-        positive=("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.1.0.1<0>",),
+        positive=(
+            "NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.1.0.1<0>",
+        ),
         negative=("NCCL INFO NET/IB : Using [0]mlx5_1:1/RoCE ; OOB ens192f1:10.6.0.134<0>",),
     ),
     Rule(
@@ -126,12 +132,11 @@ RULES: tuple[Rule, ...] = (
         category="transport",
         role="fact",
         anchors=("via NET/",),
-        pattern=r"via NET/(?P<net>[^/]+)/\d+(?:\(\d+\))?(?:/Shared)?\s*$",
+        pattern=r"via NET/(?!(?:AWS )?Libfabric)(?P<net>[^/]+)/\d+(?:\(\d+\))?(?:/Shared)?\s*$",
         sentence="NET/{net} through host memory",
         positive=(
             "NCCL INFO Channel 00 : 1[3000] -> 0[3000] [receive] via NET/IB/0",
             "NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0",
-            "NCCL INFO Ring 00 : 7 -> 8 [send] via NET/AWS Libfabric/0",
         ),
         negative=("NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/0/GDRDMA",),
     ),
@@ -140,7 +145,8 @@ RULES: tuple[Rule, ...] = (
         category="transport",
         role="fact",
         anchors=("GPU Direct RDMA Enabled", "use ring PXN", "use ring GDR"),
-        pattern=r"GPU Direct RDMA enabled for (?:HCA|GPU)|GPU Direct RDMA \([\w-]+\) enabled|GDR 1\b",
+        pattern=r"GPU Direct RDMA enabled for (?:HCA|GPU)|GPU Direct RDMA \([\w-]+\) enabled|GDR "
+        r"1\b",
         sentence="GPUDirect RDMA available",
         positive=(
             "NCCL INFO NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'",
@@ -195,11 +201,12 @@ RULES: tuple[Rule, ...] = (
         anchors=(" coll channels",),
         pattern=r"(?P<coll>\d+) coll channels, (?:\d+ collnet channels, )?(?:(?P<nvls>\d+) nvls "
         r"channels, )?(?P<p2p>\d+) p2p channels",
+        unless=r"\b[1-4] coll channels",
         sentence="{coll} coll channels, {p2p} p2p channels",
         positive=(
             "NCCL INFO 16 coll channels, 0 collnet channels, 16 nvls channels, 16 p2p channels, 1 "
             "p2p channels per peer",
-            "NCCL INFO 2 coll channels, 2 p2p channels, 1 p2p channels per peer",
+            "NCCL INFO 24 coll channels, 0 nvls channels, 32 p2p channels, 32 p2p channels per peer",
         ),
         negative=("NCCL INFO Channel 00/02 :    0   1   2   3",),
     ),
@@ -207,7 +214,7 @@ RULES: tuple[Rule, ...] = (
         id="FACT-023",
         category="algorithms",
         role="fact",
-        anchors=("Channel 0", "Ring 00"),
+        anchors=("Channel 00/", "Channel 00 :", "Ring 00 :"),
         pattern=r"(?:channel|ring) 00(?:/\d+)? :\s+(?P<order>\d+(?:\s+(?:->\s+)?\d+)+)\s*$",
         sentence="ring {order}",
         positive=(
@@ -235,8 +242,8 @@ RULES: tuple[Rule, ...] = (
         sentence="tuner {tuner}",
         positive=("NCCL INFO TUNER/Plugin: Using tuner plugin nccl_ofi_tuner",),
         negative=(
-            "NCCL INFO TUNER/Plugin: Failed to find ncclTunerPlugin_v2 symbol, using internal tuner "
-            "instead.",
+            "NCCL INFO TUNER/Plugin: Failed to find ncclTunerPlugin_v2 symbol, using internal "
+            "tuner instead.",
         ),
     ),
     Rule(
@@ -244,11 +251,12 @@ RULES: tuple[Rule, ...] = (
         category="settings",
         role="fact",
         anchors=("set by environment to",),
-        pattern=r"(?P<name>(?:R|N)CCL_\w+|OFI_NCCL_\w+|HSA_\w+) set by environment to (?P<value>.+?)"
-        r"\.?\s*$",
+        pattern=r"(?P<name>(?:R|N)CCL_\w+|OFI_NCCL_\w+|HSA_\w+) set by environment to "
+        r"(?P<value>.+?)\.?\s*$",
+        unless=r"NCCL_SOCKET_IFNAME|(?:GDR_LEVEL|CUDA_SUPPORT) set by environment to (?:0|LOC)\b",
         sentence="{name}={value}",
         positive=(
-            "NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0",
+            "NCCL INFO NCCL_DEBUG set by environment to INFO.",
             "NCCL INFO NCCL_IB_DISABLE set by environment to 1.",
         ),
         negative=("NCCL INFO NCCL_IB_HCA set to mlx5_0",),
@@ -257,8 +265,8 @@ RULES: tuple[Rule, ...] = (
         id="FACT-031",
         category="settings",
         role="fact",
-        anchors=("NCCL_IB_HCA set to", "NCCL_SOCKET_IFNAME set to"),
-        pattern=r"(?P<name>NCCL_IB_HCA|NCCL_SOCKET_IFNAME) set to (?P<value>\S+)",
+        anchors=("NCCL_IB_HCA set to",),
+        pattern=r"(?P<name>NCCL_IB_HCA) set to (?P<value>\S+)",
         sentence="{name}={value}",
         positive=("NCCL INFO NCCL_IB_HCA set to mlx5_0,mlx5_1",),
         negative=("NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0",),
@@ -269,9 +277,10 @@ RULES: tuple[Rule, ...] = (
         role="fact",
         anchors=("cudaDriverVersion", "hipDriverVersion"),
         pattern=r"(?:cuda|hip)DriverVersion (?P<driver>\d+)",
+        unless=r"cudaDriverVersion 1[012]0",
         sentence="driver for CUDA {driver}",
-        positive=("NCCL INFO cudaDriverVersion 12040",),
-        negative=("NVRM version: 550.54",),
+        positive=("NCCL INFO cudaDriverVersion 13000",),
+        negative=("NCCL INFO cudaDriverVersion 12040",),
     ),
     Rule(
         id="FACT-033",

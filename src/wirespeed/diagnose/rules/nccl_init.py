@@ -22,8 +22,8 @@ RULES: tuple[Rule, ...] = (
         pattern=r"duplicate GPU detected ?: rank (?P<rank>\d+) and rank (?P<other>\d+) both on "
         r"(?:CUDA|HIP|ROCm)? ?device (?P<device>\w+)",
         sentence="ranks {rank} and {other} use the same GPU (duplicate GPU, PCI bus {device})",
-        because="NCCL needs one GPU for each rank; the processes were not pinned to different GPUs, "
-        "or there are more processes on the node than GPUs",
+        because="NCCL needs one GPU for each rank; the processes were not pinned to different "
+        "GPUs, or there are more processes on the node than GPUs",
         costs="NCCL cannot be initialised (invalid usage)",
         fix="pin each process to the GPU of its local rank before NCCL starts: "
         'torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), or a CUDA_VISIBLE_DEVICES of its own; '
@@ -68,14 +68,15 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         confidence="certain",
         anchors=("mismatch in rank count", "has already checked in", "already checked in"),
-        pattern=r"mismatch in rank count from procs (?P<one>\d+) ?: (?P<two>\d+)|rank (?P<rank>\d+) "
-        r"of (?P<all>\d+) ranks has already checked in",
-        sentence="ranks disagree on who belongs to the communicator (rank count or rank given twice)",
-        because="processes of one job were started with different world sizes or with the same rank, "
-        "or those of an earlier job are still alive",
+        pattern=r"mismatch in rank count from procs (?P<one>\d+) ?: (?P<two>\d+)|rank "
+        r"(?P<rank>\d+) of (?P<all>\d+) ranks has already checked in",
+        sentence="ranks disagree on who belongs to the communicator (rank count or rank given "
+        "twice)",
+        because="processes of one job were started with different world sizes or with the same "
+        "rank, or those of an earlier job are still alive",
         costs="NCCL cannot be initialised",
-        fix="give every process its own RANK and the same WORLD_SIZE; end leftover processes; do not "
-        "share NCCL_COMM_ID or the master's port between jobs",
+        fix="give every process its own RANK and the same WORLD_SIZE; end leftover processes; do "
+        "not share NCCL_COMM_ID or the master's port between jobs",
         next="echo $RANK $WORLD_SIZE in every process; ps aux | grep python",
         explains=("nccl-trace", "nccl-peer-lost", "nccl-system-error"),
         links=_USAGE,
@@ -100,9 +101,9 @@ RULES: tuple[Rule, ...] = (
         "other sizes or types, or NCCL's environment (NCCL_PROTO, NCCL_ALGO, NCCL_BUFFSIZE, "
         "channels, plugin) or version differs between nodes",
         costs="the collective fails, or data would be wrong",
-        fix="give all ranks the same NCCL environment, configuration and version (env | grep NCCL on "
-        "every node; mpirun -x); then check that all ranks call the same collectives with the same "
-        "shapes: TORCH_DISTRIBUTED_DEBUG=DETAIL",
+        fix="give all ranks the same NCCL environment, configuration and version (env | grep NCCL "
+        "on every node; mpirun -x); then check that all ranks call the same collectives with the "
+        "same shapes: TORCH_DISTRIBUTED_DEBUG=DETAIL",
         next="env | grep -E 'NCCL|FI_' | sort on every node, compared",
         explains=("nccl-trace", "nccl-peer-lost", "nccl-invalid-usage"),
         links=(_ENV,),
@@ -119,16 +120,17 @@ RULES: tuple[Rule, ...] = (
         id="NCCL-005",
         category="net-plugin",
         role="cause",
-        anchors=("Failed to initialize any NET plugin", "network not found", "was not found."),
-        pattern=r"failed to initialize any NET plugin|error: network (?P<net>.+?) not found",
-        sentence="NCCL could start no network plugin: the one that NCCL_NET or NCCL_NET_PLUGIN asks "
-        "for is not usable here",
+        anchors=("Failed to initialize any NET plugin", "Error: network "),
+        pattern=r"failed to initialize any NET plugin|(?:error:|NCCL WARN) network (?P<net>.+?) "
+        r"not found",
+        sentence="NCCL could start no network plugin: the one that NCCL_NET or NCCL_NET_PLUGIN "
+        "asks for is not usable here",
         because="with NCCL_NET set NCCL does not fall back to sockets; the plugin's library is not "
         "found, is built for another NCCL, or its devices are not in the container",
         costs="NCCL cannot be initialised (invalid usage)",
-        fix="unset NCCL_NET and NCCL_NET_PLUGIN (or NCCL_NET=Socket for a try); else put the plugin "
-        "on LD_LIBRARY_PATH, of a version for this NCCL, and give the container /dev/infiniband "
-        "(--device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1)",
+        fix="unset NCCL_NET and NCCL_NET_PLUGIN (or NCCL_NET=Socket for a try); else put the "
+        "plugin on LD_LIBRARY_PATH, of a version for this NCCL, and give the container "
+        "/dev/infiniband (--device /dev/infiniband --cap-add IPC_LOCK --ulimit memlock=-1)",
         next="env | grep NCCL_NET; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET",
         explains=("nccl-invalid-usage", "nccl-trace", "nccl-peer-lost"),
         links=(f"{_ENV}#nccl-net",),
@@ -137,7 +139,8 @@ RULES: tuple[Rule, ...] = (
             "net.cc:110 NCCL WARN Error: network AWS Libfabric not found.",
         ),
         negative=(
-            "NCCL INFO NET/Plugin : No plugin found (libnccl-net.so), using internal implementation",
+            "NCCL INFO NET/Plugin : No plugin found (libnccl-net.so), using internal "
+            "implementation",
             "NCCL INFO NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.",
         ),
     ),
@@ -147,8 +150,8 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         confidence="certain",
         anchors=("undefined symbol: nccl", "libnccl.so", "librccl.so"),
-        pattern=r"undefined symbol: (?P<symbol>nccl\w+)|(?P<library>lib[nr]ccl\.so[.\d]*): cannot open "
-        r"shared object file",
+        pattern=r"undefined symbol: (?P<symbol>nccl\w+)|(?P<library>lib[nr]ccl\.so[.\d]*): cannot "
+        r"open shared object file",
         unless=r"libnccl-(?:net|tuner|profiler|env|gin)",
         sentence="the NCCL library does not fit the program, or is not found",
         because="the program was built with another NCCL than the one the loader finds (an older "
@@ -165,8 +168,9 @@ RULES: tuple[Rule, ...] = (
             "shared object file: No such file or directory",
         ),
         negative=(
-            "NCCL INFO NET/Plugin : dlerror=libnccl-net.so: cannot open shared object file: No such "
-            "file or directory No plugin found (libnccl-net.so), using internal implementation",
+            "NCCL INFO NET/Plugin : dlerror=libnccl-net.so: cannot open shared object file: No "
+            "such file or directory No plugin found (libnccl-net.so), using internal "
+            "implementation",
         ),
     ),
     Rule(
@@ -187,10 +191,12 @@ RULES: tuple[Rule, ...] = (
         explains=("nccl-trace", "nccl-peer-lost", "nccl-system-error"),
         links=(f"{_ENV}#nccl-net",),
         positive=(
-            "misc/socket.cc:717 NCCL WARN ncclSocketInit: connecting to address with family 33022 is "
-            "neither AF_INET(2) nor AF_INET6(10)",
+            "misc/socket.cc:717 NCCL WARN ncclSocketInit: connecting to address with family 33022 "
+            "is neither AF_INET(2) nor AF_INET6(10)",
         ),
-        negative=("include/socket.h:311 WARN Socket creation failed : Address family not supported",),
+        negative=(
+            "include/socket.h:311 WARN Socket creation failed : Address family not supported",
+        ),
     ),
     Rule(
         id="NCCL-010",
@@ -200,7 +206,8 @@ RULES: tuple[Rule, ...] = (
         anchors=("NCCL WARN", "RCCL WARN"),
         pattern=r"CCL WARN (?:(?P<call>\w+) ?: )?(?P<what>invalid (?:rank|root|device|reduction "
         r"operation|type|comm|nranks|argument)\b.{0,120}|.{0,40}argument is NULL|rank \S+ is not a "
-        r"valid.{0,60}|.{0,60}pointer is not valid|.{0,20}is not a valid (?:pointer|datatype).{0,40})",
+        r"valid.{0,60}|.{0,60}pointer is not valid|.{0,20}is not a valid "
+        r"(?:pointer|datatype).{0,40})",
         sentence="NCCL was called with a bad argument: {what}",
         because="NCCL checks what the program passes to it; this value cannot be right",
         costs="the call fails with 'invalid argument'",
@@ -239,10 +246,11 @@ RULES: tuple[Rule, ...] = (
         ),
         links=_TROUBLE,
         positive=(
-            "RuntimeError: NCCL error in: ../torch/lib/c10d/ProcessGroupNCCL.cpp:825, unhandled cuda "
-            "error, NCCL version 2.7.8",
+            "RuntimeError: NCCL error in: ../torch/lib/c10d/ProcessGroupNCCL.cpp:825, unhandled "
+            "cuda error, NCCL version 2.7.8",
             "ncclUnhandledCudaError: Call to CUDA function failed.",
-            "RuntimeError: NCCL Error 1: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+            "RuntimeError: NCCL Error 1: unhandled cuda error (run with NCCL_DEBUG=INFO for "
+            "details)",
         ),
         negative=("Test NCCL failure common.cu:1294 'unhandled cuda error ...'",),
     ),
@@ -251,28 +259,33 @@ RULES: tuple[Rule, ...] = (
         category="nccl-system-error",
         role="symptom",
         stage="network",
-        anchors=("ncclSystemError", "unhandled system error", "ncclInternalError", "internal error"),
+        anchors=(
+            "ncclSystemError",
+            "unhandled system error",
+            "ncclInternalError",
+            "internal error",
+        ),
         pattern=r"ncclSystemError|ncclInternalError|NCCL.{0,160}(?:unhandled system error|internal "
         r"error)|unhandled system error",
         unless=r"NCCL failure \S+:\d+",
         sentence="NCCL reports that a system call or a check of its own failed, and not which",
         checks=(
             _DETAIL,
-            "whether /dev/shm is too small in a container (df -h /dev/shm): docker run --shm-size=1g "
-            "or --ipc=host; Kubernetes: emptyDir with medium: Memory at /dev/shm",
-            "whether NCCL uses an interface that the nodes share: NCCL_SOCKET_IFNAME=eth0 (as ip -br "
-            "addr names it); no firewall between the nodes",
+            "whether /dev/shm is too small in a container (df -h /dev/shm): docker run "
+            "--shm-size=1g or --ipc=host; Kubernetes: emptyDir with medium: Memory at /dev/shm",
+            "whether NCCL uses an interface that the nodes share: NCCL_SOCKET_IFNAME=eth0 (as ip "
+            "-br addr names it); no firewall between the nodes",
             "whether RDMA is usable: ulimit -l unlimited, /dev/infiniband in the container; "
             "NCCL_IB_DISABLE=1 for a try",
             "whether another rank failed first: read its log",
         ),
         links=_TROUBLE,
         positive=(
-            "RuntimeError: NCCL error in: ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1201, "
-            "internal error, NCCL version 2.14.3",
+            "RuntimeError: NCCL error in: "
+            "../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1201, internal error, NCCL "
+            "version 2.14.3",
             "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or "
             "device error.",
-            "NCCL failure common.cu 'unhandled system error'",
         ),
         negative=("Test NCCL failure common.cu:777 'unhandled system error'",),
     ),
@@ -294,8 +307,8 @@ RULES: tuple[Rule, ...] = (
         links=_USAGE,
         positive=(
             "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
-            "torch.distributed.DistBackendError: NCCL error in: ../NCCLUtils.hpp:275, invalid usage "
-            "(run with NCCL_DEBUG=WARN for details), NCCL version 2.20.5",
+            "torch.distributed.DistBackendError: NCCL error in: ../NCCLUtils.hpp:275, invalid "
+            "usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.20.5",
         ),
         negative=("usage: train.py: invalid usage of --foo",),
     ),
@@ -306,12 +319,31 @@ RULES: tuple[Rule, ...] = (
         stage="aftermath",
         anchors=(".cc:", ".cu:", ".h:"),
         pattern=r"CCL INFO (?:\S*/)?[\w.]+\.(?:cc|cu|h|cpp):\d+ -> [1-9]\b",
+        unless=r"misc/socket\.cc",
         sentence="NCCL passes an error up its calls",
         checks=(_DETAIL, "whether another rank failed first: read the logs of all ranks"),
         positive=(
             "NCCL INFO init.cc:903 -> 5",
             "NCCL INFO /usr/src/debug/rccl/build/hipify/src/group.cc:68 -> 1 [Async thread]",
         ),
-        negative=("NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC",),
+        negative=(
+            "NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC",
+            "NCCL INFO misc/socket.cc:47 -> 3",
+        ),
+    ),
+    Rule(
+        id="NCCL-024",
+        category="nccl-trace",
+        role="consequence",
+        stage="aftermath",
+        anchors=("before the previous operation returned",),
+        pattern=r"attempt to use communicator before the previous operation returned ncclSuccess",
+        sentence="the program uses a communicator that has already failed",
+        checks=("NCCL's first error before it, on every rank",),
+        positive=(
+            "init.cc:290 NCCL WARN Attempt to use communicator before the previous operation "
+            "returned ncclSuccess",
+        ),
+        negative=("NCCL INFO comm 0x55 rank 2 nranks 4 - Init START",),
     ),
 )

@@ -1,0 +1,114 @@
+"""The page in a real browser: the maps are drawn, names stay names, nothing is refused or broken."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wirespeed.records_json import run_from_json
+from wirespeed.views.html import page
+
+pytestmark = pytest.mark.system
+
+BOUND_S = 90.0
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_CONSOLE = re.compile(r":CONSOLE[:(]\d+")
+EVIL = "<script>document.title='owned'</script>"
+
+
+class Browser:
+    """Chromium without a window, in a profile of its own."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self._words = [
+            program,
+            *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+            *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+            *("--disable-dev-shm-usage", "--enable-logging=stderr", "--virtual-time-budget=5000"),
+            f"--user-data-dir={folder}",
+        ]
+
+    def open(self, file: Path) -> tuple[str, list[str]]:
+        """(the page's DOM after its scripts, the lines of its console)."""
+        done = subprocess.run(
+            [*self._words, "--dump-dom", file.as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=BOUND_S,
+            check=True,
+        )
+        return done.stdout, [line for line in done.stderr.splitlines() if _CONSOLE.search(line)]
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Browser:
+    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    if found is None:
+        pytest.skip("Requires: chromium")
+    return Browser(found, tmp_path / "profile")
+
+
+def drawn(dom: str) -> dict[str, str]:
+    """By figure: what plotly has put into its place."""
+    parts = re.split(r'<figure class="map" id="([^"]+)">', dom)[1:]
+    shown = [part.partition("<script")[0] for part in parts[1::2]]
+    return dict(zip(parts[::2], shown, strict=True))
+
+
+def test_the_maps_of_a_real_run_are_drawn(cli: Any, browser: Browser) -> None:
+    file = cli.folder / "pairs.html"
+    done = cli("locate", "--ranks", "3", "--threshold", "100", "-q", "--html", str(file))
+    assert done.code == 0 and "from \\ to" in done.out, done.err
+    assert f"wrote {file}" in done.err
+    dom, console = browser.open(file)
+    assert console == []
+    maps = drawn(dom)
+    assert set(maps) == {"map-bandwidth", "map-latency"}
+    for name, text in maps.items():
+        assert text.count("<image") == 1, f"{name}: every pair was measured"
+        for axis in ("xtick", "ytick"):
+            labels = re.findall(rf'<g class="{axis}"><text[^>]*>([^<]*)', text)
+            assert labels == ["rank 0", "rank 1", "rank 2"], name
+
+
+def test_the_maps_of_a_simulation_are_drawn(cli: Any, browser: Browser) -> None:
+    file = cli.folder / "fabric.html"
+    asked = ("--simulate", "--nodes", "40", "--rails", "2", "--faults", "2", "--seed", "7")
+    done = cli("locate", *asked, "-q", "--html", str(file))
+    assert done.code == 1, done.err
+    dom, console = browser.open(file)
+    assert console == []
+    maps = drawn(dom)
+    assert {"map-bandwidth", "map-latency", "map-rail-0", "map-rail-1"} <= set(maps)
+    assert all("<image" in text and "node-0" in text for text in maps.values())
+    assert maps["map-bandwidth"].count("<image") == 2, "measured and empty cells"
+
+
+def test_a_host_name_with_markup_is_shown_and_not_run(tmp_path: Path, browser: Browser) -> None:
+    golden = Path(__file__).parents[1] / "golden" / "check.run.json"
+    data = json.loads(golden.read_text())
+    pair = {"first": EVIL, "second": "node-1", "rail": 0, "round": 0, "latency_us": 5.0}
+    pair |= {"forth_GBps": 1.0, "back_GBps": 1.0, "both_GBps": 1.0}
+    data["located"] = {"over": "nodes", "nodes": [EVIL, "node-1"], "rounds": 1, "stopped": EVIL}
+    data["located"] |= {"pairs_measured": 1, "pairs_possible": 1, "compute_s": [], "pairs": [pair]}
+    file = tmp_path / "evil.html"
+    file.write_text(page(run_from_json(data)))
+    dom, console = browser.open(file)
+    assert console == []
+    assert "<title>wirespeed check" in dom
+    assert "&lt;script&gt;" in drawn(dom)["map-bandwidth"]
+
+
+def test_a_script_that_is_not_ours_is_refused(tmp_path: Path, browser: Browser) -> None:
+    """The policy holds, and this test would see a complaint of the console."""
+    golden = Path(__file__).parents[1] / "golden" / "check.run.json"
+    text = page(run_from_json(json.loads(golden.read_text())))
+    file = tmp_path / "injected.html"
+    file.write_text(text.replace("</main>", f"{EVIL}</main>"))
+    dom, console = browser.open(file)
+    assert "<title>wirespeed check" in dom
+    assert any("Content Security Policy" in line for line in console)
