@@ -35,6 +35,12 @@ def test_who_wrote_it(line: str, rank: int | None, host: str | None, gpu: int | 
     assert found.text == TEXT
 
 
+def test_a_source_file_is_no_host() -> None:
+    found = strip("node-1:1:2 [0] init.cc:780 NCCL WARN something")
+    assert (found.host, found.text) == ("node-1", "init.cc:780 NCCL WARN something")
+    assert strip("init.cc:780 NCCL WARN something").host is None
+
+
 @pytest.mark.parametrize(
     ("line", "clock", "apart"),
     [

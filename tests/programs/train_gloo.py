@@ -16,16 +16,21 @@ def main() -> None:
     fault = sys.argv[3] if len(sys.argv) > 3 else ""
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=timeout_s))
     rank = dist.get_rank()
-    print(f"rank {rank} of {dist.get_world_size()} on {socket.gethostname()}", flush=True)
+    say(f"rank {rank} of {dist.get_world_size()} on {socket.gethostname()}")
     gradient = torch.ones(1 << 16)
     for step in range(steps):
         if fault and rank == 1 and step == 3:
             strike(fault)
         dist.all_reduce(gradient)
         gradient /= dist.get_world_size()
-        print(f"step {step} loss {1 / (step + 1):.3f}", flush=True)
+        say(f"step {step} loss {1 / (step + 1):.3f}")
         time.sleep(0.2)
     dist.destroy_process_group()
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def strike(fault: str) -> None:

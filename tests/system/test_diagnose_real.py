@@ -48,7 +48,7 @@ def train(lab: Lab, tmp_path: Path) -> Iterator[Train]:
     """Run the job on all nodes and diagnose what it printed, each line with its node before it."""
 
     def run(
-        *words: str, master: str = "{master}", grace: float = 20.0, bound: float = BOUND_S
+        *words: str, master: str = "{master}", grace: float = 8.0, bound: float = BOUND_S
     ) -> Finding:
         command = [*TORCHRUN, "--master-addr", master, str(JOB), *words]
         results = lab.run(
@@ -81,7 +81,7 @@ def test_a_rank_that_raises(train: Train) -> None:
 
 def test_a_rank_that_is_stopped_is_looked_at_first(train: Train) -> None:
     """From a log alone it cannot be told why it is silent."""
-    found = train("30", "10", "stop", grace=15.0)
+    found = train("30", "10", "stop")
     assert (found.status, found.confidence) == ("warn", "cannot tell")
     assert "1. node-1: it wrote no line of the failure" in found.fix
 

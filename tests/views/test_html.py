@@ -13,6 +13,7 @@ from wirespeed.views.heatmap import NOT_MEASURED, figure
 from wirespeed.views.heatmap_cells import MOST_IN_MAP
 from wirespeed.views.html import page
 from wirespeed.views.suspects import suspects_of
+from wirespeed.views.templating import script_json
 
 GB = 1e9
 EVIL = '<script>alert("x")</script>'
@@ -139,6 +140,12 @@ def test_plotly_gets_no_markup_from_a_host_name() -> None:
     assert not any("<a" in text for text in shown)
 
 
+def test_json_cannot_end_its_element() -> None:
+    text = script_json({"a": "</script><!--\u2028&"})
+    assert not set(text) & set("<>&\u2028")
+    assert json.loads(text) == {"a": "</script><!--\u2028&"}
+
+
 @pytest.mark.parametrize("name", ["\x1b[31mred", "\u202egnp.exe", "half \ud800", "two\nlines"])
 def test_odd_characters_cannot_steer_the_page(name: str) -> None:
     text = page(four(name))
@@ -174,10 +181,20 @@ def test_the_slow_row_and_column_are_framed_and_bright() -> None:
     assert boxes == [(-0.5, 3.5, 1.5, 2.5), (1.5, 2.5, -0.5, 3.5)]
 
 
-def test_the_domain_that_all_share_is_left_out_on_the_axes_only() -> None:
-    names = ("gpu-1.rack.cluster.example.org", "gpu-2.rack.cluster.example.org")
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("gpu-1.a.example.org", "gpu-2.a.example.org"), ["gpu-1", "gpu-2"]),
+        (("gpu-1.a.example.org", "gpu-1.b.example.org"), ["gpu-1.a", "gpu-1.b"]),
+        (("10.0.0.1", "10.1.0.1"), ["10.0.0.1", "10.1.0.1"]),
+        (("node-0", "node-1.org"), ["node-0", "node-1.org"]),
+    ],
+)
+def test_the_domain_that_all_share_is_left_out_on_the_axes_only(
+    names: tuple[str, str], shown: list[str]
+) -> None:
     drawn = figure(located(names, (pair(*names),)))
-    assert drawn["layout"]["xaxis"]["ticktext"] == ["gpu-1", "gpu-2"]
+    assert drawn["layout"]["xaxis"]["ticktext"] == shown
     assert drawn["data"][0]["x"] == list(names), "the hover text has the whole name"
 
 

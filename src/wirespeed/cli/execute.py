@@ -131,10 +131,14 @@ def _jsonable(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(run: Run, output: Output) -> int:
-    """Print the run in the asked form; its exit code."""
+    """Print the run in the asked form, and write its page if one is asked for; its exit code."""
     from wirespeed.views import render
     from wirespeed.views.style import style_for
 
     style = style_for(sys.stdout, color=output.color, verbose=output.verbose)
     click.echo(render(run, output.format, style), color=style.color, nl=False)
+    if output.html is not None:
+        from wirespeed.cli.page import write_page
+
+        write_page(run, output.html)
     return run.exit_code

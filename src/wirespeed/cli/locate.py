@@ -1,16 +1,12 @@
 """`wirespeed locate`: which node, link or rail is slow?"""
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options
 from wirespeed.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 __all__ = ["locate"]
 
@@ -80,20 +76,11 @@ def locate(ctx: click.Context, /, **values: Any) -> int:
     pairs = {name: values.pop(name) for name in ("over", "exhaustive", "rounds", "threshold")}
     simulated = {name: values.pop(name) for name in _SIMULATION_ONLY}
     simulate = values.pop("simulate")
-    html = values.pop("html")
     options = RunOptions.take(values, values.pop("output"))
-    if html is not None and not ctx.params.get("print_config"):
-        return _with_page(html, lambda: _measure(ctx, pairs, simulated, simulate, options))
-    return _measure(ctx, pairs, simulated, simulate, options)
+    if options.output.html is not None and _writes_the_page():
+        from wirespeed.cli.page import refuse_bad_target
 
-
-def _measure(
-    ctx: click.Context,
-    pairs: dict[str, Any],
-    simulated: dict[str, Any],
-    simulate: bool,
-    options: RunOptions,
-) -> int:
+        refuse_bad_target(options.output.html)
     if simulate:
         from wirespeed.cli.simulate import run_simulation
 
@@ -108,36 +95,12 @@ def _measure(
     return _run(ctx, pairs, options)
 
 
-def _with_page(file: str, measure: "Callable[[], int]") -> int:
-    """Measure, then write the page from what the run folder holds."""
-    from wirespeed.cli.page import refuse_bad_target, write_page
-    from wirespeed.runs.store import load
+def _writes_the_page() -> bool:
+    """Only rank 0 does; the other nodes need not have that folder."""
     from wirespeed.world.identity import detect
 
-    refuse_bad_target(file)
-    if (identity := detect(os.environ)) is not None:
-        # Rank 0 of such a world ends its process as soon as it has printed.
-        raise UsageError(
-            f"--html inside a world that another launcher started ({identity.launcher})",
-            expected="the page is made from the stored run, on the node of rank 0",
-            next=f"without --html; then: wirespeed runs show last --html {file}",
-        )
-    before = _stored()
-    code = measure()
-    new = [run for path in _stored() - before if (run := load(path)).command == "locate"]
-    if len(new) != 1:
-        raise UsageError(
-            f"no page: {len(new)} runs of locate were stored at the same time",
-            next=f"wirespeed runs list; wirespeed runs show ID --html {file}",
-        )
-    write_page(new[0], file)
-    return code
-
-
-def _stored() -> "set[Path]":
-    from wirespeed.runs.folder import runs_home
-
-    return set(runs_home().iterdir()) if runs_home().is_dir() else set()
+    identity = detect(os.environ)
+    return identity is None or identity.rank == 0
 
 
 def _refuse_faults_in_data(texts: tuple[str, ...]) -> None:

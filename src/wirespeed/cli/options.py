@@ -120,6 +120,8 @@ class Output:
     """`auto`, `always` or `never`."""
     quiet: bool
     verbose: bool
+    html: str | None = None
+    """File to write the page of the run to, beside what is printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,8 @@ class RunOptions:
 
         for text in values["inject"]:
             Fault.parse(text)
-        output = Output(format, *(values.pop(name) for name in ("color", "quiet", "verbose")))
+        color, quiet, verbose = (values.pop(name) for name in ("color", "quiet", "verbose"))
+        output = Output(format, color, quiet, verbose, html=values.pop("html", None))
         names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
         return RunOptions(**{name: values.pop(name) for name in names}, output=output)
 

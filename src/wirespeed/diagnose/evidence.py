@@ -94,7 +94,9 @@ class Evidence:
         for id, found in self.seen.items():
             found.count = max(found.count, counts.get(id, 0))
         for rule in rules:
-            if not rule.anchors and rule.needs and self._hold(rule):
+            if rule.derive is not None and self._hold(rule):
+                self.add(rule.derive(self))
+            elif not rule.anchors and rule.needs and self._hold(rule):
                 self._add_combined(rule)
         for id, found in list(self.seen.items()):
             if not self._hold(found.rule) or found.count < found.rule.least:

@@ -96,6 +96,13 @@ def _nccl(prefix: Prefix, found: re.Match[str]) -> None:
         prefix.gpu = int(found[2])
 
 
+def _nccl_alone(prefix: Prefix, found: re.Match[str]) -> None:
+    """Without a thread: NCCL's plugins, and logs that were cut."""
+    prefix.host = prefix.host or found[1]
+    if found[2] is not None and prefix.gpu is None:
+        prefix.gpu = int(found[2])
+
+
 def _ray(prefix: Prefix, found: re.Match[str]) -> None:
     if found[1]:
         prefix.host = found[1]
@@ -128,7 +135,12 @@ _KINDS: tuple[tuple[re.Pattern[str], _Take], ...] = tuple(
         (r"\[\s*(\d+\.\d{3,9})\]\s(?:\[T\d+\]\s)?", _kernel),
         # NCCL and RCCL: `host:pid:tid [gpu] NCCL INFO …`, also before a file name
         (r"([\w.-]+):\d+:\d+ \[(\d+|-?1)\]\s(?:[\d.]+ )?", _nccl),
-        (r"([\w.-]+):\d+(?::\d+)?(?: \[(\d+)\])? (?=(?:[\w/.]+:\d+ )?[NR]CCL )", _nccl),
+        # and not a source file's name, nor a function's, after it
+        (
+            r"(?![\w.-]+\.(?:cc|cu|cpp|cxx|c|h|hpp):)([\w.-]+):\d+(?::\d+)?(?: \[(\d+)\])? "
+            r"(?=(?:[\w/.]+:\d+ )?[NR]CCL )",
+            _nccl_alone,
+        ),
         # a logger's level, with or without module: `[INFO] [launch.py:315:main] `
         (r"\[(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL)\]\s(?:\[[\w./:-]+\]\s)?", _nothing),
         # srun -l `3: `, hydra `[3] `
@@ -159,6 +171,8 @@ def strip(line: str) -> Prefix:
 
 def _take_one(found: Prefix) -> bool:
     for pattern, take in _KINDS:
+        if take is _nccl_alone and found.host is not None:
+            continue
         match = pattern.match(found.text)
         if match is not None and match.end():
             take(found, match)

@@ -112,9 +112,12 @@ def _of_causes(
     """One answer a category; those that are late in causality follow from the beginnings."""
     begins = [one for one in causes if one.rule.stage in _ROOTS] or list(causes[:1])
     late = [one for one in causes if one not in begins]
+    # What was so before anything failed, such as a slow transport, follows from nothing.
+    before = [one for one in late if _is_before(one, begins) and one.rule.stage == "network"]
+    late = [one for one in late if one not in before]
     explained = [one for one in evidence.of("cause") if one not in causes]
     groups: dict[str, list[Seen]] = {}
-    for one in begins:
+    for one in [*begins, *before]:
         groups.setdefault(one.rule.category, []).append(one)
     first, *others = groups.values()
     follows = _sorted([*late, *explained, *rest])
@@ -135,6 +138,10 @@ def _of_symptoms(symptoms: Sequence[Seen], aftermath: Sequence[Seen]) -> tuple[A
     kept = _without_explained(symptoms)
     rest = [one for one in symptoms if one not in kept]
     return (_cannot_tell(kept, [*rest, *aftermath]),)
+
+
+def _is_before(one: Seen, begins: Sequence[Seen]) -> bool:
+    return all(earlier(one.start.line, begin.start.line) for begin in begins)
 
 
 def _cannot_tell(parts: Sequence[Seen], follows: Sequence[Seen]) -> Answer:

@@ -5,9 +5,14 @@ only lines that hold one of its anchors. What needs several lines is a rule that
 """
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from wirespeed.diagnose.evidence import Evidence
+    from wirespeed.diagnose.scan import Hit
 
 __all__ = ["Confidence", "Role", "Rule", "Stage"]
 
@@ -49,6 +54,8 @@ class Rule:
     """Ids of rules that must not have hit in the same job."""
     least: int = 1
     """Lines that must have matched."""
+    derive: "Callable[[Evidence], Iterable[Hit]] | None" = None
+    """For what no single line shows: makes this rule's hits from those of the rules that it needs."""
     sentence: str
     """The cause in one sentence that names what was seen: `{name}` from the pattern."""
     because: str = ""

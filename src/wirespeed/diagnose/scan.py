@@ -75,6 +75,7 @@ class Scanner:
         self.lines = 0
         self.bytes = 0
         self._order = 0
+        self._looked: Counter[str] = Counter()
 
     def read(self, source: Source) -> Iterator[Hit]:
         """The hits of one log, in its order."""
@@ -140,6 +141,7 @@ class Scanner:
         for rule in wanted.values():
             if rule in unread:
                 continue
+            self._looked[rule.id] += 1
             if prefix is None:
                 prefix = strip(raw.decode("utf-8", "replace"))
             groups = rule.match(prefix.text)
@@ -163,4 +165,4 @@ class Scanner:
         )
 
     def _is_enough(self, rule: Rule) -> bool:
-        return rule.role in ("fact", "consequence") and self.counts[rule.id] >= _FACTS_READ
+        return rule.role in ("fact", "consequence") and self._looked[rule.id] >= _FACTS_READ

@@ -16,6 +16,7 @@ _FOLLOWERS = 12
 """Consequences shown of one answer."""
 _LONG = 300
 _NAMED = 6
+_NAMES_RANKS = re.compile(r"\branks? \[?\d")
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
@@ -54,8 +55,8 @@ def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
     return Finding(
         id=rule.id,
         status="fail" if cause else "warn",
-        title=sentence + _who(answer.parts) if cause else f"cannot tell why: {sentence}",
-        subject=_subject(answer.parts),
+        title=sentence + _who(answer.parts, sentence) if cause else f"cannot tell why: {sentence}",
+        subject=_subject(answer.parts, sentence),
         saw=_where(answer.parts),
         expected=""
         if cause
@@ -148,8 +149,10 @@ def _facts(facts: Iterable[Seen]) -> list[Finding]:
     ]
 
 
-def _who(parts: Sequence[Seen]) -> str:
-    """` on ranks 0, 3 (host-1)`, or nothing."""
+def _who(parts: Sequence[Seen], said: str = "") -> str:
+    """` (ranks 0, 3 on host-1)`, or nothing where it was `said` already."""
+    if _NAMES_RANKS.search(said):
+        return ""
     ranks = sorted({rank for part in parts for rank in part.ranks})
     hosts = sorted({host for part in parts for host in part.hosts})
     told = []
@@ -157,7 +160,7 @@ def _who(parts: Sequence[Seen]) -> str:
         told.append(("rank " if len(ranks) == 1 else "ranks ") + _some(ranks))
     if hosts:
         told.append(_some(hosts))
-    return f" ({' on '.join(told)})" if told else ""
+    return f" ({' on '.join(told)})" if told and not all(one in said for one in told) else ""
 
 
 def _some(values: Sequence[object]) -> str:
@@ -165,8 +168,10 @@ def _some(values: Sequence[object]) -> str:
     return ", ".join(map(str, values[:_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
-def _subject(parts: Sequence[Seen]) -> Subject:
-    """The one rank or host that it is about, else the job."""
+def _subject(parts: Sequence[Seen], said: str) -> Subject:
+    """The one rank or host that it is about, else the job; several ranks are the job's."""
+    if re.search(r"\branks \[?\d+[,-]", said):
+        return Subject("job", "job")
     ranks = {rank for part in parts for rank in part.ranks}
     hosts = {host for part in parts for host in part.hosts}
     if len(ranks) == 1:

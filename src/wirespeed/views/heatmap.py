@@ -5,7 +5,7 @@ Host names come from other machines. Plotly reads a little HTML in labels, so th
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
-from os.path import commonprefix
+from itertools import takewhile
 from typing import Any
 
 from wirespeed.records import Located
@@ -205,10 +205,12 @@ def _ticks(axis: Axis, suspects: Suspects, pixels: int) -> tuple[list[int], list
 
 
 def _domain(names: Sequence[str]) -> str:
-    """What all names end in, from a dot on, such as `.cluster.example.org`: it tells nothing apart."""
-    last = commonprefix([name[::-1] for name in names])[::-1] if len(names) > 1 else ""
-    _, dot, domain = last.partition(".")
-    return dot + domain
+    """What all names end in after their first dot, such as `.example.org`; never part of an address."""
+    if len(names) < 2 or not any(one.isalpha() for name in names for one in name):
+        return ""
+    endings = zip(*(name.split(".")[:0:-1] for name in names), strict=False)
+    shared = [labels[0] for labels in takewhile(lambda labels: len(set(labels)) == 1, endings)]
+    return "".join(f".{label}" for label in reversed(shared))
 
 
 def _short(name: str, named: bool) -> str:

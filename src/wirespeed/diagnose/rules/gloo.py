@@ -102,7 +102,8 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         confidence="certain",
         anchors=("Unable to find address for", "Unable to find interface for"),
-        pattern=r"unable to find (?:address|interface) for:?\s*(?P<interface>[\w.@:-]+)",
+        pattern=r"unable to find (?:address|interface) for: ?(?P<interface>[\w.@:-]+)",
+        unless=r"rp != nullptr",
         sentence="gloo found no interface {interface} with an address on this node: "
         "GLOO_SOCKET_IFNAME names one that does not exist here, or has no IP address",
         because="gloo takes the name exactly as given and looks it up among the node's interfaces",
@@ -122,24 +123,25 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="GLOO-005",
-        category="gloo-bind",
+        category="dns-unresolvable",
         role="cause",
-        anchors=("rp != nullptr", "Failed to find matching interface", "bind: Cannot assign"),
-        pattern=r"gloo.{0,200}(?:bind: cannot assign requested address|rp != nullptr)"
-        r"|makeDeviceForInterface\(\): unsupported gloo device"
-        r"|failed to find matching interface",
-        sentence="gloo cannot use the address that it was given on this node",
-        because="the address is not one of the node's own, or cannot be bound",
+        confidence="certain",
+        anchors=("rp != nullptr",),
+        pattern=r"rp != nullptr\. unable to find address for:? (?P<name>\S+)",
+        sentence="gloo finds no usable local address for the host name {name}",
+        because="the name resolves to no address that this node can bind",
+        costs="the process group is not made on this node",
         fix=_FIX,
-        next="getent ahosts $(hostname); ip -br addr",
+        next="getent ahosts {name}; ip -br addr",
         explains=_FOLLOWS,
         links=_LINKS,
         positive=(
-            "RuntimeError: [enforce fail at third_party/gloo/gloo/transport/tcp/device.cc:208] rp "
-            "!= "
-            "nullptr. Unable to find address for host",
+            "RuntimeError: [enforce fail at ../third_party/gloo/gloo/transport/tcp/device.cc:208] "
+            "rp != nullptr. Unable to find address for: gpu-7",
         ),
-        negative=("RuntimeError: Gloo connectFullMesh failed with no error",),
+        negative=(
+            "[enforce fail at device.cc:84] ifa != nullptr. Unable to find address for: ib0",
+        ),
     ),
     Rule(
         id="GLOO-006",
@@ -230,7 +232,7 @@ RULES: tuple[Rule, ...] = (
         role="symptom",
         stage="wait",
         anchors=("Timed out waiting", "Wait timeout", "Application timeout caused pair closure"),
-        pattern=r"(?:gloo|unbound_buffer|timed out waiting).{0,120}(?:(?P<ms>\d+)ms for "
+        pattern=r"(?:gloo|unbound_buffer|timed out waiting).{0,120}?(?:\b(?P<ms>\d+)ms for "
         r"(?P<what>recv|send) operation)|application timeout caused pair closure",
         sentence="a gloo {what} waited {ms} ms for another rank, in vain",
         checks=(

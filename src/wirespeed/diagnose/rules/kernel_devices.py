@@ -25,7 +25,7 @@ RULES: tuple[Rule, ...] = (
         "counters; take "
         "the node out until the link is stable",
         next="on that node: dmesg -T | grep -i link; ip -br link; ibstat",
-        explains=(*_DOWN, "ib-timeout"),
+        explains=(*_DOWN, "ib-retry-exceeded"),
         positive=(
             "mlx5_core 0000:3b:00.0 eth0: Link down",
             "bnxt_en 0000:18:00.0 ens1f0: NIC Link is Down",
@@ -50,7 +50,7 @@ RULES: tuple[Rule, ...] = (
         "replace it if "
         "it comes back",
         next="on that node: dmesg -T | grep -iE 'watchdog|mlx5'; ethtool -i DEVICE",
-        explains=(*_DOWN, "ib-timeout"),
+        explains=(*_DOWN, "ib-retry-exceeded"),
         positive=(
             "NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 3 timed out",
             "mlx5_core 0000:3b:00.0: poll_health:800:(pid 0): device's health compromised - "

@@ -14,7 +14,7 @@ RULES: tuple[Rule, ...] = (
         unless=r"\+cuda1[123]\.",
         sentence="{name} {version}",
         positive=(
-            "NCCL error in: ../ProcessGroupNCCL.cpp:1201, internal error, NCCL version 2.14.3",
+            "NCCL INFO NCCL version 2.14.3",
             "NCCL version 2.4.8+cuda9.2",
             "RCCL version 2.18.3+hip6.0 HEAD:2f6d59e+",
             "RCCL version : 2.22.3-HEAD:9c6d9a9",
@@ -29,8 +29,8 @@ RULES: tuple[Rule, ...] = (
         category="network",
         role="fact",
         anchors=("Using network ", "NET plugin "),
-        pattern=r"(?:using network (?!socket)|assigned NET plugin (?!socket))(?P<network>\w[\w "
-        r"/]*?)(?: to comm\b.*)?\s*$",
+        pattern=r"(?:using network (?!socket)|assigned NET plugin (?!socket))"
+        r"(?P<network>AWS Libfabric|[\w/]{1,40}(?<!:))",
         sentence="network {network}",
         positive=(
             "NCCL INFO Using network IB",
@@ -67,7 +67,7 @@ RULES: tuple[Rule, ...] = (
         category="network",
         role="fact",
         anchors=("NET/IB : Using", "NET/IB: Using"),
-        pattern=r"NET/IB\w* ?: using .*:\d/IB\b",
+        pattern=r"NET/IB\w* ?: using .{0,2000}:\d/IB\b",
         sentence="RDMA devices on InfiniBand",
         positive=(
             "NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.1.0.1<0>",
@@ -79,7 +79,7 @@ RULES: tuple[Rule, ...] = (
         category="network",
         role="fact",
         anchors=("/RoCE",),
-        pattern=r"NET/IB\w* ?: using .*:\d/RoCE\b",
+        pattern=r"NET/IB\w* ?: using .{0,2000}:\d/RoCE\b",
         sentence="RDMA devices on Ethernet (RoCE)",
         positive=("NCCL INFO NET/IB : Using [0]mlx5_1:1/RoCE ; OOB ens192f1:10.6.0.134<0>",),
         negative=("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.1.0.1<0>",),
@@ -206,7 +206,8 @@ RULES: tuple[Rule, ...] = (
         positive=(
             "NCCL INFO 16 coll channels, 0 collnet channels, 16 nvls channels, 16 p2p channels, 1 "
             "p2p channels per peer",
-            "NCCL INFO 24 coll channels, 0 nvls channels, 32 p2p channels, 32 p2p channels per peer",
+            "NCCL INFO 24 coll channels, 0 nvls channels, 32 p2p channels, 32 p2p channels per "
+            "peer",
         ),
         negative=("NCCL INFO Channel 00/02 :    0   1   2   3",),
     ),
@@ -251,8 +252,8 @@ RULES: tuple[Rule, ...] = (
         category="settings",
         role="fact",
         anchors=("set by environment to",),
-        pattern=r"(?P<name>(?:R|N)CCL_\w+|OFI_NCCL_\w+|HSA_\w+) set by environment to "
-        r"(?P<value>.+?)\.?\s*$",
+        pattern=r"(?P<name>[RN]CCL_\w{2,60}|OFI_NCCL_\w{2,60}|HSA_\w{2,60}) set by environment to "
+        r"(?P<value>\S{0,119}[^\s.])",
         unless=r"NCCL_SOCKET_IFNAME|(?:GDR_LEVEL|CUDA_SUPPORT) set by environment to (?:0|LOC)\b",
         sentence="{name}={value}",
         positive=(
@@ -287,7 +288,7 @@ RULES: tuple[Rule, ...] = (
         category="world",
         role="fact",
         anchors=("Init COMPLETE",),
-        pattern=r"rank (?P<rank>\d+) nranks (?P<nranks>\d+) .*init complete",
+        pattern=r"rank (?P<rank>\d+) nranks (?P<nranks>\d+) .{0,300}init complete",
         sentence="communicator of {nranks} ranks",
         positive=(
             "NCCL INFO ncclCommInitRank comm 0x63 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 59000 "

@@ -25,56 +25,10 @@ _FABRIC_FIX = (
     "(nvidia-smi --gpu-reset, with no process on them) or reboot; until then NCCL_NVLS_ENABLE=0"
 )
 _FABRIC_NEXT = "nvidia-smi -q | grep -A3 Fabric; systemctl status nvidia-fabricmanager"
-_DRIVER_FIX = (
-    "update the GPU driver, or use an image (torch wheel, NCCL) built for a CUDA that the driver "
-    "knows; on data-centre GPUs the cuda-compat package can help"
-)
 _P2P_FIX = (
     "NCCL_P2P_DISABLE=1 (data then go through host memory); where the failing line is in "
     "transport/shm.cc, NCCL_CUMEM_HOST_ENABLE=0; a newer NCCL falls back by itself"
 )
-
-
-def _too_old(number: int, driver: int, built: int) -> tuple[Rule, Rule, Rule]:
-    """A driver of CUDA `driver`.x under an NCCL that was built for CUDA `built`."""
-    known, needed, told = f"NCCL-{number}", f"NCCL-{number + 1}", f"NCCL-{number + 2}"
-    return (
-        Rule(
-            id=known,
-            category="driver",
-            role="fact",
-            anchors=(f"cudaDriverVersion {driver}0",),
-            pattern=rf"cudaDriverVersion (?P<driver>{driver}\d\d\d)\b",
-            sentence=f"a driver of CUDA {driver}",
-            positive=(f"NCCL INFO cudaDriverVersion {driver}040",),
-            negative=(f"NCCL INFO cudaDriverVersion {built}040",),
-        ),
-        Rule(
-            id=needed,
-            category="version",
-            role="fact",
-            anchors=(f"+cuda{built}.",),
-            pattern=rf"NCCL version (?P<nccl>[\d.]+\+cuda{built}\.\d+)",
-            sentence=f"NCCL for CUDA {built}",
-            positive=(f"NCCL version 2.21.5+cuda{built}.1",),
-            negative=(f"NCCL version 2.21.5+cuda{driver}.1",),
-        ),
-        Rule(
-            id=told,
-            category="driver-too-old",
-            role="cause",
-            needs=(known, needed),
-            sentence="the GPU driver is too old: it knows CUDA only up to {driver} "
-            "(cudaDriverVersion), NCCL is {nccl}",
-            because="a driver runs programs built for its own major version of CUDA and older ones",
-            costs="CUDA calls of NCCL fail",
-            fix=_DRIVER_FIX,
-            next="nvidia-smi (CUDA Version in its first lines)",
-            explains=(*_FOLLOWS, "driver-too-old"),
-            links=_DRIVER,
-        ),
-    )
-
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -294,52 +248,8 @@ RULES: tuple[Rule, ...] = (
         negative=("Test CUDA failure common.cu:602 'out of memory'",),
     ),
     Rule(
-        id="NCCL-111",
-        category="driver-too-old",
-        role="cause",
-        confidence="certain",
-        anchors=(
-            "installed CUDA driver",
-            "driver version is insufficient",
-            "unsupported toolchain",
-        ),
-        pattern=r"API call is not supported in the installed CUDA driver|CUDA driver version is "
-        r"insufficient|PTX was compiled with an unsupported toolchain",
-        unless=r"Test CUDA failure",
-        sentence="the GPU driver is too old for the CUDA that this NCCL or program was built for",
-        because="the driver does not know a call of that CUDA version",
-        costs="CUDA calls fail",
-        fix=_DRIVER_FIX,
-        next="nvidia-smi (CUDA Version in its first lines)",
-        explains=_FOLLOWS,
-        links=_DRIVER,
-        positive=(
-            "NCCL WARN Cuda failure 'API call is not supported in the installed CUDA driver'",
-            "Cuda failure 35 'CUDA driver version is insufficient for CUDA runtime version'",
-        ),
-        negative=("NCCL INFO cudaDriverVersion 11000",),
-    ),
-    Rule(
-        id="NCCL-112",
-        category="driver-too-old",
-        role="cause",
-        confidence="certain",
-        needs=("NCCL-111", "FACT-001", "FACT-032"),
-        sentence="the GPU driver is too old: it knows CUDA only up to {driver} "
-        "(cudaDriverVersion), and this is NCCL {version}",
-        because="the driver does not know a call of the CUDA that this NCCL was built for",
-        costs="CUDA calls of NCCL fail",
-        fix=_DRIVER_FIX,
-        next="nvidia-smi (CUDA Version in its first lines)",
-        explains=("NCCL-111", *_FOLLOWS),
-        links=_DRIVER,
-    ),
-    *_too_old(120, 11, 12),
-    *_too_old(123, 10, 11),
-    *_too_old(126, 12, 13),
-    Rule(
         id="NCCL-113",
-        category="cuda-mismatch",
+        category="gpu-architecture",
         role="cause",
         confidence="certain",
         anchors=("no kernel image is available", "named symbol not found"),
@@ -359,5 +269,28 @@ RULES: tuple[Rule, ...] = (
             "on the device'",
         ),
         negative=("CUDA error: no kernel image is available for execution on the device",),
+    ),
+    Rule(
+        id="NCCL-114",
+        category="nvlink-topology",
+        role="symptom",
+        anchors=("reverse path from", "Could not find a path", "unable to find a path"),
+        pattern=r"NCCL WARN .{0,40}(?:failed to find reverse path from|could not find a "
+        r"path|unable to find a path)",
+        sentence="NCCL sees NVLink or PCIe connections of this node that do not fit together",
+        checks=(
+            "whether an NVLink is down on one side: nvidia-smi nvlink -s; dmesg | grep -i xid; "
+            "reset the GPUs",
+            "whether a virtual machine or container shows only part of the GPUs or a wrong "
+            "topology: nvidia-smi topo -m; NCCL_TOPO_FILE as the cloud provides it; "
+            "NCCL_P2P_DISABLE=1 for a try",
+        ),
+        explains=_FOLLOWS,
+        links=_TROUBLE,
+        positive=(
+            "graph/paths.cc:53 NCCL WARN Failed to find reverse path from remNode 0/b5000 nlinks 2 "
+            "to node 0/5b000",
+        ),
+        negative=("NCCL INFO Could not find real path of /sys/class/net/lo/device",),
     ),
 )

@@ -57,7 +57,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="NCCL-132",
-        category="gpus",
+        category="gpu-visible",
         role="cause",
         stage="program",
         anchors=("invalid device ordinal", "no CUDA-capable device", "busy or unavailable"),
@@ -146,7 +146,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="NCCL-141",
-        category="gpus",
+        category="gpu-visible",
         role="cause",
         anchors=("HSA_STATUS_ERROR", "/dev/kfd"),
         pattern=r"HSA_STATUS_ERROR_(?P<error>OUT_OF_RESOURCES|NOT_INITIALIZED)|(?:unable to "

@@ -38,7 +38,7 @@ def _status(number: int, name: str) -> str:
     """Every spelling of one completion status since NCCL 2.4."""
     return (
         rf"got completion (?:from peer (?P<peer>\S+) )?with (?:error {number}\b|status[= "
-        rf"]{number}\b|status=IBV_WC_{name}\b)(?:.*?vendor[ _]err[= ](?P<vendor>\d+))?"
+        rf"]{number}\b|status=IBV_WC_{name}\b)(?:.{0, 300}?vendor[ _]err[= ](?P<vendor>\d+))?"
     )
 
 
@@ -238,7 +238,7 @@ RULES: tuple[Rule, ...] = (
         anchors=_ANCHORS,
         pattern=r"got completion (?:from peer (?P<peer>\S+) )?with (?:error |status[= "
         r"])(?:IBV_WC_(?P<name>LOC_LEN_ERR|LOC_QP_OP_ERR|REM_INV_REQ_ERR|GENERAL_ERR|FATAL_ERR"
-        r"|BAD_RESP_ERR|LOC_ACCESS_ERR)\(?)?(?P<status>[1236789]|1[4-9]|2\d)\b(?:.*?vendor[ "
+        r"|BAD_RESP_ERR|LOC_ACCESS_ERR)\(?)?(?P<status>[1236789]|1[4-9]|2\d)\b(?:.{0,300}?vendor[ "
         r"_]err[= ](?P<vendor>\d+))?",
         sentence="an RDMA transfer failed with status {status} (vendor err {vendor}, peer {peer})",
         checks=(

@@ -121,8 +121,8 @@ RULES: tuple[Rule, ...] = (
         category="net-plugin",
         role="cause",
         anchors=("Failed to initialize any NET plugin", "Error: network "),
-        pattern=r"failed to initialize any NET plugin|(?:error:|NCCL WARN) network (?P<net>.+?) "
-        r"not found",
+        pattern=r"failed to initialize any NET plugin|(?:error:|NCCL WARN) network "
+        r"(?P<net>.{1,60}?) not found",
         sentence="NCCL could start no network plugin: the one that NCCL_NET or NCCL_NET_PLUGIN "
         "asks for is not usable here",
         because="with NCCL_NET set NCCL does not fall back to sockets; the plugin's library is not "
@@ -160,7 +160,7 @@ RULES: tuple[Rule, ...] = (
         fix="remove the other libnccl from LD_LIBRARY_PATH and LD_PRELOAD, or install the one the "
         "program needs (pip install -U nvidia-nccl-cu12 as torch asks; apt install libnccl2)",
         next="ldconfig -p | grep nccl; echo $LD_LIBRARY_PATH $LD_PRELOAD; pip list | grep nccl",
-        explains=("exit-code", "launcher-exit"),
+        explains=("library-missing", "exit-code", "launcher-exit"),
         links=_TROUBLE,
         positive=(
             "ImportError: /usr/lib/libtorch_cuda.so: undefined symbol: ncclCommRegister",

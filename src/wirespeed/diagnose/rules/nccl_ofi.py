@@ -66,8 +66,8 @@ RULES: tuple[Rule, ...] = (
         category="efa-memlock",
         role="cause",
         anchors=("Cannot allocate memory",),
-        pattern=r"(?:libfabric:\S*efa\S*|NET/OFI).{0,200}(?:cannot allocate memory|ERROR: out of "
-        r"memory)",
+        pattern=r"(?:libfabric:\S{0,60}?efa|NET/OFI).{0,200}(?:cannot allocate memory|ERROR: out "
+        r"of memory)",
         sentence="libfabric could not create EFA's resources (Cannot allocate memory): mostly max "
         "locked memory (memlock, ulimit -l) is too small",
         because="completion queues (CQ), endpoints and memory of EFA are locked; a small memlock, "
@@ -228,7 +228,7 @@ RULES: tuple[Rule, ...] = (
         role="symptom",
         stage="network",
         anchors=("EFA internal error", "Libfabric error:"),
-        pattern=r"EFA internal error: \((?!4112\))(?P<code>-?\d+)\) (?P<error>.+)",
+        pattern=r"EFA internal error: \((?!4112\))(?P<code>-?\d+)\) (?P<error>.{1,200})",
         unless=r"unresponsive|unreachable",
         sentence="libfabric's EFA provider aborts: {error} ({code})",
         checks=(
@@ -272,8 +272,8 @@ RULES: tuple[Rule, ...] = (
         category="network",
         role="fact",
         anchors=("elected provider is", "elected Provider is"),
-        pattern=r"NET/OFI selected provider is (?P<provider>[\w;,-]+)(?:.*\(found (?P<nics>\d+) "
-        r"nics?\))?",
+        pattern=r"NET/OFI selected provider is (?P<provider>[\w;,-]+)(?:.{0,80}\(found "
+        r"(?P<nics>\d+) nics?\))?",
         sentence="libfabric provider {provider}, {nics} NICs",
         positive=(
             "NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)",

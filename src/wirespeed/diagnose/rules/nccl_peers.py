@@ -206,7 +206,7 @@ RULES: tuple[Rule, ...] = (
         category="nccl-name",
         role="cause",
         anchors=("error encountered when getting address info", "error resolving"),
-        pattern=r"\bNet ?: error encountered when getting address info ?: ?(?P<error>.+)",
+        pattern=r"\bNet ?: error encountered when getting address info ?: ?(?P<error>.{1,200})",
         sentence="the host name in NCCL_COMM_ID or NCCL's address cannot be resolved: {error}",
         because="DNS or /etc/hosts does not know the name on this node",
         costs="NCCL cannot be initialised",
@@ -241,5 +241,74 @@ RULES: tuple[Rule, ...] = (
             "NCCL WARN Call to accept failed : Too many open files",
         ),
         negative=("OSError: [Errno 24] Too many open files: 'data/1.npy'",),
+    ),
+    Rule(
+        id="NSOCK-036",
+        category="net-socket-fallback",
+        role="cause",
+        stage="network",
+        anchors=("no userspace device-specific driver",),
+        pattern=r"libibverbs: warning: no userspace device-specific driver found for "
+        r"(?P<device>\S+)",
+        needs=("FACT-003",),
+        sentence="NCCL fell back to TCP sockets (Using network Socket): libibverbs has no "
+        "user-space driver for the RDMA device {device}",
+        because="the image or container lacks the provider library of this NIC (libmlx5, libefa, "
+        "libbnxt_re, libirdma)",
+        costs=_COSTS,
+        fix="install the provider in the image (apt install ibverbs-providers; libibverbs on RHEL; "
+        "the "
+        f"vendor's OFED, of the host's version); {_CONTAINER}",
+        next="in the container: ibv_devinfo; ls /etc/libibverbs.d",
+        explains=("net-socket-fallback",),
+        links=_RDMA,
+        positive=(
+            "libibverbs: Warning: no userspace device-specific driver found for "
+            "/sys/class/infiniband_verbs/uverbs0",
+        ),
+        negative=("libibverbs: Warning: couldn't open config directory '/etc/libibverbs.d'.",),
+    ),
+    Rule(
+        id="NSOCK-045",
+        category="wrong-address",
+        role="cause",
+        confidence="certain",
+        anchors=("Cannot assign requested address",),
+        pattern=r"(?:NCCL|bind).{0,120}cannot assign requested address",
+        unless=r"\[c10d\]|gloo",
+        sentence="NCCL was given an address that this node does not have (Cannot assign requested "
+        "address)",
+        because="NCCL_COMM_ID or NCCL_SOCKET_IFNAME names an address of another node, or one that "
+        "was removed",
+        costs="NCCL cannot be initialised",
+        fix="NCCL_COMM_ID with an address of the node of rank 0, the same on all ranks (or unset "
+        "it)",
+        next="ip -br addr; echo $NCCL_COMM_ID",
+        explains=("nccl-system-error", "nccl-trace", "nccl-peer-lost"),
+        links=(f"{_ENV}#nccl-comm-id",),
+        positive=(
+            "misc/socket.cc:380 NCCL WARN Call to bind failed : Cannot assign requested address",
+        ),
+        negative=("bind: Cannot assign memory",),
+    ),
+    Rule(
+        id="NSOCK-046",
+        category="port-in-use",
+        role="cause",
+        confidence="certain",
+        anchors=("Address already in use",),
+        pattern=r"NCCL WARN.{0,80}address already in use",
+        sentence="the port that NCCL was told to use is taken (Address already in use)",
+        because="another job or an earlier run still holds the port of NCCL_COMM_ID",
+        costs="NCCL cannot be initialised",
+        fix="another port in NCCL_COMM_ID, end the process that holds it (ss -ltnp), or unset it",
+        next="ss -ltnp",
+        explains=("nccl-system-error", "nccl-trace", "nccl-peer-lost"),
+        links=(f"{_ENV}#nccl-comm-id",),
+        positive=("misc/socket.cc:380 NCCL WARN Call to bind failed : Address already in use",),
+        negative=(
+            "[W socket.cpp:401] [c10d] failed to bind to [::]:29500 (errno: 98 - Address already "
+            "in use).",
+        ),
     ),
 )

@@ -4,7 +4,7 @@ from wirespeed.diagnose.rule import Rule
 
 __all__ = ["RULES"]
 
-_EXPLAINS = ("mpi-daemon", "mpi-lost-node", "hydra-proxy", "launcher-exit")
+_EXPLAINS = ("mpi-daemon", "mpi-lost-node", "launcher-exit")
 _KEYS = (
     "let the launcher's user log in without a password: ssh-copy-id USER@HOST (or put the public "
     "key "

@@ -183,12 +183,10 @@ RULES: tuple[Rule, ...] = (
         category="collective-mismatch",
         role="cause",
         stage="program",
-        anchors=("message truncated", "Message truncated"),
-        pattern=r"message truncated.{0,80}?(?:received|remote size:?) (?P<remote>\d+).{0,40}?"
-        r"(?:instead of|local size:?) (?P<local>\d+)"
-        r"|message truncated.{0,40}local size:? (?P<mine>\d+) remote size:? (?P<theirs>\d+)",
-        sentence="two ranks call a collective with different sizes (mismatch): more data came than "
-        "the buffer takes",
+        anchors=("message truncated",),
+        pattern=r"message truncated.{0,60}local size:? (?P<mine>\d+),? remote size:? (?P<theirs>\d+)",
+        sentence="two ranks call a collective with different sizes (mismatch): local {mine}, "
+        "remote {theirs} bytes",
         because="the sender's message is longer than the receiver expects: sizes, order of "
         "collectives or NCCL's settings differ between ranks",
         costs="the job ends, or computes garbage",
@@ -197,10 +195,7 @@ RULES: tuple[Rule, ...] = (
         next="run again with TORCH_DISTRIBUTED_DEBUG=DETAIL and NCCL_DEBUG_SUBSYS=COLL",
         explains=_GONE,
         links=_LINKS,
-        positive=(
-            "NCCL WARN NET/Socket : message truncated : local size 4096 remote size 65536",
-            "misc/socket.cc NCCL WARN Message truncated : received 1024 bytes instead of 256",
-        ),
+        positive=("NCCL WARN NET/Socket : message truncated : local size 4096 remote size 65536",),
         negative=("message received: 1024 bytes",),
     ),
     Rule(

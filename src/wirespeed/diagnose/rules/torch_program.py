@@ -88,7 +88,7 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         stage="program",
         anchors=("illegal memory access", "misaligned address", "unspecified launch failure"),
-        pattern=r"(?:cuda (?:error|failure)|cudaerror\w*)\b.{0,60}?(?P<what>an illegal memory access"
+        pattern=r"(?:cuda error|cudaerror\w*)\b.{0,60}?(?P<what>an illegal memory access"
         r"|misaligned address|unspecified launch failure|an illegal instruction)",
         sentence="a GPU kernel failed: {what}",
         because="a kernel of this process touched memory it may not; later CUDA and NCCL calls of "
@@ -98,14 +98,14 @@ RULES: tuple[Rule, ...] = (
         "kernels (flash-attention, apex, triton) built for other versions; if the kernel log shows "
         "Xid 48, 63, 74, 79 or 94, take the GPU out",
         next="dmesg -T | grep -i xid on that node",
+        unless=r"NCCL WARN",
         explains=("NCCL-020", "gpu-program-error", *GONE),
         links=_CUDA_LINKS,
-        positive=(
-            "RuntimeError: CUDA error: an illegal memory access was encountered",
-            "NCCL WARN Cuda failure 'unspecified launch failure'",
+        positive=("RuntimeError: CUDA error: an illegal memory access was encountered",),
+        negative=(
             "NCCL WARN Cuda failure 700 'an illegal memory access was encountered'",
+            "RuntimeError: CUDA error: out of memory",
         ),
-        negative=("RuntimeError: CUDA error: out of memory",),
     ),
     Rule(
         id="PY-004",
@@ -116,7 +116,7 @@ RULES: tuple[Rule, ...] = (
         anchors=("invalid device ordinal", "no CUDA-capable device", "No CUDA GPUs are available"),
         pattern=r"(?P<what>invalid device ordinal|no cuda-capable device is detected|no cuda gpus are "
         r"available)",
-        unless=r"^n\w+: Test CUDA failure|test cuda failure",
+        unless=r"NCCL WARN|test cuda failure",
         sentence="a rank asks for a GPU that it cannot see ({what})",
         because="more ranks were started on the node than it has (visible) GPUs, or "
         "CUDA_VISIBLE_DEVICES hides them, or the container or job was given none",
@@ -160,6 +160,7 @@ RULES: tuple[Rule, ...] = (
         confidence="certain",
         anchors=("no kernel image is available",),
         pattern=r"no kernel image is available for execution",
+        unless=r"NCCL WARN|test cuda failure",
         sentence="torch, or an extension, was not built for this GPU's architecture",
         because="the binary holds no kernels for the GPU's compute capability",
         costs="this rank ends at its first kernel",

@@ -42,6 +42,7 @@ RULES: tuple[Rule, ...] = (
         anchors=("cannot open shared object file", "undefined symbol"),
         pattern=r"(?:importerror|oserror): (?:\S+: )?(?P<what>\S+: (?:cannot open shared object file"
         r"|undefined symbol: \S+)|undefined symbol: \S+)",
+        unless=r"nccl",
         sentence="a shared library is missing or of another version: {what}",
         because="the dynamic linker could not load it",
         costs=_ENDS,
@@ -52,7 +53,7 @@ RULES: tuple[Rule, ...] = (
         positive=(
             "ImportError: libcudart.so.11.0: cannot open shared object file: No such file or "
             "directory",
-            "ImportError: /usr/lib/x.so: undefined symbol: ncclCommSplit",
+            "ImportError: /usr/lib/x.so: undefined symbol: _ZN3c105ErrorC2E",
         ),
         negative=("NCCL INFO NET/Plugin: Could not find: libnccl-net.so",),
     ),
@@ -180,11 +181,11 @@ RULES: tuple[Rule, ...] = (
         category="python-error",
         role="cause",
         stage="program",
-        anchors=("Error: ", "Exception: "),
-        pattern=rf"^(?P<kind>{_KINDS}): (?P<what>.{{1,160}})",
+        anchors=("Error: ", "Exception: ", "AssertionError"),
+        pattern=rf"^(?P<what>{_KINDS}(?:: .{{1,160}}|$))",
         unless=r"in job |nccl|gloo|c10d|socket|timed? ?out|connection|rank \d+ .*(?:dead|died)|env://"
         r"|default process group|hostfile|slot|processgroup",
-        sentence="the program raised {kind}: {what}",
+        sentence="the program raised {what}",
         because="an exception of Python that nothing caught ended this rank; the stack above the "
         "line tells where",
         costs=_ENDS,
@@ -195,6 +196,7 @@ RULES: tuple[Rule, ...] = (
         positive=(
             "ValueError: boom",
             "[rank1]: KeyError: 'input_ids'",
+            "AssertionError",
             "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
         ),
         negative=(
@@ -211,7 +213,8 @@ RULES: tuple[Rule, ...] = (
         anchors=("RuntimeError: ",),
         pattern=r"^RuntimeError: (?P<what>.{1,160})",
         unless=r"nccl|gloo|c10d|unbound_buffer|pair\.cc|monitoredbarrier|mismatch between|socket timeout"
-        r"|out of memory|expected to have finished",
+        r"|out of memory|expected to |dataloader|already in use|getaddrinfo|clients joined|cuda error"
+        r"|params|building extension|hostfile",
         sentence="the program raised RuntimeError: {what}",
         checks=(
             "the Python stack above that line, on the rank that raised it first: correct the call "
@@ -220,5 +223,32 @@ RULES: tuple[Rule, ...] = (
         ),
         positive=("RuntimeError: Engine core initialization failed",),
         negative=("RuntimeError: Gloo connectFullMesh failed",),
+    ),
+    Rule(
+        id="PY-032",
+        category="python-aftermath",
+        role="consequence",
+        stage="aftermath",
+        anchors=(
+            "ActorHandleNotFoundError",
+            "RayActorError",
+            "ActorDiedError",
+            "WorkerCrashedError",
+            "Engine core initialization failed",
+            "EngineCore failed",
+            "terminated with the following error",
+            "Forcefully terminating all other processes",
+        ),
+        pattern=r"ray\.exceptions\.\w+error|engine ?core (?:initialization )?failed"
+        r"|process \d+ terminated with the following error|child process with pid \d+ terminated",
+        sentence="the framework reports that a worker ended",
+        positive=(
+            "ray.exceptions.ActorHandleNotFoundError: ... created in job 01000000",
+            "EngineCore failed to start.",
+            "-- Process 1 terminated with the following error:",
+            "[rank: 1] Child process with PID 811 terminated with code 1. Forcefully terminating "
+            "all other processes to avoid zombies",
+        ),
+        negative=("ray.init() succeeded",),
     ),
 )

@@ -255,10 +255,11 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         stage="network",
         anchors=("client socket has timed out", "connect to any network address", "TCP client"),
-        pattern=r"client socket has timed out after (?P<limit>\w+) while trying to connect to "
-        r"\(?(?P<master>[\w.:\[\]-]+?)(?:, |:)(?P<port>\d+)\)?"
-        r"|failed to connect to any network address of \((?P<name>[^,()]+), (?P<other>\d+)\)",
-        sentence="a rank could not connect to the master, MASTER_ADDR:MASTER_PORT, in time",
+        pattern=r"(?:client socket has timed out after \w+ while trying to connect to \(?"
+        r"|failed to connect to any network address of \()"
+        r"(?P<master>[\w.:\[\]-]+?)(?:, |:)(?P<port>\d+)\b",
+        sentence="a rank could not connect to the master {master}, port {port} "
+        "(MASTER_ADDR:MASTER_PORT), in time: connection timed out",
         because="nobody answered there: rank 0 was not started, or started later or with another "
         "port; the address is not the master's; or a firewall closes the port",
         costs="the job cannot start",

@@ -27,6 +27,18 @@ _RECORDER = (
     "run again with TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1, then compare "
     "the dumps of all ranks; or py-spy dump --pid PID on every rank while it hangs"
 )
+_COUNTED = (
+    "rank 0 counts who arrives; who does not is stopped, busy, dead, or elsewhere in the program"
+)
+_WAITING = "all ranks wait, then end"
+_ABSENT = (
+    "read that rank's log for an exception or a kill; if it only works longer (data preparation, "
+    "checkpoint), raise the barrier's timeout"
+)
+_NAMED = ("watchdog-timeout", "gloo-timeout", "gloo-peer", *_GONE)
+_MONITORED = (
+    "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.monitored_barrier",
+)
 _WORK = r"(?:watchdog caught collective operation timeout|caught collective operation timeout)"
 _FULL = (
     "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=216, "
@@ -46,7 +58,7 @@ RULES: tuple[Rule, ...] = (
         stage="wait",
         anchors=("caught collective operation timeout",),
         pattern=rf"(?:\[rank (?P<group_rank>\d+)\] )?{_WORK}: Work[NRH]CCL\(SeqNum=(?P<seq>\d+), "
-        r"OpType=(?P<op>\w+), (?:NumelIn=|TensorShape=\[)(?P<size>[\d, ]*)"
+        r"OpType=(?P<op>\w+), (?:NumelIn=|TensorShape=\[)(?P<size>[\d, ]*\d)?"
         r".{0,80}?Timeout\(ms\)=(?P<limit>\d+)\) ran for (?P<ms>\d+) milliseconds",
         sentence="a collective timed out: {op} (sequence number {seq}, size {size}) waited {ms} ms "
         "for other ranks",
@@ -100,7 +112,7 @@ RULES: tuple[Rule, ...] = (
         category="barrier-timeout-preprocessing",
         role="cause",
         stage="wait",
-        absent=("WD-005", "MM-010", "MM-011"),
+        absent=("WD-005", "WD-010", "MM-010", "MM-011", "MM-013"),
         anchors=("caught collective operation timeout",),
         pattern=rf"{_WORK}: Work[NRH]CCL\(SeqNum=(?P<seq>\d{{1,2}}), OpType=(?P<op>ALLREDUCE|BARRIER), "
         r"(?:NumelIn=1, NumelOut=1|TensorShape=\[1\]), Timeout\(ms\)=(?P<limit>\d{6,})\)",
@@ -139,7 +151,7 @@ RULES: tuple[Rule, ...] = (
         role="consequence",
         stage="aftermath",
         anchors=("last enqueued", "last completed"),
-        pattern=r"(?:PG (?:ID )?(?P<group>\d+)[^\]]*?Rank (?P<group_rank>\d+)\])?.{0,120}?"
+        pattern=r"(?:\[PG (?:ID )?(?P<group>\d+)[^\]]{0,80}Rank (?P<group_rank>\d+)\] .{0,300}?)?"
         r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: "
         r"(?P<completed>-?\d+)",
         sentence="the watchdog stopped: last enqueued work {enqueued}, last completed {completed}",
@@ -194,27 +206,42 @@ RULES: tuple[Rule, ...] = (
         stage="wait",
         confidence="certain",
         anchors=("failed to pass monitoredBarrier",),
-        pattern=r"\[rank \d+\]:? ranks? (?P<missing>\d[\d, ]*?) failed to pass monitoredbarrier in "
-        r"(?P<ms>\d+) ms",
-        sentence="rank {missing} did not come to the monitored barrier within {ms} ms",
-        because="rank 0 counts who arrives; the rank named is stopped, busy, dead, or elsewhere in "
-        "the program",
-        costs="all ranks wait for it, then end",
-        fix="read the log of rank {missing} for an exception or a kill; if it only works longer "
-        "(data preparation, checkpoint), raise the barrier's timeout",
-        next="on the node of rank {missing}: py-spy dump --pid PID",
-        explains=("watchdog-timeout", "gloo-timeout", "gloo-peer", *_GONE),
-        links=(
-            "https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed."
-            "monitored_barrier",
-        ),
+        pattern=r"\brank (?P<rank>\d+) failed to pass monitoredbarrier in (?P<ms>\d+) ms",
+        sentence="rank {rank} did not come to the monitored barrier within {ms} ms",
+        because=_COUNTED,
+        costs=_WAITING,
+        fix=_ABSENT,
+        next="on the node of rank {rank}: py-spy dump --pid PID",
+        explains=("WD-010", *_NAMED),
+        links=_MONITORED,
         positive=(
             "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 3000 ms",
-            "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 3000 ms",
-            "[E ProcessGroupGloo.cpp:136] Rank 3 [Rank 0]: Rank 2 failed to pass monitoredBarrier "
-            "in 1800000 ms",
+            "[E ProcessGroupGloo.cpp:136] [Rank 0]: Rank 2 failed to pass monitoredBarrier in "
+            "1800000 ms",
         ),
-        negative=("[Rank 1]: Rank 1 successfully reached monitoredBarrier, but received errors",),
+        negative=(
+            "[Rank 1]: Rank 1 successfully reached monitoredBarrier, but received errors",
+            "RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 3000 ms",
+        ),
+    ),
+    Rule(
+        id="WD-010",
+        category="missing-rank",
+        role="cause",
+        stage="wait",
+        confidence="certain",
+        anchors=("failed to pass monitoredBarrier",),
+        pattern=r"\branks (?P<missing>\d[\d, ]*?) failed to pass monitoredbarrier in (?P<ms>\d+) ms",
+        sentence="ranks {missing} did not come to the monitored barrier within {ms} ms; rank 0 "
+        "waited for them",
+        because=_COUNTED,
+        costs=_WAITING,
+        fix=_ABSENT,
+        next="on the nodes of ranks {missing}: py-spy dump --pid PID",
+        explains=_NAMED,
+        links=_MONITORED,
+        positive=("RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 3000 ms",),
+        negative=("RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 3000 ms",),
     ),
     Rule(
         id="WD-006",

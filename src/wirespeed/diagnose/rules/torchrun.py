@@ -15,7 +15,7 @@ _LOGS = (
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        id="RUN-001",
+        id="TRUN-001",
         category="launcher-exit",
         role="consequence",
         stage="aftermath",
@@ -33,7 +33,7 @@ RULES: tuple[Rule, ...] = (
         negative=("traceback : Signal 15 (SIGTERM) received by PID 7361",),
     ),
     Rule(
-        id="RUN-002",
+        id="TRUN-002",
         category="launcher-exit",
         role="consequence",
         stage="aftermath",
@@ -50,7 +50,7 @@ RULES: tuple[Rule, ...] = (
         negative=("train.py PASSED",),
     ),
     Rule(
-        id="RUN-003",
+        id="TRUN-003",
         category="launcher-exit",
         role="symptom",
         stage="aftermath",
@@ -70,7 +70,7 @@ RULES: tuple[Rule, ...] = (
         negative=("[default] worker group successfully finished.",),
     ),
     Rule(
-        id="RUN-004",
+        id="TRUN-004",
         category="launcher-exit",
         role="consequence",
         stage="aftermath",
@@ -85,7 +85,7 @@ RULES: tuple[Rule, ...] = (
         negative=("Done waiting for other agents. Elapsed: 0.2 seconds",),
     ),
     Rule(
-        id="RUN-005",
+        id="TRUN-005",
         category="stuck-process",
         role="symptom",
         stage="aftermath",
@@ -106,7 +106,7 @@ RULES: tuple[Rule, ...] = (
         negative=("Sending process 811 closing signal SIGTERM",),
     ),
     Rule(
-        id="RUN-006",
+        id="TRUN-006",
         category="torchrun-arguments",
         role="cause",
         confidence="certain",
@@ -127,13 +127,12 @@ RULES: tuple[Rule, ...] = (
         links=_LINKS,
         positive=(
             "torchrun: error: the following arguments are required: training_script",
-            "train.py: error: unrecognized arguments: --local-rank=0 "
-            "torch/distributed/launch.py: error: unrecognized arguments: --x",
+            "run.py: error: unrecognized arguments: --nproc",
         ),
         negative=("mpirun: Error: unknown option",),
     ),
     Rule(
-        id="RUN-007",
+        id="TRUN-007",
         category="local-rank-argument",
         role="cause",
         stage="program",
@@ -147,20 +146,20 @@ RULES: tuple[Rule, ...] = (
         fix="start with torchrun and read os.environ['LOCAL_RANK'], or let argparse accept both "
         "--local-rank and --local_rank",
         next="torchrun --nproc-per-node=1 SCRIPT",
-        explains=("exit-code", "launcher-exit", "RUN-006"),
+        explains=("exit-code", "launcher-exit", "TRUN-006"),
         links=_LINKS,
         positive=("train.py: error: unrecognized arguments: --local-rank=0",),
         negative=("train.py: error: unrecognized arguments: --lr=0.1",),
     ),
     Rule(
-        id="RUN-008",
+        id="TRUN-008",
         category="program-arguments",
         role="cause",
         stage="program",
         anchors=(".py: error: ",),
-        pattern=r"\S+\.py: error: (?P<what>(?:unrecognized arguments|the following arguments are "
+        pattern=r"\.py: error: (?P<what>(?:unrecognized arguments|the following arguments are "
         r"required|argument \S+: ).*)",
-        unless=r"--local[-_]rank|launch\.py",
+        unless=r"--local[-_]rank|(?:launch|run)\.py: error",
         sentence="the program refuses its arguments: {what}",
         because="argparse ended the program before training",
         costs="every rank ends at its start",
@@ -172,7 +171,7 @@ RULES: tuple[Rule, ...] = (
         negative=("train.py: error: unrecognized arguments: --local-rank=0",),
     ),
     Rule(
-        id="RUN-009",
+        id="TRUN-009",
         category="program-missing",
         role="cause",
         confidence="certain",
@@ -191,5 +190,32 @@ RULES: tuple[Rule, ...] = (
             "directory",
         ),
         negative=("FileNotFoundError: [Errno 2] No such file or directory: 'data.json'",),
+    ),
+    Rule(
+        id="TRUN-010",
+        category="session-closed",
+        role="cause",
+        stage="machine",
+        confidence="certain",
+        anchors=("got signal: 1", "SIGHUP", "death signal"),
+        pattern=r"got signal: 1\b(?!\d)|received (?:1|signals\.sighup) death signal"
+        r"|closing signal sighup",
+        sentence="the session that started the job was closed (SIGHUP), and torchrun ended the workers",
+        because="a process started from a terminal or an ssh login gets SIGHUP when that ends",
+        costs="all ranks end",
+        fix="start the job under the scheduler, tmux or screen, or with nohup … & (setsid)",
+        next="last -5; journalctl -u ssh --since -1h",
+        explains=("launcher-exit", "exit-code", "sigterm", "gloo-peer", "store-peer"),
+        links=_LINKS,
+        positive=(
+            "torch.distributed.elastic.multiprocessing.api.SignalException: Process 8 got signal: "
+            "1",
+            "Received Signals.SIGHUP death signal, shutting down workers",
+            "Sending process 811 closing signal SIGHUP",
+        ),
+        negative=(
+            "SignalException: Process 8 got signal: 15",
+            "Received Signals.SIGTERM death signal, shutting down workers",
+        ),
     ),
 )

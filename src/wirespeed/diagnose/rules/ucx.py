@@ -25,8 +25,8 @@ RULES: tuple[Rule, ...] = (
         confidence="certain",
         anchors=_ANCHORS,
         pattern=r"UCX +(?:ERROR|WARN|DIAG).{0,200}(?:set max locked memory|max locked "
-        r"memory|ibv_\w+\(.*\) failed: cannot allocate memory)(?:.{0,60}current: (?P<limit>[\w "
-        r"]+))?",
+        r"memory|ibv_\w+\(.{0,80}\) failed: cannot allocate memory)(?:.{0,60}current: "
+        r"(?P<limit>[\w ]+))?",
         sentence="the limit of locked memory (memlock, ulimit -l) is too small for UCX's RDMA (now "
         "{limit})",
         because="UCX names it: RDMA queues and buffers are locked memory",
