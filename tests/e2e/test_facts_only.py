@@ -82,7 +82,7 @@ def test_under_mpirun(cli: Any, no_torch: dict[str, str], words: tuple[str, ...]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     program = shutil.which("mpirun", path=path)
     if program is None:
-        pytest.skip("needs mpirun: pip install 'wirespeed[mpi]'")
+        pytest.skip("Requires: mpirun (pip install 'wirespeed[mpi]')")
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     launch = [program, "-n", "2", "--oversubscribe", "--bind-to", "none"]
     launch += ["-x", f"PYTHONPATH={no_torch['PYTHONPATH']}"]

@@ -21,7 +21,7 @@ _numbers = itertools.count()
 def needs_root() -> None:
     missing = [name for name in ("ip", "tc") if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
-        pytest.skip(f"needs root, and the commands {missing or 'that are here'}")
+        pytest.skip(f"Requires: root and the commands ip, tc (missing: {missing})")
 
 
 @pytest.fixture

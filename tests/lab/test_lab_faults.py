@@ -83,7 +83,7 @@ def test_a_delay_is_in_every_round_trip_of_that_node(lab: Lab, rate: Rate) -> No
 
 def test_losses_cost_that_node_alone(lab: Lab, rate: Rate) -> None:
     if shutil.which("nft") is None:
-        pytest.skip("needs nft")
+        pytest.skip("Requires: nft")
     lab.lossy("node-1", "5%")
     healthy = rate(lab, "node-0", "node-2")
     assert rate(lab, "node-1", "node-0") < healthy / 2

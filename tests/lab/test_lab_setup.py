@@ -25,7 +25,7 @@ OPEN, SHUT = 7001, 7002
 @pytest.fixture
 def needs_nft(needs_root: None) -> None:
     if shutil.which("nft") is None:
-        pytest.skip("needs nft")
+        pytest.skip("Requires: nft")
 
 
 Serve = Callable[..., Running]

@@ -86,7 +86,7 @@ def nodes(cli: Any, tmp_path: Path) -> Iterator[TwoNodes]:
     """Two nodes; whatever still runs on them is ended before they go, also after a failure."""
     missing = [name for name in ("ip", "nsenter", "unshare") if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
-        pytest.skip(f"needs root, and the commands {missing or 'that are here'}")
+        pytest.skip(f"Requires: root and the commands ip, tc (missing: {missing})")
     lab = TwoNodes(tmp_path)
     try:
         lab.plug()

@@ -14,7 +14,7 @@ import pytest
 def tiny(cli: Any, tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 KiB, mounted; gone afterwards."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("needs root and mount")
+        pytest.skip("Requires: root and mount")
     place = tmp_path / "tiny"
     place.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", place], check=True)

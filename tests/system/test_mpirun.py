@@ -26,7 +26,7 @@ def mpirun(cli: Any) -> Callable[..., Any]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     program = shutil.which("mpirun", path=path)
     if program is None:
-        pytest.skip("needs mpirun: pip install 'wirespeed[mpi]'")
+        pytest.skip("Requires: mpirun (pip install 'wirespeed[mpi]')")
 
     def start(ranks: int, *words: str, env: dict[str, str] | None = None) -> Any:
         launch = [program, "-n", str(ranks), "--oversubscribe", "--bind-to", "none"]

@@ -97,7 +97,8 @@ def _diagnosed(paths: tuple[str, ...], quiet: bool) -> "Run":
         progress.close()
     findings = reading.findings
     named = any(one.status == "fail" for one in findings)
-    fine = not named and all(one.status == "pass" for one in findings)
+    unsure = any(one.confidence == "cannot tell" for one in findings)
+    fine = not named and not unsure and any(one.status == "pass" for one in findings)
     folder = RunFolder.create("diagnose", {"paths": list(paths)})
     run = Run(
         id=folder.id,

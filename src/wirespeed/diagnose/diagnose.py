@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from wirespeed.diagnose.disagreements import disagreements
 from wirespeed.diagnose.evidence import Evidence
 from wirespeed.diagnose.flight import Dump, compare, is_dump, read_dump, unread
 from wirespeed.diagnose.reason import Diagnosis, reason
@@ -57,6 +58,7 @@ def diagnose(
     found = reason(evidence)
     recorded = [*(compare(dumps) if dumps else []), *damaged]
     logged = findings_of(found, lines=scanner.lines) if len(dumps) < len(sources) else []
+    logged += disagreements(found.facts)
     findings = _merged(logged, recorded)
     return Reading(found, findings, len(sources), scanner.lines, scanner.bytes)
 

@@ -6,6 +6,8 @@ EXPLANATIONS: dict[str, str] = {
     "DIAG-000": "No line of a library, launcher, kernel or orchestrator that is known here was found: "
     "nothing can be said. Run the job again with NCCL_DEBUG=INFO, and give the logs of all ranks.",
     "DIAG-001": "What the logs say of versions, networks, transports and settings; nothing wrong.",
+    "DIAG-002": "Ranks of one job say different things where all should say the same: version of NCCL, "
+    "or the network that it uses. One node that falls back to sockets slows the whole job.",
     "FLIGHT-000": "The flight recorder's dumps hold the same collectives on every rank, all completed.",
     "FLIGHT-001": "At one sequence number of a process group, ranks recorded different collectives or "
     "sizes. Ranks must issue the same collectives in the same order, so the program took different "

@@ -54,6 +54,8 @@ class Rule:
     """Ids of rules that must not have hit in the same job."""
     least: int = 1
     """Lines that must have matched."""
+    alike: bool = False
+    """Of a fact: every rank of a job should say the same; who says otherwise is named."""
     derive: "Callable[[Evidence], Iterable[Hit]] | None" = None
     """For what no single line shows: makes this rule's hits from those of the rules that it needs."""
     sentence: str

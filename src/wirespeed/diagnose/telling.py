@@ -8,7 +8,7 @@ from wirespeed.diagnose.reason import Answer, Diagnosis
 from wirespeed.diagnose.scan import Hit
 from wirespeed.records import Finding, Subject
 
-__all__ = ["findings_of"]
+__all__ = ["filled", "findings_of"]
 
 _LINES = 4
 """Evidence lines shown of one rule."""
@@ -46,7 +46,7 @@ def findings_of(diagnosis: Diagnosis, *, lines: int) -> list[Finding]:
 
 def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
     rule, hit = answer.first.rule, answer.first.start
-    sentence = _filled(rule.sentence, hit)
+    sentence = filled(rule.sentence, hit)
     cause = answer.kind == "cause"
     checks = _unique(check for part in answer.parts for check in part.rule.checks)
     if silent:
@@ -61,10 +61,10 @@ def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
         expected=""
         if cause
         else "a line that tells the cause: logs of all ranks, from their start",
-        because=_filled(rule.because, hit) if cause else _only_symptom(rule.because, hit),
-        costs=_filled(rule.costs, hit),
-        fix=_filled(rule.fix, hit) if cause else _numbered(checks, hit),
-        next=_filled(rule.next, hit) if rule.next else "",
+        because=filled(rule.because, hit) if cause else _only_symptom(rule.because, hit),
+        costs=filled(rule.costs, hit),
+        fix=filled(rule.fix, hit) if cause else _numbered(checks, hit),
+        next=filled(rule.next, hit) if rule.next else "",
         evidence=tuple(_evidence(answer)),
         category=rule.category,
         confidence=rule.confidence if cause else "cannot tell",
@@ -79,7 +79,7 @@ def _where(parts: Sequence[Seen]) -> str:
 
 
 def _only_symptom(because: str, hit: Hit) -> str:
-    said = _filled(because, hit)
+    said = filled(because, hit)
     return "only a symptom shows" + (
         f": {said}" if said else "; its cause is in none of these lines"
     )
@@ -87,8 +87,8 @@ def _only_symptom(because: str, hit: Hit) -> str:
 
 def _numbered(checks: Sequence[str], hit: Hit) -> str:
     if len(checks) < 2:
-        return "check " + _filled(checks[0], hit) if checks else ""
-    told = (f"{number}. {_filled(check, hit)}" for number, check in enumerate(checks, 1))
+        return "check " + filled(checks[0], hit) if checks else ""
+    told = (f"{number}. {filled(check, hit)}" for number, check in enumerate(checks, 1))
     return "check in this order: " + "; ".join(told)
 
 
@@ -114,7 +114,7 @@ def _lines(part: Seen) -> list[str]:
 def _follower(part: Seen) -> str:
     hit = part.start
     times = f", {part.count:,} lines" if part.count > 1 else ""
-    why = _filled(part.rule.sentence, hit)
+    why = filled(part.rule.sentence, hit)
     return (
         f"follows from it: {why}{_who([part])}{times}; {hit.line.where}: {_cut(hit.line.text, 120)}"
     )
@@ -125,7 +125,7 @@ def _facts(facts: Iterable[Seen]) -> list[Finding]:
     groups: dict[str, list[str]] = {}
     seen = list(facts)
     for fact in seen:
-        told = _unique(_filled(fact.rule.sentence, hit) for hit in (fact.start, *fact.hits))
+        told = _unique(filled(fact.rule.sentence, hit) for hit in (fact.start, *fact.hits))
         more = len(told) - _NAMED
         text = ", ".join(told[:_NAMED]) + (f" and {more} more" if more > 0 else "")
         groups.setdefault(fact.rule.category, []).append(text)
@@ -181,7 +181,7 @@ def _subject(parts: Sequence[Seen], said: str) -> Subject:
     return Subject("job", "job")
 
 
-def _filled(text: str, hit: Hit) -> str:
+def filled(text: str, hit: Hit) -> str:
     """`{name}` from the line; what it does not tell is `?`."""
     return _FIELD.sub(lambda field: hit.groups.get(field[1], "?"), text)
 
