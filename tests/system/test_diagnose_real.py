@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -99,11 +100,23 @@ def test_a_loopback_name(lab: Lab, train: Train) -> None:
     assert (found.status, found.category) == ("fail", "gloo-loopback")
 
 
-def test_a_link_that_is_cut(lab: Lab, train: Train) -> None:
-    """Everything after the start is lost: the job's own time-out tells it, and no more."""
+def test_a_firewall(lab: Lab, train: Train) -> None:
+    """The job's own time-out tells it, and no more."""
     lab.firewall("node-1")
     found = train("5", "12")
     assert found.status == "warn" and "firewall" in found.fix
+
+
+def test_a_link_that_is_cut(lab: Lab, train: Train) -> None:
+    """While it trains (or joins, on a busy machine): the others wait, and it is looked at first."""
+    cut = threading.Timer(8.0, lab.cut, ["node-1"])
+    cut.start()
+    try:
+        found = train("400", "10", grace=15.0)
+    finally:
+        cut.join()
+    assert (found.status, found.confidence) == ("warn", "cannot tell")
+    assert "network" in found.fix
 
 
 def test_a_master_that_cannot_be_resolved(train: Train) -> None:
