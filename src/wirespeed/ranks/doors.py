@@ -29,12 +29,14 @@ SCOUT_AFTER_S = 3.0
 """How long joining may take, once every node is there, before anybody knocks."""
 GIVE_UP_S = 3.0
 """After a door was found shut: time for the other nodes to tell the same, and for joining to work."""
-_POLL_S = 0.25
+_POLL_S = 0.5
 _KNOCK_S = 2.0
 _PATH_S = 3.0
 _KNOCKED = 16
 """Nodes that one node knocks at while joining; in larger worlds the next ones in a ring."""
 _DOORS = "wirespeed/doors"
+_READY = f"{_DOORS}/ready"
+"""How many doors are in the store. In large worlds nobody asks for more keys than it needs."""
 _NEIGHBOURS = 2
 """Nodes whose path is looked at after joining: each node is seen by two others."""
 
@@ -66,6 +68,7 @@ class Doors:
         self._mine = store.add(f"{_DOORS}/count", 1) - 1
         door = self._bell.door(identity.rank, node.host, _address(identity, node))
         store.set(f"{_DOORS}/{self._mine}", door.to_json())
+        store.add(_READY, 1)
         self._thread = threading.Thread(target=self._scout, name="scout", daemon=True)
 
     def __enter__(self) -> Self:
@@ -93,12 +96,10 @@ class Doors:
 
     def neighbours(self) -> None:
         """Look at the paths to the next nodes and to the first one's clock, and tell it."""
-        doors = self._doors()
-        if doors is not None:
-            chosen = _next(doors, self._mine, _NEIGHBOURS)
-            if doors[0] not in chosen and self._mine:
-                chosen.append(doors[0])
-            self._tell(chosen)
+        if self._all_there():
+            chosen = self._next(_NEIGHBOURS)
+            first = {0} - {self._mine, *chosen}
+            self._tell([*chosen, *first])
 
     def _scout(self) -> None:
         """The thread: wait for all nodes, knock, tell, and give up when a door stays shut."""
@@ -107,26 +108,28 @@ class Doors:
             self._look_for_shut_doors()
 
     def _look_for_shut_doors(self) -> None:
-        while (doors := self._doors()) is None:
+        while not self._all_there():
             if self._joined.wait(_POLL_S):
                 return
         if self._joined.wait(SCOUT_AFTER_S):
             return
-        shut = self._tell(_next(doors, self._mine, _KNOCKED))
+        shut = self._tell(self._next(_KNOCKED))
         if shut and not self._joined.wait(GIVE_UP_S):
             self._voice.failed(_unreachable(self._host, shut))
 
-    def _doors(self) -> list[Door] | None:
-        """Every node's door, in one order on all nodes; None while one is missing."""
-        keys = [f"{_DOORS}/{index}" for index in range(self._nodes)]
-        if self._store is None or not self._store.check(keys):
-            return None
-        return [Door.from_json(self._store.get(key)) for key in keys]
+    def _all_there(self) -> bool:
+        """Whether every node's door is in the store."""
+        return self._store is not None and self._store.add(_READY, 0) >= self._nodes
 
-    def _tell(self, doors: Sequence[Door]) -> list[dict[str, Any]]:
+    def _next(self, most: int) -> list[int]:
+        """The numbers of the doors after mine, in a ring."""
+        return [(self._mine + step) % self._nodes for step in range(1, min(most + 1, self._nodes))]
+
+    def _tell(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Record what each door showed; those that are shut, or that large packets do not reach."""
-        if not doors:
+        if self._store is None or not numbers:
             return []
+        doors = [Door.from_json(self._store.get(f"{_DOORS}/{number}")) for number in numbers]
         with ThreadPoolExecutor(len(doors), "knock") as threads:
             peers = list(threads.map(self._look, doors))
         self._voice.record("peers", {"rank": self._rank, "peers": peers})
@@ -164,12 +167,6 @@ def _address(identity: Identity, node: NodeFacts) -> str:
         except OSError:
             return "127.0.0.1"
         return str(udp.getsockname()[0])
-
-
-def _next(doors: Sequence[Door], mine: int, most: int) -> list[Door]:
-    """The doors after mine, in a ring."""
-    others = [*doors[mine + 1 :], *doors[:mine]]
-    return others[:most]
 
 
 def _loses(peer: dict[str, Any]) -> bool:
