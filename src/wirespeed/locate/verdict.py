@@ -153,14 +153,22 @@ def _pair_culprit(level: float, samples: tuple[float, ...], rail: int) -> Culpri
     )
 
 
+_LAME = 3.0
+"""Times slower from which on the links of a node are not judged apart from it."""
+
+
 def without_echoes(culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
     """Each fault once, costliest first. Rate and latency of one part are one fault, the stronger of
-    the two. What the traffic of a straggler shows proves nothing: it is to be mended first."""
+    the two. What the traffic of a straggler shows proves nothing: it is to be mended first. Nor does
+    one link of a node that is many times slower with everybody: loss scatters that much."""
     slow = {c.nodes[0] for c in culprits if c.kind == "straggler"}
+    lame = {c.nodes[0] for c in culprits if c.kind == "node" and c.factor >= _LAME}
     kept: list[Culprit] = []
     for culprit in sorted(culprits, key=lambda c: (-c.factor, c.kind, c.nodes, c.rail)):
         of_straggler = culprit.kind in ("node", "direction", "nic", "link")
         if of_straggler and slow.intersection(culprit.nodes):
+            continue
+        if culprit.kind == "link" and lame.intersection(culprit.nodes):
             continue
         same = (c for c in kept if c.nodes == culprit.nodes and c.what != culprit.what and c.nodes)
         if culprit.what != "time" and any(c.what != "time" for c in same):
