@@ -75,7 +75,10 @@ def test_ranks_are_counted_among_the_chosen_nodes_and_can_be_left_out(
 
 
 def test_torchrun_counts_its_own_ranks_beside_ours(lab: Lab) -> None:
-    code = "import os; e = os.environ; print(e['RANK'], e['WORLD_SIZE'], e['LOCAL_RANK'])"
+    code = (  # one write a line: with PYTHONUNBUFFERED, print() writes its words one by one
+        "import os; e = os.environ; line = [e['RANK'], e['WORLD_SIZE'], e['LOCAL_RANK']]; "
+        "os.write(1, (' '.join(line) + '\\n').encode())"
+    )
     words = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "{nodes}"]
     words += ["--node-rank", "{rank}", "--nproc-per-node", "2", "--master-addr", "{master}"]
     words += ["--master-port", "{port}", "--no-python", sys.executable, "-I", "-S", "-c", code]

@@ -256,9 +256,10 @@ def test_a_port_is_the_same_on_every_rank_and_not_ephemeral() -> None:
 
 
 MPIRUN = Path(sys.executable).parent / "mpirun"
-PRINT = (
+PRINT = (  # one write a line: with PYTHONUNBUFFERED, print() writes its words one by one
     "import os; from wirespeed.world.identity import detect; i = detect(os.environ); "
-    "print(i.launcher, i.rank, i.world_size, i.local_rank, i.local_world_size)"
+    "line = f'{i.launcher} {i.rank} {i.world_size} {i.local_rank} {i.local_world_size}\\n'; "
+    "os.write(1, line.encode())"
 )
 
 
