@@ -1,0 +1,1 @@
+"""Training steps: models, gradient synchronisation, and what a step is made of (torch, in ranks)."""

@@ -1,0 +1,1 @@
+"""One file a strategy; each exports `build(model, setup) -> Trainer`. The registry names them."""
