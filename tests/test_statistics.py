@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from wirespeed.statistics import (
     LEAST_SAMPLES,
     drift,
+    mean_interval,
     median_absolute_deviation,
     median_interval,
+    paired_ratio,
     percentile,
     relative_half_width,
     robust_scores,
+    student_t,
     time_stats,
 )
 
@@ -155,3 +158,46 @@ def test_drift_is_rarely_told_of_noise_alone():
     for n in (12, 16, 40, 101):
         told = sum(drift([generator.gauss(1, 0.1) for _ in range(n)]) != 0 for _ in range(2000))
         assert told <= 20, n
+
+
+@pytest.mark.parametrize(
+    ("confidence", "freedom", "quantile"),
+    [  # from the table of M. Abramowitz and I. A. Stegun, 1964, table 26.10
+        (0.95, 1, 12.706),
+        (0.95, 2, 4.303),
+        (0.95, 3, 3.182),
+        (0.95, 4, 2.776),
+        (0.95, 9, 2.262),
+        (0.95, 30, 2.042),
+        (0.95, 120, 1.980),
+        (0.99, 1, 63.657),
+        (0.99, 5, 4.032),
+        (0.99, 10, 3.169),
+        (0.995, 7, 4.029),
+        (0.95, 100_000, 1.960),
+    ],
+)
+def test_student_t_is_that_of_the_table(confidence: float, freedom: int, quantile: float) -> None:
+    assert student_t(confidence, freedom) == pytest.approx(quantile, abs=6e-4)
+
+
+def test_the_interval_of_the_mean_holds_the_true_mean_as_often_as_it_says() -> None:
+    source = random.Random(7)
+    inside = 0
+    for _ in range(2000):
+        interval = mean_interval([source.gauss(3.0, 0.5) for _ in range(8)])
+        inside += interval.low <= 3.0 <= interval.high
+    assert 0.93 < inside / 2000 < 0.97
+
+
+def test_one_sample_has_no_interval_of_its_mean() -> None:
+    assert mean_interval([1.0]).coverage == 0.0
+    assert mean_interval([1.0]).high == math.inf
+
+
+def test_a_paired_ratio_does_not_see_the_drift_that_both_share() -> None:
+    mood = [1.0, 1.3, 2.0, 1.1, 5.0, 1.2, 1.0, 1.7, 1.4, 1.1]
+    value, interval = paired_ratio([1.2 * m for m in mood], mood)
+    assert value == pytest.approx(1.2)
+    assert interval.low == pytest.approx(1.2)
+    assert interval.high == pytest.approx(1.2)

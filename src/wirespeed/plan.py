@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wirespeed.records import Timing
+from wirespeed.records_training import TrainingKind
 from wirespeed.units import format_size
 
-__all__ = ["Case", "Measure", "PairPlan", "Plan", "Step"]
+__all__ = ["Case", "Measure", "PairPlan", "Plan", "Step", "TrainCase", "TrainPlan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +92,62 @@ class PairPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainCase:
+    """One strategy with one bucket size, on the first `ranks` of the world."""
+
+    strategy: str
+    bucket_mb: float | None = None
+    ranks: int
+    samples: int
+    """Samples of one step over those ranks."""
+    kind: TrainingKind = "compare"
+
+    @property
+    def label(self) -> str:
+        bucket = f" {self.bucket_mb:g} MB" if self.bucket_mb is not None else ""
+        kind = "" if self.kind == "compare" else f" {self.kind} scaling"
+        return f"{self.strategy}{bucket} on {self.ranks} ranks{kind}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainPlan:
+    """What to train, how often, and what to look at beside the time."""
+
+    model: str
+    model_options: dict[str, Any]
+    """Keyword arguments of `training.models.catalogue.model_named`."""
+    cases: tuple[TrainCase, ...]
+    micro_batches: int = 1
+    precision: str = "float32"
+    optimizer: str = "adamw"
+    learning_rate: float = 1e-3
+    clip: float | None = None
+    rounds: int | None = None
+    """None: until the interval of every case is narrow enough, or the time is up."""
+    steps: int = 3
+    """Steps of a case in one round."""
+    goal: float = 0.05
+    """Half width of the 95 % interval of the mean step, relative to it."""
+    max_time_s: float = 60.0
+    prove: bool = True
+    """Compare each strategy with one process on the whole batch first."""
+    memory: bool = False
+    fit: bool = False
+    """Look for the largest batch that fits."""
+    budget_bytes: int | None = None
+    """Memory of one rank that `fit` may use; None: what is free."""
+    trace: bool = False
+    load: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     command: str
     steps: tuple[Step, ...]
     pairs: PairPlan | None = None
     """Measure pairs and name the culprit, after the steps."""
+    training: TrainPlan | None = None
+    """Train with several strategies, after the steps."""
     engine: str = "torch"
     seed: int = 1
     op_timeout_s: float = 30.0
@@ -114,7 +166,12 @@ class Plan:
         fields["steps"] = tuple(_step_from_json(step) for step in data["steps"])
         fields["faults"] = tuple(data["faults"])
         fields["pairs"] = PairPlan(**data["pairs"]) if data.get("pairs") else None
+        fields["training"] = _training(data["training"]) if data.get("training") else None
         return Plan(**fields)
+
+
+def _training(data: Mapping[str, Any]) -> TrainPlan:
+    return TrainPlan(**{**data, "cases": tuple(TrainCase(**case) for case in data["cases"])})
 
 
 def _step_from_json(data: Mapping[str, Any]) -> Step:

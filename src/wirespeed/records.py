@@ -8,6 +8,8 @@ how it is measured or shown.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from wirespeed.records_training import LoadFigures, Training
+
 __all__ = [
     "SCHEMA",
     "Choice",
@@ -311,3 +313,5 @@ class Run:
     verifications: tuple[Verification, ...] = ()
     located: Located | None = None
     simulation: Simulation | None = None
+    training: tuple[Training, ...] = ()
+    under_load: tuple[LoadFigures, ...] = ()

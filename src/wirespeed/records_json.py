@@ -24,6 +24,12 @@ from wirespeed.records import (
     World,
     WrongData,
 )
+from wirespeed.records_training_json import (
+    load_from_json,
+    load_to_json,
+    training_from_json,
+    training_to_json,
+)
 from wirespeed.units import GIGA
 
 __all__ = [
@@ -190,6 +196,10 @@ def _located_parts(run: Run) -> dict[str, Any]:
             "faults": list(simulation["faults"]),
             "named": list(simulation["named"]),
         }
+    if run.training:
+        parts["training"] = [training_to_json(one) for one in run.training]
+    if run.under_load:
+        parts["under_load"] = [load_to_json(one) for one in run.under_load]
     return parts
 
 
@@ -208,5 +218,7 @@ def run_from_json(data: Mapping[str, Any]) -> Run:
             "simulation": _simulation_from_json(data["simulation"])
             if "simulation" in data
             else None,
+            "training": tuple(map(training_from_json, data.get("training", ()))),
+            "under_load": tuple(map(load_from_json, data.get("under_load", ()))),
         }
     )

@@ -29,7 +29,7 @@ def kind(schema: dict[str, Any]) -> str:
 def table(title: str, schema: dict[str, Any]) -> str:
     lines = [f"## {title}", "", schema["description"], "", "| key | type | what |", "|---|---|---|"]
     for name, part in schema["properties"].items():
-        need = ", required" if name in schema["required"] else ""
+        need = ", required" if name in schema.get("required", ()) else ""
         lines.append(f"| `{name}` | {kind(part)}{need} | {part['description']} |")
     return "\n".join(lines)
 

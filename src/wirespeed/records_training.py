@@ -1,0 +1,117 @@
+"""The vocabulary of training: what one strategy's steps took, and where the memory went.
+
+Seconds and bytes inside; `records_training_json.py` gives figures their units on the way out.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["LoadFigures", "Ratio", "Spread", "Training", "TrainingKind", "TrainingMemory"]
+
+TrainingKind = Literal["compare", "strong", "weak"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Seconds over the steps of the slowest rank."""
+
+    mean: float
+    std: float
+    """Of single steps."""
+    low: float
+    """Lower end of the 95 % interval of the mean, from the means of the rounds (Student's t)."""
+    high: float
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """A ratio with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingMemory:
+    """Bytes on the rank that needs most; `peak` is the most that was live at once in a step."""
+
+    parameters: int
+    gradients: int
+    optimizer: int
+    activations: int
+    communication: int
+    """Buckets, flat buffers, gathered parameters."""
+    other: int
+    peak: int
+    resident: int | None = None
+    """The process's resident set at its highest; None on GPUs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """One strategy with one bucket size on one number of ranks."""
+
+    strategy: str
+    bucket_mb: float | None = None
+    """10**6 bytes; None where the strategy has no buckets."""
+    model: str
+    ranks: int
+    nodes: int
+    batch: int
+    """Samples of one step over all ranks."""
+    micro_batches: int = 1
+    precision: str = "float32"
+    kind: TrainingKind = "compare"
+    """`strong`: the same batch on any number of ranks; `weak`: the same batch a rank."""
+    rounds: int
+    step: Spread
+    parts: dict[str, float] = field(default_factory=dict)
+    """Mean seconds of the slowest rank's step: data, forward, backward, synchronise, optimizer."""
+    comm: float | None = None
+    """Seconds a step in which some collective was under way, from its start to its end."""
+    comm_fraction: float | None = None
+    """Of the steps in which that was measured."""
+    exposed: Ratio | None = None
+    """Seconds a step beyond the same step without synchronisation; the rounds' median and interval."""
+    exposed_fraction: float | None = None
+    samples_per_s: float
+    tokens_per_s: float | None = None
+    """None where a sample is no sequence."""
+    mfu: float | None = None
+    """Model FLOPs a second over the devices' peak; None where the peak is not known."""
+    rank_compute: tuple[float, ...] = ()
+    """Mean seconds of forward and backward without synchronisation, by rank of the group."""
+    difference: float | None = None
+    """Largest difference of a parameter to one process on the whole batch; None: not compared."""
+    ratio: Ratio | None = None
+    """Step time over the fastest strategy's, paired by round."""
+    verdict: str = ""
+    """`fastest`, `same`, `slower`, `not enough rounds`, or `yardstick` (no synchronisation)."""
+    predicted_step: float | None = None
+    """What the cost model says, in seconds (docs/training.md)."""
+    memory: TrainingMemory | None = None
+    memory_predicted: TrainingMemory | None = None
+    efficiency: Ratio | None = None
+    """Of scaling: throughput over ranks times the throughput of the smallest world."""
+    grade: str = ""
+    """`excellent` above 90 %, `good` above 80 %, else `poor`."""
+    loss: dict[str, float] = field(default_factory=dict)
+    """Where the missing efficiency went: shares that add up to 1 - efficiency."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadFigures:
+    """One thing timed alone and beside another, in interleaved rounds."""
+
+    name: str
+    """Such as `all_reduce 4 MiB`."""
+    beside: str
+    """Such as `GEMM 512`."""
+    alone: float
+    together: float
+    """Median seconds."""
+    ratio: Ratio
+    """Together over alone."""
+    rounds: int
