@@ -18,6 +18,9 @@ SILENT_ROUNDS = 2
 """A node is dead when nothing went through in its last so many rounds, with different partners."""
 UNSURE = 0.5
 """The confidence where two parts explain the same figures equally well."""
+LEAST_LOST = 0.5
+"""A node that is slow at work now and then is named if it costs the job this share of what the
+threshold allows a node that is slow always; on a shared machine everybody is late sometimes."""
 What = Literal["rate", "latency", "time"]
 
 
@@ -72,11 +75,18 @@ def stragglers(seconds: Sequence[Sequence[float]], least: float) -> tuple[list[C
     nodes = np.flatnonzero(alive)
     for i in np.flatnonzero(evidence.guilty):
         level, share = float(evidence.level[i]), float(evidence.share[i])
+        if share < 1 and _lost(level, share) < LEAST_LOST * _lost(-least, 1.0):
+            continue
         own = (speed - fleet)[:, i]
         samples = tuple(own[own < level / 2].tolist() if share < 1 else own.tolist())
         nats = float(evidence.gain[i]) - evidence.price
         blames.append(Blame("straggler", (int(nodes[i]),), -1, "", level, share, samples, nats))
     return from_blames(blames, "time"), bool((evidence.unsettled > 0).any())
+
+
+def _lost(level: float, share: float) -> float:
+    """What a job loses in the mean, over its own time: (factor - 1) in that share of its steps."""
+    return share * (_factor(level) - 1)
 
 
 def _fleet(typical: Floats, near: float) -> float:
