@@ -83,8 +83,8 @@ class Training:
     """Model FLOPs a second over the devices' peak; None where the peak is not known."""
     rank_compute: tuple[float, ...] = ()
     """Mean seconds of forward and backward without synchronisation, by rank of the group."""
-    difference: float | None = None
-    """Largest difference of a parameter to one process on the whole batch; None: not compared."""
+    equal: bool | None = None
+    """Whether it trains as one process on the whole batch does; None: not compared."""
     ratio: Ratio | None = None
     """Step time over the fastest strategy's, paired by round."""
     verdict: str = ""

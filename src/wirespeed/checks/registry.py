@@ -6,6 +6,7 @@ A check is data here and a function in its family's file, which turns records in
 from dataclasses import dataclass
 
 from wirespeed.checks.locating import EXPLANATIONS as LOCATING
+from wirespeed.checks.training import EXPLANATIONS as TRAINING
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import UsageError
 
@@ -223,8 +224,9 @@ EXPLAINED: dict[str, Check] = (
     CHECKS
     | {check.id: check for check in _OTHER_VERBS}
     | {
-        id: Check(id, "locating", _lower(text.split(". ")[0].rstrip(".")), text)
-        for id, text in LOCATING.items()
+        id: Check(id, family, _lower(text.split(". ")[0].rstrip(".")), text)
+        for family, texts in (("locating", LOCATING), ("training", TRAINING))
+        for id, text in texts.items()
     }
 )
 """Also what the other verbs give: every id that a view can show."""

@@ -19,6 +19,7 @@ _VERBS = {
     "check": "Is this cluster ready? Data, speed and nodes; a verdict.",
     "bench": "How fast is each collective?",
     "locate": "Which node, link or rail is slow? Pairs in rounds, and the culprit.",
+    "train": "Which strategy is fastest, what does communication cost, how does it scale?",
     "diagnose": "Why did this job fail, hang or crawl? Reads logs.",
     "topo": "Nodes, GPUs, NICs, RDMA devices, links and zones, as found.",
     "runs": "The stored runs: list, show, import, remove.",

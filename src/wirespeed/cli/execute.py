@@ -141,4 +141,8 @@ def show(run: Run, output: Output) -> int:
         from wirespeed.cli.page import write_page
 
         write_page(run, output.html)
+    if output.trace is not None:
+        from wirespeed.cli.page import write_trace
+
+        write_trace(run, output.trace)
     return run.exit_code

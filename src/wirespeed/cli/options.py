@@ -122,6 +122,8 @@ class Output:
     verbose: bool
     html: str | None = None
     """File to write the page of the run to, beside what is printed."""
+    trace: str | None = None
+    """File to write the timeline of a training step to."""
 
 
 @dataclass(frozen=True, slots=True)

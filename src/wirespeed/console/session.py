@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from wirespeed.checks.causes import cause_first
 from wirespeed.checks.judge import judge, verdict_of
 from wirespeed.checks.locating import culprit_findings
+from wirespeed.checks.training import proof_findings, trouble_finding
 from wirespeed.console.nodebook import NodeBook
 from wirespeed.console.ranklogs import log_findings
 from wirespeed.plan import Plan
@@ -35,6 +36,8 @@ from wirespeed.records_json import (
     verification_from_json,
     world_to_json,
 )
+from wirespeed.records_training import LoadFigures, Training
+from wirespeed.records_training_json import load_from_json, training_from_json
 from wirespeed.reference import Reference
 from wirespeed.runs.folder import RunFolder
 from wirespeed.units import format_size
@@ -43,6 +46,10 @@ from wirespeed.world.seats import distinct_names
 from wirespeed.world.watch import Outcome
 
 __all__ = ["ProgressView", "Session"]
+
+
+_STORED = ("measurement", "verification", "pairs", "located", "training", "under_load")
+"""Kinds of records that the run folder keeps as they come."""
 
 
 class ProgressView(Protocol):
@@ -89,6 +96,10 @@ class Session:
         self._verifications: list[Verification] = []
         self._located: Located | None = None
         self._pairs: list[PairFigures] = []
+        self._training: list[Training] = []
+        self._load: list[LoadFigures] = []
+        self._proofs: list[Mapping[str, Any]] = []
+        self._trace: list[str] = []
         self._notes: list[Finding] = []
         self._refusal: Mapping[str, Any] | None = None
         self._take: dict[str, Callable[[Mapping[str, Any]], None]] = {
@@ -105,6 +116,11 @@ class Session:
             "located": self._on_located,
             "pairs": self._on_pairs,
             "culprits": self._on_culprits,
+            "training": self._on_training,
+            "under_load": self._on_load,
+            "proof": self._proofs.append,
+            "trouble": self._on_trouble,
+            "trace": self._on_trace,
             "refusal": self._on_refusal,
         }
         folder.append("environment", allowed_environment(os.environ))
@@ -115,7 +131,7 @@ class Session:
         take = self._take.get(kind)
         if take is not None:
             take(data)
-        if kind in ("measurement", "verification", "pairs", "located"):
+        if kind in _STORED:
             self.folder.append(kind, data)
 
     def phase(self, text: str) -> None:
@@ -125,9 +141,13 @@ class Session:
         """Judge what came in, write `run.json`, and give the run."""
         self._progress.close()
         world = self._world()
-        measured = len(self._pairs) + len(self._measurements)
+        measured = len(self._pairs) + len(self._measurements) + len(self._training)
         measured += sum(verification.wrong is not None for verification in self._verifications)
-        findings = [*self._findings(world, outcome), *self._notes]
+        findings = [
+            *self._findings(world, outcome),
+            *proof_findings(self._proofs),
+            *self._notes,
+        ]
         if not outcome.ok and outcome.kind != "interrupted":
             findings += log_findings(self.folder.log_path(0).parent)
         for finding in findings:
@@ -157,7 +177,11 @@ class Session:
             measurements=tuple(self._measurements),
             verifications=tuple(self._verifications),
             located=self._located and replace(self._located, pairs=tuple(self._pairs)),
+            training=tuple(self._training),
+            under_load=tuple(self._load),
         )
+        if self._trace:
+            self.folder.keep("trace.json", "".join(self._trace))
         self.folder.finish(run)
         return run
 
@@ -188,7 +212,8 @@ class Session:
 
     @property
     def _needs_only_a_world(self) -> bool:
-        return not self._plan.steps and self._plan.pairs is None
+        plan = self._plan
+        return not plan.steps and plan.pairs is None and plan.training is None
 
     def _world(self) -> World:
         return World(
@@ -254,6 +279,18 @@ class Session:
         if self._located is not None:
             measured = replace(self._located, pairs=tuple(self._pairs))
             self._notes += culprit_findings(measured, data["culprits"])
+
+    def _on_training(self, data: Mapping[str, Any]) -> None:
+        self._training.append(training_from_json(data))
+
+    def _on_load(self, data: Mapping[str, Any]) -> None:
+        self._load.append(load_from_json(data))
+
+    def _on_trouble(self, data: Mapping[str, Any]) -> None:
+        self._notes.append(trouble_finding(data))
+
+    def _on_trace(self, data: Mapping[str, Any]) -> None:
+        self._trace.append(data["text"])
 
     def _on_refusal(self, data: Mapping[str, Any]) -> None:
         """A rank cannot do what was asked: the first to say so is shown, and it is no failure."""

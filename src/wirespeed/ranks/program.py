@@ -72,6 +72,10 @@ def _run_joined(
 
         faults = process_faults(plan, place.rank)
         run_pairs(place, plan.pairs, plan.seed, beacon, faults)
+    if plan.training is not None:
+        from wirespeed.ranks.training.run import run_training
+
+        run_training(place, plan.training, plan.seed, beacon)
     from wirespeed.ranks.join import leave
 
     beacon.enter("leaving the process group")

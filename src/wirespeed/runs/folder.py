@@ -4,6 +4,7 @@
         run.json         the run, whole (schema run/1); until it ends, a header marked `unfinished`
         records.jsonl    one record a line, written as it comes: {"kind", "at", "data"}
         logs/rank-N.log  what rank N printed
+        trace.json       the timeline that `train --trace` asked for
 
 Each write is one system call, so records survive the death of the writer; `run.json` is replaced
 in one step at the end. What cannot be written is a StorageError with the place, the cause and the
@@ -113,6 +114,11 @@ class RunFolder:
         line = jsontext.dump({"kind": kind, "at": at, "data": data}) + "\n"
         path = self.path / "records.jsonl"
         self._guard(path, lambda: _append(path, line.encode()))
+
+    def keep(self, name: str, text: str) -> None:
+        """Write a file of that name beside the records, in one step."""
+        path = self.path / name
+        self._guard(path, lambda: _replace(path, text.encode()))
 
     def finish(self, run: Run) -> None:
         """Put the whole run in place of the header, in one step."""

@@ -25,6 +25,8 @@ from wirespeed.records_json import (
     verification_from_json,
     world_from_json,
 )
+from wirespeed.records_training import LoadFigures, Training
+from wirespeed.records_training_json import load_from_json, training_from_json
 from wirespeed.runs import jsontext
 from wirespeed.runs.folder import FOLDER_NAME
 from wirespeed.runs.schema import prune, validate
@@ -79,7 +81,8 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
     records, damaged = read_records(folder / "records.jsonl")
     parts = _Parts(records)
     start = header or parts.header or _from_name(folder, bool(records), reason)
-    note = _note(len(parts.measurements) + len(parts.pairs), parts.damaged + damaged, reason)
+    recovered = len(parts.measurements) + len(parts.pairs) + len(parts.training)
+    note = _note(recovered, parts.damaged + damaged, reason)
     return replace(
         start,
         verdict="UNKNOWN",
@@ -93,6 +96,8 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
         measurements=(*start.measurements, *parts.measurements),
         verifications=(*start.verifications, *parts.verifications),
         located=parts.located and replace(parts.located, pairs=tuple(parts.pairs)),
+        training=(*start.training, *parts.training),
+        under_load=(*start.under_load, *parts.load),
     )
 
 
@@ -111,6 +116,8 @@ class _Parts:
         self.verifications: list[Verification] = []
         self.located: Located | None = None
         self.pairs: list[PairFigures] = []
+        self.training: list[Training] = []
+        self.load: list[LoadFigures] = []
         for record in records:
             try:
                 self._take(record)
@@ -122,8 +129,10 @@ class _Parts:
             case "pairs":
                 told = record.data.get("pairs") if isinstance(record.data, dict) else None
                 self.pairs += [pair_from_json(_valid(item, "pair")) for item in _items(told)]
-            case "measurement" | "verification" | "finding" | "world" | "located":
+            case "measurement" | "verification" | "finding" | "world" | "located" | "training":
                 self._take_part(record.kind, _valid(record.data, record.kind))
+            case "under_load":
+                self.load.append(load_from_json(_valid(record.data, "load")))
             case "choices":
                 self.choices += [Choice(**_valid(item, "choice")) for item in _items(record.data)]
             case "versions":
@@ -145,6 +154,8 @@ class _Parts:
                 self.world = world_from_json(data)
             case "located":
                 self.located = located_from_json(data)
+            case "training":
+                self.training.append(training_from_json(data))
 
 
 def _valid(data: Any, part: str) -> Any:

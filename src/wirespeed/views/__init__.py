@@ -9,7 +9,7 @@ from wirespeed.views.style import Style
 
 __all__ = ["FORMATS", "Style", "render"]
 
-FORMATS: tuple[str, ...] = ("table", "wide", "json", "jsonl", "md", "nccl-tests")
+FORMATS: tuple[str, ...] = ("table", "wide", "json", "jsonl", "md", "nccl-tests", "csv")
 
 _MODULES = {
     "table": "table",
@@ -18,6 +18,7 @@ _MODULES = {
     "jsonl": "jsonl",
     "md": "md",
     "nccl-tests": "nccl_tests",
+    "csv": "csv_view",
 }
 
 _TOPO = {"table": "render", "wide": "render", "md": "render_md"}

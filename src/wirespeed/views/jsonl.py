@@ -10,7 +10,13 @@ from wirespeed.views.style import Style
 
 __all__ = ["render"]
 
-_LISTS = {"measurements": "measurement", "verifications": "verification", "findings": "finding"}
+_LISTS = {
+    "measurements": "measurement",
+    "verifications": "verification",
+    "findings": "finding",
+    "training": "training",
+    "under_load": "load",
+}
 
 
 def render(run: Run, style: Style) -> str:
@@ -21,6 +27,6 @@ def _lines(run: Run) -> Iterator[dict[str, Any]]:
     """Each item with the run's id, so that lines of several runs may be put together."""
     data = document(run)
     for name, kind in _LISTS.items():
-        for item in data.pop(name):
+        for item in data.pop(name, ()):
             yield {"kind": kind, "run": run.id, **item}
     yield {"kind": "run", **data}

@@ -10,6 +10,7 @@ from wirespeed.views.findings import FIELDS, sorted_by_family
 from wirespeed.views.pairs import matrices, simulation_lines
 from wirespeed.views.sections import head_line, next_command
 from wirespeed.views.style import MARKS, Style
+from wirespeed.views.training import tables as training_tables
 
 __all__ = ["render"]
 
@@ -25,6 +26,7 @@ def render(run: Run, style: Style) -> str:
         [f"## {run.verdict}", "", _escape(head_line(run, plain), plain)],
         _findings(run, plain),
         *(_details(finding, plain) for finding in sorted_by_family(run.findings)),
+        *_training(run, plain),
         *_measurements(run, plain),
         *_pairs(run, plain),
         _choices(run, plain) if style.verbose else [],
@@ -90,6 +92,18 @@ def _pairs(run: Run, style: Style) -> list[list[str]]:
         blocks.append([f"### {_escape(title, style)}", "", *_table(titles, rows, titles[1:])])
     if run.simulation:
         blocks.append(["```", *simulation_lines(run, style), "```"])
+    return blocks
+
+
+def _training(run: Run, style: Style) -> list[list[str]]:
+    """The tables of `train`: step and communication time by strategy, scaling, memory."""
+    blocks = []
+    for title, grid in training_tables(run):
+        shown = [i for i, _ in enumerate(grid.columns) if any(row[i] for row in grid.rows)]
+        titles = [_escape(grid.columns[i].title, style) for i in shown]
+        rows = [[_escape(row[i], style) for i in shown] for row in grid.rows]
+        right = [_escape(grid.columns[i].title, style) for i in shown if not grid.columns[i].left]
+        blocks.append([f"### {_escape(title, style)}", "", *_table(titles, rows, right)])
     return blocks
 
 

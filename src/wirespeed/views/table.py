@@ -21,6 +21,7 @@ from wirespeed.views.sections import (
     verification_line,
 )
 from wirespeed.views.style import Style
+from wirespeed.views.training import training_lines
 
 __all__ = ["join_blocks", "render"]
 
@@ -38,6 +39,7 @@ def render(run: Run, style: Style) -> str:
         else finding_lines(folded(run), style, brief=True),
         pair_lines(run, style),
         simulation_lines(run, style),
+        training_lines(run, style),
         _figures(run, style),
         closing_lines(run, style),
     ]

@@ -8,6 +8,7 @@ from wirespeed.views.grid import Column, Grid
 from wirespeed.views.sections import bandwidth_note, choice_lines, closing_lines, head_line
 from wirespeed.views.style import Style
 from wirespeed.views.table import join_blocks
+from wirespeed.views.training import training_lines
 
 __all__ = ["render"]
 
@@ -29,6 +30,7 @@ def render(run: Run, style: Style) -> str:
         [head_line(run, style)],
         choice_lines(run, style),
         finding_lines(run.findings, style),
+        training_lines(run, style),
         _measurements(run, style),
         _verifications(run, style),
         _wrong_data(run, style),

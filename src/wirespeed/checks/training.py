@@ -1,0 +1,82 @@
+"""From what `train` tells to findings: does each strategy train as one process does, and troubles."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wirespeed.records import Finding, Subject
+
+__all__ = ["EXPLANATIONS", "proof_findings", "trouble_finding"]
+
+EXPLANATIONS: dict[str, str] = {
+    "TRAIN-001": "Every strategy trains as one process does. Each strategy trains the model for some "
+    "steps on shares of a batch, and one process alone trains it on the whole batch; afterwards every "
+    "parameter must agree within the tolerance of the arithmetic. A difference means gradients that "
+    "are not averaged over all ranks, averaged twice, or parameters that did not start alike: such "
+    "training is quick and wrong. Its time is shown, and worth nothing.",
+    "TRAIN-002": "The loss stays a finite number. The loss became infinite or no number at all, so the "
+    "run ended there; the step and the first rank that saw it are named. A learning rate that is too "
+    "high, fp16 without scaling, or wrong data from a broken GPU do that: try a smaller --lr or "
+    "--dtype float32, then `wirespeed check --only correctness`.",
+    "TRAIN-003": "The model fits in memory. A strategy needed more memory than a rank has. What was "
+    "measured before is kept; the largest batch a rank that fits is told where it is known. Take a "
+    "smaller --batch, more --micro-batches, --dtype bf16, or a strategy that shards more (fsdp2).",
+    "TRAIN-005": "The largest batch that fits. The most samples of one micro batch of a rank with "
+    "which a step of the strategy stays within the memory that it may use, found by doubling and "
+    "bisection over real steps; batches that are foretold not to fit are not tried on CPUs.",
+    "TRAIN-006": "The best bucket size. A collective of x bytes takes a latency and x over a "
+    "bandwidth, both fitted on all_reduce as measured in this run; with the backward pass that gives "
+    "the bucket size with the least step time (docs/training.md), beside the best of those measured. "
+    "Where the two lie apart, the flat bottom of the curve or noise is the reason more often than not.",
+    "TRAIN-004": "A strategy can be run here. It was left out, with the reason; the others were "
+    "measured.",
+}
+
+
+def proof_findings(proofs: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """One failing finding a strategy that trains differently; one passing for the others."""
+    wrong = [proof for proof in proofs if not proof["equal"]]
+    right = [proof for proof in proofs if proof["equal"]]
+    found = [_differs(proof) for proof in wrong]
+    if right:
+        names = ", ".join(dict.fromkeys(proof["label"] for proof in right))
+        found.append(
+            Finding(
+                id="TRAIN-001",
+                status="pass",
+                title=f"{names}: train as one process on the whole batch does",
+                saw=f"all parameters within {right[0]['tolerance']} after {right[0]['steps']} steps",
+            )
+        )
+    return found
+
+
+def _differs(proof: Mapping[str, Any]) -> Finding:
+    names = proof["names"]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return Finding(
+        id="TRAIN-001",
+        status="fail",
+        title=f"{proof['label']} does not train as one process on the whole batch does",
+        saw=f"{', '.join(names[:3])}{more} differ by up to {proof['difference']:.2g}",
+        expected=f"within {proof['tolerance']} after {proof['steps']} steps",
+        because="gradients that are not the mean over all ranks, or parameters that began unlike",
+        costs="the job is quick and trains something else",
+        fix="another strategy until this is understood",
+        next="wirespeed check --only correctness",
+    )
+
+
+def trouble_finding(data: Mapping[str, Any]) -> Finding:
+    """A strategy that could not be measured to its end, as a rank told it."""
+    rank = data.get("rank", -1)
+    return Finding(
+        id=data["id"],
+        status=data["status"],
+        title=data["title"],
+        subject=Subject("rank", f"rank {rank}") if rank >= 0 else Subject("job", "job"),
+        saw=data.get("saw", ""),
+        expected=data.get("expected", ""),
+        because=data.get("because", ""),
+        fix=data.get("fix", ""),
+        next=data.get("next", ""),
+    )

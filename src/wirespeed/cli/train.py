@@ -1,0 +1,256 @@
+"""`wirespeed train`: which strategy is fastest, what does communication cost, how does it scale?"""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options
+from wirespeed.errors import UsageError
+from wirespeed.records_training import TrainingKind
+
+__all__ = ["train"]
+
+_FORMATS = ("table", "wide", "json", "jsonl", "md", "csv")
+_STRATEGIES = "naive,flat,overlap,bucketed,ddp"
+_SCALED = "bucketed"
+_SAMPLES_A_RANK = 4
+_KINDS: dict[str, tuple[TrainingKind, ...]] = {
+    "both": ("strong", "weak"),
+    "strong": ("strong",),
+    "weak": ("weak",),
+}
+
+_EPILOG = """\b
+Examples:
+  wirespeed train --ranks 2                                 five strategies, tiny model
+  wirespeed train --strategy bucketed,ddp --bucket-mb 0.1,1,10,100
+  wirespeed train --strategy ddp,fsdp2,zero1,sharded --memory
+  wirespeed train --scaling 1,2,4                           strong and weak scaling
+  wirespeed train --trace step.json                         timeline of a step, for Perfetto
+  wirespeed train --model my_package.models:make --strategy ddp
+  torchrun --nproc-per-node 8 ... -m wirespeed train --model xl --dtype bf16
+  wirespeed train --list                                    models and strategies
+"""
+
+
+@click.command(context_settings=CONTEXT, epilog=_EPILOG)
+@click.option("--model", default="tiny", help="A model of --list, or your own as module:function.")
+@click.option(
+    "--strategy",
+    metavar="NAME,…",
+    help=f"Ways of synchronising, see --list.  [default: {_STRATEGIES}; {_SCALED} with --scaling]",
+)
+@click.option("--bucket-mb", metavar="MB,…", help="Bucket sizes to compare, in 10^6 bytes.")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    help="Samples of one step over all ranks.  [default: 4 a rank]",
+)
+@click.option(
+    "--micro-batches",
+    type=click.IntRange(1, 4096),
+    default=1,
+    help="Backward passes before each step (gradient accumulation).",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bf16", "fp16"]),
+    default="float32",
+    help="bf16, fp16: autocast; fp16 with a gradient scaler.",
+)
+@click.option("--context", type=click.IntRange(1, 1 << 20), help="Tokens of a sample.")
+@click.option("--layers", type=click.IntRange(1, 1024), help="Layers, instead of the model's own.")
+@click.option(
+    "--text", metavar="FILE", help="Train on the bytes of this file, not on random tokens."
+)
+@click.option(
+    "--optimizer", type=click.Choice(["adamw", "sgd"]), default="adamw", help="Optimizer."
+)
+@click.option("--lr", type=FiniteRange(0, 1e6), default=1e-3, help="Learning rate.")
+@click.option("--clip", type=FiniteRange(0, 1e9, min_open=True), help="Clip the gradients' norm.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 10_000),
+    help="Rounds, in each of which every strategy has its turn.  [default: as --precision needs]",
+)
+@click.option("--steps", type=click.IntRange(1, 1000), default=3, help="Steps of a turn.")
+@click.option(
+    "--precision",
+    type=FiniteRange(0.1, 100),
+    default=5.0,
+    help="Go on until each mean step is known to this many percent (95 % interval) …",
+)
+@click.option(
+    "--max-time",
+    type=FiniteRange(1, 86_400),
+    default=30.0,
+    help="… or for this many seconds; the interval that was reached is always shown.",
+)
+@click.option(
+    "--prove/--no-prove",
+    default=True,
+    help="First compare each strategy with one process on the whole batch.",
+)
+@click.option("--memory", is_flag=True, help="Also where the memory goes, measured and predicted.")
+@click.option("--fit", is_flag=True, help="Also the largest batch a rank that fits in memory.")
+@click.option("--budget", metavar="SIZE", help="Memory of one rank that --fit may use, such as 2G.")
+@click.option(
+    "--scaling", metavar="N,…", help="Scaling over these numbers of ranks, such as 1,2,4."
+)
+@click.option(
+    "--scaling-kind",
+    type=click.Choice(list(_KINDS)),
+    default="both",
+    help="strong: one batch for any number of ranks; weak: the same batch a rank.",
+)
+@click.option("--trace", metavar="FILE", help="Write the timeline of one step of each strategy.")
+@click.option("--load", is_flag=True, help="Also how much computing and sending slow each other.")
+@click.option("--list", "list_", is_flag=True, help="List the models and the strategies, and stop.")
+@click.option(
+    "-o", "--output", type=click.Choice(_FORMATS), default="table", help="How to print the result."
+)
+@common_options
+@click.pass_context
+def train(ctx: click.Context, /, **values: Any) -> int:
+    """Which strategy is fastest, and what does communication cost?
+
+    Trains a model with several ways of synchronising gradients, in interleaved rounds, so that what
+    disturbs one disturbs all. Each is first proven to train as one process on the whole batch does.
+    """
+    if values.pop("list_"):
+        click.echo(_listing())
+        return 0
+    trace = values["trace"]
+    options = RunOptions.take(values, values.pop("output"))
+    options = replace(options, output=replace(options.output, trace=trace))
+    return _run(ctx, values, options)
+
+
+def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int:
+    from wirespeed.cli.execute import execute
+    from wirespeed.cli.train_plan import Asked, bucket_sizes, cases_of, world_sizes
+    from wirespeed.plan import Plan, TrainPlan
+    from wirespeed.training.strategies.registry import strategies_named
+    from wirespeed.units import parse_size
+
+    _refuse_other_engines(options.engine)
+    _refuse_unknown_model(values["model"])
+    _refuse_bad_trace(values["trace"])
+    worlds = world_sizes(values["scaling"])
+    if worlds and options.ranks is None and not _launched():
+        options = replace(options, ranks=max(worlds))
+    world = _world_size(options)
+    asked = Asked(
+        strategies=strategies_named(values["strategy"] or (_SCALED if worlds else _STRATEGIES)),
+        buckets=bucket_sizes(values["bucket_mb"]),
+        world=world,
+        batch=values["batch"] or _SAMPLES_A_RANK * world * values["micro_batches"],
+        micro_batches=values["micro_batches"],
+        worlds=worlds,
+        kinds=_KINDS[values["scaling_kind"]],
+    )
+    _require_packages(asked.strategies)
+    names = ("context", "layers", "text")
+    given = {name: values[name] for name in names if values[name] is not None}
+    plan = Plan(
+        command="train",
+        steps=(),
+        training=TrainPlan(
+            model=values["model"],
+            model_options=given,
+            cases=cases_of(asked),
+            micro_batches=values["micro_batches"],
+            precision=values["dtype"],
+            optimizer=values["optimizer"],
+            learning_rate=values["lr"],
+            clip=values["clip"],
+            rounds=values["rounds"],
+            steps=values["steps"],
+            goal=values["precision"] / 100,
+            max_time_s=values["max_time"],
+            prove=values["prove"],
+            memory=values["memory"] or values["fit"],
+            fit=values["fit"],
+            budget_bytes=parse_size(values["budget"]) if values["budget"] else None,
+            trace=values["trace"] is not None,
+            load=values["load"],
+        ),
+        engine=options.engine,
+        seed=options.seed,
+        op_timeout_s=options.timeout,
+        startup_timeout_s=options.startup_timeout,
+        faults=options.inject,
+    )
+    return execute(ctx, plan, options)
+
+
+def _launched() -> bool:
+    from wirespeed.world.identity import detect
+
+    return detect(os.environ) is not None
+
+
+def _world_size(options: RunOptions) -> int:
+    """Ranks of the whole world: the launcher's, else those that will start here."""
+    from wirespeed.world.identity import detect
+    from wirespeed.world.local import choose_ranks
+
+    identity = detect(os.environ)
+    if identity is not None:
+        return identity.world_size
+    return int(choose_ranks(options.ranks, options.backend).value)
+
+
+def _refuse_other_engines(engine: str) -> None:
+    if engine != "torch":
+        raise UsageError(
+            f"train cannot use the engine {engine}",
+            expected="torch; DeepSpeed is a strategy here",
+            next="wirespeed train --strategy deepspeed-zero2",
+        )
+
+
+def _refuse_unknown_model(name: str) -> None:
+    from wirespeed.training.models.catalogue import model_names
+
+    if ":" in name or name in model_names():
+        return
+    raise UsageError(
+        f"no model is called {name!r}",
+        expected="one of " + ", ".join(model_names()) + ", or your own as module:function",
+        next="wirespeed train --list",
+    )
+
+
+def _refuse_bad_trace(path: str | None) -> None:
+    if path is not None:
+        from wirespeed.cli.page import refuse_bad_target
+
+        refuse_bad_target(path, "--trace")
+
+
+def _require_packages(strategies: tuple[str, ...]) -> None:
+    from importlib.util import find_spec
+
+    from wirespeed.errors import CannotMeasure
+    from wirespeed.training.strategies.registry import STRATEGIES
+
+    for name in strategies:
+        package = STRATEGIES[name].requires
+        if package and find_spec(package) is None:
+            raise CannotMeasure(
+                f"the strategy {name} needs the package {package}, which is not installed",
+                expected=f"pip install 'wirespeed[{package}]'",
+                next=f"pip install 'wirespeed[{package}]'",
+            )
+
+
+def _listing() -> str:
+    from wirespeed.training.models.catalogue import model_lines
+    from wirespeed.training.strategies.registry import STRATEGIES
+
+    wide = max(map(len, STRATEGIES))
+    known = [f"  {info.name:<{wide}}  {info.says}" for info in STRATEGIES.values()]
+    return "\n".join(["models", *model_lines(), "", "strategies", *known])

@@ -1,0 +1,99 @@
+"""What the cost model says of each strategy here: measures the link, predicts steps and bucket size."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.errors import CannotMeasure
+from wirespeed.plan import Case, Measure
+from wirespeed.ranks.measure import measure
+from wirespeed.ranks.place import Place, site_of
+from wirespeed.ranks.training.stage import Stage
+from wirespeed.records import Measurement
+from wirespeed.records_training import Training
+from wirespeed.training.bucket_model import Link, best_bucket_bytes, fit_link
+from wirespeed.training.cost_model import StepWithoutSync, predicted_step_s
+from wirespeed.units import format_bandwidth, format_duration
+
+__all__ = ["best_bucket", "measure_link", "predicted"]
+
+_LEAST, _SIZES = 4096, 5
+_HOW = Measure(max_time_s=0.7, precision=0.1)
+
+
+def measure_link(place: Place, gradient_bytes: int) -> list[Measurement]:
+    """all_reduce from 4 KB to all gradients at once, in sizes that grow alike; collective."""
+    largest = max(gradient_bytes, 16 * _LEAST)
+    growth = (largest / _LEAST) ** (1 / (_SIZES - 1))
+    collective = CATALOGUE["all_reduce"]
+    found = []
+    for number in range(_SIZES):
+        case = Case(op="all_reduce", redop="sum", size_bytes=int(_LEAST * growth**number))
+        site = site_of(place, case, collective, case.size_bytes)
+        found.append(measure(place, site, _HOW, None))
+    return found
+
+
+def predicted(
+    stage: Stage, records: Sequence[Training], measured: Sequence[Measurement]
+) -> tuple[list[Training], Link | None]:
+    """The records with their predicted steps, where there is a yardstick and a line to predict by."""
+    step = _yardstick(stage, records)
+    try:
+        link = fit_link([(one.size_bytes, one.time.median) for one in measured])
+    except CannotMeasure:
+        return list(records), None
+    if step is None:
+        return list(records), link
+    return [
+        replace(one, predicted_step=predicted_step_s(one.strategy, step, link, one.bucket_mb))
+        if one.kind == "compare"
+        else one
+        for one in records
+    ], link
+
+
+def _yardstick(stage: Stage, records: Sequence[Training]) -> StepWithoutSync | None:
+    for one in records:
+        if one.kind == "compare" and one.strategy == "none":
+            backward = one.parts["backward"] / stage.plan.micro_batches  # the last one can hide it
+            return StepWithoutSync(
+                backward_s=backward,
+                rest_s=one.step.mean - backward,
+                gradient_bytes=stage.model.gradient_bytes,
+                tensors=_tensors(stage),
+            )
+    return None
+
+
+def _tensors(stage: Stage) -> int:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        return sum(one.requires_grad for one in stage.model.build().parameters())
+
+
+def best_bucket(
+    stage: Stage, records: Sequence[Training], link: Link | None
+) -> dict[str, Any] | None:
+    """The model's best bucket size beside the best that was measured, as a `trouble` record."""
+    swept = [one for one in records if one.kind == "compare" and one.strategy == "bucketed"]
+    step = _yardstick(stage, records)
+    if link is None or step is None or not swept:
+        return None
+    best = best_bucket_bytes(link, gradient_bytes=step.gradient_bytes, backward_s=step.backward_s)
+    quickest = min(swept, key=lambda one: one.step.mean)
+    tried = ", ".join(f"{one.bucket_mb:g}" for one in swept)
+    return {
+        "id": "TRAIN-006",
+        "status": "pass",
+        "title": f"best bucket size: {best / 1e6:.3g} MB by the model, {quickest.bucket_mb:g} MB of "
+        f"those measured ({tried})",
+        "saw": f"all_reduce takes {format_duration(link.latency_s)} a call and "
+        f"{format_bandwidth(link.bytes_per_s)}; {step.gradient_bytes / 1e6:.4g} MB of gradients, "
+        f"backward {format_duration(step.backward_s)}",
+        "next": ""
+        if len(swept) > 1
+        else f"wirespeed train --bucket-mb {best / 1e6:.2g},{quickest.bucket_mb:g}",
+    }

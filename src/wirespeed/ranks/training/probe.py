@@ -1,0 +1,67 @@
+"""A closer look at a few steps: communication time, and the timeline of one step."""
+
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from wirespeed.plan import TrainCase
+from wirespeed.ranks.training.stage import Stage
+from wirespeed.training.spans import Span
+
+if TYPE_CHECKING:
+    from wirespeed.training.comm_time import ObservedStep
+
+__all__ = ["Probed", "probe"]
+
+STEPS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    comm: float
+    """Mean seconds a step in which a collective was under way, on the rank with the most."""
+    fraction: float
+    """Of that rank's steps under the profiler."""
+    spans: tuple[Span, ...]
+    """This rank's last step, an outer span with the case's name around it."""
+
+
+def probe(stage: Stage, case: TrainCase) -> Probed:
+    """A few more steps under the profiler; collective over the whole world."""
+    from wirespeed.training.comm_time import observe
+
+    place = stage.place
+    place.busy(None)
+    with stage.act(case) as act:
+        if act is None:
+            seen: list[ObservedStep] = []
+            for _ in range(STEPS + 1):
+                place.control.barrier()
+        else:
+            phases: list[tuple[Span, ...]] = []
+
+            def step() -> None:
+                place.tick()
+                phases.append(act.run().phases)
+
+            seen = observe(
+                step,
+                steps=STEPS,
+                rank=place.rank,
+                device=place.device,
+                barrier=place.control.barrier,
+            )
+    comm = fmean(one.communication_s for one in seen) if seen else 0.0
+    whole = fmean(one.end_s - one.begin_s for one in seen) if seen else 1.0
+    rows = place.control.matrix([comm, whole])
+    most = int(rows[:, 0].argmax())
+    spans: tuple[Span, ...] = ()
+    if seen:
+        last = seen[-1]
+        outer = Span(place.rank, "step", case.label, last.begin_s, last.end_s)
+        spans = (outer, *phases[-1], *last.compute, *last.communication)
+    return Probed(
+        comm=float(rows[most, 0]),
+        fraction=float(rows[most, 0] / rows[most, 1]),
+        spans=tuple(replace(span, rank=place.rank) for span in spans),
+    )

@@ -1,0 +1,101 @@
+"""Interleaved rounds: in each, every case has a turn of some steps, and the order changes.
+
+What disturbs the machine for a while disturbs all cases alike, so that a round's figures can be
+compared pair by pair. Each step begins after a barrier of the whole world, outside of its clock.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from wirespeed.plan import TrainCase, TrainPlan
+from wirespeed.ranks.training.stage import Stage
+from wirespeed.statistics import mean_interval
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["PARTS", "Samples", "run_rounds"]
+
+PARTS = ("step", "data", "forward", "backward", "synchronise", "optimizer")
+"""Columns of what a step gives, in seconds."""
+FEWEST_ROUNDS = 9
+"""Below this, no interval of a median has 99 %, which several comparisons at once need."""
+MOST_ROUNDS = 200
+
+
+@dataclass(slots=True)
+class Samples:
+    """One case's steps, the same on every rank."""
+
+    case: TrainCase
+    turns: "list[torch.Tensor]" = field(default_factory=list)
+    """By round: seconds, shape (ranks of the case, steps, parts)."""
+
+    def slowest(self) -> list[list[float]]:
+        """By round: each step's time on its slowest rank."""
+        return [turn[:, :, 0].max(0).values.tolist() for turn in self.turns]
+
+    def round_means(self) -> list[float]:
+        return [fmean(steps) for steps in self.slowest()]
+
+
+Enter = Callable[[str], None]
+Tell = Callable[[int, int, str], None]
+
+
+def run_rounds(stage: Stage, plan: TrainPlan, enter: Enter, tell: Tell) -> list[Samples]:
+    """Time every case until all intervals are narrow enough, or the time is up; collective.
+
+    enter: told every rank's watchdog what begins; tell: (turn, of, label) for the progress.
+    """
+    taken = [Samples(case) for case in plan.cases]
+    begin, number = time.monotonic(), 0
+    while True:
+        order = taken if number % 2 == 0 else taken[::-1]
+        for index, samples in enumerate(order):
+            tell(number * len(taken) + index, _of(plan, taken), samples.case.label)
+            enter(f"train {samples.case.label}")
+            samples.turns.append(_turn(stage, samples.case, plan.steps))
+        number += 1
+        spent = float(stage.place.control.matrix([time.monotonic() - begin]).max())
+        if _enough(plan, taken, number, spent):
+            return taken
+
+
+def _of(plan: TrainPlan, taken: list[Samples]) -> int:
+    return max(plan.rounds or FEWEST_ROUNDS, len(taken[0].turns) + 1) * len(taken)
+
+
+def _enough(plan: TrainPlan, taken: list[Samples], rounds: int, spent: float) -> bool:
+    """From figures that all ranks have, so that all stop alike."""
+    if plan.rounds is not None:
+        return rounds >= plan.rounds
+    if rounds >= MOST_ROUNDS or (rounds > 1 and spent * (rounds + 1) / rounds > plan.max_time_s):
+        return True
+    return rounds >= FEWEST_ROUNDS and all(_narrow(one, plan.goal) for one in taken)
+
+
+def _narrow(samples: Samples, goal: float) -> bool:
+    means = samples.round_means()
+    interval = mean_interval(means)
+    return (interval.high - interval.low) / 2 <= goal * fmean(means)
+
+
+def _turn(stage: Stage, case: TrainCase, steps: int) -> "torch.Tensor":
+    """One step to warm up, then `steps` that count; seconds of all ranks of the case."""
+    control, mine = stage.place.control, [0.0] * (steps * len(PARTS))
+    with stage.act(case) as act:
+        for number in range(steps + 1):
+            control.barrier()
+            stage.place.tick()
+            if act is None:
+                continue
+            times = act.run().times
+            if number:
+                place = (number - 1) * len(PARTS)
+                mine[place : place + len(PARTS)] = [getattr(times, part) for part in PARTS]
+        rows = control.matrix(mine)[: case.ranks]
+    return rows.reshape(case.ranks, steps, len(PARTS))

@@ -1,0 +1,178 @@
+"""A training plan from its first proof to its last record; every rank runs this alike."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from wirespeed.plan import TrainPlan
+from wirespeed.ranks.place import Place
+from wirespeed.ranks.steps import Reporter
+from wirespeed.ranks.training.foretell import best_bucket, measure_link, predicted
+from wirespeed.ranks.training.probe import probe
+from wirespeed.ranks.training.prove import prove
+from wirespeed.ranks.training.rounds import Samples, run_rounds
+from wirespeed.ranks.training.scale import efficiencies
+from wirespeed.ranks.training.space import fit, space
+from wirespeed.ranks.training.stage import BUILD_BOUND_S, Stage
+from wirespeed.ranks.training.summary import figures, verdicts, yardstick_of
+from wirespeed.ranks.training.timeline import tell_trace
+from wirespeed.records import Choice
+from wirespeed.records_json import measurement_to_json
+from wirespeed.records_training import Training
+from wirespeed.records_training_json import training_to_json
+from wirespeed.reference.peaks import peak_flops
+
+__all__ = ["run_training"]
+
+Tell = Callable[[str, dict[str, Any]], None]
+
+
+def run_training(place: Place, plan: TrainPlan, seed: int, beacon: Reporter) -> None:
+    """Prove, time, look closer, tell; collective over the whole world."""
+    from wirespeed.training.models.catalogue import model_named
+
+    tell: Tell = beacon.record if place.rank == 0 else lambda kind, data: None
+    model = model_named(plan.model, **plan.model_options)
+    stage = Stage(place, plan, model, seed)
+    _tell_choices(stage, tell)
+    run = _Run(stage, plan, beacon, tell)
+    try:
+        run.prove()
+        run.time()
+        run.look_closer()
+    finally:
+        stage.close()
+    run.tell_figures()
+    run.fit()
+
+
+class _Run:
+    def __init__(self, stage: Stage, plan: TrainPlan, beacon: Reporter, tell: Tell) -> None:
+        self._stage, self._plan, self._beacon, self._tell = stage, plan, beacon, tell
+        self._taken: list[Samples] = []
+        self._records: list[Training] = []
+        self._equal: dict[tuple[str, float | None], bool] = {}
+
+    def prove(self) -> None:
+        """Each strategy once, on the most ranks that it shall run on."""
+        if not self._plan.prove:
+            return
+        most = max(case.ranks for case in self._plan.cases)
+        cases = {(c.strategy, c.bucket_mb): c for c in self._plan.cases if c.ranks == most}
+        for index, case in enumerate(cases.values()):
+            self._step(index, len(cases), f"proving {case.label}", BUILD_BOUND_S)
+            proof = prove(self._stage, case)
+            if proof:
+                self._equal[case.strategy, case.bucket_mb] = proof["equal"]
+                self._tell("proof", proof)
+
+    def time(self) -> None:
+        def progress(index: int, of: int, label: str) -> None:
+            self._tell("progress", {"index": index, "of": of, "label": label})
+
+        self._taken = run_rounds(self._stage, self._plan, self._beacon.enter, progress)
+        self._records = self._figures()
+
+    def _figures(self) -> list[Training]:
+        place, model = self._stage.place, self._stage.model
+        peak = _peak(place, self._plan.precision)
+        records = [
+            figures(
+                samples,
+                yardstick_of(samples.case, self._taken),
+                self._plan,
+                model,
+                nodes=len(set(place.hosts[: samples.case.ranks])),
+                peak=peak,
+            )
+            for samples in self._taken
+        ]
+        records = efficiencies(verdicts(records, self._taken), self._taken)
+        return [
+            replace(one, equal=self._equal.get((one.strategy, one.bucket_mb))) for one in records
+        ]
+
+    def look_closer(self) -> None:
+        """Communication time, the timeline, memory: of the comparison, not of each scaling point."""
+        timelines = []
+        for index, samples in enumerate(self._taken):
+            case = samples.case
+            if case.kind != "compare":
+                continue
+            self._step(index, len(self._taken), f"watching {case.label}")
+            probed = probe(self._stage, case)
+            timelines.append(probed.spans)
+            self._records[index] = replace(
+                self._records[index], comm=probed.comm, comm_fraction=probed.fraction
+            )
+        self._foretell()
+        if self._plan.trace:
+            self._step(0, 1, "putting the timelines together")
+            tell_trace(self._stage.place, timelines, self._tell)
+        if self._plan.memory:
+            self._stage.close()  # what is kept alive would be counted
+            self._memory()
+
+    def _foretell(self) -> None:
+        """Only where ranks were compared: the cost of a collective on the whole world is the base."""
+        if not any(one.kind == "compare" and one.ranks > 1 for one in self._records):
+            return
+        self._step(0, 1, "measuring all_reduce for the cost model")
+        stage = self._stage
+        measured = measure_link(stage.place, stage.model.gradient_bytes)
+        for one in measured:
+            self._tell("measurement", measurement_to_json(one))
+        self._records, link = predicted(stage, self._records, measured)
+        if note := best_bucket(stage, self._records, link):
+            self._tell("trouble", note)
+
+    def _memory(self) -> None:
+        for index, samples in enumerate(self._taken):
+            self._step(index, len(self._taken), f"memory of {samples.case.label}", BUILD_BOUND_S)
+            used, foreseen = space(self._stage, samples.case)
+            self._records[index] = replace(
+                self._records[index], memory=used, memory_predicted=foreseen
+            )
+
+    def tell_figures(self) -> None:
+        for one in self._records:
+            self._tell("training", training_to_json(one))
+
+    def fit(self) -> None:
+        if not self._plan.fit:
+            return
+        cases = [samples.case for samples in self._taken if samples.case.kind == "compare"]
+        for index, case in enumerate(cases):
+            self._step(index, len(cases), f"largest batch of {case.label}", BUILD_BOUND_S)
+            self._tell("trouble", fit(self._stage, case))
+
+    def _step(self, index: int, of: int, label: str, bound_s: float | None = None) -> None:
+        self._tell("progress", {"index": index, "of": of, "label": label})
+        self._stage.place.busy(bound_s)
+        self._beacon.enter(label)
+
+
+def _peak(place: Place, precision: str) -> float | None:
+    """FLOP/s of this rank's device; only where every rank has the same."""
+    if place.device.type != "cuda":
+        return None
+    import torch
+
+    kind = {"bf16": "bfloat16", "fp16": "float16"}.get(precision, "float32")
+    if kind == "float32" and torch.backends.cuda.matmul.allow_tf32:
+        kind = "tf32"
+    names = place.control.objects(torch.cuda.get_device_name(place.device))
+    found = peak_flops(names[0], kind) if len(set(names)) == 1 else None
+    return found.flops_per_s if found else None
+
+
+def _tell_choices(stage: Stage, tell: Tell) -> None:
+    model, kept = stage.model, "yes" if stage.keeps else "no"
+    why = "all trainers fit in the free memory" if stage.keeps else "they do not fit at once"
+    flops = f", {model.flops_per_sample:.4g} FLOPs a sample" if model.flops_per_sample else ""
+    about = f"{model.parameters:,} parameters, {model.gradient_bytes:,} bytes of gradients{flops}"
+    choices = [Choice("model", model.name, about), Choice("keep trainers", kept, why)]
+    tell(
+        "choices",
+        {"choices": [{"name": c.name, "value": c.value, "reason": c.reason} for c in choices]},
+    )

@@ -1,0 +1,167 @@
+"""Trainers as the cases need them: all kept alive where memory allows, else made anew each turn."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.plan import TrainCase, TrainPlan
+from wirespeed.ranks.place import Place
+from wirespeed.training.contract import Batch, ModelSpec, Setup, Trainer
+from wirespeed.training.strategies.registry import STRATEGIES, build_of
+from wirespeed.world.facts import memory_available_bytes
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+    from wirespeed.training.step import Stepper
+
+__all__ = ["Act", "Stage"]
+
+_STATE_BYTES = 20
+"""A parameter element with its gradient, AdamW's two moments and a bucket, in float32."""
+_SHARE = 0.4
+"""Of the free memory that trainers may keep; the rest is for activations."""
+BUILD_BOUND_S = 600.0
+"""DeepSpeed compiles an extension when it is first used."""
+
+
+@dataclass(slots=True)
+class Act:
+    """A trainer with its step, ready to run on this rank."""
+
+    trainer: Trainer
+    step: "Stepper"
+    number: int = 0
+
+    def run(self) -> "Any":
+        """One step; each has batches of its own."""
+        self.number += 1
+        return self.step(self.number)
+
+
+class Stage:
+    """Makes acts of one plan's cases; every method is collective over the whole world."""
+
+    def __init__(self, place: Place, plan: TrainPlan, model: ModelSpec, seed: int) -> None:
+        self.place, self.plan, self.model, self.seed = place, plan, model, seed
+        self._groups: dict[int, dist.ProcessGroup | None] = {}
+        self._kept: dict[TrainCase, Act | None] = {}
+        self.keeps = self._fits_all()
+
+    def group(self, ranks: int) -> "dist.ProcessGroup | None":
+        """The first `ranks` ranks; None on the others."""
+        import torch.distributed as dist
+
+        if ranks not in self._groups:
+            if ranks == self.place.world_size:
+                self._groups[ranks] = dist.group.WORLD
+            else:
+                made = dist.new_group(list(range(ranks)))
+                self._groups[ranks] = made if self.place.rank < ranks else None
+        return self._groups[ranks]
+
+    @contextmanager
+    def act(self, case: TrainCase) -> Iterator[Act | None]:
+        """The case's trainer; None on a rank that it leaves out."""
+        if case in self._kept:
+            yield self._kept[case]
+            return
+        act = self._make(case)
+        if self.keeps:
+            self._kept[case] = act
+            yield act
+            return
+        try:
+            yield act
+        finally:
+            if act is not None:
+                act.trainer.close()
+
+    def close(self) -> None:
+        for act in self._kept.values():
+            if act is not None:
+                act.trainer.close()
+        self._kept.clear()
+
+    def setup(self, case: TrainCase, *, samples: int | None = None) -> Setup | None:
+        """What the strategy gets; `samples`: another number of samples in a micro batch."""
+        group = self.group(case.ranks)
+        if group is None:
+            return None
+        each = case.samples // case.ranks // self.plan.micro_batches
+        return Setup(
+            group=group,
+            device=self.place.device,
+            optimizer_class=_optimizer(self.plan.optimizer),
+            optimizer_options=_options(self.plan),
+            bucket_mb=case.bucket_mb,
+            variant=STRATEGIES[case.strategy].variant,
+            micro_batches=self.plan.micro_batches,
+            samples=samples or each,
+            nodes=self.place.hosts[: case.ranks],
+        )
+
+    def _make(self, case: TrainCase) -> Act | None:
+        import torch
+
+        from wirespeed.training.step import Stepper
+
+        self.place.busy(BUILD_BOUND_S)
+        try:
+            setup = self.setup(case)
+            if setup is None:
+                return None
+            torch.manual_seed(self.seed)
+            trainer = build_of(case.strategy)(self.model.build(), setup)
+        finally:
+            self.place.busy(None)
+        step = Stepper(
+            trainer,
+            self.model,
+            self._batches(setup.samples),
+            rank=self.place.rank,
+            device=self.place.device,
+            micro_batches=self.plan.micro_batches,
+            precision=_precision(self.plan.precision),
+            clip=self.plan.clip,
+        )
+        return Act(trainer, step)
+
+    def _batches(self, samples: int) -> Callable[[int, int], Batch]:
+        """Every rank, step and micro batch has data of its own."""
+        micro, ranks = self.plan.micro_batches, self.place.world_size
+
+        def batch(step: int, which: int) -> Batch:
+            number = (step * micro + which) * ranks + self.place.rank
+            return self.model.batch(self.seed + number, samples)
+
+        return batch
+
+    def _fits_all(self) -> bool:
+        """Whether all cases' trainers may live at once; decided for all ranks alike."""
+        needed = len(self.plan.cases) * _STATE_BYTES * self.model.parameters
+        share = self.place.local_ranks_here if self.place.device.type == "cpu" else 1
+        return self.place.control.all_true(needed * share < _SHARE * _free(self.place))
+
+
+def _free(place: Place) -> float:
+    if place.device.type == "cuda":
+        import torch
+
+        return float(torch.cuda.mem_get_info(place.device)[0])
+    return float(memory_available_bytes())
+
+
+def _precision(name: str) -> Any:
+    return name
+
+
+def _optimizer(name: str) -> Any:
+    import torch
+
+    return {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[name]
+
+
+def _options(plan: TrainPlan) -> dict[str, Any]:
+    return {"lr": plan.learning_rate}

@@ -1,0 +1,58 @@
+"""Comma-separated values (RFC 4180): one row a measurement, a strategy of `train`, or a finding.
+
+Names of columns carry their units, as in JSON. A cell that a spreadsheet would take for a formula
+gets an apostrophe in front.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from wirespeed.records import Run
+from wirespeed.views.json_view import document
+from wirespeed.views.style import Style
+
+__all__ = ["render"]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def render(run: Run, _: Style) -> str:
+    data = document(run)
+    rows = [_flat(row) for row in _rows(data)]
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return _text(["run", *columns], ([run.id, *(row.get(c, "") for c in columns)] for row in rows))
+
+
+def _rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the run is about: strategies, else measurements, else (of logs and facts) findings."""
+    rows: list[dict[str, Any]] = data.get("training") or data["measurements"] or data["findings"]
+    return rows
+
+
+def _flat(row: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """`{"step_ms": {"mean": 1}}` as `{"step_ms.mean": 1}`; lists with spaces between their items."""
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{above}{name}.")
+        elif isinstance(value, list):
+            flat[f"{above}{name}"] = " ".join(map(str, value))
+        else:
+            flat[f"{above}{name}"] = value
+    return flat
+
+
+def _text(columns: list[str], rows: Iterable[list[Any]]) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\r\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in rows)
+    return stream.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return "" if value is None else value

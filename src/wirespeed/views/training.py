@@ -1,0 +1,246 @@
+"""What `train` measured, as columns: strategies, scaling, memory, and computing beside sending.
+
+The columns follow what people compare: step time with its interval, how much of it is communication
+and how much of that is exposed, throughput, memory, and a verdict against the fastest.
+"""
+
+from collections.abc import Sequence
+
+from wirespeed.records import Run
+from wirespeed.records_training import Ratio, Training, TrainingMemory
+from wirespeed.units import format_duration, format_size
+from wirespeed.views.grid import Column, Grid
+from wirespeed.views.sections import note
+from wirespeed.views.style import Style
+
+__all__ = ["name", "tables", "training_lines", "training_notes"]
+
+_NOTHING = "–"
+_KINDS = ("data", "forward", "backward", "synchronise", "optimizer")
+_MEMORY = ("parameters", "gradients", "optimizer", "activations", "communication", "other", "peak")
+_RED = {"slower": "red", "fastest": "green", "poor": "red", "excellent": "green", "good": "green"}
+
+
+def training_lines(run: Run, style: Style) -> list[str]:
+    """Every table with its title, and what the columns mean; nothing for other runs."""
+    lines: list[str] = []
+    for title, grid in tables(run):
+        head = style.paint(style.text(title), "bold")
+        lines += [*([""] if lines else []), head, *grid.lines(style, indent="  ")]
+    return [*lines, "", *training_notes(run, style)] if lines else []
+
+
+def tables(run: Run) -> list[tuple[str, Grid]]:
+    """(title, grid) of each table that this run has figures for."""
+    found = []
+    compared = [one for one in run.training if one.kind == "compare"]
+    if compared:
+        found.append((_title(compared[0]), _strategies(compared)))
+        found.append(("where a step goes (mean of the slowest rank)", _parts(compared)))
+    for kind in ("strong", "weak"):
+        scaled = [one for one in run.training if one.kind == kind and one.verdict != "yardstick"]
+        if scaled:
+            found.append((_scaling_title(kind, scaled[0]), _scaling(scaled)))
+    with_memory = [one for one in run.training if one.memory]
+    if with_memory:
+        found.append(
+            ("memory of the rank that needs most (in brackets: predicted)", _memory(with_memory))
+        )
+    if run.under_load:
+        found.append(("alone and side by side", _load(run)))
+    return found
+
+
+def _title(one: Training) -> str:
+    parts = [f"{one.model}", f"{one.ranks} ranks", f"{one.batch} samples a step", one.precision]
+    parts += [f"{one.micro_batches} micro batches"] if one.micro_batches > 1 else []
+    return " · ".join([*parts, f"{one.rounds} rounds"])
+
+
+def _scaling_title(kind: str, one: Training) -> str:
+    what = "the same batch on any number of ranks" if kind == "strong" else "the same batch a rank"
+    return f"{kind} scaling: {what} · {one.model} · {one.precision}"
+
+
+def name(one: Training) -> str:
+    """`bucketed 25 MB`."""
+    return one.strategy if one.bucket_mb is None else f"{one.strategy} {one.bucket_mb:g} MB"
+
+
+def _strategies(rows: Sequence[Training]) -> Grid:
+    grid = Grid(
+        (
+            Column("strategy", left=True),
+            Column("step"),
+            Column("±std"),
+            Column("95 %", left=True),
+            Column("n"),
+            Column("comm"),
+            Column("of step"),
+            Column("exposed"),
+            Column("of step"),
+            Column("samples/s"),
+            Column("tokens/s"),
+            Column("MFU"),
+            Column("predicted"),
+            Column("against the fastest", left=True),
+        )
+    )
+    for one in rows:
+        step = one.step
+        grid.add(
+            name(one),
+            format_duration(step.mean),
+            format_duration(step.std),
+            _span(step.low, step.high),
+            str(step.samples),
+            _seconds(one.comm),
+            _percent(one.comm_fraction),
+            _signed(one.exposed),
+            _percent(one.exposed_fraction),
+            _number(one.samples_per_s),
+            _number(one.tokens_per_s),
+            _percent(one.mfu) if one.mfu is not None else "",
+            _seconds(one.predicted_step) if one.predicted_step is not None else "",
+            _verdict(one),
+        )
+        if color := _RED.get(one.verdict):
+            grid.painted[len(grid.rows) - 1, 13] = color
+    return grid
+
+
+def _parts(rows: Sequence[Training]) -> Grid:
+    shown = [kind for kind in _KINDS if any(kind in one.parts for one in rows)]
+    grid = Grid((Column("strategy", left=True), *(Column(kind) for kind in shown)))
+    for one in rows:
+        grid.add(name(one), *(_seconds(one.parts.get(kind)) for kind in shown))
+    return grid
+
+
+def _scaling(rows: Sequence[Training]) -> Grid:
+    causes = list(dict.fromkeys(cause for one in rows for cause in one.loss))
+    grid = Grid(
+        (
+            Column("strategy", left=True),
+            Column("ranks"),
+            Column("nodes"),
+            Column("batch"),
+            Column("step"),
+            Column("95 %", left=True),
+            Column("samples/s"),
+            Column("efficiency"),
+            Column("95 %", left=True),
+            Column("grade", left=True),
+            *(Column(f"lost: {cause}") for cause in causes),
+        )
+    )
+    for one in rows:
+        part = one.efficiency
+        grid.add(
+            name(one),
+            str(one.ranks),
+            str(one.nodes),
+            str(one.batch),
+            format_duration(one.step.mean),
+            _span(one.step.low, one.step.high),
+            _number(one.samples_per_s),
+            _percent(part.value) if part else _NOTHING,
+            f"{part.low:.0%} … {part.high:.0%}" if part and part.low < part.high else "",
+            one.grade,
+            *(f"{one.loss[cause]:.1%}" if cause in one.loss else "" for cause in causes),
+        )
+        if color := _RED.get(one.grade):
+            grid.painted[len(grid.rows) - 1, 9] = color
+    return grid
+
+
+def _memory(rows: Sequence[Training]) -> Grid:
+    grid = Grid(
+        (Column("strategy", left=True), *(Column(kind) for kind in _MEMORY), Column("resident"))
+    )
+    for one in rows:
+        memory = one.memory
+        if memory is None:
+            continue
+        cells = [_bytes(memory, one.memory_predicted, kind) for kind in _MEMORY]
+        resident = format_size(memory.resident) if memory.resident else ""
+        grid.add(_with_world(one), *cells, resident)
+    return grid
+
+
+def _with_world(one: Training) -> str:
+    return name(one) if one.kind == "compare" else f"{name(one)}, {one.kind}, {one.ranks} ranks"
+
+
+def _bytes(memory: TrainingMemory, predicted: TrainingMemory | None, kind: str) -> str:
+    text = format_size(getattr(memory, kind))
+    return f"{text} ({format_size(getattr(predicted, kind))})" if predicted else text
+
+
+def _load(run: Run) -> Grid:
+    grid = Grid(
+        (
+            Column("what", left=True),
+            Column("beside", left=True),
+            Column("alone"),
+            Column("together"),
+            Column("slower"),
+            Column("95 %", left=True),
+            Column("rounds"),
+        )
+    )
+    for one in run.under_load:
+        times = (format_duration(one.alone), format_duration(one.together))
+        ratio = one.ratio
+        interval = f"{ratio.low:.2f}× … {ratio.high:.2f}×"
+        grid.add(one.name, one.beside, *times, f"{ratio.value:.2f}×", interval, str(one.rounds))
+    return grid
+
+
+def training_notes(run: Run, style: Style) -> list[str]:
+    """What the figures mean; once, below all tables."""
+    if not run.training:
+        return []
+    lines = note(
+        "step: of the slowest rank, after a common start; comm: time in which a collective was under "
+        "way, from its own start to its own end; exposed: step time beyond the same step without "
+        "synchronisation (none), interleaved in the same run (docs/training.md)",
+        style,
+    )
+    if any(one.verdict == "not enough rounds" for one in run.training):
+        lines += note("not enough rounds: --rounds or --max-time give more", style)
+    return lines
+
+
+def _verdict(one: Training) -> str:
+    ratio = one.ratio
+    if one.verdict in ("fastest", "yardstick", "") or ratio is None:
+        return one.verdict
+    return f"{ratio.value:.2f}× ({ratio.low:.2f} … {ratio.high:.2f})  {one.verdict}"
+
+
+def _span(low: float, high: float) -> str:
+    if not low < high < float("inf"):
+        return _NOTHING
+    return f"{format_duration(max(low, 0.0))} … {format_duration(high)}"
+
+
+def _seconds(value: float | None) -> str:
+    return _NOTHING if value is None else format_duration(value)
+
+
+def _signed(value: Ratio | None) -> str:
+    if value is None:
+        return _NOTHING
+    sign = "−" if value.value < 0 else ""
+    return f"{sign}{format_duration(abs(value.value))}"
+
+
+def _percent(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.1%}".replace("-", "−")
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return _NOTHING
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
