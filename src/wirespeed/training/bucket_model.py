@@ -1,0 +1,173 @@
+"""What a step takes with overlapping buckets, and which bucket size is best: a model.
+
+A collective of x bytes takes o + x / w (R. W. Hockney, The communication challenge for MPP, 1994).
+Gradients of s bytes leave in n = ceil(s / B) buckets while the backward pass (b) runs; the last
+bucket cannot be hidden, for it is full only when the pass ends:
+
+    max(b, s / w + n o) + o + B / w
+
+Small buckets pay the latency often, large ones wait long at the end. Where communication is the
+longer one, the sum of both is least at B = sqrt(s o w); where the backward pass is, smaller buckets
+are better as long as the communication stays hidden, so that B is at most s o / (b - s / w).
+
+Left out: that sending and computing slow each other (one memory, the same cores), that early
+buckets have less to hide behind, and that real collectives change their algorithm with size.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+from wirespeed.errors import CannotMeasure
+from wirespeed.statistics import MAD_TO_SIGMA
+
+__all__ = ["Link", "best_bucket_bytes", "fit_link", "predict_step_s"]
+
+_HUBER = 1.345
+"""Residuals above this many sigmas count linearly (P. J. Huber, 1964: 95 % efficient if normal)."""
+_ROUNDS = 50
+_NOISE_FLOOR, _LEAST_SHARE = 1e-6, 1e-3
+"""Residuals below the first are rounding, not noise; models are no less than the second of a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One collective's cost as a line."""
+
+    latency_s: float
+    """o: of one call."""
+    bytes_per_s: float
+    """w: bytes of the buffer (not of the bus) a second."""
+    error: float = 0.0
+    """Median distance of the measurements from the line, relative to them; 0.05 means 5 %."""
+
+    def time_s(self, size_bytes: float) -> float:
+        return self.latency_s + size_bytes / self.bytes_per_s
+
+
+def predict_step_s(
+    link: Link,
+    *,
+    gradient_bytes: int,
+    backward_s: float,
+    bucket_bytes: float,
+    rest_s: float = 0.0,
+) -> float:
+    """Seconds of a step with buckets of that size; rest_s: forward, optimizer, data loading.
+
+    A bucket larger than all gradients is one bucket of all of them. 0 gradients: nothing is sent.
+    """
+    _need(bucket_bytes > 0, f"a bucket of {bucket_bytes} bytes")
+    _need(gradient_bytes >= 0 and backward_s >= 0, "negative gradients or times")
+    if gradient_bytes == 0:
+        return rest_s + backward_s
+    bucket = min(bucket_bytes, gradient_bytes)
+    calls = math.ceil(gradient_bytes / bucket)
+    sending = gradient_bytes / link.bytes_per_s + calls * link.latency_s
+    return rest_s + max(backward_s, sending) + link.time_s(bucket)
+
+
+def best_bucket_bytes(link: Link, *, gradient_bytes: int, backward_s: float) -> int:
+    """The bucket size with the least predicted step: gradients in equal buckets, as many as pay.
+
+    Without latency the smallest bucket is best, which is one element (4 bytes).
+    """
+    _need(gradient_bytes > 0, "no gradients to send")
+    if link.latency_s <= 0:
+        return min(4, gradient_bytes)
+    size = math.sqrt(gradient_bytes * link.latency_s * link.bytes_per_s)
+    slack = backward_s - gradient_bytes / link.bytes_per_s
+    if slack > 0:
+        size = min(size, gradient_bytes * link.latency_s / slack)
+    # The formula's number of buckets is no whole number: the better of its two neighbours.
+    calls = min(max(gradient_bytes / size, 1), gradient_bytes)
+    whole = {math.floor(calls), math.ceil(calls)}
+    sizes = sorted(math.ceil(gradient_bytes / one) for one in whole)
+    return min(
+        sizes,
+        key=lambda one: predict_step_s(
+            link, gradient_bytes=gradient_bytes, backward_s=backward_s, bucket_bytes=one
+        ),
+    )
+
+
+def fit_link(measured: Iterable[tuple[float, float]]) -> Link:
+    """o and w from pairs (bytes, seconds), at least two sizes.
+
+    Least squares of log(model / measured), so that 1 KB counts as much as 100 MB and a time twice
+    too long as much as one twice too short, with Huber's weights, so that a few disturbed times do
+    not bend the line; several times of one size count as their median. Neither o nor 1 / w is let
+    below 0. Raises CannotMeasure where the times do not grow with the size, and ValueError for
+    times that are not positive.
+    """
+    points = _medians(measured)
+    if len(points) < 2:
+        raise CannotMeasure(
+            f"a line through {len(points)} size", expected="times of at least 2 sizes"
+        )
+    line = _solve([_Row(1 / t, x / t, 1.0, 1.0) for x, t in points])
+    for _ in range(_ROUNDS):
+        before, line = line, _solve(_linearised(points, line))
+        if all(math.isclose(*pair, rel_tol=1e-9) for pair in zip(before, line, strict=True)):
+            break
+    if line[1] <= 0:
+        raise CannotMeasure(
+            "the collective took no longer for more bytes, so that no bandwidth can be told",
+            expected="times of sizes that differ by a factor of 100 or more",
+        )
+    error = median(abs((line[0] + line[1] * x) / t - 1) for x, t in points)
+    return Link(line[0], 1 / line[1], error)
+
+
+class _Row(NamedTuple):
+    """One equation a o + b / w = target, with its weight."""
+
+    a: float
+    b: float
+    target: float
+    weight: float
+
+
+def _linearised(points: Sequence[tuple[float, float]], line: tuple[float, float]) -> list[_Row]:
+    """A step of Gauss and Newton for the logarithms, with Huber's weights at this line."""
+    # A model of nothing (no latency, 0 bytes) has no logarithm.
+    models = [max(line[0] + line[1] * x, _LEAST_SHARE * t) for x, t in points]
+    residuals = [math.log(m / t) for m, (_, t) in zip(models, points, strict=True)]
+    sigma = max(MAD_TO_SIGMA * median(map(abs, residuals)), _NOISE_FLOOR)
+    return [
+        _Row(1 / m, x / m, 1 - r, min(1.0, _HUBER * sigma / max(abs(r), _NOISE_FLOOR)))
+        for m, r, (x, _) in zip(models, residuals, points, strict=True)
+    ]
+
+
+def _medians(measured: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    by_size: dict[float, list[float]] = defaultdict(list)
+    for size, seconds in measured:
+        _need(size >= 0 and seconds > 0, f"{size} bytes in {seconds} s")
+        by_size[size].append(seconds)
+    return [(size, median(times)) for size, times in sorted(by_size.items())]
+
+
+def _solve(rows: Sequence[_Row]) -> tuple[float, float]:
+    """(o, 1 / w) with the least weighted squares, neither below 0."""
+    aa = sum(row.weight * row.a * row.a for row in rows)
+    ab = sum(row.weight * row.a * row.b for row in rows)
+    bb = sum(row.weight * row.b * row.b for row in rows)
+    at = sum(row.weight * row.a * row.target for row in rows)
+    bt = sum(row.weight * row.b * row.target for row in rows)
+    determinant = aa * bb - ab * ab
+    if determinant > 0:
+        latency, slope = (at * bb - bt * ab) / determinant, (aa * bt - ab * at) / determinant
+        if latency >= 0 and slope >= 0:
+            return latency, slope
+        if latency >= 0:
+            return at / aa, 0.0
+    return 0.0, max(bt / bb, 0.0) if bb else 0.0
+
+
+def _need(true: bool, what: str) -> None:
+    if not true:
+        raise ValueError(what)

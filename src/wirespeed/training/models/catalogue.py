@@ -1,0 +1,204 @@
+"""The models by name, with what may be changed about them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from wirespeed.errors import UsageError
+from wirespeed.training.contract import Batch, ModelSpec
+from wirespeed.training.models.sizes import (
+    CONVNETS,
+    MLPS,
+    TRANSFORMERS,
+    ConvnetSize,
+    MlpSize,
+    TransformerSize,
+)
+from wirespeed.training.models.tokens import batches_of
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+__all__ = ["model_lines", "model_named", "model_names", "spec_of"]
+
+Size = TransformerSize | MlpSize | ConvnetSize
+_PREFIXES = ("", "k", "M", "G", "T")
+
+
+def model_names() -> tuple[str, ...]:
+    """Small ones first within each kind."""
+    return (*TRANSFORMERS, *MLPS, *CONVNETS)
+
+
+def model_named(
+    name: str,
+    *,
+    context: int | None = None,
+    vocab: int | None = None,
+    layers: int | None = None,
+    d_model: int | None = None,
+    d_ff: int | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    tied: bool | None = None,
+    text: str | None = None,
+) -> ModelSpec:
+    """The model of that name, or a user's own (`module:function`, models/user.py).
+
+    What is not None changes a transformer's size; kv_heads follows heads where only heads is given
+    and they were equal. text: a file whose bytes are the tokens. UsageError for an unknown name, a
+    size that does not fit together, and a change that the model does not know. torch is imported
+    for a user's own model only; the others import it when they are built.
+    """
+    changes: dict[str, object] = {
+        key: value
+        for key, value in {
+            "context": context,
+            "vocab": vocab,
+            "layers": layers,
+            "d_model": d_model,
+            "d_ff": d_ff,
+            "heads": heads,
+            "kv_heads": kv_heads,
+            "tied": tied,
+        }.items()
+        if value is not None
+    }
+    if name in TRANSFORMERS:
+        return spec_of(_changed(TRANSFORMERS[name], changes), text=text)
+    _refuse(name, [*changes, *(["text"] if text is not None else [])])
+    if ":" in name:
+        from wirespeed.training.models.user import user_model
+
+        return user_model(name)
+    return spec_of(_fixed_sizes()[_known(name)])
+
+
+def spec_of(size: Size, *, text: str | None = None) -> ModelSpec:
+    """A model of that size; text is for transformers only."""
+    if isinstance(size, TransformerSize):
+        return _transformer(size, text)
+    return _mlp(size) if isinstance(size, MlpSize) else _convnet(size)
+
+
+def _changed(size: TransformerSize, changes: dict[str, object]) -> TransformerSize:
+    if "heads" in changes and "kv_heads" not in changes and size.heads == size.kv_heads:
+        changes = {**changes, "kv_heads": changes["heads"]}
+    # mypy cannot know that each value has its field's type: they are the function's own arguments.
+    return replace(size, **changes)  # type: ignore[arg-type]
+
+
+def _fixed_sizes() -> dict[str, MlpSize | ConvnetSize]:
+    """The models of which nothing can be changed."""
+    return {**MLPS, **CONVNETS}
+
+
+def _known(name: str) -> str:
+    if name in _fixed_sizes():
+        return name
+    raise UsageError(
+        f"no model is called {name!r}",
+        expected="one of " + ", ".join(model_names()) + ", or your own as module:function",
+    )
+
+
+def _refuse(name: str, changes: list[str]) -> None:
+    if changes and (name in _fixed_sizes() or ":" in name):
+        raise UsageError(
+            f"{name} has no {changes[0].replace('_', ' ')} to set",
+            expected="a transformer for that: " + ", ".join(TRANSFORMERS),
+        )
+
+
+def model_lines() -> list[str]:
+    """A line a model for `--list`: name, parameters, gradients and forward with backward."""
+    sizes: dict[str, Size] = {**TRANSFORMERS, **_fixed_sizes()}
+    wide = max(map(len, sizes))
+    lines = []
+    for name, size in sizes.items():
+        sample = f"{size.context} tokens" if isinstance(size, TransformerSize) else "1 vector"
+        if isinstance(size, ConvnetSize):
+            sample = f"{size.side} × {size.side} pixels"
+        lines.append(
+            f"  {name:<{wide}}  {_short(size.parameters):>6} parameters, "
+            f"gradients {_short(size.gradient_bytes):>6}B, "
+            f"{_short(size.flops_per_sample):>6}FLOP a sample of {sample}"
+        )
+    return lines
+
+
+def _short(value: float) -> str:
+    """Three digits with a decimal prefix: `919 k`, `1.24 G`."""
+    power = 0
+    while value >= 999.5 and power < len(_PREFIXES) - 1:
+        value, power = value / 1000, power + 1
+    return f"{float(f'{value:.3g}'):g} {_PREFIXES[power]}"
+
+
+def _transformer(size: TransformerSize, text: str | None) -> ModelSpec:
+    def build() -> "nn.Module":
+        from wirespeed.training.models.transformer import Transformer
+
+        return Transformer(size)
+
+    def loss(model: "nn.Module", batch: Batch) -> "torch.Tensor":
+        from wirespeed.training.models.transformer import token_loss
+
+        return token_loss(model, batch)
+
+    batch = batches_of(size.vocab, size.context, text)
+    return _spec(size, build, batch, loss, tokens_per_sample=size.context)
+
+
+def _mlp(size: MlpSize) -> ModelSpec:
+    def build() -> "nn.Module":
+        from wirespeed.training.models.mlp import Mlp
+
+        return Mlp(size)
+
+    def batch(seed: int, samples: int) -> Batch:
+        from wirespeed.training.models.mlp import vector_batch
+
+        return vector_batch(size, seed, samples)
+
+    return _spec(size, build, batch, _class_loss)
+
+
+def _convnet(size: ConvnetSize) -> ModelSpec:
+    def build() -> "nn.Module":
+        from wirespeed.training.models.convnet import Convnet
+
+        return Convnet(size)
+
+    def batch(seed: int, samples: int) -> Batch:
+        from wirespeed.training.models.convnet import image_batch
+
+        return image_batch(size, seed, samples)
+
+    return _spec(size, build, batch, _class_loss)
+
+
+def _class_loss(model: "nn.Module", batch: Batch) -> "torch.Tensor":
+    from wirespeed.training.models.mlp import class_loss
+
+    return class_loss(model, batch)
+
+
+def _spec(
+    size: Size,
+    build: "Callable[[], nn.Module]",
+    batch: Callable[[int, int], Batch],
+    loss: "Callable[[nn.Module, Batch], torch.Tensor]",
+    tokens_per_sample: int = 1,
+) -> ModelSpec:
+    return ModelSpec(
+        name=size.name,
+        build=build,
+        batch=batch,
+        loss=loss,
+        parameters=size.parameters,
+        gradient_bytes=size.gradient_bytes,
+        tokens_per_sample=tokens_per_sample,
+        flops_per_sample=size.flops_per_sample,
+    )
