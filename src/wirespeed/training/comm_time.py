@@ -1,0 +1,178 @@
+"""Communication time: how long collectives were busy, each from its own start to its own end.
+
+Measured from outside, so that one clock serves every strategy, our own and torch's DDP, FSDP2,
+ZeroRedundancyOptimizer and DeepSpeed alike: torch.profiler watches a few extra steps, and a step's
+communication time is the length of the union of its communication events on this rank. What runs
+side by side counts once.
+
+Which events (seen with torch 2.13; tests/training/test_comm_time.py repeats the experiment):
+
+- **gloo**: `gloo:all_reduce`, `gloo:all_gather` and so on. Such an event begins when a thread of gloo
+  takes the operation up and ends when its work is done, whether the caller waits (blocking), comes
+  back later (`async_op`), or is DDP's reducer or FSDP2. Time in the queue behind other operations is
+  not part of it; time that an operation waits for a late peer is. `c10d::allreduce_` beside it is
+  only the call that enqueues. gloo serves reduce_scatter by an all_reduce: it is named so. Sends and
+  receives begin where they are posted and end where they are waited for.
+- **NCCL**: kernels on the device whose name begins with `nccl`. Such a kernel begins when the stream
+  gets to it and waits within itself for late peers. What the host calls `nccl:all_reduce` is the
+  enqueueing. (Written from NVIDIA's and torch's documentation; not yet run on GPUs.)
+
+A rank that comes first waits for the last one, and this counts on the rank that waits: the figure
+of the rank with the least is nearest to what the transfer alone takes.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from wirespeed.errors import CannotMeasure
+from wirespeed.training.spans import Span, stretches, uncovered_length, union_length
+
+__all__ = ["ObservedStep", "communicates", "observe"]
+
+_STEP = "wirespeed:step"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedStep:
+    """What one step did on this rank, on the clock of `time.perf_counter`."""
+
+    begin_s: float
+    end_s: float
+    communication: tuple[Span, ...]
+    compute: tuple[Span, ...]
+    """CPU: torch's operators (`aten::`), outermost ones only; CUDA: kernels and copies."""
+
+    @property
+    def communication_s(self) -> float:
+        """Seconds in which at least one collective was busy."""
+        return union_length(stretches(self.communication))
+
+    @property
+    def uncovered_s(self) -> float:
+        """Of these, seconds in which nothing was computed.
+
+        This is a look at the timeline of a step under the profiler. Exposed communication is
+        defined otherwise: step time minus that of the same step without synchronisation.
+        """
+        return uncovered_length(stretches(self.communication), stretches(self.compute))
+
+
+class Event(Protocol):
+    """What we need of `torch.autograd.profiler_util.FunctionEvent`."""
+
+    name: str
+    time_range: Any
+    """`start` and `end` in microseconds since the profiler's own zero."""
+    device_type: Any
+    cpu_parent: Any
+    is_user_annotation: bool
+
+
+def communicates(name: str, *, on_device: bool) -> bool:
+    """Whether an event of that name is a collective at work (not merely its call)."""
+    if on_device:
+        return name.startswith("nccl") and not name.startswith("nccl:")
+    return name.startswith("gloo:")
+
+
+def observe(
+    step: Callable[[], object],
+    *,
+    steps: int,
+    rank: int,
+    device: torch.device,
+    barrier: Callable[[], None],
+) -> list[ObservedStep]:
+    """Run `steps + 1` steps under the profiler; what the last `steps` did. Collective.
+
+    `barrier` is called before each, so that ranks start together however long their profilers took;
+    what it sends is left out. The first step warms the profiler up.
+    CannotMeasure: the profiler recorded nothing of the steps.
+    """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it writes lines to stderr
+    begins = []
+    on_device = device.type == "cuda"
+    with _profiler(on_device) as profiler:
+        for _ in range(steps + 1):
+            barrier()
+            # The clock is read inside: what the first marker costs lies before its own begin.
+            with record_function(_STEP):
+                begins.append(perf_counter())
+                step()
+                if on_device:
+                    torch.cuda.synchronize(device)
+    events = profiler.events()
+    return _observed_steps(events if events is not None else (), begins, rank, on_device)[1:]
+
+
+def _profiler(on_device: bool) -> AbstractContextManager[profile]:
+    activities = [ProfilerActivity.CPU]
+    if on_device:
+        activities.append(ProfilerActivity.CUDA)
+    try:
+        return profile(activities=activities, acc_events=True)
+    except TypeError:  # torch before 2.7 keeps events anyway
+        return profile(activities=activities)
+
+
+def _observed_steps(
+    events: Iterable[Event], begins: list[float], rank: int, on_device: bool
+) -> list[ObservedStep]:
+    """The events of each step, on the host's clock: `begins[i]` is when the i-th marker began."""
+    events = list(events)
+    marks = [event for event in events if event.name == _STEP and not _on_device(event)]
+    if len(marks) != len(begins):
+        raise CannotMeasure(
+            f"torch.profiler recorded {len(marks)} of {len(begins)} steps",
+            expected="every step; another profiler may be at work in this process",
+        )
+    marks.sort(key=lambda mark: float(mark.time_range.start))
+    return [
+        _observed(events, mark, begin, rank, on_device)
+        for mark, begin in zip(marks, begins, strict=True)
+    ]
+
+
+def _observed(
+    events: list[Event], mark: Event, begin: float, rank: int, on_device: bool
+) -> ObservedStep:
+    """An event belongs to the step in which it began, however long it takes."""
+    first, last = float(mark.time_range.start), float(mark.time_range.end)
+
+    def span(event: Event, lane: str) -> Span:
+        time = event.time_range
+        from_s, to_s = (begin + (float(at) - first) / 1e6 for at in (time.start, time.end))
+        return Span(rank, lane, event.name, from_s, to_s)
+
+    within = [event for event in events if first <= float(event.time_range.start) < last]
+    return ObservedStep(
+        begin_s=begin,
+        end_s=begin + (last - first) / 1e6,
+        communication=tuple(
+            span(event, "communication")
+            for event in within
+            if _on_device(event) == on_device and communicates(event.name, on_device=on_device)
+        ),
+        compute=tuple(span(event, "compute") for event in within if _computes(event, on_device)),
+    )
+
+
+def _computes(event: Event, on_device: bool) -> bool:
+    if on_device:
+        # Marks of the host are drawn on the device's timeline as well; they are no work.
+        is_work = _on_device(event) and not event.is_user_annotation
+        return is_work and not event.name.startswith("nccl")
+    inner = event.cpu_parent is not None and event.cpu_parent.name.startswith("aten::")
+    return event.name.startswith("aten::") and not inner
+
+
+def _on_device(event: Event) -> bool:
+    return bool(event.device_type == DeviceType.CUDA)

@@ -1,0 +1,280 @@
+"""What computing and sending cost each other, several groups at once, and uneven all_to_all.
+
+Each activity is timed alone and with others at the same time, in interleaved rounds. Together, all
+begin after one barrier with amounts of work that take about the same time alone, and only those
+calls count that lie wholly within the stretch in which every activity was at work; so a call that ran
+on after the others had finished dilutes nothing. A round's figure is the median of its calls, of the
+slowest rank; ratios are taken round by round.
+
+On CPUs each activity has a thread (torch lets go of Python's lock while it computes or waits) and its
+calls are timed by the host's clock. On CUDA each has a stream and its calls are timed by events; one
+thread issues them in turn, in the same order on every rank, as NCCL asks of several communicators in
+use at once.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import ceil
+from statistics import median
+from threading import Barrier
+from time import perf_counter
+
+import torch
+import torch.distributed as dist
+
+from wirespeed.errors import CannotMeasure
+from wirespeed.records_training import LoadFigures, Ratio
+from wirespeed.statistics import paired_ratio
+
+__all__ = [
+    "Activity",
+    "all_reduce",
+    "beside_each_other",
+    "expert_splits",
+    "gemm",
+    "skewed_all_to_all",
+]
+
+_ROUND_S = 0.05
+"""Seconds that each activity's calls are meant to take alone in one round."""
+_LEAST_CALLS, _MOST_CALLS = 4, 400
+_WAIT_S = 600.0
+"""No rank's threads wait longer for each other than this."""
+
+Call = tuple[float, float]
+"""(begin, end) in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Something that all ranks do at once; `call` is one piece of it, blocking on CPUs."""
+
+    name: str
+    call: Callable[[], object]
+
+
+def gemm(size: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Activity:
+    """One product of two square matrices."""
+    first = torch.randn(size, size, device=device).to(dtype)
+    second, out = torch.randn_like(first), torch.empty_like(first)
+    return Activity(f"GEMM {size}", lambda: torch.mm(first, second, out=out))
+
+
+def all_reduce(
+    name: str, size_bytes: int, group: dist.ProcessGroup, device: torch.device
+) -> Activity:
+    """One all_reduce of float32 over that group, named with it (`all_reduce tensor`)."""
+    buffer = torch.zeros(max(1, size_bytes // 4), device=device)
+    return Activity(name, lambda: dist.all_reduce(buffer, group=group))
+
+
+def beside_each_other(
+    activities: Sequence[Activity],
+    *,
+    control: dist.ProcessGroup,
+    device: torch.device,
+    rounds: int = 8,
+) -> list[LoadFigures]:
+    """Each activity alone and beside all others: one record each. Collective over `control`.
+
+    `control` is a group of all ranks for CPU tensors, which none of the activities uses; activities that
+    send must have groups of their own. A rank outside an activity's group gives it a call that does
+    nothing. CannotMeasure: their calls never overlapped in a round.
+    """
+    counts = _calibrated(activities, control, device)
+    alone: list[list[float]] = [[] for _ in activities]
+    together: list[list[float]] = [[] for _ in activities]
+    for _ in range(rounds):
+        for index, activity in enumerate(activities):
+            (calls,) = _run([activity], [counts[index]], control, device)
+            alone[index] += _slowest([_middle(calls)], control)
+        shared = _shared(_run(activities, counts, control, device))
+        for index, seconds in enumerate(_slowest([_middle(calls) for calls in shared], control)):
+            together[index].append(seconds)
+    return [
+        _figures(
+            activity.name,
+            ", ".join(other.name for other in activities if other is not activity),
+            alone[index],
+            together[index],
+        )
+        for index, activity in enumerate(activities)
+    ]
+
+
+def _calibrated(
+    activities: Sequence[Activity], control: dist.ProcessGroup, device: torch.device
+) -> list[int]:
+    """Calls of each that take about as long as those of the others; equal on all ranks."""
+    times = []
+    for activity in activities:
+        _run([activity], [2], control, device)
+        (calls,) = _run([activity], [3], control, device)
+        times.append(_middle(calls))
+    times = _slowest(times, control)
+    whole = max(_ROUND_S, _LEAST_CALLS * max(times))
+    return [max(_LEAST_CALLS, min(_MOST_CALLS, ceil(whole / max(one, 1e-9)))) for one in times]
+
+
+def _run(
+    activities: Sequence[Activity],
+    counts: Sequence[int],
+    control: dist.ProcessGroup,
+    device: torch.device,
+) -> list[list[Call]]:
+    """Begin and end of every call of each activity, all of them at once, after a barrier."""
+    dist.all_reduce(torch.zeros(1), group=control)
+    if device.type == "cuda":
+        return _on_streams(activities, counts, device)
+    return _on_threads(activities, counts)
+
+
+def _on_threads(activities: Sequence[Activity], counts: Sequence[int]) -> list[list[Call]]:
+    together = Barrier(len(activities))
+    threads = torch.get_num_threads()
+
+    def work(activity: Activity, count: int) -> list[Call]:
+        torch.set_num_threads(threads)  # a new thread would take every core for its products
+        together.wait(_WAIT_S)
+        calls = []
+        for _ in range(count):
+            begin = perf_counter()
+            activity.call()
+            calls.append((begin, perf_counter()))
+        return calls
+
+    with ThreadPoolExecutor(len(activities)) as pool:
+        jobs = [pool.submit(work, *pair) for pair in zip(activities, counts, strict=True)]
+        return [job.result() for job in jobs]
+
+
+def _on_streams(
+    activities: Sequence[Activity], counts: Sequence[int], device: torch.device
+) -> list[list[Call]]:
+    """The calls spread evenly over the issuing order, so that each stream always has work."""
+    torch.cuda.synchronize(device)
+    streams = [torch.cuda.Stream(device) for _ in activities]
+    order = sorted(
+        (turn / count, index) for index, count in enumerate(counts) for turn in range(count)
+    )
+    zero = torch.cuda.Event(enable_timing=True)
+    zero.record(torch.cuda.current_stream(device))
+    marks: list[list[tuple[torch.cuda.Event, torch.cuda.Event]]] = [[] for _ in activities]
+    for _, index in order:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        with torch.cuda.stream(streams[index]):
+            begin.record(streams[index])
+            activities[index].call()
+            end.record(streams[index])
+        marks[index].append((begin, end))
+    torch.cuda.synchronize(device)
+    return [
+        [(zero.elapsed_time(begin) / 1e3, zero.elapsed_time(end) / 1e3) for begin, end in pairs]
+        for pairs in marks
+    ]
+
+
+def _shared(lanes: Sequence[Sequence[Call]]) -> list[list[Call]]:
+    """Of each lane the calls within the stretch in which all lanes were at work."""
+    begin = max(lane[0][0] for lane in lanes)
+    end = min(lane[-1][1] for lane in lanes)
+    return [[call for call in lane if begin <= call[0] and call[1] <= end] for lane in lanes]
+
+
+def _middle(calls: Sequence[Call]) -> float:
+    """Median seconds of the calls; negative when there are none."""
+    return median(end - begin for begin, end in calls) if calls else -1.0
+
+
+def _slowest(values: Sequence[float], control: dist.ProcessGroup) -> list[float]:
+    """The largest of each over all ranks."""
+    row = torch.tensor(values, dtype=torch.float64)
+    dist.all_reduce(row, dist.ReduceOp.MAX, group=control)
+    return [float(value) for value in row]
+
+
+def _figures(
+    name: str, beside: str, alone: Sequence[float], together: Sequence[float]
+) -> LoadFigures:
+    """Rounds in which no call lay within the shared stretch on any rank are left out."""
+    pairs = [(a, b) for a, b in zip(alone, together, strict=True) if a > 0 and b > 0]
+    if not pairs:
+        raise CannotMeasure(
+            f"{name} never ran wholly beside {beside}",
+            expected="calls that overlap; pieces of about the same length",
+            next="smaller pieces of the longer one",
+        )
+    apart, beside_s = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    value, interval = paired_ratio(beside_s, apart)
+    return LoadFigures(
+        name=name,
+        beside=beside,
+        alone=median(apart),
+        together=median(beside_s),
+        ratio=Ratio(value=value, low=interval.low, high=interval.high),
+        rounds=len(pairs),
+    )
+
+
+def expert_splits(rows: int, ranks: int, share: float, expert: int = 0) -> list[int]:
+    """Rows that a rank sends to each rank when `share` of its rows goes to the expert on one of them.
+
+    The rest is spread evenly over the others; sums to `rows`. A share of 1/ranks is even.
+    """
+    if ranks == 1:
+        return [rows]
+    hot = round(rows * share)
+    each, more = divmod(rows - hot, ranks - 1)
+    splits = [each + (index < more) for index in range(ranks - 1)]
+    splits.insert(expert, hot)
+    return splits
+
+
+def skewed_all_to_all(
+    shares: Sequence[float],
+    *,
+    group: dist.ProcessGroup,
+    control: dist.ProcessGroup,
+    device: torch.device,
+    rows: int = 4096,
+    width: int = 256,
+    rounds: int = 8,
+) -> list[LoadFigures]:
+    """all_to_all_v as in a mixture of experts, with each share of rows for expert 0 against even ones.
+
+    Every rank sends `rows` rows of `width` float32; only where they go differs. One record a share:
+    `alone` is even, `together` is skewed. Collective over `group`, whose ranks are those of `control`.
+    """
+    ranks = dist.get_world_size(group)
+    even = _exchange(expert_splits(rows, ranks, 1 / ranks), width, group, device)
+    uneven = [
+        _exchange(expert_splits(rows, ranks, share), width, group, device) for share in shares
+    ]
+    counts = _calibrated([even, *uneven], control, device)
+    times: list[list[float]] = [[] for _ in counts]
+    for _ in range(rounds):
+        for index, activity in enumerate([even, *uneven]):
+            (calls,) = _run([activity], [counts[index]], control, device)
+            times[index] += _slowest([_middle(calls)], control)
+    size = rows * width * 4
+    return [
+        _figures(
+            f"all_to_all_v {size} B, {share:.0%} to one expert", "even shares", times[0], seconds
+        )
+        for share, seconds in zip(shares, times[1:], strict=True)
+    ]
+
+
+def _exchange(
+    splits: Sequence[int], width: int, group: dist.ProcessGroup, device: torch.device
+) -> Activity:
+    """One all_to_all_v in which every rank sends by the same splits."""
+    mine = dist.get_rank(group)
+    received = [splits[mine]] * len(splits)
+    inputs = torch.zeros(sum(splits), width, device=device)
+    outputs = torch.empty(sum(received), width, device=device)
+    return Activity(
+        "all_to_all_v",
+        lambda: dist.all_to_all_single(outputs, inputs, received, list(splits), group=group),
+    )

@@ -1,0 +1,197 @@
+import time
+from dataclasses import asdict
+from threading import Lock
+
+import pytest
+
+from wirespeed.errors import CannotMeasure
+from wirespeed.training.under_load import Activity, _figures, _shared, expert_splits
+
+
+def _cpu():
+    import torch
+
+    return torch.device("cpu")
+
+
+def known_case(rank, ranks):
+    """Two that take turns at one thing, and two that have nothing to do with each other."""
+    import torch.distributed as dist
+
+    from wirespeed.training.under_load import beside_each_other
+
+    control = dist.new_group()
+    only_one = Lock()
+
+    def held(seconds):
+        with only_one:
+            time.sleep(seconds)
+        time.sleep(0.001)  # the other one takes its turn
+
+    def measured(*activities):
+        found = beside_each_other(activities, control=control, device=_cpu(), rounds=6)
+        return [asdict(one) for one in found]
+
+    return {
+        "turns": measured(
+            Activity("first", lambda: held(0.01)), Activity("second", lambda: held(0.01))
+        ),
+        "apart": measured(
+            Activity("short", lambda: time.sleep(0.01)),
+            Activity("long", lambda: time.sleep(0.04)),
+        ),
+    }
+
+
+def test_known_slowdowns_are_found(seen):
+    first, second = seen["known_case"]
+    for one, beside in zip(first["turns"], ("second", "first"), strict=True):
+        assert one["beside"] == beside
+        assert 1.4 < one["ratio"]["value"] < 2.6
+    for one in first["apart"]:
+        assert 0.6 < one["ratio"]["value"] < 1.4
+    assert first == second  # the slowest rank's figures, the same on all
+
+
+def gemm_case(rank, ranks):
+    import torch.distributed as dist
+
+    from wirespeed.training.under_load import all_reduce, beside_each_other, gemm
+
+    control, group = dist.new_group(), dist.new_group()
+    activities = [gemm(128, _cpu()), all_reduce("all_reduce 256 KiB", 1 << 18, group, _cpu())]
+    return [
+        asdict(o) for o in beside_each_other(activities, control=control, device=_cpu(), rounds=6)
+    ]
+
+
+def test_a_product_and_a_collective_slow_each_other(seen):
+    first, second = seen["gemm_case"]
+    assert first == second
+    assert [(one["name"], one["beside"]) for one in first] == [
+        ("GEMM 128", "all_reduce 256 KiB"),
+        ("all_reduce 256 KiB", "GEMM 128"),
+    ]
+    for one in first:
+        assert one["alone"] > 0 and one["together"] > 0
+        assert one["ratio"]["low"] <= one["ratio"]["value"] <= one["ratio"]["high"]
+        assert 1 <= one["rounds"] <= 6
+
+
+def cuts_case(rank, ranks):
+    """Two ways to cut four ranks at once: {01}{23} and {02}{13}."""
+    import torch.distributed as dist
+
+    from wirespeed.training.under_load import all_reduce, beside_each_other
+
+    control = dist.new_group()
+    tensor = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
+    data = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
+    activities = [
+        all_reduce("all_reduce tensor", 1 << 14, tensor, _cpu()),
+        all_reduce("all_reduce data", 1 << 18, data, _cpu()),
+    ]
+    return [
+        asdict(o) for o in beside_each_other(activities, control=control, device=_cpu(), rounds=3)
+    ]
+
+
+def test_two_cuts_of_the_world_at_once(world):
+    every = world("cuts_case", ranks=4)
+    assert all(one == every[0] for one in every)
+    assert [one["name"] for one in every[0]] == ["all_reduce tensor", "all_reduce data"]
+    assert all(one["together"] > 0 for one in every[0])
+
+
+def experts_case(rank, ranks):
+    import torch.distributed as dist
+
+    from wirespeed.training.under_load import skewed_all_to_all
+
+    control = dist.new_group()
+    found = skewed_all_to_all(
+        [0.5, 1.0],
+        group=dist.new_group(),
+        control=control,
+        device=_cpu(),
+        rows=256,
+        width=64,
+        rounds=6,
+    )
+    return [asdict(one) for one in found]
+
+
+def test_uneven_shares_against_even_ones(seen):
+    first, second = seen["experts_case"]
+    assert first == second
+    assert [one["name"] for one in first] == [
+        "all_to_all_v 65536 B, 50% to one expert",
+        "all_to_all_v 65536 B, 100% to one expert",
+    ]
+    for one in first:
+        assert one["beside"] == "even shares" and one["rounds"] == 6
+        assert one["alone"] == first[0]["alone"] > 0 and one["together"] > 0
+
+
+def routed_case(rank, ranks):
+    """What arrives where, by the very exchange that is timed."""
+    import torch
+    import torch.distributed as dist
+
+    from wirespeed.training import under_load
+
+    seen = []
+    real = dist.all_to_all_single
+
+    def marked(outputs, inputs, *rest, **more):
+        inputs.fill_(rank + 1)
+        real(outputs, inputs, *rest, **more)
+        seen.append(outputs[:, 0].tolist())
+
+    under_load.dist.all_to_all_single = marked
+    splits = expert_splits(8, ranks, 0.75)
+    under_load._exchange(splits, 3, dist.group.WORLD, torch.device("cpu")).call()
+    return seen[0]
+
+
+def test_the_hot_expert_gets_its_share_from_every_rank(seen):
+    assert seen["routed_case"] == [[1] * 6 + [2] * 6, [1, 1, 2, 2]]
+
+
+def every_case(rank, ranks):
+    """All that needs two ranks, in one world."""
+    cases = (known_case, gemm_case, experts_case, routed_case)
+    return {case.__name__: case(rank, ranks) for case in cases}
+
+
+@pytest.fixture(scope="module")
+def seen(world):
+    every = world("every_case")
+    return {name: [by_rank[name] for by_rank in every] for name in every[0]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "ranks", "share", "expert", "splits"),
+    [
+        (8, 2, 0.5, 0, [4, 4]),
+        (8, 4, 0.25, 0, [2, 2, 2, 2]),
+        (10, 4, 0.7, 2, [1, 1, 7, 1]),
+        (9, 3, 0.0, 0, [0, 5, 4]),
+        (9, 3, 1.0, 1, [0, 9, 0]),
+        (5, 1, 0.3, 0, [5]),
+    ],
+)
+def test_splits(rows, ranks, share, expert, splits):
+    assert expert_splits(rows, ranks, share, expert) == splits
+
+
+def test_only_calls_within_the_shared_stretch_count():
+    first = [(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)]
+    second = [(0.5, 1.5), (1.5, 2.5)]
+    assert _shared([first, second]) == [[(1.0, 2.0)], second]
+
+
+def test_calls_that_never_overlap_are_said_to():
+    with pytest.raises(CannotMeasure, match="a never ran wholly beside b"):
+        _figures("a", "b", [1.0, 1.0], [-1.0, -1.0])
+    assert _figures("a", "b", [1.0, 1.0], [-1.0, 3.0]).rounds == 1
