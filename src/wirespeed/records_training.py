@@ -63,7 +63,7 @@ class Training:
     """Samples of one step over all ranks."""
     micro_batches: int = 1
     precision: str = "float32"
-    kind: TrainingKind = "compare"
+    study: TrainingKind = "compare"
     """`strong`: the same batch on any number of ranks; `weak`: the same batch a rank."""
     rounds: int
     step: Spread
@@ -88,11 +88,14 @@ class Training:
     ratio: Ratio | None = None
     """Step time over the fastest strategy's, paired by round."""
     verdict: str = ""
-    """`fastest`, `same`, `slower`, `not enough rounds`, or `yardstick` (no synchronisation)."""
+    """`fastest` (`fastest so far` while some rivals are not settled), `same`, `slower`,
+    `not enough rounds`, or `yardstick` (no synchronisation)."""
     predicted_step: float | None = None
     """What the cost model says, in seconds (docs/training.md)."""
     memory: TrainingMemory | None = None
     memory_predicted: TrainingMemory | None = None
+    largest_samples: int | None = None
+    """Samples of one micro batch of a rank that fit in memory; None: not looked for."""
     efficiency: Ratio | None = None
     """Of scaling: throughput over ranks times the throughput of the smallest world."""
     grade: str = ""

@@ -44,9 +44,10 @@ def test_ids_of_operations_follow_the_catalogue() -> None:
 
 def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     others = set(EXPLAINED) - set(CHECKS)
-    imported = {f"IMP-{number:03}" for number in range(1, 7)}
+    imported = {f"IMP-{number:03}" for number in range(1, 8)}
+    trained = {f"TRAIN-{number:03}" for number in range(1, 7)}
     located = {f"LOC-{number:03}" for number in range(1, 10)}
-    assert others == imported | located | {"RUN-001"}
+    assert others == imported | located | trained | {"RUN-001"}
     with pytest.raises(UsageError):
         select("IMP-002")
 

@@ -30,3 +30,9 @@ def bench() -> Run:
 def flip() -> Run:
     """A real `check -l quick --inject flip:rank=1` on a noisy laptop: long before it is folded."""
     return run_from_json(json.loads((GOLDEN / "flip.run.json").read_text()))
+
+
+@pytest.fixture
+def train() -> Run:
+    """A real `train` of several strategies with --memory, --load and --scaling put together."""
+    return run_from_json(json.loads((GOLDEN / "train.run.json").read_text()))

@@ -22,6 +22,9 @@ CASES = [
     *[(command, format, "plain") for command in ("check", "bench") for format in FORMATS],
     *[("check", "table", style) for style in ("verbose", "color", "ascii")],
     *[("flip", "table", style) for style in ("plain", "verbose", "ascii")],
+    *[("train", format, "plain") for format in ("table", "wide", "md", "csv", "json", "jsonl")],
+    ("train", "table", "color"),
+    ("train", "table", "ascii"),
     ("check", "md", "ascii"),
     ("check", "md", "verbose"),
 ]
@@ -44,20 +47,23 @@ def test_there_is_no_golden_file_without_a_test(golden: Path) -> None:
     assert {path.name for path in golden.glob("*.txt")} == expected
 
 
-@pytest.mark.parametrize("command", ["check", "bench"])
+@pytest.mark.parametrize("command", ["check", "bench", "train"])
 def test_json_is_of_the_schema_and_complete(command: str, request: pytest.FixtureRequest) -> None:
     run: Run = request.getfixturevalue(command)
     data = json.loads(render(run, "json", Style()))
     Draft202012Validator(load_schema()).validate(data)
     assert len(data["measurements"]) == len(run.measurements)
+    assert len(data.get("training", [])) == len(run.training)
 
 
-@pytest.mark.parametrize("command", ["check", "bench"])
+@pytest.mark.parametrize("command", ["check", "bench", "train"])
 def test_each_line_of_jsonl_is_of_the_schema(command: str, request: pytest.FixtureRequest) -> None:
     run: Run = request.getfixturevalue(command)
     lines = [json.loads(line) for line in render(run, "jsonl", Style()).splitlines()]
     kinds = [line["kind"] for line in lines]
     assert kinds.count("measurement") == len(run.measurements)
+    assert kinds.count("training") == len(run.training)
+    assert kinds.count("load") == len(run.under_load)
     assert kinds.count("finding") == len(run.findings)
     assert kinds.count("verification") == len(run.verifications)
     assert kinds[-1] == "run"

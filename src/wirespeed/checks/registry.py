@@ -171,6 +171,14 @@ _OTHER_VERBS = (
         "not. Import again with the right --op and --ranks.",
     ),
     Check(
+        "IMP-007",
+        "import",
+        "the imported memory figures can be used",
+        "The script that wrote this file reads peaks of memory after it has reset their counter, takes "
+        "activations without gradients and assumes those. Its memory figures are left out. "
+        "`wirespeed train --memory` measures each kind.",
+    ),
+    Check(
         "RUN-001",
         "run",
         "the stored run came to its end",

@@ -20,15 +20,16 @@ EXPLANATIONS: dict[str, str] = {
     "TRAIN-003": "The model fits in memory. A strategy needed more memory than a rank has. What was "
     "measured before is kept; the largest batch a rank that fits is told where it is known. Take a "
     "smaller --batch, more --micro-batches, --dtype bf16, or a strategy that shards more (fsdp2).",
-    "TRAIN-005": "The largest batch that fits. The most samples of one micro batch of a rank with "
-    "which a step of the strategy stays within the memory that it may use, found by doubling and "
-    "bisection over real steps; batches that are foretold not to fit are not tried on CPUs.",
+    "TRAIN-004": "A strategy can be run here. It was left out, with the reason; the others were "
+    "measured.",
+    "TRAIN-005": "The batch fits in memory. A strategy was left out because its batch does not fit; "
+    "this is the most samples of one micro batch of a rank with which a step stays within the memory "
+    "that it may use, found by doubling and bisection over real steps. On CPUs a batch that is "
+    "foretold not to fit is not tried. `wirespeed train --fit` tells it of every strategy.",
     "TRAIN-006": "The best bucket size. A collective of x bytes takes a latency and x over a "
     "bandwidth, both fitted on all_reduce as measured in this run; with the backward pass that gives "
     "the bucket size with the least step time (docs/training.md), beside the best of those measured. "
     "Where the two lie apart, the flat bottom of the curve or noise is the reason more often than not.",
-    "TRAIN-004": "A strategy can be run here. It was left out, with the reason; the others were "
-    "measured.",
 }
 
 

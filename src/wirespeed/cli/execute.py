@@ -31,6 +31,7 @@ def execute(
         click.echo(print_config(ctx))
         return 0
     config = _jsonable({k: v for k, v in ctx.params.items() if k != "print_config"})
+    _refuse_faults_of_other_verbs(plan)
     identity = detect(os.environ)
     refuse_separate_worlds(os.environ, identity)
     if not plan.facts_only:
@@ -86,6 +87,25 @@ def _as_member(
         # mpirun gives its ranks a terminal of their own, whatever its own output goes to.
         output = replace(output, color="never")
     return run_member(identity, plan, options.backend, open_session, lambda run: show(run, output))
+
+
+def _refuse_faults_of_other_verbs(plan: Plan) -> None:
+    """A fault that cannot strike would prove nothing."""
+    from wirespeed.ranks.faults import DATA_FAULTS, TRAINING_FAULTS, Fault
+
+    for text in plan.faults:
+        fault = Fault.parse(text)
+        training = plan.training is not None
+        in_data = fault.kind in {*DATA_FAULTS, "other", "clock"} or bool(fault.at)
+        wrong = in_data and fault.kind not in TRAINING_FAULTS
+        if wrong if training else fault.kind in TRAINING_FAULTS and fault.kind not in DATA_FAULTS:
+            raise UsageError(
+                f"{plan.command} has nothing that {text!r} could strike",
+                expected=", ".join(("kill", "stop", "raise", *TRAINING_FAULTS))
+                if training
+                else f"a fault of {plan.command} (CONTRIBUTING.md lists them)",
+                next=f"wirespeed {'check' if training else 'train'} --inject {text}",
+            )
 
 
 def _refuse_faults_beyond(faults: tuple[str, ...], size: int) -> None:

@@ -153,11 +153,12 @@ Examples:
     help="Ranks of one group, if the file does not tell.",
 )
 def import_command(files: tuple[str, ...], op: str | None, ranks: int | None) -> None:
-    """Import the results of nccl-tests.
+    """Import the results of nccl-tests, or of a benchmark script for DDP.
 
-    FILE is what it printed, or its JSON (-J); `-` is standard input. The text may be part of a
-    larger log, with the prefixes of mpirun, srun or kubectl. Each table in it becomes a run. Nothing
-    is stored unless every FILE can be read.
+    FILE is what nccl-tests printed, or its JSON (-J), or the JSON {name, world_size, timestamp,
+    config, results} that scripts after cuda-lab's distributed_benchmarks.py write; `-` is standard
+    input. The text may be part of a larger log, with the prefixes of mpirun, srun or kubectl. Each
+    table in it becomes a run. Nothing is stored unless every FILE can be read.
     """
     from wirespeed.runs.importers import import_bytes
     from wirespeed.runs.store import save

@@ -23,6 +23,7 @@ __all__ = [
     "CLOCK_SHIFT_S",
     "DATA_FAULTS",
     "PROCESS_FAULTS",
+    "TRAINING_FAULTS",
     "Fault",
     "FaultyEngine",
     "applies",
@@ -49,6 +50,11 @@ PROCESS_FAULTS = {
     "abort": "the process ends by SIGABRT after its results are written",
     "clock": "the node's clock is 2 s ahead, as the other nodes see it",
 }
+TRAINING_FAULTS = {
+    "nan": "the loss of that rank is no number",
+    "twice": "that rank's gradient of one parameter counts twice",
+}
+"""For `train`, beside kill, stop, raise, absent and abort; `after` counts turns, of nan steps."""
 CLOCK_SHIFT_S = 2.0
 
 
@@ -66,7 +72,7 @@ class Fault:
         """From `flip:rank=1,at=all_reduce,after=3`; UsageError with the known kinds otherwise."""
         kind, _, rest = text.partition(":")
         options = dict(part.partition("=")[::2] for part in rest.split(",") if part)
-        known = {**DATA_FAULTS, **PROCESS_FAULTS}
+        known = {**DATA_FAULTS, **PROCESS_FAULTS, **TRAINING_FAULTS}
         rank, after = options.pop("rank", "1"), options.pop("after", "0")
         at = options.pop("at", "")
         numbers = rank.isdecimal() and after.isdecimal()

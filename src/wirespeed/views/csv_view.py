@@ -1,4 +1,4 @@
-"""Comma-separated values (RFC 4180): one row a measurement, a strategy of `train`, or a finding.
+"""Comma-separated values (RFC 4180, with bare line feeds): one row a measurement, a strategy of `train`, or a finding.
 
 Names of columns carry their units, as in JSON. A cell that a spreadsheet would take for a formula
 gets an apostrophe in front.
@@ -46,7 +46,7 @@ def _flat(row: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 def _text(columns: list[str], rows: Iterable[list[Any]]) -> str:
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\r\n")
+    writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_cell(value) for value in row] for row in rows)
     return stream.getvalue()

@@ -98,11 +98,17 @@ def closing_lines(run: Run, style: Style) -> list[str]:
 
 def import_lines(run: Run, style: Style) -> list[str]:
     """What an import found: the run, its table, its best figure, and what is wrong with it."""
-    ops = ", ".join(dict.fromkeys(m.op for m in run.measurements))
-    best = max(run.measurements, key=lambda m: m.busbw)
+    ops = ", ".join(dict.fromkeys(m.op for m in run.measurements)) or "training"
     head = f"run {run.id}  {ops}  {_plural(run.world.size, 'rank') if run.world.size else ''}"
-    found = f"{_plural(len(run.measurements), 'measurement')}, peak busbw {bandwidth(best.busbw)}"
-    lines = [style.text(f"{head}  {found} at {format_size(best.size_bytes)}")]
+    found = [_plural(len(run.measurements), "measurement")] if run.measurements else []
+    if run.measurements:
+        best = max(run.measurements, key=lambda m: m.busbw)
+        found.append(f"peak busbw {bandwidth(best.busbw)} at {format_size(best.size_bytes)}")
+    if run.training:
+        quick = max(run.training, key=lambda one: one.samples_per_s)
+        found.append(_plural(len(run.training), "training result"))
+        found.append(f"at most {quick.samples_per_s:,.0f} samples/s ({quick.model})")
+    lines = [style.text(f"{head}  {', '.join(found)}")]
     for finding in run.findings:
         title = style.text(f"{finding.title}  {finding.id}")
         lines.append(f"  {style.mark(finding.status)} {title}")

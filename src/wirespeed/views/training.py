@@ -7,8 +7,8 @@ and how much of that is exposed, throughput, memory, and a verdict against the f
 from collections.abc import Sequence
 
 from wirespeed.records import Run
-from wirespeed.records_training import Ratio, Training, TrainingMemory
-from wirespeed.units import format_duration, format_size
+from wirespeed.records_training import Ratio, Spread, Training, TrainingMemory
+from wirespeed.units import format_duration
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.sections import note
 from wirespeed.views.style import Style
@@ -18,6 +18,7 @@ __all__ = ["name", "tables", "training_lines", "training_notes"]
 _NOTHING = "–"
 _KINDS = ("data", "forward", "backward", "synchronise", "optimizer")
 _MEMORY = ("parameters", "gradients", "optimizer", "activations", "communication", "other", "peak")
+_MIB = 1 << 20
 _RED = {"slower": "red", "fastest": "green", "poor": "red", "excellent": "green", "good": "green"}
 
 
@@ -33,12 +34,12 @@ def training_lines(run: Run, style: Style) -> list[str]:
 def tables(run: Run) -> list[tuple[str, Grid]]:
     """(title, grid) of each table that this run has figures for."""
     found = []
-    compared = [one for one in run.training if one.kind == "compare"]
+    compared = [one for one in run.training if one.study == "compare"]
     if compared:
         found.append((_title(compared[0]), _strategies(compared)))
         found.append(("where a step goes (mean of the slowest rank)", _parts(compared)))
     for kind in ("strong", "weak"):
-        scaled = [one for one in run.training if one.kind == kind and one.verdict != "yardstick"]
+        scaled = [one for one in run.training if one.study == kind and one.verdict != "yardstick"]
         if scaled:
             found.append((_scaling_title(kind, scaled[0]), _scaling(scaled)))
     with_memory = [one for one in run.training if one.memory]
@@ -72,8 +73,8 @@ def _strategies(rows: Sequence[Training]) -> Grid:
         (
             Column("strategy", left=True),
             Column("step"),
-            Column("±std"),
-            Column("95 %", left=True),
+            Column("95 %"),
+            Column("std"),
             Column("n"),
             Column("comm"),
             Column("of step"),
@@ -91,11 +92,11 @@ def _strategies(rows: Sequence[Training]) -> Grid:
         grid.add(
             name(one),
             format_duration(step.mean),
+            _reach(step),
             format_duration(step.std),
-            _span(step.low, step.high),
             str(step.samples),
-            _seconds(one.comm),
-            _percent(one.comm_fraction),
+            _seconds(one.comm or None),
+            _percent(one.comm_fraction or None),
             _signed(one.exposed),
             _percent(one.exposed_fraction),
             _number(one.samples_per_s),
@@ -126,7 +127,7 @@ def _scaling(rows: Sequence[Training]) -> Grid:
             Column("nodes"),
             Column("batch"),
             Column("step"),
-            Column("95 %", left=True),
+            Column("95 %"),
             Column("samples/s"),
             Column("efficiency"),
             Column("95 %", left=True),
@@ -142,7 +143,7 @@ def _scaling(rows: Sequence[Training]) -> Grid:
             str(one.nodes),
             str(one.batch),
             format_duration(one.step.mean),
-            _span(one.step.low, one.step.high),
+            _reach(one.step),
             _number(one.samples_per_s),
             _percent(part.value) if part else _NOTHING,
             f"{part.low:.0%} … {part.high:.0%}" if part and part.low < part.high else "",
@@ -155,26 +156,31 @@ def _scaling(rows: Sequence[Training]) -> Grid:
 
 
 def _memory(rows: Sequence[Training]) -> Grid:
-    grid = Grid(
-        (Column("strategy", left=True), *(Column(kind) for kind in _MEMORY), Column("resident"))
-    )
+    last = (Column("resident"), Column("largest batch of a rank"))
+    grid = Grid((Column("strategy", left=True), *(Column(kind) for kind in _MEMORY), *last))
     for one in rows:
         memory = one.memory
         if memory is None:
             continue
-        cells = [_bytes(memory, one.memory_predicted, kind) for kind in _MEMORY]
-        resident = format_size(memory.resident) if memory.resident else ""
-        grid.add(_with_world(one), *cells, resident)
+        cells = [_mebibytes(memory, one.memory_predicted, kind) for kind in _MEMORY]
+        resident = f"{memory.resident / _MIB:,.0f}" if memory.resident else ""
+        largest = "" if one.largest_samples is None else str(one.largest_samples)
+        grid.add(_with_world(one), *cells, resident, largest)
     return grid
 
 
 def _with_world(one: Training) -> str:
-    return name(one) if one.kind == "compare" else f"{name(one)}, {one.kind}, {one.ranks} ranks"
+    return name(one) if one.study == "compare" else f"{name(one)}, {one.study}, {one.ranks} ranks"
 
 
-def _bytes(memory: TrainingMemory, predicted: TrainingMemory | None, kind: str) -> str:
-    text = format_size(getattr(memory, kind))
-    return f"{text} ({format_size(getattr(predicted, kind))})" if predicted else text
+def _mebibytes(memory: TrainingMemory, predicted: TrainingMemory | None, kind: str) -> str:
+    text = _mib(getattr(memory, kind))
+    return f"{text} ({_mib(getattr(predicted, kind))})" if predicted else text
+
+
+def _mib(size: int) -> str:
+    value = size / _MIB
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def _load(run: Run) -> Grid:
@@ -214,15 +220,16 @@ def training_notes(run: Run, style: Style) -> list[str]:
 
 def _verdict(one: Training) -> str:
     ratio = one.ratio
-    if one.verdict in ("fastest", "yardstick", "") or ratio is None:
+    if one.verdict in ("fastest", "fastest so far", "yardstick", "") or ratio is None:
         return one.verdict
     return f"{ratio.value:.2f}× ({ratio.low:.2f} … {ratio.high:.2f})  {one.verdict}"
 
 
-def _span(low: float, high: float) -> str:
-    if not low < high < float("inf"):
+def _reach(step: Spread) -> str:
+    """`±3.1 %`: half of the 95 % interval of the mean, relative to it."""
+    if not step.low < step.high < float("inf"):
         return _NOTHING
-    return f"{format_duration(max(low, 0.0))} … {format_duration(high)}"
+    return f"±{(step.high - step.low) / 2 / step.mean:.1%}".replace("%", " %")
 
 
 def _seconds(value: float | None) -> str:

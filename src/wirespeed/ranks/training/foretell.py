@@ -48,7 +48,7 @@ def predicted(
         return list(records), link
     return [
         replace(one, predicted_step=predicted_step_s(one.strategy, step, link, one.bucket_mb))
-        if one.kind == "compare"
+        if one.study == "compare"
         else one
         for one in records
     ], link
@@ -56,7 +56,7 @@ def predicted(
 
 def _yardstick(stage: Stage, records: Sequence[Training]) -> StepWithoutSync | None:
     for one in records:
-        if one.kind == "compare" and one.strategy == "none":
+        if one.study == "compare" and one.strategy == "none":
             backward = one.parts["backward"] / stage.plan.micro_batches  # the last one can hide it
             return StepWithoutSync(
                 backward_s=backward,
@@ -78,7 +78,7 @@ def best_bucket(
     stage: Stage, records: Sequence[Training], link: Link | None
 ) -> dict[str, Any] | None:
     """The model's best bucket size beside the best that was measured, as a `trouble` record."""
-    swept = [one for one in records if one.kind == "compare" and one.strategy == "bucketed"]
+    swept = [one for one in records if one.study == "compare" and one.strategy == "bucketed"]
     step = _yardstick(stage, records)
     if link is None or step is None or not swept:
         return None

@@ -37,6 +37,7 @@ def probe(stage: Stage, case: TrainCase) -> Probed:
             seen: list[ObservedStep] = []
             for _ in range(STEPS + 1):
                 place.control.barrier()
+                stage.share(0.0)
         else:
             phases: list[tuple[Span, ...]] = []
 
@@ -51,6 +52,8 @@ def probe(stage: Stage, case: TrainCase) -> Probed:
                 device=place.device,
                 barrier=place.control.barrier,
             )
+            ends = [parts[-1].end_s for parts in phases[-STEPS:]]
+            seen = [_until(one, end) for one, end in zip(seen, ends, strict=True)]
     comm = fmean(one.communication_s for one in seen) if seen else 0.0
     whole = fmean(one.end_s - one.begin_s for one in seen) if seen else 1.0
     rows = place.control.matrix([comm, whole])
@@ -64,4 +67,14 @@ def probe(stage: Stage, case: TrainCase) -> Probed:
         comm=float(rows[most, 0]),
         fraction=float(rows[most, 0] / rows[most, 1]),
         spans=tuple(replace(span, rank=place.rank) for span in spans),
+    )
+
+
+def _until(step: "ObservedStep", end_s: float) -> "ObservedStep":
+    """The step up to the end of its last part: what ranks tell each other after it is no part of it."""
+    return replace(
+        step,
+        end_s=end_s,
+        communication=tuple(span for span in step.communication if span.begin_s < end_s),
+        compute=tuple(span for span in step.compute if span.begin_s < end_s),
     )

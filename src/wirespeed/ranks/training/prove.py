@@ -10,7 +10,7 @@ from typing import Any
 from wirespeed.plan import TrainCase
 from wirespeed.ranks.training.stage import Stage
 from wirespeed.training.contract import ModelSpec, Setup
-from wirespeed.training.strategies.registry import STRATEGIES, build_of
+from wirespeed.training.strategies.registry import STRATEGIES
 
 __all__ = ["prove"]
 
@@ -37,7 +37,7 @@ def prove(stage: Stage, case: TrainCase) -> dict[str, Any] | None:
 
     rtol, atol = _ROUNDED if setup.variant == "bf16" else _EXACT
     proof = Proof(steps=STEPS, seed=stage.seed, rtol=rtol, atol=atol)
-    found = differences(model, build_of(case.strategy), setup, proof)
+    found = differences(model, stage.builder(case), setup, proof)
     stand_in = "" if model is stage.model else f" (shown on the model {STAND_IN})"
     return {
         "label": case.strategy + stand_in,

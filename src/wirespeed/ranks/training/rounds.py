@@ -46,14 +46,15 @@ Enter = Callable[[str], None]
 Tell = Callable[[int, int, str], None]
 
 
-def run_rounds(stage: Stage, plan: TrainPlan, enter: Enter, tell: Tell) -> list[Samples]:
+def run_rounds(stage: Stage, taken: list[Samples], enter: Enter, tell: Tell) -> None:
     """Time every case until all intervals are narrow enough, or the time is up; collective.
 
-    enter: told every rank's watchdog what begins; tell: (turn, of, label) for the progress.
+    taken: gets the samples, so that they are there when a loss is not finite (LossNotFinite).
+    enter: tells every rank's watchdog what begins; tell: (turn, of, label) for the progress.
     """
-    taken = [Samples(case) for case in plan.cases]
+    plan = stage.plan
     begin, number = time.monotonic(), 0
-    while True:
+    while taken:
         order = taken if number % 2 == 0 else taken[::-1]
         for index, samples in enumerate(order):
             tell(number * len(taken) + index, _of(plan, taken), samples.case.label)
@@ -62,7 +63,7 @@ def run_rounds(stage: Stage, plan: TrainPlan, enter: Enter, tell: Tell) -> list[
         number += 1
         spent = float(stage.place.control.matrix([time.monotonic() - begin]).max())
         if _enough(plan, taken, number, spent):
-            return taken
+            return
 
 
 def _of(plan: TrainPlan, taken: list[Samples]) -> int:
@@ -92,6 +93,7 @@ def _turn(stage: Stage, case: TrainCase, steps: int) -> "torch.Tensor":
             control.barrier()
             stage.place.tick()
             if act is None:
+                stage.share(0.0)
                 continue
             times = act.run().times
             if number:

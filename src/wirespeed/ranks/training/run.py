@@ -1,64 +1,99 @@
 """A training plan from its first proof to its last record; every rank runs this alike."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wirespeed.plan import TrainPlan
+from wirespeed.plan import TrainCase, TrainPlan
 from wirespeed.ranks.place import Place
 from wirespeed.ranks.steps import Reporter
 from wirespeed.ranks.training.foretell import best_bucket, measure_link, predicted
+from wirespeed.ranks.training.load import under_load
 from wirespeed.ranks.training.probe import probe
 from wirespeed.ranks.training.prove import prove
+from wirespeed.ranks.training.rehearse import rehearse
 from wirespeed.ranks.training.rounds import Samples, run_rounds
+from wirespeed.ranks.training.sabotage import Sabotage
 from wirespeed.ranks.training.scale import efficiencies
-from wirespeed.ranks.training.space import fit, space
+from wirespeed.ranks.training.space import fit, space, too_large
 from wirespeed.ranks.training.stage import BUILD_BOUND_S, Stage
 from wirespeed.ranks.training.summary import figures, verdicts, yardstick_of
 from wirespeed.ranks.training.timeline import tell_trace
 from wirespeed.records import Choice
 from wirespeed.records_json import measurement_to_json
 from wirespeed.records_training import Training
-from wirespeed.records_training_json import training_to_json
+from wirespeed.records_training_json import load_to_json, training_to_json
 from wirespeed.reference.peaks import peak_flops
+
+if TYPE_CHECKING:
+    from wirespeed.training.step import LossNotFinite
 
 __all__ = ["run_training"]
 
 Tell = Callable[[str, dict[str, Any]], None]
 
 
-def run_training(place: Place, plan: TrainPlan, seed: int, beacon: Reporter) -> None:
+def run_training(
+    place: Place, plan: TrainPlan, seed: int, beacon: Reporter, faults: Sequence[str] = ()
+) -> None:
     """Prove, time, look closer, tell; collective over the whole world."""
     from wirespeed.training.models.catalogue import model_named
 
     tell: Tell = beacon.record if place.rank == 0 else lambda kind, data: None
     model = model_named(plan.model, **plan.model_options)
-    stage = Stage(place, plan, model, seed)
+    stage = Stage(place, plan, model, seed, Sabotage(faults, place.rank))
     _tell_choices(stage, tell)
     run = _Run(stage, plan, beacon, tell)
     try:
-        run.prove()
-        run.time()
-        run.look_closer()
+        if run.rehearse():
+            run.prove()
+            if run.time():
+                run.look_closer()
     finally:
         stage.close()
-    run.tell_figures()
     run.fit()
+    run.tell_figures()
+    if plan.load:
+        run.load()
 
 
 class _Run:
     def __init__(self, stage: Stage, plan: TrainPlan, beacon: Reporter, tell: Tell) -> None:
         self._stage, self._plan, self._beacon, self._tell = stage, plan, beacon, tell
         self._taken: list[Samples] = []
+        self._left_out: list[TrainCase] = []
         self._records: list[Training] = []
         self._equal: dict[tuple[str, float | None], bool] = {}
+
+    def rehearse(self) -> bool:
+        """Only what fits is timed; of the rest the largest batch is looked for later.
+
+        False where the very first steps give no finite loss.
+        """
+        from wirespeed.training.step import LossNotFinite
+
+        for index, case in enumerate(self._plan.cases):
+            self._step(index, len(self._plan.cases), f"first step of {case.label}", BUILD_BOUND_S)
+            try:
+                trouble = rehearse(self._stage, case)
+            except LossNotFinite as error:
+                self._tell("trouble", _not_finite(error))
+                return False
+            if trouble is None:
+                self._taken.append(Samples(case))
+                continue
+            self._tell("trouble", trouble)
+            if trouble["id"] == "TRAIN-003":
+                self._left_out.append(case)
+        return True
 
     def prove(self) -> None:
         """Each strategy once, on the most ranks that it shall run on."""
         if not self._plan.prove:
             return
-        most = max(case.ranks for case in self._plan.cases)
-        cases = {(c.strategy, c.bucket_mb): c for c in self._plan.cases if c.ranks == most}
+        fitting = [samples.case for samples in self._taken]
+        most = max((case.ranks for case in fitting), default=0)
+        cases = {(c.strategy, c.bucket_mb): c for c in fitting if c.ranks == most}
         for index, case in enumerate(cases.values()):
             self._step(index, len(cases), f"proving {case.label}", BUILD_BOUND_S)
             proof = prove(self._stage, case)
@@ -66,12 +101,28 @@ class _Run:
                 self._equal[case.strategy, case.bucket_mb] = proof["equal"]
                 self._tell("proof", proof)
 
-    def time(self) -> None:
+    def time(self) -> bool:
+        """Whether all went well; a loss that is not finite ends it, and what was timed is kept."""
+        from wirespeed.training.step import LossNotFinite
+
         def progress(index: int, of: int, label: str) -> None:
             self._tell("progress", {"index": index, "of": of, "label": label})
 
-        self._taken = run_rounds(self._stage, self._plan, self._beacon.enter, progress)
+        try:
+            run_rounds(self._stage, self._taken, self._turn, progress)
+        except LossNotFinite as error:
+            self._tell("trouble", _not_finite(error))
+            whole = min(len(one.turns) for one in self._taken)
+            self._taken = [replace(one, turns=one.turns[:whole]) for one in self._taken if whole]
+            self._records = self._figures()
+            return False
         self._records = self._figures()
+        return True
+
+    def _turn(self, label: str) -> None:
+        self._stage.place.busy(None)
+        self._beacon.enter(label)
+        self._stage.sabotage.turn()
 
     def _figures(self) -> list[Training]:
         place, model = self._stage.place, self._stage.model
@@ -115,7 +166,7 @@ class _Run:
 
     def _foretell(self) -> None:
         """Only where ranks were compared: the cost of a collective on the whole world is the base."""
-        if not any(one.kind == "compare" and one.ranks > 1 for one in self._records):
+        if not any(one.study == "compare" and one.ranks > 1 for one in self._records):
             return
         self._step(0, 1, "measuring all_reduce for the cost model")
         stage = self._stage
@@ -139,17 +190,46 @@ class _Run:
             self._tell("training", training_to_json(one))
 
     def fit(self) -> None:
+        """The largest batch: of all strategies where that was asked, of what did not fit always."""
+        for index, case in enumerate(self._left_out):
+            self._step(index, len(self._left_out), f"largest batch of {case.label}", BUILD_BOUND_S)
+            self._tell("trouble", too_large(case, fit(self._stage, case)))
         if not self._plan.fit:
             return
-        cases = [samples.case for samples in self._taken if samples.case.kind == "compare"]
-        for index, case in enumerate(cases):
-            self._step(index, len(cases), f"largest batch of {case.label}", BUILD_BOUND_S)
-            self._tell("trouble", fit(self._stage, case))
+        for index, one in enumerate(self._records):
+            case = self._taken[index].case
+            if case.kind == "compare":
+                self._step(
+                    index, len(self._records), f"largest batch of {case.label}", BUILD_BOUND_S
+                )
+                found = fit(self._stage, case)
+                self._records[index] = replace(one, largest_samples=found.samples)
+
+    def load(self) -> None:
+        """Computing and sending side by side."""
+        self._step(0, 1, "computing and sending side by side", BUILD_BOUND_S)
+        for group in under_load(self._stage.place):
+            for one in group:
+                self._tell("under_load", load_to_json(one))
 
     def _step(self, index: int, of: int, label: str, bound_s: float | None = None) -> None:
         self._tell("progress", {"index": index, "of": of, "label": label})
         self._stage.place.busy(bound_s)
         self._beacon.enter(label)
+
+
+def _not_finite(error: "LossNotFinite") -> dict[str, Any]:
+    return {
+        "id": "TRAIN-002",
+        "status": "fail",
+        "rank": error.ranks[0],
+        "title": f"training stopped at step {error.step}: the loss is not a finite number",
+        "saw": error.saw,
+        "expected": error.expected,
+        "because": "too high a learning rate, numbers that overflow, or wrong data from a device",
+        "fix": "a smaller --lr, --clip 1, --dtype float32; then wirespeed check --only correctness",
+        "next": error.next,
+    }
 
 
 def _peak(place: Place, precision: str) -> float | None:

@@ -25,8 +25,8 @@ def efficiencies(records: Sequence[Training], taken: Sequence[Samples]) -> list[
     done = list(records)
     families: dict[tuple[str, str, float | None], list[int]] = {}
     for i, one in enumerate(records):
-        if one.kind != "compare":
-            families.setdefault((one.kind, one.strategy, one.bucket_mb), []).append(i)
+        if one.study != "compare":
+            families.setdefault((one.study, one.strategy, one.bucket_mb), []).append(i)
     for members in families.values():
         points = {records[i].ranks: (i, _point(taken[i], taken)) for i in members}
         for found in scaled([point for _, point in points.values()]):

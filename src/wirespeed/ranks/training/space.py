@@ -1,17 +1,18 @@
 """Where the memory of a step goes, beside what the formulas say; and the largest batch that fits."""
 
-from dataclasses import asdict, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
+from wirespeed.errors import CannotMeasure
 from wirespeed.plan import TrainCase
-from wirespeed.ranks.training.stage import Stage
+from wirespeed.ranks.training.stage import Stage, precision
 from wirespeed.records_training import TrainingMemory
 from wirespeed.training.contract import Setup
 from wirespeed.training.strategies.registry import build_of
 from wirespeed.units import format_size
 from wirespeed.world.facts import memory_available_bytes
 
-__all__ = ["Space", "fit", "space"]
+__all__ = ["Fitted", "Space", "fit", "limit_bytes", "predicted", "space", "too_large"]
 
 Space = tuple[TrainingMemory | None, TrainingMemory | None]
 """(measured on the rank that needs most, predicted)."""
@@ -26,8 +27,14 @@ def space(stage: Stage, case: TrainCase) -> Space:
     setup = stage.setup(case)
     mine = None
     if setup is not None:
-        mine = measure_memory(stage.model, build_of(case.strategy), setup, seed=stage.seed)
-    return _most(stage, mine), _predicted(stage, case, setup)
+        mine = measure_memory(
+            stage.model,
+            build_of(case.strategy),
+            setup,
+            seed=stage.seed,
+            precision=precision(stage.plan),
+        )
+    return _most(stage, mine), predicted(stage, case, setup)
 
 
 def _most(stage: Stage, mine: TrainingMemory | None) -> TrainingMemory | None:
@@ -41,52 +48,86 @@ def _most(stage: Stage, mine: TrainingMemory | None) -> TrainingMemory | None:
     return TrainingMemory(**figures, resident=resident or None)
 
 
-def _predicted(stage: Stage, case: TrainCase, setup: Setup | None) -> TrainingMemory | None:
-    from wirespeed.errors import CannotMeasure
-    from wirespeed.training.memory.dry import footprint
-    from wirespeed.training.memory.predicted import PREDICTED, predict
+def predicted(stage: Stage, case: TrainCase, setup: Setup | None) -> TrainingMemory | None:
+    """None for a strategy without a formula, and on ranks that the case leaves out."""
+    from wirespeed.training.memory.predicted import PREDICTED
 
     if case.strategy not in PREDICTED or setup is None:
         return None
     try:
-        model = footprint(
-            stage.model,
-            setup.samples,
-            setup.optimizer_class,
-            setup.optimizer_options,
-            setup.device,
-        )
+        return _foretold(stage, case, setup, setup.samples)
     except CannotMeasure:
         return None
-    return predict(case.strategy, model, ranks=case.ranks, bucket_mb=case.bucket_mb)
 
 
-def fit(stage: Stage, case: TrainCase) -> dict[str, Any]:
-    """A `trouble` record that is none: the largest micro batch of a rank. Collective."""
+def _foretold(stage: Stage, case: TrainCase, setup: Setup, samples: int) -> TrainingMemory:
+    """By the formulas, with that many samples in a micro batch."""
+    from wirespeed.training.memory.dry import footprint
+    from wirespeed.training.memory.predicted import predict
+
+    model = footprint(
+        stage.model,
+        samples,
+        setup.optimizer_class,
+        setup.optimizer_options,
+        setup.device,
+        precision=precision(stage.plan),
+    )
+    sharding = stage.place.local_ranks_here if case.strategy == "hsdp" else case.ranks
+    return predict(case.strategy, model, ranks=min(sharding, case.ranks), bucket_mb=case.bucket_mb)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The largest micro batch of a rank, in samples; 0: none."""
+
+    samples: int
+    too_many: int
+    """The fewest that did not fit; 0: the search ended before."""
+    limit_bytes: int
+
+
+def fit(stage: Stage, case: TrainCase) -> Fitted:
+    """Found by doubling and bisection over real steps; collective, the same on every rank."""
     from wirespeed.training.memory.fitting import fit_batch
 
-    setup = stage.setup(case)
-    limit = stage.plan.budget_bytes or _limit(stage)
-    found = (
-        fit_batch(stage.model, build_of(case.strategy), setup, limit_bytes=limit) if setup else None
-    )
-    told = asdict(found) if found else {}
-    told.pop("memory", None)
-    best = told.get("samples", 0)
-    above = told.get("too_many")
-    beyond = f"; {above} do not" if above else "; more were not tried"
+    setup, limit = stage.setup(case), limit_bytes(stage)
+    row = [0.0, 0.0]
+    if setup is not None:
+        foreseen = predicted(stage, case, setup)  # whether there is a formula at all
+        found = fit_batch(
+            stage.model,
+            build_of(case.strategy),
+            setup,
+            limit_bytes=limit,
+            expect=(lambda samples: _foretold(stage, case, setup, samples).peak)
+            if foreseen
+            else None,
+        )
+        row = [float(found.samples), float(found.too_many or 0)]
+    samples, too_many = stage.place.control.matrix(row)[0].tolist()
+    return Fitted(int(samples), int(too_many), limit)
+
+
+def too_large(case: TrainCase, found: Fitted) -> dict[str, Any]:
+    """A `trouble` record: what would fit of a case that was left out."""
+    each = f"{found.samples} samples of a rank fit" if found.samples else "not even one sample fits"
     return {
         "id": "TRAIN-005",
-        "status": "pass" if best else "warn",
-        "title": f"{case.label}: {best} samples of a rank fit in {format_size(limit)}{beyond}",
-        "saw": f"refused by prediction {told.get('foretold')}, ran out at {told.get('ran_out')}",
-        "fix": "" if best else "--dtype bf16, fewer --layers, or a strategy that shards more",
+        "status": "warn",
+        "title": f"{case.label}: {each} in {format_size(found.limit_bytes)}",
+        "expected": f"{case.samples // case.ranks} samples of a rank in each step",
+        "fix": f"--batch {found.samples * case.ranks}"
+        if found.samples
+        else "--dtype bf16, fewer --layers, or a strategy that shards more",
     }
 
 
-def _limit(stage: Stage) -> int:
-    """The same on every rank."""
+def limit_bytes(stage: Stage) -> int:
+    """What a rank may use: the budget that was given, else a share of what is free; collective."""
     place = stage.place
+    if stage.plan.budget_bytes is not None:
+        return stage.plan.budget_bytes
     if place.device.type == "cuda":
         import torch
 

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from wirespeed.plan import TrainCase, TrainPlan
 from wirespeed.ranks.place import Place
-from wirespeed.training.contract import Batch, ModelSpec, Setup, Trainer
+from wirespeed.ranks.training.sabotage import Sabotage
+from wirespeed.training.contract import Batch, Build, ModelSpec, Setup, Trainer
 from wirespeed.training.strategies.registry import STRATEGIES, build_of
 from wirespeed.world.facts import memory_available_bytes
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-    from wirespeed.training.step import Stepper
+    from wirespeed.training.step import Precision, Stepper
 
-__all__ = ["Act", "Stage"]
+__all__ = ["Act", "Stage", "precision"]
 
 _STATE_BYTES = 20
 """A parameter element with its gradient, AdamW's two moments and a bucket, in float32."""
@@ -43,8 +44,11 @@ class Act:
 class Stage:
     """Makes acts of one plan's cases; every method is collective over the whole world."""
 
-    def __init__(self, place: Place, plan: TrainPlan, model: ModelSpec, seed: int) -> None:
+    def __init__(
+        self, place: Place, plan: TrainPlan, model: ModelSpec, seed: int, sabotage: Sabotage
+    ) -> None:
         self.place, self.plan, self.model, self.seed = place, plan, model, seed
+        self.sabotage = sabotage
         self._groups: dict[int, dist.ProcessGroup | None] = {}
         self._kept: dict[TrainCase, Act | None] = {}
         self.keeps = self._fits_all()
@@ -113,20 +117,30 @@ class Stage:
             if setup is None:
                 return None
             torch.manual_seed(self.seed)
-            trainer = build_of(case.strategy)(self.model.build(), setup)
+            trainer = self.builder(case)(self.model.build(), setup)
         finally:
             self.place.busy(None)
         step = Stepper(
             trainer,
-            self.model,
+            self.sabotage.model(self.model),
             self._batches(setup.samples),
             rank=self.place.rank,
             device=self.place.device,
             micro_batches=self.plan.micro_batches,
-            precision=_precision(self.plan.precision),
+            precision=precision(self.plan),
             clip=self.plan.clip,
+            share=self.share,
         )
         return Act(trainer, step)
+
+    def builder(self, case: TrainCase) -> Build:
+        """How this rank makes the case's trainer."""
+        return self.sabotage.build(build_of(case.strategy))
+
+    def share(self, loss: float) -> list[float]:
+        """Every rank's loss; ranks that a case leaves out call it with 0 for each of its steps."""
+        every: list[float] = self.place.control.matrix([loss])[:, 0].tolist()
+        return every
 
     def _batches(self, samples: int) -> Callable[[int, int], Batch]:
         """Every rank, step and micro batch has data of its own."""
@@ -153,8 +167,14 @@ def _free(place: Place) -> float:
     return float(memory_available_bytes())
 
 
-def _precision(name: str) -> Any:
-    return name
+def precision(plan: TrainPlan) -> "Precision":
+    """The plan's, which the command line has checked, as the step knows it."""
+    from typing import get_args
+
+    from wirespeed.training.step import Precision
+
+    found: Precision = next(one for one in get_args(Precision) if one == plan.precision)
+    return found
 
 
 def _optimizer(name: str) -> Any:

@@ -55,7 +55,7 @@ def figures(
         batch=case.samples,
         micro_batches=plan.micro_batches,
         precision=plan.precision,
-        kind=case.kind,
+        study=case.kind,
         rounds=len(samples.turns),
         step=step,
         parts=_parts(samples),
@@ -74,21 +74,26 @@ def verdicts(records: Sequence[Training], taken: Sequence[Samples]) -> list[Trai
     from dataclasses import replace
 
     done = list(records)
-    for key in dict.fromkeys((one.kind, one.ranks, one.batch) for one in records):
+    for key in dict.fromkeys((one.study, one.ranks, one.batch) for one in records):
         rivals = [
             i
             for i, one in enumerate(records)
-            if (one.kind, one.ranks, one.batch) == key and one.verdict != "yardstick"
+            if (one.study, one.ranks, one.batch) == key and one.verdict != "yardstick"
         ]
         if len(rivals) < 2:
             continue
         best = min(rivals, key=lambda i: median(taken[i].round_means()))
-        done[best] = replace(records[best], verdict="fastest", ratio=Ratio(value=1, low=1, high=1))
         confidence = 1 - 0.05 / (len(rivals) - 1)
         for i in rivals:
             if i != best:
                 ratio, verdict = _compared(taken[i], taken[best], confidence)
                 done[i] = replace(records[i], ratio=ratio, verdict=verdict)
+        settled = all(done[i].verdict != "not enough rounds" for i in rivals if i != best)
+        done[best] = replace(
+            records[best],
+            verdict="fastest" if settled else "fastest so far",
+            ratio=Ratio(value=1, low=1, high=1),
+        )
     return done
 
 

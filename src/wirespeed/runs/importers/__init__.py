@@ -1,8 +1,12 @@
 """What other tools wrote, as runs: one file a format."""
 
+from typing import Any
+
 from wirespeed.errors import InputError
 from wirespeed.records import Run
+from wirespeed.runs import jsontext
 from wirespeed.runs.importers.build import run_from_table
+from wirespeed.runs.importers.ddp_script import is_ddp_script, run_of_ddp_script
 from wirespeed.runs.importers.nccl_tests import read_tables
 from wirespeed.runs.importers.nccl_tests_json import read_json
 
@@ -10,12 +14,14 @@ __all__ = ["import_bytes"]
 
 
 def import_bytes(data: bytes, *, name: str, op: str = "", ranks: int = 0) -> list[Run]:
-    """One run for each table in the text or JSON of nccl-tests.
+    """One run for each table in the text or JSON of nccl-tests, or of a known script's JSON.
 
     `name` is the file's, for messages and as the last hint to the operation; `op` and `ranks` are
     what the user said, or nothing. InputError for anything else than such a file.
     """
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    if (script := _script(text)) is not None:
+        return [run_of_ddp_script(script, name=name)]
     if text.lstrip().startswith("{"):
         tables = [read_json(text, source=name)]
     else:
@@ -28,6 +34,17 @@ def import_bytes(data: bytes, *, name: str, op: str = "", ranks: int = 0) -> lis
             "or the JSON of nccl-tests -J",
         )
     return [run_from_table(table, name=name, op=op, ranks=ranks) for table in tables]
+
+
+def _script(text: str) -> dict[str, Any] | None:
+    """The document of a benchmark script; None for everything else, damaged JSON included."""
+    if not text.lstrip().startswith("{"):
+        return None
+    try:
+        data = jsontext.parse(text, source="import")
+    except InputError:
+        return None
+    return data if is_ddp_script(data) else None
 
 
 def _size(data: bytes) -> str:

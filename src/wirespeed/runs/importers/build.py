@@ -23,7 +23,7 @@ from wirespeed.runs.importers.operations import (
 )
 from wirespeed.runs.importers.table import Device, Row, Side, Table
 
-__all__ = ["run_from_table"]
+__all__ = ["one_figure", "run_from_table"]
 
 _DTYPES = {
     "float": "float32",
@@ -120,7 +120,7 @@ class _Measurements:
             in_flight=max(1, settings.get("agg iters", 1)),
             warmup=settings.get("warmup iters", 0),
             iterations=given,
-            time=side.stats or _one_figure(side.time),
+            time=side.stats or one_figure(side.time),
             algbw=algbw,
             busbw=_finer(exact, side.busbw, side.busbw_step),
             wrong=_wrong(row, side),
@@ -133,7 +133,7 @@ def _finer(exact: float, printed: float, step: float) -> float:
     return exact if exact and close else printed
 
 
-def _one_figure(time: float) -> TimeStats:
+def one_figure(time: float) -> TimeStats:
     """See `_ONE_FIGURE`: the run says with it that the interval is not known."""
     return TimeStats(
         median=time, mean=time, low=time, high=time, min=time, p95=time, p99=time, max=time

@@ -1,0 +1,207 @@
+"""`wirespeed train` on real ranks: tables, proofs, faults, scaling, memory, the timeline, bad input."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from wirespeed.runs.schema import load_schema
+
+pytest.importorskip("torch", reason="Requires: torch")
+
+SHORT = ("train", "--ranks", "2", "--rounds", "2", "--steps", "1", "-q", "--layers", "1")
+
+
+def trained(done: Any, code: int = 0) -> dict[str, Any]:
+    assert done.code == code, done.out + done.err
+    run: dict[str, Any] = json.loads(done.out)
+    jsonschema.Draft202012Validator(load_schema()).validate(run)
+    assert run["exit_code"] == code
+    return run
+
+
+def test_strategies_are_proven_timed_and_compared(cli: Any, finding: Any) -> None:
+    names = "naive,flat,overlap,bucketed,ddp"
+    run = trained(cli(*SHORT, "--strategy", names, "-o", "json"))
+    rows = {row["strategy"]: row for row in run["training"]}
+    assert list(rows) == ["none", *names.split(",")]
+    proof = finding(run, "TRAIN-001")
+    assert proof["status"] == "pass"
+    assert all(name in proof["title"] for name in names.split(","))
+    assert rows["none"]["verdict"] == "yardstick"
+    assert rows["none"]["exposed_ms"] is None
+    for name in names.split(","):
+        row = rows[name]
+        assert row["equal"] is True
+        assert row["step_ms"]["samples"] == 2
+        assert row["step_ms"]["mean"] > 0
+        assert row["comm_ms"] > 0
+        assert 0 < row["comm_fraction"] < 1
+        assert row["exposed_ms"] is not None
+        assert row["tokens_per_s"] == pytest.approx(row["samples_per_s"] * 64)
+        assert sum(row["parts_ms"].values()) <= row["step_ms"]["mean"] * 1.01
+        assert row["predicted_step_ms"] > 0
+        assert row["mfu"] is None, "nobody knows the peak of a processor"
+    assert rows["none"]["comm_ms"] == 0, (
+        "what ranks tell each other is no communication of the step"
+    )
+    assert sum(row["verdict"].startswith("fastest") for row in run["training"]) == 1
+    stored = cli.run()
+    assert stored["training"] == run["training"]
+
+
+def test_a_bucket_sweep_stands_beside_the_model(cli: Any, finding: Any) -> None:
+    done = cli(*SHORT, "--strategy", "bucketed", "--bucket-mb", "0.1,1", "-o", "json")
+    run = trained(done)
+    assert [row["bucket_mb"] for row in run["training"]] == [None, 0.1, 1.0]
+    told = finding(run, "TRAIN-006")
+    assert "MB by the model" in told["title"]
+    assert {m["op"] for m in run["measurements"]} == {"all_reduce"}
+
+
+def test_tables_and_what_they_hold(cli: Any) -> None:
+    done = cli(*SHORT, "--strategy", "naive", "--memory")
+    assert done.code == 0, done.err
+    for word in ("exposed", "against the fastest", "yardstick", "memory of the rank"):
+        assert word in done.out, word
+    for form, start in (("md", "### tiny"), ("csv", "run,strategy")):
+        again = cli("runs", "show", "last", "-o", form)
+        assert again.code == 0, again.err
+        assert start in again.out
+    assert "naive" in again.out.splitlines()[2]
+
+
+def test_memory_is_measured_beside_what_is_predicted(cli: Any) -> None:
+    run = trained(cli(*SHORT, "--strategy", "ddp", "--memory", "--no-prove", "-o", "json"))
+    for row in run["training"]:
+        measured, predicted = row["memory"], row["memory_predicted"]
+        for kind in ("parameters", "gradients", "optimizer"):
+            assert measured[kind] == pytest.approx(predicted[kind], rel=0.1)
+        assert row["peak_memory_bytes"] == measured["peak"] >= measured["parameters"] > 0
+    assert run["training"][1]["memory"]["communication"] > 0
+
+
+def test_what_does_not_fit_is_left_out_and_what_would_fit_is_told(cli: Any, finding: Any) -> None:
+    arguments = ("--strategy", "naive", "--batch", "64", "--budget", "16M", "-o", "json")
+    run = trained(cli(*SHORT, "--no-prove", *arguments), code=3)
+    assert "training" not in run
+    left_out = finding(run, "TRAIN-003")
+    assert "does not fit" in left_out["title"]
+    assert "16 MiB" in left_out["expected"]
+    assert int(finding(run, "TRAIN-005")["title"].split(": ")[1].split()[0]) < 32
+
+
+def test_scaling_has_an_efficiency_and_a_grade(cli: Any) -> None:
+    run = trained(cli(*SHORT, "--scaling", "1,2", "--no-prove", "-o", "json"))
+    points = {(r["study"], r["ranks"]): r for r in run["training"] if r["strategy"] == "bucketed"}
+    assert set(points) == {("strong", 1), ("strong", 2), ("weak", 1), ("weak", 2)}
+    assert points["weak", 2]["batch"] == 2 * points["weak", 1]["batch"]
+    assert points["strong", 2]["batch"] == points["strong", 1]["batch"]
+    for (_, ranks), row in points.items():
+        value = row["efficiency"]["value"]
+        assert row["grade"] in ("excellent", "good", "poor")
+        if ranks == 1:
+            assert value == 1
+        assert sum(row["loss"].values()) == pytest.approx(1 - value, abs=1e-6)
+
+
+def test_a_gradient_that_counts_twice_is_caught(cli: Any, finding: Any) -> None:
+    done = cli(*SHORT, "--strategy", "bucketed", "--inject", "twice:rank=1", "-o", "json")
+    run = trained(done, code=1)
+    found = finding(run, "TRAIN-001")
+    assert found["status"] == "fail"
+    assert "head" in found["saw"] or "differ by up to" in found["saw"]
+    assert run["training"][1]["equal"] is False
+
+
+def test_a_loss_that_is_no_number_stops_and_names_step_and_rank(cli: Any, finding: Any) -> None:
+    done = cli(*SHORT, "--strategy", "naive", "--inject", "nan:rank=1,after=3", "-o", "json")
+    run = trained(done, code=1)
+    found = finding(run, "TRAIN-002")
+    assert found["subject"] == {"kind": "rank", "name": "rank 1"}
+    assert "step 4" in found["title"]
+
+
+def test_a_rank_that_dies_is_named(cli: Any, finding: Any) -> None:
+    done = cli(*SHORT, "--strategy", "naive", "--inject", "kill:rank=1,after=2", "-o", "json")
+    run = trained(done, code=1)
+    assert finding(run, "DIED-001")["subject"] == {"kind": "rank", "name": "rank 1"}
+
+
+def test_the_timeline_of_a_step_opens_in_perfetto(cli: Any, tmp_path: Path) -> None:
+    file = tmp_path / "step.json"
+    done = cli(*SHORT, "--strategy", "overlap", "--no-prove", "--trace", str(file))
+    assert done.code == 0, done.err
+    events = json.loads(file.read_text())["traceEvents"]
+    names = {e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert {name.split(" on ")[0] for name in names} == {"rank 0", "rank 1"}
+    spans = [event for event in events if event["ph"] == "X"]
+    assert {"step", "compute", "communication"} <= {event["cat"] for event in spans}
+    assert any(event["name"].startswith("gloo:all_reduce") for event in spans)
+    assert any(event["name"] == "overlap on 2 ranks" for event in spans)
+    assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in spans)
+
+
+def test_a_model_of_ones_own(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "def make():\n"
+        "    batch = torch.randn(8, 4), torch.randn(8, 2)\n"
+        "    return torch.nn.Linear(4, 2), batch, torch.nn.functional.mse_loss\n"
+        "def empty():\n"
+        "    return torch.nn.ReLU(), (torch.randn(8, 4),) * 2, torch.nn.functional.mse_loss\n"
+    )
+    own = SHORT[:-2]  # it has no layers to set
+    env = {"PYTHONPATH": str(tmp_path)}
+    words = (*own, "--strategy", "ddp", "-o", "json", "--model")
+    run = trained(cli(*words, "mine:make", env=env))
+    assert run["training"][1]["equal"] is True
+    done = cli(*words, "mine:empty", env=env)
+    assert done.code in (2, 3)
+    assert "train" in done.out + done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--batch", "7"), "cannot be shared evenly by 2 ranks"),
+        (("--model", "huge"), "no model is called 'huge'"),
+        (("--strategy", "ddp,fastest"), "no strategy is called 'fastest'"),
+        (("--strategy", "ddp", "--bucket-mb", "0"), "no bucket size"),
+        (("--strategy", "ddp", "--bucket-mb=-5"), "no bucket size"),
+        (("--strategy", "naive", "--bucket-mb", "5"), "has buckets"),
+        (("--scaling", "1,0"), "no number of ranks"),
+        (("--scaling", "1,4"), "asks for 4 ranks, and there are 2"),
+        (("--engine", "mpi4py"), "cannot use the engine"),
+        (("--trace", "/no/such/folder/step.json"), "there is no folder"),
+        (("--inject", "flip:rank=1"), "nothing that 'flip:rank=1' could strike"),
+        (("--budget", "much"), "not a size"),
+    ],
+)
+def test_bad_input_is_told_before_anything_starts(
+    cli: Any, says_clearly: Any, words: tuple[str, ...], told: str
+) -> None:
+    done = cli("train", "--ranks", "2", *words)
+    assert told in says_clearly(done, 2)
+    assert cli.folders() == [], "nothing may have started"
+
+
+def test_models_and_strategies_are_listed(cli: Any) -> None:
+    done = cli("train", "--list")
+    assert done.code == 0
+    for word in ("tiny", "llama-8b", "bucketed", "fsdp2", "deepspeed-zero3-offload"):
+        assert word in done.out
+
+
+def test_under_torchrun(cli: Any) -> None:
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+    words = ["train", "--rounds", "2", "--steps", "1", "-q", "--layers", "1"]
+    done = cli.start_words(
+        [*torchrun, "2", "-m", "wirespeed", *words, "--strategy", "ddp", "-o", "json"]
+    ).wait()
+    run = trained(done)
+    assert run["world"]["launcher"] == "torchrun"
+    assert [row["ranks"] for row in run["training"]] == [2, 2]
