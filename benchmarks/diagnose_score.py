@@ -2,13 +2,14 @@
 
     make diagnose-score CASES=folder
 
-The folder holds pairs `NAME.log` and `NAME.json`. Of the JSON: `category`, `expected_keywords` (regular
-expressions, without case, each to be found in the diagnosis: cause, fix and quoted evidence together),
-`cause_in_log` (`yes`, `partly`, `no`), `strict` and `healthy`. Right is:
+The folder holds pairs `NAME.log` and `NAME.json`. Of the JSON: `category`, `also` (other names that mean
+the same), `expected_keywords` (regular expressions, without case, each to be found in the diagnosis:
+cause, fix and quoted evidence together), `cause_in_log` (`yes`, `partly`, `no`), `strict` and `healthy`.
+Right is:
 
 - a healthy case: nothing failed and nothing warned;
 - `no`: the answer is "cannot tell", and what it lists holds all keywords;
-- else: the first cause is of the category, and its text holds all keywords.
+- else: the first cause is of the category (or of one in `also`), and its text holds all keywords.
 
 Exit code 1 where a strict case or a healthy one is wrong, 2 for a folder without cases.
 """
@@ -52,6 +53,14 @@ class Scored:
         return f"{self.found.category} ({self.found.id}{told})"
 
     @property
+    def named(self) -> bool:
+        """Whether a cause is named, and it is the case's."""
+        wanted = (self.label["category"], *self.label.get("also", ()))
+        return (
+            self.found is not None and self.found.status == "fail" and self.found.category in wanted
+        )
+
+    @property
     def right(self) -> bool:
         if self.kind == "healthy":
             return self.found is None
@@ -59,7 +68,7 @@ class Scored:
             return False
         if self.kind == "no":
             return self.found.status == "warn"
-        return self.found.status == "fail" and self.found.category == self.label["category"]
+        return self.named
 
 
 def scored(log: Path) -> Scored:
@@ -98,7 +107,7 @@ def main(folder: Path) -> int:
     strict = [case for case in cases if case.strict]
     print(f"strict   {sum(case.right for case in strict)} of {len(strict)} right")
     named = [case for case in cases if case.found and case.found.status == "fail"]
-    true = [case for case in named if case.found and case.found.category == case.label["category"]]
+    true = [case for case in named if case.named]
     there = [case for case in cases if case.kind in ("yes", "partly")]
     hit = [case for case in there if case in true]
     print(

@@ -49,6 +49,7 @@ def test_what_a_rule_names_is_there(rule: Rule) -> None:
     known = set(RULES) | {one.category for one in RULES.values()}
     assert set(rule.needs) | set(rule.absent) <= set(RULES)
     assert set(rule.explains) <= known
+    assert all(RULES[id].ends for id in rule.until)
 
 
 @each_rule

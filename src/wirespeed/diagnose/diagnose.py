@@ -5,11 +5,14 @@ from dataclasses import dataclass
 
 from wirespeed.diagnose.disagreements import disagreements
 from wirespeed.diagnose.evidence import Evidence
+from wirespeed.diagnose.fabric import Fabric
+from wirespeed.diagnose.fabric_findings import fabric_findings
 from wirespeed.diagnose.flight import Dump, compare, is_dump, read_dump, unread
+from wirespeed.diagnose.nccl_lines import ANCHORS
 from wirespeed.diagnose.reason import Diagnosis, reason
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.rules import all_rules
-from wirespeed.diagnose.scan import Scanner
+from wirespeed.diagnose.scan import Scanner, Watcher
 from wirespeed.diagnose.sources import Source
 from wirespeed.diagnose.telling import findings_of
 from wirespeed.errors import InputError
@@ -39,7 +42,8 @@ def diagnose(
 ) -> Reading:
     """Read every log once, as a stream, and say the cause. Raises InputError for one that cannot be."""
     known = all_rules() if rules is None else tuple(rules)
-    scanner, evidence = Scanner(known), Evidence()
+    fabric, evidence = Fabric(), Evidence()
+    scanner = Scanner(known, [Watcher("fabric", ANCHORS, fabric.see)])
     dumps: list[Dump] = []
     damaged: list[Finding] = []
     for number, source in enumerate(sources, 1):
@@ -58,7 +62,10 @@ def diagnose(
     found = reason(evidence)
     recorded = [*(compare(dumps) if dumps else []), *damaged]
     logged = findings_of(found, lines=scanner.lines) if len(dumps) < len(sources) else []
-    logged += disagreements(found.facts)
+    differ = disagreements(found.facts)
+    # A host that says that it uses another network is told once.
+    named = "network" if any("same network" in one.title for one in differ) else ""
+    logged += [*differ, *fabric_findings(fabric, told=named)]
     findings = _merged(logged, recorded)
     return Reading(found, findings, len(sources), scanner.lines, scanner.bytes)
 

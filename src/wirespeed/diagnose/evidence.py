@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from wirespeed.diagnose.resolved import Episodes, is_over
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Hit, Line
 
@@ -23,9 +24,13 @@ class Seen:
     hits: list[Hit] = field(default_factory=list)
     """The first of each writer."""
     _writers: set[object] = field(default_factory=set)
+    episodes: Episodes | None = None
+    """Of a rule that may end well, and of what tells that it did."""
 
     def add(self, hit: Hit) -> None:
         self.count += 1
+        if self.episodes is not None:
+            self.episodes.add(hit)
         if self.first is None or earlier(hit.line, self.first.line):
             self.first = hit
         writer = _writer(hit)
@@ -87,12 +92,15 @@ class Evidence:
             found = self.seen.get(hit.rule.id)
             if found is None:
                 found = self.seen[hit.rule.id] = Seen(hit.rule)
+                if hit.rule.until or hit.rule.ends:
+                    found.episodes = Episodes()
             found.add(hit)
 
     def settle(self, rules: Iterable[Rule], counts: Mapping[str, int]) -> None:
         """Apply what rules ask of each other, once all logs are read."""
         for id, found in self.seen.items():
             found.count = max(found.count, counts.get(id, 0))
+        self._end_well()
         for rule in rules:
             if rule.derive is not None and self._hold(rule):
                 self.add(rule.derive(self))
@@ -101,6 +109,18 @@ class Evidence:
         for id, found in list(self.seen.items()):
             if not self._hold(found.rule) or found.count < found.rule.least:
                 del self.seen[id]
+
+    def _end_well(self) -> None:
+        """Leave out what a later line tells to be over; of several pods, those that still wait stay."""
+        for id, found in list(self.seen.items()):
+            ends = [self.seen[one].episodes for one in found.rule.until if one in self.seen]
+            known = [one for one in ends if one is not None]
+            if not known or found.episodes is None:
+                continue
+            open_still = [hit for hit in found.episodes.latest.values() if not is_over(hit, known)]
+            del self.seen[id]
+            for hit in open_still:
+                self.add([hit])
 
     def _hold(self, rule: Rule) -> bool:
         return all(id in self.seen for id in rule.needs) and not any(
@@ -118,16 +138,17 @@ class Evidence:
     def of(self, *roles: str) -> list[Seen]:
         return [found for found in self.seen.values() if found.rule.role in roles]
 
-    def silent(self, told: Iterable[Seen]) -> tuple[str, ...]:
+    def silent(self, told: Iterable[Seen], few: int = 0) -> tuple[str, ...]:
         """Ranks, or else hosts, that wrote lines, but none of those that are `told`: few among many.
 
-        Where all others say that they wait, the one that is waited for is among these.
+        Where all others say that they wait, the one that is waited for is among these. few: as many
+        are told even if they are more than the others.
         """
         waiting = list(told)
         ranks = {rank for found in waiting for rank in found.ranks}
         hosts = {host for found in waiting for host in found.hosts}
         quiet = sorted(self.ranks - ranks)
-        if ranks and quiet and len(quiet) <= len(ranks):
+        if ranks and quiet and len(quiet) <= max(len(ranks), few):
             return tuple(f"rank {rank}" for rank in quiet)
         away = sorted(self.hosts - hosts)
         if waiting and away and len(away) <= max(len(hosts), len(ranks)):

@@ -144,16 +144,16 @@ _KINDS: tuple[tuple[re.Pattern[str], _Take], ...] = tuple(
         # a logger's level, with or without module: `[INFO] [launch.py:315:main] `
         (r"\[(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL)\]\s(?:\[[\w./:-]+\]\s)?", _nothing),
         # srun -l `3: `, hydra `[3] `
-        (r"(\d{1,6}): (?=\S)", _rank),
-        (r"\[(\d{1,6})\] (?=\S)", _rank),
+        (r"(\d{1,6}): {1,8}(?=\S)", _rank),
+        (r"\[(\d{1,6})\] {1,8}(?=\S)", _rank),
         # pdsh, DeepSpeed, docker compose, stern: `worker-1: `, `worker-1  | `
         (
             r"((?!srun|mpirun|ssh|slurmstepd|error|warning|bash|python)[a-z][\w.-]*\d[\w.-]*)"
-            r"(?:: |\s+\| )(?=\S)",
+            r"(?:: {1,8}|\s+\| {1,8})(?=\S)",
             _host,
         ),
         # the lab, and launchers that mark a node: `[node-1] `
-        (r"\[([a-z][\w.-]*-\d+)\] (?=\S)", _host),
+        (r"\[([a-z][\w.-]*-\d+)\] {1,8}(?=\S)", _host),
     )
 )
 

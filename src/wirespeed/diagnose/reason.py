@@ -16,6 +16,11 @@ _ROOTS = ("machine", "setup", "program")
 _CLEARLY_S = 2.0
 """Of two beginnings, the one that is earlier by more than this is the first, whatever its stage."""
 
+_FEW = 8
+"""Ranks without a word that are named where others lost one of them."""
+_SLOW = ("gdr-disabled", "net-socket-fallback", "efa-not-used")
+"""Categories that slow a job down and end none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -54,7 +59,7 @@ def reason(evidence: Evidence) -> Diagnosis:
         return Diagnosis(_of_symptoms(symptoms, aftermath), facts, _silent(symptoms, evidence))
     # Consequences alone: somebody's end is not in these logs.
     alone = [_cannot_tell([one], aftermath) for one in aftermath[:1]]
-    return Diagnosis(tuple(alone), facts, _silent(aftermath[:1], evidence))
+    return Diagnosis(tuple(alone), facts, evidence.silent(aftermath[:1], _FEW))
 
 
 def _silent(symptoms: Sequence[Seen], evidence: Evidence) -> tuple[str, ...]:
@@ -99,9 +104,8 @@ def _without_explained(causes: Sequence[Seen]) -> list[Seen]:
     """Causes that no other explains; where two explain each other, the first stays."""
     kept: list[Seen] = []
     for index, one in enumerate(causes):
-        others = [*kept, *causes[index + 1 :]]
-        mutual = {id(other) for other in others if _explains(one, other)}
-        if not any(_explains(other, one) and id(other) not in mutual for other in others):
+        later = [other for other in causes[index + 1 :] if not _explains(one, other)]
+        if not any(_explains(other, one) for other in (*kept, *later)):
             kept.append(one)
     return kept
 
@@ -110,7 +114,7 @@ def _of_causes(
     causes: Sequence[Seen], evidence: Evidence, rest: Sequence[Seen]
 ) -> tuple[Answer, ...]:
     """One answer a category; those that are late in causality follow from the beginnings."""
-    begins = [one for one in causes if one.rule.stage in _ROOTS] or list(causes[:1])
+    begins = _begins(causes)
     late = [one for one in causes if one not in begins]
     # What was so before anything failed, such as a slow transport, follows from nothing.
     before = [one for one in late if _is_before(one, begins) and one.rule.stage == "network"]
@@ -131,6 +135,36 @@ def _of_causes(
         Answer("cause", tuple(parts), tuple(mine)) for parts, mine in zip(others, own, strict=True)
     ]
     return tuple(answers)
+
+
+def _begins(causes: Sequence[Seen]) -> list[Seen]:
+    """Where it began: causes of the first stages, else the first of all.
+
+    A program's error that comes clearly after a cause in the network is what the program made of it,
+    such as an exception while it cleans up.
+    """
+    roots = [one for one in causes if one.rule.stage in _ROOTS]
+    if any(one.rule.stage != "program" for one in roots):
+        return roots
+    network = [
+        one for one in causes if one.rule.stage == "network" and one.rule.category not in _SLOW
+    ]
+    left = [
+        one
+        for one in roots
+        if one.rule.confidence == "certain"
+        or not any(_clearly_before(other, one) for other in network)
+    ]
+    return left or network[:1] or list(causes[:1])
+
+
+def _clearly_before(one: Seen, other: Seen) -> bool:
+    """By more than 2 s on one clock; where there are no times, in the order of one log."""
+    apart = _apart(one, other)
+    if apart is not None:
+        return apart < -_CLEARLY_S
+    mine, theirs = one.start.line, other.start.line
+    return mine.source == theirs.source and mine.order < theirs.order
 
 
 def _of_symptoms(symptoms: Sequence[Seen], aftermath: Sequence[Seen]) -> tuple[Answer, ...]:

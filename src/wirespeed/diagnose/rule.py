@@ -52,8 +52,14 @@ class Rule:
     when all these have."""
     absent: tuple[str, ...] = ()
     """Ids of rules that must not have hit in the same job."""
+    until: tuple[str, ...] = ()
+    """Ids of rules that tell that it ended well: lines before those, of the same pod, do not count."""
+    ends: bool = False
+    """Whether other rules name this one in `until`."""
     least: int = 1
     """Lines that must have matched."""
+    most: int = 0
+    """Of a fact: lines that are read for it; more are counted. 0: the reader's own bound."""
     alike: bool = False
     """Of a fact: every rank of a job should say the same; who says otherwise is named."""
     derive: "Callable[[Evidence], Iterable[Hit]] | None" = None

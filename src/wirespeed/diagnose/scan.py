@@ -5,14 +5,15 @@ decoded, stripped of their prefix and shown to the rules of those anchors.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from wirespeed.diagnose.prefix import Prefix, rank_in_name, strip
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.sources import Source, blocks
+from wirespeed.diagnose.torchrun_blocks import ANCHORS, Blocks, Joined
 
-__all__ = ["Hit", "Line", "Scanner"]
+__all__ = ["Hit", "Line", "Scanner", "Watcher"]
 
 _FACTS_READ = 20_000
 """Lines that are read for one rule that is only a fact, or a consequence; more are counted."""
@@ -52,17 +53,37 @@ class Hit:
     groups: dict[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Somebody who reads lines as they are written, for what no single line tells."""
+
+    id: str
+    anchors: tuple[str, ...]
+    """As a rule's."""
+    see: Callable[[bytes, str, int], None]
+    """(line, log's name, its number); quick, since it may see hundreds of thousands."""
+
+
+_Reader = Rule | Watcher
+_SUMMARIES = "torchrun's summaries"
+
+
 class Scanner:
     """Reads sources; counts what it does not read."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[Rule], watchers: Iterable[Watcher] = ()) -> None:
         import ahocorasick_rs
 
-        wanted: dict[bytes, list[Rule]] = {}
+        wanted: dict[bytes, list[_Reader]] = {}
+        self._blocks = Blocks()
+        summaries = Watcher(_SUMMARIES, ANCHORS, lambda raw, log, number: None)
+        for watcher in (summaries, *watchers):
+            for anchor in watcher.anchors:
+                wanted.setdefault(anchor.lower().encode(), []).append(watcher)
         for rule in rules:
             for anchor in rule.anchors:
                 wanted.setdefault(anchor.lower().encode(), []).append(rule)
-        self._rules: Sequence[list[Rule]] = list(wanted.values())
+        self._readers: Sequence[list[_Reader]] = list(wanted.values())
         # Overlapping matches: no anchor hides another that begins inside it.
         self._search = ahocorasick_rs.BytesAhoCorasick(
             list(wanted), implementation=ahocorasick_rs.Implementation.DFA
@@ -92,8 +113,10 @@ class Scanner:
         finally:
             if source.path is not None:
                 stream.close()
+        for summary in self._blocks.rest():
+            yield from self._of_joined(source.name, rank, summary)
         self._note_writers(block[-_SAMPLE:])
-        if rank is not None and number > 1:
+        if rank is not None:  # with an empty log it is one that says nothing
             self.ranks.add(rank)
         self.lines += number - 1
 
@@ -111,7 +134,7 @@ class Scanner:
             return
         at, number = 0, first
         end = -1
-        wanted: dict[str, Rule] = {}
+        wanted: dict[str, _Reader] = {}
         for index, start, _ in sorted(found, key=lambda one: one[1]):
             if start >= end:
                 if wanted:
@@ -122,47 +145,87 @@ class Scanner:
                 end = block.find(b"\n", start)
                 end = len(block) if end < 0 else end
                 wanted = {}
-            for rule in self._rules[index]:
-                wanted[rule.id] = rule
+            for reader in self._readers[index]:
+                wanted[reader.id] = reader
         if wanted:
             yield from self._of_line(name, block[at:end], number, rank, wanted)
 
     def _of_line(
-        self, name: str, raw: bytes, number: int, rank: int | None, wanted: dict[str, Rule]
+        self,
+        name: str,
+        raw: bytes,
+        number: int,
+        rank: int | None,
+        known: dict[str, _Reader],
     ) -> Iterator[Hit]:
-        unread = [rule for rule in wanted.values() if self._is_enough(rule)]
-        for rule in unread:
-            self.counts[rule.id] += 1
-        if len(unread) == len(wanted):
-            return
+        if _SUMMARIES in known:
+            prefix = strip(raw.decode("utf-8", "replace"))
+            taken = self._blocks.take(name, number, prefix)
+            if isinstance(taken, Joined):
+                yield from self._of_joined(name, rank, taken)
+            if taken:
+                return
+        wanted: list[Rule] = []
+        for one in known.values():
+            if isinstance(one, Rule):
+                wanted.append(one)
+            else:
+                one.see(raw, name, number)
+        unread = [rule for rule in wanted if self._is_enough(rule)]
+        self.counts.update(rule.id for rule in unread)
+        if len(unread) < len(wanted):
+            read = [rule for rule in wanted if rule not in unread]
+            yield from self._shown_to(
+                read, name, number, rank, strip(raw.decode("utf-8", "replace"))
+            )
+
+    def _of_joined(self, name: str, rank: int | None, block: Joined) -> Iterator[Hit]:
+        """A torchrun block as one line; other failures than the root cause are no causes."""
+        found = self._search.find_matches_as_indexes(block.text.lower().encode(), overlapping=True)
+        rules = {
+            one.id: one
+            for index, _, _ in found
+            for one in self._readers[index]
+            if isinstance(one, Rule) and (block.root or one.role == "consequence")
+        }
+        yield from self._shown_to(
+            rules.values(), name, block.number, rank, block.prefix, block.text
+        )
+
+    def _shown_to(
+        self,
+        rules: Iterable[Rule],
+        name: str,
+        number: int,
+        rank: int | None,
+        prefix: Prefix,
+        text: str = "",
+    ) -> Iterator[Hit]:
         self._order += 1
-        prefix: Prefix | None = None
         line: Line | None = None
-        for rule in wanted.values():
-            if rule in unread:
-                continue
+        for rule in rules:
             self._looked[rule.id] += 1
-            if prefix is None:
-                prefix = strip(raw.decode("utf-8", "replace"))
-            groups = rule.match(prefix.text)
+            groups = rule.match(text or prefix.text)
             if groups is None:
                 continue
             self.counts[rule.id] += 1
-            line = line or self._line(name, number, rank, prefix)
+            line = line or self._line(name, number, rank, prefix, text or prefix.text)
             yield Hit(rule, line, groups)
 
-    def _line(self, name: str, number: int, rank: int | None, prefix: Prefix) -> Line:
+    def _line(self, name: str, number: int, rank: int | None, prefix: Prefix, text: str) -> Line:
+        whose = self._blocks.whose(name, number, prefix) or prefix
         return Line(
             source=name,
             number=number,
-            text=prefix.text[:_SHOWN],
+            text=text[:_SHOWN],
             order=self._order,
-            rank=rank if prefix.rank is None else prefix.rank,
-            host=prefix.host,
+            rank=rank if whose.rank is None else whose.rank,
+            host=whose.host,
             gpu=prefix.gpu,
             time=prefix.time,
             clock=prefix.clock,
         )
 
     def _is_enough(self, rule: Rule) -> bool:
-        return rule.role in ("fact", "consequence") and self._looked[rule.id] >= _FACTS_READ
+        most = rule.most or _FACTS_READ
+        return rule.role in ("fact", "consequence") and self._looked[rule.id] >= most

@@ -55,8 +55,13 @@ def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
     return Finding(
         id=rule.id,
         status="fail" if cause else "warn",
-        title=sentence + _who(answer.parts, sentence) if cause else f"cannot tell why: {sentence}",
-        subject=_subject(answer.parts, sentence),
+        title=sentence + _who(answer.parts, sentence)
+        if cause
+        else f"cannot tell why: {sentence}{_ended(answer, sentence)}",
+        # Who lost somebody is not the one that it is about.
+        subject=Subject("job", "job")
+        if rule.role == "consequence"
+        else _subject(answer.parts, sentence),
         saw=_where(answer.parts),
         expected=""
         if cause
@@ -69,6 +74,14 @@ def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
         category=rule.category,
         confidence=rule.confidence if cause else "cannot tell",
     )
+
+
+def _ended(answer: Answer, sentence: str) -> str:
+    """Who ended, where that is what shows; who only waits, or lost somebody, is not to blame."""
+    rule = answer.first.rule
+    if rule.role != "symptom" or rule.stage in ("network", "wait"):
+        return ""
+    return _who(answer.parts[:1], sentence)
 
 
 def _where(parts: Sequence[Seen]) -> str:

@@ -1,4 +1,4 @@
-"""Comma-separated values (RFC 4180, with bare line feeds): one row a measurement, a strategy of `train`, or a finding.
+"""Comma-separated values (RFC 4180, bare line feeds): a row a measurement, strategy or finding.
 
 Names of columns carry their units, as in JSON. A cell that a spreadsheet would take for a formula
 gets an apostrophe in front.

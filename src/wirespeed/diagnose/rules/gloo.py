@@ -1,6 +1,10 @@
 """gloo: the back end of torch.distributed for CPU tensors, and of control messages beside NCCL."""
 
+from collections.abc import Iterator
+
+from wirespeed.diagnose.evidence import Evidence
 from wirespeed.diagnose.rule import Rule
+from wirespeed.diagnose.scan import Hit
 
 __all__ = ["RULES"]
 
@@ -30,6 +34,16 @@ _FIREWALL = (
 _DEAD = "whether another rank ended first (its exception, OOM kill): read the earliest error of all"
 _LOCAL = r"\[?(?:::ffff:)?127\.\d+\.\d+\.\d+\]?|\[?::1\]"
 
+
+def _over_hosts(evidence: Evidence) -> Iterator[Hit]:
+    """The refused loopback addresses of a job that is known to have several hosts."""
+    if len(evidence.hosts) < 2:
+        return
+    rule = next(one for one in RULES if one.id == "GLOO-007")
+    for hit in evidence.seen["GLOO-002"].hits:
+        yield Hit(rule, hit.line, {**hit.groups, "hosts": str(len(evidence.hosts))})
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="GLOO-001",
@@ -51,14 +65,15 @@ RULES: tuple[Rule, ...] = (
         id="GLOO-002",
         category="gloo-loopback",
         role="cause",
-        confidence="certain",
+        absent=("END-001", "END-003"),
         anchors=("connectFullMesh failed", "SO_ERROR", "Connect timeout", "Connection refused"),
         pattern=r"(?:connectfullmesh failed|so_error|connect timeout|connection refused)"
         rf".{{0,200}}remote=(?P<remote>{_LOCAL})",
         sentence="gloo connects to a peer at a loopback address ({remote}): the peer's host name "
         "resolves to itself, 127.0.0.1, and not to an address that other nodes reach",
         because="the remote address that the peer published is loopback, so this rank calls its "
-        "own machine, where nobody listens",
+        "own machine, where nobody listens. (On one node loopback is right: there the peer had ended "
+        "before, see the earliest error)",
         costs=_COSTS,
         fix=_FIX,
         next="on each node: getent ahosts $(hostname); ip -br addr",
@@ -81,6 +96,24 @@ RULES: tuple[Rule, ...] = (
             "remote=[10.0.0.7]:14215",
             "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:10161.",
         ),
+    ),
+    Rule(
+        id="GLOO-007",
+        category="gloo-loopback",
+        role="cause",
+        confidence="certain",
+        needs=("GLOO-002",),
+        derive=_over_hosts,
+        sentence="gloo connects to a peer at a loopback address ({remote}) in a job of {hosts} hosts: "
+        "the peer's host name resolves to itself, 127.0.0.1, and not to an address that other nodes "
+        "reach",
+        because="the remote address that the peer published is loopback; a rank of another node that "
+        "calls it calls its own machine, where nobody listens",
+        costs=_COSTS,
+        fix=_FIX,
+        next="on each node: getent ahosts $(hostname); ip -br addr",
+        explains=(*_FOLLOWS, "GLOO-002", "GLOO-003", "python-error"),
+        links=_LINKS,
     ),
     Rule(
         id="GLOO-003",

@@ -1,6 +1,7 @@
 """The kernel's log: GPUs (Xid, SXid), memory, PCIe, disks and network cards."""
 
 from wirespeed.diagnose.rule import Rule
+from wirespeed.reference.xids import Kind, codes_of, known_codes
 
 __all__ = ["RULES"]
 
@@ -22,8 +23,17 @@ _RESET = (
 _NEXT = "on that node: dmesg -T | grep -i xid; nvidia-smi -q"
 
 
+def _codes(*kinds: Kind) -> str:
+    """A pattern for all numbers of these kinds."""
+    return "|".join(str(code) for kind in kinds for code in codes_of(kind))
+
+
+_SETTLED = "|".join(str(code) for code in known_codes() if code not in codes_of("watch"))
+"""Numbers whose meaning other rules tell, or that mean nothing for a job."""
+
+
 def _xid(
-    number: str, codes: str, category: str, what: str, fix: str, positive: str, unless: str = ""
+    number: str, kind: Kind, category: str, what: str, fix: str, positive: str, unless: str = ""
 ) -> Rule:
     """A grave error of a GPU, which explains whatever failed with it."""
     return Rule(
@@ -33,7 +43,7 @@ def _xid(
         stage="machine",
         confidence="certain",
         anchors=("NVRM: Xid",),
-        pattern=rf"nvrm: {_DEVICE}{codes})\b",
+        pattern=rf"nvrm: {_DEVICE}{_codes(kind)})\b",
         unless=unless,
         sentence=f"the driver reports Xid {{code}} for the GPU at {{device}}: {what}",
         because="the driver writes an Xid to the kernel's log when a GPU fails; NCCL and CUDA "
@@ -60,7 +70,8 @@ RULES: tuple[Rule, ...] = (
         stage="machine",
         confidence="certain",
         anchors=("NVRM: Xid", "fallen off the bus", "GPU is lost", "handle for GPU"),
-        pattern=r"xid \((?:PCI:)?[0-9a-f:.]+\): 79\b|gpu has fallen off the bus|\bgpu is lost\b"
+        pattern=rf"xid \((?:PCI:)?[0-9a-f:.]+\): (?:{_codes('lost')})\b"
+        r"|\bfallen off the bus\b|\bgpu is lost\b"
         r"|unable to determine the device handle for gpu",
         sentence="a GPU has fallen off the bus (Xid 79): it no longer answers over PCIe",
         because="the driver cannot reach the GPU: power, heat, a loose card or riser, or a "
@@ -70,10 +81,18 @@ RULES: tuple[Rule, ...] = (
         "replace the "
         "GPU, check power and temperature",
         next="on that node: dmesg -T | grep -iE 'xid|pcie|aer'; nvidia-smi",
-        explains=_DOWN,
+        explains=(
+            "gpu-visible",
+            "driver-not-loaded",
+            "pcie-error",
+            "cuda-error",
+            "nccl-cuda-error",
+            *_DOWN,
+        ),
         links=_XID_LINKS,
         positive=(
             "NVRM: Xid (PCI:0000:3b:00): 79, pid=811, name=python, GPU has fallen off the bus.",
+            "NVRM: fallen off the bus and is not responding to commands.",
             "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
             "Unable to determine the device handle for GPU 0000:3B:00.0: GPU is lost.",
         ),
@@ -81,7 +100,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _xid(
         "002",
-        "48|64|92|94|95|140|160",
+        "memory",
         "gpu-memory-error",
         "its memory has errors (ECC) that could not be corrected",
         f"restart the job without this GPU; {_RESET}",
@@ -89,7 +108,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _xid(
         "003",
-        "119|120",
+        "gsp",
         "gpu-gsp",
         "its system processor (GSP) does not answer",
         f"{_RESET}; update the driver, which fixed many of these",
@@ -98,7 +117,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _xid(
         "004",
-        "74|136|144|145|146|147|148|149|150|155|162",
+        "link",
         "nvlink-error",
         "an NVLink error",
         f"look at nvidia-smi nvlink -e and nvlink -s; {_RESET} (or the NVLink cable or switch)",
@@ -107,7 +126,7 @@ RULES: tuple[Rule, ...] = (
     ),
     _xid(
         "005",
-        "46|54|62|109|110|143|158",
+        "failed",
         "gpu-failed",
         "the GPU stopped working",
         f"{_RESET}; update driver and firmware",
@@ -119,10 +138,9 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         stage="program",
         anchors=("NVRM: Xid",),
-        pattern=rf"nvrm: {_DEVICE}13|31)\b",
+        pattern=rf"nvrm: {_DEVICE}{_codes('address')})\b",
         sentence="a kernel of the program failed on the GPU at {device} (Xid {code}): it used "
-        "memory out "
-        "of range",
+        "memory out of range (illegal memory access)",
         because="Xid 13 and 31 are nearly always an illegal address or instruction of a program, "
         "seldom "
         "the GPU's fault",
@@ -131,7 +149,14 @@ RULES: tuple[Rule, ...] = (
         "fail on "
         "this GPU only: dcgmi diag -r 3",
         next=_NEXT,
-        explains=("launcher-exit", "exit-code", "watchdog-timeout", "KERN-008"),
+        explains=(
+            "cuda-error",
+            "NCCL-130",
+            "launcher-exit",
+            "exit-code",
+            "watchdog-timeout",
+            "KERN-008",
+        ),
         links=_XID_LINKS,
         positive=(
             "NVRM: Xid (PCI:0000:01:00): 31, pid=8, name=python, Ch 00000003, MMU Fault: ENGINE "
@@ -147,9 +172,7 @@ RULES: tuple[Rule, ...] = (
         stage="machine",
         anchors=("NVRM: Xid",),
         pattern=rf"nvrm: {_DEVICE}\d+)\b",
-        unless=r"\): "
-        r"(?:8|13|31|32|37|38|43|45|46|48|54|62|63|64|68|69|74|79|92|94|95|109|110|119|120"
-        r"|136|137|140|143|144|145|146|147|148|149|150|154|155|158|160|162)\b",
+        unless=rf"\): (?:{_SETTLED})\b",
         sentence="the driver reports Xid {code} for the GPU at {device}",
         checks=(
             "what this Xid means, in NVIDIA's catalog: it names whether to restart the program, "
@@ -167,7 +190,7 @@ RULES: tuple[Rule, ...] = (
         role="consequence",
         stage="aftermath",
         anchors=("NVRM: Xid",),
-        pattern=rf"nvrm: {_DEVICE}43|45|154)\b",
+        pattern=rf"nvrm: {_DEVICE}{_codes('ended')})\b",
         sentence="the driver ended a channel of a program (Xid {code}), after another error or "
         "its end",
         positive=(
@@ -295,7 +318,7 @@ RULES: tuple[Rule, ...] = (
         ),
         pattern=r"rminitadapter failed|couldn't communicate with the nvidia driver|driver not "
         r"loaded"
-        r"|could not insert 'nvidia|module nvidia not found",
+        r"|could not insert 'nvidia(?![_-]peermem)|module nvidia not found",
         sentence="the NVIDIA driver does not run on this node",
         because="its kernel module could not be loaded or could not start the GPU",
         costs="no CUDA program runs on this node",

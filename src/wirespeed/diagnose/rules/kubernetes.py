@@ -14,6 +14,7 @@ RULES: tuple[Rule, ...] = (
         id="K8S-001",
         category="k8s-no-gpu",
         role="cause",
+        until=("K8S-020", "K8S-021"),
         confidence="certain",
         anchors=("Insufficient ",),
         pattern=r"insufficient "
@@ -45,6 +46,7 @@ RULES: tuple[Rule, ...] = (
         id="K8S-002",
         category="k8s-no-rdma",
         role="cause",
+        until=("K8S-020", "K8S-021"),
         confidence="certain",
         anchors=("Insufficient ",),
         pattern=r"insufficient (?P<resource>\S*(?:rdma|hca|efa|mellanox|openshift\.io|intel\.com/|"
@@ -70,6 +72,7 @@ RULES: tuple[Rule, ...] = (
         id="K8S-003",
         category="k8s-unschedulable",
         role="cause",
+        until=("K8S-020", "K8S-021"),
         anchors=("nodes are available", "FailedScheduling", "Unschedulable"),
         pattern=r"\d+/\d+ nodes are available: (?P<why>.{1,200})",
         unless=r"insufficient \S*(?:gpu|rdma|hca|efa|mellanox|openshift\.io|intel\.com/|sriov)",
@@ -96,6 +99,7 @@ RULES: tuple[Rule, ...] = (
         id="K8S-004",
         category="container-image",
         role="cause",
+        until=("K8S-021", "K8S-022"),
         confidence="certain",
         anchors=(
             "ErrImagePull",
@@ -231,6 +235,7 @@ RULES: tuple[Rule, ...] = (
         id="K8S-009",
         category="k8s-mount",
         role="cause",
+        until=("K8S-021", "K8S-022"),
         anchors=(
             "FailedMount",
             "FailedAttachVolume",
@@ -263,6 +268,7 @@ RULES: tuple[Rule, ...] = (
         id="K8S-010",
         category="k8s-network",
         role="cause",
+        until=("K8S-021", "K8S-022"),
         anchors=("network is not ready", "FailedCreatePodSandBox", "cni plugin not initialized"),
         pattern=r"network is not ready|FailedCreatePodSandBox|failed to create pod sandbox"
         r"|cni plugin not initialized",
@@ -317,6 +323,7 @@ RULES: tuple[Rule, ...] = (
         id="K8S-012",
         category="k8s-container-start",
         role="cause",
+        until=("K8S-021", "K8S-022"),
         anchors=(
             "CreateContainerConfigError",
             "RunContainerError",
@@ -341,28 +348,6 @@ RULES: tuple[Rule, ...] = (
             "      Reason:       StartError",
         ),
         negative=("Normal  Created  kubelet  Created container trainer",),
-    ),
-    Rule(
-        id="K8S-013",
-        category="k8s-probe",
-        role="symptom",
-        stage="wait",
-        anchors=("Unhealthy", "probe failed"),
-        pattern=r"(?P<probe>liveness|readiness|startup) probe failed",
-        sentence="a {probe} probe of a container failed",
-        checks=(
-            "whether the container answers only after its long start (loading a model): a "
-            "startupProbe, "
-            "or a larger initialDelaySeconds; a failing liveness probe restarts the container",
-            "the container's own log: kubectl logs POD --previous",
-        ),
-        links=(
-            "https://kubernetes.io/docs/concepts/configuration/liveness-readiness-startup-probes/",
-        ),
-        positive=(
-            "Warning  Unhealthy  kubelet  Liveness probe failed: Get http://10.0.0.1:8080/health",
-        ),
-        negative=("Probe succeeded",),
     ),
     Rule(
         id="K8S-014",

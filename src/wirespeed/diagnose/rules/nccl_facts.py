@@ -4,6 +4,9 @@ from wirespeed.diagnose.rule import Rule
 
 __all__ = ["RULES"]
 
+_TRANSPORTS_READ = 2_000
+"""Enough to name the transports; who uses which is gathered in fabric.py."""
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="FACT-001",
@@ -104,6 +107,7 @@ RULES: tuple[Rule, ...] = (
         id="FACT-010",
         category="transport",
         role="fact",
+        most=_TRANSPORTS_READ,
         anchors=("via P2P/", "via direct", "via SHM/"),
         pattern=r"(?:channel|ring) \d+(?:/\d+)? : \d+\S* -> \d+\S* (?:\[\w+\] )?via "
         r"(?P<via>P2P/(?:\w+(?:/read)?|direct pointer)|SHM|direct shared memory)",
@@ -120,6 +124,7 @@ RULES: tuple[Rule, ...] = (
         id="FACT-011",
         category="transport",
         role="fact",
+        most=_TRANSPORTS_READ,
         anchors=("/GDRDMA",),
         pattern=r"via NET/(?P<net>[^/]+)/\d+(?:\(\d+\))?/GDRDMA",
         sentence="NET/{net} with GPUDirect RDMA",
@@ -134,6 +139,7 @@ RULES: tuple[Rule, ...] = (
         id="FACT-012",
         category="transport",
         role="fact",
+        most=_TRANSPORTS_READ,
         anchors=("via NET/",),
         pattern=r"via NET/(?!(?:AWS )?Libfabric)(?P<net>[^/]+)/\d+(?:\(\d+\))?(?:/Shared)?\s*$",
         sentence="NET/{net} through host memory",
@@ -219,13 +225,16 @@ RULES: tuple[Rule, ...] = (
         category="algorithms",
         role="fact",
         anchors=("Channel 00/", "Channel 00 :", "Ring 00 :"),
-        pattern=r"(?:channel|ring) 00(?:/\d+)? :\s+(?P<order>\d+(?:\s+(?:->\s+)?\d+)+)\s*$",
+        pattern=r"(?:channel|ring) 00(?:/\d+)? :\s+(?P<order>\d+(?:\s+\d+)+)\s*$",
         sentence="ring {order}",
         positive=(
             "NCCL INFO Channel 00/02 :    0   1   2   3",
             "NCCL INFO Ring 00 :    0   1",
         ),
-        negative=("NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC",),
+        negative=(
+            "NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC",
+            "NCCL INFO Ring 00 : 7 -> 0 -> 1",
+        ),
     ),
     Rule(
         id="FACT-024",

@@ -41,11 +41,31 @@ RULES: tuple[Rule, ...] = (
         category="gpu-failed",
         role="cause",
         stage="machine",
-        anchors=("uncorrectable ECC", "uncorrectable NVLink", "hardware stack error"),
-        pattern=r"(?:cuda|hip|nccl).{0,60}(?P<error>uncorrectable (?:ECC|NVLink) "
-        r"error[^']*|hardware stack error)",
+        anchors=("uncorrectable NVLink", "hardware stack error"),
+        pattern=r"(?:cuda|hip|nccl).{0,60}(?P<error>uncorrectable NVLink error[^']*|hardware "
+        r"stack error)",
         sentence="a GPU failed: {error}",
         because="CUDA reports a hardware error",
+        costs="every process on this GPU ends",
+        fix="drain the node, reset the GPU (nvidia-smi --gpu-reset) or reboot; replace it when it "
+        "comes again",
+        next="nvidia-smi -q -d ECC,PAGE_RETIREMENT; dmesg | grep -i xid",
+        explains=_FOLLOWS,
+        links=("https://docs.nvidia.com/deploy/xid-errors/",),
+        positive=(
+            "NCCL WARN Cuda failure 220 'uncorrectable NVLink error detected during the execution'",
+        ),
+        negative=("NCCL WARN Cuda failure 214 'uncorrectable ECC error encountered'",),
+    ),
+    Rule(
+        id="NCCL-135",
+        category="gpu-memory-error",
+        role="cause",
+        stage="machine",
+        anchors=("uncorrectable ECC",),
+        pattern=r"(?:cuda|hip|nccl).{0,60}(?P<error>uncorrectable ECC error[^']*)",
+        sentence="a GPU's memory has errors (ECC) that could not be corrected: {error}",
+        because="CUDA reports a hardware error; the kernel's log has Xid 48, 63, 94 or 95 for it",
         costs="every process on this GPU ends",
         fix="drain the node, reset the GPU (nvidia-smi --gpu-reset) or reboot; replace it when it "
         "comes again",

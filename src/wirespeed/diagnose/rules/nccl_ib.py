@@ -255,7 +255,7 @@ RULES: tuple[Rule, ...] = (
         stage="machine",
         anchors=("catastrophic error", "async fatal event:"),
         pattern=r"NET/IB\w* ?:.{0,80}(?:async event ?: local catastrophic error|async fatal event: "
-        r")",
+        r"(?!port error))",
         sentence="an RDMA device failed during the job (local catastrophic error)",
         because="the driver reports a fatal error of the device: firmware, PCIe or a reset",
         costs="all transfers over this device fail",

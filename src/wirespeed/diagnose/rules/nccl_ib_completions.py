@@ -38,7 +38,7 @@ def _status(number: int, name: str) -> str:
     """Every spelling of one completion status since NCCL 2.4."""
     return (
         rf"got completion (?:from peer (?P<peer>\S+) )?with (?:error {number}\b|status[= "
-        rf"]{number}\b|status=IBV_WC_{name}\b)(?:.{0, 300}?vendor[ _]err[= ](?P<vendor>\d+))?"
+        rf"]{number}\b|status=IBV_WC_{name}\b)(?:.{{0,300}}?vendor[ _]err[= ](?P<vendor>\d+))?"
     )
 
 

@@ -275,7 +275,7 @@ RULES: tuple[Rule, ...] = (
         confidence="certain",
         anchors=("Cannot assign requested address",),
         pattern=r"(?:NCCL|bind).{0,120}cannot assign requested address",
-        unless=r"\[c10d\]|gloo",
+        unless=r"btl_tcp|oob_tcp|\[c10d\]|gloo",
         sentence="NCCL was given an address that this node does not have (Cannot assign requested "
         "address)",
         because="NCCL_COMM_ID or NCCL_SOCKET_IFNAME names an address of another node, or one that "

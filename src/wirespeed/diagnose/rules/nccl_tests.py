@@ -58,7 +58,8 @@ RULES: tuple[Rule, ...] = (
         category="gpus",
         role="fact",
         anchors=(" device ",),
-        pattern=r"#?\s*Rank\s+(?P<rank>\d+)\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?on\s+(?P<host>\S+)\s+"
+        pattern=r"#?\s*Rank\s+(?P<rank>\d+)\s+(?:Group\s+\d+\s+)?(?:Pid\s+(?P<pid>\d+)\s+)?on\s+"
+        r"(?P<host>\S+)\s+"
         r"device\s+(?P<gpu>\d+)\s+\[\S+\]\s+(?P<model>\S.*)",
         sentence="rank {rank} on {host}: GPU {gpu}, {model}",
         positive=(

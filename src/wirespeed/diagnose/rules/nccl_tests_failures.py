@@ -159,9 +159,7 @@ RULES: tuple[Rule, ...] = (
         role="cause",
         confidence="certain",
         anchors=("CUDA failure ",),
-        pattern=r"cuda failure \S+:\d+ '(?P<error>no kernel image[^']*|the provided "
-        r"ptx[^']*|named symbol "
-        r"not found|cuda driver version is insufficient[^']*)",
+        pattern=r"cuda failure \S+:\d+ '(?P<error>no kernel image[^']*|named symbol not found)",
         sentence="nccl-tests was built for another GPU or CUDA than this node has: {error}",
         because="the binary holds no code for this GPU, or needs a newer driver",
         costs="the test does not run",
@@ -175,11 +173,34 @@ RULES: tuple[Rule, ...] = (
             "n1: Test CUDA failure common.cu:303 'no kernel image is available for execution on "
             "the "
             "device'",
+            "n1: Test CUDA failure common.cu:303 'named symbol not found'",
+        ),
+        negative=("n1: Test CUDA failure common.cu:892 'invalid device ordinal'",),
+    ),
+    Rule(
+        id="NT-028",
+        category="driver-too-old",
+        role="cause",
+        confidence="certain",
+        anchors=("CUDA failure ",),
+        pattern=r"cuda failure \S+:\d+ '(?P<error>the provided ptx[^']*|cuda driver version is "
+        r"insufficient[^']*|api call is not supported in the installed[^']*)",
+        sentence="the GPU driver is too old for the CUDA that nccl-tests was built with: {error}",
+        because="a program needs a driver at least as new as its CUDA release (within one major "
+        "release "
+        "the first driver of it is enough, except for PTX)",
+        costs="the test does not run",
+        fix="update the NVIDIA driver, or build nccl-tests with a CUDA no newer than the driver's "
+        "(nvidia-smi names it), or install the cuda-compat package",
+        next="nvidia-smi; nvcc --version",
+        explains=("launcher-exit", "exit-code"),
+        links=("https://docs.nvidia.com/deploy/cuda-compatibility/",),
+        positive=(
             "n1: Test CUDA failure common.cu:303 'CUDA driver version is insufficient for CUDA "
             "runtime "
             "version'",
         ),
-        negative=("n1: Test CUDA failure common.cu:892 'invalid device ordinal'",),
+        negative=("n1: Test CUDA failure common.cu:303 'named symbol not found'",),
     ),
     Rule(
         id="NT-027",

@@ -21,6 +21,7 @@ RULES: tuple[Rule, ...] = (
             ": Out Of Memory",
             "exceeded memory limit",
             "exceeded job memory limit",
+            "exceeded step memory limit",
             "OUT_OF_MEMORY",
             "cgroup out-of-memory handler",
         ),
@@ -36,7 +37,7 @@ RULES: tuple[Rule, ...] = (
         "workers, "
         "less offload to CPU",
         next=_NEXT,
-        explains=("host-oom-kill", "watchdog-timeout", *_DOWN),
+        explains=("END-001", "END-007", "END-009", "SLURM-006", "watchdog-timeout", *_DOWN),
         links=("https://slurm.schedmd.com/cgroups.html",),
         positive=(
             "slurmstepd: error: Detected 1 oom_kill event in StepId=11300781.0. Some of the step "

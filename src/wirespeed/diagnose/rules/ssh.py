@@ -154,7 +154,8 @@ RULES: tuple[Rule, ...] = (
         category="launcher-ssh",
         role="cause",
         anchors=("ssh_exchange_identification", "kex_exchange_identification", "MaxStartups"),
-        pattern=r"(?:ssh|kex)_exchange_identification:|beginning MaxStartups throttling",
+        pattern=r"(?:ssh|kex)_exchange_identification:|beginning MaxStartups throttling"
+        r"|(?:past|exceeded) MaxStartups",
         sentence="the other node's sshd closed the connection before the login",
         because="sshd drops new connections beyond MaxStartups (10:30:100) when many come at "
         "once, or "
@@ -171,6 +172,7 @@ RULES: tuple[Rule, ...] = (
             "kex_exchange_identification: Connection closed by remote host",
             "ssh_exchange_identification: read: Connection reset by peer",
             "sshd[811]: error: beginning MaxStartups throttling",
+            "sshd[811]: drop connection #10 from [10.0.0.1]:5000 on [10.0.0.2]:22 past MaxStartups",
         ),
         negative=("debug1: kex: algorithm: curve25519-sha256",),
     ),

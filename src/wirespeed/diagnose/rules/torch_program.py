@@ -99,7 +99,7 @@ RULES: tuple[Rule, ...] = (
         "Xid 48, 63, 74, 79 or 94, take the GPU out",
         next="dmesg -T | grep -i xid on that node",
         unless=r"NCCL WARN",
-        explains=("NCCL-020", "gpu-program-error", *GONE),
+        explains=("NCCL-020", "NCCL-130", *GONE),
         links=_CUDA_LINKS,
         positive=("RuntimeError: CUDA error: an illegal memory access was encountered",),
         negative=(

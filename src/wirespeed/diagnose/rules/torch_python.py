@@ -192,7 +192,8 @@ RULES: tuple[Rule, ...] = (
         fix="correct it in the program or its data; other ranks' timeouts and closed connections "
         "then end too",
         next="read the Python stack above that line",
-        explains=GONE,
+        # A peer that ended refuses at loopback too; of several hosts GLOO-007 tells it for certain.
+        explains=(*GONE, "GLOO-002"),
         positive=(
             "ValueError: boom",
             "[rank1]: KeyError: 'input_ids'",

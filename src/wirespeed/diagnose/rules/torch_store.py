@@ -32,16 +32,33 @@ _GAI_LINES = (
 )
 
 
-def _unresolved(id: str, needs: tuple[str, ...], least: int) -> Rule:
+_NOT_REACHED = (
+    "[E socket.cpp:793] [c10d] The client socket has timed out after 60s while trying to "
+    "connect to (IP1, 2222).",
+    "[E1121 12:46:26.035803262 socket.cpp:1028] [c10d] The client socket has timed out "
+    "after 6000ms while trying to connect to (node-0, 29615).",
+    "[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to "
+    "connect to 192.0.0.1:1234",
+    "[E socket.cpp:753] [c10d] The client socket has failed to connect to any network "
+    "address of (node-0, 47389).",
+)
+_MET = ("FACT-002", "FACT-003", "FACT-020", "FACT-033", "GLOO-022")
+"""Lines that come only after the ranks have met."""
+
+
+def _unresolved(
+    id: str, needs: tuple[str, ...] = (), least: int = 1, absent: tuple[str, ...] = ()
+) -> Rule:
     """Names are looked up again and again: one refusal alone is no failure."""
     return Rule(
         id=id,
         category="dns-unresolvable",
         role="cause",
-        confidence="certain",
+        confidence="certain" if needs else "likely",
         anchors=("cannot be retrieved (gai error",),
         pattern=_GAI,
         needs=needs,
+        absent=absent,
         least=least,
         sentence="this node cannot resolve the host name {host_name}, the job's MASTER_ADDR or "
         "rendezvous endpoint (gai error {code})",
@@ -168,9 +185,10 @@ RULES: tuple[Rule, ...] = (
             "already in use).",
         ),
     ),
-    _unresolved("STORE-010", ("STORE-020",), 1),
-    _unresolved("STORE-011", ("STORE-021",), 1),
-    _unresolved("STORE-012", (), 4),
+    _unresolved("STORE-010", ("STORE-020",)),
+    _unresolved("STORE-011", ("STORE-021",)),
+    # A name that is known only later (a pod that was not ready) does no harm: the ranks met then.
+    _unresolved("STORE-012", least=4, absent=_MET),
     Rule(
         id="STORE-013",
         category="dns-unresolvable",
@@ -254,6 +272,7 @@ RULES: tuple[Rule, ...] = (
         category="master-unreachable",
         role="cause",
         stage="network",
+        absent=_MET,
         anchors=("client socket has timed out", "connect to any network address", "TCP client"),
         pattern=r"(?:client socket has timed out after \w+ while trying to connect to \(?"
         r"|failed to connect to any network address of \()"
@@ -268,24 +287,42 @@ RULES: tuple[Rule, ...] = (
         "firewall or security group; if nodes start at different times, raise the timeout",
         next="from this node: getent ahosts $MASTER_ADDR && nc -vz $MASTER_ADDR $MASTER_PORT; on "
         "the master: ss -ltnp",
-        explains=("missing-ranks", "rendezvous", "store-peer", "launcher-exit", "exit-code"),
-        links=_LINKS,
-        positive=(
-            "[E socket.cpp:793] [c10d] The client socket has timed out after 60s while trying to "
-            "connect to (IP1, 2222).",
-            "[E1121 12:46:26.035803262 socket.cpp:1028] [c10d] The client socket has timed out "
-            "after 6000ms while trying to connect to (node-0, 29615).",
-            "[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to "
-            "connect to 192.0.0.1:1234",
-            "[E socket.cpp:753] [c10d] The client socket has failed to connect to any network "
-            "address of (node-0, 47389).",
+        explains=(
+            "STORE-023",
+            "missing-ranks",
+            "rendezvous",
+            "store-peer",
+            "launcher-exit",
+            "exit-code",
         ),
+        links=_LINKS,
+        positive=_NOT_REACHED,
         negative=(
             "[W socket.cpp:697] [c10d] The client socket has failed to connect to "
             "[localhost]:29500 (errno: 97 - Address family not supported by protocol).",
             "[W socket.cpp:697] [c10d] The client socket has failed to connect to [node-0]:29500 "
             "(errno: 111 - Connection refused).",
         ),
+    ),
+    Rule(
+        id="STORE-023",
+        category="master-unreachable",
+        role="symptom",
+        stage="network",
+        anchors=("client socket has timed out", "connect to any network address", "TCP client"),
+        pattern=r"(?:client socket has timed out after \w+ while trying to connect to \(?"
+        r"|failed to connect to any network address of \()"
+        r"(?P<master>[\w.:\[\]-]+?)(?:, |:)(?P<port>\d+)\b",
+        sentence="a rank could not connect to the master {master}, port {port}, though ranks met in "
+        "these logs: the master is gone since, or this was another attempt",
+        checks=(
+            "what ended rank 0 or its node: the earliest error, kill or Xid in its log; later attempts "
+            "of the launcher then find nobody",
+            "whether the ranks that met did so in a later attempt: then this tells only of a slow start",
+        ),
+        links=_LINKS,
+        positive=_NOT_REACHED,
+        negative=("[c10d] The client socket has connected to [node-0]:29500.",),
     ),
     Rule(
         id="STORE-021",

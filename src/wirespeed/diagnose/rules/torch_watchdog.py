@@ -8,7 +8,7 @@ _LINKS = (
     "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html",
     "https://docs.pytorch.org/tutorials/unstable/flight_recorder_tutorial.html",
 )
-_GONE = ("watchdog-aftermath", "launcher-exit", "exit-code", "crash", "sigterm", "nccl-trace")
+_GONE = ("watchdog-aftermath", "launcher-exit", "exit-code", "END-004", "sigterm", "nccl-trace")
 _CHECKS = (
     "which rank did not report this timeout, or has a lower last enqueued work: that rank is behind "
     "or dead; read its log for the first exception, OOM kill or Xid",
@@ -108,26 +108,14 @@ RULES: tuple[Rule, ...] = (
         negative=(_FULL,),
     ),
     Rule(
-        id="WD-002",
-        category="barrier-timeout-preprocessing",
-        role="cause",
+        id="WD-011",
+        category="watchdog-timeout",
+        role="consequence",
         stage="wait",
-        absent=("WD-005", "WD-010", "MM-010", "MM-011", "MM-013"),
         anchors=("caught collective operation timeout",),
         pattern=rf"{_WORK}: Work[NRH]CCL\(SeqNum=(?P<seq>\d{{1,2}}), OpType=(?P<op>ALLREDUCE|BARRIER), "
         r"(?:NumelIn=1, NumelOut=1|TensorShape=\[1\]), Timeout\(ms\)=(?P<limit>\d{6,})\)",
-        sentence="ranks waited {limit} ms at an early barrier (a 1-element {op}, sequence number "
-        "{seq}) for a missing rank: most likely rank 0 still prepares data",
-        because="a 1-element all-reduce is torch's barrier; so early in a job the others usually "
-        "wait while one rank preprocesses (tokenises, downloads, caches) the data set or loads a "
-        "model, which took longer than the timeout of 10 or 30 min",
-        costs="the job ends before the first step",
-        fix="preprocess the data set once beforehand, or raise the timeout: ddp_timeout=7200 "
-        "(Trainer), InitProcessGroupKwargs(timeout=…) (accelerate), "
-        "init_process_group(timeout=timedelta(hours=2)); if rank 0 was not slow, see "
-        "its log for an error, and the network between the nodes",
-        next="py-spy dump --pid PID-OF-RANK-0 while the others wait",
-        explains=("WD-001", *_GONE),
+        sentence="ranks waited {limit} ms at an early barrier (a 1-element {op}, sequence number {seq})",
         links=_LINKS,
         positive=(
             _BARRIER,

@@ -50,6 +50,19 @@ RULES: tuple[Rule, ...] = (
         negative=("train.py PASSED",),
     ),
     Rule(
+        id="TRUN-011",
+        category="launcher-exit",
+        role="consequence",
+        stage="aftermath",
+        anchors=("Other failure: ",),
+        pattern=r"^other failure: rank : (?P<rank>\d+) .{0,300}exitcode : (?P<code>-?\d+)",
+        sentence="torchrun names another rank as the root cause; this one ended after it (exit code "
+        "{code})",
+        # The reader joins torchrun's block of a worker to one line (torchrun_blocks.py).
+        positive=("Other failure: rank : 3 (local_rank: 1), host : n-1, exitcode : 1 (pid: 811)",),
+        negative=("Root cause: rank : 1 (local_rank: 1), host : n-0, exitcode : -9 (pid: 7362)",),
+    ),
+    Rule(
         id="TRUN-003",
         category="launcher-exit",
         role="symptom",

@@ -1,0 +1,90 @@
+"""Rules that need several lines: what one of them alone says is no trouble."""
+
+from pathlib import Path
+
+import pytest
+
+from wirespeed.diagnose.diagnose import diagnose
+from wirespeed.diagnose.sources import Source
+from wirespeed.records import Finding
+
+BARRIER = (
+    "store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1"
+)
+GID = (
+    "vm-14:106:196 [0] transport/net_ib.cc:73 NCCL WARN NET/IB : Got async event : GID table change"
+)
+FAILED = "vm-14:108:593 [0] NCCL WARN NET/IB : Got completion with error 12, opcode 0, len 3"
+RAS = """#0-0 (fa93daea854b060b) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  26 ranks have launched up to operation 6650
+  6 ranks have launched up to operation {behind}
+  Rank 3 -- GPU 3 managed by process 483072 on node 172.16.64.210
+"""
+
+
+def answered(folder: Path, log: str) -> Finding | None:
+    path = folder / "job.log"
+    path.write_text(log)
+    found = diagnose([Source(path.name, path)]).findings
+    return next((one for one in found if one.status in ("fail", "warn")), None)
+
+
+def test_ranks_that_are_behind_are_named_with_their_operation(tmp_path: Path) -> None:
+    found = answered(tmp_path, RAS.format(behind=6649))
+    assert found is not None and found.category == "collective-mismatch"
+    assert "6 at operation 6649, 26 at operation 6650" in found.title
+    assert "rank(s) 3 " in found.title
+
+
+def test_ranks_at_one_operation_are_no_mismatch(tmp_path: Path) -> None:
+    assert answered(tmp_path, RAS.format(behind=6650)) is None
+
+
+@pytest.mark.parametrize(
+    ("joined", "category"), [(4, "world-mismatch"), (1, "missing-ranks"), (2, None)]
+)
+def test_who_joined_is_compared_with_the_world(
+    tmp_path: Path, joined: int, category: str | None
+) -> None:
+    count = f"(world_size=2, worker_count={joined}, timeout=0:30:00)"
+    late = f"Timed out initializing process group in store based barrier on rank: 0 {count}"
+    end = "" if joined == 2 else f"RuntimeError: {late}\n"
+    found = answered(tmp_path, f"INFO:root:Waiting in {BARRIER} {count}\n{end}")
+    assert (found and found.category) == category
+
+
+def test_fewer_have_joined_while_a_healthy_job_starts(tmp_path: Path) -> None:
+    log = f"Waiting in {BARRIER} (world_size=8, worker_count=3, timeout=0:30:00)\n"
+    assert answered(tmp_path, log) is None
+
+
+@pytest.mark.parametrize(("joined", "category"), [(9, "world-mismatch"), (7, "missing-ranks")])
+def test_more_clients_than_the_world_is_another_trouble_than_fewer(
+    tmp_path: Path, joined: int, category: str
+) -> None:
+    line = "DistStoreError: Timed out after 601 seconds waiting for clients."
+    found = answered(tmp_path, f"{line} {joined}/8 clients joined.\n")
+    assert found is not None and found.category == category
+
+
+def test_a_changed_gid_table_harms_only_where_transfers_fail_then(tmp_path: Path) -> None:
+    assert answered(tmp_path, f"{GID}\n") is None
+    found = answered(tmp_path, f"{GID}\n{FAILED}\n")
+    assert found is not None and found.category == "ib-gid-change"
+    alone = answered(tmp_path, f"{FAILED}\n")
+    assert alone is not None and alone.category == "roce-gid-index"
+
+
+def test_the_gpu_that_fell_off_the_bus_is_named_from_the_line_before(tmp_path: Path) -> None:
+    log = "NVRM: The NVIDIA GPU 0000:b3:00.0\nNVRM: fallen off the bus and is not responding\n"
+    found = answered(tmp_path, log)
+    assert found is not None and "0000:b3:00.0" in found.title
+
+
+def test_a_bus_error_is_of_shared_memory_where_nccl_is_in_the_stack(tmp_path: Path) -> None:
+    signal = "[c0ffee:3039 :0:3095] Caught signal 7 (Bus error: nonexistent physical address)\n"
+    alone = answered(tmp_path, signal)
+    assert alone is not None and alone.status == "warn"
+    found = answered(tmp_path, signal + " 2 0x000000000007587d ncclGroupEnd()  ???:0\n")
+    assert found is not None and (found.status, found.category) == ("fail", "shm-too-small")

@@ -1,0 +1,69 @@
+"""`check` and `diagnose` know the same of every Xid number: one table."""
+
+from pathlib import Path
+
+import pytest
+
+from wirespeed.checks.xids import meaning_of
+from wirespeed.diagnose.diagnose import diagnose
+from wirespeed.diagnose.rules import kernel
+from wirespeed.diagnose.sources import Source
+from wirespeed.reference.xids import LINK_BY_TEXT, XIDS, codes_of, known_codes
+
+CATEGORIES = {
+    "lost": "gpu-lost",
+    "memory": "gpu-memory-error",
+    "gsp": "gpu-gsp",
+    "link": "nvlink-error",
+    "failed": "gpu-failed",
+    "address": "gpu-program-error",
+}
+
+
+def first(folder: Path, code: int, text: str = "x") -> tuple[str, str]:
+    """Status and category of what diagnose says of one kernel line; a pass for nothing."""
+    path = folder / "kernel.log"
+    path.write_text(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=8, name=python, {text}\n")
+    found = diagnose([Source("kernel.log", path)], kernel.RULES).findings[0]
+    return found.status, found.category
+
+
+@pytest.mark.parametrize("code", sorted(XIDS))
+def test_both_say_the_same_of_each_number(tmp_path: Path, code: int) -> None:
+    kind = XIDS[code].kind
+    severity = meaning_of("Xid", code, "x").severity
+    assert severity == XIDS[code].severity
+    status, category = first(tmp_path, code)
+    if kind in CATEGORIES:
+        assert (status, category) == ("fail", CATEGORIES[kind])
+    elif kind in ("watch", "ended"):
+        assert status == "warn"  # alone: what was before is not in the log
+    else:
+        assert (status, severity) == ("not_checked", "ignore")
+
+
+@pytest.mark.parametrize("code", LINK_BY_TEXT)
+def test_where_the_text_decides(tmp_path: Path, code: int) -> None:
+    for text, severity, status in (
+        ("Fatal XC0", "fail", "fail"),
+        ("Nonfatal XC0", "warn", "not_checked"),
+    ):
+        assert meaning_of("Xid", code, text).severity == severity
+        assert first(tmp_path, code, text)[0] == status
+
+
+def test_a_number_that_nobody_knows(tmp_path: Path) -> None:
+    unknown = next(code for code in range(1, 400) if code not in known_codes())
+    assert meaning_of("Xid", unknown, "x").severity == "warn"
+    assert first(tmp_path, unknown) == ("warn", "gpu-failed")
+
+
+def test_kinds_are_apart_and_whole() -> None:
+    kinds = {xid.kind for xid in XIDS.values()}
+    counted = [code for kind in kinds for code in codes_of(kind)]
+    assert sorted(counted) == list(known_codes())
+
+
+def test_no_rule_holds_numbers_of_its_own() -> None:
+    text = Path(str(kernel.__file__)).read_text()
+    assert "|120" not in text and "|95" not in text
