@@ -10,7 +10,14 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-ALL = ("adaptive_stop.py", "aggregate.py", "diagnose_speed.py", "user_time.py", "overhead.py")
+ALL = (
+    "adaptive_stop.py",
+    "aggregate.py",
+    "diagnose_speed.py",
+    "user_time.py",
+    "overhead.py",
+    "train_strategies.py",
+)
 
 
 def main() -> int:

@@ -67,6 +67,8 @@ class Training:
     """`strong`: the same batch on any number of ranks; `weak`: the same batch a rank."""
     rounds: int
     step: Spread
+    round_steps: tuple[float, ...] = ()
+    """Mean step of each round in seconds: rounds of one run compare pair by pair."""
     parts: dict[str, float] = field(default_factory=dict)
     """Mean seconds of the slowest rank's step: data, forward, backward, synchronise, optimizer."""
     comm: float | None = None

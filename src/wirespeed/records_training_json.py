@@ -12,6 +12,7 @@ _MS = 1e3
 _RATIOS = ("ratio", "efficiency")
 _MEMORIES = ("memory", "memory_predicted")
 _TIMES = ("comm", "predicted_step")
+_LISTS = ("rank_compute", "round_steps")
 
 
 def training_to_json(training: Training) -> dict[str, Any]:
@@ -25,7 +26,8 @@ def training_to_json(training: Training) -> dict[str, Any]:
     exposed = data.pop("exposed")
     data["exposed_ms"] = exposed and exposed["value"] * _MS
     data["exposed_interval_ms"] = exposed and {k: exposed[k] * _MS for k in ("low", "high")}
-    data["rank_compute_ms"] = [value * _MS for value in data.pop("rank_compute")]
+    for name in _LISTS:
+        data[f"{name}_ms"] = [value * _MS for value in data.pop(name)]
     data["peak_memory_bytes"] = training.memory.peak if training.memory else None
     return data
 
@@ -42,7 +44,8 @@ def training_from_json(data: Mapping[str, Any]) -> Training:
     fields["exposed"] = _exposed(
         fields.pop("exposed_ms", None), fields.pop("exposed_interval_ms", None)
     )
-    fields["rank_compute"] = tuple(v / _MS for v in fields.pop("rank_compute_ms", ()))
+    for name in _LISTS:
+        fields[name] = tuple(v / _MS for v in fields.pop(f"{name}_ms", ()))
     for name in _RATIOS:
         fields[name] = Ratio(**fields[name]) if fields.get(name) else None
     for name in _MEMORIES:

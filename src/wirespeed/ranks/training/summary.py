@@ -58,6 +58,7 @@ def figures(
         study=case.kind,
         rounds=len(samples.turns),
         step=step,
+        round_steps=tuple(samples.round_means()),
         parts=_parts(samples),
         exposed=exposed,
         exposed_fraction=exposed.value / step.mean if exposed else None,

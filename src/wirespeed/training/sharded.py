@@ -1,0 +1,252 @@
+"""ZeRO-1 over any torch optimizer: each parameter's optimizer state lives on one rank only.
+
+S. Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020,
+section 5.1. Every rank steps its own parameters and sends them to the others.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.optim import Optimizer
+
+from wirespeed.errors import UsageError
+from wirespeed.training.flat_shards import Shards, broadcast
+
+__all__ = ["ShardedOptimizer"]
+
+NOT_OPTIONS = ("params", "param_names")
+"""What a parameter group holds beside the options of its optimizer."""
+SIMPLE = (bool, int, float, str, type(None))
+
+StateDict = dict[str, Any]
+
+
+class ShardedOptimizer(Optimizer):
+    """`optimizer_cls(params, **kwargs)` with its state shared out over the ranks of a group.
+
+    Gradients must be synchronised before `step`, which is collective: every rank of the group calls
+    it (and `state_dict`) at the same point. Whole parameters have one owner, the largest first, each
+    to the rank with the fewest elements so far; ranks must therefore name the same parameters in
+    the same order. A parameter named twice counts once.
+
+    Parameters that are trained move into flat buffers (`parameter.data` is set); the Parameter
+    objects stay the same, so do their gradients and hooks. Optimizers that look at all parameters
+    at once (LBFGS) cannot be sharded.
+
+    process_group: the ranks that share (None: the world; without a world, this process alone).
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer_cls: type[Optimizer],
+        *,
+        process_group: dist.ProcessGroup | None = None,
+        **kwargs: Any,
+    ) -> None:
+        alone = not (dist.is_available() and dist.is_initialized())
+        self._group = process_group
+        self._rank = 0 if alone else dist.get_rank(process_group)
+        self._size = 1 if alone else dist.get_world_size(process_group)
+        self._shards = Shards(process_group, self._size)
+        self._local: Optimizer | None = None
+        super().__init__(_in_order(params), kwargs)
+        self._shards.add(list(self._every_parameter()))
+        # A group of which this rank owns nothing stays, empty: groups keep their numbers.
+        self._local = optimizer_cls([self._mine(group) for group in self.param_groups], **kwargs)
+        self.state = self._local.state
+        self.defaults = self._local.defaults
+        _copy_options(self._local.param_groups, self.param_groups)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """As torch's; the new parameters get owners, those before keep theirs. On all ranks."""
+        group = {**param_group, "params": _once(param_group["params"])}
+        super().add_param_group(group)
+        if self._local is None:
+            return
+        added = self.param_groups[-1]
+        self._shards.add(added["params"])
+        self._local.add_param_group(self._mine(added))
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """Step this rank's parameters, then get the others' (collective).
+
+        closure: called once, on every rank, before anything changes. Returns what it returned.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        local = self._inner()
+        # Schedulers write into our groups; some optimizers keep counters in theirs.
+        _copy_options(self.param_groups, local.param_groups)
+        local.step()
+        _copy_options(local.param_groups, self.param_groups)
+        self._shards.exchange()
+        return loss
+
+    def state_dict(self, *, to: int | None = None) -> StateDict:
+        """What the unsharded optimizer's `state_dict` would be: it loads into that one too, and
+        into a ShardedOptimizer over any number of ranks. Collective.
+
+        State from other ranks is put on the CPU. to: the only rank of the group that gets it (its
+        memory must hold it all); the others get {}. None: every rank gets it.
+        """
+        self.state = self._inner().state
+        packed = super().state_dict()
+        keeps = to is None or to == self._rank
+        state = (
+            self._whole_state(packed["state"], keeps=keeps) if self._size > 1 else packed["state"]
+        )
+        return {**packed, "state": state} if keeps else {}
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take this rank's part of a whole state dict; every rank is given the whole one.
+
+        UsageError: it is of other parameter groups, or no whole state dict.
+        """
+        saved = _saved_groups(state_dict, self.param_groups)
+        ids = list(chain.from_iterable(group["params"] for group in saved))
+        param_of = dict(zip(ids, self._every_parameter(), strict=True))
+        local = self._inner()
+        ours = list(chain.from_iterable(group["params"] for group in local.param_groups))
+        number = {parameter: index for index, parameter in enumerate(ours)}
+        local.load_state_dict(
+            {
+                "state": {
+                    number[param_of[key]]: value
+                    for key, value in state_dict["state"].items()
+                    if param_of.get(key) in number
+                },
+                "param_groups": [
+                    {**_options(group), "params": [number[p] for p in mine["params"]]}
+                    for group, mine in zip(saved, local.param_groups, strict=True)
+                ],
+            }
+        )
+        self.state = local.state
+        _copy_options(local.param_groups, self.param_groups)
+
+    def _inner(self) -> Optimizer:
+        if self._local is None:
+            raise RuntimeError("the optimizer is used before it is complete")
+        return self._local
+
+    def _every_parameter(self) -> Iterator[torch.Tensor]:
+        return chain.from_iterable(group["params"] for group in self.param_groups)
+
+    def _mine(self, group: Mapping[str, Any]) -> dict[str, Any]:
+        owner = self._shards.owner
+        return {
+            **_options(group),
+            "params": [p for p in group["params"] if owner[p] == self._rank],
+        }
+
+    def _whole_state(self, mine: Mapping[int, Any], *, keeps: bool) -> dict[int, dict[str, Any]]:
+        """Every owner's state by the parameter's number; one tensor at a time is under way."""
+        parameters = list(self._every_parameter())
+        described: list[Any] = [None] * self._size
+        outline = {number: _described(entries) for number, entries in mine.items()}
+        dist.all_gather_object(described, outline, group=self._group)
+        whole: dict[int, dict[str, Any]] = {}
+        for owner, theirs in enumerate(described):
+            for number, entries in theirs.items():
+                own = mine[number] if owner == self._rank else {}
+                place = parameters[number].device
+                values = {
+                    key: self._passed(owner, value, own.get(key), place)
+                    for key, value in entries.items()
+                }
+                if keeps:
+                    whole[number] = values
+        return dict(sorted(whole.items()))
+
+    def _passed(self, owner: int, value: Any, own: torch.Tensor | None, place: torch.device) -> Any:
+        """One entry of a state, sent by its owner; `own`: the tensor itself, on the owner."""
+        if not isinstance(value, _Outline):
+            return value
+        if owner == self._rank and own is not None:
+            sent = own.detach().to(place).contiguous()
+        else:
+            sent = torch.empty(value.shape, dtype=value.dtype, device=place)
+        broadcast(sent, owner, self._group).wait()
+        return own if owner == self._rank else sent.cpu()
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """A tensor that is to come."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def _described(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of one parameter with outlines in the place of tensors."""
+    odd = [key for key, v in entries.items() if not isinstance(v, (torch.Tensor, *SIMPLE))]
+    if odd:
+        raise UsageError(
+            f"the optimizer's state {odd[0]!r} is a {type(entries[odd[0]]).__name__}",
+            expected="tensors, numbers and texts, which can go to other ranks",
+        )
+    return {
+        key: _Outline(tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else value
+        for key, value in entries.items()
+    }
+
+
+def _options(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in group.items() if key not in NOT_OPTIONS}
+
+
+def _copy_options(source: Iterable[Mapping[str, Any]], target: Iterable[dict[str, Any]]) -> None:
+    for given, taking in zip(source, target, strict=True):
+        taking.update(_options(given))
+
+
+def _in_order(params: Any) -> Any:
+    if isinstance(params, (set, frozenset)):
+        raise UsageError(
+            "the parameters are a set, which each rank goes through in another order",
+            expected="a list, or module.parameters()",
+        )
+    return params
+
+
+def _once(params: Any) -> list[Any]:
+    """Parameters, or (name, parameter) pairs, without repetitions; refuses sharded ones."""
+    unique: dict[int, Any] = {}
+    for item in [params] if isinstance(params, torch.Tensor) else _in_order(params):
+        parameter = item[1] if isinstance(item, tuple) else item
+        if hasattr(parameter, "full_tensor"):
+            raise UsageError(
+                "a parameter is sharded already (a DTensor)",
+                expected="whole parameters; with fully_shard any torch optimizer is sharded",
+            )
+        unique.setdefault(id(parameter), item)
+    return list(unique.values())
+
+
+def _saved_groups(
+    state_dict: Mapping[str, Any], groups: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The parameter groups of a state dict that must fit to `groups`."""
+    if "param_groups" not in state_dict or "state" not in state_dict:
+        raise UsageError(
+            "the state dict has no parameter groups",
+            expected="the whole one, on every rank (state_dict(to=…) gives the others an empty one)",
+        )
+    saved: list[dict[str, Any]] = state_dict["param_groups"]
+    theirs, ours = ([len(g["params"]) for g in some] for some in (saved, groups))
+    if theirs != ours:
+        raise UsageError(
+            f"the state dict has parameter groups of {theirs} parameters",
+            expected=f"{ours}, as this optimizer has",
+        )
+    return saved

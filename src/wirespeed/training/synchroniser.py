@@ -1,0 +1,182 @@
+"""What every way of synchronising gradients has in common, and how overlapping ones launch in order.
+
+A `Synchroniser` averages the gradients of a module's parameters over a group:
+
+    begin()             before a forward pass that may lead to a backward pass
+    with no_sync():     backward passes in it only add to the gradients of this rank
+    finish()            returns when `.grad` of every parameter is the mean over the ranks
+
+A parameter that got no gradient counts as one of zero where another rank had one; where none had,
+its gradient stays None and optimizers leave it alone, as with torch's DDP and
+`find_unused_parameters=True`. Every rank must reach the same calls of `finish`.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Protocol
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from wirespeed.errors import UsageError
+from wirespeed.training.agreement import begin_alike, trainable
+
+__all__ = ["Overlapping", "Parcel", "Synchroniser", "dense"]
+
+
+class Synchroniser:
+    """Sends nothing at all; the others derive from it."""
+
+    def __init__(self, module: nn.Module, group: dist.ProcessGroup) -> None:
+        """Collective: broadcasts rank 0's parameters and buffers."""
+        self.parameters = trainable(module)
+        self.group = group
+        self.ranks = dist.get_world_size(group)
+        self.paused = False
+        self._armed = False
+        begin_alike(module, group)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        before, self.paused = self.paused, True
+        try:
+            yield
+        finally:
+            self.paused = before
+
+    def begin(self) -> None:
+        """A forward pass with gradients: `finish` has something to do from here on.
+
+        What a backward pass has begun to send is finished first, so that gradients that are not
+        cleared add up as with torch's DDP.
+        """
+        if self.under_way():
+            self._synchronise()
+        self._armed = True
+
+    def finish(self) -> None:
+        """Nothing happens within `no_sync`, or where no pass was made since the last call."""
+        if self._armed and not self.paused:
+            self._armed = False
+            self._synchronise()
+
+    def under_way(self) -> bool:
+        """Whether some gradient of this step is already with the sender."""
+        return False
+
+    def close(self) -> None:
+        """Finish what is under way; take all hooks away."""
+        if self.under_way():
+            self._synchronise()
+
+    def _synchronise(self) -> None:
+        return None
+
+
+class Parcel(Protocol):
+    """Gradients that one all_reduce sends."""
+
+    missing: int
+    """How many of its parameters have not handed theirs in."""
+
+    def put(self, slot: int) -> None:
+        """Take the gradient of that parameter out of `.grad`."""
+        ...
+
+    def has(self, slot: int) -> bool: ...
+
+    def fill_up(self) -> None:
+        """Put what is missing: `.grad` where there is one, else zeros."""
+        ...
+
+    def send(self) -> None: ...
+
+    def deliver(self) -> None:
+        """Wait, then lay the means into `.grad`."""
+        ...
+
+    @property
+    def members(self) -> "Sequence[nn.Parameter]": ...
+
+
+class Overlapping(Synchroniser):
+    """Hooks hand gradients in as the backward pass makes them; full parcels leave in planned order.
+
+    The order is the same on all ranks, in whatever order hooks fire: collectives of one group are
+    matched by order, so a rank that sent what it happens to have first would mix gradients up.
+    """
+
+    def __init__(self, module: nn.Module, group: dist.ProcessGroup) -> None:
+        super().__init__(module, group)
+        self._lock = Lock()  # parameters on several devices: several threads run hooks
+        self._next = 0
+        self._handed_in = False
+        self._parcels = self._plan()
+        self._hooks = [
+            member.register_post_accumulate_grad_hook(_Hook(self, parcel, slot))
+            for parcel in self._parcels
+            for slot, member in enumerate(parcel.members)
+        ]
+
+    def under_way(self) -> bool:
+        return self._handed_in
+
+    def close(self) -> None:
+        super().close()
+        for hook in self._hooks:
+            hook.remove()
+
+    def ready(self, parcel: Parcel, slot: int) -> None:
+        """The hook: that parameter's gradient of this backward pass is complete."""
+        self._armed = True
+        if parcel.has(slot):
+            raise UsageError(
+                "a second backward pass reached a gradient that is being synchronised",
+                expected="one backward pass before finish_gradient_synchronization()",
+                next="run the earlier passes, forward and backward, within no_sync()",
+            )
+        if self.paused:
+            return
+        with self._lock:
+            self._handed_in = True
+            parcel.put(slot)
+            if not parcel.missing:
+                self._send_full()
+
+    def _plan(self) -> Sequence[Parcel]:
+        raise NotImplementedError
+
+    def _send_full(self) -> None:
+        while self._next < len(self._parcels) and not self._parcels[self._next].missing:
+            self._parcels[self._next].send()
+            self._next += 1
+
+    def _synchronise(self) -> None:
+        for parcel in self._parcels[self._next :]:
+            parcel.fill_up()
+            parcel.send()
+        for parcel in self._parcels:
+            parcel.deliver()
+        self._next = 0
+        self._handed_in = False
+
+
+class _Hook:
+    def __init__(self, owner: Overlapping, parcel: Parcel, slot: int) -> None:
+        self._owner, self._parcel, self._slot = owner, parcel, slot
+
+    def __call__(self, _: torch.Tensor) -> None:
+        self._owner.ready(self._parcel, self._slot)
+
+
+def dense(gradient: torch.Tensor) -> torch.Tensor:
+    """The same, detached; UsageError for a sparse one."""
+    if gradient.layout is not torch.strided:
+        raise UsageError(
+            "a sparse gradient (an embedding with sparse=True?)",
+            expected="dense gradients",
+            next="sparse=False, or torch's DistributedDataParallel on gloo",
+        )
+    return gradient.detach() if gradient.requires_grad else gradient
