@@ -70,9 +70,11 @@ class _LazyGroup(click.Group):
     epilog=_EPILOG,
 )
 @click.version_option(__version__, message="wirespeed %(version)s")
+@click.option("--local_rank", "--local-rank", hidden=True, expose_value=False, type=int)
 @click.pass_context
 def _cli(ctx: click.Context) -> None:
     """Is my training cluster ready, how close to wire speed is it, and which machine is to blame?"""
+    # deepspeed's launcher hands every rank --local_rank=N; the variable LOCAL_RANK says it too.
     from wirespeed.cli.config import read_config
 
     ctx.default_map = read_config(_VERBS)
