@@ -106,7 +106,8 @@ class TrainCase:
     def label(self) -> str:
         bucket = f" {self.bucket_mb:g} MB" if self.bucket_mb is not None else ""
         kind = "" if self.kind == "compare" else f" {self.kind} scaling"
-        return f"{self.strategy}{bucket} on {self.ranks} ranks{kind}"
+        ranks = "1 rank" if self.ranks == 1 else f"{self.ranks} ranks"
+        return f"{self.strategy}{bucket} on {ranks}{kind}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ def format_size(size: int, *, exact: bool = False) -> str:
 
 def format_duration(seconds: float) -> str:
     """Three significant digits with the unit that fits: `3.1 µs`, `1.2 ms`, `14 s`, `2 min 5 s`."""
-    if seconds < 0 or seconds != seconds:
+    if not 0 <= seconds < float("inf"):
         return "–"
     if seconds >= 119.5:
         return f"{round(seconds) // 60} min {round(seconds) % 60} s"

@@ -1,4 +1,4 @@
-"""The page in a real browser: the maps are drawn, names stay names, nothing is refused or broken."""
+"""The page in a real browser: all is drawn, names stay names, nothing is refused or broken."""
 
 import json
 import re
@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from wirespeed.records_json import run_from_json
+from wirespeed.training.spans import Span
+from wirespeed.training.trace import chrome_trace
 from wirespeed.views.html import page
+from wirespeed.views.timeline import timeline_svg
 
 pytestmark = pytest.mark.system
 
@@ -56,6 +59,13 @@ def drawn(dom: str) -> dict[str, str]:
     """By figure: what plotly has put into its place."""
     parts = re.split(r'<figure class="map" id="([^"]+)">', dom)[1:]
     shown = [part.partition("<script")[0] for part in parts[1::2]]
+    return dict(zip(parts[::2], shown, strict=True))
+
+
+def charted(dom: str) -> dict[str, str]:
+    """The same of the charts."""
+    parts = re.split(r'<figure class="chart" id="([^"]+)">', dom)[1:]
+    shown = [part.partition('<script type="application/json"')[0] for part in parts[1::2]]
     return dict(zip(parts[::2], shown, strict=True))
 
 
@@ -112,3 +122,51 @@ def test_a_script_that_is_not_ours_is_refused(tmp_path: Path, browser: Browser) 
     dom, console = browser.open(file)
     assert "<title>wirespeed check" in dom
     assert any("Content Security Policy" in line for line in console)
+
+
+def test_the_charts_of_a_real_training_run_are_drawn(cli: Any, browser: Browser) -> None:
+    file, trace = cli.folder / "train.html", cli.folder / "step.json"
+    asked = ("--strategy", "naive,bucketed", "--rounds", "1", "--steps", "1", "--memory")
+    files = ("--html", str(file), "--trace", str(trace))
+    done = cli("train", "--ranks", "2", "-q", *asked, *files)
+    assert done.code == 0, done.err
+    for name in ("train.html", "step.json", "step.svg"):
+        assert f"wrote {cli.folder / name}" in done.err
+    dom, console = browser.open(file)
+    assert console == []
+    charts = charted(dom)
+    assert set(charts) == {"chart-steps", "chart-memory"}
+    for name, text in charts.items():
+        for strategy in ("none", "naive", "bucketed 25 MB"):
+            assert re.search(rf'<g class="ytick">.*{strategy}', text), f"{name}: {strategy}"
+        assert text.count('class="point"') >= 9, f"{name}: three strategies of several parts"
+        assert "var(" not in text and "--c-" not in text, f"{name}: colours are put in"
+    assert charts["chart-steps"].count('class="errorbar"') == 3
+    assert dom.count("<svg") > 2 and 'class="ws-tl"' in dom
+    assert re.search(r"naive on 2 ranks.*sending", dom, re.DOTALL)
+
+
+def test_the_charts_of_every_section_are_drawn(tmp_path: Path, browser: Browser) -> None:
+    golden = Path(__file__).parents[1] / "golden" / "train.run.json"
+    data = json.loads(golden.read_text())
+    for one in data["training"]:
+        one["strategy"] = EVIL if one["strategy"] == "naive" else one["strategy"]
+    file = tmp_path / "train.html"
+    file.write_text(page(run_from_json(data)))
+    dom, console = browser.open(file)
+    assert console == []
+    assert "<title>wirespeed train" in dom, "a name that holds a script is no script"
+    charts = charted(dom)
+    assert set(charts) == {"chart-steps", "chart-scaling", "chart-memory"}
+    assert charts["chart-scaling"].count('class="trace scatter ') == 2, "strong and weak"
+    assert "&lt;script&gt;" in charts["chart-steps"]
+
+
+def test_the_picture_of_a_step_is_an_image(tmp_path: Path, browser: Browser) -> None:
+    """Well-formed, and drawn where it stands alone."""
+    spans = [Span(0, "step", EVIL, 0.0, 0.01), Span(0, "step", "forward", 0.0, 0.005)]
+    file = tmp_path / "step.svg"
+    file.write_text(timeline_svg(json.loads(chrome_trace(spans, hosts=[EVIL]))))
+    dom, console = browser.open(file)
+    assert console == []
+    assert "parsererror" not in dom and 'class="p-forward"' in dom

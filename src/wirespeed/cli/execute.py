@@ -159,8 +159,9 @@ def show(run: Run, output: Output) -> int:
     click.echo(render(run, output.format, style), color=style.color, nl=False)
     if output.html is not None:
         from wirespeed.cli.page import write_page
+        from wirespeed.runs.store import find
 
-        write_page(run, output.html)
+        write_page(run, output.html, find(run.id) if run.training else None)
     if output.trace is not None:
         from wirespeed.cli.page import write_trace
 

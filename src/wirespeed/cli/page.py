@@ -1,9 +1,11 @@
-"""`--html FILE`: the run as one offline HTML file, beside what is printed."""
+"""Files beside what is printed: `--html`, one offline page of the run; `--trace`, its timeline."""
 
+import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from wirespeed.records import Run
 
 __all__ = ["refuse_bad_target", "write_page", "write_trace"]
+
+_TRACE = "trace.json"
+"""In the run's folder."""
+_LARGEST_TRACE = 256 * 2**20
 
 
 def refuse_bad_target(file: str, option: str = "--html") -> None:
@@ -27,23 +33,64 @@ def refuse_bad_target(file: str, option: str = "--html") -> None:
         raise UsageError(f"{option} {file}: {path.parent} cannot be written", expected=expected)
 
 
-def write_page(run: "Run", file: str) -> None:
-    """Write the page whole or not at all, and say so on stderr. StorageError where it cannot."""
+def write_page(run: "Run", file: str, folder: Path | None = None) -> None:
+    """Write the page whole or not at all, and say so on stderr. StorageError where it cannot.
+
+    folder: of the run, for its timeline; None: it has none.
+    """
     from wirespeed.views.html import page
 
-    _write_whole(file, page(run).encode(), next=f"wirespeed runs show {run.id} --html FILE")
+    trace = _timeline(folder) if folder is not None else None
+    _write_whole(file, page(run, trace).encode(), next=f"wirespeed runs show {run.id} --html FILE")
 
 
 def write_trace(run: "Run", file: str) -> None:
-    """The timeline that the run has stored, as a Chrome trace; a line on stderr where it has none."""
-    from wirespeed.runs.store import find
+    """The timeline that the run has stored, as a Chrome trace, and as a picture beside that.
 
-    stored = find(run.id) / "trace.json"
-    if not stored.is_file():
-        click.echo(f"wirespeed: no timeline was recorded, so {file} was not written", err=True)
+    A line on stderr where it has none. StorageError where a file cannot be written.
+    """
+    from wirespeed.runs.store import find
+    from wirespeed.views.timeline import timeline_svg
+
+    folder = find(run.id)
+    picture = timeline_svg(_timeline(folder) or {})
+    if not picture:
+        compared = any(one.study == "compare" for one in run.training)
+        why = (
+            ""
+            if compared or not run.training
+            else " (of a comparison there is one, not of --scaling)"
+        )
+        click.echo(f"wirespeed: no timeline was recorded{why}, so {file} was not written", err=True)
         return
+    stored = folder / _TRACE
     _write_whole(file, stored.read_bytes(), next=f"cp {stored} FILE")
     click.echo("open it in https://ui.perfetto.dev or chrome://tracing", err=True)
+    if (beside := _picture_of(Path(file))) is not None:
+        _write_whole(str(beside), picture.encode(), next=f"cp {stored} FILE")
+
+
+def _picture_of(trace: Path) -> Path | None:
+    """`step.svg` beside `step.json`; None where the trace goes into no file, as /dev/stdout."""
+    if not trace.is_file():
+        return None
+    picture = trace.with_suffix(".svg")
+    return picture if picture != trace else trace.with_name(f"{trace.name}.svg")
+
+
+def _timeline(folder: Path) -> Mapping[str, Any] | None:
+    """The stored trace; None where there is none, and a line on stderr where it is damaged."""
+    stored = folder / _TRACE
+    if not stored.is_file():
+        return None
+    try:
+        if stored.stat().st_size > _LARGEST_TRACE:
+            raise ValueError(f"larger than {format_size(_LARGEST_TRACE)}")
+        found = json.loads(stored.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        click.echo(f"wirespeed: the timeline in {stored} cannot be read: {error}", err=True)
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _write_whole(file: str, data: bytes, *, next: str = "") -> None:

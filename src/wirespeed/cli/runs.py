@@ -81,8 +81,8 @@ Examples:
 @click.option(
     "--html",
     metavar="FILE",
-    help="Write one offline HTML file instead of printing, with heat maps of a run of locate; "
-    "with -o print, too.",
+    help="Write one offline HTML file instead of printing, with heat maps of a run of locate "
+    "and charts of training; with -o print, too.",
 )
 @click.option(
     "-v",
@@ -103,14 +103,22 @@ def show(ref: str, output: str | None, html: str | None, verbose: bool, color: s
     from wirespeed.views.style import style_for
 
     style = style_for(sys.stdout, color=color, verbose=verbose)
-    run = load(find(ref))
+    path = find(ref)
+    run = load(path)
     if html is not None:
         from wirespeed.cli.page import refuse_bad_target, write_page
 
         refuse_bad_target(html)
-        write_page(run, html)
+        write_page(run, html, _folder(path))
     if html is None or output:
         click.echo(render(run, output or "table", style), nl=False, color=style.color)
+
+
+def _folder(path: Path) -> Path | None:
+    """The run's folder; None for a JSON of a run that lies elsewhere, beside anything."""
+    if path.is_dir():
+        return path
+    return path.parent if path.name == "run.json" else None
 
 
 @runs.command(

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options
+from wirespeed.cli.options import CONTEXT, FiniteRange, Output, RunOptions, common_options
 from wirespeed.errors import UsageError
 from wirespeed.records_training import TrainingKind
 
@@ -28,7 +28,8 @@ Examples:
   wirespeed train --strategy bucketed,ddp --bucket-mb 0.1,1,10,100
   wirespeed train --strategy ddp,fsdp2,zero1,sharded --memory
   wirespeed train --scaling 1,2,4                           strong and weak scaling
-  wirespeed train --trace step.json                         timeline of a step, for Perfetto
+  wirespeed train --trace step.json                         timeline of a step, and step.svg
+  wirespeed train --memory --load --html train.html         charts and tables in one offline file
   wirespeed train --model my_package.models:make --strategy ddp
   torchrun --nproc-per-node 8 ... -m wirespeed train --model xl --dtype bf16
   wirespeed train --list                                    models and strategies
@@ -62,6 +63,8 @@ Examples:
 )
 @click.option("--context", type=click.IntRange(1, 1 << 20), help="Tokens of a sample.")
 @click.option("--layers", type=click.IntRange(1, 1024), help="Layers, instead of the model's own.")
+@click.option("--vocab", type=click.IntRange(2, 1 << 24), help="Different tokens.")
+@click.option("--tied/--untied", default=None, help="Whether the output matrix is the embedding.")
 @click.option(
     "--text", metavar="FILE", help="Train on the bytes of this file, not on random tokens."
 )
@@ -105,11 +108,21 @@ Examples:
     default="both",
     help="strong: one batch for any number of ranks; weak: the same batch a rank.",
 )
-@click.option("--trace", metavar="FILE", help="Write the timeline of one step of each strategy.")
+@click.option(
+    "--trace",
+    metavar="FILE",
+    help="Write the timeline of one step of each strategy for Perfetto, and beside it a picture "
+    "(FILE with .svg).",
+)
 @click.option("--load", is_flag=True, help="Also how much computing and sending slow each other.")
 @click.option("--list", "list_", is_flag=True, help="List the models and the strategies, and stop.")
 @click.option(
     "-o", "--output", type=click.Choice(_FORMATS), default="table", help="How to print the result."
+)
+@click.option(
+    "--html",
+    metavar="FILE",
+    help="Also write one offline HTML file: verdict, charts, tables, the timeline of a step.",
 )
 @common_options
 @click.pass_context
@@ -137,7 +150,7 @@ def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int
 
     _refuse_other_engines(options.engine)
     _refuse_unknown_model(values["model"])
-    _refuse_bad_trace(values["trace"])
+    _refuse_bad_files(options.output)
     worlds = world_sizes(values["scaling"])
     if worlds and options.ranks is None and not _launched():
         options = replace(options, ranks=max(worlds))
@@ -152,7 +165,7 @@ def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int
         kinds=_KINDS[values["scaling_kind"]],
     )
     _require_packages(asked.strategies)
-    names = ("context", "layers", "text")
+    names = ("context", "layers", "vocab", "tied", "text")
     given = {name: values[name] for name in names if values[name] is not None}
     plan = Plan(
         command="train",
@@ -174,7 +187,7 @@ def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int
             memory=values["memory"] or values["fit"],
             fit=values["fit"],
             budget_bytes=parse_size(values["budget"]) if values["budget"] else None,
-            trace=values["trace"] is not None,
+            trace=options.output.trace is not None or options.output.html is not None,
             load=values["load"],
         ),
         engine=options.engine,
@@ -224,11 +237,17 @@ def _refuse_unknown_model(name: str) -> None:
     )
 
 
-def _refuse_bad_trace(path: str | None) -> None:
-    if path is not None:
-        from wirespeed.cli.page import refuse_bad_target
+def _refuse_bad_files(output: Output) -> None:
+    """Only rank 0 writes them; the other nodes need not have that folder."""
+    from wirespeed.cli.page import refuse_bad_target
+    from wirespeed.world.identity import detect
 
-        refuse_bad_target(path, "--trace")
+    identity = detect(os.environ)
+    if identity is not None and identity.rank != 0:
+        return
+    for option, file in (("--trace", output.trace), ("--html", output.html)):
+        if file is not None:
+            refuse_bad_target(file, option)
 
 
 def _require_packages(strategies: tuple[str, ...]) -> None:

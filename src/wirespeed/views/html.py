@@ -1,11 +1,11 @@
-"""One offline HTML file of a run: verdict, findings, heat maps of the pairs.
+"""One offline HTML file of a run: verdict, findings, heat maps of the pairs, charts of training.
 
 Everything is in the file, plotly.js too; a content security policy forbids it to load anything.
 Each section is a function that gives its HTML or nothing, with a template of the same name.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from wirespeed.records import Finding, Located, Run
 from wirespeed.views.figures import counts, duration
@@ -13,24 +13,32 @@ from wirespeed.views.findings import FIELDS, family, sorted_by_family
 from wirespeed.views.heatmap import figure
 from wirespeed.views.heatmap_cells import MOST_IN_MAP, axis_of
 from wirespeed.views.heatmap_scale import Quantity
+from wirespeed.views.html_training import training_sections
 from wirespeed.views.pairs import simulation_lines
 from wirespeed.views.sections import head_line, next_command
 from wirespeed.views.style import MARKS, Style
 from wirespeed.views.suspects import Suspects, suspects_of
 from wirespeed.views.templating import filled, plotly_scripts, policy, script_json, source
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
 __all__ = ["page"]
 
 _PLAIN = Style()
 _CULPRIT = "culprit"
 _WORDS = {"pass": "passed", "warn": "warning", "fail": "failed", "not_checked": "not checked"}
+_DRAWERS = (('data-figure="', "draw.js"), ('data-chart="', "charts.js"))
 _CLASSES = {"READY": "pass", "NOT READY": "fail", "UNKNOWN": "warn"}
 
 
-def page(run: Run) -> str:
-    """The whole file as text. The same run gives the same text."""
-    sections = [text for section in _SECTIONS if (text := section(run))]
-    scripts = plotly_scripts("draw.js") if any("data-figure" in text for text in sections) else []
+def page(run: Run, trace: Mapping[str, Any] | None = None) -> str:
+    """The whole file as text. The same run gives the same text.
+
+    trace: the Chrome trace of its training steps, where one was recorded.
+    """
+    sections = [text for text in _sections(run, trace) if text]
+    scripts = _scripts(sections)
     whole = filled(
         "page.html",
         title=f"wirespeed {run.command}: {run.verdict}",
@@ -41,6 +49,21 @@ def page(run: Run) -> str:
         run=run,
     )
     return str(whole)
+
+
+def _sections(run: Run, trace: Mapping[str, Any] | None) -> Iterator[str]:
+    """In the order of the page; a section that has nothing to say is empty."""
+    for section in _FIRST:
+        yield section(run)
+    yield from training_sections(run, trace)
+    yield _others(run)
+
+
+def _scripts(sections: Sequence[str]) -> "list[Markup]":
+    """Those that draw what is there, after plotly; none where nothing is to be drawn."""
+    # A quotation mark in foreign text is escaped, so these are attributes of ours.
+    needed = [file for mark, file in _DRAWERS if any(mark in text for text in sections)]
+    return plotly_scripts(*needed) if needed else []
 
 
 def _verdict(run: Run) -> str:
@@ -126,8 +149,8 @@ def _others(run: Run) -> str:
     return filled("others.html", findings=found, counts=counts(run)) if found else ""
 
 
-_SECTIONS: tuple[Callable[[Run], str], ...] = (_verdict, _culprits, _maps, _simulation, _others)
-"""In the order of the page; a section that has nothing to say is left out."""
+_FIRST: tuple[Callable[[Run], str], ...] = (_verdict, _culprits, _maps, _simulation)
+"""What stands before the sections of training, in this order."""
 
 
 def _told(finding: Finding) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Each time stands with its 95 % interval and the number of samples.
 
 from collections.abc import Sequence
 
-from wirespeed.records import Measurement, Run
+from wirespeed.records import Finding, Measurement, Run
 from wirespeed.views import figures
 from wirespeed.views.figures import Series, series_of
 from wirespeed.views.findings import finding_lines
@@ -36,7 +36,7 @@ def render(run: Run, style: Style) -> str:
         choice_lines(run, style) if style.verbose else [],
         finding_lines(run.findings, style)
         if style.verbose
-        else finding_lines(folded(run), style, brief=True),
+        else finding_lines(_of_interest(run), style, brief=True),
         pair_lines(run, style),
         simulation_lines(run, style),
         training_lines(run, style),
@@ -44,6 +44,14 @@ def render(run: Run, style: Style) -> str:
         closing_lines(run, style),
     ]
     return join_blocks(blocks)
+
+
+def _of_interest(run: Run) -> Sequence[Finding]:
+    """Where strategies are compared, what of the nodes was not checked is counted below, not listed."""
+    found = folded(run)
+    if run.command != "train":
+        return found
+    return [one for one in found if one.status != "not_checked" or one.id.startswith("TRAIN")]
 
 
 def join_blocks(blocks: Sequence[Sequence[str]]) -> str:

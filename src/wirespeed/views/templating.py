@@ -57,12 +57,12 @@ def source(name: str) -> "Markup":
     return Markup((files("wirespeed.views") / "templates" / name).read_text("utf-8"))
 
 
-def plotly_scripts(draw: str) -> list["Markup"]:
-    """plotly.js (MIT), then `draw`, a file of templates/ that draws the figures with it."""
+def plotly_scripts(*draw: str) -> list["Markup"]:
+    """plotly.js (MIT), then each of `draw`, files of templates/ that draw figures with it."""
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
-    return [Markup(get_plotlyjs()), source(draw)]
+    return [Markup(get_plotlyjs()), *map(source, draw)]
 
 
 def policy(scripts: Sequence["Markup"]) -> str:

@@ -53,14 +53,18 @@ def tables(run: Run) -> list[tuple[str, Grid]]:
 
 
 def _title(one: Training) -> str:
-    parts = [f"{one.model}", f"{one.ranks} ranks", f"{one.batch} samples a step", one.precision]
+    parts = [f"{one.model}", _ranks(one), f"{one.batch} samples a step", one.precision]
     parts += [f"{one.micro_batches} micro batches"] if one.micro_batches > 1 else []
     return " · ".join([*parts, f"{one.rounds} rounds"])
 
 
 def _scaling_title(kind: str, one: Training) -> str:
     what = "the same batch on any number of ranks" if kind == "strong" else "the same batch a rank"
-    return f"{kind} scaling: {what} · {one.model} · {one.precision}"
+    return f"{kind} scaling: {what} · {one.model} · {one.precision} (on the right: where the rest went)"
+
+
+def _ranks(one: Training) -> str:
+    return "1 rank" if one.ranks == 1 else f"{one.ranks} ranks"
 
 
 def name(one: Training) -> str:
@@ -132,7 +136,7 @@ def _scaling(rows: Sequence[Training]) -> Grid:
             Column("efficiency"),
             Column("95 %", left=True),
             Column("grade", left=True),
-            *(Column(f"lost: {cause}") for cause in causes),
+            *(Column(cause) for cause in causes),
         )
     )
     for one in rows:
@@ -148,11 +152,16 @@ def _scaling(rows: Sequence[Training]) -> Grid:
             _percent(part.value) if part else _NOTHING,
             f"{part.low:.0%} … {part.high:.0%}" if part and part.low < part.high else "",
             one.grade,
-            *(f"{one.loss[cause]:.1%}" if cause in one.loss else "" for cause in causes),
+            *(_percent(one.loss[cause]) if _lost(one, cause) else "" for cause in causes),
         )
         if color := _RED.get(one.grade):
             grid.painted[len(grid.rows) - 1, 9] = color
     return grid
+
+
+def _lost(one: Training, cause: str) -> bool:
+    """Nothing is lost in the smallest world, which is the base."""
+    return cause in one.loss and one.efficiency is not None and one.efficiency.value != 1
 
 
 def _memory(rows: Sequence[Training]) -> Grid:
@@ -170,7 +179,7 @@ def _memory(rows: Sequence[Training]) -> Grid:
 
 
 def _with_world(one: Training) -> str:
-    return name(one) if one.study == "compare" else f"{name(one)}, {one.study}, {one.ranks} ranks"
+    return name(one) if one.study == "compare" else f"{name(one)}, {one.study}, {_ranks(one)}"
 
 
 def _mebibytes(memory: TrainingMemory, predicted: TrainingMemory | None, kind: str) -> str:

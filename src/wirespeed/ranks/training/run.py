@@ -1,5 +1,6 @@
 """A training plan from its first proof to its last record; every rank runs this alike."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["run_training"]
 
 Tell = Callable[[str, dict[str, Any]], None]
+_SLOW_S, _PATIENCE = 3.0, 10
+"""Where making a trainer and its first step took that long, a turn's steps may take so many times it."""
 
 
 def run_training(
@@ -62,6 +65,7 @@ class _Run:
         self._stage, self._plan, self._beacon, self._tell = stage, plan, beacon, tell
         self._taken: list[Samples] = []
         self._left_out: list[TrainCase] = []
+        self._longest = 0.0
         self._records: list[Training] = []
         self._equal: dict[tuple[str, float | None], bool] = {}
 
@@ -74,11 +78,13 @@ class _Run:
 
         for index, case in enumerate(self._plan.cases):
             self._step(index, len(self._plan.cases), f"first step of {case.label}", BUILD_BOUND_S)
+            begin = time.monotonic()
             try:
                 trouble = rehearse(self._stage, case)
             except LossNotFinite as error:
                 self._tell("trouble", _not_finite(error))
                 return False
+            self._longest = max(self._longest, time.monotonic() - begin)
             if trouble is None:
                 self._taken.append(Samples(case))
                 continue
@@ -120,7 +126,8 @@ class _Run:
         return True
 
     def _turn(self, label: str) -> None:
-        self._stage.place.busy(None)
+        # A step may take longer than any collective: the watchdog waits as long as the first one took.
+        self._stage.place.busy(_PATIENCE * self._longest if self._longest > _SLOW_S else None)
         self._beacon.enter(label)
         self._stage.sabotage.turn()
 

@@ -1,5 +1,6 @@
 """Trainers as the cases need them: all kept alive where memory allows, else made anew each turn."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,12 +82,16 @@ class Stage:
         finally:
             if act is not None:
                 act.trainer.close()
+            del act
+            gc.collect()
 
     def close(self) -> None:
+        """Nothing of the trainers stays: what hooks and modules hold in circles is collected, too."""
         for act in self._kept.values():
             if act is not None:
                 act.trainer.close()
         self._kept.clear()
+        gc.collect()
 
     def setup(self, case: TrainCase, *, samples: int | None = None) -> Setup | None:
         """What the strategy gets; `samples`: another number of samples in a micro batch."""

@@ -1,0 +1,172 @@
+"""The sections of a training run's page: strategies, timeline, scaling, memory, side by side."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from wirespeed.records import Run
+from wirespeed.records_training import LoadFigures, Training
+from wirespeed.units import format_duration
+from wirespeed.views.grid import Grid
+from wirespeed.views.html_table import html_table
+from wirespeed.views.style import Style
+from wirespeed.views.templating import filled, script_json
+from wirespeed.views.timeline import timeline_svg
+from wirespeed.views.training import name, tables, training_notes
+from wirespeed.views.training_charts import memory_chart, scaling_chart, step_chart
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+__all__ = ["training_sections"]
+
+_UNWRAPPED = Style(width=100_000)
+
+
+def training_sections(run: Run, trace: Mapping[str, Any] | None) -> Iterator[str]:
+    """In the order of the page; those that have nothing to say are empty."""
+    yield _strategies(run)
+    yield _timeline(trace)
+    yield _scaling(run)
+    yield _memory(run)
+    yield _load(run)
+
+
+def _strategies(run: Run) -> str:
+    rows = [one for one in run.training if one.study == "compare"]
+    if not rows:
+        return ""
+    chart = _chart(
+        "steps",
+        "Step time by strategy",
+        step_chart(rows),
+        "A bar is the mean step of the slowest rank, by part; the whisker is the 95 % interval of "
+        "the mean (a wide one leaves the chart). The thin bar marks exposed communication: what the "
+        "step takes beyond the same step without synchronisation (median of the rounds).",
+    )
+    return filled(
+        "training.html",
+        name="strategies",
+        title="Which strategy is fastest",
+        said=_fastest(rows),
+        charts=[chart],
+        tables=_html("steps", _tables(run, rows)),
+        notes=training_notes(replace(run, training=tuple(rows)), _UNWRAPPED),
+    )
+
+
+def _fastest(rows: Sequence[Training]) -> str:
+    """One sentence for who reads no chart; empty where nobody won."""
+    first = next((one for one in rows if one.verdict.startswith("fastest")), None)
+    if first is None:
+        return ""
+    words = f"{name(first)} is {first.verdict}: {format_duration(first.step.mean)} a step"
+    rate = first.samples_per_s
+    words += f", {f'{rate:,.0f}' if rate >= 100 else f'{rate:.3g}'} samples a second."
+    equal = [name(one) for one in rows if one.verdict == "same"]
+    words += f" No difference was found to {_listed(equal)}." if equal else ""
+    open_ = [name(one) for one in rows if one.verdict == "not enough rounds"]
+    return words + (f" It takes more rounds to tell for {_listed(open_)}." if open_ else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _timeline(trace: Mapping[str, Any] | None) -> str:
+    from markupsafe import Markup
+
+    # Every foreign word in it is escaped where it is made.
+    picture = Markup(timeline_svg(trace)) if trace is not None else ""
+    return filled("timeline.html", picture=picture) if picture else ""
+
+
+def _scaling(run: Run) -> str:
+    rows = [one for one in run.training if one.study != "compare" and one.verdict != "yardstick"]
+    if not rows:
+        return ""
+    drawn = scaling_chart(rows)
+    note = "Throughput over ranks times that of the smallest world; whiskers are 95 % intervals. "
+    note += "strong: the same batch on any number of ranks; weak: the same batch a rank."
+    charts = [_chart("scaling", "Scaling efficiency", drawn, note)] if drawn else []
+    return filled(
+        "training.html",
+        name="scaling",
+        title="How it scales",
+        said="",
+        charts=charts,
+        tables=_html("scaling", _tables(run, rows)),
+        notes=[],
+    )
+
+
+def _memory(run: Run) -> str:
+    measured = [(one, one.memory) for one in run.training if one.memory is not None]
+    if not measured:
+        return ""
+    title, grid = tables(replace(run, under_load=()))[-1]
+    titles = [cells[0] for cells in grid.rows]
+    rows = [
+        (title, memory, one.memory_predicted)
+        for title, (one, memory) in zip(titles, measured, strict=True)
+    ]
+    note = "Each kind at its largest; the line is the most that was live at once in a step"
+    note += ", the diamond what was predicted." if any(row[2] for row in rows) else "."
+    return filled(
+        "training.html",
+        name="memory",
+        title="Where the memory goes",
+        said="",
+        charts=[_chart("memory", "Memory of the rank that needs most", memory_chart(rows), note)],
+        tables=_html("memory", [(f"{title}, MiB", grid)]),
+        notes=[],
+    )
+
+
+def _load(run: Run) -> str:
+    if not run.under_load:
+        return ""
+    return filled(
+        "training.html",
+        name="load",
+        title="Computing beside sending",
+        said=_costliest(run.under_load),
+        charts=[],
+        tables=_html("load", tables(replace(run, training=()))),
+        notes=[],
+    )
+
+
+def _costliest(figures: Iterable[LoadFigures]) -> str:
+    """What certainly suffers most; empty where nothing certainly does."""
+    slow = [one for one in figures if one.ratio.low > 1]
+    if not slow:
+        return ""
+    worst = max(slow, key=lambda one: one.ratio.value)
+    ratio = worst.ratio
+    return (
+        f"{worst.name} takes {ratio.value:.2f} times as long beside {worst.beside} as alone "
+        f"(95 %: {ratio.low:.2f} to {ratio.high:.2f})."
+    )
+
+
+def _tables(run: Run, rows: Iterable[Training]) -> list[tuple[str, Grid]]:
+    """Those of these rows, without that of memory, which has a section of its own."""
+    kept = tuple(replace(one, memory=None) for one in rows)
+    return tables(replace(run, training=kept, under_load=()))
+
+
+def _html(name: str, found: Iterable[tuple[str, Grid]]) -> "list[Markup]":
+    return [html_table(grid, title, f"{name}-{i}") for i, (title, grid) in enumerate(found, 1)]
+
+
+def _chart(name: str, title: str, figure: dict[str, Any], note: str) -> dict[str, Any]:
+    """What chart.html takes; the section's first table tells the same in figures."""
+    return {
+        "name": name,
+        "title": title,
+        "note": note,
+        "table": f"{name}-1-caption",
+        "height": figure["layout"]["height"],
+        "json": script_json(figure),
+    }
