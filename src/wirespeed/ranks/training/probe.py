@@ -1,7 +1,7 @@
 """A closer look at a few steps: communication time, and the timeline of one step."""
 
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import median
 from typing import TYPE_CHECKING
 
 from wirespeed.plan import TrainCase
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Probed", "probe"]
 
-STEPS = 3
+STEPS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
     comm: float
-    """Mean seconds a step in which a collective was under way, on the rank with the most."""
+    """Median seconds a step in which a collective was under way, on the rank with the most."""
     fraction: float
     """Of that rank's steps under the profiler."""
     spans: tuple[Span, ...]
@@ -54,8 +54,8 @@ def probe(stage: Stage, case: TrainCase) -> Probed:
             )
             ends = [parts[-1].end_s for parts in phases[-STEPS:]]
             seen = [_until(one, end) for one, end in zip(seen, ends, strict=True)]
-    comm = fmean(one.communication_s for one in seen) if seen else 0.0
-    whole = fmean(one.end_s - one.begin_s for one in seen) if seen else 1.0
+    comm = median(one.communication_s for one in seen) if seen else 0.0
+    whole = median(one.end_s - one.begin_s for one in seen) if seen else 1.0
     rows = place.control.matrix([comm, whole])
     most = int(rows[:, 0].argmax())
     spans: tuple[Span, ...] = ()
