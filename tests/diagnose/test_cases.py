@@ -30,7 +30,7 @@ def scorer() -> ModuleType:
 
 def test_there_are_cases_of_every_kind() -> None:
     labels = [json.loads(log.with_suffix(".json").read_text()) for log in LOGS]
-    assert len(LOGS) >= 67
+    assert len(LOGS) >= 112
     assert {label["cause_in_log"] for label in labels} == {"yes", "partly", "no"}
     assert any(label["healthy"] for label in labels)
 

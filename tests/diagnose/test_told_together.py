@@ -31,10 +31,44 @@ def answered(folder: Path, log: str) -> Finding | None:
 
 
 def test_ranks_that_are_behind_are_named_with_their_operation(tmp_path: Path) -> None:
-    found = answered(tmp_path, RAS.format(behind=6649))
-    assert found is not None and found.category == "collective-mismatch"
-    assert "6 at operation 6649, 26 at operation 6650" in found.title
+    found = answered(tmp_path, RAS.format(behind=6648))
+    assert found is not None
+    assert (found.status, found.category) == ("fail", "collective-mismatch")
+    assert "6 at operation 6648, 26 at operation 6650" in found.title
     assert "rank(s) 3 " in found.title
+
+
+def test_one_operation_behind_is_no_fault_of_a_job_that_runs(tmp_path: Path) -> None:
+    found = answered(tmp_path, RAS.format(behind=6649))
+    assert found is not None
+    assert (found.status, found.confidence) == ("warn", "cannot tell")
+    assert "6 at operation 6649, 26 at operation 6650" in found.title
+    assert "again after 10 s" in found.fix
+
+
+@pytest.mark.parametrize(
+    "silent",
+    [
+        "  The missing rank: 21",
+        "  Encountered 2 communication timeouts while gathering",
+        "[rank3]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=6650, "
+        "OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) ran for 600068 milliseconds "
+        "before timing out.",
+    ],
+)
+def test_one_operation_behind_is_a_fault_where_ranks_do_not_answer(
+    tmp_path: Path, silent: str
+) -> None:
+    found = answered(tmp_path, RAS.format(behind=6649) + silent + "\n")
+    assert found is not None
+    assert (found.status, found.category) == ("fail", "collective-mismatch")
+
+
+def test_reports_of_different_moments_are_not_compared(tmp_path: Path) -> None:
+    """The job made 2,000 operations between the two."""
+    later = RAS.format(behind=6649).replace("66", "86")
+    found = answered(tmp_path, f"{RAS.format(behind=6649)}\n{later}")
+    assert found is not None and found.status == "warn"
 
 
 def test_ranks_at_one_operation_are_no_mismatch(tmp_path: Path) -> None:

@@ -246,6 +246,7 @@ RULES: tuple[Rule, ...] = (
         anchors=("OFI addrinfo", "OFI fi_getinfo", "OFI call ep", "OFI endpoint", "ofi_init"),
         pattern=r"OFI (?:addrinfo|fi_getinfo|call ep enable|endpoint open)\S* ?\S* failed"
         r"|OFI addrinfo\(\) failed",
+        unless=r"NCCL|NET/OFI",
         sentence="MPICH or Intel MPI cannot use its libfabric (OFI) provider on a node",
         because="the provider asked for (FI_PROVIDER) is not there or its device cannot be opened",
         costs="MPI_Init fails on every rank",
@@ -258,6 +259,10 @@ RULES: tuple[Rule, ...] = (
             "MPIDI_OFI_mpi_init_hook(1113)...: OFI addrinfo() failed (ofi_init.c:1113:",
             "MPIDI_OFI_mpi_init_hook(667): OFI fi_getinfo() failed (ofi_init.c:667:open:No data)",
         ),
-        negative=("NET/OFI Using aws-ofi-nccl 1.7.4aws",),
+        negative=(
+            "NET/OFI Using aws-ofi-nccl 1.7.4aws",
+            "nccl_net_ofi_rdma_init:7978 NCCL WARN NET/OFI OFI fi_getinfo() call failed: No data "
+            "available",
+        ),
     ),
 )

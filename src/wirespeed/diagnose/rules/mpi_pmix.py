@@ -284,4 +284,73 @@ RULES: tuple[Rule, ...] = (
         ),
         negative=("slurmstepd: mpi/pmix_v4: pmixp_coll_init: ok",),
     ),
+    Rule(
+        id="PMI-011",
+        category="open-files",
+        role="cause",
+        anchors=("OUT-OF-RESOURCE", "OUT_OF_RESOURCE"),
+        pattern=r"PMIX ERROR: (?:PMIX_ERR_)?OUT[-_]OF[-_]RESOURCE in file \S*(?:listener|ptl_\w*)\.c",
+        sentence="PMIx cannot accept more connections (OUT-OF-RESOURCE): mostly the limit of open "
+        "files (ulimit -n) is reached",
+        because="each process that starts takes a file of the launcher, and a program that calls "
+        "MPI_Comm_spawn or mpirun again and again may not give them back",
+        costs="further processes cannot start",
+        fix="ulimit -n 65536 where mpirun starts (limits.conf, LimitNOFILE=, docker --ulimit "
+        "nofile=65536:65536); start fewer processes from one launcher; a new Open MPI",
+        next="ulimit -n; ls /proc/PID-OF-MPIRUN/fd | wc -l",
+        explains=("PMI-013", *_DOWN),
+        links=("https://github.com/openpmix/openpmix/issues/1513",),
+        positive=(
+            "PMIX ERROR: OUT-OF-RESOURCE in file src/server/pmix_server_listener.c at line 273",
+        ),
+        negative=("PMIX ERROR: OUT-OF-RESOURCE in file base/bfrop_base_unpack.c at line 750",),
+    ),
+    Rule(
+        id="PMI-012",
+        category="tmp-not-writable",
+        role="cause",
+        anchors=("OUT-OF-RESOURCE", "OUT_OF_RESOURCE"),
+        pattern=r"PMIX ERROR: (?:PMIX_ERR_)?OUT[-_]OF[-_]RESOURCE in file \S*(?:dstore|gds_ds|pshmem|"
+        r"shmem)\w*\.c",
+        sentence="PMIx cannot make its shared file (OUT-OF-RESOURCE): mostly /tmp or TMPDIR of the "
+        "node is full or not writable",
+        because="PMIx keeps what the processes of a node share in a mapped file of its session folder",
+        costs="MPI_Init fails",
+        fix="free space (df -h /tmp), or TMPDIR at a local disk; PMIX_MCA_gds=hash goes without the "
+        "file",
+        next="on that node: df -h /tmp $TMPDIR; ls -ld /tmp",
+        explains=("PMI-013", *_DOWN),
+        links=("https://github.com/open-mpi/ompi/issues/6742",),
+        positive=(
+            "[n1:63956] PMIX ERROR: OUT-OF-RESOURCE in file gds_ds21_lock_pthread.c at line 176",
+            "[n1:9] PMIX ERROR: OUT-OF-RESOURCE in file gds_dstore.c at line 1178",
+        ),
+        negative=("[n1:9] PMIX ERROR: OUT-OF-RESOURCE in file client/pmix_client.c at line 228",),
+    ),
+    Rule(
+        id="PMI-013",
+        category="mpi-daemon",
+        role="symptom",
+        anchors=("OUT-OF-RESOURCE", "OUT_OF_RESOURCE"),
+        pattern=r"PMIX ERROR: (?:PMIX_ERR_)?OUT[-_]OF[-_]RESOURCE\b",
+        sentence="PMIx ran out of a resource, or could not read what another part of it wrote "
+        "(OUT-OF-RESOURCE)",
+        checks=(
+            "whether PMIx of the program (container) and of the launcher (Slurm, mpirun of the host) "
+            "are of different versions: the same on both sides; PMIX_MCA_gds=hash on both for a try",
+            "whether /tmp or TMPDIR is full or not writable on a node: df -h /tmp",
+            "whether memory or open files are at their limit: ulimit -a, free -g",
+            "whether it is Open MPI 5.0.0 before its release (bfrop_base_unpack.c): upgrade",
+        ),
+        explains=_DOWN,
+        links=("https://github.com/openpmix/openpmix/issues/2948",),
+        positive=(
+            "[squid2:3975416] PMIX ERROR: OUT-OF-RESOURCE in file "
+            "../../3rd-party/openpmix/src/mca/bfrops/base/bfrop_base_unpack.c at line 750",
+            "[dgj318:64919] PMIX ERROR: OUT-OF-RESOURCE in file client/pmix_client.c at line 228",
+            "[node01:25301] PMIX ERROR: PMIX_ERR_OUT_OF_RESOURCE in file client/pmix_client.c at "
+            "line 278",
+        ),
+        negative=("[n1:811] PMIX ERROR: NO-PERMISSIONS in file gds_dstore.c at line 711",),
+    ),
 )

@@ -176,27 +176,51 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="NCCL-007",
         category="net-mismatch",
-        role="cause",
+        role="symptom",
         stage="network",
         anchors=("neither AF_INET",),
-        pattern=r"address with family (?P<family>\d+) is neither AF_INET",
-        sentence="ranks use different networks: one got an address that is none of sockets (family "
-        "{family})",
+        pattern=r"connecting to address (?:\S* )?with family (?P<family>\d+) is neither AF_INET",
+        sentence="a rank got an address that is none of sockets (family {family})",
+        checks=(
+            "whether some ranks use a plugin (EFA, IB) and others fell back to Socket, so that what "
+            "they exchange is garbage to each other: grep 'Using network' in the logs of all ranks; "
+            "repair the plugin of those that fell back, or NCCL_NET=Socket on all",
+            "whether NCCL_SOCKET_IFNAME names an interface that a node (or container) does not have: "
+            "ip -br addr on every node; NCCL 2.27 does not say so and uses an empty address",
+            "whether all ranks got the same ncclUniqueId and run one version of NCCL",
+        ),
+        explains=("nccl-trace", "nccl-peer-lost", "nccl-system-error"),
+        links=(f"{_ENV}#nccl-net",),
+        positive=(
+            "misc/socket.cc:717 NCCL WARN ncclSocketInit: connecting to address with family 33022 "
+            "is neither AF_INET(2) nor AF_INET6(10)",
+            "ncclSocketInit: connecting to address  with family 59936 is neither AF_INET(2) nor "
+            "AF_INET6(10)",
+            "include/socket.h:455 NCCL WARN Net : connecting to address  with family 0 is neither "
+            "AF_INET(2) nor AF_INET6(10)",
+            "NCCL WARN Error : connecting to address with family 1 is neither AF_INET(2) nor "
+            "AF_INET6(10)",
+        ),
+        negative=(
+            "include/socket.h:311 WARN Socket creation failed : Address family not supported",
+        ),
+    ),
+    Rule(
+        id="NCCL-008",
+        category="net-mismatch",
+        role="cause",
+        stage="network",
+        needs=("NCCL-007", "FACT-002", "FACT-003"),
+        sentence="ranks use different networks: some NCCL's sockets, others not, so one got an "
+        "address that is none of sockets (family {family})",
         because="some ranks use a plugin (EFA, IB) and others fell back to Socket, so the handles "
         "they exchange are garbage to each other",
         costs="NCCL cannot connect the ranks",
         fix="find the rank that prints 'Using network Socket' while others do not and repair its "
         "plugin (memlock, devices, library); or NCCL_NET=Socket on all ranks",
         next="grep 'Using network' in the logs of all ranks",
-        explains=("nccl-trace", "nccl-peer-lost", "nccl-system-error"),
+        explains=("NCCL-007", "nccl-trace", "nccl-peer-lost", "nccl-system-error"),
         links=(f"{_ENV}#nccl-net",),
-        positive=(
-            "misc/socket.cc:717 NCCL WARN ncclSocketInit: connecting to address with family 33022 "
-            "is neither AF_INET(2) nor AF_INET6(10)",
-        ),
-        negative=(
-            "include/socket.h:311 WARN Socket creation failed : Address family not supported",
-        ),
     ),
     Rule(
         id="NCCL-010",

@@ -197,7 +197,7 @@ RULES: tuple[Rule, ...] = (
         r"error.{0,120}|creating new endpoint.{0,80}|unexpected .{0,80}|error .{0,100}|failed to "
         r".{0,80})",
         unless=r"initialize (?:rdma|sendrecv)|find a protocol|initialization failed|cannot "
-        r"allocate|unresponsive|unreachable|disabling shared memory",
+        r"allocate|unresponsive|unreachable|disabling shared memory|to (?:register|bind) ",
         sentence="the OFI plugin failed: {what}",
         checks=(
             "whether memlock is too small or EFA devices are missing in the container: ulimit -l, "
@@ -296,6 +296,40 @@ RULES: tuple[Rule, ...] = (
         links=_START,
         positive=("NCCL INFO NET/OFI Selected Provider is tcp (found 2 nics)",),
         negative=("NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)",),
+    ),
+    Rule(
+        id="OFI-026",
+        category="efa-not-used",
+        role="cause",
+        stage="network",
+        # Another protocol of the plugin may work after the first failed; elsewhere than on AWS
+        # NCCL's own transport for InfiniBand is the better one.
+        absent=("OFI-020", "FACT-005", "FACT-006"),
+        anchors=("fi_getinfo() call failed", "initialize NET plugin"),
+        pattern=r"NET/OFI.{0,40}fi_getinfo\(\) call failed|failed to initialize NET plugin (?:AWS "
+        r")?(?:libfabric|OFI)",
+        sentence="EFA is not used: libfabric finds no device or provider for the OFI plugin "
+        "(aws-ofi-nccl)",
+        because="the plugin asks libfabric (fi_getinfo) for EFA; 'No data available' means that this "
+        "process sees no EFA device: none is attached, or the container was not given "
+        "/dev/infiniband",
+        costs=_TCP,
+        fix=f"{_DEVICE}; LD_LIBRARY_PATH with /opt/amazon/efa/lib first",
+        next="in the container: ls /dev/infiniband; fi_info -p efa",
+        explains=("net-socket-fallback",),
+        links=_START,
+        positive=(
+            "nccl_net_ofi_rdma_init:7978 NCCL WARN NET/OFI OFI fi_getinfo() call failed: No data "
+            "available",
+            "NCCL WARN NET/OFI fi_getinfo() call failed: Function not implemented",
+            "NCCL INFO Failed to initialize NET plugin AWS Libfabric",
+            "NCCL INFO Failed to initialize NET plugin Libfabric",
+        ),
+        negative=(
+            "MPIDI_OFI_mpi_init_hook(667): OFI fi_getinfo() failed (ofi_init.c:667:open:No data)",
+            "NCCL INFO Initialized NET plugin AWS Libfabric",
+            "NCCL INFO Failed to initialize NET plugin IB",
+        ),
     ),
     Rule(
         id="OFI-022",

@@ -1,6 +1,7 @@
 """What NCCL's RAS client (`ncclras`, since 2.24) reports of a running job."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from wirespeed.diagnose.evidence import Evidence
 from wirespeed.diagnose.rule import Rule
@@ -12,36 +13,76 @@ _LINKS = (
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html",
     "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
 )
+_SILENT = ("RAS-006", "RAS-007", "RAS-008", "WD-001")
+"""Ranks that do not answer, or a collective that timed out: this job makes no progress."""
 _NEXT = (
     "ncclras -v again after 10 s (nc HOST 28028): do the counts still grow? py-spy dump --pid PID"
 )
 
 
-def _counts(evidence: Evidence) -> Iterator[Hit]:
-    """The operations that most ranks and the others have launched, and who the others are."""
-    seen = [
-        hit for id in ("RAS-002", "RAS-003") if id in evidence.seen for hit in _hits(id, evidence)
-    ]
-    told: dict[int, int] = {}
-    for hit in seen:
-        number = int(hit.groups["operation"])
-        told[number] = told.get(number, 0) + int(hit.groups.get("ranks", "1"))
-    if len(told) < 2:
-        return
-    first = evidence.seen["RAS-001"].start
-    named = sorted(
-        {hit.groups["ras_rank"] for id in ("RAS-003", "RAS-004") for hit in _hits(id, evidence)},
-        key=int,
+def _snapshots(evidence: Evidence) -> list[list[Hit]]:
+    """Lines with operations, those of one communicator's list together.
+
+    A list's lines follow each other; equal lines of a later report are not kept.
+    """
+    ids = ("RAS-002", "RAS-003", "RAS-004")
+    lines = sorted(
+        (hit for id in ids for hit in _hits(id, evidence)),
+        key=lambda hit: (hit.line.source, hit.line.number),
     )
-    counts = ", ".join(f"{count} at operation {number}" for number, count in sorted(told.items()))
-    groups = {
-        **first.groups,
-        "counts": counts,
-        "named": ", ".join(named[:16]) + (" and more" if len(named) > 16 else "") or "?",
-    }
-    yield Hit(_MISMATCH, first.line, groups)
-    for hit in seen:
-        yield Hit(_MISMATCH, hit.line, {**groups, **hit.groups})
+    found: list[list[Hit]] = []
+    for hit in lines:
+        last = found[-1][-1].line if found else None
+        follows = last is not None and (last.source, last.number + 1) == (
+            hit.line.source,
+            hit.line.number,
+        )
+        if follows:
+            found[-1].append(hit)
+        else:
+            found.append([hit])
+    return found
+
+
+def _operations(lines: Iterable[Hit]) -> dict[int, int]:
+    """How many ranks have launched up to which operation."""
+    told: dict[int, int] = {}
+    for hit in lines:
+        if "operation" in hit.groups:
+            number = int(hit.groups["operation"])
+            told[number] = told.get(number, 0) + int(hit.groups.get("ranks", "1"))
+    return told
+
+
+def _is_stuck(evidence: Evidence, told: Iterable[int]) -> bool:
+    """Ranks that launch one after the other differ by one for a moment, in a healthy job too."""
+    numbers = list(told)
+    return max(numbers) - min(numbers) > 1 or any(id in evidence.seen for id in _SILENT)
+
+
+def _counts(evidence: Evidence, stuck: bool) -> Iterator[Hit]:
+    """The operations that most ranks and the others have launched, and who the others are.
+
+    stuck: whether to tell the lists that no running job gives, or those that one may give.
+    """
+    rule = _MISMATCH if stuck else _MOMENT
+    first = evidence.seen["RAS-001"].start
+    for lines in _snapshots(evidence):
+        told = _operations(lines)
+        if len(told) < 2 or _is_stuck(evidence, told) != stuck:
+            continue
+        named = sorted(
+            {hit.groups["ras_rank"] for hit in lines if "ras_rank" in hit.groups}, key=int
+        )
+        counts = (f"{ranks} at operation {number}" for number, ranks in sorted(told.items()))
+        groups = {
+            **first.groups,
+            "counts": ", ".join(counts),
+            "named": ", ".join(named[:16]) + (" and more" if len(named) > 16 else "") or "?",
+        }
+        yield Hit(rule, first.line, groups)
+        for hit in lines:
+            yield Hit(rule, hit.line, {**groups, **hit.groups})
 
 
 def _hits(id: str, evidence: Evidence) -> list[Hit]:
@@ -54,12 +95,12 @@ _MISMATCH = Rule(
     role="cause",
     stage="program",
     needs=("RAS-001",),
-    derive=_counts,
+    derive=partial(_counts, stuck=True),
     sentence="the ranks of a communicator have not launched the same number of {op} operations "
     "(mismatch): {counts}; NCCL's RAS names rank(s) {named} as different from most",
     because="a collective ends only when every rank calls it: ranks that are behind are stuck "
-    "before the call, or the others called one too many; while a job makes progress the counts "
-    "differ for a moment, so it is a fault only when they stand still",
+    "before the call, or the others called too many; a job that makes progress differs by one for a "
+    "moment, but here it is more, or ranks do not answer or waited until a timeout",
     costs="all ranks of the communicator wait",
     fix="where the counts stand still: stack traces (py-spy dump) of one rank that is behind and "
     "of "
@@ -68,6 +109,28 @@ _MISMATCH = Rule(
     "numbers of batches, an exception that was caught)",
     next=_NEXT,
     explains=("watchdog-timeout", "nccl-unresponsive", "launcher-exit"),
+    links=_LINKS,
+)
+
+_MOMENT = Rule(
+    id="RAS-011",
+    category="collective-mismatch",
+    role="symptom",
+    stage="program",
+    needs=("RAS-001",),
+    derive=partial(_counts, stuck=False),
+    sentence="at that moment the ranks of a communicator had launched a different number of {op} "
+    "operations, by one (mismatch): {counts}; NCCL's RAS names rank(s) {named}",
+    because="ranks do not launch at the same moment, so that a job that makes progress shows this "
+    "too; only counts that stand still are a fault",
+    checks=(
+        "ask again after 10 s (ncclras -v, or nc HOST 28028): where the counts have grown, nothing "
+        "is wrong",
+        "where they stand still, ranks that are behind are stuck before the call, or the others "
+        "called one too many: stack traces (py-spy dump --pid PID) of one that is behind and one "
+        "that is ahead, and make the calls the same on all ranks",
+    ),
+    next=_NEXT,
     links=_LINKS,
 )
 
@@ -123,6 +186,7 @@ RULES: tuple[Rule, ...] = (
         negative=("  Process 3487984 on node 172.16.64.213 managing GPU 5",),
     ),
     _MISMATCH,
+    _MOMENT,
     Rule(
         id="RAS-006",
         category="peer-died",

@@ -96,6 +96,43 @@ RULES: tuple[Rule, ...] = (
         links=_IFNAME,
     ),
     Rule(
+        id="NSOCK-005",
+        category="interface",
+        role="fact",
+        anchors=(
+            "Bootstrap : Using",
+            "Bootstrap: Using",
+            "NET/Socket : Using",
+            "NET/Socket: Using",
+        ),
+        pattern=r"(?:bootstrap|NET/Socket) ?: using (?:\[\d\])?[^\s:]+:\S",
+        sentence="NCCL found an interface for its sockets",
+        positive=(
+            "NCCL INFO Bootstrap : Using eth0:10.10.0.1<0>",
+            "NCCL INFO NET/Socket : Using [0]eth0:10.0.0.37<0>",
+            "NCCL INFO Bootstrap: Using eth0:10.10.0.1<0>",
+        ),
+        negative=("NCCL INFO Bootstrap : no socket interface found",),
+    ),
+    Rule(
+        id="NSOCK-006",
+        category="ifname-no-match",
+        role="cause",
+        needs=("NCCL-007", "NSOCK-002"),
+        # Who found an interface has an address; then others are the reason.
+        absent=("NSOCK-005", "NSOCK-001"),
+        sentence="no interface matches NCCL_SOCKET_IFNAME, set to {ifname}: NCCL has no address to "
+        "connect to (family {family})",
+        because="no line tells an interface that NCCL uses, and the address is empty; NCCL 2.27 does "
+        "not say that {ifname} does not exist on this node (or container) and goes on without one",
+        costs="NCCL cannot be initialised",
+        fix="NCCL_SOCKET_IFNAME set to an interface that exists on every node (ip -br addr), or "
+        "unset it; names may differ between nodes: give a common prefix or a list (eth,ens)",
+        next="ip -br addr; echo $NCCL_SOCKET_IFNAME on every node",
+        explains=("net-mismatch", *_FOLLOWS),
+        links=_IFNAME,
+    ),
+    Rule(
         id="NSOCK-004",
         category="no-interface",
         role="cause",

@@ -206,4 +206,29 @@ RULES: tuple[Rule, ...] = (
         ),
         negative=("srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",),
     ),
+    Rule(
+        id="SLURM-027",
+        category="slurm-aborted",
+        role="symptom",
+        stage="aftermath",
+        anchors=("Abandoning IO ",),
+        pattern=r"abandoning IO (?P<seconds>\d+) secs after job shutdown",
+        sentence="a step was ended, and {seconds} s later a process still held its output (Slurm gave "
+        "the output up)",
+        checks=(
+            "what ended the step before: the earliest error of all ranks' logs, scancel, the time "
+            "limit or memory (sacct -j JOB -o JobID,State,ExitCode,Elapsed,MaxRSS)",
+            "whether processes hang that cannot be ended: on the node, ps -eo pid,stat,wchan,cmd | "
+            "grep ' D' (GPU driver, NFS, Lustre): dmesg -T; reboot the node where they stay",
+            "whether the program leaves children that keep its output open (data loaders, "
+            "debuggers): end them with the program",
+        ),
+        links=("https://slurm.schedmd.com/troubleshoot.html",),
+        positive=(
+            "slurmstepd: error: eio_handle_mainloop: Abandoning IO 60 secs after job shutdown "
+            "initiated",
+            "Abandoning IO 300 secs after job shutdown initiated",
+        ),
+        negative=("slurmstepd: debug: eio_handle_mainloop: handling events for 3 objects",),
+    ),
 )

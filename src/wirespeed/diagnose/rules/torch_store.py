@@ -350,10 +350,12 @@ RULES: tuple[Rule, ...] = (
         pattern=r"client socket has failed to connect to \[?(?P<master>[\w.:-]+?)\]?:(?P<port>\d+) "
         r"\(errno: (?:113|110|101) - (?P<why>[\w ]+)",
         sentence="a rank cannot reach the master at {master}, port {port}: {why}",
-        because="the address is not routed from this node, or a firewall drops the packets",
+        because="the address is not routed from this node, its link is down, or a firewall drops the "
+        "packets",
         costs="the job cannot start",
-        fix="use the master's address on the network between the nodes (MASTER_ADDR, "
-        "--rdzv-endpoint), and open the port in the firewall or security group",
+        fix="see whether this node's network works (ip -br link, ping the master); use the master's "
+        "address on the network between the nodes (MASTER_ADDR, --rdzv-endpoint), and open the port "
+        "in the firewall or security group",
         next="from this node: ip route get {master}; nc -vz {master} {port}",
         explains=("STORE-020", "missing-ranks", "rendezvous", "launcher-exit"),
         links=_LINKS,
