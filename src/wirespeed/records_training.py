@@ -105,6 +105,11 @@ class Training:
     loss: dict[str, float] = field(default_factory=dict)
     """Where the missing efficiency went: shares that add up to 1 - efficiency."""
 
+    @property
+    def key(self) -> tuple[str, str, float | None, int]:
+        """What was measured: a later record of the same takes the place of an earlier one."""
+        return self.study, self.strategy, self.bucket_mb, self.ranks
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadFigures:

@@ -125,10 +125,19 @@ def test_a_loss_that_is_no_number_stops_and_names_step_and_rank(cli: Any, findin
     assert "step 4" in found["title"]
 
 
-def test_a_rank_that_dies_is_named(cli: Any, finding: Any) -> None:
-    done = cli(*SHORT, "--strategy", "naive", "--inject", "kill:rank=1,after=2", "-o", "json")
+def test_a_rank_that_dies_is_named_and_the_rounds_before_are_kept(cli: Any, finding: Any) -> None:
+    words = (*SHORT, "--rounds", "5", "--strategy", "naive")
+    done = cli(*words, "--inject", "kill:rank=1,after=6", "-o", "json")
     run = trained(done, code=1)
     assert finding(run, "DIED-001")["subject"] == {"kind": "rank", "name": "rank 1"}
+    assert [(row["strategy"], row["rounds"]) for row in run["training"]] == [
+        ("none", 3),
+        ("naive", 3),
+    ]
+    (folder,) = cli.folders()
+    (folder / "run.json").unlink()
+    again = cli("runs", "show", folder.name.rpartition("-")[2], "-o", "json")
+    assert again.json["training"] == run["training"], "the records alone tell as much"
 
 
 def test_the_timeline_of_a_step_opens_in_perfetto(cli: Any, tmp_path: Path) -> None:

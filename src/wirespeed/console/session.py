@@ -96,7 +96,7 @@ class Session:
         self._verifications: list[Verification] = []
         self._located: Located | None = None
         self._pairs: list[PairFigures] = []
-        self._training: list[Training] = []
+        self._training: dict[tuple[object, ...], Training] = {}
         self._load: list[LoadFigures] = []
         self._proofs: list[Mapping[str, Any]] = []
         self._trace: list[str] = []
@@ -177,7 +177,7 @@ class Session:
             measurements=tuple(self._measurements),
             verifications=tuple(self._verifications),
             located=self._located and replace(self._located, pairs=tuple(self._pairs)),
-            training=tuple(self._training),
+            training=tuple(self._training.values()),
             under_load=tuple(self._load),
         )
         if self._trace:
@@ -281,7 +281,9 @@ class Session:
             self._notes += culprit_findings(measured, data["culprits"])
 
     def _on_training(self, data: Mapping[str, Any]) -> None:
-        self._training.append(training_from_json(data))
+        """What was known after a round gives way to what is known after the next."""
+        one = training_from_json(data)
+        self._training[one.key] = one
 
     def _on_load(self, data: Mapping[str, Any]) -> None:
         self._load.append(load_from_json(data))

@@ -96,7 +96,7 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
         measurements=(*start.measurements, *parts.measurements),
         verifications=(*start.verifications, *parts.verifications),
         located=parts.located and replace(parts.located, pairs=tuple(parts.pairs)),
-        training=(*start.training, *parts.training),
+        training=(*start.training, *parts.training.values()),
         under_load=(*start.under_load, *parts.load),
     )
 
@@ -116,7 +116,7 @@ class _Parts:
         self.verifications: list[Verification] = []
         self.located: Located | None = None
         self.pairs: list[PairFigures] = []
-        self.training: list[Training] = []
+        self.training: dict[tuple[object, ...], Training] = {}
         self.load: list[LoadFigures] = []
         for record in records:
             try:
@@ -155,7 +155,8 @@ class _Parts:
             case "located":
                 self.located = located_from_json(data)
             case "training":
-                self.training.append(training_from_json(data))
+                one = training_from_json(data)
+                self.training[one.key] = one
 
 
 def _valid(data: Any, part: str) -> Any:

@@ -44,13 +44,15 @@ class Samples:
 
 Enter = Callable[[str], None]
 Tell = Callable[[int, int, str], None]
+Ended = Callable[[int], None]
 
 
-def run_rounds(stage: Stage, taken: list[Samples], enter: Enter, tell: Tell) -> None:
+def run_rounds(stage: Stage, taken: list[Samples], enter: Enter, tell: Tell, ended: Ended) -> None:
     """Time every case until all intervals are narrow enough, or the time is up; collective.
 
     taken: gets the samples, so that they are there when a loss is not finite (LossNotFinite).
-    enter: tells every rank's watchdog what begins; tell: (turn, of, label) for the progress.
+    enter: tells every rank's watchdog what begins; tell: (turn, of, label) for the progress; ended: a
+    round is over, with the number of rounds so far.
     """
     plan = stage.plan
     begin, number = time.monotonic(), 0
@@ -61,6 +63,7 @@ def run_rounds(stage: Stage, taken: list[Samples], enter: Enter, tell: Tell) -> 
             enter(f"train {samples.case.label}")
             samples.turns.append(_turn(stage, samples.case, plan.steps))
         number += 1
+        ended(number)
         spent = float(stage.place.control.matrix([time.monotonic() - begin]).max())
         if _enough(plan, taken, number, spent):
             return

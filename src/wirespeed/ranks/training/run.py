@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["run_training"]
 
 Tell = Callable[[str, dict[str, Any]], None]
+_OFTEN = 10
 _SLOW_S, _PATIENCE = 3.0, 10
 """Where making a trainer and its first step took that long, a turn's steps may take so many times it."""
 
@@ -66,6 +67,7 @@ class _Run:
         self._taken: list[Samples] = []
         self._left_out: list[TrainCase] = []
         self._longest = 0.0
+        self._peak = _peak(stage.place, plan.precision)
         self._records: list[Training] = []
         self._equal: dict[tuple[str, float | None], bool] = {}
 
@@ -115,7 +117,7 @@ class _Run:
             self._tell("progress", {"index": index, "of": of, "label": label})
 
         try:
-            run_rounds(self._stage, self._taken, self._turn, progress)
+            run_rounds(self._stage, self._taken, self._turn, progress, self._so_far)
         except LossNotFinite as error:
             self._tell("trouble", _not_finite(error))
             whole = min(len(one.turns) for one in self._taken)
@@ -131,9 +133,14 @@ class _Run:
         self._beacon.enter(label)
         self._stage.sabotage.turn()
 
+    def _so_far(self, rounds: int) -> None:
+        """What is known by now, in case that the run breaks off; later figures take its place."""
+        if self._stage.place.rank == 0 and (rounds < _OFTEN or rounds % _OFTEN == 0):
+            self._records = self._figures()
+            self.tell_figures()
+
     def _figures(self) -> list[Training]:
         place, model = self._stage.place, self._stage.model
-        peak = _peak(place, self._plan.precision)
         records = [
             figures(
                 samples,
@@ -141,7 +148,7 @@ class _Run:
                 self._plan,
                 model,
                 nodes=len(set(place.hosts[: samples.case.ranks])),
-                peak=peak,
+                peak=self._peak,
             )
             for samples in self._taken
         ]
