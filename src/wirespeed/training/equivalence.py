@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 from wirespeed.training.contract import Batch, Build, ModelSpec, Setup
-from wirespeed.training.step import LossNotFinite, Stepper
+from wirespeed.training.step import LOWER, LossNotFinite, Precision, Stepper
 
 __all__ = ["Difference", "Proof", "differences"]
 
@@ -29,6 +29,9 @@ class Proof:
     steps: int = 5
     seed: int = 1
     clip: float | None = None
+    precision: Precision = "float32"
+    """bf16 and fp16: autocast, fp16 with a gradient scaler, together and alone alike; shards and
+    the whole batch round differently, which needs wider tolerances."""
     rtol: float = 1e-5
     atol: float = 1e-8
 
@@ -71,15 +74,20 @@ def _alone(spec: ModelSpec, setup: Setup, proof: Proof) -> dict[str, torch.Tenso
     model = spec.build().to(setup.device)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = setup.optimizer_class(trained, **setup.optimizer_options)
+    kind, lower = setup.device.type, LOWER.get(proof.precision)
+    scaler = torch.amp.GradScaler(kind, enabled=proof.precision == "fp16")
     for step in range(proof.steps):
         inputs, targets = _whole(spec, setup, proof, step)
-        loss = spec.loss(model, (inputs.to(setup.device), targets.to(setup.device)))
+        with torch.autocast(kind, lower, enabled=lower is not None):
+            loss = spec.loss(model, (inputs.to(setup.device), targets.to(setup.device)))
         if not torch.isfinite(loss):
             raise LossNotFinite([(dist.get_rank(setup.group), loss.item())], step)
-        loss.backward()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
         if proof.clip is not None:
             nn.utils.clip_grad_norm_(trained, proof.clip)
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.zero_grad()
     return {
         name: parameter.detach().to("cpu", torch.float32, copy=True)
@@ -105,6 +113,7 @@ def _together(spec: ModelSpec, build: Build, setup: Setup, proof: Proof) -> dict
             rank=rank,
             device=setup.device,
             micro_batches=setup.micro_batches,
+            precision=proof.precision,
             clip=proof.clip,
             share=lambda loss: _shared([loss], setup).flatten().tolist(),
         )

@@ -25,11 +25,11 @@ from wirespeed.training.contract import Batch, ModelSpec, Trainer
 from wirespeed.training.loss_scale import LossScale
 from wirespeed.training.spans import Span
 
-__all__ = ["LossNotFinite", "Precision", "Step", "StepTimes", "Stepper"]
+__all__ = ["LOWER", "LossNotFinite", "Precision", "Step", "StepTimes", "Stepper"]
 
 Precision = Literal["float32", "bf16", "fp16"]
 
-_LOWER = {"bf16": torch.bfloat16, "fp16": torch.float16}
+LOWER = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class LossNotFinite(CannotMeasure):
@@ -164,7 +164,7 @@ class Stepper:
         self._rank = rank
         self._device = device
         self._micro_batches = micro_batches
-        self._dtype = _LOWER.get(precision)
+        self._dtype = LOWER.get(precision)
         self._scale = LossScale(trainer, device) if precision == "fp16" else None
         self._clip = clip
         self._share = share

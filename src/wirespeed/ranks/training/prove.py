@@ -8,7 +8,7 @@ takes the same course through the strategy.
 from typing import Any
 
 from wirespeed.plan import TrainCase
-from wirespeed.ranks.training.stage import Stage
+from wirespeed.ranks.training.stage import Stage, precision
 from wirespeed.training.contract import ModelSpec, Setup
 from wirespeed.training.strategies.registry import STRATEGIES
 
@@ -22,7 +22,7 @@ _LEARNING_RATE = 0.1
 _EXACT = (1e-4, 1e-6)
 """(rtol, atol): float32 sums of another order, carried through a few steps of a transformer."""
 _ROUNDED = (2e-2, 1e-3)
-"""For gradients that are sent as bfloat16, which has 8 bits of precision."""
+"""For sums of numbers that bfloat16 (8 bits of precision) or float16 (11) have rounded."""
 
 
 def prove(stage: Stage, case: TrainCase) -> dict[str, Any] | None:
@@ -35,8 +35,9 @@ def prove(stage: Stage, case: TrainCase) -> dict[str, Any] | None:
         return {}
     from wirespeed.training.equivalence import Proof, differences
 
-    rtol, atol = _ROUNDED if setup.variant == "bf16" else _EXACT
-    proof = Proof(steps=STEPS, seed=stage.seed, rtol=rtol, atol=atol)
+    how = precision(stage.plan)
+    rtol, atol = _ROUNDED if setup.variant == "bf16" or how != "float32" else _EXACT
+    proof = Proof(steps=STEPS, seed=stage.seed, precision=how, rtol=rtol, atol=atol)
     found = differences(model, stage.builder(case), setup, proof)
     stand_in = "" if model is stage.model else f" (shown on the model {STAND_IN})"
     return {
