@@ -131,6 +131,8 @@ def test_no_buffer_is_larger_than_the_model() -> None:
     section = zero_config(3, world=2, micro=1, parameters=50_001)["zero_optimization"]
     assert section["reduce_bucket_size"] == 50_002
     assert section["stage3_param_persistence_threshold"] == 50
+    asked = zero_config(2, world=2, micro=1, parameters=50_001, bucket_mb=25)
+    assert asked["zero_optimization"]["allgather_bucket_size"] == 50_002
     large = zero_config(3, world=2, micro=1, parameters=8 * 10**9)["zero_optimization"]
     assert large["reduce_bucket_size"] == 500_000_000
     assert large["stage3_param_persistence_threshold"] == 100_000

@@ -237,13 +237,16 @@ def _check_stage(stage: int, offload: str) -> None:
 
 
 def _bucket_elements(bucket_mb: float | None, element_bytes: int, parameters: int | None) -> int:
-    """An even number: stages 1 and 2 refuse another (they align to 4 bytes of 2-byte elements)."""
+    """At most the model, since DeepSpeed makes its buffers that large at once; and an even number:
+    stages 1 and 2 refuse another (they align to 4 bytes of 2-byte elements)."""
     if bucket_mb is None:
-        elements = min(DEFAULT_BUCKET_ELEMENTS, parameters or DEFAULT_BUCKET_ELEMENTS)
-        return max(2, elements + elements % 2)
-    if not bucket_mb > 0 or math.isinf(bucket_mb):
+        elements = DEFAULT_BUCKET_ELEMENTS
+    elif not bucket_mb > 0 or math.isinf(bucket_mb):
         raise UsageError(f"a bucket of {bucket_mb:g} MB", expected="a size above 0")
-    return max(2, int(bucket_mb * 1e6 / element_bytes) // 2 * 2)
+    else:
+        elements = int(bucket_mb * 1e6 / element_bytes) // 2 * 2
+    elements = min(elements, parameters or elements)
+    return max(2, elements + elements % 2)
 
 
 def _clipping(clip: float) -> float:
