@@ -43,7 +43,9 @@ def test_strategies_are_proven_timed_and_compared(cli: Any, finding: Any) -> Non
         assert row["exposed_ms"] is not None
         assert row["tokens_per_s"] == pytest.approx(row["samples_per_s"] * 64)
         assert sum(row["parts_ms"].values()) <= row["step_ms"]["mean"] * 1.01
-        assert row["predicted_step_ms"] > 0
+        # On a machine that does much else all_reduce may show no line to predict by; that is said.
+        known = finding(run, "TRAIN-006")["status"] == "pass"
+        assert row["predicted_step_ms"] > 0 if known else row["predicted_step_ms"] is None
         assert row["mfu"] is None, "nobody knows the peak of a processor"
     assert rows["none"]["comm_ms"] == 0, (
         "what ranks tell each other is no communication of the step"
@@ -58,7 +60,10 @@ def test_a_bucket_sweep_stands_beside_the_model(cli: Any, finding: Any) -> None:
     run = trained(done)
     assert [row["bucket_mb"] for row in run["training"]] == [None, 0.1, 1.0]
     told = finding(run, "TRAIN-006")
-    assert "MB by the model" in told["title"]
+    if told["status"] == "pass":
+        assert "MB by the model" in told["title"]
+    else:
+        assert (told["status"], bool(told["because"])) == ("not_checked", True)
     assert {m["op"] for m in run["measurements"]} == {"all_reduce"}
 
 

@@ -80,8 +80,16 @@ def best_bucket(
     """The model's best bucket size beside the best that was measured, as a `trouble` record."""
     swept = [one for one in records if one.study == "compare" and one.strategy == "bucketed"]
     step = _yardstick(stage, records)
-    if link is None or step is None or not swept:
+    if step is None or not swept:
         return None
+    if link is None:
+        return {
+            "id": "TRAIN-006",
+            "status": "not_checked",
+            "title": "the best bucket size was not predicted",
+            "because": "all_reduce took no longer for more bytes, as measured here: too much else "
+            "runs on this machine, or the sizes are too small",
+        }
     best = best_bucket_bytes(link, gradient_bytes=step.gradient_bytes, backward_s=step.backward_s)
     quickest = min(swept, key=lambda one: one.step.mean)
     tried = ", ".join(f"{one.bucket_mb:g}" for one in swept)
