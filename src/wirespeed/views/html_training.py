@@ -118,7 +118,7 @@ def _memory(run: Run) -> str:
         title="Where the memory goes",
         said="",
         charts=[_chart("memory", "Memory of the rank that needs most", memory_chart(rows), note)],
-        tables=_html("memory", [(f"{title}, MiB", grid)]),
+        tables=_html("memory", [(title, grid)]),
         notes=[],
     )
 

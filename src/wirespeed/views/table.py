@@ -47,9 +47,10 @@ def render(run: Run, style: Style) -> str:
 
 
 def _of_interest(run: Run) -> Sequence[Finding]:
-    """Where strategies are compared, what of the nodes was not checked is counted below, not listed."""
+    """Where strategies are compared, what of the nodes was not checked is counted below, not listed;
+    but where nothing came out of it, the reason is among these."""
     found = folded(run)
-    if run.command != "train":
+    if run.command != "train" or run.verdict == "UNKNOWN":
         return found
     return [one for one in found if one.status != "not_checked" or one.id.startswith("TRAIN")]
 

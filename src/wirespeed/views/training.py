@@ -45,7 +45,10 @@ def tables(run: Run) -> list[tuple[str, Grid]]:
     with_memory = [one for one in run.training if one.memory]
     if with_memory:
         found.append(
-            ("memory of the rank that needs most (in brackets: predicted)", _memory(with_memory))
+            (
+                "memory of the rank that needs most, MiB (in brackets: predicted)",
+                _memory(with_memory),
+            )
         )
     if run.under_load:
         found.append(("alone and side by side", _load(run)))
