@@ -11,6 +11,7 @@ its gradient stays None and optimizers leave it alone, as with torch's DDP and
 `find_unused_parameters=True`. Every rank must reach the same calls of `finish`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
@@ -101,7 +102,7 @@ class Parcel(Protocol):
     def members(self) -> "Sequence[nn.Parameter]": ...
 
 
-class Overlapping(Synchroniser):
+class Overlapping(Synchroniser, ABC):
     """Hooks hand gradients in as the backward pass makes them; full parcels leave in planned order.
 
     The order is the same on all ranks, in whatever order hooks fire: collectives of one group are
@@ -145,8 +146,9 @@ class Overlapping(Synchroniser):
             if not parcel.missing:
                 self._send_full()
 
+    @abstractmethod
     def _plan(self) -> Sequence[Parcel]:
-        raise NotImplementedError
+        """The parcels in the order in which they leave, from what is trained and nothing else."""
 
     def _send_full(self) -> None:
         while self._next < len(self._parcels) and not self._parcels[self._next].missing:

@@ -116,6 +116,7 @@ def test_what_shards_holds_less(transformers):
     assert measured["sharded"]["peak"] <= measured["zero1"]["peak"]
 
 
+@pytest.mark.system
 def test_deepspeed(world):
     pytest.importorskip("deepspeed", reason="Requires: deepspeed")
     names = ["deepspeed-zero0", "deepspeed-zero2", "deepspeed-zero3"]
