@@ -264,7 +264,7 @@ def test_equals_one_process_on_the_full_batch(
         after = rank[f"{variant} {way}"]["after"]
         assert set(after) == set(expected)
         for name, value in expected.items():
-            torch.testing.assert_close(torch.tensor(after[name]), value, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(torch.tensor(after[name]), value, rtol=1e-5, atol=1e-8)
 
 
 @pytest.mark.system
@@ -315,7 +315,7 @@ def test_engines_that_live_at_once_do_not_disturb_each_other(
         for variant in ("3", "2", "3-parameter", "0"):
             for name, value in expected.items():
                 torch.testing.assert_close(
-                    torch.tensor(rank[variant][name]), value, rtol=1e-5, atol=1e-6
+                    torch.tensor(rank[variant][name]), value, rtol=1e-5, atol=1e-8
                 )
         assert rank["changed"] == []
 

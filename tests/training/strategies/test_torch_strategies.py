@@ -77,7 +77,7 @@ def setup_of(name: str, **options: Any) -> Setup:
 def equal_to_one_process() -> dict[str, Any]:
     found = {}
     for name in NAMES:
-        near = (1e-2, 1e-2) if name == "ddp-bf16" else (1e-5, 1e-6)
+        near = (1e-2, 1e-2) if name == "ddp-bf16" else (1e-5, 1e-8)
         for way, options in WAYS.items():
             given = dict(options)
             proof = Proof(clip=given.pop("clip", None), rtol=near[0], atol=near[1])
@@ -200,7 +200,7 @@ def _said(kind: type[nn.Module], name: str) -> str:
 
 
 def _two_steps(name: str, **options: Any) -> list[Any]:
-    near = (1e-2, 1e-2) if name == "ddp-bf16" else (1e-5, 1e-6)
+    near = (1e-2, 1e-2) if name == "ddp-bf16" else (1e-5, 1e-8)
     proof = Proof(steps=2, rtol=near[0], atol=near[1])
     odd = differences(SPEC, build_of(name), setup_of(name, **options), proof)
     return [(one.name, one.largest) for one in odd]
