@@ -56,8 +56,12 @@ def rate() -> Callable[[Lab, str, str], float]:
     return measured
 
 
-def transfer(lab: Lab, source: str, target: str, seconds: float = 0.6) -> list[NodeResult]:
-    words = [sys.executable, "-I", "-S", str(_SENDER), "{rank}", "{master}", "{port}", str(seconds)]
+def transfer(
+    lab: Lab, source: str, target: str, seconds: float = 0.6, silence: float = 25.0
+) -> list[NodeResult]:
+    """TCP that loses packets may be silent for many seconds; both sides fail after `silence`."""
+    words = [sys.executable, "-I", "-S", str(_SENDER), "{rank}", "{master}", "{port}"]
+    words += [str(seconds), str(silence)]
     return lab.run(words, nodes=[target, source], timeout=BOUND_S, grace=5.0)
 
 
