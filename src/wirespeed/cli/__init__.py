@@ -20,6 +20,7 @@ _VERBS = {
     "bench": "How fast is each collective?",
     "locate": "Which node, link or rail is slow? Pairs in rounds, and the culprit.",
     "train": "Which strategy is fastest, what does communication cost, how does it scale?",
+    "launch": "Run any command as ranks: ssh, mpirun, srun, deepspeed, Ray, Metaflow.",
     "diagnose": "Why did this job fail, hang or crawl? Reads logs.",
     "topo": "Nodes, GPUs, NICs, RDMA devices, links and zones, as found.",
     "runs": "The stored runs: list, show, import, remove.",

@@ -18,8 +18,13 @@ from wirespeed.world.mistaken import refuse_separate_worlds
 
 if TYPE_CHECKING:
     from wirespeed.console.session import Session
+    from wirespeed.world.watch import Outcome
 
 __all__ = ["execute", "show"]
+
+_WITHOUT_SOME = ("check", "locate")
+"""Verbs that are worth their time on the nodes that are left; figures of a smaller world would
+mislead where speed was asked for."""
 
 
 def execute(
@@ -33,6 +38,10 @@ def execute(
     config = _jsonable({k: v for k, v in ctx.params.items() if k != "print_config"})
     _refuse_faults_of_other_verbs(plan)
     identity = detect(os.environ)
+    if options.where is not None:
+        if identity is not None:
+            raise _inside_a_world(identity, options.where.engine)
+        return _elsewhere(plan, options, config, only)
     refuse_separate_worlds(os.environ, identity)
     if not plan.facts_only:
         require_torch()
@@ -58,6 +67,31 @@ def _on_this_machine(
     return run_local(session, plan, size, options.backend)
 
 
+def _elsewhere(
+    plan: Plan, options: RunOptions, config: dict[str, Any], only: frozenset[str]
+) -> int:
+    from wirespeed.cli.where import written
+    from wirespeed.console.remote import ordered, run_remote
+    from wirespeed.world.watch import Outcome
+
+    place = options.placed()
+    job = ordered(place.job, plan, options.backend, sys.executable)
+    if place.dry_run:
+        title = f"wirespeed {plan.command} --on {place.engine.name}"
+        click.echo(written(place, job, "sh", title), nl=False)
+        return 0
+    if not place.findings:
+        _refuse_faults_beyond(options.inject, job.size)
+    session = _session(plan, options, config, only, place.engine.name, job.size, place.choices)
+    session.note(place.findings)
+    bad = any(one.status == "fail" for one in place.findings)
+    if bad and (plan.command not in _WITHOUT_SOME or not job.hosts):
+        run = session.close(Outcome(kind="never_joined"))
+    else:
+        run = run_remote(session, place.engine, job, plan)
+    return show(run, options.output)
+
+
 def _as_member(
     identity: Identity,
     plan: Plan,
@@ -78,15 +112,43 @@ def _as_member(
     launcher = os.environ.get("WIRESPEED_LAUNCHER", identity.launcher)
     choice = Choice("launcher", launcher, identity.reason)
 
-    def open_session() -> "Session":
-        size = identity.world_size
-        return _session(plan, options, config, only, launcher, size, (choice,))
-
     output = options.output
     if launcher == "openmpi" and output.color == "auto":
         # mpirun gives its ranks a terminal of their own, whatever its own output goes to.
         output = replace(output, color="never")
-    return run_member(identity, plan, options.backend, open_session, lambda run: show(run, output))
+
+    def open_book() -> _ShownSession:
+        size = identity.world_size
+        return _ShownSession(
+            _session(plan, options, config, only, launcher, size, (choice,)), output
+        )
+
+    return run_member(identity, plan, options.backend, open_book)
+
+
+class _ShownSession:
+    """Rank 0's book where nobody else shows the run."""
+
+    def __init__(self, session: "Session", output: Output) -> None:
+        self._session = session
+        self._output = output
+
+    def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None:
+        self._session.on_record(rank, kind, data)
+
+    def phase(self, text: str) -> None:
+        self._session.phase(text)
+
+    def finish(self, outcome: "Outcome") -> int:
+        return show(self._session.close(outcome), self._output)
+
+
+def _inside_a_world(identity: Identity, engine: str) -> UsageError:
+    return UsageError(
+        f"--on {engine} inside a world of {identity.world_size} ranks ({identity.reason})",
+        expected="one of the two: an engine that wirespeed drives, or a launcher that started it",
+        next="the same command without --on",
+    )
 
 
 def _refuse_faults_of_other_verbs(plan: Plan) -> None:

@@ -12,7 +12,6 @@ __all__ = ["locate"]
 
 _FORMATS = ("table", "json", "jsonl", "md")
 _SIMULATION_ONLY = {
-    "nodes": "--nodes",
     "faults": "--faults",
     "noise": "--noise",
     "rails": "--rails",
@@ -51,7 +50,6 @@ Examples:
     help="Name who is slower than the others by this factor or more.",
 )
 @click.option("--simulate", is_flag=True, help="Try it on a simulated fabric with faults.")
-@click.option("--nodes", type=click.IntRange(2, 65_536), help="Simulated nodes.  [default: 64]")
 @click.option("--rails", type=click.IntRange(1, 64), help="Simulated rails.  [default: 8]")
 @click.option("--faults", type=click.IntRange(0, 1000), help="Simulated faults.  [default: 1]")
 @click.option(

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from wirespeed.cli.where import Placed, Where, where_options
 from wirespeed.collectives.catalogue import REDOPS
 from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
@@ -44,7 +45,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         "--ranks",
         type=click.IntRange(1, MOST_RANKS),
         metavar="N",
-        help="Ranks to start on this machine; not under another launcher.  [default: one a GPU; "
+        help="Ranks to start on this machine; with --on, the size of the world.  [default: one a GPU; "
         "without GPUs 4, or one a core up to 8]",
     ),
     click.option(
@@ -106,6 +107,7 @@ _OPTIONS: tuple[Decorator, ...] = (
 
 
 def common_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    function = where_options(function)
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -138,6 +140,14 @@ class RunOptions:
     startup_timeout: float
     inject: tuple[str, ...]
     output: Output
+    where: Where | None = None
+    """Where ranks run, unless on this machine or where a launcher has put us."""
+
+    def placed(self) -> Placed:
+        """What the engine has found; only with `where`."""
+        if self.where is None:
+            raise UsageError("no engine was named", expected="--on ENGINE")
+        return self.where.place(self.ranks, self.startup_timeout)
 
     @staticmethod
     def take(values: dict[str, Any], format: str) -> "RunOptions":
@@ -149,7 +159,8 @@ class RunOptions:
         color, quiet, verbose = (values.pop(name) for name in ("color", "quiet", "verbose"))
         output = Output(format, color, quiet, verbose, html=values.pop("html", None))
         names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
-        return RunOptions(**{name: values.pop(name) for name in names}, output=output)
+        where = Where.take(values)
+        return RunOptions(**{n: values.pop(n) for n in names}, output=output, where=where)
 
 
 def split_output(values: tuple[str, ...]) -> tuple[tuple[str, ...], str]:

@@ -152,7 +152,7 @@ def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int
     _refuse_unknown_model(values["model"])
     _refuse_bad_files(options.output)
     worlds = world_sizes(values["scaling"])
-    if worlds and options.ranks is None and not _launched():
+    if worlds and options.ranks is None and options.where is None and not _launched():
         options = replace(options, ranks=max(worlds))
     world = _world_size(options)
     asked = Asked(
@@ -206,7 +206,9 @@ def _launched() -> bool:
 
 
 def _world_size(options: RunOptions) -> int:
-    """Ranks of the whole world: the launcher's, else those that will start here."""
+    """Ranks of the whole world: the launcher's or engine's, else those that will start here."""
+    if options.where is not None:
+        return options.placed().job.size
     from wirespeed.world.identity import detect
     from wirespeed.world.local import choose_ranks
 

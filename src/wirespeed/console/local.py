@@ -3,16 +3,13 @@
 import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from wirespeed.console.session import Session
-from wirespeed.launchers.base import RankSpec
-from wirespeed.launchers.local import LocalLauncher
+from wirespeed.console.signals import interrupted_by_signals
+from wirespeed.launchers.children import Child, Children
 from wirespeed.plan import Plan
 from wirespeed.records import Choice, Run
 from wirespeed.world.watch import LocalProcess, Monitor, Outcome, new_token
@@ -37,7 +34,7 @@ def run_local(session: Session, plan: Plan, ranks: int, backend: str) -> Run:
     token = new_token()
     local: dict[int, LocalProcess] = {}
     scratch = Path(tempfile.mkdtemp(prefix="wirespeed-"))
-    launcher = LocalLauncher()
+    children = Children()
     monitor = Monitor(
         ranks,
         token,
@@ -46,44 +43,25 @@ def run_local(session: Session, plan: Plan, ranks: int, backend: str) -> Run:
         startup_timeout_s=plan.startup_timeout_s,
         local=local,
     )
-    with _interrupted_by_signals(monitor):
+    with interrupted_by_signals(monitor.interrupt):
         try:
             port = monitor.start()
             session.phase(f"starting {ranks} rank" + ("s" if ranks > 1 else ""))
-            launcher.start(_specs(session, plan, ranks, backend, port, token, scratch))
-            for rank, pid in launcher.pids().items():
+            children.start(_children(session, plan, ranks, backend, port, token, scratch))
+            for rank, pid in children.pids().items():
                 local[rank] = LocalProcess(pid, _stack_file(scratch, rank))
-            outcome = _watch(monitor, launcher)
+            outcome = _watch(monitor, children)
         finally:
-            launcher.stop(GRACE_S)
+            children.stop(GRACE_S)
             monitor.close()
             shutil.rmtree(scratch, ignore_errors=True)
         return session.close(outcome)
 
 
-@contextmanager
-def _interrupted_by_signals(monitor: Monitor) -> Iterator[None]:
-    """Ctrl-C, a scheduler's SIGTERM or a lost terminal end the run in order, however often.
-
-    What the caller told this process to ignore (nohup, a job in the background) stays ignored.
-    """
-    words = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
-    before = {
-        number: signal.signal(number, lambda n, _: monitor.interrupt(words[signal.Signals(n)]))
-        for number in words
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _watch(monitor: Monitor, launcher: LocalLauncher) -> Outcome:
+def _watch(monitor: Monitor, children: Children) -> Outcome:
     while True:
         outcome = monitor.wait(POLL_S)
-        for rank, code in launcher.ended().items():
+        for rank, code in children.ended().items():
             monitor.process_ended(rank, code)
         if outcome is not None:
             return outcome
@@ -93,7 +71,7 @@ def _stack_file(scratch: Path, rank: int) -> Path:
     return scratch / f"stack-{rank}"
 
 
-def _specs(
+def _children(
     session: Session,
     plan: Plan,
     ranks: int,
@@ -101,7 +79,7 @@ def _specs(
     port: int,
     token: str,
     scratch: Path,
-) -> list[RankSpec]:
+) -> list[Child]:
     plan_file = scratch / "plan.json"
     plan_file.write_text(json.dumps(plan.to_json()))
     interface = interface_choice()
@@ -118,8 +96,9 @@ def _specs(
         "WIRESPEED_TOKEN": token,
     }
     return [
-        RankSpec(
-            rank=rank,
+        Child(
+            number=rank,
+            name=f"rank {rank}",
             command=(sys.executable, "-m", "wirespeed.ranks"),
             environment={
                 **shared,

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from wirespeed.console.follower import abort_quietly, watch_console
 from wirespeed.console.letters import Postman, explain_by_letter
@@ -30,18 +30,16 @@ from wirespeed.console.meeting import (
     to_text,
 )
 from wirespeed.console.plain_meeting import find_meeting, meets_plainly, tell_meeting
-from wirespeed.console.session import Session
 from wirespeed.errors import WirespeedError, WorldError
 from wirespeed.plan import Plan
 from wirespeed.ranks.program import leave_at_once, run_rank, stay_away_if_told
-from wirespeed.records import Run
 from wirespeed.world.identity import Identity, local_from_hosts
 from wirespeed.world.watch import Beacon, Monitor, Outcome, new_token
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["carry_rank_in_environment", "run_member"]
+__all__ = ["Book", "carry_rank_in_environment", "run_member"]
 
 CONNECT_S = 20.0
 LETTERS_S = 0.5
@@ -53,7 +51,17 @@ LAUNCHER_PATIENCE_S = 1.5
 MPIRUN_PATIENCE_S = 0.06
 """Open MPI 5 sends SIGKILL 0.24 s after SIGTERM: the report must be out by then."""
 
-Show = Callable[[Run], int]
+
+class Book(Protocol):
+    """Takes what the ranks say and how it ended: a session that judges, or one that hands it on."""
+
+    def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None: ...
+
+    def phase(self, text: str) -> None: ...
+
+    def finish(self, outcome: Outcome) -> int:
+        """Close the book, tell its reader; the exit code of this process."""
+        ...
 
 
 def carry_rank_in_environment(identity: Identity) -> None:
@@ -71,15 +79,13 @@ def carry_rank_in_environment(identity: Identity) -> None:
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)
 
 
-def run_member(
-    identity: Identity, plan: Plan, backend: str, open_session: Callable[[], Session], show: Show
-) -> int:
-    """Run this rank to its end; the exit code. Only rank 0 opens a session and shows the run."""
+def run_member(identity: Identity, plan: Plan, backend: str, open_book: Callable[[], Book]) -> int:
+    """Run this rank to its end; the exit code. Only rank 0 opens a book."""
     # Else every rank prints pages of C++ stacks when rank 0's store goes away at the end.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if identity.rank > 0:
         _follow(identity, plan, backend)
-    return _Console(identity, plan, backend, open_session, show).run()
+    return _Console(identity, plan, backend, open_book).run()
 
 
 def _follow(identity: Identity, plan: Plan, backend: str) -> NoReturn:
@@ -160,19 +166,17 @@ class _Console:
         identity: Identity,
         plan: Plan,
         backend: str,
-        open_session: Callable[[], Session],
-        show: Show,
+        open_book: Callable[[], Book],
     ) -> None:
         self._identity = identity
         self._plan = plan
         self._backend = backend
-        self._show = show
-        self._session = open_session()
+        self._book = open_book()
         self._token = new_token()
         self._monitor = Monitor(
             identity.world_size,
             self._token,
-            on_record=self._session.on_record,
+            on_record=self._book.on_record,
             op_timeout_s=plan.op_timeout_s,
             startup_timeout_s=plan.startup_timeout_s,
             host="0.0.0.0",
@@ -187,7 +191,7 @@ class _Console:
 
     def run(self) -> int:
         port = self._monitor.start()
-        self._session.phase(f"waiting for {self._identity.world_size} ranks")
+        self._book.phase(f"waiting for {self._identity.world_size} ranks")
         watcher = threading.Thread(target=self._watch, name="console", daemon=True)
         watcher.start()
         store = self._publish(port)
@@ -221,7 +225,7 @@ class _Console:
         """Wait for the outcome; close the book, show it, end this process."""
         code = 4
         try:
-            code = self._show(self._session.close(self._outcome()))
+            code = self._book.finish(self._outcome())
         except WirespeedError as error:
             sys.stderr.write(f"wirespeed: {error}\n")
             code = error.exit_code
@@ -253,4 +257,4 @@ class _Console:
             if kind == "failed":
                 self._monitor.rank_failed(rank, host, data["error"])
             else:
-                self._session.on_record(rank, kind, data)
+                self._book.on_record(rank, kind, data)

@@ -6,7 +6,7 @@ process inside somebody else's launcher. It alone writes the run folder and prin
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -122,8 +122,11 @@ class Session:
             "trouble": self._on_trouble,
             "trace": self._on_trace,
             "refusal": self._on_refusal,
+            "environment": self._on_environment,
+            "identity": self._on_identity,
         }
-        folder.append("environment", allowed_environment(os.environ))
+        self._environment = allowed_environment(os.environ)
+        folder.append("environment", self._environment)
         self._store_choices()
 
     def on_record(self, _: int, kind: str, data: dict[str, Any]) -> None:
@@ -133,6 +136,10 @@ class Session:
             take(data)
         if kind in _STORED:
             self.folder.append(kind, data)
+
+    def note(self, findings: Iterable[Finding]) -> None:
+        """What was found before the ranks started."""
+        self._notes += findings
 
     def phase(self, text: str) -> None:
         self._progress.phase(text)
@@ -170,7 +177,7 @@ class Session:
             seconds=time.monotonic() - self._begin,
             world=world,
             versions=self._versions,
-            environment=allowed_environment(os.environ),
+            environment=self._environment,
             config=self._config,
             choices=tuple(self._choices),
             findings=tuple(findings),
@@ -262,6 +269,16 @@ class Session:
     def _on_versions(self, data: Mapping[str, Any]) -> None:
         self._versions = dict(data)
         self.folder.append("versions", self._versions)
+
+    def _on_environment(self, data: Mapping[str, Any]) -> None:
+        """Of rank 0's node, where that is not this one."""
+        self._environment = dict(data)
+        self.folder.append("environment", self._environment)
+
+    def _on_identity(self, data: Mapping[str, Any]) -> None:
+        """Why rank 0 believes in its place, where an engine has started it elsewhere."""
+        self._choices.append(Choice("launcher", self._launcher, data["reason"]))
+        self._store_choices()
 
     def _on_measurement(self, data: Mapping[str, Any]) -> None:
         self._measurements.append(measurement_from_json(data))

@@ -1,43 +1,140 @@
-"""The contract of a launcher: start these ranks, watch them, stop everything.
+"""The contract of an engine: how ranks of any command are started through somebody else's launcher.
 
-A launcher knows nothing of what it starts: a command, its environment and where its output goes.
+An engine (ssh, mpirun, srun, …) is driven, never replaced: it turns a `Job` into `Piece`s, processes
+to start on *this* machine, which start the ranks wherever they belong. Every rank runs inside
+`rank_wrapper`, so that output, exit codes and the end of every rank look the same under each engine:
+the pieces' stdout carries frames (`frames`), and `supervise` reads them. An engine knows nothing of
+what the command does.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-__all__ = ["Launcher", "RankSpec"]
+from wirespeed.records import Choice, Finding
+
+__all__ = ["Engine", "EngineOption", "Host", "Job", "Piece", "Prepared"]
 
 
 @dataclass(frozen=True, slots=True)
-class RankSpec:
-    """One rank to start."""
+class Host:
+    """A node that ranks shall run on."""
 
-    rank: int
-    command: Sequence[str]
-    environment: Mapping[str, str]
-    """The whole environment of the process."""
-    log: Path
-    """Where its stdout and stderr go, from the first byte on."""
-
-
-class Launcher(Protocol):
     name: str
+    """As the engine is told it: a host name, an address, or an alias of ssh's configuration."""
+    slots: int | None = None
+    """Ranks there; None: `Job.ranks_per_node`, else what the engine finds, else 1."""
 
-    def start(self, specs: Sequence[RankSpec]) -> None:
-        """Start every rank; WorldError names the one that could not be started."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What to start, and where. Nothing in it belongs to one engine but `options`."""
+
+    command: tuple[str, ...]
+    """One rank's words, passed on as data: never through a shell."""
+    hosts: tuple[Host, ...] = ()
+    """Empty: the engine's own allocation or cluster, or this machine."""
+    nodes: int | None = None
+    """How many nodes, where no hosts are named."""
+    ranks: int | None = None
+    """World size, where neither hosts with slots nor nodes × ranks a node tell it."""
+    ranks_per_node: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """For every rank. Values may be secret: never on a command line, never in a dry run."""
+    directory: str = ""
+    """Working directory of the ranks; where it does not exist on a node, the user's home there."""
+    python: str = ""
+    """Interpreter on the nodes, which has wirespeed; empty: the path of this one."""
+    interface: str = ""
+    """Network interface for rendezvous and traffic; empty: the engine's choice."""
+    token: str = ""
+    """Random, one a job: what our own sockets ask for."""
+    startup_s: float = 120.0
+    """Bound for connecting to a node, and for the first rank to start."""
+    grace_s: float = 5.0
+    """What the other ranks have left once one has failed."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of this engine: `--with KEY=VALUE`, checked against `Engine.options`; a bare KEY is `yes`."""
+
+    @property
+    def size(self) -> int:
+        """World size: hosts' slots, else `ranks`, else nodes × ranks a node (1 where not said)."""
+        each = self.ranks_per_node or 1
+        if self.ranks is not None:
+            return self.ranks
+        if self.hosts:
+            return sum(host.slots or each for host in self.hosts)
+        return (self.nodes or 1) * each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One process that is started on this machine."""
+
+    name: str
+    """A node's name, where it starts the ranks of one node; else the engine's program."""
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to this process's own environment."""
+    stdin: str = ""
+    """Sent at the start; stdin stays open until the piece shall end. Never shown in a dry run
+    but for its size, since environment and token may be in it."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files that `command` names, by path, written (mode 0600) before it is started."""
+    nodes: tuple[str, ...] = ()
+    """Nodes that are lost with this process, for all we know: for messages."""
+    ends_with_stdin: bool = False
+    """It ends its ranks in order when its stdin is closed, and should not be signalled before."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOption:
+    """One key of `--with`."""
+
+    name: str
+    help: str
+    flag: bool = False
+    """Takes no value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a look at the far side gave."""
+
+    job: Job
+    """With slots, python and directory as found."""
+    findings: tuple[Finding, ...] = ()
+    """One for each node that cannot be used, which is no longer in `job.hosts`."""
+    choices: tuple[Choice, ...] = ()
+    """What was chosen automatically, with the reason."""
+
+
+class Engine(Protocol):
+    """One engine. No method starts a rank; `supervise` does, from the pieces."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def summary(self) -> str:
+        """One line for the help."""
         ...
 
-    def pids(self) -> dict[int, int]:
-        """Process ids by rank, of those on this machine."""
+    @property
+    def options(self) -> tuple[EngineOption, ...]: ...
+
+    def prepare(self, job: Job) -> Prepared:
+        """Look at this machine and the nodes, within `job.startup_s`.
+
+        UsageError where the job cannot be meant for this engine; CannotMeasure where the engine's
+        program is missing (with the command that installs it).
+        """
         ...
 
-    def ended(self) -> dict[int, int]:
-        """Return codes of the ranks that ended since the last call (negative: a signal)."""
-        ...
+    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
+        """Exactly what will run, from a prepared job; nothing is touched.
 
-    def stop(self, grace_s: float) -> None:
-        """End every rank that still runs: SIGTERM, then SIGKILL after `grace_s`. Bounded."""
+        `scratch` is a folder of this job alone, for `Piece.files`; it goes when the job has ended.
+        """
         ...

@@ -7,7 +7,7 @@ and of the rest, no user, password or token that is part of a value.
 import re
 from collections.abc import Mapping
 
-__all__ = ["allowed_environment", "redact_value"]
+__all__ = ["allowed_environment", "is_secret", "redact_value"]
 
 _ALLOWED = re.compile(
     r"(?:NCCL|GLOO|UCX|OMPI_MCA|FI|TORCH|MASTER)_\w+"
@@ -36,8 +36,13 @@ def allowed_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: redact_value(environ[name])
         for name in sorted(environ)
-        if _ALLOWED.fullmatch(name) and not _SECRET.search(name)
+        if _ALLOWED.fullmatch(name) and not is_secret(name)
     }
+
+
+def is_secret(name: str) -> bool:
+    """Whether the name of a variable speaks of a secret."""
+    return _SECRET.search(name) is not None
 
 
 def redact_value(value: str) -> str:

@@ -20,7 +20,7 @@ from wirespeed.world.watch.phrases import (
 )
 from wirespeed.world.watch.status import RankStatus, ranks_text
 
-__all__ = ["abnormal_exits", "died", "interrupted", "raised"]
+__all__ = ["abnormal_exits", "died", "exit_hint", "interrupted", "raised"]
 
 _SIGNAL_HINTS = {
     signal.SIGKILL: "the kernel's out-of-memory killer, a scheduler or a person killed it",
@@ -58,6 +58,12 @@ def died(facts: Facts, first: Sequence[Death], later: Sequence[Death]) -> tuple[
             )
         )
     return with_rest(findings, [d.rank for d in first])
+
+
+def exit_hint(returncode: int) -> str:
+    """Who usually ends a process so; empty where that says nothing."""
+    number = signal_of(returncode)
+    return _SIGNAL_HINTS.get(number, "") if number else ""
 
 
 def _lost(death: Death) -> str:

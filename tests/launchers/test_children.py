@@ -1,4 +1,4 @@
-"""The local launcher: start, watch and stop real processes."""
+"""Child processes: start, watch and stop real ones."""
 
 import os
 import sys
@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from wirespeed.errors import WorldError
-from wirespeed.launchers.base import RankSpec
-from wirespeed.launchers.local import LocalLauncher
+from wirespeed.launchers.children import Child, Children
 
 
 def spec(rank, log, code, **environment):
-    return RankSpec(rank, (sys.executable, "-c", code), {**os.environ, **environment}, log)
+    return Child(
+        rank, f"rank {rank}", (sys.executable, "-c", code), {**os.environ, **environment}, log
+    )
 
 
 def wait_for(condition, seconds=20):
@@ -32,11 +33,11 @@ def gone(pid):
 
 
 def test_output_environment_and_return_codes(tmp_path):
-    launcher = LocalLauncher()
+    children = Children()
     code = "import os, sys; print('rank', os.environ['RANK']); sys.exit(int(os.environ['RANK']))"
-    launcher.start([spec(r, tmp_path / f"{r}.log", code, RANK=str(r)) for r in range(3)])
+    children.start([spec(r, tmp_path / f"{r}.log", code, RANK=str(r)) for r in range(3)])
     codes = {}
-    wait_for(lambda: codes.update(launcher.ended()) or len(codes) == 3)
+    wait_for(lambda: codes.update(children.ended()) or len(codes) == 3)
     assert codes == {0: 0, 1: 1, 2: 2}
     assert [(tmp_path / f"{r}.log").read_text() for r in range(3)] == [
         "rank 0\n",
@@ -54,12 +55,12 @@ def test_stop_ends_what_ignores_sigterm_what_is_stopped_and_children(tmp_path):
         "time.sleep(60)\n"
     )
     frozen = "import os, signal; print('up', flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
-    launcher = LocalLauncher()
+    children = Children()
     logs = [tmp_path / "0.log", tmp_path / "1.log"]
-    launcher.start([spec(0, logs[0], stubborn), spec(1, logs[1], frozen)])
+    children.start([spec(0, logs[0], stubborn), spec(1, logs[1], frozen)])
     wait_for(lambda: all(log.exists() and log.read_text() for log in logs))
-    pids = [*launcher.pids().values(), int(logs[0].read_text())]
-    launcher.stop(grace_s=0.3)
+    pids = [*children.pids().values(), int(logs[0].read_text())]
+    children.stop(grace_s=0.3)
     wait_for(lambda: all(gone(pid) for pid in pids[:2]))
     wait_for(lambda: gone(pids[2]) or _is_zombie(pids[2]))
 
@@ -72,9 +73,9 @@ def _is_zombie(pid):
 
 
 def test_a_command_that_does_not_exist_is_named_and_nothing_is_left(tmp_path):
-    launcher = LocalLauncher()
+    children = Children()
     good = spec(0, tmp_path / "0.log", "import time; time.sleep(60)")
-    bad = RankSpec(1, ("/no/such/program",), dict(os.environ), tmp_path / "1.log")
+    bad = Child(1, "rank 1", ("/no/such/program",), dict(os.environ), tmp_path / "1.log")
     with pytest.raises(WorldError, match="rank 1 could not be started"):
-        launcher.start([good, bad])
-    assert all(gone(pid) for pid in launcher.pids().values())
+        children.start([good, bad])
+    assert all(gone(pid) for pid in children.pids().values())

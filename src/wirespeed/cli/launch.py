@@ -1,0 +1,109 @@
+"""`wirespeed launch`: run any command as ranks, through an engine that is there already."""
+
+from typing import Any
+
+import click
+
+from wirespeed.cli.options import CONTEXT, FiniteRange
+from wirespeed.cli.where import Where, where_options, written
+from wirespeed.errors import UsageError
+
+__all__ = ["launch"]
+
+_EPILOG = """\b
+Examples:
+  wirespeed launch --ranks 4 -- python train.py --lr 0.1
+  wirespeed launch --on ssh --hosts node-0,node-1 --ranks-per-node 8 -- python train.py
+  wirespeed launch --on mpi --hostfile hosts --with map-by=node -x NCCL_DEBUG=INFO -- ./all_reduce_perf
+  wirespeed launch --on slurm --nodes 4 --ranks-per-node 8 --with partition=train -- python train.py
+  wirespeed launch --on slurm --nodes 4 --with batch -o sh -- python train.py > job.sh
+  wirespeed launch --list                      the engines and their own options
+
+\b
+Each line of output begins with node and rank; the whole output of a rank is in the run folder.
+Exit code: of the worst rank (128 + n for signal n); 3 if ranks never started or were lost.
+"""
+
+
+@click.command(context_settings={**CONTEXT, "ignore_unknown_options": False}, epilog=_EPILOG)
+@where_options
+@click.option("--ranks", type=click.IntRange(1, 65_536), metavar="N", help="Size of the world.")
+@click.option(
+    "--startup-timeout",
+    type=FiniteRange(1, 86_400),
+    default=120.0,
+    help="Seconds for all ranks to start.",
+)
+@click.option(
+    "--grace",
+    type=FiniteRange(0, 3600),
+    default=5.0,
+    help="Seconds that the other ranks have left once one has failed.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["sh", "yaml"]),
+    help="Write what would run, as a shell script or YAML, and stop.",
+)
+@click.option("--no-prefix", is_flag=True, help="Output lines without node and rank before them.")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but the ranks' own words.")
+@click.option("--list", "list_", is_flag=True, help="List the engines and their options, and stop.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def launch(ctx: click.Context, /, **values: Any) -> int:
+    """Run any command as ranks: on this machine, or through ssh, mpirun, srun, deepspeed, Ray, Metaflow.
+
+    Every rank finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as under torchrun. The
+    first that fails is named with its exit code or signal, and the rest are ended.
+    """
+    from wirespeed.cli.config import refuse_unknown_keys
+
+    refuse_unknown_keys(ctx)
+    if values.pop("list_"):
+        click.echo(_listing())
+        return 0
+    where = Where.take(values, default="local")
+    if where is None or not values["command"]:
+        raise UsageError(
+            "no command to run",
+            expected="-- COMMAND …",
+            next="wirespeed launch --ranks 2 -- hostname",
+        )
+    return _run(where, values)
+
+
+def _run(where: Where, values: dict[str, Any]) -> int:
+    from dataclasses import replace
+
+    command = tuple(values["command"])
+    form = values["output"] or ("sh" if where.dry_run else None)
+    where.dry_run = form is not None
+    placed = where.place(values["ranks"], values["startup_timeout"])
+    job = replace(placed.job, command=command, grace_s=values["grace"])
+    if form is not None:
+        title = f"wirespeed launch --on {where.engine}: {job.size} ranks"
+        click.echo(written(placed, job, form, title), nl=False)
+        return 0
+    from wirespeed.console.launched import Launched
+
+    stop = any(one.status == "fail" for one in placed.findings)
+    launched = Launched(placed.engine, job, placed.findings, placed.choices)
+    prefix = not values["no_prefix"] and job.size > 1
+    return launched.refuse() if stop else launched.run(quiet=values["quiet"], prefix=prefix)
+
+
+def _listing() -> str:
+    from wirespeed.launchers.engines import ENGINES, engine_named
+
+    lines = []
+    for name in ENGINES:
+        engine = engine_named(name)
+        lines.append(f"{name:<10} {engine.summary}")
+        wide = max((len(_told(option)) for option in engine.options), default=0)
+        lines += [f"  --with {_told(o):<{wide}}  {o.help}" for o in engine.options]
+    return "\n".join(lines)
+
+
+def _told(option: Any) -> str:
+    return option.name if option.flag else f"{option.name}=…"

@@ -1,0 +1,202 @@
+"""Options that say where ranks run: `--on ENGINE` and what belongs to it; shared by launch and verbs."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wirespeed.errors import UsageError
+from wirespeed.launchers.engines import ENGINES
+
+if TYPE_CHECKING:
+    from wirespeed.launchers.base import Engine, Host, Job
+    from wirespeed.records import Choice, Finding
+
+__all__ = ["Placed", "Where", "where_options", "written"]
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_MOST = 65_536
+_NAMES = {
+    "on": "--on",
+    "hosts": "--hosts",
+    "hostfile": "--hostfile",
+    "nodes": "--nodes",
+    "ranks_per_node": "--ranks-per-node",
+    "python": "--python",
+    "interface": "--interface",
+    "pass_": "-x",
+    "with_": "--with",
+    "dry_run": "--dry-run",
+}
+
+_OPTIONS: tuple[Decorator, ...] = (
+    click.option(
+        "--on",
+        type=click.Choice(ENGINES),
+        help="Start the ranks through this engine (wirespeed launch --list tells each one's own "
+        "options).  [default: processes of this machine]",
+    ),
+    click.option("--hosts", metavar="A,B:4", help="Nodes, with or without slots; with --on."),
+    click.option(
+        "--hostfile",
+        metavar="FILE",
+        help="Nodes, one a line: `host`, `host slots=8` or `host:8`; with --on.",
+    ),
+    click.option(
+        "--nodes",
+        type=click.IntRange(1, _MOST),
+        metavar="N",
+        help="How many nodes, where the engine finds them itself; with --on.",
+    ),
+    click.option(
+        "--ranks-per-node",
+        type=click.IntRange(1, 1024),
+        metavar="N",
+        help="Ranks on each node; with --on.  [default: slots, else GPUs, else 1]",
+    ),
+    click.option(
+        "--python",
+        metavar="PATH",
+        help="Python on the nodes, in which wirespeed is installed; with --on.  "
+        "[default: the path of this one]",
+    ),
+    click.option(
+        "--interface",
+        metavar="NAME",
+        help="Network interface for rendezvous and traffic; with --on.",
+    ),
+    click.option(
+        "-x",
+        "pass_",
+        multiple=True,
+        metavar="NAME[=VALUE]",
+        help="Also give this variable to every rank (NCCL_*, GLOO_*, UCX_* and the like go along "
+        "anyway); with --on. A secret by name only: -x HF_TOKEN.",
+    ),
+    click.option(
+        "--with",
+        "with_",
+        multiple=True,
+        metavar="KEY[=VALUE]",
+        help="An option of the engine, such as partition=train.",
+    ),
+    click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Print what would run on this machine, as a shell script, and stop; with --on.",
+    ),
+)
+
+
+def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A job that its engine has looked at."""
+
+    engine: "Engine"
+    job: "Job"
+    findings: "tuple[Finding, ...]"
+    """Of nodes that cannot be used; the job is without them."""
+    choices: "tuple[Choice, ...]"
+    dry_run: bool
+
+
+@dataclass(slots=True)
+class Where:
+    """Where ranks shall run, as the options say."""
+
+    engine: str
+    hosts: str | None
+    hostfile: str | None
+    nodes: int | None
+    ranks_per_node: int | None
+    python: str | None
+    interface: str | None
+    passed: tuple[str, ...]
+    options: tuple[str, ...]
+    dry_run: bool
+    _placed: Placed | None = None
+
+    @staticmethod
+    def take(values: dict[str, Any], *, default: str | None = None) -> "Where | None":
+        """Take the options out of click's arguments; None for ranks of this machine, as ever.
+
+        UsageError for an option that says nothing without `--on`.
+        """
+        taken = {name: values.pop(name) for name in _NAMES}
+        engine = taken.pop("on") or default
+        if engine is None:
+            given = [_NAMES[name] for name, value in taken.items() if value]
+            if given:
+                raise UsageError(
+                    f"{given[0]} says nothing without --on",
+                    expected=f"--on {', '.join(ENGINES)}",
+                    next=f"the same command with --on {'ssh' if 'host' in given[0] else 'slurm'}",
+                )
+            return None
+        passed, options = taken.pop("pass_"), taken.pop("with_")
+        return Where(engine=engine, passed=passed, options=options, **taken)
+
+    def place(self, ranks: int | None, startup_s: float) -> Placed:
+        """Let the engine look at this machine and the nodes; once."""
+        if self._placed is None:
+            from wirespeed.launchers.engines import engine_named
+            from wirespeed.launchers.ready import made_ready
+
+            engine = engine_named(self.engine)
+            job = made_ready(self._job(ranks, startup_s), framed=not self.dry_run)
+            seen = engine.prepare(job)
+            self._placed = Placed(engine, seen.job, seen.findings, seen.choices, self.dry_run)
+        return self._placed
+
+    def _job(self, ranks: int | None, startup_s: float) -> "Job":
+        from wirespeed.launchers.base import Job
+        from wirespeed.launchers.engines import engine_named
+        from wirespeed.launchers.forwarding import forwarded
+        from wirespeed.launchers.options import read_options
+
+        return Job(
+            command=(),
+            hosts=self._hosts(),
+            nodes=self.nodes,
+            ranks=ranks,
+            ranks_per_node=self.ranks_per_node,
+            environment=forwarded(os.environ, self.passed),
+            directory=str(Path.cwd()),
+            python=self.python or "",
+            interface=self.interface or "",
+            startup_s=startup_s,
+            options=read_options(engine_named(self.engine), self.options),
+        )
+
+    def _hosts(self) -> "tuple[Host, ...]":
+        from wirespeed.launchers.hostfile import parse_hosts, read_hostfile
+
+        if self.hosts and self.hostfile:
+            raise UsageError("--hosts and --hostfile", expected="one of them")
+        if self.hostfile:
+            return read_hostfile(Path(self.hostfile))
+        return parse_hosts(self.hosts) if self.hosts else ()
+
+
+def written(placed: Placed, job: "Job", form: str, title: str) -> str:
+    """What would run, as `sh` or `yaml`; secrets are named, not told."""
+    from dataclasses import replace
+
+    from wirespeed.launchers.forwarding import shown
+    from wirespeed.launchers.script import SCRATCH, as_sh, as_yaml
+
+    environment, hidden = shown(job.environment)
+    pieces = placed.engine.pieces(replace(job, environment=environment), SCRATCH)
+    notes = [f"# not used: {one.title}" for one in placed.findings]
+    text = (as_yaml if form == "yaml" else as_sh)(pieces, title, hidden)
+    return "".join(f"{note}\n" for note in notes) + text

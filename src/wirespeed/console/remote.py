@@ -1,0 +1,135 @@
+"""Run a plan on ranks that an engine starts elsewhere; their records come back, and are judged here."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from wirespeed.console.relay import outcome_from_json, read_line
+from wirespeed.console.relayed import VARIABLE, order
+from wirespeed.console.session import Session
+from wirespeed.console.signals import interrupted_by_signals
+from wirespeed.launchers.base import Engine, Job, Piece
+from wirespeed.launchers.endings import end_findings, rank_name
+from wirespeed.launchers.frames import VARIABLE as FRAMES
+from wirespeed.launchers.joblogs import JobLogs
+from wirespeed.launchers.supervise import Bounds, JobEnd, Reason, Supervisor
+from wirespeed.plan import Plan
+from wirespeed.records import Finding, Run
+from wirespeed.world.watch import Outcome, OutcomeKind
+from wirespeed.world.watch.ends import exit_hint
+from wirespeed.world.watch.phrases import returncode_text
+
+__all__ = ["COMMAND", "ordered", "run_remote"]
+
+COMMAND = ("-m", "wirespeed.console.relayed")
+"""What each rank runs, after its Python."""
+_CONSOLE_FIRST_S = 10.0
+"""Ranks that do not come are named by the console on the nodes, if there is one, before us."""
+
+
+def ordered(job: Job, plan: Plan, backend: str, python: str) -> Job:
+    """The prepared job with the ranks' command and what they must know."""
+    environment = {**job.environment, VARIABLE: order(plan, backend)}
+    return replace(job, command=(job.python or python, *COMMAND), environment=environment)
+
+
+def run_remote(session: Session, engine: Engine, job: Job, plan: Plan) -> Run:
+    """Start, listen, judge. A signal ends the ranks and gives a run with exit code 130."""
+    scratch = Path(tempfile.mkdtemp(prefix="wirespeed-"))
+    listener = _Listener(session)
+    pieces: Sequence[Piece] = ()
+    try:
+        pieces = engine.pieces(job, scratch)
+        token = job.environment[FRAMES].partition(",")[0]
+        bounds = Bounds(startup_s=plan.startup_timeout_s + _CONSOLE_FIRST_S, grace_s=job.grace_s)
+        supervisor = Supervisor(job.size, token, listener, bounds)
+        session.phase(f"starting {job.size} ranks by {engine.name}")
+        with interrupted_by_signals(lambda _: supervisor.interrupt()):
+            end = supervisor.run(pieces)
+    finally:
+        listener.logs.close()
+        shutil.rmtree(scratch, ignore_errors=True)
+    return session.close(_outcome(end, listener, pieces))
+
+
+class _Listener:
+    """Rank 0's records go to the session, all else to the logs."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.logs = JobLogs(session.folder.log_path(0).parent)
+        self.outcome: Outcome | None = None
+        self._parts = ""
+        self._started = 0
+
+    def started(self, rank: int, node: str) -> None:
+        self._started += 1
+        self._session.phase(f"{self._started} ranks have started")
+
+    def output(self, rank: int, node: str, stream: str, text: str, *, whole: bool) -> None:
+        if rank == 0 and stream == "stdout":
+            self._parts += text
+            if whole:
+                line, self._parts = self._parts, ""
+                if not self._record(line):
+                    self.logs.rank(0, line, whole=True)
+            return
+        self.logs.rank(rank, text, whole=whole)
+
+    def ended(self, rank: int, node: str, code: int) -> None:
+        pass
+
+    def said(self, piece: str, text: str) -> None:
+        self.logs.engine(piece, text)
+
+    def ending(self, reason: Reason) -> None:
+        self._session.phase("ending the ranks")
+
+    def _record(self, line: str) -> bool:
+        found = read_line(line)
+        if found is None:
+            return False
+        kind, data = found
+        if kind == "outcome":
+            self.outcome = outcome_from_json(data)
+        elif kind == "phase":
+            self._session.phase(data["text"])
+        else:
+            self._session.on_record(0, kind, data)
+        return True
+
+
+def _outcome(end: JobEnd, listener: _Listener, pieces: Sequence[Piece]) -> Outcome:
+    """The console's on the nodes, if it could speak, and what only we can know."""
+    own = end_findings(end, pieces, listener.logs.words)
+    told = listener.outcome
+    if end.reason == "interrupted":
+        findings = told.findings if told and told.kind == "interrupted" else own
+        return Outcome(kind="interrupted", findings=findings)
+    if told is None:
+        return Outcome(kind=_kind(end), findings=own)
+    if told.ok and end.first is None and not end.lost:
+        return told
+    if told.ok:
+        # The results are whole; how processes and connections ended after them is a warning.
+        later = tuple(replace(one, status="warn", id="EXIT-001") for one in own)
+        return replace(told, findings=(*told.findings, *later))
+    lost = tuple(one for one in own if one.id == "HOST-007" and end.reason == "lost")
+    return replace(told, findings=(*lost, *(_with_code(one, end) for one in told.findings)))
+
+
+def _kind(end: JobEnd) -> OutcomeKind:
+    return "never_joined" if not end.nodes else "died"
+
+
+def _with_code(finding: Finding, end: JobEnd) -> Finding:
+    """DIED-001 with the signal or code, which the console cannot know of other nodes."""
+    for rank, code in end.codes.items():
+        if finding.id == "DIED-001" and finding.subject.name == f"rank {rank}" and code:
+            how = returncode_text(code)
+            because = exit_hint(code) or finding.because
+            title = f"{rank_name(rank, end.nodes)} died: {how}"
+            return replace(finding, title=title, saw=f"{how}; {finding.saw}", because=because)
+    return finding

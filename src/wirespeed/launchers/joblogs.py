@@ -1,0 +1,45 @@
+"""Logs of a job: `rank-N.log` with all that a rank printed, `ENGINE.log` with the engine's words."""
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+__all__ = ["JobLogs"]
+
+_KEPT = 200
+"""Last lines of each piece's own words that stay in memory."""
+_SAFE = re.compile(r"[^\w.-]")
+
+
+class JobLogs:
+    """Appends to the files of one folder; each line is there as soon as it is heard."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[str, IO[str]] = {}
+        self._words: dict[str, deque[str]] = {}
+
+    def rank(self, rank: int, text: str, *, whole: bool) -> None:
+        self._write(f"rank-{rank}.log", text + ("\n" if whole else ""))
+
+    def engine(self, piece: str, text: str) -> None:
+        self._words.setdefault(piece, deque(maxlen=_KEPT)).append(text)
+        self._write(f"{_SAFE.sub('_', piece)}.log", text + "\n")
+
+    @property
+    def words(self) -> dict[str, Sequence[str]]:
+        """The last lines of each piece."""
+        return {piece: list(lines) for piece, lines in self._words.items()}
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def _write(self, name: str, text: str) -> None:
+        file = self._files.get(name)
+        if file is None:
+            file = self._files[name] = (self._folder / name).open("a", encoding="utf-8")
+        file.write(text)
+        file.flush()

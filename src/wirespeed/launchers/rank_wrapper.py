@@ -1,0 +1,280 @@
+"""`python -m wirespeed.launchers.rank_wrapper -- COMMAND`: one rank, whatever started it.
+
+Tells the command its rank as torchrun would (RANK, WORLD_SIZE, LOCAL_RANK, …), forwards signals,
+frames its output, and says how it ended. With it ends all that it has started: also when what had
+started the wrapper is gone, and by the kernel when the wrapper itself is killed. Without
+`WIRESPEED_FRAMES` it becomes the command. Standard library only, so that it starts at once.
+
+`--job BASE64` in place of `-- COMMAND` takes the words as base64 of a JSON list, for engines that
+pass words through a shell.
+"""
+
+import base64
+import codecs
+import json
+import os
+import selectors
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NoReturn
+
+from wirespeed.errors import UsageError, WirespeedError
+from wirespeed.launchers.frames import (
+    ERR,
+    ERR_PART,
+    EXIT,
+    HELLO,
+    OUT,
+    OUT_PART,
+    VARIABLE,
+    Writer,
+)
+from wirespeed.world.identity import Identity, detect, port_of
+
+__all__ = ["DIRECTORY", "GRACE", "MASTER", "main", "wrapped"]
+
+MASTER = "WIRESPEED_MASTER"
+"""Where rank 0 is, `HOST` or `HOST:PORT`: for commands under engines that do not tell MASTER_ADDR."""
+DIRECTORY = "WIRESPEED_DIRECTORY"
+"""Where the command shall run; the home folder where there is no such folder on this node."""
+GRACE = "WIRESPEED_GRACE"
+"""Seconds between SIGTERM and SIGKILL."""
+GRACE_S = 5.0
+LINGER_S = 2.0
+"""A failed rank's wrapper stays so long, since some engines kill all others within milliseconds of
+the first end, before these can say what they know."""
+LOOK_S = 0.2
+DRAIN_S = 1.0
+"""How long output is still read after the command itself has ended (a child may hold the pipe)."""
+_READ = 1 << 16
+_LONGEST = 1 << 16
+"""Characters of a line that are held back; a longer one is sent in parts as it comes."""
+_SET_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
+
+
+def wrapped(python: str, command: Sequence[str], *, encoded: bool = False) -> list[str]:
+    """The words that run `command` as a rank; `encoded` where a shell would see them."""
+    words = [python, "-m", "wirespeed.launchers.rank_wrapper"]
+    if encoded:
+        text = base64.urlsafe_b64encode(json.dumps(list(command)).encode()).decode()
+        return [*words, "--job", text]
+    return [*words, "--", *command]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the rank; the exit code of its command (128 + n for signal n)."""
+    try:
+        command = _command(arguments)
+        identity = detect(os.environ)
+        if identity is None:
+            raise UsageError("no launcher has given this process a rank", expected="RANK and such")
+        environment = _environment(os.environ, identity)
+    except WirespeedError as error:
+        sys.stderr.write(f"wirespeed: {error}\n")
+        return error.exit_code
+    _go_to(os.environ.get(DIRECTORY, ""))
+    told = os.environ.get(VARIABLE, "")
+    if not told:
+        _become(command, environment)
+    token, _, pad = told.partition(",")
+    writer = Writer(token, identity.rank, os.uname().nodename, pad=pad == "pad")
+    return _Rank(writer, command, environment).run()
+
+
+def _command(arguments: Sequence[str]) -> list[str]:
+    if len(arguments) >= 2 and arguments[0] == "--job":
+        return [str(word) for word in json.loads(base64.urlsafe_b64decode(arguments[1]))]
+    words = list(arguments)
+    # DeepSpeed and old torchruns put --local_rank=N before or after a program's own words.
+    if words and words[0].startswith(("--local_rank", "--local-rank")):
+        words = words[1:]
+    if len(words) < 2 or words[0] != "--":
+        raise UsageError(f"no command: {shlex.join(arguments)}", expected="-- COMMAND …")
+    return words[1:]
+
+
+def _environment(environ: Mapping[str, str], identity: Identity) -> dict[str, str]:
+    """What the command finds: its rank under the names that every library knows."""
+    own = {"RANK": str(identity.rank), "WORLD_SIZE": str(identity.world_size)}
+    if identity.local_rank is not None:
+        own["LOCAL_RANK"] = str(identity.local_rank)
+    if identity.local_world_size is not None:
+        own["LOCAL_WORLD_SIZE"] = str(identity.local_world_size)
+    host, _, port = environ.get(MASTER, "").partition(":")
+    if host and "MASTER_ADDR" not in environ:
+        own["MASTER_ADDR"] = host
+        own["MASTER_PORT"] = port or str(port_of(identity.job or host))
+    hidden = (VARIABLE, MASTER, GRACE, DIRECTORY)
+    return {**{k: v for k, v in environ.items() if k not in hidden}, **own}
+
+
+def _go_to(directory: str) -> None:
+    if not directory:
+        return
+    for place in (directory, os.environ.get("HOME", "/")):
+        with suppress(OSError):
+            os.chdir(place)
+            return
+
+
+def _become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    try:
+        os.execvpe(command[0], list(command), dict(environment))
+    except OSError as error:
+        sys.stderr.write(f"wirespeed: {command[0]}: {error.strerror}\n")
+        sys.exit(127)
+
+
+class _Rank:
+    """The command's process, its two pipes, and what is said of it."""
+
+    def __init__(
+        self, writer: Writer, command: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        self._writer = writer
+        self._command = command
+        self._environment = environment
+        self._parent = os.getppid()
+        self._grace = float(os.environ.get(GRACE, GRACE_S))
+        self._texts = {OUT: "", ERR: ""}
+        self._decoders = {OUT: _decoder(), ERR: _decoder()}
+        self._kill_at = float("inf")
+        self._heard = True
+        """Whether anybody reads what we say."""
+        self._told_to_end = False
+
+    def run(self) -> int:
+        try:
+            process = self._start()
+        except OSError as error:
+            self._say(ERR, f"wirespeed: {self._command[0]}: {error.strerror}")
+            self._write(self._writer.frame(EXIT, "127"))
+            return self._end(127)
+        self._write(self._writer.frame(HELLO, str(process.pid)))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, partial(self._forward, process))
+        self._pump(process)
+        self._signal(process, signal.SIGKILL)  # whatever it has left behind in its group
+        code = process.wait()
+        self._write(self._writer.frame(EXIT, str(code)))
+        return self._end(code)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            list(self._command),
+            env=dict(self._environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=_death_signal(),
+        )
+
+    def _pump(self, process: subprocess.Popen[bytes]) -> None:
+        """Until the command has ended and its pipes are empty."""
+        over_at = float("inf")
+        with selectors.DefaultSelector() as pipes:
+            for pipe, kind in ((process.stdout, OUT), (process.stderr, ERR)):
+                if pipe is not None:
+                    pipes.register(pipe, selectors.EVENT_READ, kind)
+            while pipes.get_map() and time.monotonic() < over_at:
+                ready = pipes.select(LOOK_S)
+                for key, _ in ready:
+                    self._read(pipes, key)
+                if not ready:
+                    self._flush()
+                self._look(process)
+                if process.poll() is not None and over_at == float("inf"):
+                    over_at = time.monotonic() + DRAIN_S
+            while process.poll() is None:
+                self._look(process)
+                time.sleep(LOOK_S / 10)
+        self._flush(last=True)
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _read(self, pipes: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+        kind = key.data
+        data = os.read(key.fd, _READ)
+        if not data:
+            pipes.unregister(key.fileobj)
+            return
+        *lines, rest = (self._texts[kind] + self._decoders[kind].decode(data)).split("\n")
+        for line in lines:
+            self._say(kind, line)
+        if len(rest) > _LONGEST:
+            self._say(_PART[kind], rest)
+            rest = ""
+        self._texts[kind] = rest
+
+    def _flush(self, *, last: bool = False) -> None:
+        """A line that has begun is shown while its end is waited for."""
+        for kind, text in self._texts.items():
+            if text:
+                self._say(kind if last else _PART[kind], text)
+                self._texts[kind] = ""
+
+    def _say(self, kind: str, text: str) -> None:
+        part = _PART.get(kind, kind)
+        for frame in self._writer.pieces(text, part, kind):
+            self._write(frame)
+
+    def _write(self, frame: bytes) -> None:
+        try:
+            while self._heard and frame:
+                frame = frame[os.write(1, frame) :]
+        except OSError:
+            self._heard = False
+
+    def _look(self, process: subprocess.Popen[bytes]) -> None:
+        """End the command if nobody is left to read of it, and kill what does not end."""
+        if (not self._heard or os.getppid() != self._parent) and not self._told_to_end:
+            self._forward(process, signal.SIGTERM, None)
+        if time.monotonic() > self._kill_at:
+            self._signal(process, signal.SIGKILL)
+
+    def _forward(self, process: subprocess.Popen[bytes], number: int, _: object) -> None:
+        self._told_to_end = True
+        self._kill_at = min(self._kill_at, time.monotonic() + self._grace)
+        self._signal(process, number)
+
+    def _signal(self, process: subprocess.Popen[bytes], number: int) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+            if number != signal.SIGKILL:
+                os.killpg(process.pid, signal.SIGCONT)
+
+    def _end(self, code: int) -> int:
+        until = time.monotonic() + LINGER_S
+        while code and not self._told_to_end and self._heard and time.monotonic() < until:
+            if os.getppid() != self._parent:
+                break
+            time.sleep(LOOK_S / 4)
+        return code if code >= 0 else 128 - code
+
+
+_PART = {OUT: OUT_PART, ERR: ERR_PART}
+
+
+def _decoder() -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder("utf-8")("replace")
+
+
+def _death_signal() -> Callable[[], None]:
+    """Run in the child before its program: the kernel kills it when its wrapper is gone."""
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_SET_DEATH_SIGNAL, signal.SIGKILL) and None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,93 @@
+"""What a job runs, as text: a shell script that does the same by hand, or YAML for other programs."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from wirespeed.launchers.base import Piece
+
+__all__ = ["SCRATCH", "as_sh", "as_yaml"]
+
+SCRATCH = Path("wirespeed-launch")
+"""Folder for the files of a job that is only written down, below the working directory."""
+
+
+def as_sh(pieces: Sequence[Piece], title: str, hidden: Sequence[str] = ()) -> str:
+    """A POSIX shell script; `hidden`: names of variables that it expects to be set."""
+    lines = ["#!/bin/sh", f"# {_comment(title)}", "set -eu"]
+    lines += [
+        f': "${{{name}:?to be set by you: its value is not written here}}"' for name in hidden
+    ]
+    lines += _files(pieces)
+    if len(pieces) == 1 and not pieces[0].stdin:
+        return "\n".join([*lines, f"exec {_words(pieces[0])}"]) + "\n"
+    lines += ["pids="]
+    for piece in pieces:
+        lines += [f"# {_comment(piece.name)}", f"{_with_stdin(piece)} &", 'pids="$pids $!"']
+    lines += ["code=0", 'for pid in $pids; do wait "$pid" || code=$?; done', 'exit "$code"']
+    return "\n".join(lines) + "\n"
+
+
+def as_yaml(pieces: Sequence[Piece], title: str, hidden: Sequence[str] = ()) -> str:
+    """The same as data: commands as lists of words, environment, files and stdin."""
+    import yaml
+
+    data: dict[str, Any] = {
+        "title": title,
+        "expects": list(hidden),
+        "processes": [_as_data(piece) for piece in pieces],
+    }
+    text: str = yaml.safe_dump(data, sort_keys=False, width=100, allow_unicode=True)
+    return text
+
+
+def _as_data(piece: Piece) -> dict[str, Any]:
+    data: dict[str, Any] = {"name": piece.name, "command": list(piece.command)}
+    if piece.environment:
+        data["environment"] = dict(sorted(piece.environment.items()))
+    if piece.files:
+        data["files"] = dict(piece.files)
+    if piece.stdin:
+        data["stdin"] = piece.stdin
+    return data
+
+
+def _files(pieces: Sequence[Piece]) -> list[str]:
+    files: dict[str, str] = {}
+    for piece in pieces:
+        files.update(piece.files)
+    lines = ["umask 077", f"mkdir -p {SCRATCH}"] if files else []
+    return lines + [f"printf '%s' {shlex.quote(text)} > {_path(p)}" for p, text in files.items()]
+
+
+def _path(path: str) -> str:
+    return shlex.quote(path)
+
+
+def _words(piece: Piece) -> str:
+    settings = [f"{name}={value}" for name, value in sorted(piece.environment.items())]
+    return _broken(["env", *settings, *piece.command] if settings else piece.command)
+
+
+def _broken(words: Sequence[str]) -> str:
+    """Quoted, some words a line, so that a reader can follow."""
+    lines, line = [], ""
+    for word in map(shlex.quote, words):
+        if line and len(line) + len(word) > 92:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}" if line else word
+    return " \\\n  ".join([*lines, line])
+
+
+def _with_stdin(piece: Piece) -> str:
+    """Its stdin stays open as long as the script runs: its end would tell it to stop."""
+    if not piece.stdin:
+        return f"{_words(piece)} < /dev/null"
+    hold = 'while kill -0 "$$" 2> /dev/null; do sleep 1; done'
+    return f"{{ printf '%s' {shlex.quote(piece.stdin)}; {hold}; }} |\n  {_words(piece)}"
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())

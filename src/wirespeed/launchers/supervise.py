@@ -1,0 +1,333 @@
+"""Start the pieces of a job, hear what their ranks say, and end everything within a bound."""
+
+import contextlib
+import os
+import selectors
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from wirespeed.launchers.base import Piece
+from wirespeed.launchers.children import Child, Children
+from wirespeed.launchers.frames import (
+    ERR,
+    ERR_PART,
+    EXIT,
+    HELLO,
+    OUT,
+    OUT_PART,
+    Frame,
+    parse,
+)
+
+__all__ = ["Bounds", "JobEnd", "Listener", "Supervisor", "worst_code"]
+
+LOOK_S = 0.05
+FAREWELL_S = 10.0
+"""How long an engine may take to end by itself once all its ranks have."""
+ORDERLY_S = 8.0
+"""How long it may take to end once it was asked to, before SIGKILL."""
+_READ = 1 << 16
+_LONGEST = 1 << 16
+"""Bytes of a line that an engine may keep us waiting for the end of."""
+
+Reason = Literal["finished", "failed", "lost", "not_started", "interrupted"]
+"""All ranks ended with 0; one did not; a connection or an engine ended before its ranks had; not
+all ranks have started within the bound; Ctrl-C."""
+
+
+class Listener(Protocol):
+    """Told what happens, in the order in which it is heard, by the thread that supervises."""
+
+    def started(self, rank: int, node: str) -> None: ...
+
+    def output(self, rank: int, node: str, stream: str, text: str, *, whole: bool) -> None:
+        """A line (without its end) of `stdout` or `stderr`; not `whole`: a part that goes on."""
+        ...
+
+    def ended(self, rank: int, node: str, code: int) -> None: ...
+
+    def said(self, piece: str, text: str) -> None:
+        """A line that is no rank's: the engine's own words."""
+        ...
+
+    def ending(self, reason: Reason) -> None:
+        """The job is over before its time: the rest is being ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    startup_s: float = 120.0
+    """For every rank to start."""
+    grace_s: float = 5.0
+    """What the others have left once a rank has failed, or a connection is lost."""
+    orderly_s: float = ORDERLY_S
+
+
+@dataclass(slots=True)
+class JobEnd:
+    """How a job ended."""
+
+    reason: Reason = "finished"
+    codes: dict[int, int] = field(default_factory=dict)
+    """Return code by rank (negative: a signal), of those that told it."""
+    nodes: dict[int, str] = field(default_factory=dict)
+    """Node by rank, of those that started."""
+    first: int | None = None
+    """The rank that failed first."""
+    pieces: dict[str, int] = field(default_factory=dict)
+    """Return code by piece."""
+    lost: tuple[str, ...] = ()
+    """Pieces that ended before their ranks had."""
+    silent: tuple[int, ...] = ()
+    """Ranks that started and never told their end, though nobody had asked them to end."""
+    absent: tuple[int, ...] = ()
+    """Ranks that never started."""
+    missing_frames: int = 0
+    """Pieces of output that were sent and not received."""
+
+
+class Supervisor:
+    """One job. `run` blocks; `interrupt` may be called from a signal handler."""
+
+    def __init__(self, size: int, token: str, listener: Listener, bounds: Bounds) -> None:
+        self._size = size
+        self._token = token
+        self._listener = listener
+        self._bounds = bounds
+        self._children = Children()
+        self._pieces: Sequence[Piece] = ()
+        self._pipes = selectors.DefaultSelector()
+        self._rests: dict[int, bytes] = {}
+        self._numbers: dict[int, int] = {}
+        self._end = JobEnd()
+        self._interrupted = False
+        self._over_at = float("inf")
+        """When the job is ended whoever still runs."""
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+
+    def run(self, pieces: Sequence[Piece], environ: Mapping[str, str] | None = None) -> JobEnd:
+        """Start them, listen until all have ended or must, and leave none of them running."""
+        self._pieces = pieces
+        base = os.environ if environ is None else environ
+        try:
+            for piece in pieces:
+                _write_files(piece)
+            self._children.start(
+                [
+                    Child(number, piece.name, piece.command, {**base, **piece.environment})
+                    for number, piece in enumerate(pieces)
+                ]
+            )
+            self._feed()
+            self._listen()
+        finally:
+            self._stop()
+            self._close()
+        return self._judged()
+
+    def _feed(self) -> None:
+        for number, piece in enumerate(self._pieces):
+            process = self._children.process(number)
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    os.set_blocking(pipe.fileno(), False)
+                    self._pipes.register(pipe, selectors.EVENT_READ, number)
+            if process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(piece.stdin.encode())
+                    process.stdin.flush()
+
+    def _listen(self) -> None:
+        start_by = time.monotonic() + self._bounds.startup_s
+        running = dict(enumerate(self._pieces))
+        while running and time.monotonic() < self._over_at and not self._interrupted:
+            self._hear(LOOK_S)
+            for number, code in self._children.ended().items():
+                self._piece_ended(running.pop(number), number, code)
+            if len(self._end.codes) >= self._size:
+                self._over_within(FAREWELL_S)
+            if len(self._end.nodes) < self._size and time.monotonic() > start_by:
+                self._ending("not_started")
+                return
+        if self._interrupted:
+            self._ending("interrupted")
+
+    def _piece_ended(self, piece: Piece, number: int, code: int) -> None:
+        self._drain(number)
+        self._end.pieces[piece.name] = code
+        early = len(self._end.codes) < self._size and (code or len(self._pieces) == 1)
+        if early and self._end.reason == "finished":
+            self._end.lost += (piece.name,)
+            self._ending("lost")
+            self._over_within(self._bounds.grace_s)
+
+    def _ending(self, reason: Reason) -> None:
+        if self._end.reason == "finished":
+            self._end.reason = reason
+            self._listener.ending(reason)
+
+    def _over_within(self, seconds: float) -> None:
+        self._over_at = min(self._over_at, time.monotonic() + seconds)
+
+    # Hearing.
+
+    def _hear(self, seconds: float) -> None:
+        if not self._pipes.get_map():
+            time.sleep(seconds)
+            return
+        for key, _ in self._pipes.select(seconds):
+            self._read(key)
+
+    def _drain(self, number: int) -> None:
+        """What a piece that has ended left in its pipes."""
+        for key in list(self._pipes.get_map().values()):
+            if key.data == number:
+                while self._read(key):
+                    pass
+
+    def _read(self, key: selectors.SelectorKey) -> bool:
+        """Read once; whether there may be more."""
+        try:
+            data = os.read(key.fd, _READ)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._pipes.unregister(key.fileobj)
+            if rest := self._rests.pop(key.fd, b""):
+                self._line(key.data, rest)
+            return False
+        *lines, rest = (self._rests.get(key.fd, b"") + data).split(b"\n")
+        if len(rest) > _LONGEST:
+            lines, rest = [*lines, rest], b""
+        self._rests[key.fd] = rest
+        for line in lines:
+            self._line(key.data, line)
+        return True
+
+    def _line(self, number: int, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        frame = parse(text, self._token)
+        if frame is not None:
+            self._take(frame)
+        elif text.strip():
+            self._listener.said(self._pieces[number].name, text.rstrip())
+
+    def _take(self, frame: Frame) -> None:
+        due = self._numbers.get(frame.rank, 0)
+        self._end.missing_frames += max(frame.number - due, 0)
+        self._numbers[frame.rank] = frame.number + 1
+        if frame.kind == HELLO:
+            self._end.nodes[frame.rank] = frame.node
+            self._listener.started(frame.rank, frame.node)
+        elif frame.kind == EXIT:
+            self._rank_ended(frame)
+        elif frame.kind in _STREAMS:
+            stream, whole = _STREAMS[frame.kind]
+            self._listener.output(frame.rank, frame.node, stream, frame.text, whole=whole)
+
+    def _rank_ended(self, frame: Frame) -> None:
+        code = int(frame.text)
+        self._end.nodes.setdefault(frame.rank, frame.node)
+        self._end.codes[frame.rank] = code
+        self._listener.ended(frame.rank, frame.node, code)
+        if code and self._end.first is None:
+            self._end.first = frame.rank
+            self._ending("failed")
+            self._over_within(self._bounds.grace_s)
+
+    # Ending.
+
+    def _stop(self) -> None:
+        """In order where a piece can, then SIGTERM, then SIGKILL; what they say is still heard."""
+        asked = [n for n, piece in enumerate(self._pieces) if piece.ends_with_stdin]
+        for number in self._running():
+            if number in asked:
+                self._hang_up(number)
+            else:
+                self._signal(number, signal.SIGTERM)
+        self._wait(self._bounds.orderly_s)
+        for number in self._running():
+            self._signal(number, signal.SIGTERM)
+        self._wait(1.0)
+        self._children.stop(0.0)
+        for number, piece in enumerate(self._pieces):
+            self._drain(number)
+            self._end.pieces.setdefault(piece.name, -signal.SIGKILL)
+
+    def _running(self) -> list[int]:
+        for number, code in self._children.ended().items():
+            self._drain(number)
+            self._end.pieces[self._pieces[number].name] = code
+        return self._children.running()
+
+    def _wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self._running() and time.monotonic() < deadline:
+            self._hear(LOOK_S)
+
+    def _hang_up(self, number: int) -> None:
+        stdin = self._children.process(number).stdin
+        if stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                stdin.close()
+
+    def _signal(self, number: int, which: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._children.process(number).pid, which)
+
+    def _close(self) -> None:
+        self._pipes.close()
+        self._children.close()
+
+    def _judged(self) -> JobEnd:
+        end = self._end
+        ranks = range(self._size)
+        end.absent = tuple(rank for rank in ranks if rank not in end.nodes)
+        told_to_end = end.reason in ("failed", "interrupted", "not_started")
+        silent = [rank for rank in ranks if rank in end.nodes and rank not in end.codes]
+        end.silent = () if told_to_end else tuple(silent)
+        if end.reason == "finished" and (end.absent or end.silent):
+            end.reason = "lost"
+        return end
+
+
+_STREAMS = {
+    OUT: ("stdout", True),
+    OUT_PART: ("stdout", False),
+    ERR: ("stderr", True),
+    ERR_PART: ("stderr", False),
+}
+
+
+def _write_files(piece: Piece) -> None:
+    for path, text in piece.files.items():
+        handle = os.open(Path(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+
+
+def worst_code(end: JobEnd) -> int:
+    """The exit code of a job: the worst of its ranks; 130 after Ctrl-C; signal n is 128 + n.
+
+    A rank that ended by a signal after another had failed was ended for that, and does not count.
+    3 where a connection was lost or ranks never started: that is not a success.
+    """
+    if end.reason == "interrupted":
+        return 130
+    if end.first is not None:
+        own = [code for code in end.codes.values() if code > 0]
+        return max([_shell_code(end.codes[end.first]), *own])
+    if end.reason in ("lost", "not_started"):
+        return 3
+    return max(map(_shell_code, end.pieces.values()), default=3)
+
+
+def _shell_code(code: int) -> int:
+    return code if code >= 0 else 128 - code
