@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wirespeed.console.listening import ANY, listening_address
 from wirespeed.errors import StorageError, WorldError
 from wirespeed.world.identity import Identity
 
@@ -195,7 +196,8 @@ def from_text(text: bytes) -> Meeting:
 
 def console_address(meeting: Meeting) -> str:
     """The first of the console's addresses that answers from here; WorldError if none does."""
-    candidates = ["127.0.0.1"] if meeting.here == namespace() else list(meeting.addresses)
+    own = ["127.0.0.1"] if meeting.here == namespace() else []
+    candidates = list(dict.fromkeys([*own, *meeting.addresses]))
     for address in candidates:
         try:
             socket.create_connection((address, meeting.port), timeout=TRY_S).close()
@@ -217,8 +219,14 @@ def namespace() -> str:
 
 
 def _own_addresses(identity: Identity) -> list[str]:
-    """This node's IPv4 addresses: the master's and the chosen interface's first, loopback last."""
+    """This node's IPv4 addresses: the master's and the chosen interface's first, loopback last.
+
+    Where the console listens on one of them only, that one.
+    """
     import psutil
+
+    if (listening := listening_address(identity)) != ANY:
+        return [listening]
 
     found: dict[str, list[str]] = {
         name: [a.address for a in addresses if a.family == socket.AF_INET]

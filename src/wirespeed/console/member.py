@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from wirespeed.console.follower import abort_quietly, watch_console
 from wirespeed.console.letters import Postman, explain_by_letter
+from wirespeed.console.listening import listening_address, reached_at
 from wirespeed.console.meeting import (
     Meeting,
     console_address,
@@ -173,13 +174,14 @@ class _Console:
         self._backend = backend
         self._book = open_book()
         self._token = new_token()
+        self._listens = listening_address(identity)
         self._monitor = Monitor(
             identity.world_size,
             self._token,
             on_record=self._book.on_record,
             op_timeout_s=plan.op_timeout_s,
             startup_timeout_s=plan.startup_timeout_s,
-            host="0.0.0.0",
+            host=self._listens,
         )
         self._postman: Postman | None = None
         self._letters_at = 0.0
@@ -196,7 +198,7 @@ class _Console:
         watcher.start()
         store = self._publish(port)
         beacon = Beacon(
-            "127.0.0.1",
+            reached_at(self._listens),
             port,
             self._token,
             0,

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from wirespeed.launchers.frames import VARIABLE as FRAMES
 from wirespeed.launchers.joblogs import JobLogs
 from wirespeed.launchers.supervise import Bounds, JobEnd, Reason, Supervisor
 from wirespeed.plan import Plan
-from wirespeed.records import Finding, Run
+from wirespeed.records import Finding, Run, Subject
 from wirespeed.world.watch import Outcome, OutcomeKind
 from wirespeed.world.watch.ends import exit_hint
 from wirespeed.world.watch.phrases import returncode_text
@@ -27,6 +27,9 @@ COMMAND = ("-m", "wirespeed.console.relayed")
 """What each rank runs, after its Python."""
 _CONSOLE_FIRST_S = 10.0
 """Ranks that do not come are named by the console on the nodes, if there is one, before us."""
+
+_AFTER_OUTCOME_S = 6.0
+"""How long ranks have to end by themselves once their console has told how the run ended."""
 
 
 def ordered(job: Job, plan: Plan, backend: str, python: str) -> Job:
@@ -45,6 +48,7 @@ def run_remote(session: Session, engine: Engine, job: Job, plan: Plan) -> Run:
         token = job.environment[FRAMES].partition(",")[0]
         bounds = Bounds(startup_s=plan.startup_timeout_s + _CONSOLE_FIRST_S, grace_s=job.grace_s)
         supervisor = Supervisor(job.size, token, listener, bounds)
+        listener.conclude = supervisor.conclude
         session.phase(f"starting {job.size} ranks by {engine.name}")
         with interrupted_by_signals(lambda _: supervisor.interrupt()):
             end = supervisor.run(pieces)
@@ -61,6 +65,7 @@ class _Listener:
         self._session = session
         self.logs = JobLogs(session.folder.log_path(0).parent)
         self.outcome: Outcome | None = None
+        self.conclude: Callable[[float], None] = lambda seconds: None
         self._parts = ""
         self._started = 0
 
@@ -94,6 +99,7 @@ class _Listener:
         kind, data = found
         if kind == "outcome":
             self.outcome = outcome_from_json(data)
+            self.conclude(_AFTER_OUTCOME_S)
         elif kind == "phase":
             self._session.phase(data["text"])
         else:
@@ -110,14 +116,29 @@ def _outcome(end: JobEnd, listener: _Listener, pieces: Sequence[Piece]) -> Outco
         return Outcome(kind="interrupted", findings=findings)
     if told is None:
         return Outcome(kind=_kind(end), findings=own)
-    if told.ok and end.first is None and not end.lost:
-        return told
     if told.ok:
         # The results are whole; how processes and connections ended after them is a warning.
-        later = tuple(replace(one, status="warn", id="EXIT-001") for one in own)
-        return replace(told, findings=(*told.findings, *later))
+        later = [replace(one, status="warn", id="EXIT-001") for one in own]
+        return replace(told, findings=(*told.findings, *(later or _odd_ends(end))))
     lost = tuple(one for one in own if one.id == "HOST-007" and end.reason == "lost")
     return replace(told, findings=(*lost, *(_with_code(one, end) for one in told.findings)))
+
+
+def _odd_ends(end: JobEnd) -> list[Finding]:
+    """EXIT-001 for ranks that ended otherwise than they announced, after their results."""
+    return [
+        Finding(
+            id="EXIT-001",
+            status="warn",
+            title=f"{rank_name(rank, end.nodes)} delivered its results and then "
+            f"{returncode_text(code)}",
+            subject=Subject("rank", f"rank {rank}"),
+            saw=returncode_text(code),
+            expected="exit code 0",
+        )
+        for rank, code in sorted(end.codes.items())
+        if code
+    ]
 
 
 def _kind(end: JobEnd) -> OutcomeKind:

@@ -78,14 +78,19 @@ class Piece:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to this process's own environment."""
     stdin: str = ""
-    """Sent at the start; stdin stays open until the piece shall end. Never shown in a dry run
-    but for its size, since environment and token may be in it."""
+    """Sent at the start; stdin stays open until the piece shall end. Empty lines may follow."""
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that `command` names, by path, written (mode 0600) before it is started."""
     nodes: tuple[str, ...] = ()
     """Nodes that are lost with this process, for all we know: for messages."""
     ends_with_stdin: bool = False
     """It ends its ranks in order when its stdin is closed, and should not be signalled before."""
+    queue_s: float = 0.0
+    """How long it may wait for its nodes (a scheduler's queue), beside the bound for ranks to start;
+    it bounds both itself."""
+    pulse_s: float = 0.0
+    """Every so many seconds an empty line goes to its stdin, so that the far side knows that we
+    live, also where a cut network tells nobody; 0: none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,10 +82,13 @@ def _broken(words: Sequence[str]) -> str:
 
 
 def _with_stdin(piece: Piece) -> str:
-    """Its stdin stays open as long as the script runs: its end would tell it to stop."""
+    """Its stdin stays open as long as the script and it run: its end would tell it to stop.
+
+    Empty lines follow, so that the shell notices when nobody reads any more.
+    """
     if not piece.stdin:
         return f"{_words(piece)} < /dev/null"
-    hold = 'while kill -0 "$$" 2> /dev/null; do sleep 1; done'
+    hold = 'while kill -0 "$$" && echo; do sleep 1; done 2> /dev/null'
     return f"{{ printf '%s' {shlex.quote(piece.stdin)}; {hold}; }} |\n  {_words(piece)}"
 
 

@@ -22,6 +22,7 @@ from wirespeed.launchers.frames import (
     Frame,
     parse,
 )
+from wirespeed.launchers.pulse import Pulse
 
 __all__ = ["Bounds", "JobEnd", "Listener", "Supervisor", "worst_code"]
 
@@ -34,9 +35,9 @@ _READ = 1 << 16
 _LONGEST = 1 << 16
 """Bytes of a line that an engine may keep us waiting for the end of."""
 
-Reason = Literal["finished", "failed", "lost", "not_started", "interrupted"]
-"""All ranks ended with 0; one did not; a connection or an engine ended before its ranks had; not
-all ranks have started within the bound; Ctrl-C."""
+Reason = Literal["finished", "concluded", "failed", "lost", "not_started", "interrupted"]
+"""All ranks ended with 0; who listens has heard enough; a rank failed; a connection or an engine
+ended before its ranks had; not all ranks have started within the bound; Ctrl-C."""
 
 
 class Listener(Protocol):
@@ -102,6 +103,7 @@ class Supervisor:
         self._children = Children()
         self._pieces: Sequence[Piece] = ()
         self._pipes = selectors.DefaultSelector()
+        self._pulse = Pulse()
         self._rests: dict[int, bytes] = {}
         self._numbers: dict[int, int] = {}
         self._end = JobEnd()
@@ -111,6 +113,12 @@ class Supervisor:
 
     def interrupt(self) -> None:
         self._interrupted = True
+
+    def conclude(self, seconds: float) -> None:
+        """Called by the listener: no more is to be expected; who still runs then is ended."""
+        if self._end.reason == "finished":
+            self._end.reason = "concluded"
+        self._over_within(seconds)
 
     def run(self, pieces: Sequence[Piece], environ: Mapping[str, str] | None = None) -> JobEnd:
         """Start them, listen until all have ended or must, and leave none of them running."""
@@ -143,9 +151,12 @@ class Supervisor:
                 with contextlib.suppress(BrokenPipeError):
                     process.stdin.write(piece.stdin.encode())
                     process.stdin.flush()
+                if piece.pulse_s:
+                    self._pulse.add(process.stdin, piece.pulse_s)
 
     def _listen(self) -> None:
-        start_by = time.monotonic() + self._bounds.startup_s
+        queue_s = max((piece.queue_s for piece in self._pieces), default=0.0)
+        start_by = time.monotonic() + queue_s + self._bounds.startup_s
         running = dict(enumerate(self._pieces))
         while running and time.monotonic() < self._over_at and not self._interrupted:
             self._hear(LOOK_S)
@@ -237,7 +248,7 @@ class Supervisor:
         self._end.nodes.setdefault(frame.rank, frame.node)
         self._end.codes[frame.rank] = code
         self._listener.ended(frame.rank, frame.node, code)
-        if code and self._end.first is None:
+        if code and self._end.reason == "finished":
             self._end.first = frame.rank
             self._ending("failed")
             self._over_within(self._bounds.grace_s)
@@ -275,6 +286,7 @@ class Supervisor:
     def _hang_up(self, number: int) -> None:
         stdin = self._children.process(number).stdin
         if stdin is not None:
+            self._pulse.forget(stdin)
             with contextlib.suppress(BrokenPipeError):
                 stdin.close()
 
@@ -283,6 +295,7 @@ class Supervisor:
             os.killpg(self._children.process(number).pid, which)
 
     def _close(self) -> None:
+        self._pulse.stop()
         self._pipes.close()
         self._children.close()
 
@@ -290,7 +303,7 @@ class Supervisor:
         end = self._end
         ranks = range(self._size)
         end.absent = tuple(rank for rank in ranks if rank not in end.nodes)
-        told_to_end = end.reason in ("failed", "interrupted", "not_started")
+        told_to_end = end.reason in ("concluded", "failed", "interrupted", "not_started")
         silent = [rank for rank in ranks if rank in end.nodes and rank not in end.codes]
         end.silent = () if told_to_end else tuple(silent)
         if end.reason == "finished" and (end.absent or end.silent):
@@ -324,7 +337,7 @@ def worst_code(end: JobEnd) -> int:
     if end.first is not None:
         own = [code for code in end.codes.values() if code > 0]
         return max([_shell_code(end.codes[end.first]), *own])
-    if end.reason in ("lost", "not_started"):
+    if end.reason in ("lost", "not_started", "concluded"):
         return 3
     return max(map(_shell_code, end.pieces.values()), default=3)
 

@@ -1,0 +1,86 @@
+"""Hosts in the notations of DeepSpeed, Open MPI and MPICH; all else is refused with its line."""
+
+from pathlib import Path
+
+import pytest
+
+from wirespeed.errors import UsageError
+from wirespeed.launchers.base import Host, Job
+from wirespeed.launchers.hostfile import parse_hosts, read_hostfile
+
+
+def test_hosts_on_the_command_line() -> None:
+    assert parse_hosts("node-0,user@node-1:4, 10.0.0.7:2") == (
+        Host("node-0"),
+        Host("user@node-1", 4),
+        Host("10.0.0.7", 2),
+    )
+
+
+def test_every_notation_in_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text(
+        "# cluster\nnode-0 slots=8\n\nnode-1:4  # MPICH\nnode-2\nnode-3 slots=2 max_slots=4\n"
+    )
+    assert read_hostfile(path) == (
+        Host("node-0", 8),
+        Host("node-1", 4),
+        Host("node-2"),
+        Host("node-3", 2),
+    )
+
+
+HOSTILE = [
+    "-oProxyCommand=id",
+    "a;id",
+    "$(id)",
+    "a b",
+    "`id`",
+    "a\nb",
+    "",
+    "a:0",
+    "a:x",
+    "a:99999",
+    "'",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_no_host_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        parse_hosts(name)
+    if name and "\n" not in name:
+        path = tmp_path / "hosts"
+        path.write_text(f"node-0\n{name}\n")
+        with pytest.raises(UsageError, match=r"hosts:2"):
+            read_hostfile(path)
+
+
+def test_a_host_twice_is_refused_with_the_line_that_is_meant(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("node-0 slots=2\nnode-0 slots=6\n")
+    with pytest.raises(UsageError, match="node-0 twice") as caught:
+        read_hostfile(path)
+    assert caught.value.next == "node-0 slots=8"
+
+
+@pytest.mark.parametrize("content", ["", "# nothing\n", None])
+def test_a_file_without_hosts(content: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UsageError, match="hosts"):
+        read_hostfile(path)
+
+
+@pytest.mark.parametrize(
+    ("job", "size"),
+    [
+        (Job(command=()), 1),
+        (Job(command=(), ranks=6, nodes=2), 6),
+        (Job(command=(), nodes=2, ranks_per_node=4), 8),
+        (Job(command=(), hosts=(Host("a", 3), Host("b")), ranks_per_node=2), 5),
+    ],
+)
+def test_world_size(job: Job, size: int) -> None:
+    assert job.size == size
