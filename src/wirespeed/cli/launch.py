@@ -49,7 +49,7 @@ Exit code: of the worst rank (128 + n for signal n); 3 if ranks never started or
 @click.option("--no-prefix", is_flag=True, help="Output lines without node and rank before them.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but the ranks' own words.")
 @click.option("--list", "list_", is_flag=True, help="List the engines and their options, and stop.")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND ...")
 @click.pass_context
 def launch(ctx: click.Context, /, **values: Any) -> int:
     """Run any command as ranks: on this machine, or through ssh, mpirun, srun, deepspeed, Ray, Metaflow.

@@ -11,11 +11,8 @@ from wirespeed.errors import UsageError
 __all__ = ["locate"]
 
 _FORMATS = ("table", "json", "jsonl", "md")
-_SIMULATION_ONLY = {
-    "faults": "--faults",
-    "noise": "--noise",
-    "rails": "--rails",
-}
+_SIMULATION_ONLY = ("faults", "noise", "rails")
+"""And `--nodes`, which is the number of real nodes with `--on`."""
 
 _EPILOG = """\b
 Examples:
@@ -74,6 +71,13 @@ def locate(ctx: click.Context, /, **values: Any) -> int:
     pairs = {name: values.pop(name) for name in ("over", "exhaustive", "rounds", "threshold")}
     simulated = {name: values.pop(name) for name in _SIMULATION_ONLY}
     simulate = values.pop("simulate")
+    if simulate and values["on"] is not None:
+        raise UsageError(
+            f"--simulate and --on {values['on']}", expected="one of them: a simulation has no ranks"
+        )
+    if values["on"] is None:
+        simulated = {"nodes": values["nodes"], **simulated}
+        values["nodes"] = None
     options = RunOptions.take(values, values.pop("output"))
     if options.output.html is not None and _writes_the_page():
         from wirespeed.cli.page import refuse_bad_target
@@ -83,10 +87,10 @@ def locate(ctx: click.Context, /, **values: Any) -> int:
         from wirespeed.cli.simulate import run_simulation
 
         return run_simulation(ctx, pairs, simulated, options)
-    given = [_SIMULATION_ONLY[name] for name, value in simulated.items() if value is not None]
+    given = [f"--{name}" for name, value in simulated.items() if value is not None]
     if given:
         raise UsageError(
-            f"{', '.join(given)} without --simulate",
+            f"{', '.join(given)} without --simulate" + (" or --on" if "--nodes" in given else ""),
             expected="a real world has its own nodes",
             next=f"wirespeed locate --simulate {given[0]} …",
         )

@@ -14,8 +14,8 @@ from wirespeed.views import FORMATS
 
 __all__ = ["CONTEXT", "FiniteRange", "Output", "RunOptions", "common_options", "split_output"]
 
-MOST_RANKS = 1024
-"""Local ranks; more would only exhaust the machine."""
+MOST_RANKS = 65_536
+"""Of a world; on this machine the memory allows far fewer."""
 LONGEST_S = 86_400.0
 
 CONTEXT = {

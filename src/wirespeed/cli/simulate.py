@@ -8,10 +8,12 @@ import click
 from wirespeed.cli.config import print_config, refuse_unknown_keys
 from wirespeed.cli.execute import show
 from wirespeed.cli.options import RunOptions
+from wirespeed.errors import UsageError
 from wirespeed.records import Located, Run, Simulation, World
 
 __all__ = ["run_simulation"]
 
+LEAST_NODES = 2
 DEFAULT_NODES, DEFAULT_FAULTS, DEFAULT_NOISE = 64, 1, 0.1
 MOST_STORED = 64
 """Nodes up to which every pair is kept in the run."""
@@ -52,6 +54,8 @@ def _simulated(
     from wirespeed.world.redact import allowed_environment
 
     nodes = asked["nodes"] or DEFAULT_NODES
+    if nodes < LEAST_NODES:
+        raise UsageError(f"--nodes {nodes}", expected=f"at least {LEAST_NODES} simulated nodes")
     noise = DEFAULT_NOISE if asked["noise"] is None else asked["noise"]
     spec = standard_spec(nodes, noise)
     if asked["rails"]:
