@@ -13,7 +13,7 @@ TrainingKind = Literal["compare", "strong", "weak"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Seconds over the steps of the slowest rank."""
+    """Seconds of single steps, with the interval of their mean."""
 
     mean: float
     std: float
@@ -72,7 +72,10 @@ class Training:
     parts: dict[str, float] = field(default_factory=dict)
     """Mean seconds of the slowest rank's step: data, forward, backward, synchronise, optimizer."""
     comm: float | None = None
-    """Seconds a step in which some collective was under way, from its start to its end."""
+    """Seconds a step in which some collective was under way, from its start to its end: the mean over
+    profiled steps of the rank with the most (the median of five in runs that have no `comm_spread`)."""
+    comm_spread: Spread | None = None
+    """Of the same steps, by turns of a few; None: not measured."""
     comm_fraction: float | None = None
     """Of the steps in which that was measured."""
     exposed: Ratio | None = None

@@ -18,7 +18,9 @@ _LISTS = ("rank_compute", "round_steps")
 def training_to_json(training: Training) -> dict[str, Any]:
     data = asdict(training)
     step = data.pop("step")
-    data["step_ms"] = {k: v if k == "samples" else v * _MS for k, v in step.items()}
+    data["step_ms"] = _scaled(step, _MS)
+    spread = data.pop("comm_spread")
+    data["comm_spread_ms"] = spread and _scaled(spread, _MS)
     data["parts_ms"] = {name: value * _MS for name, value in data.pop("parts").items()}
     for name in _TIMES:
         value = data.pop(name)
@@ -36,7 +38,9 @@ def training_from_json(data: Mapping[str, Any]) -> Training:
     fields = dict(data)
     fields.pop("peak_memory_bytes", None)
     step = fields.pop("step_ms")
-    fields["step"] = Spread(**{k: v if k == "samples" else v / _MS for k, v in step.items()})
+    fields["step"] = Spread(**_scaled(step, 1 / _MS))
+    spread = fields.pop("comm_spread_ms", None)
+    fields["comm_spread"] = Spread(**_scaled(spread, 1 / _MS)) if spread else None
     fields["parts"] = {k: v / _MS for k, v in fields.pop("parts_ms", {}).items()}
     for name in _TIMES:
         value = fields.pop(f"{name}_ms", None)
@@ -51,6 +55,10 @@ def training_from_json(data: Mapping[str, Any]) -> Training:
     for name in _MEMORIES:
         fields[name] = TrainingMemory(**fields[name]) if fields.get(name) else None
     return Training(**fields)
+
+
+def _scaled(spread: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    return {k: v if k == "samples" else v * factor for k, v in spread.items()}
 
 
 def _exposed(value: float | None, ends: Mapping[str, float] | None) -> Ratio | None:

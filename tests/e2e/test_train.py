@@ -38,7 +38,11 @@ def test_strategies_are_proven_timed_and_compared(cli: Any, finding: Any) -> Non
         assert row["equal"] is True
         assert row["step_ms"]["samples"] == 2
         assert row["step_ms"]["mean"] > 0
-        assert row["comm_ms"] > 0
+        spread = row["comm_spread_ms"]
+        assert 0 <= spread["low"] < row["comm_ms"] < spread["high"], "the interval holds the figure"
+        assert row["comm_ms"] == pytest.approx(spread["mean"])
+        assert spread["std"] > 0
+        assert spread["samples"] >= 8
         assert 0 < row["comm_fraction"] < 1
         assert row["exposed_ms"] is not None
         assert row["tokens_per_s"] == pytest.approx(row["samples_per_s"] * 64)
@@ -70,7 +74,7 @@ def test_a_bucket_sweep_stands_beside_the_model(cli: Any, finding: Any) -> None:
 def test_tables_and_what_they_hold(cli: Any) -> None:
     done = cli(*SHORT, "--strategy", "naive", "--memory")
     assert done.code == 0, done.err
-    for word in ("exposed", "against the fastest", "yardstick", "memory of the rank"):
+    for word in ("exposed", "against the fastest", "yardstick", "memory of the rank", "profiled"):
         assert word in done.out, word
     for form, start in (("md", "### tiny"), ("csv", "run,strategy")):
         again = cli("runs", "show", "last", "-o", form)

@@ -15,6 +15,7 @@ from wirespeed.records_training import LoadFigures, Ratio, Spread, Training
 from wirespeed.training.spans import Span
 from wirespeed.training.trace import chrome_trace
 from wirespeed.views.html import page
+from wirespeed.views.training import name as name_of
 from wirespeed.views.training import tables
 from wirespeed.views.training_charts import memory_chart, scaling_chart, step_chart
 
@@ -262,3 +263,12 @@ def test_nothing_is_fetched(train: Run, trace: Any) -> None:
 @pytest.mark.parametrize("trace", [None, {}, {"traceEvents": []}, {"traceEvents": "x"}])
 def test_without_a_step_in_the_trace_there_is_no_timeline(train: Run, trace: Any) -> None:
     assert "timeline" not in Reader(page(train, trace)).sections
+
+
+def test_communication_time_has_mean_std_and_interval_in_the_page(train: Run) -> None:
+    read = Reader(page(train))
+    (table,) = (rows for rows in read.tables.values() if rows[0][1:4] == ["comm", "std", "95 %"])
+    assert {row[0] for row in table[1:]} == {
+        name_of(one) for one in train.training if one.study == "compare" and one.comm
+    }
+    assert all("…" in row[3] for row in table[1:])

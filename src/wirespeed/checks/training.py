@@ -17,9 +17,12 @@ EXPLANATIONS: dict[str, str] = {
     "run ended there; the step and the first rank that saw it are named. A learning rate that is too "
     "high, fp16 without scaling, or wrong data from a broken GPU do that: try a smaller --lr or "
     "--dtype float32, then `wirespeed check --only correctness`.",
-    "TRAIN-003": "The model fits in memory. A strategy needed more memory than a rank has. What was "
-    "measured before is kept; the largest batch a rank that fits is told where it is known. Take a "
-    "smaller --batch, more --micro-batches, --dtype bf16, or a strategy that shards more (fsdp2).",
+    "TRAIN-003": "The model fits in memory. A strategy was foretold to need more memory than a rank "
+    "has, or the allocator refused it memory; the ranks are named. What was measured before is kept. "
+    "Where all ranks ran out at the same place the strategy is left out, the largest batch that fits is "
+    "looked for (TRAIN-005), and the others go on. Where one rank ran out while others wait for it in a "
+    "collective the run ends there, with exit code 3. Take a smaller --batch, more --micro-batches, "
+    "--dtype bf16, or a strategy that shards more (fsdp2).",
     "TRAIN-004": "A strategy can be run here. It was left out, with the reason; the others were "
     "measured.",
     "TRAIN-005": "The batch fits in memory. A strategy was left out because its batch does not fit; "

@@ -5,6 +5,7 @@ same point, and all get the same answer, so that what one decides all decide.
 """
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -28,14 +29,23 @@ class Control:
         """Returns when every rank has come here."""
         dist.all_reduce(self._token, group=self._group)
 
-    def matrix(self, row: Sequence[float]) -> torch.Tensor:
-        """Every rank's row of the same length, float64, shape (world size, len(row))."""
+    def matrix(self, row: Sequence[float], *, within_s: float | None = None) -> torch.Tensor:
+        """Every rank's row of the same length, float64, shape (world size, len(row)).
+
+        within_s: TimeoutError when the others have not come by then; this group is then of no more use.
+        """
         # Gather and broadcast take a third of all_gather's time on gloo (docs/benchmarks.md), and
         # nobody can get other figures than the rest.
         mine = torch.tensor(row, dtype=torch.float64)
         every = torch.empty(self.world_size, len(row), dtype=torch.float64)
-        dist.gather(mine, list(every) if self.rank == 0 else None, dst=0, group=self._group)
-        dist.broadcast(every, src=0, group=self._group)
+        rows = list(every) if self.rank == 0 else None
+        if within_s is None:
+            dist.gather(mine, rows, dst=0, group=self._group)
+            dist.broadcast(every, src=0, group=self._group)
+            return every
+        bound = timedelta(seconds=within_s)
+        _wait(dist.gather(mine, rows, dst=0, group=self._group, async_op=True), bound)
+        _wait(dist.broadcast(every, src=0, group=self._group, async_op=True), bound)
         return every
 
     def all_true(self, value: bool) -> bool:
@@ -47,3 +57,10 @@ class Control:
         gathered: list[Any] = [None] * self.world_size
         dist.all_gather_object(gathered, value, group=self._group)
         return gathered
+
+
+def _wait(work: Any, bound: timedelta) -> None:
+    try:
+        work.wait(bound)
+    except RuntimeError as error:
+        raise TimeoutError(str(error)) from error

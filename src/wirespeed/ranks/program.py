@@ -75,7 +75,7 @@ def _run_joined(
     if plan.training is not None:
         from wirespeed.ranks.training.run import run_training
 
-        run_training(place, plan.training, plan.seed, beacon, plan.faults)
+        run_training(place, plan, plan.training, beacon)
     from wirespeed.ranks.join import leave
 
     beacon.enter("leaving the process group")

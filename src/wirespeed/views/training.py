@@ -19,6 +19,7 @@ _NOTHING = "–"
 _KINDS = ("data", "forward", "backward", "synchronise", "optimizer")
 _MEMORY = ("parameters", "gradients", "optimizer", "activations", "communication", "other", "peak")
 _MIB = 1 << 20
+_SENDING = "communication of a step (comm: mean of n profiled steps; exposed: median of the rounds)"
 _RED = {"slower": "red", "fastest": "green", "poor": "red", "excellent": "green", "good": "green"}
 
 
@@ -38,6 +39,9 @@ def tables(run: Run) -> list[tuple[str, Grid]]:
     if compared:
         found.append((_title(compared[0]), _strategies(compared)))
         found.append(("where a step goes (mean of the slowest rank)", _parts(compared)))
+    sending = [one for one in compared if one.comm and one.comm_spread]
+    if sending:
+        found.append((_SENDING, _communication(sending)))
     for kind in ("strong", "weak"):
         scaled = [one for one in run.training if one.study == kind and one.verdict != "yardstick"]
         if scaled:
@@ -84,6 +88,7 @@ def _strategies(rows: Sequence[Training]) -> Grid:
             Column("std"),
             Column("n"),
             Column("comm"),
+            Column("95 %"),
             Column("of step"),
             Column("exposed"),
             Column("of step"),
@@ -103,6 +108,7 @@ def _strategies(rows: Sequence[Training]) -> Grid:
             format_duration(step.std),
             str(step.samples),
             _seconds(one.comm or None),
+            _reach(one.comm_spread) if one.comm and one.comm_spread else "",
             _percent(one.comm_fraction or None),
             _signed(one.exposed),
             _percent(one.exposed_fraction),
@@ -113,7 +119,7 @@ def _strategies(rows: Sequence[Training]) -> Grid:
             _verdict(one),
         )
         if color := _RED.get(one.verdict):
-            grid.painted[len(grid.rows) - 1, 13] = color
+            grid.painted[len(grid.rows) - 1, len(grid.columns) - 1] = color
     return grid
 
 
@@ -123,6 +129,39 @@ def _parts(rows: Sequence[Training]) -> Grid:
     for one in rows:
         grid.add(name(one), *(_seconds(one.parts.get(kind)) for kind in shown))
     return grid
+
+
+def _communication(rows: Sequence[Training]) -> Grid:
+    grid = Grid(
+        (
+            Column("strategy", left=True),
+            Column("comm"),
+            Column("std"),
+            Column("95 %", left=True),
+            Column("n"),
+            Column("exposed"),
+            Column("95 %", left=True),
+        )
+    )
+    for one in rows:
+        spread, exposed = one.comm_spread, one.exposed
+        if spread is None:
+            continue
+        grid.add(
+            name(one),
+            format_duration(spread.mean),
+            format_duration(spread.std),
+            _ends(spread.low, spread.high),
+            str(spread.samples),
+            _signed(exposed),
+            _ends(exposed.low, exposed.high) if exposed else "",
+        )
+    return grid
+
+
+def _ends(low: float, high: float) -> str:
+    """`38.1 ms … 44.2 ms`; nothing where one figure alone has no interval."""
+    return f"{_seconds_signed(low)} … {_seconds_signed(high)}" if low < high else ""
 
 
 def _scaling(rows: Sequence[Training]) -> Grid:
@@ -249,10 +288,11 @@ def _seconds(value: float | None) -> str:
 
 
 def _signed(value: Ratio | None) -> str:
-    if value is None:
-        return _NOTHING
-    sign = "−" if value.value < 0 else ""
-    return f"{sign}{format_duration(abs(value.value))}"
+    return _NOTHING if value is None else _seconds_signed(value.value)
+
+
+def _seconds_signed(value: float) -> str:
+    return f"{'−' if value < 0 else ''}{format_duration(abs(value))}"
 
 
 def _percent(value: float | None) -> str:

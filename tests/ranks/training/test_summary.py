@@ -117,6 +117,20 @@ def test_same_needs_the_whole_interval_within_the_bound() -> None:
     assert sorted(one.verdict for one in wild) == ["fastest so far", "not enough rounds"]
 
 
+def test_rounds_before_memory_ran_out_are_paired_with_the_same_of_others() -> None:
+    none, whole = steps(case("none"), 0.1, rounds=12), steps(case("ddp"), 0.11, rounds=12)
+    short = steps(case("naive"), 0.2, rounds=7)
+    short.full = True
+    for later in range(7, 12):  # what came after it must not count
+        none.turns[later] = none.turns[later] * 100
+        whole.turns[later] = whole.turns[later] * 100
+    _, _, ended = told(none, whole, short)
+    assert ended.rounds == 7
+    assert ended.exposed is not None
+    assert ended.exposed.value == pytest.approx(0.1)
+    assert ended.ratio is not None
+
+
 def test_too_few_rounds_give_no_verdict() -> None:
     records = told(steps(case("ddp"), 0.1, rounds=3), steps(case("naive"), 0.5, rounds=3))
     assert records[1].verdict == "not enough rounds"

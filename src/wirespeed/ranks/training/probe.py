@@ -1,73 +1,163 @@
-"""A closer look at a few steps: communication time, and the timeline of one step."""
+"""A closer look at a few steps: communication time with its spread, and the timeline of one step.
 
-from dataclasses import dataclass, replace
-from statistics import median
+All cases take turns, as in the rounds that are timed: in each turn a case has one step to warm up and
+a few under the profiler. Steps of one turn share the machine's mood, so the interval is made of the
+means of turns.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from wirespeed.plan import TrainCase
-from wirespeed.ranks.training.stage import Stage
+from wirespeed.ranks.training.memory_end import CaseFull
+from wirespeed.ranks.training.stage import Act, Stage
+from wirespeed.ranks.training.summary import spread_of
+from wirespeed.records_training import Spread
+from wirespeed.statistics import mean_interval
 from wirespeed.training.spans import Span
 
 if TYPE_CHECKING:
+    import torch
+
     from wirespeed.training.comm_time import ObservedStep
 
-__all__ = ["Probed", "probe"]
+__all__ = ["FEWEST", "Probed", "enough", "probe"]
 
-STEPS = 5
+STEPS = 2
+"""Of a case in one turn."""
+LEAST, FEWEST, MOST = 4, 6, 12
+"""Turns: where the time is up, where every interval is narrow enough, in any case."""
+GOAL = 0.1
+"""Half width of the 95 % interval of the mean, relative to it: more exact than this nobody reads it."""
+SHARE = 0.5
+"""Of the time that rounds may take, for all cases together."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Probed:
-    comm: float
-    """Median seconds a step in which a collective was under way, on the rank with the most."""
-    fraction: float
-    """Of that rank's steps under the profiler."""
-    spans: tuple[Span, ...]
+    """One case's profiled steps, the same on every rank."""
+
+    case: TrainCase
+    turns: "list[torch.Tensor]" = field(default_factory=list)
+    """By turn: seconds, shape (ranks of the case, steps, (communication, whole step))."""
+    full: CaseFull | None = None
+    """Memory ran out in it: it has no further turns."""
+    spans: tuple[Span, ...] = ()
     """This rank's last step, an outer span with the case's name around it."""
 
+    def communication(self) -> list[list[float]]:
+        """By turn: seconds of each step with a collective under way, on the rank with the most."""
+        return [turn[self._most(), :, 0].tolist() for turn in self.turns]
 
-def probe(stage: Stage, case: TrainCase) -> Probed:
-    """A few more steps under the profiler; collective over the whole world."""
+    def spread(self) -> Spread:
+        """Of these, in seconds; no time is below 0, whatever the interval would be."""
+        spread = spread_of(self.communication())
+        return replace(spread, low=max(0.0, spread.low))
+
+    def fraction(self) -> float:
+        """Communication over the same steps under the profiler, on the same rank."""
+        most = self._most()
+        whole = fmean(float(turn[most, :, 1].mean()) for turn in self.turns)
+        return self.spread().mean / whole if whole else 0.0
+
+    def narrow(self) -> bool:
+        """Whether the interval is; nothing to send is exact."""
+        means = [fmean(turn) for turn in self.communication()]
+        interval = mean_interval(means)
+        return (interval.high - interval.low) / 2 <= GOAL * fmean(means)
+
+    def _most(self) -> int:
+        """The rank with the most communication, over all turns."""
+        import torch
+
+        return int(torch.cat(self.turns, 1)[:, :, 0].sum(1).argmax())
+
+
+Turn = Callable[[int, Probed], bool]
+
+
+def probe(
+    stage: Stage, cases: Sequence[TrainCase], enter: Callable[[TrainCase], None]
+) -> list[Probed]:
+    """More steps of every case, under the profiler; collective over the whole world.
+
+    enter: tells what begins.
+    """
+    every = [Probed(case) for case in cases]
+    begin, number = time.monotonic(), 0
+    while fitting := [one for one in every if one.full is None]:
+        for one in fitting if number % 2 == 0 else fitting[::-1]:
+            enter(one.case)
+            try:
+                _turn(stage, one)
+            except CaseFull as full:
+                one.full = full
+        number += 1
+        spent = float(stage.place.control.matrix([time.monotonic() - begin]).max())
+        if enough(number, spent, SHARE * stage.plan.max_time_s, _narrow(every)):
+            break
+    return every
+
+
+def enough(turns: int, spent: float, budget: float, narrow: bool) -> bool:
+    """After so many turns in `spent` seconds; all ranks give the same figures and stop alike."""
+    if turns >= MOST or (turns >= FEWEST and narrow):
+        return True
+    return turns >= LEAST and spent * (turns + 1) / turns > budget
+
+
+def _narrow(every: Sequence[Probed]) -> bool:
+    return all(one.narrow() for one in every if one.full is None)
+
+
+def _turn(stage: Stage, one: Probed) -> None:
+    def work() -> tuple[list[float], tuple[Span, ...]]:
+        with stage.act(one.case) as act:
+            if act is not None:
+                row, spans = _observed(stage, one.case, act)
+            else:
+                row, spans = [0.0] * (2 * STEPS), ()
+                for _ in range(STEPS + 1):
+                    stage.place.control.barrier()
+                    stage.share(0.0)
+        stage.share(0.0)  # what the profiler saw takes memory, too
+        return row, spans
+
+    row, one.spans = stage.attempt(one.case, work)
+    rows = stage.place.control.matrix(row)[: one.case.ranks]
+    one.turns.append(rows.reshape(one.case.ranks, STEPS, 2))
+
+
+def _observed(stage: Stage, case: TrainCase, act: Act) -> tuple[list[float], tuple[Span, ...]]:
+    """(communication, whole step) of this rank's steps in a row, and the spans of the last."""
     from wirespeed.training.comm_time import observe
 
     place = stage.place
-    place.busy(None)
-    with stage.act(case) as act:
-        if act is None:
-            seen: list[ObservedStep] = []
-            for _ in range(STEPS + 1):
-                place.control.barrier()
-                stage.share(0.0)
-        else:
-            phases: list[tuple[Span, ...]] = []
+    phases: list[tuple[Span, ...]] = []
 
-            def step() -> None:
-                place.tick()
-                phases.append(act.run().phases)
+    def step() -> None:
+        place.tick()
+        phases.append(act.run().phases)
 
-            seen = observe(
-                step,
-                steps=STEPS,
-                rank=place.rank,
-                device=place.device,
-                barrier=place.control.barrier,
-            )
-            ends = [parts[-1].end_s for parts in phases[-STEPS:]]
-            seen = [_until(one, end) for one, end in zip(seen, ends, strict=True)]
-    comm = median(one.communication_s for one in seen) if seen else 0.0
-    whole = median(one.end_s - one.begin_s for one in seen) if seen else 1.0
-    rows = place.control.matrix([comm, whole])
-    most = int(rows[:, 0].argmax())
-    spans: tuple[Span, ...] = ()
-    if seen:
-        last = seen[-1]
-        outer = Span(place.rank, "step", case.label, last.begin_s, last.end_s)
-        spans = (outer, *phases[-1], *last.compute, *last.communication)
-    return Probed(
-        comm=float(rows[most, 0]),
-        fraction=float(rows[most, 0] / rows[most, 1]),
-        spans=tuple(replace(span, rank=place.rank) for span in spans),
+    seen = observe(
+        step,
+        steps=STEPS,
+        rank=place.rank,
+        device=place.device,
+        barrier=place.control.barrier,
     )
+    ends = [parts[-1].end_s for parts in phases[-STEPS:]]
+    seen = [_until(one, end) for one, end in zip(seen, ends, strict=True)]
+    last = seen[-1]
+    outer = Span(place.rank, "step", case.label, last.begin_s, last.end_s)
+    spans = (outer, *phases[-1], *last.compute, *last.communication)
+    row = [
+        seconds for step in seen for seconds in (step.communication_s, step.end_s - step.begin_s)
+    ]
+    return row, tuple(replace(span, rank=place.rank) for span in spans)
 
 
 def _until(step: "ObservedStep", end_s: float) -> "ObservedStep":

@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from wirespeed.plan import TrainCase, TrainPlan
+from wirespeed.ranks.training.memory_end import CaseFull
 from wirespeed.ranks.training.stage import Stage
 from wirespeed.statistics import mean_interval
 
@@ -33,6 +34,8 @@ class Samples:
     case: TrainCase
     turns: "list[torch.Tensor]" = field(default_factory=list)
     """By round: seconds, shape (ranks of the case, steps, parts)."""
+    full: bool = False
+    """Memory ran out in a later round: these are the first, to be paired with others' first."""
 
     def slowest(self) -> list[list[float]]:
         """By round: each step's time on its slowest rank."""
@@ -45,23 +48,30 @@ class Samples:
 Enter = Callable[[str], None]
 Tell = Callable[[int, int, str], None]
 Ended = Callable[[int], None]
+Full = Callable[[TrainCase, CaseFull], None]
 
 
-def run_rounds(stage: Stage, taken: list[Samples], enter: Enter, tell: Tell, ended: Ended) -> None:
+def run_rounds(
+    stage: Stage, taken: list[Samples], enter: Enter, tell: Tell, ended: Ended, full: Full
+) -> None:
     """Time every case until all intervals are narrow enough, or the time is up; collective.
 
     taken: gets the samples, so that they are there when a loss is not finite (LossNotFinite).
     enter: tells every rank's watchdog what begins; tell: (turn, of, label) for the progress; ended: a
-    round is over, with the number of rounds so far.
+    round is over, with the number of rounds so far; full: memory ran out in a case, which ends there.
     """
     plan = stage.plan
     begin, number = time.monotonic(), 0
-    while taken:
-        order = taken if number % 2 == 0 else taken[::-1]
+    while fitting := [one for one in taken if not one.full]:
+        order = fitting if number % 2 == 0 else fitting[::-1]
         for index, samples in enumerate(order):
-            tell(number * len(taken) + index, _of(plan, taken), samples.case.label)
+            tell(number * len(order) + index, _of(plan, number, len(order)), samples.case.label)
             enter(f"train {samples.case.label}")
-            samples.turns.append(_turn(stage, samples.case, plan.steps))
+            try:
+                samples.turns.append(_turn(stage, samples.case, plan.steps))
+            except CaseFull as error:
+                samples.full = True
+                full(samples.case, error)
         number += 1
         ended(number)
         spent = float(stage.place.control.matrix([time.monotonic() - begin]).max())
@@ -69,8 +79,8 @@ def run_rounds(stage: Stage, taken: list[Samples], enter: Enter, tell: Tell, end
             return
 
 
-def _of(plan: TrainPlan, taken: list[Samples]) -> int:
-    return max(plan.rounds or FEWEST_ROUNDS, len(taken[0].turns) + 1) * len(taken)
+def _of(plan: TrainPlan, rounds: int, cases: int) -> int:
+    return max(plan.rounds or FEWEST_ROUNDS, rounds + 1) * cases
 
 
 def _enough(plan: TrainPlan, taken: list[Samples], rounds: int, spent: float) -> bool:
@@ -79,7 +89,7 @@ def _enough(plan: TrainPlan, taken: list[Samples], rounds: int, spent: float) ->
         return rounds >= plan.rounds
     if rounds >= MOST_ROUNDS or (rounds > 1 and spent * (rounds + 1) / rounds > plan.max_time_s):
         return True
-    return rounds >= FEWEST_ROUNDS and all(_narrow(one, plan.goal) for one in taken)
+    return rounds >= FEWEST_ROUNDS and all(_narrow(one, plan.goal) for one in taken if not one.full)
 
 
 def _narrow(samples: Samples, goal: float) -> bool:
@@ -90,6 +100,13 @@ def _narrow(samples: Samples, goal: float) -> bool:
 
 def _turn(stage: Stage, case: TrainCase, steps: int) -> "torch.Tensor":
     """One step to warm up, then `steps` that count; seconds of all ranks of the case."""
+    mine = stage.attempt(case, lambda: _steps(stage, case, steps))
+    rows = stage.place.control.matrix(mine)[: case.ranks]
+    return rows.reshape(case.ranks, steps, len(PARTS))
+
+
+def _steps(stage: Stage, case: TrainCase, steps: int) -> list[float]:
+    """Seconds of this rank's steps and their parts, one after the other; 0 where it takes no part."""
     control, mine = stage.place.control, [0.0] * (steps * len(PARTS))
     with stage.act(case) as act:
         for number in range(steps + 1):
@@ -102,5 +119,4 @@ def _turn(stage: Stage, case: TrainCase, steps: int) -> "torch.Tensor":
             if number:
                 place = (number - 1) * len(PARTS)
                 mine[place : place + len(PARTS)] = [getattr(times, part) for part in PARTS]
-        rows = control.matrix(mine)[: case.ranks]
-    return rows.reshape(case.ranks, steps, len(PARTS))
+    return mine

@@ -1,22 +1,29 @@
 """A training plan from its first proof to its last record; every rank runs this alike."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.plan import TrainCase, TrainPlan
+from wirespeed.plan import Plan, TrainCase, TrainPlan
 from wirespeed.ranks.place import Place
 from wirespeed.ranks.steps import Reporter
 from wirespeed.ranks.training.foretell import best_bucket, measure_link, predicted
 from wirespeed.ranks.training.load import under_load
-from wirespeed.ranks.training.probe import probe
+from wirespeed.ranks.training.memory_end import (
+    CaseFull,
+    NoMemory,
+    does_not_fit,
+    memory_ran_out,
+)
+from wirespeed.ranks.training.probe import FEWEST, probe
 from wirespeed.ranks.training.prove import prove
 from wirespeed.ranks.training.rehearse import rehearse
 from wirespeed.ranks.training.rounds import Samples, run_rounds
 from wirespeed.ranks.training.sabotage import Sabotage
 from wirespeed.ranks.training.scale import efficiencies
-from wirespeed.ranks.training.space import fit, space, too_large
+from wirespeed.ranks.training.space import fit, limit_bytes, space, too_large
 from wirespeed.ranks.training.stage import BUILD_BOUND_S, Stage
 from wirespeed.ranks.training.summary import figures, verdicts, yardstick_of
 from wirespeed.ranks.training.timeline import tell_trace
@@ -25,6 +32,7 @@ from wirespeed.records_json import measurement_to_json
 from wirespeed.records_training import Training
 from wirespeed.records_training_json import load_to_json, training_to_json
 from wirespeed.reference.peaks import peak_flops
+from wirespeed.training.spans import Span
 
 if TYPE_CHECKING:
     from wirespeed.training.step import LossNotFinite
@@ -35,30 +43,33 @@ Tell = Callable[[str, dict[str, Any]], None]
 _OFTEN = 10
 _SLOW_S, _PATIENCE = 3.0, 10
 """Where making a trainer and its first step took that long, a turn's steps may take so many times it."""
+_SHARE_OF_BOUND = 0.5
+"""Of the watchdog's bound: so long a rank without memory waits for the others before it says so."""
 
 
-def run_training(
-    place: Place, plan: TrainPlan, seed: int, beacon: Reporter, faults: Sequence[str] = ()
-) -> None:
-    """Prove, time, look closer, tell; collective over the whole world."""
+def run_training(place: Place, whole: Plan, plan: TrainPlan, beacon: Reporter) -> None:
+    """Prove, time, look closer, tell; collective over the whole world.
+
+    whole: the plan that `plan` is a part of. NoMemory: memory ran out where a rank cannot go on.
+    """
     from wirespeed.training.models.catalogue import model_named
 
     tell: Tell = beacon.record if place.rank == 0 else lambda kind, data: None
     model = model_named(plan.model, **plan.model_options)
-    stage = Stage(place, plan, model, seed, Sabotage(faults, place.rank))
+    stage = Stage(place, plan, model, whole.seed, Sabotage(whole.faults, place.rank))
+    stage.patience_s = _SHARE_OF_BOUND * whole.op_timeout_s
     _tell_choices(stage, tell)
     run = _Run(stage, plan, beacon, tell)
     try:
-        if run.rehearse():
-            run.prove()
-            if run.time():
-                run.look_closer()
-    finally:
-        stage.close()
-    run.fit()
-    run.tell_figures()
-    if plan.load:
-        run.load()
+        run.all()
+    except (NoMemory, RuntimeError, MemoryError, OSError) as error:
+        if not isinstance(error, NoMemory) and not memory_ran_out(error):
+            raise
+        ended = error if isinstance(error, NoMemory) else stage.alone(error)
+    else:
+        return
+    run.tell_the_end(ended)
+    raise ended
 
 
 class _Run:
@@ -67,9 +78,42 @@ class _Run:
         self._taken: list[Samples] = []
         self._left_out: list[TrainCase] = []
         self._longest = 0.0
+        self._closer = False
+        """Whether the records hold more than the rounds tell."""
         self._peak = _peak(stage.place, plan.precision)
         self._records: list[Training] = []
         self._equal: dict[tuple[str, float | None], bool] = {}
+
+    def all(self) -> None:
+        """Everything that was asked for."""
+        try:
+            if self.rehearse():
+                self.prove()
+                if self.time():
+                    self.look_closer()
+        finally:
+            self._stage.close()
+        self.fit()
+        self.tell_figures()
+        if self._plan.load:
+            self.load()
+
+    def tell_the_end(self, error: NoMemory) -> None:
+        """The rank whose memory ran out tells what is known: rank 0 may wait for it in a collective."""
+        if self._stage.place.rank != error.rank:
+            return
+        self._tell = self._beacon.record
+        timed = [one for one in self._taken if one.turns]
+        if timed and not self._closer:
+            self._taken = timed
+            self._records = self._figures()
+        self.tell_figures()
+        if case := self._stage.on:
+            kept = "and the run ended there"
+            self._tell(
+                "trouble",
+                does_not_fit(case, saw=error.reason, limit=None, rank=error.rank, kept=kept),
+            )
 
     def rehearse(self) -> bool:
         """Only what fits is timed; of the rest the largest batch is looked for later.
@@ -86,7 +130,7 @@ class _Run:
             except LossNotFinite as error:
                 self._tell("trouble", _not_finite(error))
                 return False
-            self._longest = max(self._longest, time.monotonic() - begin)
+            self._took(time.monotonic() - begin)
             if trouble is None:
                 self._taken.append(Samples(case))
                 continue
@@ -94,6 +138,12 @@ class _Run:
             if trouble["id"] == "TRAIN-003":
                 self._left_out.append(case)
         return True
+
+    def _took(self, seconds: float) -> None:
+        """A first step: the watchdog, and a rank without memory, wait for as long as such steps take."""
+        self._longest = max(self._longest, seconds)
+        if self._longest > _SLOW_S:
+            self._stage.patience_s = max(self._stage.patience_s, 2 * self._longest)
 
     def prove(self) -> None:
         """Each strategy once, on the most ranks that it shall run on."""
@@ -117,15 +167,26 @@ class _Run:
             self._tell("progress", {"index": index, "of": of, "label": label})
 
         try:
-            run_rounds(self._stage, self._taken, self._turn, progress, self._so_far)
+            run_rounds(self._stage, self._taken, self._turn, progress, self._so_far, self._full)
         except LossNotFinite as error:
             self._tell("trouble", _not_finite(error))
-            whole = min(len(one.turns) for one in self._taken)
-            self._taken = [replace(one, turns=one.turns[:whole]) for one in self._taken if whole]
-            self._records = self._figures()
+            whole = min(len(one.turns) for one in self._taken if not one.full)
+            self._taken = [replace(one, turns=one.turns[:whole]) for one in self._taken]
+            self._keep_timed()
             return False
-        self._records = self._figures()
+        self._keep_timed()
         return True
+
+    def _keep_timed(self) -> None:
+        self._taken = [one for one in self._taken if one.turns]
+        self._records = self._figures()
+
+    def _full(self, case: TrainCase, error: CaseFull) -> None:
+        """Memory ran out on the way: what was timed stays, and the largest batch is looked for."""
+        limit = limit_bytes(self._stage)
+        kept = "and was left out from there on"
+        self._tell("trouble", does_not_fit(case, saw=error.saw, limit=limit, kept=kept))
+        self._left_out.append(case)
 
     def _turn(self, label: str) -> None:
         # A step may take longer than any collective: the watchdog waits as long as the first one took.
@@ -141,35 +202,27 @@ class _Run:
 
     def _figures(self) -> list[Training]:
         place, model = self._stage.place, self._stage.model
+        taken = [one for one in self._taken if one.turns]
         records = [
             figures(
                 samples,
-                yardstick_of(samples.case, self._taken),
+                yardstick_of(samples.case, taken),
                 self._plan,
                 model,
                 nodes=len(set(place.hosts[: samples.case.ranks])),
                 peak=self._peak,
             )
-            for samples in self._taken
+            for samples in taken
         ]
-        records = efficiencies(verdicts(records, self._taken), self._taken)
+        records = efficiencies(verdicts(records, taken), taken)
         return [
             replace(one, equal=self._equal.get((one.strategy, one.bucket_mb))) for one in records
         ]
 
     def look_closer(self) -> None:
         """Communication time, the timeline, memory: of the comparison, not of each scaling point."""
-        timelines = []
-        for index, samples in enumerate(self._taken):
-            case = samples.case
-            if case.kind != "compare":
-                continue
-            self._step(index, len(self._taken), f"watching {case.label}")
-            probed = probe(self._stage, case)
-            timelines.append(probed.spans)
-            self._records[index] = replace(
-                self._records[index], comm=probed.comm, comm_fraction=probed.fraction
-            )
+        timelines = self._communication()
+        self._closer = True
         self._foretell()
         if self._plan.trace:
             self._step(0, 1, "putting the timelines together")
@@ -177,6 +230,33 @@ class _Run:
         if self._plan.memory:
             self._stage.close()  # what is kept alive would be counted
             self._memory()
+
+    def _communication(self) -> list[tuple[Span, ...]]:
+        """Puts communication time into the records; this rank's last step of each case."""
+        cases = [one.case for one in self._taken if one.case.kind == "compare" and not one.full]
+        steps = count()
+
+        def enter(case: TrainCase) -> None:
+            index = next(steps)
+            turns = max(FEWEST, index // len(cases) + 1)
+            self._step(index, turns * len(cases), f"watching {case.label}")
+
+        found = {one.case: one for one in probe(self._stage, cases, enter)}
+        for index, samples in enumerate(self._taken):
+            one = found.get(samples.case)
+            if one is None:
+                continue
+            if one.full is not None:
+                self._full(one.case, one.full)
+            if one.turns:
+                spread = one.spread()
+                self._records[index] = replace(
+                    self._records[index],
+                    comm=spread.mean,
+                    comm_spread=spread,
+                    comm_fraction=one.fraction(),
+                )
+        return [one.spans for one in found.values()]
 
     def _foretell(self) -> None:
         """Only where ranks were compared: the cost of a collective on the whole world is the base."""

@@ -1,6 +1,8 @@
 """Where the memory of a step goes, beside what the formulas say; and the largest batch that fits."""
 
+import math
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from wirespeed.errors import CannotMeasure
@@ -17,7 +19,7 @@ __all__ = ["Fitted", "Space", "fit", "limit_bytes", "predicted", "space", "too_l
 Space = tuple[TrainingMemory | None, TrainingMemory | None]
 """(measured on the rank that needs most, predicted)."""
 _SHARE = 0.7
-"""Of the free memory that a batch may need where no budget was given."""
+"""Of the free memory (and address space) that a batch may need where no budget was given."""
 
 
 def space(stage: Stage, case: TrainCase) -> Space:
@@ -91,6 +93,9 @@ def fit(stage: Stage, case: TrainCase) -> Fitted:
     """Found by doubling and bisection over real steps; collective, the same on every rank."""
     from wirespeed.training.memory.fitting import fit_batch
 
+    def agreed(holds: bool) -> bool:
+        return stage.agree(case, holds)
+
     setup, limit = stage.setup(case), limit_bytes(stage)
     row = [0.0, 0.0]
     if setup is not None:
@@ -103,6 +108,7 @@ def fit(stage: Stage, case: TrainCase) -> Fitted:
             expect=(lambda samples: _foretold(stage, case, setup, samples).peak)
             if foreseen
             else None,
+            all_hold=agreed if case.ranks == stage.place.world_size else None,
         )
         row = [float(found.samples), float(found.too_many or 0)]
     samples, too_many = stage.place.control.matrix(row)[0].tolist()
@@ -111,16 +117,42 @@ def fit(stage: Stage, case: TrainCase) -> Fitted:
 
 def too_large(case: TrainCase, found: Fitted) -> dict[str, Any]:
     """A `trouble` record: what would fit of a case that was left out."""
+    asked = case.samples // case.ranks
+    if found.samples >= asked:
+        return {
+            "id": "TRAIN-005",
+            "status": "warn",
+            "title": f"{case.label}: by itself its batch fits in {format_size(found.limit_bytes)}",
+            "saw": f"{found.samples} samples of a rank fit now, {asked} are asked for",
+            "because": "other strategies' trainers or other programs held the memory when it ran out",
+            "fix": f"time it by itself: --strategy {case.strategy}; or a smaller --batch",
+        }
     each = f"{found.samples} samples of a rank fit" if found.samples else "not even one sample fits"
     return {
         "id": "TRAIN-005",
         "status": "warn",
         "title": f"{case.label}: {each} in {format_size(found.limit_bytes)}",
-        "expected": f"{case.samples // case.ranks} samples of a rank in each step",
+        "expected": f"{asked} samples of a rank in each step",
         "fix": f"--batch {found.samples * case.ranks}"
         if found.samples
         else "--dtype bf16, fewer --layers, or a strategy that shards more",
     }
+
+
+def address_space_left() -> float:
+    """Bytes that this process may still map (`ulimit -v`); infinite where nothing limits it."""
+    try:
+        import resource
+    except ImportError:  # no POSIX
+        return math.inf
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if most == resource.RLIM_INFINITY:
+        return math.inf
+    try:
+        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        return float(most)
+    return float(max(0, most - mapped))
 
 
 def limit_bytes(stage: Stage) -> int:
@@ -134,4 +166,5 @@ def limit_bytes(stage: Stage) -> int:
         free = float(torch.cuda.mem_get_info(place.device)[0])
     else:
         free = _SHARE * memory_available_bytes() / place.local_ranks_here
+        free = min(free, _SHARE * address_space_left())
     return int(place.control.matrix([free]).min())

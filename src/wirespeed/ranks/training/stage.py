@@ -1,22 +1,32 @@
 """Trainers as the cases need them: all kept alive where memory allows, else made anew each turn."""
 
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wirespeed.plan import TrainCase, TrainPlan
 from wirespeed.ranks.place import Place
+from wirespeed.ranks.training.memory_end import (
+    CaseFull,
+    NoMemory,
+    collectives_begun,
+    free_what_is_left,
+    reason_of,
+    unless_full,
+)
 from wirespeed.ranks.training.sabotage import Sabotage
 from wirespeed.training.contract import Batch, Build, ModelSpec, Setup, Trainer
 from wirespeed.training.strategies.registry import STRATEGIES, build_of
 from wirespeed.world.facts import memory_available_bytes
 
 if TYPE_CHECKING:
+    import torch
     import torch.distributed as dist
 
     from wirespeed.training.step import Precision, Stepper
+
+T = TypeVar("T")
 
 __all__ = ["Act", "Stage", "precision"]
 
@@ -26,6 +36,8 @@ _SHARE = 0.4
 """Of the free memory that trainers may keep; the rest is for activations."""
 BUILD_BOUND_S = 600.0
 """DeepSpeed compiles an extension when it is first used."""
+_BUILD_SKEW_S = 60.0
+"""So much later than another a rank may be with making its trainer."""
 
 
 @dataclass(slots=True)
@@ -50,6 +62,10 @@ class Stage:
     ) -> None:
         self.place, self.plan, self.model, self.seed = place, plan, model, seed
         self.sabotage = sabotage
+        self.patience_s = 15.0
+        """A rank whose memory ran out waits so long for the others at the step's end."""
+        self.on: TrainCase | None = None
+        """The case whose trainer was used last."""
         self._groups: dict[int, dist.ProcessGroup | None] = {}
         self._kept: dict[TrainCase, Act | None] = {}
         self.keeps = self._fits_all()
@@ -69,10 +85,12 @@ class Stage:
     @contextmanager
     def act(self, case: TrainCase) -> Iterator[Act | None]:
         """The case's trainer; None on a rank that it leaves out."""
+        self.on = case
         if case in self._kept:
             yield self._kept[case]
             return
-        act = self._make(case)
+        act = unless_full(lambda: self._make(case), lambda why: self._full(why, _BUILD_SKEW_S))
+        self.share(0.0)  # all have made theirs, or none goes on
         if self.keeps:
             self._kept[case] = act
             yield act
@@ -83,7 +101,23 @@ class Stage:
             if act is not None:
                 act.trainer.close()
             del act
-            gc.collect()
+            free_what_is_left()
+
+    def attempt(self, case: TrainCase, work: "Callable[[], T]") -> "T":
+        """What `work` gives, every step of which ends with `share`.
+
+        CaseFull where memory ran out in it: on all ranks, with nothing left of the case's trainer.
+        NoMemory: it ran out here, and the others wait for this rank in a collective.
+        """
+        self.on = case
+        try:
+            done: list[T] = []
+            unless_full(lambda: done.append(work()), lambda why: self._full(why, self.patience_s))
+            return done[0]
+        except CaseFull as full:
+            told = full.reasons
+        self._drop(case)
+        raise CaseFull(told)
 
     def close(self) -> None:
         """Nothing of the trainers stays: what hooks and modules hold in circles is collected, too."""
@@ -91,7 +125,14 @@ class Stage:
             if act is not None:
                 act.trainer.close()
         self._kept.clear()
-        gc.collect()
+        free_what_is_left()
+
+    def _drop(self, case: TrainCase) -> None:
+        act = self._kept.pop(case, None)
+        if act is not None:
+            act.trainer.close()
+        del act
+        free_what_is_left()
 
     def setup(self, case: TrainCase, *, samples: int | None = None) -> Setup | None:
         """What the strategy gets; `samples`: another number of samples in a micro batch."""
@@ -143,9 +184,58 @@ class Stage:
         return self.sabotage.build(build_of(case.strategy))
 
     def share(self, loss: float) -> list[float]:
-        """Every rank's loss; ranks that a case leaves out call it with 0 for each of its steps."""
-        every: list[float] = self.place.control.matrix([loss])[:, 0].tolist()
+        """Every rank's loss; ranks that a case leaves out call it with 0 for each of its steps.
+
+        CaseFull where some rank's memory ran out in that step; NoMemory where that left it behind.
+        """
+        rows = self.place.control.matrix([loss, 0.0, float(collectives_begun())])
+        self._unless_full(rows, "")
+        every: list[float] = rows[:, 0].tolist()
         return every
+
+    def agree(self, case: TrainCase, holds: bool) -> bool:
+        """Whether it holds on every rank; where not, ranks that took another course end the run.
+
+        NoMemory: some rank began fewer collectives than others, or this one waited for them in vain.
+        """
+        self.on = case
+        row = [0.0, float(holds), float(collectives_begun())]
+        try:
+            rows = self.place.control.matrix(row, within_s=None if holds else self.patience_s)
+        except TimeoutError:
+            raise self._alone(self.place.rank, "its batch did not fit") from None
+        held = rows[:, 1].tolist()
+        if not all(held) and len(set(rows[: case.ranks, 2].tolist())) > 1:
+            raise self._alone(held.index(0.0), "its batch did not fit")
+        return all(held)
+
+    def _full(self, reason: str, within_s: float) -> None:
+        """This rank's memory ran out: always raises."""
+        try:
+            row = [0.0, 1.0, float(collectives_begun())]
+            rows = self.place.control.matrix(row, within_s=within_s)
+        except TimeoutError:
+            raise self._alone(self.place.rank, reason) from None
+        self._unless_full(rows, reason)
+
+    def _unless_full(self, rows: "torch.Tensor", reason: str) -> None:
+        """rows: by rank (loss, whether its memory ran out, collectives that it has begun)."""
+        full = [rank for rank, one in enumerate(rows[:, 1].tolist()) if one]
+        if not full:
+            return
+        reasons = self.place.control.objects(reason)
+        ranks = self.on.ranks if self.on else self.place.world_size
+        if len(set(rows[:ranks, 2].tolist())) > 1:
+            raise self._alone(full[0], reasons[full[0]])
+        raise CaseFull([(rank, reasons[rank]) for rank in full])
+
+    def alone(self, error: BaseException) -> NoMemory:
+        """What to end the run with where memory ran out on this rank outside of any attempt."""
+        return self._alone(self.place.rank, reason_of(error))
+
+    def _alone(self, rank: int, reason: str) -> NoMemory:
+        label = self.on.label if self.on else "training"
+        return NoMemory(rank, label, reason)
 
     def _batches(self, samples: int) -> Callable[[int, int], Batch]:
         """Every rank, step and micro batch has data of its own."""

@@ -15,7 +15,7 @@ from wirespeed.records_training import Ratio, Spread, Training
 from wirespeed.statistics import mean_interval, median_interval, paired_ratio
 from wirespeed.training.contract import ModelSpec
 
-__all__ = ["SAME", "figures", "verdicts", "yardstick_of"]
+__all__ = ["SAME", "figures", "spread_of", "verdicts", "yardstick_of"]
 
 SAME = 0.05
 """Strategies whose step times differ by less are as good as each other."""
@@ -42,7 +42,7 @@ def figures(
 ) -> Training:
     """One case's record. peak: FLOP/s of one rank's device at this precision; None: not known."""
     case = samples.case
-    step = _spread(samples)
+    step = spread_of(samples.slowest())
     exposed = _exposed(samples, yardstick)
     rate = case.samples / step.mean
     flops = model.flops_per_sample
@@ -99,7 +99,7 @@ def verdicts(records: Sequence[Training], taken: Sequence[Samples]) -> list[Trai
 
 
 def _compared(one: Samples, best: Samples, confidence: float) -> tuple[Ratio, str]:
-    value, interval = paired_ratio(one.round_means(), best.round_means(), confidence)
+    value, interval = paired_ratio(*_paired(one, best), confidence)
     ratio = Ratio(value=value, low=interval.low, high=interval.high)
     if interval.coverage < confidence:
         return ratio, "not enough rounds"
@@ -108,10 +108,16 @@ def _compared(one: Samples, best: Samples, confidence: float) -> tuple[Ratio, st
     return ratio, "slower" if ratio.low > 1 else "not enough rounds"
 
 
-def _spread(samples: Samples) -> Spread:
-    rounds = samples.slowest()
-    steps = [step for turn in rounds for step in turn]
-    means = [fmean(turn) for turn in rounds]
+def _paired(one: Samples, other: Samples) -> tuple[list[float], list[float]]:
+    """Means of the rounds that both were in: where memory ran out for one, the first ones."""
+    rounds = min(len(one.turns), len(other.turns))
+    return one.round_means()[:rounds], other.round_means()[:rounds]
+
+
+def spread_of(turns: Sequence[Sequence[float]]) -> Spread:
+    """Seconds of single steps, given by turn (at least one); the interval is of the turns' means."""
+    steps = [step for turn in turns for step in turn]
+    means = [fmean(turn) for turn in turns]
     interval = mean_interval(means if len(means) > 1 else steps)
     middle = fmean(steps)
     known = interval.coverage > 0
@@ -140,8 +146,7 @@ def _parts(samples: Samples) -> dict[str, float]:
 def _exposed(samples: Samples, yardstick: Samples | None) -> Ratio | None:
     if yardstick is None or yardstick is samples:
         return None
-    pairs = zip(samples.round_means(), yardstick.round_means(), strict=True)
-    differences = [mine - alone for mine, alone in pairs]
+    differences = [mine - alone for mine, alone in zip(*_paired(samples, yardstick), strict=True)]
     interval = median_interval(differences)
     return Ratio(value=median(differences), low=interval.low, high=interval.high)
 

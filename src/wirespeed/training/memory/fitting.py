@@ -54,14 +54,17 @@ def fit_batch(
     expect: Callable[[int], int] | None = None,
     most: int = 1 << 16,
     within: float = 0.02,
+    all_hold: Callable[[bool], bool] | None = None,
 ) -> BatchFit:
     """The most samples of a micro batch with which a step stays below the limit; collective.
 
     limit_bytes: what a rank may use; None: what is free on the GPU (needed on the CPU).
     expect: samples -> bytes of the peak, for batches of which nothing has been measured yet.
+    all_hold: whether it holds on every rank; None: asked in the setup's own group, where a rank that ran
+    out alone is not understood by those that wait for it in the strategy's collectives.
     """
     limit = _least(_limit(limit_bytes, setup.device), setup)
-    trials = _Trials(spec, build, setup, limit, expect)
+    trials = _Trials(spec, build, setup, limit, expect, all_hold)
     with _held_to(limit, setup.device):
         found = largest_that_fits(trials, most=most, within=within)
     return trials.result(found)
@@ -77,7 +80,9 @@ class _Trials:
         setup: Setup,
         limit: int,
         expect: Callable[[int], int] | None,
+        all_hold: Callable[[bool], bool] | None = None,
     ) -> None:
+        self._all = all_hold or (lambda holds: _least(int(holds), setup) > 0)
         self._spec, self._build, self._setup, self._limit = spec, build, setup, limit
         self._expect = expect
         self._measured: dict[int, TrainingMemory] = {}
@@ -148,9 +153,6 @@ class _Trials:
         if len(slopes) == 1:
             return bound
         return min(bound, last.peak + max(slopes) * (samples - count))
-
-    def _all(self, holds: bool) -> bool:
-        return _least(int(holds), self._setup) > 0
 
 
 def _least(value: int, setup: Setup) -> int:

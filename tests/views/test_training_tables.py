@@ -1,0 +1,69 @@
+"""The figures of communication time in every form, and runs of before there was a spread."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+from wirespeed.records import Run
+from wirespeed.records_json import run_from_json, run_to_json
+from wirespeed.records_training import Spread
+from wirespeed.views import csv_view, json_view, md, table
+from wirespeed.views.style import Style
+
+PLAIN = Style(width=10_000)
+KNOWN = Spread(mean=0.0123, std=0.0045, low=0.0101, high=0.0145, samples=17)
+
+
+def known(train: Run) -> Run:
+    """Only the figures of one strategy, with a spread that we know."""
+    one = next(one for one in train.training if one.strategy == "naive")
+    return replace(train, training=(replace(one, comm=KNOWN.mean, comm_spread=KNOWN),))
+
+
+def old(train: Run) -> Run:
+    """As `run.json` was before: no word of a spread."""
+    data = run_to_json(train)
+    for row in data["training"]:
+        del row["comm_spread_ms"]
+    return run_from_json(data)
+
+
+def test_the_table_shows_mean_std_and_interval(train: Run) -> None:
+    text = table.render(known(train), PLAIN)
+    assert "12.3 ms  ±17.9 %" in text
+    (line,) = [line for line in text.splitlines() if "10.1 ms … 14.5 ms" in line]
+    assert line.split()[:6] == ["naive", "12.3", "ms", "4.50", "ms", "10.1"]
+    assert line.split()[10] == "17"
+
+
+def test_markdown_has_mean_and_std_side_by_side(train: Run) -> None:
+    text = md.render(known(train), PLAIN)
+    assert "| strategy | comm | std | 95 % | n |" in text
+    assert "| naive | 12.3 ms | 4.50 ms | 10.1 ms … 14.5 ms | 17 |" in text
+
+
+def test_csv_and_json_have_every_figure(train: Run) -> None:
+    (row,) = csv.DictReader(io.StringIO(csv_view.render(known(train), PLAIN)))
+    (data,) = json.loads(json_view.render(known(train), PLAIN))["training"]
+    for key, value in {"mean": 12.3, "std": 4.5, "low": 10.1, "high": 14.5, "samples": 17}.items():
+        assert abs(float(row[f"comm_spread_ms.{key}"]) - value) < 1e-9
+        assert abs(data["comm_spread_ms"][key] - value) < 1e-9
+
+
+def test_a_run_of_before_loads_and_shows_what_it_has(train: Run) -> None:
+    run = old(train)
+    assert all(one.comm_spread is None for one in run.training)
+    text = table.render(run, PLAIN)
+    assert "profiled steps" not in text
+    assert "comm  of step" in text, "a column without a figure is not shown"
+    assert [one.comm for one in run.training] == [one.comm for one in train.training]
+
+
+def test_a_record_comes_back_as_it_was(train: Run) -> None:
+    (there,) = known(train).training
+    (back,) = run_from_json(json.loads(json.dumps(run_to_json(known(train))))).training
+    assert back.comm_spread is not None
+    assert there.comm_spread is not None
+    assert abs(back.comm_spread.low - there.comm_spread.low) < 1e-12
+    assert back.comm_spread.samples == 17
