@@ -49,5 +49,5 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@ $(VENV)/.run
 
 $(VENV)/.system: $(VENV)/.dev
-	DS_BUILD_OPS=0 $(PIP) install -q -c constraints.txt -e '.[mpi,deepspeed,fuzz]'
+	DS_BUILD_OPS=0 $(PIP) install -q -c constraints.txt -e '.[mpi,deepspeed,flows,fuzz]'
 	touch $@

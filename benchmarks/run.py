@@ -17,6 +17,7 @@ ALL = (
     "user_time.py",
     "overhead.py",
     "train_strategies.py",
+    "launch_time.py",
 )
 
 

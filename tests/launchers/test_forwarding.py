@@ -37,3 +37,8 @@ def test_secrets_are_named_and_not_told() -> None:
         {"NCCL_DEBUG": "INFO"},
         ["DB_PASSWORD", "HF_TOKEN"],
     )
+
+
+def test_a_secret_s_value_is_not_taken_from_the_command_line() -> None:
+    with pytest.raises(UsageError, match="ps"):
+        forwarded(HERE, ("HF_TOKEN=value",))

@@ -14,10 +14,12 @@ from wirespeed.launchers.base import Job, Piece
 from wirespeed.launchers.endings import end_findings
 from wirespeed.launchers.engines.local import ENGINE
 from wirespeed.launchers.frames import VARIABLE
+from wirespeed.launchers.joblogs import JobLogs
 from wirespeed.launchers.ready import made_ready
 from wirespeed.launchers.supervise import Bounds, JobEnd, Supervisor, worst_code
 
 BOUND_S = 40.0
+LOGS = JobLogs(Path("/logs"))
 SHORT = Bounds(startup_s=20.0, grace_s=0.5, orderly_s=2.0)
 
 
@@ -75,7 +77,7 @@ def test_all_ranks_end_well() -> None:
     )
     assert heard.lines == {rank: [f"I am {rank} of 3"] for rank in range(3)}
     assert worst_code(end) == 0
-    assert end_findings(end, pieces, {}) == ()
+    assert end_findings(end, pieces, LOGS) == ()
 
 
 def test_the_first_that_fails_is_named_and_the_others_ended() -> None:
@@ -84,8 +86,9 @@ def test_the_first_that_fails_is_named_and_the_others_ended() -> None:
     assert (end.reason, end.first, end.codes[1]) == ("failed", 1, 7)
     assert heard.reasons == ["failed"]
     assert worst_code(end) == 7
-    finding = end_findings(end, pieces, {})[0]
+    finding = end_findings(end, pieces, LOGS)[0]
     assert (finding.id, finding.subject.name) == ("DIED-001", "rank 1")
+    assert finding.next == "tail /logs/rank-1.log"
     assert "exit code 7" in finding.title
     pids = [int(lines[0]) for lines in heard.lines.values()]
     assert pids
@@ -100,7 +103,7 @@ def test_the_worst_of_those_that_failed_by_themselves_is_the_exit_code() -> None
 def test_a_killed_rank_is_128_and_more() -> None:
     end, _, pieces = run("if [ $RANK = 0 ]; then kill -9 $$; fi; sleep 300", 2)
     assert (end.first, end.codes[0], worst_code(end)) == (0, -9, 137)
-    assert "SIGKILL" in end_findings(end, pieces, {})[0].title
+    assert "SIGKILL" in end_findings(end, pieces, LOGS)[0].title
 
 
 def test_an_interrupt_ends_all() -> None:
@@ -111,7 +114,7 @@ def test_an_interrupt_ends_all() -> None:
     heard.on_start = interrupt
     end, heard, pieces = run("sleep 300", 2, heard)
     assert (end.reason, worst_code(end), heard.reasons) == ("interrupted", 130, ["interrupted"])
-    assert end_findings(end, pieces, {})[0].id == "INT-001"
+    assert end_findings(end, pieces, LOGS)[0].id == "INT-001"
 
 
 def test_a_rank_whose_wrapper_is_killed_is_not_a_success() -> None:
@@ -120,17 +123,20 @@ def test_a_rank_whose_wrapper_is_killed_is_not_a_success() -> None:
     end, _, pieces = run(script, 2)
     assert (end.reason, end.lost) == ("lost", ("rank-1",))
     assert worst_code(end) == 3
-    assert "HOST-007" in [one.id for one in end_findings(end, pieces, {})]
+    assert "HOST-007" in [one.id for one in end_findings(end, pieces, LOGS)]
 
 
-def test_ranks_that_never_start_are_named_within_the_bound() -> None:
+def test_ranks_that_never_start_are_named_within_the_bound(tmp_path: Path) -> None:
     heard = Heard()
     pieces = [Piece(name="idle", command=("sh", "-c", "echo waiting for nodes; sleep 300"))]
     end = Supervisor(2, "t", heard, replace(SHORT, startup_s=0.5)).run(pieces)
     assert (end.reason, end.absent, worst_code(end)) == ("not_started", (0, 1), 3)
     assert heard.words == ["idle: waiting for nodes"]
-    finding = end_findings(end, pieces, {"idle": heard.words})[0]
-    assert (finding.id, finding.evidence) == ("JOIN-001", ("idle: waiting for nodes",))
+    told = JobLogs(tmp_path)
+    told.engine("idle", "waiting for nodes")
+    told.close()
+    finding = end_findings(end, pieces, told)[0]
+    assert (finding.id, finding.evidence) == ("JOIN-001", ("waiting for nodes",))
 
 
 def test_an_engine_that_fails_before_any_rank_is_lost_with_its_words() -> None:
@@ -147,7 +153,7 @@ def test_an_engine_s_own_code_counts_when_its_ranks_are_well() -> None:
     pieces = [Piece(name="mpirun", command=("sh", "-c", script))]
     end = Supervisor(1, "t", Heard(), SHORT).run(pieces)
     assert (end.reason, end.codes, worst_code(end)) == ("finished", {0: 0}, 5)
-    assert [one.status for one in end_findings(end, pieces, {})] == ["warn"]
+    assert [one.status for one in end_findings(end, pieces, LOGS)] == ["warn"]
 
 
 def test_lost_output_is_counted() -> None:

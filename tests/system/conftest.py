@@ -1,5 +1,6 @@
 """Two nodes on one machine: network namespaces with a cable between them, and host names."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -12,6 +13,22 @@ from typing import Any
 import pytest
 
 BOUND_S = 20.0
+
+
+def _fixture(module: str, name: str) -> Any:
+    """A fixture of a file beside this one; tests are imported without a path to it."""
+    spec = importlib.util.spec_from_file_location(module, Path(__file__).parent / f"{module}.py")
+    if spec is None or spec.loader is None:
+        raise ImportError(module)
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[module] = made
+    spec.loader.exec_module(made)
+    return getattr(made, name)
+
+
+ssh_lab = _fixture("sshd_lab", "ssh_lab")
+slurm_lab = _fixture("slurm_lab", "slurm_lab")
+slurm_memory_lab = _fixture("slurm_lab", "slurm_memory_lab")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,6 +12,9 @@ __all__ = ["print_config", "read_config", "refuse_unknown_keys"]
 
 CONFIG_FILE = "wirespeed.yaml"
 
+_SPELLED: dict[object, str] = {True: "on", "with": "with_", "x": "pass_"}
+"""YAML reads `on` as true; the others are words of Python."""
+
 _ORIGINS = {
     click.core.ParameterSource.COMMANDLINE: "flag",
     click.core.ParameterSource.ENVIRONMENT: "environment",
@@ -42,8 +45,14 @@ def read_config(verbs: Collection[str]) -> dict[str, Any]:
             raise InputError(f"{path}: there is no verb {verb!r}", expected=", ".join(verbs))
         if not isinstance(values, dict):
             raise InputError(f"{path}: {verb!r} holds {values!r}", expected=shape)
-        options[str(verb)] = {str(key).replace("-", "_"): value for key, value in values.items()}
+        options[str(verb)] = {_parameter(key): value for key, value in values.items()}
     return options
+
+
+def _parameter(key: object) -> str:
+    """What click calls the option that the file spells as the command line does."""
+    name = _SPELLED.get(key, str(key))
+    return name.replace("-", "_")
 
 
 def refuse_unknown_keys(ctx: click.Context) -> None:

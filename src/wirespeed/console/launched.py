@@ -72,9 +72,11 @@ class Launched:
 
     def _close(self, end: JobEnd, pieces: Sequence[Piece], logs: JobLogs, *, quiet: bool) -> int:
         code = worst_code(end)
-        findings = list(end_findings(end, pieces, logs.words))
+        findings = list(end_findings(end, pieces, logs))
         if code not in (0, 130):
-            findings += log_findings(self._folder.log_path(0).parent)
+            said = log_findings(self._folder.log_path(0).parent)
+            # Where no rank started, the engine's own words are the cause, and its end follows.
+            findings = [*findings, *said] if end.nodes else [*said, *findings]
         run = self._finish(end.nodes, [*self._findings, *findings], code)
         if code:
             _tell_findings(run)
@@ -165,7 +167,7 @@ class _Live:
 
 _ENDING: dict[Reason, str] = {
     "failed": "a rank has failed: ending the others",
-    "lost": "a connection was lost: ending the others",
+    "lost": "an engine or a connection has ended before its ranks: ending the rest",
     "not_started": "not all ranks have started in time: ending the others",
     "interrupted": "interrupted: ending all ranks",
 }

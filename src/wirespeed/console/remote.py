@@ -17,7 +17,7 @@ from wirespeed.launchers.joblogs import JobLogs
 from wirespeed.launchers.supervise import Bounds, JobEnd, Reason, Supervisor
 from wirespeed.plan import Plan
 from wirespeed.records import Finding, Run, Subject
-from wirespeed.world.watch import Outcome, OutcomeKind
+from wirespeed.world.watch import Outcome
 from wirespeed.world.watch.ends import exit_hint
 from wirespeed.world.watch.phrases import returncode_text
 
@@ -109,13 +109,16 @@ class _Listener:
 
 def _outcome(end: JobEnd, listener: _Listener, pieces: Sequence[Piece]) -> Outcome:
     """The console's on the nodes, if it could speak, and what only we can know."""
-    own = end_findings(end, pieces, listener.logs.words)
+    own = end_findings(end, pieces, listener.logs)
     told = listener.outcome
     if end.reason == "interrupted":
         findings = told.findings if told and told.kind == "interrupted" else own
         return Outcome(kind="interrupted", findings=findings)
+    if told is None and not end.nodes:
+        # Nothing is known of any node: the engine did not start a rank, and its words say why.
+        return Outcome(kind="never_joined", findings=tuple(map(_not_started, own)))
     if told is None:
-        return Outcome(kind=_kind(end), findings=own)
+        return Outcome(kind="died", findings=own)
     if told.ok:
         # The results are whole; how processes and connections ended after them is a warning.
         later = [replace(one, status="warn", id="EXIT-001") for one in own]
@@ -141,8 +144,13 @@ def _odd_ends(end: JobEnd) -> list[Finding]:
     ]
 
 
-def _kind(end: JobEnd) -> OutcomeKind:
-    return "never_joined" if not end.nodes else "died"
+def _not_started(finding: Finding) -> Finding:
+    return replace(
+        finding,
+        status="not_checked",
+        title="no rank was started",
+        because=finding.evidence[-1] if finding.evidence else finding.saw,
+    )
 
 
 def _with_code(finding: Finding, end: JobEnd) -> Finding:

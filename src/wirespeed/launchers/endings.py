@@ -1,9 +1,12 @@
 """What the end of a job means, as findings: who failed first, who was lost, who never came."""
 
+import shlex
 import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from wirespeed.launchers.base import Piece
+from wirespeed.launchers.joblogs import JobLogs
 from wirespeed.launchers.supervise import JobEnd
 from wirespeed.records import Finding, Subject
 from wirespeed.world.watch.ends import exit_hint
@@ -20,23 +23,19 @@ def rank_name(rank: int, nodes: Mapping[int, str]) -> str:
     return f"rank {rank} on {nodes[rank]}" if rank in nodes else f"rank {rank}"
 
 
-def end_findings(
-    end: JobEnd, pieces: Sequence[Piece], words: Mapping[str, Sequence[str]]
-) -> tuple[Finding, ...]:
-    """Findings of a job that did not end well, the cause first; none where all ranks ended with 0.
-
-    `words`: the last lines that each piece said.
-    """
+def end_findings(end: JobEnd, pieces: Sequence[Piece], logs: JobLogs) -> tuple[Finding, ...]:
+    """Findings of a job that did not end well, the cause first; none where all ranks ended with 0."""
+    words = logs.words
     if end.reason == "interrupted":
         return (_interrupted(end),)
     found = []
     if end.first is not None:
-        found.append(_failed(end, end.first))
-    found += [_lost(end, piece, words) for piece in pieces if piece.name in end.lost]
+        found.append(_failed(end, end.first, logs.of_rank(end.first)))
+    found += [_lost(end, piece, logs) for piece in pieces if piece.name in end.lost]
     if end.absent and not found:
         found.append(_absent(end, pieces, words))
     if end.silent and not found:
-        found.append(_silent(end))
+        found.append(_silent(end, logs.of_rank(end.silent[0])))
     odd = {name: code for name, code in end.pieces.items() if code}
     if odd and not found and end.reason == "finished":
         found.append(_odd(odd, words))
@@ -55,7 +54,7 @@ def _interrupted(end: JobEnd) -> Finding:
     )
 
 
-def _failed(end: JobEnd, rank: int) -> Finding:
+def _failed(end: JobEnd, rank: int, log: Path) -> Finding:
     name, how = rank_name(rank, end.nodes), returncode_text(end.codes[rank])
     others = [
         f"{rank_name(other, end.nodes)}: {returncode_text(code)}"
@@ -75,16 +74,16 @@ def _failed(end: JobEnd, rank: int) -> Finding:
         fix="read the rank's log and end the cause",
         next=f"on {end.nodes[rank]}: dmesg -T | grep -i -E 'killed process|oom'"
         if killed and rank in end.nodes
-        else "wirespeed diagnose last",
+        else f"tail {shlex.quote(str(log))}",
         evidence=tuple(others[:_WORDS]),
     )
 
 
-def _lost(end: JobEnd, piece: Piece, words: Mapping[str, Sequence[str]]) -> Finding:
+def _lost(end: JobEnd, piece: Piece, logs: JobLogs) -> Finding:
     where = ", ".join(piece.nodes) or piece.name
     how = returncode_text(end.pieces[piece.name])
     missing = [rank for rank in end.nodes if rank not in end.codes]
-    saw = f"{piece.command[0]} for {where} {how} before its ranks had ended"
+    saw = f"the process for {where} {how} before its ranks had ended"
     return Finding(
         id="HOST-007",
         status="fail",
@@ -96,8 +95,10 @@ def _lost(end: JobEnd, piece: Piece, words: Mapping[str, Sequence[str]]) -> Find
         expected="every rank to tell how it ended",
         costs="the other ranks were ended; what was measured before is kept",
         fix="see below what it said; look whether the node is up and its network works",
-        next=f"ssh {piece.nodes[0]} uptime" if piece.nodes else "wirespeed diagnose last",
-        evidence=tuple(words.get(piece.name, ())[-_WORDS:]),
+        next=f"ssh {piece.nodes[0]} uptime"
+        if piece.nodes
+        else f"less {shlex.quote(str(logs.of_piece(piece.name)))}",
+        evidence=tuple(logs.words.get(piece.name, ())[-_WORDS:]),
     )
 
 
@@ -116,7 +117,7 @@ def _absent(end: JobEnd, pieces: Sequence[Piece], words: Mapping[str, Sequence[s
     )
 
 
-def _silent(end: JobEnd) -> Finding:
+def _silent(end: JobEnd, log: Path) -> Finding:
     return Finding(
         id="HOST-007",
         status="fail",
@@ -124,7 +125,7 @@ def _silent(end: JobEnd) -> Finding:
         saw="the engine ended without a word of these ranks' ends",
         expected="every rank to tell how it ended",
         because="its process and the one that watches it were killed, or output was lost",
-        next="wirespeed diagnose last",
+        next=f"tail {shlex.quote(str(log))}",
     )
 
 

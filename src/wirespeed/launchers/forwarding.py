@@ -30,6 +30,11 @@ def forwarded(environ: Mapping[str, str], asked: Sequence[str] = ()) -> dict[str
             raise UsageError(
                 f"-x {name}: it is not set here", expected=f"{name} in the environment, or {name}=…"
             )
+        if equals and is_secret(name):
+            raise UsageError(
+                f"-x {name}=…: anybody on this machine could read the value with ps",
+                expected=f"{name} in the environment, and -x {name}",
+            )
         if "\0" in value:
             raise UsageError(f"-x {name}: its value holds a NUL", expected="text")
         found[name] = value if equals else environ[name]

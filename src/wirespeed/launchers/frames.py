@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 __all__ = [
+    "ASKED",
     "BLOCK",
     "ERR",
     "ERR_PART",
@@ -36,7 +37,8 @@ VARIABLE = "WIRESPEED_FRAMES"
 
 HELLO, OUT, OUT_PART, ERR, ERR_PART, EXIT = "h", "o", "O", "e", "E", "x"
 """Started (text: pid); a line of stdout or stderr, or a part of one that goes on; ended (text:
-return code, negative for a signal)."""
+return code, negative for a signal; `ASKED` behind it where the wrapper had been told to end)."""
+ASKED = "asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +58,14 @@ class Writer:
 
     def __init__(self, token: str, rank: int, node: str, *, pad: bool = False) -> None:
         self._head = f"{MARK}{token} {rank} {_word(node)}"
-        self._pad = pad
+        self.pad = pad
         self._number = 0
 
     def frame(self, kind: str, text: str = "") -> bytes:
         """One frame; the text must fit (`pieces` makes it fit)."""
         line = f"{self._head} {kind} {self._number} {json.dumps(text)}"
         self._number += 1
-        return (line.ljust(BLOCK - 1) if self._pad else line).encode() + b"\n"
+        return (line.ljust(BLOCK - 1) if self.pad else line).encode() + b"\n"
 
     def pieces(self, text: str, part: str, last: str) -> Iterator[bytes]:
         """Frames that carry a text of any length: `part`s, then `last` with the rest."""

@@ -18,15 +18,21 @@ class JobLogs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._files: dict[str, IO[str]] = {}
+        self._files: dict[Path, IO[str]] = {}
         self._words: dict[str, deque[str]] = {}
 
     def rank(self, rank: int, text: str, *, whole: bool) -> None:
-        self._write(f"rank-{rank}.log", text + ("\n" if whole else ""))
+        self._write(self.of_rank(rank), text + ("\n" if whole else ""))
 
     def engine(self, piece: str, text: str) -> None:
         self._words.setdefault(piece, deque(maxlen=_KEPT)).append(text)
-        self._write(f"{_SAFE.sub('_', piece)}.log", text + "\n")
+        self._write(self.of_piece(piece), text + "\n")
+
+    def of_rank(self, rank: int) -> Path:
+        return self._folder / f"rank-{rank}.log"
+
+    def of_piece(self, piece: str) -> Path:
+        return self._folder / f"{_SAFE.sub('_', piece)}.log"
 
     @property
     def words(self) -> dict[str, Sequence[str]]:
@@ -37,9 +43,9 @@ class JobLogs:
         for file in self._files.values():
             file.close()
 
-    def _write(self, name: str, text: str) -> None:
-        file = self._files.get(name)
+    def _write(self, path: Path, text: str) -> None:
+        file = self._files.get(path)
         if file is None:
-            file = self._files[name] = (self._folder / name).open("a", encoding="utf-8")
+            file = self._files[path] = path.open("a", encoding="utf-8")
         file.write(text)
         file.flush()

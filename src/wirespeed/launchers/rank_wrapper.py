@@ -13,6 +13,7 @@ import base64
 import codecs
 import json
 import os
+import select
 import selectors
 import shlex
 import signal
@@ -26,6 +27,7 @@ from typing import NoReturn
 
 from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.launchers.frames import (
+    ASKED,
     ERR,
     ERR_PART,
     EXIT,
@@ -49,6 +51,11 @@ GRACE_S = 5.0
 LINGER_S = 2.0
 """A failed rank's wrapper stays so long, since some engines kill all others within milliseconds of
 the first end, before these can say what they know."""
+SETTLE_S = 5.0
+"""A padded rank that has just said much stays until its engine has surely handed it on, so long at
+most: Open MPI 5 forgets what is on its way when the last rank ends."""
+_HANDED_ON = 20e6
+"""Bytes a second, of all ranks together."""
 LOOK_S = 0.2
 DRAIN_S = 1.0
 """How long output is still read after the command itself has ended (a child may hold the pipe)."""
@@ -107,7 +114,8 @@ def _environment(environ: Mapping[str, str], identity: Identity) -> dict[str, st
         own["LOCAL_RANK"] = str(identity.local_rank)
     if identity.local_world_size is not None:
         own["LOCAL_WORLD_SIZE"] = str(identity.local_world_size)
-    host, _, port = environ.get(MASTER, "").partition(":")
+    # Slurm tells its ranks the nodes of their step, and so where rank 0 is.
+    host, _, port = (environ.get(MASTER) or identity.master_addr or "").partition(":")
     if host and "MASTER_ADDR" not in environ:
         own["MASTER_ADDR"] = host
         own["MASTER_PORT"] = port or str(port_of(identity.job or host))
@@ -146,9 +154,16 @@ class _Rank:
         self._texts = {OUT: "", ERR: ""}
         self._decoders = {OUT: _decoder(), ERR: _decoder()}
         self._kill_at = float("inf")
+        # Open MPI 4 gives ranks a terminal as stdout, and reads it with cuts at any byte; stderr is a
+        # pipe, which is read in whole frames.
+        self._out = 2 if os.isatty(1) else 1
         self._heard = True
         """Whether anybody reads what we say."""
         self._told_to_end = False
+        self._rate = _HANDED_ON / int(environment["WORLD_SIZE"]) if writer.pad else 1e18
+        self._on_its_way = 0.0
+        """Bytes, at `_said_at`."""
+        self._said_at = time.monotonic()
 
     def run(self) -> int:
         try:
@@ -163,7 +178,8 @@ class _Rank:
         self._pump(process)
         self._signal(process, signal.SIGKILL)  # whatever it has left behind in its group
         code = process.wait()
-        self._write(self._writer.frame(EXIT, str(code)))
+        asked = f" {ASKED}" if self._told_to_end else ""
+        self._write(self._writer.frame(EXIT, f"{code}{asked}"))
         return self._end(code)
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -228,14 +244,18 @@ class _Rank:
             self._write(frame)
 
     def _write(self, frame: bytes) -> None:
+        now = time.monotonic()
+        waned = (now - self._said_at) * self._rate
+        self._on_its_way, self._said_at = max(self._on_its_way - waned, 0.0) + len(frame), now
         try:
             while self._heard and frame:
-                frame = frame[os.write(1, frame) :]
+                frame = frame[os.write(self._out, frame) :]
         except OSError:
             self._heard = False
 
     def _look(self, process: subprocess.Popen[bytes]) -> None:
         """End the command if nobody is left to read of it, and kill what does not end."""
+        self._heard = self._heard and not _is_deaf(self._out)
         if (not self._heard or os.getppid() != self._parent) and not self._told_to_end:
             self._forward(process, signal.SIGTERM, None)
         if time.monotonic() > self._kill_at:
@@ -253,15 +273,26 @@ class _Rank:
                 os.killpg(process.pid, signal.SIGCONT)
 
     def _end(self, code: int) -> int:
-        until = time.monotonic() + LINGER_S
-        while code and not self._told_to_end and self._heard and time.monotonic() < until:
+        settle = min(self._on_its_way / self._rate, SETTLE_S)
+        until = time.monotonic() + max(settle, LINGER_S if code else 0.0)
+        while not self._told_to_end and self._heard and time.monotonic() < until:
             if os.getppid() != self._parent:
                 break
-            time.sleep(LOOK_S / 4)
+            time.sleep(min(LOOK_S / 4, settle or LOOK_S))
         return code if code >= 0 else 128 - code
 
 
 _PART = {OUT: OUT_PART, ERR: ERR_PART}
+
+
+def _is_deaf(handle: int) -> bool:
+    """Whether the other end of our output is gone, told without writing: for ranks that say nothing.
+
+    So it is when sshd has lost its connection; what had started us need not end then.
+    """
+    poll = select.poll()
+    poll.register(handle, 0)  # errors and hang-ups are told unasked
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 def _decoder() -> codecs.IncrementalDecoder:

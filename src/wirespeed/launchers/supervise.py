@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 from wirespeed.launchers.base import Piece
 from wirespeed.launchers.children import Child, Children
 from wirespeed.launchers.frames import (
+    ASKED,
     ERR,
     ERR_PART,
     EXIT,
@@ -108,6 +109,8 @@ class Supervisor:
         self._numbers: dict[int, int] = {}
         self._end = JobEnd()
         self._interrupted = False
+        self._first_was_asked = False
+        """Whether the first to fail had been told to end, and not by us: it is not the cause."""
         self._over_at = float("inf")
         """When the job is ended whoever still runs."""
 
@@ -244,12 +247,14 @@ class Supervisor:
             self._listener.output(frame.rank, frame.node, stream, frame.text, whole=whole)
 
     def _rank_ended(self, frame: Frame) -> None:
-        code = int(frame.text)
+        number, _, asked = frame.text.partition(" ")
+        code = int(number)
         self._end.nodes.setdefault(frame.rank, frame.node)
         self._end.codes[frame.rank] = code
         self._listener.ended(frame.rank, frame.node, code)
         if code and self._end.reason == "finished":
             self._end.first = frame.rank
+            self._first_was_asked = asked == ASKED
             self._ending("failed")
             self._over_within(self._bounds.grace_s)
 
@@ -301,10 +306,17 @@ class Supervisor:
 
     def _judged(self) -> JobEnd:
         end = self._end
-        ranks = range(self._size)
-        end.absent = tuple(rank for rank in ranks if rank not in end.nodes)
+        # Ranks may be those of one node of a larger world, with numbers beyond our size.
+        absent = () if len(end.nodes) >= self._size else range(self._size)
+        end.absent = tuple(rank for rank in absent if rank not in end.nodes)
         told_to_end = end.reason in ("concluded", "failed", "interrupted", "not_started")
-        silent = [rank for rank in ranks if rank in end.nodes and rank not in end.codes]
+        silent = [rank for rank in sorted(end.nodes) if rank not in end.codes]
+        if end.reason == "failed" and self._first_was_asked:
+            # The engine ended it: because of one that could not tell its own end, or its own end.
+            odd = () if silent else tuple(name for name, code in end.pieces.items() if code)
+            end.lost = end.lost or odd
+            if silent or end.lost:
+                end.first, end.reason, told_to_end = None, "lost", False
         end.silent = () if told_to_end else tuple(silent)
         if end.reason == "finished" and (end.absent or end.silent):
             end.reason = "lost"

@@ -12,7 +12,7 @@ from wirespeed.records import Finding, Measurement, Run
 from wirespeed.units import format_bandwidth, format_duration
 from wirespeed.views.findings import family, sorted_by_family
 
-__all__ = ["folded", "short_ids"]
+__all__ = ["folded", "of_interest", "short_ids"]
 
 _ASIDE = ("nodes", "gpu", "world", "stragglers")
 """Families that `bench` shows only when they warn, fail or ended the run: it is about figures."""
@@ -34,6 +34,14 @@ def folded(run: Run) -> list[Finding]:
         for part in _alike(members):
             shown += _folded(name, part, run)
     return _with_one_hint(shown)
+
+
+def of_interest(findings: Sequence[Finding], run: Run) -> Sequence[Finding]:
+    """Where strategies are compared, what of the nodes was not checked is counted below, not listed;
+    but where nothing came out of it, the reason is among these."""
+    if run.command != "train" or run.verdict == "UNKNOWN":
+        return findings
+    return [one for one in findings if one.status != "not_checked" or one.id.startswith("TRAIN")]
 
 
 def _aside(finding: Finding, run: Run) -> bool:

@@ -7,6 +7,7 @@ from wirespeed.records import Finding, Run
 from wirespeed.views import figures
 from wirespeed.views.figures import series_of
 from wirespeed.views.findings import FIELDS, sorted_by_family
+from wirespeed.views.folding import of_interest
 from wirespeed.views.pairs import matrices, simulation_lines
 from wirespeed.views.sections import head_line, next_command
 from wirespeed.views.style import MARKS, Style
@@ -60,7 +61,7 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
 
 def _findings(run: Run, style: Style) -> list[str]:
     rows = []
-    for finding in sorted_by_family(run.findings):
+    for finding in sorted_by_family(of_interest(run.findings, run)):
         sign, ascii_sign, _ = MARKS[finding.status]
         status = f"{ascii_sign if style.ascii else sign} {_WORDS[finding.status]}"
         title = finding.title

@@ -5,11 +5,11 @@ Each time stands with its 95 % interval and the number of samples.
 
 from collections.abc import Sequence
 
-from wirespeed.records import Finding, Measurement, Run
+from wirespeed.records import Measurement, Run
 from wirespeed.views import figures
 from wirespeed.views.figures import Series, series_of
 from wirespeed.views.findings import finding_lines
-from wirespeed.views.folding import folded
+from wirespeed.views.folding import folded, of_interest
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.pairs import pair_lines, simulation_lines
 from wirespeed.views.sections import (
@@ -27,7 +27,8 @@ __all__ = ["join_blocks", "render"]
 
 _NOT_CHECKED = "wrong –: the data of that row was not checked"
 _IMPORTED = "imported figures are shown, not judged: the verdict stays UNKNOWN"
-_NO_INTERVAL = "no interval: the source gives one average, so these figures carry no verdict"
+_ONE_AVERAGE = "no interval: the source gives one average, so these figures carry no verdict"
+_ONE_SAMPLE = "no interval: too few samples, so these figures carry no verdict (a larger -n)"
 
 
 def render(run: Run, style: Style) -> str:
@@ -36,7 +37,7 @@ def render(run: Run, style: Style) -> str:
         choice_lines(run, style) if style.verbose else [],
         finding_lines(run.findings, style)
         if style.verbose
-        else finding_lines(_of_interest(run), style, brief=True),
+        else finding_lines(of_interest(folded(run), run), style, brief=True),
         pair_lines(run, style),
         simulation_lines(run, style),
         training_lines(run, style),
@@ -44,15 +45,6 @@ def render(run: Run, style: Style) -> str:
         closing_lines(run, style),
     ]
     return join_blocks(blocks)
-
-
-def _of_interest(run: Run) -> Sequence[Finding]:
-    """Where strategies are compared, what of the nodes was not checked is counted below, not listed;
-    but where nothing came out of it, the reason is among these."""
-    found = folded(run)
-    if run.command != "train" or run.verdict == "UNKNOWN":
-        return found
-    return [one for one in found if one.status != "not_checked" or one.id.startswith("TRAIN")]
 
 
 def join_blocks(blocks: Sequence[Sequence[str]]) -> str:
@@ -75,7 +67,7 @@ def _notes(run: Run, style: Style) -> list[str]:
     if unknown and run.command != "check":
         notes += note(_NOT_CHECKED, style)
     if any(m.time.low == m.time.high for m in run.measurements):
-        notes += note(_NO_INTERVAL, style)
+        notes += note(_ONE_AVERAGE if run.command == "import" else _ONE_SAMPLE, style)
     if run.command == "import" and run.verdict == "UNKNOWN":
         notes += note(_IMPORTED, style)
     return notes

@@ -265,4 +265,29 @@ RULES: tuple[Rule, ...] = (
             "available",
         ),
     ),
+    Rule(
+        id="HYD-012",
+        category="mpi-wrong-interface",
+        role="cause",
+        confidence="certain",
+        anchors=("get_iface_ip",),
+        pattern=r"get_iface_ip .{1,200}: unable to find interface (?P<name>\S+)",
+        sentence="hydra was told to use the interface {name}, which does not exist where mpirun runs",
+        because="-iface names an interface of the launching node; names differ between machines",
+        costs="no process runs",
+        fix="give one that exists there and leads to the other nodes (-iface eth0; wirespeed "
+        "launch: --interface eth0), or none",
+        next="ip -br address",
+        explains=("mpi-daemon", "launcher-exit"),
+        links=_LINKS,
+        positive=(
+            "[mpiexec@node-0] HYDU_sock_get_iface_ip (lib/utils/sock.c:447): unable to find "
+            "interface ib7",
+            "[mpiexec@node-0] HYD_sock_get_iface_ip (hydra_sock_intel.c:421): unable to find "
+            "interface ib7",
+        ),
+        negative=(
+            "[mpiexec@node-0] get_local_host (i_hydra_bstrap.c:260): unable to get iface ip",
+        ),
+    ),
 )

@@ -19,7 +19,8 @@ RULES: tuple[Rule, ...] = (
         sentence="mpirun refuses to run as root",
         because="Open MPI runs as root only where told to; in containers one often is root",
         costs=_NO_START,
-        fix="add --allow-run-as-root to mpirun, or set OMPI_ALLOW_RUN_AS_ROOT=1 and "
+        fix="add --allow-run-as-root to mpirun (wirespeed launch: --with allow-root), or set "
+        "OMPI_ALLOW_RUN_AS_ROOT=1 and "
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (PRTE: PRTE_ALLOW_RUN_AS_ROOT and _CONFIRM); or run as "
         "a user",
         next="mpirun --allow-run-as-root -np 1 hostname",
@@ -47,7 +48,7 @@ RULES: tuple[Rule, ...] = (
         costs=_NO_START,
         fix="fewer processes (-np), or more slots: -H node1:8,node2:8, slots=8 in the hostfile, "
         "more tasks per node from the scheduler; --oversubscribe (Open MPI 5: --map-by "
-        ":OVERSUBSCRIBE) only to run more processes than cores",
+        ":OVERSUBSCRIBE; wirespeed launch: --with oversubscribe) only to run more processes than cores",
         next="mpirun --display-allocation -np 1 hostname",
         explains=_DOWN,
         links=_LINKS,

@@ -119,8 +119,10 @@ RULES: tuple[Rule, ...] = (
             "specified to be included for",
             "Unknown interface name",
             "value was given for btl",
+            "No network interfaces were found for out",
         ),
         pattern=r"none of the tcp networks specified to be included|unknown interface name"
+        r"|no network interfaces were found for out-of-band"
         r"|invalid value was given for btl_tcp_if",
         sentence="the interface that Open MPI was told to use (if_include) does not exist on a "
         "node",
@@ -133,6 +135,7 @@ RULES: tuple[Rule, ...] = (
         positive=(
             "None of the TCP networks specified to be included for out-of-band communications",
             "WARNING: An invalid value was given for btl_tcp_if_include.  This",
+            "No network interfaces were found for out-of-band communications. We require",
         ),
         negative=("--mca btl_tcp_if_include eth0",),
     ),
@@ -141,9 +144,8 @@ RULES: tuple[Rule, ...] = (
         category="mpi-firewall",
         role="cause",
         stage="network",
-        anchors=("unable to complete a TCP connection", "No network interfaces were found for out"),
-        pattern=r"a process or daemon was unable to complete a tcp connection"
-        r"|no network interfaces were found for out-of-band",
+        anchors=("unable to complete a TCP connection",),
+        pattern=r"a process or daemon was unable to complete a tcp connection",
         sentence="a daemon of Open MPI cannot connect over TCP to the other node (lines below "
         "name both)",
         because="a firewall closes the ports, or the address given is of an interface that the "

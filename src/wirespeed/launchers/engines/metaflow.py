@@ -1,0 +1,247 @@
+"""Ranks as tasks of Metaflow's `@parallel`, one a node, on any compute that Metaflow has.
+
+Runs `python flows/wirespeed_ranks.py run`. The command and the environment are told by environment:
+local compute inherits it, `@kubernetes` and `@batch` write it into the job's specification (where
+those who may read pods or job definitions can read it; `--with secrets=…` hands over by name).
+On this machine Metaflow's own state lives in the job's scratch folder and goes with it.
+"""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
+from wirespeed.launchers.flows import CARRY, COMMAND, COMPUTE, FLOW, FOLDER, PYTHON
+from wirespeed.records import Choice
+from wirespeed.world.identity import port_of
+
+__all__ = ["ENGINE"]
+
+LOCAL = "local"
+_COMPUTES: dict[str, tuple[str, ...]] = {
+    LOCAL: (),
+    "kubernetes": (
+        *("image", "cpu", "gpu", "memory", "shared_memory", "secrets", "namespace"),
+        *("service_account", "node_selector", "tolerations"),
+    ),
+    "batch": ("image", "cpu", "gpu", "memory", "shared_memory", "queue", "efa"),
+}
+"""By compute: attributes of its decorator that `--with` takes."""
+_LISTS = ("secrets",)
+_DATASTORES = (LOCAL, "s3", "azure", "gs")
+_PIP = "pip install 'wirespeed[metaflow]'"
+_PIP_KUBERNETES = "pip install 'kubernetes<37'"
+"""37 wants python-dateutil 3, and Metaflow's boto3 (1.44) an older one."""
+
+
+class _Metaflow:
+    name = "metaflow"
+    summary = "tasks of Metaflow's @parallel: on this machine, Kubernetes or AWS Batch"
+    options: tuple[EngineOption, ...] = (
+        EngineOption("compute", "local (default), kubernetes or batch"),
+        EngineOption("datastore", "local (default on local compute), s3 (elsewhere), azure or gs"),
+        EngineOption("root", "where the datastore is: a folder, s3://bucket/prefix, …"),
+        EngineOption("image", "container image with Python, wirespeed and torch"),
+        EngineOption("cpu", "cores a node"),
+        EngineOption("gpu", "GPUs a node"),
+        EngineOption("memory", "MB a node"),
+        EngineOption("shared_memory", "MB of /dev/shm"),
+        EngineOption("secrets", "Kubernetes secrets whose values become variables: NAME,NAME"),
+        EngineOption("namespace", "Kubernetes namespace"),
+        EngineOption("service_account", "Kubernetes service account"),
+        EngineOption("node_selector", "Kubernetes node labels: KEY=VALUE,KEY=VALUE"),
+        EngineOption("tolerations", "Kubernetes tolerations, as JSON"),
+        EngineOption("queue", "AWS Batch job queue"),
+        EngineOption("efa", "AWS Batch: EFA interfaces a node"),
+    )
+
+    def prepare(self, job: Job) -> Prepared:
+        compute = _compute_of(job)
+        nodes, each = _shape(job)
+        _require(job, compute)
+        _checked(job.options, compute)
+        port, why = _port(job, compute)
+        environment = {**job.environment, "MASTER_PORT": str(port)}
+        if job.interface:
+            environment |= {f"{x}_SOCKET_IFNAME": job.interface for x in ("GLOO", "NCCL")}
+        elif compute == LOCAL and nodes > 1:
+            environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        found = replace(
+            job, nodes=nodes, ranks_per_node=each, ranks=nodes * each, environment=environment
+        )
+        return Prepared(job=found, choices=(Choice("MASTER_PORT", str(port), why),))
+
+    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
+        compute = _compute_of(job)
+        datastore = _datastore_of(job.options, compute)
+        nodes, each = _shape(job)
+        metadata = ("--metadata", "local") if compute == LOCAL else ()
+        top = ("--no-pylint", "--datastore", datastore, "--environment", "local", *metadata)
+        command = (
+            *(job.python if compute == LOCAL and job.python else sys.executable, str(FLOW), *top),
+            *("run", "--nodes", str(nodes), "--ranks-per-node", str(each)),
+        )
+        environment = {**job.environment, **_told(job, compute)}
+        environment |= _state(scratch, job.options, compute, datastore)
+        piece = Piece(
+            name=self.name,
+            command=command,
+            environment=environment,
+            stdin="\n",
+            ends_with_stdin=True,
+        )
+        return [piece]
+
+
+def _compute_of(job: Job) -> str:
+    compute = job.options.get("compute", LOCAL)
+    if compute not in _COMPUTES:
+        raise UsageError(f"--with compute={compute}", expected=", ".join(_COMPUTES))
+    return compute
+
+
+def _datastore_of(options: Mapping[str, str], compute: str) -> str:
+    return options.get("datastore", LOCAL if compute == LOCAL else "s3")
+
+
+def _shape(job: Job) -> tuple[int, int]:
+    """(nodes, ranks on each); UsageError where that cannot be."""
+    if job.hosts:
+        raise UsageError(
+            "--on metaflow cannot be told hosts: Metaflow's compute places the tasks",
+            expected="--nodes N --ranks-per-node M",
+        )
+    nodes = job.nodes or 1
+    if job.ranks is None:
+        return nodes, job.ranks_per_node or 1
+    each = job.ranks_per_node or max(job.ranks // nodes, 1)
+    if nodes * each != job.ranks and job.nodes is None and job.ranks % each == 0:
+        nodes = job.ranks // each
+    if nodes * each != job.ranks:
+        raise UsageError(
+            f"{job.ranks} ranks on {nodes} nodes with {each} ranks each",
+            expected="ranks = nodes × ranks a node: @parallel has as many ranks on each node",
+        )
+    return nodes, each
+
+
+def _checked(options: Mapping[str, str], compute: str) -> None:
+    """UsageError where options contradict each other."""
+    datastore = _datastore_of(options, compute)
+    if datastore not in _DATASTORES:
+        raise UsageError(f"--with datastore={datastore}", expected=", ".join(_DATASTORES))
+    if compute != LOCAL and datastore == LOCAL:
+        raise UsageError(
+            f"--with compute={compute} cannot use the local datastore: the nodes do not see it",
+            expected="--with datastore=s3 (or azure, gs)",
+        )
+    common = ("compute", "datastore", "root")
+    for name in options:
+        if name not in common and name not in _COMPUTES[compute]:
+            ours = [one for one, attributes in _COMPUTES.items() if name in attributes]
+            raise UsageError(
+                f"--with {name} means nothing to compute={compute}",
+                expected=f"--with compute={' or '.join(ours)}",
+            )
+
+
+def _require(job: Job, compute: str) -> None:
+    """CannotMeasure where Metaflow is missing for the interpreter that will run it."""
+    wanted = ["metaflow", "kubernetes"] if compute == "kubernetes" else ["metaflow"]
+    other = job.python if compute == LOCAL else ""
+    missing = _missing_there(other, wanted, job.startup_s) if other else _missing_here(wanted)
+    if missing:
+        raise CannotMeasure(
+            f"{other or sys.executable} has no {' and no '.join(missing)}",
+            expected="Metaflow" + (", and kubernetes for its compute" if wanted[1:] else ""),
+            next=_PIP if missing[0] == "metaflow" else _PIP_KUBERNETES,
+        )
+
+
+def _missing_here(wanted: list[str]) -> list[str]:
+    return [name for name in wanted if find_spec(name) is None]
+
+
+def _missing_there(python: str, wanted: list[str], seconds: float) -> list[str]:
+    ask = "import sys; from importlib.util import find_spec as f; "
+    ask += "print(*(n for n in sys.argv[1:] if f(n) is None))"
+    try:
+        done = subprocess.run(
+            [python, "-c", ask, *wanted, "wirespeed"],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=seconds,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CannotMeasure(
+            f"{python} cannot be asked for Metaflow: {error}", expected="a Python 3.11 or later"
+        ) from error
+    return done.stdout.split()
+
+
+def _port(job: Job, compute: str) -> tuple[int, str]:
+    if told := job.environment.get("MASTER_PORT"):
+        return int(told), "set in the environment"
+    if compute == LOCAL:
+        return _free_port(), "a port that is free at this moment"
+    return port_of(job.token or "metaflow"), "made from the job's token: each node has own ports"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _told(job: Job, compute: str) -> dict[str, str]:
+    """What the flow needs to know."""
+    told = {COMMAND: json.dumps(list(job.command))}
+    if job.python:
+        told[PYTHON] = job.python
+    if compute != LOCAL:
+        names = [name for name in job.options if name in _COMPUTES[compute]]
+        attributes = {name: _attribute(name, job.options[name]) for name in names}
+        told[COMPUTE] = json.dumps({compute: attributes})
+        told[CARRY] = ",".join(sorted([*job.environment, *told, CARRY]))
+    return told
+
+
+def _attribute(name: str, text: str) -> object:
+    if name in _LISTS:
+        return text.split(",")
+    if name != "tolerations":
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--with tolerations: {error}", expected="a JSON list") from error
+
+
+def _state(
+    scratch: Path, options: Mapping[str, str], compute: str, datastore: str
+) -> dict[str, str]:
+    """Metaflow's settings: on this machine none but these, and all its files in `scratch`."""
+    here = str(scratch)
+    settings = {"TEMPDIR": here, "CLIENT_CACHE_PATH": here}
+    settings["DATASTORE_SYSROOT_LOCAL"] = here
+    if "root" in options:
+        settings[f"DATASTORE_SYSROOT_{datastore.upper()}"] = options["root"]
+    if compute == LOCAL:
+        settings |= {"USER": "wirespeed", "DEFAULT_DECOSPECS": "", "SERVICE_URL": ""}
+        settings |= {"RUNTIME_ENVIRONMENT": LOCAL}
+    if datastore == LOCAL:
+        # Else the user's own settings tell where the bucket is.
+        settings |= {"HOME": here, "PROFILE": ""}
+    return {FOLDER: here, **{f"METAFLOW_{name}": value for name, value in settings.items()}}
+
+
+ENGINE: Engine = _Metaflow()

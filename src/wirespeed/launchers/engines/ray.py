@@ -1,0 +1,126 @@
+"""Ranks as actors of a Ray cluster: one that is there, or one of this job alone on this machine."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
+from wirespeed.launchers.ray_orders import LOCAL, Orders, bundles_of
+from wirespeed.records import Choice
+
+__all__ = ["ENGINE"]
+
+STRATEGIES = ("STRICT_SPREAD", "SPREAD", "PACK", "STRICT_PACK")
+_STARTS_S = 20.0
+"""What Ray needs, of the time for the start, besides waiting for room."""
+
+
+class _Ray:
+    name = "ray"
+    summary = "actors of a Ray cluster, or of a local one for this job alone"
+    options: tuple[EngineOption, ...] = (
+        EngineOption("address", "auto, HOST:PORT, ray://HOST:PORT, or local (RAY_ADDRESS, local)"),
+        EngineOption("strategy", f"of nodes over the cluster: {', '.join(STRATEGIES)}"),
+        EngineOption("cpus-per-rank", "CPUs that Ray reserves for a rank (1)"),
+        EngineOption("gpus-per-rank", "GPUs of a rank (1 where the cluster has enough, else 0)"),
+        EngineOption("timeout", "seconds to wait for room in the cluster"),
+    )
+
+    def prepare(self, job: Job) -> Prepared:
+        """Settle the options; what the cluster lacks is told when the job runs."""
+        if find_spec("ray") is None:
+            raise CannotMeasure(
+                f"Ray is not installed for {sys.executable}",
+                expected="the version of Ray that the cluster runs",
+                next="pip install 'wirespeed[ray]'",
+            )
+        address, why = _address(job.options, os.environ)
+        _check_hosts(job, local=address == LOCAL)
+        strategy = job.options.get("strategy", "").upper() or _strategy(job, address)
+        if strategy not in STRATEGIES:
+            raise UsageError(f"--with strategy={strategy}", expected=", ".join(STRATEGIES))
+        given = {**job.options, "address": address, "strategy": strategy}
+        for name in ("cpus-per-rank", "gpus-per-rank", "timeout"):
+            _number(given, name)
+        wait_s = _number(given, "timeout") or 0.0
+        settled = replace(job, options=given, startup_s=max(job.startup_s, wait_s + _STARTS_S))
+        return Prepared(job=settled, choices=(Choice("Ray cluster", address, why),))
+
+    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
+        words = (sys.executable, "-m", "wirespeed.launchers.ray_driver")
+        return [
+            Piece(name="ray", command=words, stdin=_orders(job).to_json(), ends_with_stdin=True)
+        ]
+
+
+def _orders(job: Job) -> Orders:
+    wait_s = _number(job.options, "timeout")
+    address = job.options.get("address", LOCAL)
+    return Orders(
+        command=job.command,
+        python=job.python,
+        environment=dict(job.environment),
+        address=address,
+        bundles=bundles_of(job, local=address == LOCAL),
+        strategy=job.options.get("strategy", STRATEGIES[0]),
+        cpus=_number(job.options, "cpus-per-rank"),
+        gpus=_number(job.options, "gpus-per-rank"),
+        place_s=max(job.startup_s - _STARTS_S, job.startup_s / 2) if wait_s is None else wait_s,
+        grace_s=job.grace_s,
+        interface=job.interface,
+    )
+
+
+def _address(options: Mapping[str, str], environ: Mapping[str, str]) -> tuple[str, str]:
+    """The cluster's address and why; UsageError for one that Ray would not understand."""
+    address, why = options.get("address", ""), "--with address"
+    if not address:
+        address, why = environ.get("RAY_ADDRESS", "").strip(), "RAY_ADDRESS"
+    if not address:
+        return LOCAL, "neither --with address nor RAY_ADDRESS names one"
+    port = address.rpartition(":")[2]
+    if address in (LOCAL, "auto") or (":" in address and port.isdecimal() and port.isascii()):
+        return address, why
+    raise UsageError(
+        f"{why}={address!r} is no address of a Ray cluster",
+        expected="auto, local, HOST:PORT or ray://HOST:PORT",
+    )
+
+
+def _check_hosts(job: Job, *, local: bool) -> None:
+    for host in job.hosts:
+        if not host.name or host.name.startswith("-"):
+            raise UsageError(f"{host.name!r} is no node", expected="names or addresses of nodes")
+    if local and (job.hosts or (job.nodes or 1) > 1):
+        raise UsageError(
+            "a local Ray cluster is this machine alone",
+            expected="--ranks N, or --ranks-per-node N",
+            next="--with address=auto, HOST:PORT or ray://HOST:PORT names a cluster of nodes",
+        )
+
+
+def _strategy(job: Job, address: str) -> str:
+    """Nodes of their own where the job speaks of nodes; else as few nodes as do."""
+    speaks = job.hosts or job.nodes or job.ranks_per_node or address == LOCAL
+    return "STRICT_SPREAD" if speaks else "PACK"
+
+
+def _number(options: Mapping[str, str], name: str) -> float | None:
+    """A number of 0 or more, None where it is not given; UsageError for anything else."""
+    text = options.get(name)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"--with {name}={text}", expected="a number, 0 or more")
+    return value
+
+
+ENGINE: Engine = _Ray()

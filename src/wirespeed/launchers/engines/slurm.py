@@ -1,0 +1,174 @@
+"""Ranks as tasks of Slurm: srun inside an allocation, srun or sbatch that asks for its own."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from wirespeed.errors import UsageError
+from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
+from wirespeed.launchers.frames import padded
+from wirespeed.launchers.rank_wrapper import DIRECTORY, MASTER
+from wirespeed.launchers.slurm_allocation import Allocation, allocation_of
+from wirespeed.launchers.slurm_look import (
+    need_known,
+    need_possible,
+    need_programs,
+    without_unusable,
+)
+from wirespeed.launchers.slurm_options import allocating, checked, engine_options, seconds
+from wirespeed.launchers.slurm_sizes import sized
+from wirespeed.launchers.slurm_words import (
+    batch_script,
+    host_file,
+    job_name,
+    srun_words,
+    uneven,
+)
+from wirespeed.records import Choice
+
+__all__ = ["ENGINE"]
+
+WAIT = "24h"
+"""How long a job may be pending, where `--with wait=` does not say."""
+_SOCKET_NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+
+
+class _Slurm:
+    name = "slurm"
+    summary = "srun, in this allocation or one of its own; with batch: sbatch"
+    options: tuple[EngineOption, ...] = engine_options()
+
+    def prepare(self, job: Job) -> Prepared:
+        checked(job.options)
+        need_programs(batch="batch" in job.options)
+        job, choices = _placed(job, allocation_of(os.environ, job.options))
+        need_known(job)
+        job, size_choices = sized(job)
+        job, findings = without_unusable(job)
+        job, python_choices = _with_python(job)
+        own = {**_master(job), **_interface(job.interface)}
+        inside = _container_directory(job.options)
+        job = replace(job, environment={**own, **padded(job.environment), **inside})
+        if not findings:
+            need_possible(job)
+        self.pieces(job, Path("/"))  # what cannot be written down is refused now
+        return Prepared(
+            job=job, findings=findings, choices=(*choices, *size_choices, *python_choices)
+        )
+
+    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
+        return [_batch(job, scratch) if "batch" in job.options else _step(job, scratch)]
+
+
+def _step(job: Job, scratch: Path) -> Piece:
+    jobid = job.options.get("jobid", "")
+    words = [*_driver("slurm_step", job), *([f"--jobid={jobid}"] if jobid else [])]
+    hosts = str(scratch / "slurm-hosts")
+    return Piece(
+        name="srun",
+        command=(*words, "--", *srun_words(job, inside=bool(jobid))),
+        environment={**job.environment, **({"SLURM_HOSTFILE": hosts} if uneven(job) else {})},
+        files={hosts: host_file(job)} if uneven(job) else {},
+        ends_with_stdin=True,
+        queue_s=0.0 if jobid else _wait_s(job),
+    )
+
+
+def _batch(job: Job, scratch: Path) -> Piece:
+    script = str(scratch / "job.sh")
+    words = [*_driver("slurm_batch", job), *_output(job), "--", script]
+    return Piece(
+        name="sbatch",
+        command=tuple(words),
+        environment=job.environment,
+        files={script: batch_script(job)},
+        ends_with_stdin=True,
+        queue_s=_wait_s(job),
+    )
+
+
+def _driver(module: str, job: Job) -> list[str]:
+    return [
+        *(sys.executable, "-m", f"wirespeed.launchers.{module}"),
+        f"--name={job_name(job)}",
+        f"--size={job.size}",
+        f"--startup={job.startup_s:g}",
+        f"--wait={_wait_s(job):g}",
+        f"--grace={job.grace_s:g}",
+    ]
+
+
+def _output(job: Job) -> list[str]:
+    """Where a batch job's output goes: the job's folder, as a rule on all nodes, else as asked."""
+    if "output" in job.options:
+        return [f"--output={job.options['output']}", "--keep"]
+    return [f"--output={job.directory}"] if job.directory else []
+
+
+def _wait_s(job: Job) -> float:
+    return seconds(job.options.get("wait", WAIT))
+
+
+# Preparing.
+
+
+def _placed(job: Job, allocation: Allocation | None) -> tuple[Job, tuple[Choice, ...]]:
+    """With the allocation that it starts in, if there is one, and what srun must be told in it."""
+    if allocation is None:
+        return job, ()
+    _refuse_inside(job.options, allocation)
+    own = allocation.options(job.options)
+    choices = tuple(Choice(name, value, reason) for name, (value, reason) in own.items())
+    options = {**job.options, **{name: value for name, (value, _) in own.items()}}
+    placed = allocation.sized(replace(job, options=options))
+    if placed.ranks_per_node != job.ranks_per_node:
+        why = f"{allocation.because} of the allocation"
+        choices = (*choices, Choice("ranks per node", str(placed.ranks_per_node), why))
+    return placed, choices
+
+
+def _refuse_inside(options: Mapping[str, str], allocation: Allocation) -> None:
+    where = f"inside allocation {allocation.job}"
+    if "batch" in options:
+        raise UsageError(
+            f"--with batch {where}",
+            expected="a login node; or without batch: ranks start in the allocation",
+            next="the same command without --with batch, or env -u SLURM_JOB_ID …",
+        )
+    if names := allocating(options):
+        raise UsageError(
+            f"--with {names[0]} {where}: its nodes are chosen already",
+            expected=f"no {', '.join(names)} here",
+            next=f"give them to salloc or sbatch; see scontrol show job {allocation.job}",
+        )
+
+
+def _with_python(job: Job) -> tuple[Job, tuple[Choice, ...]]:
+    if job.python:
+        if job.python.startswith("-"):
+            raise UsageError(f"--python {job.python!r} is no program", expected="a path")
+        return job, ()
+    if "container-image" in job.options:
+        reason = "the one of the container; --python names another"
+        return replace(job, python="python3"), (Choice("python", "python3", reason),)
+    reason = "the same path as here: nodes of Slurm share their file systems"
+    return replace(job, python=sys.executable), (Choice("python", sys.executable, reason),)
+
+
+def _master(job: Job) -> dict[str, str]:
+    """Rank 0 is on the step's first node, as ranks find themselves, but where a file orders them."""
+    return {MASTER: job.hosts[0].name} if uneven(job) else {}
+
+
+def _container_directory(options: Mapping[str, str]) -> dict[str, str]:
+    """The wrapper goes to the job's folder, which in a container is another one."""
+    return {DIRECTORY: options["container-workdir"]} if "container-workdir" in options else {}
+
+
+def _interface(name: str) -> dict[str, str]:
+    return dict.fromkeys(_SOCKET_NAMES, name) if name else {}
+
+
+ENGINE: Engine = _Slurm()

@@ -1,0 +1,231 @@
+"""`python -m wirespeed.launchers.slurm_batch … -- SCRIPT`: a batch job, as if it ran here.
+
+Checked (`sbatch --test-only`), submitted, waited for with the reason why it is pending; its output is
+followed live from its file, which the nodes must share, and passed to our stdout. The job is
+cancelled when we are told to end (a signal; stdin ends). The exit code is the job's.
+"""
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from wirespeed.launchers.slurm_queue import (
+    OVER,
+    Entry,
+    ask,
+    cancel,
+    ended_with,
+    entry_of,
+    is_forgotten,
+)
+from wirespeed.launchers.slurm_tail import Tail
+from wirespeed.launchers.slurm_watch import (
+    COULD_NOT,
+    Bounds,
+    Orders,
+    Pending,
+    Starts,
+    parser,
+    pass_on,
+    say,
+)
+from wirespeed.launchers.slurm_words import sbatch_words
+
+__all__ = ["main"]
+
+LOOK_S = 0.25
+_ASK_S = 5.0
+"""Between two looks at a job that runs; its own last words tell its end sooner."""
+_FORGET_S = 30.0
+"""A controller that does not show the job is asked so long; one that does not answer, for ever."""
+_LATE_OUTPUT_S = 5.0
+"""For output of a job that is over to arrive through a network file system."""
+_CANCEL_S = 2.0
+_ALIASES = {
+    "time": ("TIMELIMIT",),
+    "mem": ("MEM_PER_NODE",),
+    "switches": ("REQ_SWITCH", "WAIT4SWITCH"),
+    "no-requeue": ("REQUEUE", "NO_REQUEUE"),
+}
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the job to its end."""
+    own = parser()
+    own.add_argument("--output", default="")
+    own.add_argument("--keep", action="store_true")
+    told = own.parse_args(list(words))
+    bounds, script = Bounds.of(told), Path(told.command[0])
+    orders = Orders()
+    folder = Path(told.output or Path.home())
+    output = folder / f"{bounds.name}-{secrets.token_hex(4)}.out"
+    for name in set(os.environ) & set(overruling(script.read_text())):
+        del os.environ[name]
+    try:
+        output.touch(mode=0o600, exist_ok=False)
+    except OSError as error:
+        say(f"{output} cannot be written: {error.strerror}; name a shared folder: --with output=…")
+        return COULD_NOT
+    try:
+        job = _submitted(script, output)
+        return _Batch(job, output, bounds, orders).run() if job else COULD_NOT
+    finally:
+        if not told.keep:
+            with suppress(OSError):
+                output.unlink()
+
+
+def overruling(script: str) -> list[str]:
+    """Variables that sbatch would believe rather than the script's own `#SBATCH` lines."""
+    keys = [
+        line.removeprefix("#SBATCH --").partition("=")[0]
+        for line in script.splitlines()
+        if line.startswith("#SBATCH --")
+    ]
+    names = [name for key in keys for name in _ALIASES.get(key, (key.upper().replace("-", "_"),))]
+    return [f"SBATCH_{name}" for name in names]
+
+
+def _submitted(script: Path, output: Path) -> str:
+    """The job's number; empty where Slurm refuses it, which it has said then."""
+    for words in (sbatch_words(script), sbatch_words(script, output)):
+        done = ask(*words)
+        if done.returncode:
+            for line in done.stderr.splitlines():
+                sys.stderr.write(f"{line}\n")
+            return ""
+    job = done.stdout.strip().partition(";")[0]
+    say(f"submitted job {job}")
+    return job
+
+
+class _Batch:
+    def __init__(self, job: str, output: Path, bounds: Bounds, orders: Orders) -> None:
+        self._job = job
+        self._tail = Tail(output, job)
+        self._bounds = bounds
+        self._orders = orders
+        self._starts = Starts(bounds.size)
+        self._pending = Pending(bounds.wait_s)
+        self._runs_since: float | None = None
+        self._ask_at = 0.0
+        self._seen_at = time.monotonic()
+        self._entry: Entry | None = None
+
+    def run(self) -> int:
+        try:
+            late = self._follow()
+        except BaseException:
+            cancel([self._job])
+            raise
+        if late:
+            say(late)
+        if late or self._orders.told:
+            self._end()
+            return COULD_NOT if late else 128 + 15
+        return self._code()
+
+    def _follow(self) -> str:
+        """Until the job is over or we shall end; why it takes too long, or nothing."""
+        while not self._orders.told:
+            self._orders.look(0.0 if self._read() else LOOK_S)
+            if self._tail.code is not None:
+                return ""
+            if time.monotonic() < self._ask_at:
+                continue
+            if self._is_over():
+                return ""
+            if late := self._late():
+                return late
+        return ""
+
+    def _read(self) -> bool:
+        """Pass on what is new."""
+        data = self._tail.read()
+        self._starts.take(data)
+        if data and not pass_on(data):
+            self._orders.nobody_listens()
+        return bool(data)
+
+    def _is_over(self) -> bool:
+        """Ask Slurm for the state."""
+        entry = entry_of(self._job)
+        now = time.monotonic()
+        if entry is None:
+            self._ask_at = now + _ASK_S / 5
+            return now > self._seen_at + _FORGET_S and is_forgotten(self._job)
+        self._seen_at, self._entry = now, entry
+        self._ask_at = now + (0.5 if entry.waits else min(_ASK_S, LOOK_S + self._running_s()))
+        return entry.state in OVER
+
+    def _running_s(self) -> float:
+        return 0.0 if self._runs_since is None else time.monotonic() - self._runs_since
+
+    def _late(self) -> str:
+        if self._entry is None:
+            return ""
+        if self._entry.waits:
+            self._runs_since = None
+            if self._pending.is_due and not self._pending.heard(self._entry):
+                return f"no nodes within {self._bounds.wait_s:.0f} s: the job is cancelled"
+            return ""
+        if self._runs_since is None:
+            self._runs_since = time.monotonic()
+        if self._starts.all or self._running_s() < self._bounds.startup_s:
+            return ""
+        if not self._starts.any:
+            return (
+                f"job {self._job} runs, and nothing of its output has come to {self._tail.path} "
+                f"in {self._bounds.startup_s:.0f} s: is that folder shared with the nodes? "
+                "--with output=FOLDER names another"
+            )
+        return self._starts.late(self._bounds.startup_s)
+
+    # The end.
+
+    def _code(self) -> int:
+        if self._tail.code is None:
+            self._rest()
+        if self._tail.code is not None:
+            return self._tail.code
+        entry = entry_of(self._job) or self._entry
+        state, reason = (entry.state, entry.reason) if entry else ("UNKNOWN", "forgotten")
+        code = ended_with(self._job)
+        told = "?" if code is None else str(code)
+        say(f"job {self._job} is over: JobState={state} Reason={reason} exit code {told}")
+        if state == "COMPLETED" and code == 0:
+            return 0
+        return code or COULD_NOT
+
+    def _rest(self) -> None:
+        until = time.monotonic() + _LATE_OUTPUT_S
+        while self._tail.code is None and not self._orders.told and time.monotonic() < until:
+            if self._read():
+                until = time.monotonic() + _LATE_OUTPUT_S
+            else:
+                self._orders.look(LOOK_S)
+
+    def _end(self) -> None:
+        """SIGTERM to the ranks, their grace, then the end of the job."""
+        if self._starts.any:
+            cancel([self._job], signal="TERM")
+            until = time.monotonic() + self._bounds.orderly_s
+            while self._tail.code is None and time.monotonic() < until:
+                if not self._read():
+                    time.sleep(LOOK_S)
+        cancel([self._job])
+        until = time.monotonic() + _CANCEL_S
+        while time.monotonic() < until:
+            self._read()
+            entry = entry_of(self._job)
+            if entry is None or entry.state in OVER:
+                return
+            time.sleep(LOOK_S)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

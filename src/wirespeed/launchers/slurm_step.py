@@ -1,0 +1,146 @@
+"""`python -m wirespeed.launchers.slurm_step … -- srun …`: srun, ended in order.
+
+srun alone answers SIGTERM by killing all ranks at once, and does not notice when whoever started it
+is gone. This driver tells why a job is pending, bounds the wait for its nodes and then for its ranks,
+gives the ranks SIGTERM and their grace, and leaves no job and no step behind, also after the death
+of its parent (stdin ends) or its own (the kernel ends srun, which cancels).
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from wirespeed.launchers.slurm_queue import cancel, entry_named, steps_named
+from wirespeed.launchers.slurm_watch import (
+    COULD_NOT,
+    Bounds,
+    Orders,
+    Pending,
+    Starts,
+    parser,
+    pass_on,
+    say,
+    told_apart,
+)
+
+__all__ = ["main"]
+
+LOOK_S = 0.25
+_END_S = 3.0
+_READ = 1 << 16
+_SET_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
+
+
+def main(words: Sequence[str]) -> int:
+    """Run srun to its end; its exit code, 128 + n where signal n ended it."""
+    told = parser().parse_args(list(words))
+    name, command = told_apart(told.name, told.command)
+    bounds = replace(Bounds.of(told), name=name)
+    orders = Orders()
+    try:
+        srun = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=_ends_with_us(),
+        )
+    except OSError as error:
+        say(f"{command[0]}: {error.strerror}")
+        return 127
+    with srun:
+        return _Step(srun, bounds, orders).run()
+
+
+class _Step:
+    def __init__(self, srun: subprocess.Popen[bytes], bounds: Bounds, orders: Orders) -> None:
+        self._srun = srun
+        self._bounds = bounds
+        self._orders = orders
+        self._starts = Starts(bounds.size)
+        self._open = True
+        self._pending = Pending(bounds.wait_s)
+        self._runs_since: float | None = time.monotonic() if bounds.jobid else None
+
+    def run(self) -> int:
+        late = ""
+        while self._goes_on() and not self._orders.told and not late:
+            late = self._late()
+        if late:
+            say(late)
+        if late or self._orders.told:
+            self._end()
+        code = self._srun.wait()
+        if code < 0 or late or self._orders.told:
+            self._clean()
+        if late:
+            return COULD_NOT
+        return code if code >= 0 else 128 - code
+
+    def _late(self) -> str:
+        """Why it takes too long, or nothing."""
+        if self._starts.all:
+            return ""
+        if self._runs_since is None and self._pending.is_due:
+            entry = entry_named(self._bounds.name)
+            if self._starts.any or (entry is not None and not entry.waits):
+                self._runs_since = time.monotonic()
+            elif not self._pending.heard(entry):
+                return f"no nodes within {self._bounds.wait_s:.0f} s: the job is cancelled"
+        if self._runs_since is None or time.monotonic() < self._runs_since + self._bounds.startup_s:
+            return ""
+        return self._starts.late(self._bounds.startup_s)
+
+    def _goes_on(self) -> bool:
+        """Pass on what srun said; False once it has ended and all is said."""
+        over = self._srun.poll() is not None
+        pipe = self._srun.stdout
+        handles = [pipe.fileno()] if pipe is not None and self._open else []
+        if not self._orders.look(0.0 if over else LOOK_S, *handles):
+            return not over
+        data = os.read(handles[0], _READ)
+        self._open = bool(data)
+        self._starts.take(data)
+        if not pass_on(data):
+            self._orders.nobody_listens()
+        return True
+
+    # Ending.
+
+    def _end(self) -> None:
+        """SIGTERM to the ranks, their grace, then SIGTERM to srun, which kills them."""
+        if self._starts.any:
+            cancel(steps_named(self._bounds.name), signal="TERM")
+            self._until_over(self._bounds.orderly_s)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if self._srun.poll() is None:
+                self._srun.send_signal(number)
+                self._until_over(_END_S)
+
+    def _until_over(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self._goes_on() and time.monotonic() < deadline:
+            pass
+
+    def _clean(self) -> None:
+        """Nothing of ours stays with the controller, however srun ended."""
+        cancel(steps_named(self._bounds.name))
+        entry = None if self._bounds.jobid else entry_named(self._bounds.name)
+        if entry is not None:
+            cancel([entry.job])
+
+
+def _ends_with_us() -> Callable[[], None]:
+    """Run in the child before its program: the kernel sends it SIGTERM when this driver is gone."""
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_SET_DEATH_SIGNAL, signal.SIGTERM) and None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

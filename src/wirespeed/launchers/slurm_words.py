@@ -1,0 +1,130 @@
+"""The words of srun and sbatch, and the batch script. Pure: nothing is asked, nothing is started.
+
+Why these words, beside the size:
+
+- `--export=ALL`: ranks find the environment of this process, as Slurm's users expect, with the job's
+  own variables in it; values travel in Slurm's authenticated messages, never on a command line. A
+  list of names instead would take PATH and LD_LIBRARY_PATH from the ranks, and lets sbatch run the
+  user's login shell on a node (https://slurm.schedmd.com/sbatch.html, --export, --get-user-env). It
+  is said since `SLURM_EXPORT_ENV=NONE`, left by `#SBATCH --export=NONE`, would take everything away.
+- `--kill-on-bad-exit=0 --wait=0`: when a rank fails, the supervisor gives the others their grace.
+  A site's KillOnBadExit or WaitTime would kill them before they can say what they know.
+- no `--unbuffered`: slurmstepd then forwards whole lines. But what is left when a rank's output ends
+  goes in blocks of 1,024 bytes, cut anywhere, between which srun prints other ranks' lines (seen on
+  22.05 under load): so frames are padded to 512 bytes.
+- `--chdir=/`: the rank's wrapper goes to the job's folder itself, or home where there is none.
+"""
+
+import hashlib
+import shlex
+import sys
+from pathlib import Path
+
+from wirespeed.errors import UsageError
+from wirespeed.launchers.base import Job
+from wirespeed.launchers.rank_wrapper import wrapped
+from wirespeed.launchers.slurm_options import passed
+
+__all__ = [
+    "batch_script",
+    "host_file",
+    "job_name",
+    "request_words",
+    "sbatch_words",
+    "srun_words",
+    "uneven",
+]
+
+_ALWAYS = ("--export=ALL", "--input=none", "--kill-on-bad-exit=0", "--wait=0", "--chdir=/")
+
+
+def job_name(job: Job) -> str:
+    """What squeue calls it; of this job alone, so that it is found again. Tells nothing secret."""
+    mark = f"{job.token}|{job.command}|{job.size}"
+    return f"wirespeed-{hashlib.sha256(mark.encode()).hexdigest()[:8]}"
+
+
+def uneven(job: Job) -> bool:
+    """Whether hosts have unlike numbers of ranks: then a file tells Slurm each rank's host."""
+    each = job.ranks_per_node or 1
+    return len({host.slots or each for host in job.hosts}) > 1
+
+
+def host_file(job: Job) -> str:
+    """A line a rank, for SLURM_HOSTFILE."""
+    each = job.ranks_per_node or 1
+    return "".join(f"{host.name}\n" * (host.slots or each) for host in job.hosts)
+
+
+def srun_words(job: Job, *, inside: bool) -> list[str]:
+    """srun with the ranks; `inside` an allocation it asks for no nodes of its own."""
+    scopes = ("step", "both") if inside else ("allocation", "both", "step")
+    return [
+        "srun",
+        f"--job-name={job_name(job)}",
+        *_size(job),
+        *passed(job.options, *scopes),
+        *_ALWAYS,
+        *wrapped(_python(job), job.command),
+    ]
+
+
+def request_words(job: Job) -> list[str]:
+    """srun that asks whether the request could ever run, and runs nothing."""
+    # Asked without SLURM_HOSTFILE, srun would refuse an arbitrary distribution.
+    size = [word for word in _size(job) if not word.startswith("--distribution=")]
+    named = f"--nodelist={','.join(host.name for host in job.hosts)}"
+    size += [named] if job.hosts and named not in size else []
+    return ["srun", "--test-only", *size, *passed(job.options, "allocation", "both"), "true"]
+
+
+def batch_script(job: Job) -> str:
+    """The script that sbatch is given; values of variables are not in it."""
+    if uneven(job):
+        raise UsageError(
+            "hosts with unlike numbers of ranks in a batch job",
+            expected="the same slots for every host with --with batch",
+        )
+    asked = [f"--job-name={job_name(job)}", *_size(job, spread=False)]
+    asked += passed(job.options, "allocation", "both")
+    # Whoever follows it has seen its ranks end: a second start would be another job. If a site starts
+    # it again all the same, nothing that it said is lost.
+    asked += ["--no-requeue", "--open-mode=append", "--export=ALL", "--chdir=/"]
+    words = srun_words(job, inside=True)
+    start = next(index for index, word in enumerate(words) if not word.startswith(("srun", "--")))
+    lines = [*(shlex.quote(word) for word in words[:start]), shlex.join(words[start:])]
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            *(f"#SBATCH {word}" for word in asked),
+            'echo "wirespeed: job $SLURM_JOB_ID began on $SLURMD_NODENAME"',
+            " \\\n  ".join(lines),
+            "code=$?",
+            'echo "wirespeed: job $SLURM_JOB_ID ended with $code"',
+            'exit "$code"',
+            "",
+        ]
+    )
+
+
+def sbatch_words(script: Path, output: Path | None = None) -> list[str]:
+    """sbatch that submits it and prints the job's number; without `output` it is only checked."""
+    if output is None:
+        return ["sbatch", "--test-only", str(script)]
+    told = str(output).replace("%", "%%")
+    return ["sbatch", "--parsable", f"--output={told}", f"--error={told}", str(script)]
+
+
+def _size(job: Job, *, spread: bool = True) -> list[str]:
+    nodes = len(job.hosts) or job.nodes or 1
+    words = [f"--nodes={nodes}", f"--ntasks={job.size}"]
+    if uneven(job):
+        return [*words, "--distribution=arbitrary"]
+    words += [f"--ntasks-per-node={job.size // nodes}"]
+    words += ["--distribution=block"] if spread else []
+    words += [f"--nodelist={','.join(host.name for host in job.hosts)}"] if job.hosts else []
+    return words
+
+
+def _python(job: Job) -> str:
+    return job.python or sys.executable

@@ -1,0 +1,254 @@
+"""`wirespeed launch --on ssh` on four nodes with real sshds: what arrives, what fails, what is left."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wirespeed import __version__
+
+pytestmark = pytest.mark.system
+
+LAUNCH = (sys.executable, "-m", "wirespeed", "launch", "--on", "ssh")
+ALL = "node-0,node-1,node-2,node-3"
+NO_TORCHRUN = ("--with", "torchrun=no")
+SLEEPER = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)")
+NASTY = ["a b", "'", '"', ";", "$(id)", "`id`", "-o", "--", "", "two\nlines", "$$", "${local_rank}"]
+AFTER_S = 60.0
+
+
+def words(ssh_lab: Any, *more: str, hosts: str = ALL) -> list[str]:
+    return [*LAUNCH, "--hosts", hosts, "--with", f"config={ssh_lab.config}", *more]
+
+
+def by_rank(text: str) -> dict[int, list[str]]:
+    """Output lines (`node-1/rank-1: …`) by rank."""
+    found: dict[int, list[str]] = {}
+    for line in text.splitlines():
+        head, _, said = line.partition(": ")
+        found.setdefault(int(head.rpartition("-")[2]), []).append(said)
+    return found
+
+
+def command_lines() -> dict[int, str]:
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                found[int(entry.name)] = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
+    return found
+
+
+def sleepers(ssh_lab: Any) -> dict[str, int]:
+    """Pid by node of the command itself, not of what started it."""
+    return {
+        node: pid
+        for node in ssh_lab.hosts
+        for pid, line in ssh_lab.processes(node).items()
+        if line == " ".join(SLEEPER)
+    }
+
+
+def started(cli: Any, ssh_lab: Any, *more: str) -> tuple[Any, dict[str, int]]:
+    running = ssh_lab.start(words(ssh_lab, *more, "--", *SLEEPER))
+    cli.until(lambda: len(sleepers(ssh_lab)) == 4)
+    return running, sleepers(ssh_lab)
+
+
+def inside(ssh_lab: Any, node: str, *command: str) -> None:
+    """Run a command where that node's sshd sees files: mounts there are seen by logins only."""
+    pid = ssh_lab.server_pid(node)
+    subprocess.run(["nsenter", "-t", str(pid), "-m", *command], check=True, timeout=20)
+
+
+# What arrives.
+
+
+@pytest.mark.parametrize("how", [(), NO_TORCHRUN, ("--with", "rendezvous=c10d")])
+def test_every_rank_runs_where_it_belongs(ssh_lab: Any, how: Sequence[str]) -> None:
+    code = (
+        "import os; e = os.environ; print(os.uname().nodename, e['RANK'], e['WORLD_SIZE'], "
+        "e['LOCAL_RANK'], e['LOCAL_WORLD_SIZE'], e['GLOO_SOCKET_IFNAME'], e['MASTER_ADDR'])"
+    )
+    done = ssh_lab.run(
+        words(ssh_lab, "--ranks-per-node", "2", *how, "--", sys.executable, "-c", code)
+    )
+    assert done.code == 0, done.err
+    said = {rank: lines[0].split() for rank, lines in by_rank(done.out).items()}
+    assert sorted(said) == list(range(8))
+    for rank, (_, own, size, local, each, interface, _) in said.items():
+        assert (int(own), int(size), int(local), int(each)) == (rank, 8, rank % 2, 2)
+        assert interface == "eth0"
+    nodes = [said[rank][0] for rank in range(8)]
+    assert sorted(nodes[::2]) == ssh_lab.hosts
+    assert nodes[::2] == nodes[1::2]
+    if "rendezvous=c10d" not in how:
+        assert nodes[::2] == ssh_lab.hosts
+    assert {one[-1] for one in said.values()} == {ssh_lab.lab.address(nodes[0])}
+
+
+def test_different_numbers_of_ranks(ssh_lab: Any, cli: Any) -> None:
+    done = ssh_lab.run(words(ssh_lab, "--", "sh", "-c", "echo $RANK", hosts="node-2:1,node-1:3"))
+    assert done.code == 0, done.err
+    assert by_rank(done.out) == {rank: [str(rank)] for rank in range(4)}
+    assert any(one["name"] == "torchrun" for one in cli.run()["choices"])
+
+
+@pytest.mark.parametrize("how", [(), NO_TORCHRUN])
+def test_arguments_arrive_unchanged(ssh_lab: Any, how: Sequence[str]) -> None:
+    code = "import json, sys; print(json.dumps(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, *NASTY]
+    done = ssh_lab.run(words(ssh_lab, *how, "--", *command, hosts="node-1,node-2"))
+    assert done.code == 0, done.err
+    for lines in by_rank(done.out).values():
+        assert json.loads(lines[0]) == NASTY
+
+
+def test_a_secret_arrives_and_is_on_no_command_line(ssh_lab: Any, cli: Any) -> None:
+    secret, go = f"s3cr3t-{os.getpid()}\nline '$HOME'", cli.folder / "go"
+    code = (
+        "import os, pathlib, time\n"
+        "print(repr(os.environ['MY_TOKEN']), flush=True)\n"
+        f"while not pathlib.Path({str(go)!r}).exists(): time.sleep(0.05)"
+    )
+    command = words(ssh_lab, "-x", "MY_TOKEN", "--", sys.executable, "-c", code)
+    running = ssh_lab.start(command, env={"MY_TOKEN": secret})
+    cli.until(lambda: len(running.out().splitlines()) == 4)
+    seen = [line for line in command_lines().values() if f"s3cr3t-{os.getpid()}" in line]
+    go.touch()
+    done = running.wait()
+    assert done.code == 0, done.err
+    assert not seen
+    assert {lines[0] for lines in by_rank(done.out).values()} == {repr(secret)}
+
+
+def test_the_dry_run_does_the_same_by_hand(ssh_lab: Any, cli: Any) -> None:
+    more = ("--", "sh", "-c", "echo rank $RANK on $(hostname)")
+    done = ssh_lab.run(words(ssh_lab, "--dry-run", *NO_TORCHRUN, *more, hosts="node-1,node-3"))
+    assert done.code == 0, done.err
+    script = cli.folder / "job.sh"
+    script.write_text(done.out)
+    by_hand = ssh_lab.run(["sh", str(script)])
+    assert by_hand.code == 0, by_hand.err
+    assert sorted(by_hand.out.splitlines()) == ["rank 0 on node-1", "rank 1 on node-3"]
+
+
+# Nodes that cannot be used.
+
+
+def test_each_unreachable_node_is_one_finding(ssh_lab: Any, cli: Any) -> None:
+    ssh_lab.refuse_key("node-1")
+    ssh_lab.change_host_key("node-2")
+    ssh_lab.lab.cut("node-3")
+    done = ssh_lab.run(words(ssh_lab, "--", "hostname"), timeout=AFTER_S)
+    assert done.code == 3
+    found = {one["subject"]["name"]: one for one in cli.run()["findings"]}
+    ids = {name: one["id"] for name, one in found.items()}
+    assert ids == {"node-1": "HOST-002", "node-2": "HOST-003", "node-3": "HOST-001"}
+    assert "ssh-copy-id" in found["node-1"]["fix"]
+    assert "ssh-keygen" in found["node-2"]["fix"]
+    assert "port 22" in found["node-3"]["saw"]
+    # What the finding says helps.
+    subprocess.run(
+        shlex.split(found["node-2"]["fix"].partition("right: ")[2]), check=True, timeout=20
+    )
+    again = ssh_lab.run(words(ssh_lab, "--", "hostname", hosts="node-0,node-2"))
+    assert "the host key of node-2 is not known here" in again.err
+
+
+def test_a_node_without_python_and_two_with_other_software(ssh_lab: Any, cli: Any) -> None:
+    """node-1 has no Python there, node-2 no wirespeed, node-3 another one."""
+    python, other = cli.folder / "python", cli.folder / "other" / "wirespeed"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text('__version__ = "9.9"\n')
+    real = shlex.quote(sys.executable)
+    python.write_text(
+        f"#!/bin/sh\ncase $(uname -n) in\n"
+        f'node-2) exec {real} -S "$@" ;;\n'
+        f'node-3) PYTHONPATH={shlex.quote(str(other.parent))} exec {real} "$@" ;;\n'
+        f'*) exec {real} "$@" ;;\nesac\n'
+    )
+    python.chmod(0o755)
+    inside(ssh_lab, "node-1", "mount", "--bind", "/dev/null", str(python))
+    done = ssh_lab.run(words(ssh_lab, "--python", str(python), "--", "hostname"), timeout=AFTER_S)
+    assert done.code == 3
+    found = {one["subject"]["name"]: one for one in cli.run()["findings"]}
+    ids = {name: one["id"] for name, one in found.items()}
+    assert ids == {"node-1": "HOST-004", "node-2": "HOST-005", "node-3": "HOST-006"}
+    assert f"wirespeed=={__version__}" in found["node-2"]["fix"]
+    assert "9.9" in found["node-3"]["saw"]
+
+
+def test_an_unknown_host_key_is_never_accepted(ssh_lab: Any) -> None:
+    ssh_lab.forget_host_key("node-1")
+    before = (ssh_lab.folder / "known_hosts").read_text()
+    done = ssh_lab.run(words(ssh_lab, "--", "hostname", hosts="node-0,node-1"))
+    assert done.code == 3
+    assert "HOST-003" in done.err
+    assert (ssh_lab.folder / "known_hosts").read_text() == before
+
+
+# How jobs end; that nothing is left on any node is checked after each test.
+
+
+@pytest.mark.parametrize("how", [(), NO_TORCHRUN])
+def test_a_killed_rank_is_named_and_the_others_end(
+    ssh_lab: Any, cli: Any, how: Sequence[str]
+) -> None:
+    running, pids = started(cli, ssh_lab, *how)
+    os.kill(pids["node-2"], signal.SIGKILL)
+    done = running.wait(AFTER_S)
+    assert done.code == 128 + signal.SIGKILL
+    assert "rank 2 on node-2 failed first" in done.err
+    assert "SIGKILL" in done.err
+
+
+@pytest.mark.parametrize("how", [(), NO_TORCHRUN])
+def test_when_the_launching_process_is_killed_every_node_is_empty(
+    ssh_lab: Any, cli: Any, how: Sequence[str]
+) -> None:
+    running, _ = started(cli, ssh_lab, *how)
+    running.signal(signal.SIGKILL)
+    running.wait(AFTER_S)
+    ssh_lab.nothing_left()
+
+
+def test_ctrl_c_ends_all(ssh_lab: Any, cli: Any) -> None:
+    running, _ = started(cli, ssh_lab)
+    running.signal(signal.SIGINT)
+    assert running.wait(AFTER_S).code == 130
+    ssh_lab.nothing_left()
+
+
+def test_a_node_that_is_cut_off_is_lost_and_ends_its_ranks(ssh_lab: Any, cli: Any) -> None:
+    """Nobody tells the node: it notices that nothing comes any more."""
+    running, _ = started(cli, ssh_lab, *NO_TORCHRUN, "--with", "silence=6")
+    ssh_lab.lab.cut("node-2")
+    done = running.wait(AFTER_S)
+    assert done.code == 3
+    (found,) = [one for one in cli.run()["findings"] if one["id"] == "HOST-007"]
+    assert found["subject"]["name"] == "node-2"
+    ssh_lab.nothing_left()
+
+
+def test_a_quiet_job_goes_on_since_the_launching_process_gives_signs_of_life(ssh_lab: Any) -> None:
+    command = words(ssh_lab, *NO_TORCHRUN, "--with", "silence=2", "--", "sleep", "7")
+    done = ssh_lab.run(command)
+    assert done.code == 0, done.err
+
+
+def test_an_sshd_that_is_killed_is_no_success(ssh_lab: Any, cli: Any) -> None:
+    running, _ = started(cli, ssh_lab)
+    ssh_lab.stop_sshd("node-3")
+    done = running.wait(AFTER_S)
+    assert done.code == 3
+    (found,) = [one for one in cli.run()["findings"] if one["id"] == "HOST-007"]
+    assert found["subject"]["name"] == "node-3"
