@@ -46,7 +46,7 @@ def test_the_first_failure_is_named_and_its_code_is_ours(cli: Any) -> None:
     assert done.code == 7
     assert "rank 1 on" in done.err
     assert "failed first: ended with exit code 7" in done.err
-    assert "HOST-007" not in done.err
+    assert "LAUNCH-007" not in done.err
     run = cli.run()
     assert (run["verdict"], run["exit_code"]) == ("NOT READY", 7)
     assert run["findings"][0]["id"] == "DIED-001"

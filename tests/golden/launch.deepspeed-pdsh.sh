@@ -18,10 +18,10 @@ pids=
   env DS_ENV_FILE=wirespeed-launch/deepspeed_env 'NCCL_ALGO=a b' NCCL_DEBUG=INFO \
   'PDSH_SSH_ARGS_APPEND=-oBatchMode=yes -oServerAliveInterval=5 -oServerAliveCountMax=3 -oControlPath=none' \
   PYTHONPATH= WIRESPEED_DIRECTORY=/home/me /opt/py/bin/python -m \
-  wirespeed.launchers.deepspeed_leash 5 exports -- /opt/py/bin/python -m \
+  wirespeed.launchers.deepspeed.leash 5 exports -- /opt/py/bin/python -m \
   deepspeed.launcher.runner --hostfile wirespeed-launch/hostfile --launcher pdsh --force_multi \
   --no_ssh_check --master_addr 10.0.0.1 --master_port 40123 --no_python --no_local_rank \
-  /opt/py/bin/python -m wirespeed.launchers.deepspeed_far --job \
+  /opt/py/bin/python -m wirespeed.launchers.deepspeed.far --job \
   WyJweXRob24iLCAidHJhaW4ucHkiXQ== &
 pids="$pids $!"
 code=0

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.launchers import deepspeed_far
-from wirespeed.launchers.deepspeed_far import silent_s
-from wirespeed.launchers.deepspeed_leash import HOLD, leashed
+from wirespeed.launchers.deepspeed import far as deepspeed_far
+from wirespeed.launchers.deepspeed.far import silent_s
+from wirespeed.launchers.deepspeed.leash import HOLD, leashed
 from wirespeed.launchers.frames import VARIABLE
 from wirespeed.launchers.rank_wrapper import wrapped
 

@@ -13,26 +13,26 @@ from typing import Any
 import pytest
 
 from wirespeed.errors import CannotMeasure, InputError, UsageError
-from wirespeed.launchers import deepspeed_nodes
 from wirespeed.launchers.base import Host, Job, Piece
-from wirespeed.launchers.deepspeed_environment import (
+from wirespeed.launchers.deepspeed import nodes as deepspeed_nodes
+from wirespeed.launchers.deepspeed.environment import (
     env_file,
     names_of,
     not_for_command_lines,
     refuse_secrets,
 )
-from wirespeed.launchers.deepspeed_nodes import (
+from wirespeed.launchers.deepspeed.nodes import (
     Seen,
     first_devices,
     is_here,
     require_deepspeed,
     require_programs,
 )
-from wirespeed.launchers.deepspeed_words import Filter, chosen, hostfile
+from wirespeed.launchers.deepspeed.words import Filter, chosen, hostfile
 from wirespeed.launchers.engines import deepspeed as engine
 from wirespeed.launchers.engines.deepspeed import ENGINE
 from wirespeed.launchers.script import SCRATCH, as_sh
-from wirespeed.launchers.ssh_probe import Facts
+from wirespeed.launchers.ssh.probe import Facts
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PYTHON = "/opt/py/bin/python"

@@ -12,7 +12,7 @@ from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job, Piece
 from wirespeed.launchers.engines import metaflow as engine
 from wirespeed.launchers.engines.metaflow import ENGINE
-from wirespeed.launchers.flows import CARRY, COMMAND, COMPUTE, FOLDER, PYTHON
+from wirespeed.launchers.metaflow import CARRY, COMMAND, COMPUTE, FOLDER, PYTHON
 from wirespeed.launchers.script import SCRATCH, as_sh
 
 GOLDEN = Path(__file__).parents[1] / "golden"

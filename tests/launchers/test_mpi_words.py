@@ -15,13 +15,13 @@ import pytest
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.engines.mpi import ENGINE
-from wirespeed.launchers.mpi_find import FLAVOURS, first_of_allocation, flavour_of, mpirun_path
-from wirespeed.launchers.mpi_guard import guarded
-from wirespeed.launchers.mpi_meeting import meeting_of
-from wirespeed.launchers.mpi_nodes import slots_of
-from wirespeed.launchers.mpi_words import Launch, passes
+from wirespeed.launchers.mpi.find import FLAVOURS, first_of_allocation, flavour_of, mpirun_path
+from wirespeed.launchers.mpi.guard import guarded
+from wirespeed.launchers.mpi.meeting import meeting_of
+from wirespeed.launchers.mpi.nodes import slots_of
+from wirespeed.launchers.mpi.words import Launch, passes
 from wirespeed.launchers.script import as_sh
-from wirespeed.launchers.ssh_probe import Facts
+from wirespeed.launchers.ssh.probe import Facts
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 BOUND_S = 20.0

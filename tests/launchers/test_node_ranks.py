@@ -19,7 +19,7 @@ BOUND_S = 30.0
 TOKEN = "tok"
 NODE = """\
 import json, os, subprocess, sys
-from wirespeed.launchers.node_ranks import Place, run_ranks
+from wirespeed.launchers.node.ranks import Place, run_ranks
 peers = [subprocess.Popen(["sleep", "300"]).pid] if sys.argv[1] == "peer" else []
 sys.stderr.write(f"peers {peers}\\n")
 codes = run_ranks(sys.argv[2:], Place(1, 2, 2, "10.0.0.1"), os.environ, peers=peers)

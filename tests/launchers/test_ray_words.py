@@ -11,8 +11,8 @@ from wirespeed.errors import CannotMeasure, UsageError, WirespeedError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.engines import ray
 from wirespeed.launchers.engines.ray import ENGINE
-from wirespeed.launchers.ray_keeper import kept
-from wirespeed.launchers.ray_orders import Bundle, Orders, bundles_of
+from wirespeed.launchers.ray.keeper import kept
+from wirespeed.launchers.ray.orders import Bundle, Orders, bundles_of
 
 HOSTILE = ("a b", "$(touch x)", '";\n', "--help", "-", "ü", "\udc80", "")
 SCRATCH = Path("/scratch")
@@ -41,7 +41,7 @@ def orders(**given: object) -> Orders:
 def test_golden() -> None:
     done = prepared(ranks_per_node=2, nodes=2, options={"address": "auto", "gpus-per-rank": "1"})
     (piece,) = ENGINE.pieces(done, SCRATCH)
-    assert piece.command == (sys.executable, "-m", "wirespeed.launchers.ray_driver")
+    assert piece.command == (sys.executable, "-m", "wirespeed.launchers.ray.driver")
     assert (piece.name, piece.environment, piece.files) == ("ray", {}, {})
     assert piece.ends_with_stdin
     assert json.loads(piece.stdin) == {

@@ -13,12 +13,12 @@ from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.engines.ssh import ENGINE
-from wirespeed.launchers.far_facts import MARK
+from wirespeed.launchers.node.facts import MARK
 from wirespeed.launchers.script import as_sh
-from wirespeed.launchers.ssh_findings import EXPLANATIONS, Asking, differing, trouble_of
-from wirespeed.launchers.ssh_probe import Answer, Facts, ask_all
-from wirespeed.launchers.ssh_slots import with_slots
-from wirespeed.launchers.ssh_words import probe_words, ssh_words
+from wirespeed.launchers.ssh.findings import Asking, differing, trouble_of
+from wirespeed.launchers.ssh.probe import Answer, Facts, ask_all
+from wirespeed.launchers.ssh.slots import with_slots
+from wirespeed.launchers.ssh.words import probe_words, ssh_words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "launch.ssh.sh"
 NASTY = [
@@ -294,9 +294,9 @@ def test_without_ssh_the_package_is_named() -> None:
 
 def test_the_program_says_old_on_an_old_python() -> None:
     """Its first part is what an old Python runs."""
-    from wirespeed.launchers import far_facts
+    from wirespeed.launchers.node import facts
 
-    text = Path(far_facts.__file__).read_text().replace("_OLDEST = (3, 11)", "_OLDEST = (99,)")
+    text = Path(facts.__file__).read_text().replace("_OLDEST = (3, 11)", "_OLDEST = (99,)")
     done = subprocess.run(
         [sys.executable, "-"], input=text, capture_output=True, text=True, timeout=30, check=True
     )
@@ -304,7 +304,7 @@ def test_the_program_says_old_on_an_old_python() -> None:
     assert told["old"]
     trouble = trouble_of("a", Answer(Facts(**told), 0, ()), ASKING)
     assert trouble is not None
-    assert (trouble.id, trouble.subject.name) == ("HOST-004", "a")
+    assert (trouble.id, trouble.subject.name) == ("LAUNCH-004", "a")
 
 
 # What ssh's words mean.
@@ -324,30 +324,30 @@ CHANGED = (
     [
         (
             ("ssh: Could not resolve hostname a: Name or service not known",),
-            "HOST-001",
+            "LAUNCH-001",
             "not resolve",
             "~/.ssh/config",
         ),
         (
             ("ssh: connect to host a port 22: Connection refused",),
-            "HOST-001",
+            "LAUNCH-001",
             "refused",
             "systemctl start ssh",
         ),
         (
             ("ssh: connect to host a port 22: Connection timed out",),
-            "HOST-001",
+            "LAUNCH-001",
             "timed out",
             "port 22",
         ),
-        (("me@a: Permission denied (publickey).",), "HOST-002", "publickey", "ssh-copy-id -F"),
-        (CHANGED, "HOST-003", "has changed", 'ssh-keygen -f "/home/me/.ssh/known_hosts" -R "a"'),
+        (("me@a: Permission denied (publickey).",), "LAUNCH-002", "publickey", "ssh-copy-id -F"),
+        (CHANGED, "LAUNCH-003", "has changed", 'ssh-keygen -f "/home/me/.ssh/known_hosts" -R "a"'),
         (
             (
                 "No ED25519 host key is known for a and you have requested strict checking.",
                 "Host key verification failed.",
             ),
-            "HOST-003",
+            "LAUNCH-003",
             "is known for a",
             "fingerprint",
         ),
@@ -372,10 +372,10 @@ def test_ssh_failed(said: tuple[str, ...], id: str, saw: str, fix: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "id", "words"),
     [
-        (Answer(None, None, ()), "HOST-001", "no answer within 15 s"),
-        (Answer(None, 127, ("not there: /opt/py/bin/python python3",)), "HOST-004", "not there"),
-        (Answer(None, 1, ("This account is currently not available.",)), "HOST-004", "account"),
-        (Answer(None, 0, ()), "HOST-004", "without a word"),
+        (Answer(None, None, ()), "LAUNCH-001", "no answer within 15 s"),
+        (Answer(None, 127, ("not there: /opt/py/bin/python python3",)), "LAUNCH-004", "not there"),
+        (Answer(None, 1, ("This account is currently not available.",)), "LAUNCH-004", "account"),
+        (Answer(None, 0, ()), "LAUNCH-004", "without a word"),
     ],
 )
 def test_no_answer(answer: Answer, id: str, words: str) -> None:
@@ -389,11 +389,11 @@ def test_no_answer(answer: Answer, id: str, words: str) -> None:
     ("change", "id", "words"),
     [
         ({}, "", ""),
-        ({"wirespeed": "", "trouble": "No module named 'wirespeed'"}, "HOST-005", "pip install"),
-        ({"wirespeed": "9.9"}, "HOST-006", f"wirespeed=={__version__}"),
+        ({"wirespeed": "", "trouble": "No module named 'wirespeed'"}, "LAUNCH-005", "pip install"),
+        ({"wirespeed": "9.9"}, "LAUNCH-006", f"wirespeed=={__version__}"),
         ({"asked": "python3"}, "", ""),
-        ({"asked": "python3", "wirespeed": ""}, "HOST-004", "--python"),
-        ({"asked": "python3", "wirespeed": "9.9"}, "HOST-004", "--python"),
+        ({"asked": "python3", "wirespeed": ""}, "LAUNCH-004", "--python"),
+        ({"asked": "python3", "wirespeed": "9.9"}, "LAUNCH-004", "--python"),
     ],
 )
 def test_software(change: dict[str, str], id: str, words: str) -> None:
@@ -405,12 +405,8 @@ def test_software(change: dict[str, str], id: str, words: str) -> None:
 def test_nodes_that_differ_in_python_or_torch_are_warned_of() -> None:
     other = Facts(**{**_as_dict(GOOD), "torch": "2.9.0"})
     (found,) = differing({"a": GOOD, "b": other, "c": GOOD})
-    assert (found.id, found.status, found.subject.name) == ("HOST-006", "warn", "b")
+    assert (found.id, found.status, found.subject.name) == ("LAUNCH-006", "warn", "b")
     assert differing({"a": GOOD, "c": GOOD}) == []
-
-
-def test_each_id_is_explained() -> None:
-    assert {f"HOST-00{number}" for number in range(1, 7)} <= set(EXPLANATIONS)
 
 
 def _as_dict(facts: Facts) -> dict[str, Any]:

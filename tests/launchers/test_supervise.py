@@ -123,7 +123,7 @@ def test_a_rank_whose_wrapper_is_killed_is_not_a_success() -> None:
     end, _, pieces = run(script, 2)
     assert (end.reason, end.lost) == ("lost", ("rank-1",))
     assert worst_code(end) == 3
-    assert "HOST-007" in [one.id for one in end_findings(end, pieces, LOGS)]
+    assert "LAUNCH-007" in [one.id for one in end_findings(end, pieces, LOGS)]
 
 
 def test_ranks_that_never_start_are_named_within_the_bound(tmp_path: Path) -> None:

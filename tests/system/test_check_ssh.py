@@ -42,7 +42,7 @@ def test_a_node_out_of_reach_fails_and_the_others_are_checked(
     done = ssh_lab.run(words(ssh_lab, "check", "-l", "quick"), timeout=BOUND_S)
     run = cli.run()
     assert (done.code, run["verdict"]) == (1, "NOT READY")
-    lost = finding(run, "HOST-001")
+    lost = finding(run, "LAUNCH-001")
     assert (lost["status"], lost["subject"]["name"]) == ("fail", "node-1")
     assert [node["host"] for node in run["world"]["nodes"]] == ["node-0", "node-2", "node-3"]
     assert finding(run, "COL-001")["status"] == "pass"

@@ -297,7 +297,7 @@ def test_an_unreachable_host_is_named_before_anything_starts(ssh_lab: Any) -> No
     ssh_lab.stop_sshd("node-2")
     done = ssh_lab.run(words(ssh_lab, "--", "hostname", hosts="node-1,node-2"))
     assert done.code == 3, done.err
-    assert "HOST-001" in done.err
+    assert "LAUNCH-001" in done.err
     assert "node-2" in done.err
     assert done.out == ""
 

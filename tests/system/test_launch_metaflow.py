@@ -106,7 +106,7 @@ def test_a_killed_task_is_a_lost_node(cli: Any, finding: Find, who: str) -> None
     os.kill(tasks(cli)[who], signal.SIGKILL)
     done = running.wait()
     assert done.code == 3, done.out + done.err
-    assert "metaflow" in finding(cli.run(), "HOST-007")["title"]
+    assert "metaflow" in finding(cli.run(), "LAUNCH-007")["title"]
 
 
 def test_nothing_outlives_a_killed_launcher(cli: Any) -> None:

@@ -186,7 +186,7 @@ def guard_of(cli: Any) -> int:
         with suppress(OSError):
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
             parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-            if b"wirespeed.launchers.mpi_guard" in line:
+            if b"wirespeed.launchers.mpi.guard" in line:
                 marks[pid] = parent
     return next(pid for pid, parent in marks.items() if parent not in marks)
 
@@ -206,7 +206,7 @@ def test_nothing_outlives_a_kill(mpi: Mpi, cli: Any, who: str) -> None:
     os.kill(victim, signal.SIGKILL)
     assert running.wait(AFTER_S).code in ((3,) if who != "launch" else (-9, 137))
     if who != "launch":
-        assert first_finding(cli)["id"] == "HOST-007"
+        assert first_finding(cli)["id"] == "LAUNCH-007"
 
 
 def test_ctrl_c_ends_all(mpi: Mpi, cli: Any) -> None:
@@ -220,7 +220,7 @@ def test_a_host_without_sshd(mpi: Mpi, cli: Any) -> None:
     done = mpi.run("--", "hostname")
     assert (done.code, done.out) == (3, "")
     found = first_finding(cli)
-    assert (found["id"], found["subject"]["name"]) == ("HOST-001", "node-2")
+    assert (found["id"], found["subject"]["name"]) == ("LAUNCH-001", "node-2")
     mpi.lab.start_sshd("node-2")
 
 

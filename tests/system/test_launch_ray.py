@@ -199,8 +199,8 @@ def test_killed(cli: Any, clean: None, who: str) -> None:
     console = running.process.pid
     pids = {
         "console": lambda: console,
-        "guard": lambda: child_of(console, "wirespeed.launchers.ray_driver").pid,
-        "session": lambda: child_of(console, "wirespeed.launchers.ray_session").pid,
+        "guard": lambda: child_of(console, "wirespeed.launchers.ray.driver").pid,
+        "session": lambda: child_of(console, "wirespeed.launchers.ray.session").pid,
     }
     os.kill(pids[who](), signal.SIGKILL)
     assert running.wait().code != 0
@@ -391,7 +391,7 @@ def _console_killed(cli: Any, cluster: Cluster, on: tuple[str, ...]) -> None:
     """The session alone, so that Ray itself has to end the actors."""
     running = cli.start(*on, "--nodes", "2", "--", "sh", "-c", STAY, env=cluster.environment)
     pids = stayed(cli)
-    session = child_of(running.process.pid, "wirespeed.launchers.ray_session")
+    session = child_of(running.process.pid, "wirespeed.launchers.ray.session")
     os.kill(session.pid, signal.SIGKILL)
     assert running.wait().code == 3
     cli.until(lambda: not any(psutil.pid_exists(pid) for pid in pids), END_S)

@@ -152,7 +152,7 @@ def test_each_unreachable_node_is_one_finding(ssh_lab: Any, cli: Any) -> None:
     assert done.code == 3
     found = {one["subject"]["name"]: one for one in cli.run()["findings"]}
     ids = {name: one["id"] for name, one in found.items()}
-    assert ids == {"node-1": "HOST-002", "node-2": "HOST-003", "node-3": "HOST-001"}
+    assert ids == {"node-1": "LAUNCH-002", "node-2": "LAUNCH-003", "node-3": "LAUNCH-001"}
     assert "ssh-copy-id" in found["node-1"]["fix"]
     assert "ssh-keygen" in found["node-2"]["fix"]
     assert "port 22" in found["node-3"]["saw"]
@@ -182,7 +182,7 @@ def test_a_node_without_python_and_two_with_other_software(ssh_lab: Any, cli: An
     assert done.code == 3
     found = {one["subject"]["name"]: one for one in cli.run()["findings"]}
     ids = {name: one["id"] for name, one in found.items()}
-    assert ids == {"node-1": "HOST-004", "node-2": "HOST-005", "node-3": "HOST-006"}
+    assert ids == {"node-1": "LAUNCH-004", "node-2": "LAUNCH-005", "node-3": "LAUNCH-006"}
     assert f"wirespeed=={__version__}" in found["node-2"]["fix"]
     assert "9.9" in found["node-3"]["saw"]
 
@@ -192,7 +192,7 @@ def test_an_unknown_host_key_is_never_accepted(ssh_lab: Any) -> None:
     before = (ssh_lab.folder / "known_hosts").read_text()
     done = ssh_lab.run(words(ssh_lab, "--", "hostname", hosts="node-0,node-1"))
     assert done.code == 3
-    assert "HOST-003" in done.err
+    assert "LAUNCH-003" in done.err
     assert (ssh_lab.folder / "known_hosts").read_text() == before
 
 
@@ -234,7 +234,7 @@ def test_a_node_that_is_cut_off_is_lost_and_ends_its_ranks(ssh_lab: Any, cli: An
     ssh_lab.lab.cut("node-2")
     done = running.wait(AFTER_S)
     assert done.code == 3
-    (found,) = [one for one in cli.run()["findings"] if one["id"] == "HOST-007"]
+    (found,) = [one for one in cli.run()["findings"] if one["id"] == "LAUNCH-007"]
     assert found["subject"]["name"] == "node-2"
     ssh_lab.nothing_left()
 
@@ -250,5 +250,5 @@ def test_an_sshd_that_is_killed_is_no_success(ssh_lab: Any, cli: Any) -> None:
     ssh_lab.stop_sshd("node-3")
     done = running.wait(AFTER_S)
     assert done.code == 3
-    (found,) = [one for one in cli.run()["findings"] if one["id"] == "HOST-007"]
+    (found,) = [one for one in cli.run()["findings"] if one["id"] == "LAUNCH-007"]
     assert found["subject"]["name"] == "node-3"

@@ -9,6 +9,7 @@ from wirespeed.checks.locating import EXPLANATIONS as LOCATING
 from wirespeed.checks.training import EXPLANATIONS as TRAINING
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import UsageError
+from wirespeed.launchers.explanations import EXPLANATIONS as LAUNCH
 
 __all__ = ["CHECKS", "EXPLAINED", "Check", "check_id", "select"]
 
@@ -233,7 +234,7 @@ EXPLAINED: dict[str, Check] = (
     | {check.id: check for check in _OTHER_VERBS}
     | {
         id: Check(id, family, _lower(text.split(". ")[0].rstrip(".")), text)
-        for family, texts in (("locating", LOCATING), ("training", TRAINING))
+        for family, texts in (("locating", LOCATING), ("training", TRAINING), ("launch", LAUNCH))
         for id, text in texts.items()
     }
 )

@@ -123,7 +123,7 @@ def _outcome(end: JobEnd, listener: _Listener, pieces: Sequence[Piece]) -> Outco
         # The results are whole; how processes and connections ended after them is a warning.
         later = [replace(one, status="warn", id="EXIT-001") for one in own]
         return replace(told, findings=(*told.findings, *(later or _odd_ends(end))))
-    lost = tuple(one for one in own if one.id == "HOST-007" and end.reason == "lost")
+    lost = tuple(one for one in own if one.id == "LAUNCH-007" and end.reason == "lost")
     return replace(told, findings=(*lost, *(_with_code(one, end) for one in told.findings)))
 
 

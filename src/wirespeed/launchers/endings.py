@@ -85,7 +85,7 @@ def _lost(end: JobEnd, piece: Piece, logs: JobLogs) -> Finding:
     missing = [rank for rank in end.nodes if rank not in end.codes]
     saw = f"the process for {where} {how} before its ranks had ended"
     return Finding(
-        id="HOST-007",
+        id="LAUNCH-007",
         status="fail",
         title=f"the connection to {where} was lost"
         if piece.nodes
@@ -119,7 +119,7 @@ def _absent(end: JobEnd, pieces: Sequence[Piece], words: Mapping[str, Sequence[s
 
 def _silent(end: JobEnd, log: Path) -> Finding:
     return Finding(
-        id="HOST-007",
+        id="LAUNCH-007",
         status="fail",
         title=f"nobody knows how {_ranks(end.silent)} ended",
         saw="the engine ended without a word of these ranks' ends",

@@ -24,6 +24,7 @@ _FAMILIES = {
     "INT": "watchdog",
     "JOIN": "watchdog",
     "LAT": "latency",
+    "LAUNCH": "hosts",
     "LOC": "culprit",
     "MEM": "memory",
     "NET": "network",
@@ -32,6 +33,7 @@ _FAMILIES = {
     "RAISED": "watchdog",
     "RUN": "run",
     "SKEW": "stragglers",
+    "SLURM": "hosts",
 }
 _LABEL = 10
 _EVIDENCE_SHOWN = 5

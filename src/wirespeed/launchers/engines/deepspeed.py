@@ -8,10 +8,10 @@ from pathlib import Path
 
 from wirespeed.errors import InputError, UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Host, Job, Piece, Prepared
-from wirespeed.launchers.deepspeed_backends import launcher_args, ssh_args
-from wirespeed.launchers.deepspeed_environment import env_file, refuse_secrets
-from wirespeed.launchers.deepspeed_leash import HOLD, leashed
-from wirespeed.launchers.deepspeed_nodes import (
+from wirespeed.launchers.deepspeed.backends import launcher_args, ssh_args
+from wirespeed.launchers.deepspeed.environment import env_file, refuse_secrets
+from wirespeed.launchers.deepspeed.leash import HOLD, leashed
+from wirespeed.launchers.deepspeed.nodes import (
     Seen,
     first_devices,
     free_port,
@@ -22,7 +22,7 @@ from wirespeed.launchers.deepspeed_nodes import (
     require_programs,
     slots_here,
 )
-from wirespeed.launchers.deepspeed_words import (
+from wirespeed.launchers.deepspeed.words import (
     LAUNCHERS,
     Filter,
     Form,
@@ -33,7 +33,7 @@ from wirespeed.launchers.deepspeed_words import (
 )
 from wirespeed.launchers.frames import padded
 from wirespeed.launchers.rank_wrapper import MASTER
-from wirespeed.launchers.ssh_slots import with_slots
+from wirespeed.launchers.ssh.slots import with_slots
 from wirespeed.records import Choice
 from wirespeed.world.identity import port_of
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
-from wirespeed.launchers.flows import CARRY, COMMAND, COMPUTE, FLOW, FOLDER, PYTHON
+from wirespeed.launchers.metaflow import CARRY, COMMAND, COMPUTE, FLOW, FOLDER, PYTHON
 from wirespeed.records import Choice
 from wirespeed.world.identity import port_of
 

@@ -1,6 +1,6 @@
 """Ranks under somebody's mpirun: Open MPI 4 and 5, MPICH, Intel MPI.
 
-One piece: mpirun under `mpi_guard`. Values of variables never stand on its command line: they are in
+One piece: mpirun under `mpi.guard`. Values of variables never stand on its command line: they are in
 its environment, and it is told their names.
 """
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from wirespeed.errors import InputError, UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Host, Job, Piece, Prepared
 from wirespeed.launchers.frames import padded
-from wirespeed.launchers.mpi_find import (
+from wirespeed.launchers.mpi.find import (
     FLAVOURS,
     first_of_allocation,
     flavour_of,
     mpirun_path,
     with_own_folder,
 )
-from wirespeed.launchers.mpi_guard import guarded
-from wirespeed.launchers.mpi_meeting import meeting_of
-from wirespeed.launchers.mpi_nodes import Nodes, look, slots_of
-from wirespeed.launchers.mpi_words import Flavour, Launch, passes
+from wirespeed.launchers.mpi.guard import guarded
+from wirespeed.launchers.mpi.meeting import meeting_of
+from wirespeed.launchers.mpi.nodes import Nodes, look, slots_of
+from wirespeed.launchers.mpi.words import Flavour, Launch, passes
 from wirespeed.launchers.rank_wrapper import MASTER, wrapped
 from wirespeed.records import Choice
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
-from wirespeed.launchers.ray_orders import LOCAL, Orders, bundles_of
+from wirespeed.launchers.ray.orders import LOCAL, Orders, bundles_of
 from wirespeed.records import Choice
 
 __all__ = ["ENGINE"]
@@ -51,7 +51,7 @@ class _Ray:
         return Prepared(job=settled, choices=(Choice("Ray cluster", address, why),))
 
     def pieces(self, job: Job, scratch: Path) -> list[Piece]:
-        words = (sys.executable, "-m", "wirespeed.launchers.ray_driver")
+        words = (sys.executable, "-m", "wirespeed.launchers.ray.driver")
         return [
             Piece(name="ray", command=words, stdin=_orders(job).to_json(), ends_with_stdin=True)
         ]

@@ -10,16 +10,16 @@ from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Host, Job, Piece, Prepared
 from wirespeed.launchers.frames import VARIABLE
 from wirespeed.launchers.rank_wrapper import wrapped
-from wirespeed.launchers.ssh_findings import (
+from wirespeed.launchers.ssh.findings import (
     Asking,
     differing,
     interface_missing,
     no_torch,
     trouble_of,
 )
-from wirespeed.launchers.ssh_probe import Facts, ask_all
-from wirespeed.launchers.ssh_slots import with_slots
-from wirespeed.launchers.ssh_words import (
+from wirespeed.launchers.ssh.probe import Facts, ask_all
+from wirespeed.launchers.ssh.slots import with_slots
+from wirespeed.launchers.ssh.words import (
     Place,
     agent_words,
     check_host,

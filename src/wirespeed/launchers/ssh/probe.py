@@ -1,4 +1,4 @@
-"""Ask all nodes at once, through ssh, what they are: `far_facts` runs there."""
+"""Ask all nodes at once, through ssh, what they are: `node.facts` runs there."""
 
 import json
 import os
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.launchers.far_facts import MARK
+from wirespeed.launchers.node import facts as node_facts
+from wirespeed.launchers.node.facts import MARK
 
 __all__ = ["Answer", "Facts", "ask_all"]
 
@@ -25,7 +26,7 @@ _MOST_TEXT = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a node told (`far_facts`)."""
+    """What a node told (`node.facts`)."""
 
     python: str
     """Its version."""
@@ -97,7 +98,7 @@ def ask_all(
     """
     with ExitStack() as stack:
         program = stack.enter_context(tempfile.NamedTemporaryFile("w", encoding="utf-8"))
-        source = Path(__file__).with_name("far_facts.py").read_text("utf-8")
+        source = Path(node_facts.__file__).read_text("utf-8")
         program.write(f"{source}\nmain({directory!a})\n")
         program.flush()
         asked: dict[str, _Asked] = {}

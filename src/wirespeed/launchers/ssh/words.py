@@ -38,7 +38,7 @@ _FIRST_THERE = (
     'exec env WIRESPEED_ASKED="$python" "$python" -; done; '
     'echo "not there: $*" >&2; exit 127'
 )
-_AGENT = "wirespeed.launchers.node_agent"
+_AGENT = "wirespeed.launchers.node.agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

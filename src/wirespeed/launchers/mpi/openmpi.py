@@ -8,7 +8,7 @@ oversubscription as a modifier of `--map-by`. `-x NAME` takes the value from mpi
 import re
 from dataclasses import dataclass
 
-from wirespeed.launchers.mpi_words import Launch
+from wirespeed.launchers.mpi.words import Launch
 
 __all__ = ["FIVE", "FOUR", "OpenMPI"]
 

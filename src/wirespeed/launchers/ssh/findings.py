@@ -5,11 +5,10 @@ import shlex
 from collections.abc import Sequence
 
 from wirespeed import __version__
-from wirespeed.launchers.ssh_probe import Answer, Facts
+from wirespeed.launchers.ssh.probe import Answer, Facts
 from wirespeed.records import Finding, Subject
 
 __all__ = [
-    "EXPLANATIONS",
     "Asking",
     "differing",
     "interface_missing",
@@ -71,7 +70,7 @@ def no_torch(host: str, facts: Facts, asking: Asking) -> Finding:
     """Other nodes have it."""
     install = asking.ssh(host, facts.executable, "-m", "pip", "install", "torch")
     return _finding(
-        "HOST-005",
+        "LAUNCH-005",
         host,
         f"{host} has no torch",
         saw=f"{facts.executable} (Python {facts.python}) finds no torch",
@@ -84,7 +83,7 @@ def no_torch(host: str, facts: Facts, asking: Asking) -> Finding:
 def interface_missing(host: str, facts: Facts, name: str) -> Finding:
     names = ", ".join(f"{found} ({address})" for found, address, _ in facts.interfaces)
     return _finding(
-        "SSH-001",
+        "LAUNCH-008",
         host,
         f"{host} has no interface {name} with an IPv4 address",
         saw=names or "no interface with an IPv4 address",
@@ -111,7 +110,7 @@ def differing(facts: dict[str, Facts]) -> list[Finding]:
 
 def _differs(host: str, what: str, value: str, usual: str) -> Finding:
     return Finding(
-        id="HOST-006",
+        id="LAUNCH-006",
         status="warn",
         title=f"{host} has {what} {value}, most nodes {usual}",
         subject=Subject("node", host),
@@ -128,7 +127,7 @@ def _differs(host: str, what: str, value: str, usual: str) -> Finding:
 
 def _silent(host: str, answer: Answer, asking: Asking) -> Finding:
     return _finding(
-        "HOST-001",
+        "LAUNCH-001",
         host,
         f"{host} does not answer",
         saw=f"no answer within {asking.within_s:g} s",
@@ -149,7 +148,7 @@ def _connection(host: str, answer: Answer, asking: Asking) -> Finding:
     if any(words in text for words in _REFUSED):
         return _refused(host, answer, asking)
     return _finding(
-        "HOST-001",
+        "LAUNCH-001",
         host,
         f"{host} cannot be reached",
         saw=_last(answer),
@@ -162,7 +161,7 @@ def _connection(host: str, answer: Answer, asking: Asking) -> Finding:
 
 def _refused(host: str, answer: Answer, asking: Asking) -> Finding:
     return _finding(
-        "HOST-002",
+        "LAUNCH-002",
         host,
         f"{host} refuses the login",
         saw=_last(answer),
@@ -178,7 +177,7 @@ def _changed_key(host: str, answer: Answer, asking: Asking) -> Finding:
     given = re.search(r"^\s*(ssh-keygen .*-R .*)$", "\n".join(answer.said), re.MULTILINE)
     remove = given[1] if given else shlex.join(["ssh-keygen", "-R", host])
     return _finding(
-        "HOST-003",
+        "LAUNCH-003",
         host,
         f"the host key of {host} has changed",
         saw=_last(answer, " has changed"),
@@ -193,7 +192,7 @@ def _changed_key(host: str, answer: Answer, asking: Asking) -> Finding:
 
 def _unknown_key(host: str, answer: Answer, asking: Asking) -> Finding:
     return _finding(
-        "HOST-003",
+        "LAUNCH-003",
         host,
         f"the host key of {host} is not known here",
         saw=_last(answer, "host key is known"),
@@ -213,7 +212,7 @@ def _no_python(host: str, answer: Answer, asking: Asking) -> Finding:
     missing = answer.code == _NO_COMMAND
     wanted = asking.pythons[0]
     return _finding(
-        "HOST-004",
+        "LAUNCH-004",
         host,
         f"{host} has no Python at {wanted}" if missing else f"{wanted} does not work on {host}",
         saw=_last(answer) or f"exit code {answer.code} without a word",
@@ -226,7 +225,7 @@ def _no_python(host: str, answer: Answer, asking: Asking) -> Finding:
 
 def _old_python(host: str, facts: Facts) -> Finding:
     return _finding(
-        "HOST-004",
+        "LAUNCH-004",
         host,
         f"{host} has Python {facts.python}",
         saw=f"{facts.executable} is {facts.python}",
@@ -241,7 +240,7 @@ def _no_wirespeed(host: str, facts: Facts, asking: Asking) -> Finding:
         host, facts.executable, "-m", "pip", "install", f"wirespeed=={__version__}"
     )
     return _finding(
-        "HOST-005",
+        "LAUNCH-005",
         host,
         f"{host} has no wirespeed",
         saw=f"{facts.executable} (Python {facts.python}): {facts.trouble}",
@@ -254,7 +253,7 @@ def _no_wirespeed(host: str, facts: Facts, asking: Asking) -> Finding:
 def _other_python(host: str, facts: Facts, asking: Asking) -> Finding:
     has = f"has wirespeed {facts.wirespeed}" if facts.wirespeed else "has no wirespeed"
     return _finding(
-        "HOST-004",
+        "LAUNCH-004",
         host,
         f"{host} has no Python at {asking.pythons[0]}",
         saw=f"it is not there, and {facts.executable} (Python {facts.python}) {has}",
@@ -269,7 +268,7 @@ def _other_version(host: str, facts: Facts, asking: Asking) -> Finding:
         host, facts.executable, "-m", "pip", "install", f"wirespeed=={__version__}"
     )
     return _finding(
-        "HOST-006",
+        "LAUNCH-006",
         host,
         f"{host} has wirespeed {facts.wirespeed}, not {__version__}",
         saw=f"wirespeed {facts.wirespeed} in {facts.executable}",
@@ -310,34 +309,3 @@ def _last(answer: Answer, words: str = "") -> str:
     """The last line that holds `words`, else the last; ssh's verdict comes at the end."""
     chosen = [line for line in answer.said if words in line] or list(answer.said)
     return chosen[-1].strip() if chosen else ""
-
-
-EXPLANATIONS: dict[str, str] = {
-    "HOST-001": """\
-ssh could not reach the node, or it gave no answer within the bound: its name does not resolve,
-nothing listens on its ssh port, a firewall drops packets, it is down, or the login itself hangs (a
-start-up file that waits, a home folder on a dead file server). ssh's own words are the evidence.
-The other nodes were asked at the same time and are not affected.""",
-    "HOST-002": """\
-The node's ssh server answered and accepted none of the keys that ssh offered: those of ~/.ssh, of
-the agent and of ssh's configuration. Ranks are started in batch mode, where nobody can type a
-password. `ssh-copy-id HOST` brings a key there.""",
-    "HOST-003": """\
-The node showed a host key that this machine does not know, or another one than it knows. No key is
-ever accepted unseen: whoever stands in between could read and change everything. A changed key is
-usual after a new installation, or where names and addresses are given out anew.""",
-    "HOST-004": """\
-The Python that shall run the ranks is not on the node, does not work there, or is older than 3.11.
-Without --python it is the path of the Python that runs wirespeed here, and where that path is not
-there the node's python3, if it has the same wirespeed.""",
-    "HOST-005": """\
-The node's Python has no wirespeed, which starts and watches the ranks, or no torch while other
-nodes have it. `--with torchrun=no` starts ranks of any command without torch.""",
-    "HOST-006": """\
-The node has another version of wirespeed than this machine (a failure, since both speak to each
-other), or another Python or torch than most nodes (a warning).""",
-    "SSH-001": """\
---interface names a network interface that the node does not have, or that has no IPv4 address
-there. Interface names often differ between kinds of machines; without --interface each node's own
-is chosen by the network of the first node.""",
-}

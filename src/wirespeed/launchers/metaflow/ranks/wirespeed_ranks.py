@@ -10,9 +10,9 @@ import json
 import os
 import sys
 
-from wirespeed.launchers.flows import CARRY, COMMAND, COMPUTE, OWN, PYTHON
-from wirespeed.launchers.flows.starting import begin, node_ended, other_tasks
-from wirespeed.launchers.guard import PARENT
+from wirespeed.launchers.metaflow import CARRY, COMMAND, COMPUTE, OWN, PYTHON
+from wirespeed.launchers.metaflow.guard import PARENT
+from wirespeed.launchers.metaflow.starting import begin, node_ended, other_tasks
 
 if __name__ == "__main__":
     begin()
@@ -20,7 +20,7 @@ if __name__ == "__main__":
 import metaflow
 from metaflow import FlowSpec, Parameter, current, environment, step
 
-from wirespeed.launchers.node_ranks import Place, run_ranks
+from wirespeed.launchers.node.ranks import Place, run_ranks
 
 
 def compute(function):

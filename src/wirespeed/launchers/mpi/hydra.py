@@ -9,7 +9,7 @@ from its own environment, and keeps it from handing on all of that (which is the
 import re
 from dataclasses import dataclass
 
-from wirespeed.launchers.mpi_words import Launch, per_node
+from wirespeed.launchers.mpi.words import Launch, per_node
 
 __all__ = ["INTEL", "MPICH", "Hydra"]
 

@@ -1,4 +1,4 @@
-"""`python -m wirespeed.launchers.deepspeed_leash -- WORDS`: DeepSpeed's runner, on a leash.
+"""`python -m wirespeed.launchers.deepspeed.leash -- WORDS`: DeepSpeed's runner, on a leash.
 
 The runner itself must not be asked to end: on SIGTERM and SIGINT it logs in to every host and runs
 `pkill -f` there, which also ends other jobs of the same Python (deepspeed/launcher/runner.py); when
@@ -26,7 +26,7 @@ from pathlib import Path
 import psutil
 
 from wirespeed.errors import UsageError, WirespeedError
-from wirespeed.launchers.deepspeed_environment import not_for_command_lines
+from wirespeed.launchers.deepspeed.environment import not_for_command_lines
 
 __all__ = ["HOLD", "leashed", "main"]
 
@@ -43,7 +43,7 @@ _HOST_ENDED = re.compile(rb"^pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
 
 def leashed(python: str, words: Sequence[str], grace_s: float, *, exports: bool) -> list[str]:
     """The words that run `words` on a leash; `exports`: whether DeepSpeed exports variables."""
-    module = "wirespeed.launchers.deepspeed_leash"
+    module = "wirespeed.launchers.deepspeed.leash"
     return [python, "-m", module, f"{grace_s:g}", "exports" if exports else "as-is", "--", *words]
 
 

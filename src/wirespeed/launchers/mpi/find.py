@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.launchers.mpi_hydra import INTEL, MPICH
-from wirespeed.launchers.mpi_openmpi import FIVE, FOUR
-from wirespeed.launchers.mpi_words import Flavour
+from wirespeed.launchers.mpi.hydra import INTEL, MPICH
+from wirespeed.launchers.mpi.openmpi import FIVE, FOUR
+from wirespeed.launchers.mpi.words import Flavour
 
 __all__ = ["FLAVOURS", "first_of_allocation", "flavour_of", "mpirun_path", "with_own_folder"]
 

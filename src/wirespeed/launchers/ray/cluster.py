@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.launchers.ray_orders import LOCAL, Bundle, Orders
-from wirespeed.launchers.ray_stop import StopRequest, StopRequested
+from wirespeed.launchers.ray.orders import LOCAL, Bundle, Orders
+from wirespeed.launchers.ray.stop import StopRequest, StopRequested
 
 __all__ = ["OWN", "Room", "connected", "first_line", "nodes_in", "room_for"]
 

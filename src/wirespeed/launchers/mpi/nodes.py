@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Host, Job
-from wirespeed.launchers.ssh_findings import Asking, differing, interface_missing, trouble_of
-from wirespeed.launchers.ssh_probe import Facts, ask_all
-from wirespeed.launchers.ssh_slots import with_slots
-from wirespeed.launchers.ssh_words import probe_words, ssh_words
+from wirespeed.launchers.ssh.findings import Asking, differing, interface_missing, trouble_of
+from wirespeed.launchers.ssh.probe import Facts, ask_all
+from wirespeed.launchers.ssh.slots import with_slots
+from wirespeed.launchers.ssh.words import probe_words, ssh_words
 from wirespeed.records import Finding
 
 __all__ = ["Nodes", "is_here", "look", "slots_of"]

@@ -1,6 +1,6 @@
-"""`python -m wirespeed.launchers.ray_driver`: runs a job on Ray; orders come on stdin (`Orders`).
+"""`python -m wirespeed.launchers.ray.driver`: runs a job on Ray; orders come on stdin (`Orders`).
 
-This process is a guard only. Ray's driver is its child (`ray_session`): killed with SIGKILL it takes
+This process is a guard only. Ray's driver is its child (`session`): killed with SIGKILL it takes
 gcs_server and raylet with it, but Ray's agents live on for minutes (seen with Ray 2.60). The guard is
 the subreaper of all of them, so that they become its children, and it ends them. The folder of a
 local cluster is the guard's too.
@@ -34,7 +34,7 @@ def main() -> int:
     """Run the session, and leave nothing behind; its exit code (128 + n for signal n)."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     with _folder() as folder:
-        words = [sys.executable, "-m", "wirespeed.launchers.ray_session", str(folder)]
+        words = [sys.executable, "-m", "wirespeed.launchers.ray.session", str(folder)]
         session = subprocess.Popen(words, preexec_fn=_ends_with_us())
 
         def forward(number: int, _: FrameType | None) -> None:

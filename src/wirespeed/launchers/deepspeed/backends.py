@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Job
-from wirespeed.launchers.deepspeed_environment import names_of
+from wirespeed.launchers.deepspeed.environment import names_of
 
 __all__ = ["launcher_args", "ssh_args"]
 

@@ -1,4 +1,4 @@
-"""`python -m wirespeed.launchers.deepspeed_far --job …`: a rank that ends with its ssh connection.
+"""`python -m wirespeed.launchers.deepspeed.far --job …`: a rank that ends with its ssh connection.
 
 Under pdsh nothing reaches a rank from where it was started. When the network between is cut, nobody
 closes anything: sshd goes on until TCP gives up, which is hours where nothing is sent. But our ssh

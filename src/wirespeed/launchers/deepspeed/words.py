@@ -26,7 +26,7 @@ Form = Literal["local", "node", "nodes"]
 """This machine alone; one node of several, each started by itself (`--no_ssh`); all nodes."""
 _HOST = re.compile(r"(?:[\w.-]+@)?[A-Za-z0-9_](?:[\w.-]*\w)?")
 """A name that neither pdsh nor a hostfile nor ssh takes for anything else."""
-_FAR = "wirespeed.launchers.deepspeed_far"
+_FAR = "wirespeed.launchers.deepspeed.far"
 _PLAIN_PATH = re.compile(r"[\w+=:,./@-]+")
 
 

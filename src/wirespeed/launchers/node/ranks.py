@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from wirespeed.launchers.children import Child, Children
-from wirespeed.launchers.node_output import NodeOutput
+from wirespeed.launchers.node.output import NodeOutput
 from wirespeed.launchers.rank_wrapper import GRACE, GRACE_S, wrapped
 
 __all__ = ["Place", "run_ranks"]

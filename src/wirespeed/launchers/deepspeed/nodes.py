@@ -15,10 +15,10 @@ import psutil
 
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job
-from wirespeed.launchers.ssh_findings import Asking, interface_missing, trouble_of
-from wirespeed.launchers.ssh_probe import Facts, ask_all
-from wirespeed.launchers.ssh_slots import with_slots
-from wirespeed.launchers.ssh_words import probe_words, ssh_words
+from wirespeed.launchers.ssh.findings import Asking, interface_missing, trouble_of
+from wirespeed.launchers.ssh.probe import Facts, ask_all
+from wirespeed.launchers.ssh.slots import with_slots
+from wirespeed.launchers.ssh.words import probe_words, ssh_words
 from wirespeed.records import Finding
 
 __all__ = [

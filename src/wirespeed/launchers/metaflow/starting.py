@@ -7,8 +7,8 @@ from collections.abc import MutableMapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from wirespeed.launchers.flows import FOLDER
-from wirespeed.launchers.guard import PARENT, end_with_parent, end_with_stdin
+from wirespeed.launchers.metaflow import FOLDER
+from wirespeed.launchers.metaflow.guard import PARENT, end_with_parent, end_with_stdin
 
 __all__ = ["begin", "node_ended", "other_tasks"]
 

@@ -1,6 +1,6 @@
-"""`python -m wirespeed.launchers.ray_session FOLDER`: Ray's driver of one job.
+"""`python -m wirespeed.launchers.ray.session FOLDER`: Ray's driver of one job.
 
-Child of `ray_driver`, which gives it its stdin. Ranks' frames go to stdout, whole lines only; what
+Child of `driver`, which gives it its stdin. Ranks' frames go to stdout, whole lines only; what
 the driver itself has to say goes to stderr, each message on one line.
 """
 
@@ -17,12 +17,12 @@ from typing import Any
 
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, WirespeedError
-from wirespeed.launchers import ray_actor
 from wirespeed.launchers.frames import EXIT, parse
-from wirespeed.launchers.ray_cluster import OWN, connected, first_line, room_for
-from wirespeed.launchers.ray_keeper import kept
-from wirespeed.launchers.ray_orders import LOCAL, Orders
-from wirespeed.launchers.ray_stop import StopRequest, StopRequested
+from wirespeed.launchers.ray import actor as rank_actor
+from wirespeed.launchers.ray.cluster import OWN, connected, first_line, room_for
+from wirespeed.launchers.ray.keeper import kept
+from wirespeed.launchers.ray.orders import LOCAL, Orders
+from wirespeed.launchers.ray.stop import StopRequest, StopRequested
 
 __all__ = ["main"]
 
@@ -107,14 +107,14 @@ class _Session:
     @contextmanager
     def _placed(self) -> Iterator[list[Any]]:
         """Actors in a placement group; both are gone after the block."""
-        import_module("ray.cloudpickle").register_pickle_by_value(ray_actor)
+        import_module("ray.cloudpickle").register_pickle_by_value(rank_actor)
         room = room_for(self._orders, self._ray, self._stop, _say)
         bundles = enumerate(self._orders.bundles)
         places = [number for number, bundle in bundles for _ in range(bundle.ranks)]
         actors: list[Any] = []
         try:
             for number in places:
-                actors.append(room.actor(ray_actor.RankActor, number))
+                actors.append(room.actor(rank_actor.RankActor, number))
             yield actors
         finally:
             with suppress(self._ray.exceptions.RayError):

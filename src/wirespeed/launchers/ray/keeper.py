@@ -1,4 +1,4 @@
-"""`python -m wirespeed.launchers.ray_keeper -- COMMAND`: the parent of a rank's wrapper under Ray.
+"""`python -m wirespeed.launchers.ray.keeper -- COMMAND`: the parent of a rank's wrapper under Ray.
 
 When Ray ends an actor it kills that process's direct children with SIGKILL, after which nothing
 would be left to end what the rank has started. So the direct child is this process; the wrapper
@@ -24,7 +24,7 @@ LOOK_S = 0.05
 
 def kept(python: str, command: Sequence[str]) -> list[str]:
     """The words that run `command` as a rank whose parent is a keeper."""
-    return [python, "-m", "wirespeed.launchers.ray_keeper", "--", *wrapped(python, command)]
+    return [python, "-m", "wirespeed.launchers.ray.keeper", "--", *wrapped(python, command)]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""`python -m wirespeed.launchers.mpi_guard -- mpirun …`: mpirun, ended in order whatever happens.
+"""`python -m wirespeed.launchers.mpi.guard -- mpirun …`: mpirun, ended in order whatever happens.
 
 mpirun itself goes on when the process that started it is killed, gives up its remote daemons when a
 second signal reaches it, and may hang while it waits for a node that is gone. Between the two this
@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.mpi_relay import Relay
+from wirespeed.launchers.mpi.relay import Relay
 
 __all__ = ["guarded", "main"]
 
@@ -33,7 +33,7 @@ _SET_DEATH_SIGNAL = 1
 
 def guarded(python: str, words: Sequence[str]) -> list[str]:
     """The words that run `words` under the guard."""
-    return [python, "-m", "wirespeed.launchers.mpi_guard", "--", *words]
+    return [python, "-m", "wirespeed.launchers.mpi.guard", "--", *words]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,0 +1,1 @@
+"""What the DeepSpeed engine is made of: its words, its environment file, and the leash around it."""
