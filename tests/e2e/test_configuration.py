@@ -55,3 +55,14 @@ def test_a_wrong_file_is_no_hindrance_to_help(cli: Any) -> None:
     (cli.folder / "wirespeed.yaml").write_text("check: {level: [\n")
     assert cli("--help").code == 0
     assert cli("--version").code == 0
+
+
+def test_where_ranks_run_is_spelled_as_on_the_command_line(cli: Any) -> None:
+    """YAML reads a bare `on` as true."""
+    text = "check:\n  on: ssh\n  hosts: a,b:2\n  with: [torchrun=no]\n  x: [HF_TOKEN]\n"
+    (cli.folder / "wirespeed.yaml").write_text(text)
+    shown = printed(cli)
+    assert shown["on"] == ("ssh", "wirespeed.yaml")
+    assert shown["hosts"] == ("a,b:2", "wirespeed.yaml")
+    assert shown["with"] == ("('torchrun=no',)", "wirespeed.yaml")
+    assert shown["x"] == ("('HF_TOKEN',)", "wirespeed.yaml")

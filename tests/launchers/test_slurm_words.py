@@ -14,12 +14,12 @@ from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.engines.slurm import ENGINE
 from wirespeed.launchers.script import as_sh
-from wirespeed.launchers.slurm_allocation import allocation_of
-from wirespeed.launchers.slurm_batch import overruling
-from wirespeed.launchers.slurm_options import OPTIONS, checked, seconds
-from wirespeed.launchers.slurm_sizes import gpus_of, sized
-from wirespeed.launchers.slurm_tail import Tail
-from wirespeed.launchers.slurm_words import batch_script, request_words, sbatch_words, srun_words
+from wirespeed.launchers.slurm.allocation import allocation_of
+from wirespeed.launchers.slurm.batch import overruling
+from wirespeed.launchers.slurm.options import OPTIONS, checked, seconds
+from wirespeed.launchers.slurm.sizes import gpus_of, sized
+from wirespeed.launchers.slurm.tail import Tail
+from wirespeed.launchers.slurm.words import batch_script, request_words, sbatch_words, srun_words
 
 JOB = Job(
     command=("python3", "train.py", "--lr", "0.1"),
@@ -350,3 +350,23 @@ def test_tail(tmp_path: Path) -> None:
         file.write(b"speed: job 81 ended with 5\n")
     assert tail.read() == b"speed: job 81 ended with 5\n"
     assert tail.code == 5
+
+
+def test_a_job_is_written_down_where_there_is_no_slurm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a laptop, to be submitted elsewhere: then the script needs nothing of ours around it."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    options = {**JOB.options, "batch": "yes"}
+    with pytest.raises(CannotMeasure, match="sbatch"):
+        ENGINE.prepare(replace(JOB, options=options))
+    job = replace(JOB, options=options, written=True, environment={"NCCL_ALGO": "Ring'$(id)"})
+    (piece,) = ENGINE.pieces(ENGINE.prepare(job).job, Path("scratch"))
+    lines = piece.script.splitlines()
+    assert lines[0] == "#!/bin/sh"
+    assert "#SBATCH --partition=gpu" in lines
+    assert "#SBATCH --output=/home/me/run/slurm-%j.out" in lines
+    assert lines.index("""export NCCL_ALGO='Ring'"'"'$(id)'""") > lines.index("#SBATCH --chdir=/")
+    assert "slurm.batch" not in piece.script
+    assert "NCCL_ALGO" not in "".join(piece.files.values())

@@ -163,7 +163,7 @@ def test_no_job_and_no_process_is_left(
 
 
 def test_a_killed_srun_and_a_killed_driver(launch: Launch, slurm_lab: Any, cli: Any) -> None:
-    for program in ("srun ", f"{sys.executable} -m wirespeed.launchers.slurm_step"):
+    for program in ("srun ", f"{sys.executable} -m wirespeed.launchers.slurm.step"):
         running = launch("--nodes", "4", "--", sys.executable, "-c", HOLD)
         holding(running, cli)
         mine = slurm_lab.processes("node-0").items()

@@ -14,6 +14,7 @@ CONFIG_FILE = "wirespeed.yaml"
 
 _SPELLED: dict[object, str] = {True: "on", "with": "with_", "x": "pass_"}
 """YAML reads `on` as true; the others are words of Python."""
+_PLAIN = {parameter: str(key) for key, parameter in _SPELLED.items() if key is not True}
 
 _ORIGINS = {
     click.core.ParameterSource.COMMANDLINE: "flag",
@@ -57,8 +58,9 @@ def _parameter(key: object) -> str:
 
 def refuse_unknown_keys(ctx: click.Context) -> None:
     """InputError for an option in wirespeed.yaml that this verb does not have."""
-    known = {str(parameter.name) for parameter in ctx.command.params}
-    unknown = set(ctx.default_map or ()) - known
+    names = {str(parameter.name) for parameter in ctx.command.params}
+    known = {_PLAIN.get(name, name) for name in names}
+    unknown = set(ctx.default_map or ()) - names
     if unknown:
         raise InputError(
             f"{CONFIG_FILE}: {ctx.info_name} has no option {sorted(unknown)[0]!r}",
@@ -74,6 +76,6 @@ def print_config(ctx: click.Context) -> str:
         source = ctx.get_parameter_source(name)
         if name in ctx.params and name != "print_config":
             origin = _ORIGINS.get(source, "default") if source else "default"
-            rows.append((name, str(ctx.params[name]), origin))
+            rows.append((_PLAIN.get(name, name), str(ctx.params[name]), origin))
     wide = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{n:<{wide[0]}}  {v:<{wide[1]}}  {o}" for n, v, o in rows)

@@ -78,7 +78,7 @@ def _elsewhere(
     job = ordered(place.job, plan, options.backend, sys.executable)
     if place.dry_run:
         title = f"wirespeed {plan.command} --on {place.engine.name}"
-        click.echo(written(place, job, "sh", title), nl=False)
+        click.echo(written(place, job, "run", title), nl=False)
         return 0
     if not place.findings:
         _refuse_faults_beyond(options.inject, job.size)

@@ -77,7 +77,7 @@ def _run(where: Where, values: dict[str, Any]) -> int:
     from dataclasses import replace
 
     command = tuple(values["command"])
-    form = values["output"] or ("sh" if where.dry_run else None)
+    form = values["output"] or ("run" if where.dry_run else None)
     where.dry_run = form is not None
     placed = where.place(values["ranks"], values["startup_timeout"])
     job = replace(placed.job, command=command, grace_s=values["grace"])

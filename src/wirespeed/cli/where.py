@@ -189,7 +189,7 @@ class Where:
 
 
 def written(placed: Placed, job: "Job", form: str, title: str) -> str:
-    """What would run, as `sh` or `yaml`; secrets are named, not told."""
+    """What would `run`, the same as `sh` for use by hand, or as `yaml`; secrets are named, not told."""
     from dataclasses import replace
 
     from wirespeed.launchers.forwarding import shown
@@ -198,5 +198,9 @@ def written(placed: Placed, job: "Job", form: str, title: str) -> str:
     environment, hidden = shown(job.environment)
     pieces = placed.engine.pieces(replace(job, environment=environment), SCRATCH)
     notes = [f"# not used: {one.title}" for one in placed.findings]
-    text = (as_yaml if form == "yaml" else as_sh)(pieces, title, hidden)
-    return "".join(f"{note}\n" for note in notes) + text
+    if form == "sh" and len(pieces) == 1 and pieces[0].script:
+        text = pieces[0].script
+    else:
+        text = (as_yaml if form == "yaml" else as_sh)(pieces, title, hidden)
+    first, newline, rest = text.partition("\n")
+    return first + newline + "".join(f"{note}\n" for note in notes) + rest

@@ -54,6 +54,8 @@ class Job:
     """Bound for connecting to a node, and for the first rank to start."""
     grace_s: float = 5.0
     """What the other ranks have left once one has failed."""
+    written: bool = False
+    """Only to be written down: an engine that is not on this machine is no mistake."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Of this engine: `--with KEY=VALUE`, checked against `Engine.options`; a bare KEY is `yes`."""
 
@@ -83,6 +85,8 @@ class Piece:
     """Files that `command` names, by path, written (mode 0600) before it is started."""
     nodes: tuple[str, ...] = ()
     """Nodes that are lost with this process, for all we know: for messages."""
+    script: str = ""
+    """The same as a script for the engine's own use (sbatch), which needs nothing of ours around it."""
     ends_with_stdin: bool = False
     """It ends its ranks in order when its stdin is closed, and should not be signalled before."""
     queue_s: float = 0.0

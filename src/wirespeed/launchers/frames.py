@@ -4,9 +4,9 @@ r"""Frames: what a rank's wrapper says on its stdout, one short line of ASCII ea
 
 Engines merge the output of many ranks into one stream, some of them at any byte of a long line, and
 put words of their own before each line. So a frame has at most `BLOCK` bytes (a pipe keeps a write
-of up to 4,096 bytes whole, Slurm a line of up to 1,024), is recognised wherever in a line it starts,
-and carries a number, so that a lost one is noticed. Padded to exactly `BLOCK` bytes it also survives
-engines that forward blocks of 4,096 bytes without regard for lines (Open MPI, Hydra).
+of up to 4,096 bytes whole), is recognised wherever in a line it starts, and carries a number, so that
+a lost one is noticed. Padded to exactly `BLOCK` bytes it also survives engines that forward blocks
+without regard for lines (Open MPI, Hydra, and Slurm where a rank's output ends).
 """
 
 import json

@@ -18,7 +18,7 @@ def made_ready(job: Job, *, framed: bool = True) -> Job:
     """With a fresh token and the wrappers' variables; not `framed`: to be run by hand."""
     if not framed:
         environment = {**_interface(job.interface), **job.environment, DIRECTORY: job.directory}
-        return replace(job, token=_WRITTEN, environment=environment)
+        return replace(job, token=_WRITTEN, environment=environment, written=True)
     environment = {
         **_interface(job.interface),
         **job.environment,

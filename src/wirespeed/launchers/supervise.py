@@ -32,6 +32,8 @@ FAREWELL_S = 10.0
 """How long an engine may take to end by itself once all its ranks have."""
 ORDERLY_S = 8.0
 """How long it may take to end once it was asked to, before SIGKILL."""
+_AFTER_GRACE_S = 3.0
+"""Beyond the time that ranks have between SIGTERM and SIGKILL."""
 _READ = 1 << 16
 _LONGEST = 1 << 16
 """Bytes of a line that an engine may keep us waiting for the end of."""
@@ -89,6 +91,8 @@ class JobEnd:
     """Ranks that started and never told their end, though nobody had asked them to end."""
     absent: tuple[int, ...] = ()
     """Ranks that never started."""
+    asked: frozenset[int] = frozenset()
+    """Ranks that had been told to end before they did."""
     missing_frames: int = 0
     """Pieces of output that were sent and not received."""
 
@@ -252,6 +256,8 @@ class Supervisor:
         self._end.nodes.setdefault(frame.rank, frame.node)
         self._end.codes[frame.rank] = code
         self._listener.ended(frame.rank, frame.node, code)
+        if asked:
+            self._end.asked |= {frame.rank}
         if code and self._end.reason == "finished":
             self._end.first = frame.rank
             self._first_was_asked = asked == ASKED
@@ -268,7 +274,7 @@ class Supervisor:
                 self._hang_up(number)
             else:
                 self._signal(number, signal.SIGTERM)
-        self._wait(self._bounds.orderly_s)
+        self._wait(max(self._bounds.orderly_s, self._bounds.grace_s + _AFTER_GRACE_S))
         for number in self._running():
             self._signal(number, signal.SIGTERM)
         self._wait(1.0)
@@ -341,13 +347,13 @@ def _write_files(piece: Piece) -> None:
 def worst_code(end: JobEnd) -> int:
     """The exit code of a job: the worst of its ranks; 130 after Ctrl-C; signal n is 128 + n.
 
-    A rank that ended by a signal after another had failed was ended for that, and does not count.
+    A rank that was told to end after another had failed does not count.
     3 where a connection was lost or ranks never started: that is not a success.
     """
     if end.reason == "interrupted":
         return 130
     if end.first is not None:
-        own = [code for code in end.codes.values() if code > 0]
+        own = [code for rank, code in end.codes.items() if code > 0 and rank not in end.asked]
         return max([_shell_code(end.codes[end.first]), *own])
     if end.reason in ("lost", "not_started", "concluded"):
         return 3

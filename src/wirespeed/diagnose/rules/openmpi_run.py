@@ -125,8 +125,8 @@ RULES: tuple[Rule, ...] = (
         r"|no network interfaces were found for out-of-band"
         r"|invalid value was given for btl_tcp_if",
         sentence="the interface that Open MPI was told to use (if_include) does not exist on a "
-        "node",
-        because="names of interfaces differ between nodes and containers",
+        "node, or is loopback",
+        because="names of interfaces differ between nodes and containers; Open MPI's daemons refuse lo",
         costs="Open MPI has no network: it aborts, or uses another",
         fix=_INTERFACE,
         next="on each node: ip -br address",

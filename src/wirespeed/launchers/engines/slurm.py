@@ -10,23 +10,24 @@ from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
 from wirespeed.launchers.frames import padded
 from wirespeed.launchers.rank_wrapper import DIRECTORY, MASTER
-from wirespeed.launchers.slurm_allocation import Allocation, allocation_of
-from wirespeed.launchers.slurm_look import (
+from wirespeed.launchers.slurm.allocation import Allocation, allocation_of
+from wirespeed.launchers.slurm.look import (
+    missing_programs,
     need_known,
     need_possible,
     need_programs,
     without_unusable,
 )
-from wirespeed.launchers.slurm_options import allocating, checked, engine_options, seconds
-from wirespeed.launchers.slurm_sizes import sized
-from wirespeed.launchers.slurm_words import (
+from wirespeed.launchers.slurm.options import allocating, checked, engine_options, seconds
+from wirespeed.launchers.slurm.sizes import sized
+from wirespeed.launchers.slurm.words import (
     batch_script,
     host_file,
     job_name,
     srun_words,
     uneven,
 )
-from wirespeed.records import Choice
+from wirespeed.records import Choice, Finding
 
 __all__ = ["ENGINE"]
 
@@ -42,16 +43,22 @@ class _Slurm:
 
     def prepare(self, job: Job) -> Prepared:
         checked(job.options)
-        need_programs(batch="batch" in job.options)
+        batch = "batch" in job.options
+        asks = not job.written or not missing_programs(batch=batch)
+        if asks:
+            need_programs(batch=batch)
         job, choices = _placed(job, allocation_of(os.environ, job.options))
-        need_known(job)
+        if asks:
+            need_known(job)
         job, size_choices = sized(job)
-        job, findings = without_unusable(job)
+        findings: tuple[Finding, ...] = ()
+        if asks:
+            job, findings = without_unusable(job)
         job, python_choices = _with_python(job)
         own = {**_master(job), **_interface(job.interface)}
         inside = _container_directory(job.options)
         job = replace(job, environment={**own, **padded(job.environment), **inside})
-        if not findings:
+        if asks and not findings:
             need_possible(job)
         self.pieces(job, Path("/"))  # what cannot be written down is refused now
         return Prepared(
@@ -64,7 +71,7 @@ class _Slurm:
 
 def _step(job: Job, scratch: Path) -> Piece:
     jobid = job.options.get("jobid", "")
-    words = [*_driver("slurm_step", job), *([f"--jobid={jobid}"] if jobid else [])]
+    words = [*_driver("step", job), *([f"--jobid={jobid}"] if jobid else [])]
     hosts = str(scratch / "slurm-hosts")
     return Piece(
         name="srun",
@@ -78,12 +85,13 @@ def _step(job: Job, scratch: Path) -> Piece:
 
 def _batch(job: Job, scratch: Path) -> Piece:
     script = str(scratch / "job.sh")
-    words = [*_driver("slurm_batch", job), *_output(job), "--", script]
+    words = [*_driver("batch", job), *_output(job), "--", script]
     return Piece(
         name="sbatch",
         command=tuple(words),
         environment=job.environment,
         files={script: batch_script(job)},
+        script=batch_script(job, by_hand=True),
         ends_with_stdin=True,
         queue_s=_wait_s(job),
     )
@@ -91,7 +99,7 @@ def _batch(job: Job, scratch: Path) -> Piece:
 
 def _driver(module: str, job: Job) -> list[str]:
     return [
-        *(sys.executable, "-m", f"wirespeed.launchers.{module}"),
+        *(sys.executable, "-m", f"wirespeed.launchers.slurm.{module}"),
         f"--name={job_name(job)}",
         f"--size={job.size}",
         f"--startup={job.startup_s:g}",

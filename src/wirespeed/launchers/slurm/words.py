@@ -16,6 +16,7 @@ Why these words, beside the size:
 """
 
 import hashlib
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -23,7 +24,7 @@ from pathlib import Path
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Job
 from wirespeed.launchers.rank_wrapper import wrapped
-from wirespeed.launchers.slurm_options import passed
+from wirespeed.launchers.slurm.options import passed
 
 __all__ = [
     "batch_script",
@@ -78,8 +79,12 @@ def request_words(job: Job) -> list[str]:
     return ["srun", "--test-only", *size, *passed(job.options, "allocation", "both"), "true"]
 
 
-def batch_script(job: Job) -> str:
-    """The script that sbatch is given; values of variables are not in it."""
+def batch_script(job: Job, *, by_hand: bool = False) -> str:
+    """The script that sbatch is given.
+
+    `by_hand`: by a user, some day: variables of the job are in it. Else they are in the environment
+    of sbatch, and no value is in the script.
+    """
     if uneven(job):
         raise UsageError(
             "hosts with unlike numbers of ranks in a batch job",
@@ -90,6 +95,9 @@ def batch_script(job: Job) -> str:
     # Whoever follows it has seen its ranks end: a second start would be another job. If a site starts
     # it again all the same, nothing that it said is lost.
     asked += ["--no-requeue", "--open-mode=append", "--export=ALL", "--chdir=/"]
+    folder = job.directory.rstrip("/")
+    if by_hand and re.fullmatch(r"[\w./-]+", folder):  # else Slurm's own choice: below --chdir
+        asked.append(f"--output={folder}/slurm-%j.out")
     words = srun_words(job, inside=True)
     start = next(index for index, word in enumerate(words) if not word.startswith(("srun", "--")))
     lines = [*(shlex.quote(word) for word in words[:start]), shlex.join(words[start:])]
@@ -97,6 +105,7 @@ def batch_script(job: Job) -> str:
         [
             "#!/bin/sh",
             *(f"#SBATCH {word}" for word in asked),
+            *(_exports(job) if by_hand else ()),
             'echo "wirespeed: job $SLURM_JOB_ID began on $SLURMD_NODENAME"',
             " \\\n  ".join(lines),
             "code=$?",
@@ -105,6 +114,11 @@ def batch_script(job: Job) -> str:
             "",
         ]
     )
+
+
+def _exports(job: Job) -> list[str]:
+    settings = sorted(job.environment.items())
+    return [f"export {name}={shlex.quote(value)}" for name, value in settings]
 
 
 def sbatch_words(script: Path, output: Path | None = None) -> list[str]:

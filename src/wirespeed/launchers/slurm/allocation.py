@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.launchers.base import Job
-from wirespeed.launchers.slurm_queue import ask
+from wirespeed.launchers.slurm.queue import ask
 
 __all__ = ["Allocation", "allocation_of"]
 

@@ -6,26 +6,13 @@ from dataclasses import replace
 
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Job
-from wirespeed.launchers.slurm_options import OPTIONS
-from wirespeed.launchers.slurm_queue import ask
-from wirespeed.launchers.slurm_words import request_words
+from wirespeed.launchers.slurm.options import OPTIONS
+from wirespeed.launchers.slurm.queue import ask
+from wirespeed.launchers.slurm.words import request_words
 from wirespeed.records import Finding, Subject
 
-__all__ = ["EXPLANATIONS", "need_known", "need_possible", "need_programs", "without_unusable"]
+__all__ = ["missing_programs", "need_known", "need_possible", "need_programs", "without_unusable"]
 
-EXPLANATIONS: dict[str, tuple[str, str]] = {
-    "SLURM-101": (
-        "Slurm does not know this node",
-        "The name is in no partition of the cluster that sinfo shows. Slurm's names are those of "
-        "NodeName in slurm.conf, which may differ from DNS names.",
-    ),
-    "SLURM-102": (
-        "Slurm does not give this node to jobs",
-        "It is down (slurmd does not answer), drained (an administrator, or a health check, took it "
-        "out) or failing. sinfo -R shows the reason; scontrol update nodename=NODE state=resume "
-        "brings it back once it is well.",
-    ),
-}
 _PROGRAMS = ("srun", "squeue", "scancel", "sinfo")
 _NODE = re.compile(r"[A-Za-z0-9_][\w.-]*")
 _UNUSABLE = ("down", "drain", "fail", "error", "unk", "maint", "powering_down", "inval")
@@ -36,10 +23,15 @@ _CONTROLLER = re.compile(
 )
 
 
+def missing_programs(*, batch: bool) -> list[str]:
+    """Slurm's commands that are not here."""
+    wanted = (*_PROGRAMS, *(("sbatch", "scontrol") if batch else ()))
+    return [name for name in wanted if shutil.which(name) is None]
+
+
 def need_programs(*, batch: bool) -> None:
     """CannotMeasure where Slurm's commands are not here."""
-    wanted = (*_PROGRAMS, *(("sbatch", "scontrol") if batch else ()))
-    if missing := [name for name in wanted if shutil.which(name) is None]:
+    if missing := missing_programs(batch=batch):
         raise CannotMeasure(
             f"{', '.join(missing)} not found on PATH",
             expected="Slurm's commands, as on a login node of the cluster",

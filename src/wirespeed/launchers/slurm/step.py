@@ -1,4 +1,4 @@
-"""`python -m wirespeed.launchers.slurm_step … -- srun …`: srun, ended in order.
+"""`python -m wirespeed.launchers.slurm.step … -- srun …`: srun, ended in order.
 
 srun alone answers SIGTERM by killing all ranks at once, and does not notice when whoever started it
 is gone. This driver tells why a job is pending, bounds the wait for its nodes and then for its ranks,
@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from wirespeed.launchers.slurm_queue import cancel, entry_named, steps_named
-from wirespeed.launchers.slurm_watch import (
+from wirespeed.launchers.slurm.queue import cancel, entry_named, steps_named
+from wirespeed.launchers.slurm.watch import (
     COULD_NOT,
     Bounds,
     Orders,

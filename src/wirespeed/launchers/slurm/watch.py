@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from wirespeed.launchers.frames import EXIT, HELLO, VARIABLE, parse
-from wirespeed.launchers.slurm_queue import Entry
+from wirespeed.launchers.slurm.queue import Entry
 
 __all__ = [
     "COULD_NOT",

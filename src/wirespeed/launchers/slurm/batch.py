@@ -1,4 +1,4 @@
-"""`python -m wirespeed.launchers.slurm_batch … -- SCRIPT`: a batch job, as if it ran here.
+"""`python -m wirespeed.launchers.slurm.batch … -- SCRIPT`: a batch job, as if it ran here.
 
 Checked (`sbatch --test-only`), submitted, waited for with the reason why it is pending; its output is
 followed live from its file, which the nodes must share, and passed to our stdout. The job is
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from wirespeed.launchers.slurm_queue import (
+from wirespeed.launchers.slurm.queue import (
     OVER,
     Entry,
     ask,
@@ -22,8 +22,8 @@ from wirespeed.launchers.slurm_queue import (
     entry_of,
     is_forgotten,
 )
-from wirespeed.launchers.slurm_tail import Tail
-from wirespeed.launchers.slurm_watch import (
+from wirespeed.launchers.slurm.tail import Tail
+from wirespeed.launchers.slurm.watch import (
     COULD_NOT,
     Bounds,
     Orders,
@@ -33,7 +33,7 @@ from wirespeed.launchers.slurm_watch import (
     pass_on,
     say,
 )
-from wirespeed.launchers.slurm_words import sbatch_words
+from wirespeed.launchers.slurm.words import sbatch_words
 
 __all__ = ["main"]
 
