@@ -47,7 +47,7 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     imported = {f"IMP-{number:03}" for number in range(1, 8)}
     trained = {f"TRAIN-{number:03}" for number in range(1, 7)}
     located = {f"LOC-{number:03}" for number in range(1, 10)}
-    launched = {*(f"LAUNCH-{number:03}" for number in range(1, 9)), "SLURM-101", "SLURM-102"}
+    launched = {*(f"LAUNCH-{number:03}" for number in range(1, 10)), "SLURM-101", "SLURM-102"}
     assert others == imported | located | trained | launched | {"RUN-001"}
     with pytest.raises(UsageError):
         select("IMP-002")

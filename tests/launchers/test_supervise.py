@@ -160,6 +160,8 @@ def test_lost_output_is_counted() -> None:
     script = 'printf \'\\036t 0 n h 0 "1"\\n\\036t 0 n x 4 "0"\\n\''
     end = Supervisor(1, "t", Heard(), SHORT).run([Piece(name="p", command=("sh", "-c", script))])
     assert end.missing_frames == 3
+    (finding,) = end_findings(end, [], LOGS)
+    assert (finding.id, finding.status, worst_code(end)) == ("LAUNCH-009", "warn", 0)
 
 
 def test_much_output_of_many_ranks_arrives_line_by_line() -> None:

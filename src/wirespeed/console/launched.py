@@ -78,7 +78,7 @@ class Launched:
             # Where no rank started, the engine's own words are the cause, and its end follows.
             findings = [*findings, *said] if end.nodes else [*said, *findings]
         run = self._finish(end.nodes, [*self._findings, *findings], code)
-        if code:
+        if run.findings:
             _tell_findings(run)
         if not quiet or code:
             _tell(f"{_summary(end, self._job.size, run.seconds)}; exit code {code}; run {run.id}")

@@ -121,10 +121,16 @@ def _outcome(end: JobEnd, listener: _Listener, pieces: Sequence[Piece]) -> Outco
         return Outcome(kind="died", findings=own)
     if told.ok:
         # The results are whole; how processes and connections ended after them is a warning.
-        later = [replace(one, status="warn", id="EXIT-001") for one in own]
+        later = [_after_results(one) for one in own]
         return replace(told, findings=(*told.findings, *(later or _odd_ends(end))))
     lost = tuple(one for one in own if one.id == "LAUNCH-007" and end.reason == "lost")
     return replace(told, findings=(*lost, *(_with_code(one, end) for one in told.findings)))
+
+
+def _after_results(finding: Finding) -> Finding:
+    if finding.status == "warn":
+        return finding
+    return replace(finding, status="warn", id="EXIT-001")
 
 
 def _odd_ends(end: JobEnd) -> list[Finding]:

@@ -39,7 +39,22 @@ def end_findings(end: JobEnd, pieces: Sequence[Piece], logs: JobLogs) -> tuple[F
     odd = {name: code for name, code in end.pieces.items() if code}
     if odd and not found and end.reason == "finished":
         found.append(_odd(odd, words))
+    if end.missing_frames:
+        found.append(_missing(end.missing_frames))
     return tuple(found)
+
+
+def _missing(frames: int) -> Finding:
+    return Finding(
+        id="LAUNCH-009",
+        status="warn",
+        title=f"{frames} pieces of the ranks' output were lost on their way",
+        saw="each rank numbers what it says, and numbers are missing",
+        expected="the engine to hand on all that ranks say",
+        because="an engine that drops or cuts output under load",
+        costs="logs and what was shown have gaps",
+        fix="less output from the ranks, or another engine",
+    )
 
 
 def _interrupted(end: JobEnd) -> Finding:

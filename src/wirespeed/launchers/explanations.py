@@ -39,6 +39,10 @@ EXPLANATIONS: dict[str, str] = {
     "--interface names a network interface that the "
     "node does not have, or that has no IPv4 address there. Interface names often differ between kinds "
     "of machines; without --interface each node's own is chosen by the network of the first node.",
+    "LAUNCH-009": "No output of ranks is lost. "
+    "Every piece of output carries a number, and some numbers are missing: the engine between the ranks "
+    "and this machine dropped or cut lines. Logs have gaps; of a check, results may be missing, and are "
+    "then not counted as passed.",
     "SLURM-101": "Slurm knows every node. "
     "The name is in no partition of the cluster that sinfo shows. "
     "Slurm's names are those of NodeName in slurm.conf, which may differ from DNS names.",
