@@ -8,7 +8,7 @@ import pytest
 
 from wirespeed.lab import Lab
 
-pytestmark = [pytest.mark.system]
+pytestmark = [pytest.mark.system, pytest.mark.quiet]
 Rate = Callable[[Lab, str, str], float]
 WORK = "import time\nt = time.monotonic()\nfor _ in range(12_000_000): pass\nprint(time.monotonic() - t)"
 
