@@ -16,7 +16,7 @@ import pytest
 
 from wirespeed.lab import Lab, LabSpec, NodeResult
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.quiet]
 
 NODES = 4
 BOUND_S = 150.0

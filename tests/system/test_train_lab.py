@@ -13,7 +13,7 @@ import pytest
 
 from wirespeed.lab import Lab, LabSpec
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.quiet]
 
 BOUND_S = 150.0
 TRAIN = (sys.executable, "-m", "wirespeed", "train", "-q", "-o", "json")
