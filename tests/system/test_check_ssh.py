@@ -64,3 +64,10 @@ def test_a_killed_rank_on_another_node_is_named(ssh_lab: Any, cli: Any, finding:
     assert died["subject"]["name"] == "rank 2"
     assert "SIGKILL" in died["saw"] and "node-2" in died["title"]
     assert run["measurements"]
+
+
+def test_a_stopped_rank_on_another_node_is_named(ssh_lab: Any, cli: Any, finding: Find) -> None:
+    check = ("check", "--only", "correctness", "--timeout", "5", "--inject", "stop:rank=2,after=1")
+    done = ssh_lab.run(words(ssh_lab, *check), timeout=BOUND_S)
+    assert done.code == 1, done.err
+    assert finding(cli.run(), "HANG-001")["subject"]["name"] == "rank 2"
