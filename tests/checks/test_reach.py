@@ -136,6 +136,14 @@ def test_a_name_that_is_not_found_is_told() -> None:
     assert named(found, "NET-007") == {("warn", "node", "node-1")}
 
 
+def test_a_name_that_leads_to_loopback_is_wrong_unless_the_node_is_there() -> None:
+    """Launchers may call two tasks of one machine two nodes."""
+    lost = {"resolves": ["127.0.1.1"]}
+    assert statuses(reach_findings(world(2, {}, **lost)))["NET-007"] == "warn"
+    here = {**lost, "address": "127.0.0.1"}
+    assert statuses(reach_findings(world(2, {}, **here)))["NET-007"] == "pass"
+
+
 def test_names_that_nobody_can_look_up_are_not_used() -> None:
     found = reach_findings(world(3, {}, resolves=[], resolve_error="unknown"))
     assert statuses(found)["NET-007"] == "not_checked"

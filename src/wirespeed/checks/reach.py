@@ -319,7 +319,9 @@ def _names(world: World, edges: Sequence[_Edge]) -> list[Finding]:
 
 
 def _elsewhere(peer: dict[str, Any]) -> bool:
-    """The name leads to the loopback, and so to the node that asks."""
+    """The name leads to the loopback, and so to the node that asks, where the other is elsewhere."""
+    if str(peer.get("address", "")).startswith("127."):
+        return False  # two of a launcher's nodes on one machine
     return all(str(address).startswith("127.") for address in peer["resolves"])
 
 
