@@ -237,8 +237,6 @@ def test_more_ranks_than_slots(mpi: Mpi) -> None:
 
 
 def test_a_check_is_ready(mpi: Mpi) -> None:
-    if mpi.flavour not in ("openmpi5", "mpich"):
-        pytest.skip("one of each family is enough")
     words = [sys.executable, "-m", "wirespeed", "check", "--level", "quick", "--on", "mpi"]
     done = mpi.lab.run([*words, *mpi.words("-q")[len(LAUNCH) :]], timeout=240)
     assert done.code == 0, done.out + done.err

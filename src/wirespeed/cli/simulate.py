@@ -27,6 +27,10 @@ def run_simulation(
     if ctx.params.get("print_config"):
         click.echo(print_config(ctx))
         return 0
+    if (asked["nodes"] or DEFAULT_NODES) < LEAST_NODES:
+        raise UsageError(
+            f"--nodes {asked['nodes']}", expected=f"at least {LEAST_NODES} simulated nodes"
+        )
     from wirespeed.runs.folder import RunFolder
 
     config = {**{k: v for k, v in ctx.params.items() if k != "print_config"}}
@@ -54,8 +58,6 @@ def _simulated(
     from wirespeed.world.redact import allowed_environment
 
     nodes = asked["nodes"] or DEFAULT_NODES
-    if nodes < LEAST_NODES:
-        raise UsageError(f"--nodes {nodes}", expected=f"at least {LEAST_NODES} simulated nodes")
     noise = DEFAULT_NOISE if asked["noise"] is None else asked["noise"]
     spec = standard_spec(nodes, noise)
     if asked["rails"]:

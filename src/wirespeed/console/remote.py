@@ -41,7 +41,7 @@ def ordered(job: Job, plan: Plan, backend: str, python: str) -> Job:
 def run_remote(session: Session, engine: Engine, job: Job, plan: Plan) -> Run:
     """Start, listen, judge. A signal ends the ranks and gives a run with exit code 130."""
     scratch = Path(tempfile.mkdtemp(prefix="wirespeed-"))
-    listener = _Listener(session)
+    listener = _Listener(session, job.size)
     pieces: Sequence[Piece] = ()
     try:
         pieces = engine.pieces(job, scratch)
@@ -61,8 +61,9 @@ def run_remote(session: Session, engine: Engine, job: Job, plan: Plan) -> Run:
 class _Listener:
     """Rank 0's records go to the session, all else to the logs."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, size: int) -> None:
         self._session = session
+        self._size = size
         self.logs = JobLogs(session.folder.log_path(0).parent)
         self.outcome: Outcome | None = None
         self.conclude: Callable[[float], None] = lambda seconds: None
@@ -71,7 +72,7 @@ class _Listener:
 
     def started(self, rank: int, node: str) -> None:
         self._started += 1
-        self._session.phase(f"{self._started} ranks have started")
+        self._session.phase(f"{self._started} of {self._size} ranks started")
 
     def output(self, rank: int, node: str, stream: str, text: str, *, whole: bool) -> None:
         if rank == 0 and stream == "stdout":
