@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from collections.abc import MutableMapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,8 @@ from wirespeed.launchers.metaflow.guard import PARENT, end_with_parent, end_with
 __all__ = ["begin", "node_ended", "other_tasks"]
 
 _ENDED = "ended-"
+_EXEC_S = 10.0
+"""A program that was started has its arguments within this, however loaded the machine is."""
 
 
 def begin() -> None:
@@ -66,8 +69,35 @@ def other_tasks() -> list[int]:
 
 
 def _is_task(pid: int) -> bool:
+    """Also one that has been killed already: nobody has waited for it yet."""
+    words = _words(pid)
+    return words is None or (sys.argv[0] in words and "step" in words)
+
+
+def _words(pid: int) -> list[str] | None:
+    """A child's command line; None where it has ended.
+
+    It is empty for a moment after whoever started it goes on: execve(2) lets a vfork's parent run
+    before it has written the new program's arguments.
+    """
+    end = time.monotonic() + _EXEC_S
+    while time.monotonic() < end:
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return None
+        if words:
+            return words.decode("utf-8", "replace").split("\0")
+        if _has_ended(pid):
+            return None
+        time.sleep(0.01)
+    return []
+
+
+def _has_ended(pid: int) -> bool:
+    """A child of ours; its end is left to be learnt by whoever waits for it."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-    except OSError:
-        return False
-    return sys.argv[0] in words and "step" in words
+        how = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return how is not None
