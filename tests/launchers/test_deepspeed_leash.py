@@ -1,5 +1,6 @@
 """What ends DeepSpeed's processes: the leash here, a silent or closed connection on the far side."""
 
+import json
 import os
 import signal
 import socket
@@ -12,9 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from wirespeed.errors import WorldError
 from wirespeed.launchers.deepspeed import far as deepspeed_far
+from wirespeed.launchers.deepspeed.delivery import Node, take
+from wirespeed.launchers.deepspeed.environment import unpack
 from wirespeed.launchers.deepspeed.far import silent_s
 from wirespeed.launchers.deepspeed.leash import HOLD, leashed
+from wirespeed.launchers.deepspeed.orders import Orders, orders_text
 from wirespeed.launchers.frames import VARIABLE
 from wirespeed.launchers.rank_wrapper import wrapped
 
@@ -47,9 +52,9 @@ def mark(tmp_path: Path) -> Iterator[str]:
 def start(mark: str) -> Iterator[Start]:
     started = []
 
-    def start(*words: str, grace: float = 0.3, exports: bool = False, **env: str) -> object:
+    def start(*words: str, grace: float = 0.3, orders: str = "", **env: str) -> object:
         process = subprocess.Popen(
-            leashed(sys.executable, words, grace, exports=exports),
+            leashed(sys.executable, words, grace, orders=orders),
             env={**os.environ, MARK: mark, **env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -159,17 +164,74 @@ def test_a_host_that_ended_ends_the_rest(start: Start, mark: str, line: str, end
     assert marked(mark) == []
 
 
-def test_exports_lose_secrets_and_say_so(start: Start) -> None:
-    code = "import os; print(sorted(n for n in os.environ if n.startswith(('MLFLOW', 'MY'))))"
-    secrets = {"MLFLOW_TRACKING_TOKEN": "s3cr3t", "MLFLOW_RUN": "x", "MY_TOKEN": "s3cr3t"}
-    process = start(sys.executable, "-c", code, exports=True, **secrets)
+TELL_ALL = "import json, os; print(json.dumps(dict(os.environ)))"
+
+
+def written(folder: Path, orders: Orders) -> str:
+    path = folder / "orders"
+    path.write_text(orders_text(orders))
+    return str(path)
+
+
+def test_deepspeed_sees_nothing_that_it_would_export(start: Start, tmp_path: Path) -> None:
+    env = {"MLFLOW_TRACKING_TOKEN": "s3cr3t", "NCCL_X": "1", "UCX_Y": "2", "MY_TOKEN": "s3cr3t"}
+    orders = written(tmp_path, Orders(names=("MY_TOKEN", "NCCL_X")))
+    out, _ = told(start(sys.executable, "-c", TELL_ALL, orders=orders, **env))
+    seen = json.loads(out)
+    assert not [name for name in seen if name.startswith(("MLFLOW", "NCCL", "UCX", "PYTHON"))]
+    assert seen["DS_ENV_FILE"] == "/dev/null"
+    ranks = unpack(seen["WIRESPEED_CARRIED"])
+    assert {name: ranks[name] for name in ("NCCL_X", "UCX_Y", "MY_TOKEN")} == {
+        name: env[name] for name in ("NCCL_X", "UCX_Y", "MY_TOKEN")
+    }
+    assert "MLFLOW_TRACKING_TOKEN" not in ranks
+    out, _ = told(start(sys.executable, "-c", TELL_ALL, **env))
+    assert json.loads(out)["NCCL_X"] == "1"
+
+
+def test_a_module_found_by_pythonpath_runs_without_it(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "only_there.py").write_text(f"import sys\nprint(sys.argv[1:])\n{TELL_ALL}\n")
+    orders = written(tmp_path, Orders(names=()))
+    words = (sys.executable, "-m", "only_there", "--a", "b c")
+    out, err = told(start(*words, orders=orders, PYTHONPATH=str(tmp_path)))
+    first, second = out.splitlines()
+    assert (first, err) == ("['--a', 'b c']", "")
+    assert "PYTHONPATH" not in json.loads(second)
+
+
+def test_nodes_get_the_environment_before_deepspeed_starts(start: Start, tmp_path: Path) -> None:
+    base, folder = str(tmp_path / "there"), tmp_path / "there-4"
+    ssh = Node(("sh", "-c"), 4, (6, 7))  # a far shell, without the network between
+    orders = written(tmp_path, Orders(names=("NCCL_X",), folder=base, nodes=[ssh]))
+    code = (
+        f"import os; print(sorted(os.listdir({str(folder)!r})), 'WIRESPEED_CARRIED' in os.environ)"
+    )
+    out, err = told(start(sys.executable, "-c", code, orders=orders, NCCL_X="a\nb"))
+    assert (out, err) == ("['6', '7'] False\n", "")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert take(base, 4, 7)["NCCL_X"] == "a\nb"
+    assert folder.exists()
+    assert take(base, 4, 6)["NCCL_X"] == "a\nb"
+    assert not folder.exists()
+    with pytest.raises(WorldError, match="as it was brought"):
+        take(base, 4, 6)
+
+
+def test_what_no_rank_took_is_removed(start: Start, tmp_path: Path) -> None:
+    folder = tmp_path / "there-4"
+    orders = Orders(names=(), folder=str(tmp_path / "there"), nodes=[Node(("sh", "-c"), 4, (6, 7))])
+    process = start("sh", "-c", "exit 7", orders=written(tmp_path, orders))
+    told(process)
+    assert process.returncode == 7
+    assert not folder.exists()
+
+
+def test_a_node_that_takes_nothing_is_an_error(start: Start, tmp_path: Path) -> None:
+    orders = Orders(names=(), folder="/proc/nowhere", nodes=[Node(("sh", "-c"), 0, (0,))])
+    process = start("sh", "-c", "echo started", orders=written(tmp_path, orders))
     out, err = told(process)
-    assert out == "['MLFLOW_RUN', 'MY_TOKEN']\n"
-    assert "MLFLOW_TRACKING_TOKEN" in err
-    assert "s3cr3t" not in err
-    process = start(sys.executable, "-c", code, exports=False, **secrets)
-    out, err = told(process)
-    assert out == "['MLFLOW_RUN', 'MLFLOW_TRACKING_TOKEN', 'MY_TOKEN']\n"
+    assert (out, process.returncode) == ("", 3)
+    assert "could not be brought" in err
 
 
 def test_it_runs_where_deepspeed_can_write_the_folder(

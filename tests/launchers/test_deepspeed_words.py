@@ -1,10 +1,9 @@
-"""DeepSpeed's command lines, hostfile and environment file: nothing is started here but shells."""
+"""DeepSpeed's command lines, hostfile and orders for its leash: nothing is started here."""
 
 import base64
 import json
 import os
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +14,8 @@ import pytest
 from wirespeed.errors import CannotMeasure, InputError, UsageError
 from wirespeed.launchers.base import Host, Job, Piece
 from wirespeed.launchers.deepspeed import nodes as deepspeed_nodes
-from wirespeed.launchers.deepspeed.environment import (
-    env_file,
-    names_of,
-    not_for_command_lines,
-    refuse_secrets,
-)
+from wirespeed.launchers.deepspeed.delivery import Node, folder_of
+from wirespeed.launchers.deepspeed.environment import bare, carried, pack, unpack
 from wirespeed.launchers.deepspeed.nodes import (
     Seen,
     first_devices,
@@ -28,11 +23,13 @@ from wirespeed.launchers.deepspeed.nodes import (
     require_deepspeed,
     require_programs,
 )
+from wirespeed.launchers.deepspeed.orders import Orders
 from wirespeed.launchers.deepspeed.words import Filter, chosen, hostfile
 from wirespeed.launchers.engines import deepspeed as engine
 from wirespeed.launchers.engines.deepspeed import ENGINE
+from wirespeed.launchers.node.probe import Facts
+from wirespeed.launchers.rank_wrapper import MASTER
 from wirespeed.launchers.script import SCRATCH, as_sh
-from wirespeed.launchers.ssh.probe import Facts
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PYTHON = "/opt/py/bin/python"
@@ -73,7 +70,7 @@ FIRST = Facts(
 
 
 @pytest.fixture(autouse=True)
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of this machine is in the words."""
     monkeypatch.setattr(sys, "executable", PYTHON)
     for name in ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "PYTHONPATH", "PDSH_SSH_ARGS_APPEND"):
@@ -117,6 +114,22 @@ def rank_words(piece: Piece) -> list[str]:
 
 def after(piece: Piece, word: str) -> str:
     return piece.command[piece.command.index(word) + 1]
+
+
+def orders(piece: Piece) -> Orders:
+    """As the leash reads them."""
+    path = next(path for path in piece.files if path.endswith("/orders"))
+    told = json.loads(piece.files[path])
+    nodes = [Node(tuple(n["words"]), n["number"], tuple(n["ranks"])) for n in told["nodes"]]
+    return Orders(names=tuple(told["names"]), folder=told["folder"], nodes=nodes)
+
+
+def shown(piece: Piece, *values: str) -> None:
+    """No value is where others see it, or where it stays."""
+    for value in values:
+        assert value in piece.environment.values()
+        assert all(value not in word for word in piece.command)
+        assert value not in str(piece.files) + piece.stdin
 
 
 def golden(name: str, made: Job) -> None:
@@ -205,23 +218,24 @@ def test_rank_0_is_on_the_first_host_that_is_used() -> None:
 # Other launchers.
 
 
-def test_an_mpirun_is_told_names_of_what_may_not_be_shown() -> None:
-    env = {"MY_TOKEN": SECRET, "WIRESPEED_DIRECTORY": "/a b", "WIRESPEED_FRAMES": "abc"}
+def test_an_mpirun_is_told_one_name() -> None:
+    env = {"MY_TOKEN": SECRET, "NCCL_ALGO": "a b", "WIRESPEED_FRAMES": "abc"}
     (piece,) = pieces(job("a:2", "b:2", options={"launcher": "openmpi"}, env=env))
     told = next(word for word in piece.command if word.startswith("--launcher_args="))
-    assert told == "--launcher_args=-x MY_TOKEN -x WIRESPEED_DIRECTORY"
-    lines = piece.files[str(SCRATCH / "deepspeed_env")].splitlines()
-    assert "WIRESPEED_FRAMES=abc,pad" in lines
-    assert "WIRESPEED_MASTER=10.0.0.1:40123" in lines
-    assert SECRET not in str(piece.command) + str(piece.files)
-    assert piece.environment["MY_TOKEN"] == SECRET
+    assert told == "--launcher_args=-x WIRESPEED_CARRIED"
+    names = orders(piece).names
+    assert names == ("MY_TOKEN", "NCCL_ALGO", "WIRESPEED_DIRECTORY", "WIRESPEED_FRAMES", MASTER)
+    assert orders(piece).nodes == []
+    assert piece.environment["WIRESPEED_FRAMES"] == "abc,pad"
+    assert piece.environment[MASTER] == "10.0.0.1:40123"
+    shown(piece, SECRET, "a b")
 
 
 def test_launchers_that_want_a_script_get_one() -> None:
     for launcher in ("slurm", "mpich"):
         (piece,) = pieces(job("a:2", "b:2", options={"launcher": launcher}))
         assert "--no_python" not in piece.command
-        assert piece.command[-3].endswith("rank_wrapper.py")
+        assert piece.command[-3].endswith("deepspeed/far.py")
     (piece,) = pieces(job("a:2", "b:2", options={"launcher": "slurm"}))
     assert "--launcher_args=--nodelist=a,b --nodes=2 --ntasks-per-node=2" in piece.command
 
@@ -230,11 +244,6 @@ def test_launchers_that_want_a_script_get_one() -> None:
 def test_different_slots_are_refused_where_deepspeed_cannot(launcher: str) -> None:
     with pytest.raises(UsageError, match="as many ranks"):
         pieces(job("a:2", "b:1", options={"launcher": launcher}))
-
-
-def test_values_that_an_mpirun_would_get_in_quotes_are_refused() -> None:
-    with pytest.raises(UsageError, match="NCCL_ALGO"):
-        pieces(job("a", "b", options={"launcher": "openmpi"}, env={"NCCL_ALGO": "a b"}))
 
 
 # Secrets.
@@ -246,71 +255,31 @@ def test_the_local_form_passes_secrets_as_environment_alone() -> None:
     assert SECRET not in str(piece.command) + str(piece.files) + piece.stdin
 
 
-def test_pdsh_would_show_secrets_and_gets_none() -> None:
-    shown = {
-        "NCCL_AUTH_TOKEN": "x",
-        "MY_TOKEN": "x",
-        "OTHER": "x",
-        "NCCL_X": f"http://u:{SECRET}@h",
-    }
-    for name, value in shown.items():
-        with pytest.raises(UsageError, match=name) as error:
-            pieces(job("a", "b", env={name: value}))
-        assert SECRET not in str(error.value)
-    refuse_secrets({"NCCL_DEBUG": "INFO", "WIRESPEED_JOB": "x", "DS_ACCELERATOR": "cpu"})
+def test_pdsh_shows_no_value() -> None:
+    env = {"MY_TOKEN": SECRET, "NCCL_DEBUG": "TRACE", "NCCL_ODD": "a\nb"}
+    (piece,) = pieces(job("a:2", "me@b", env=env, options={"ssh_port": "2222"}))
+    shown(piece, SECRET, "TRACE", "a\nb")
+    told = orders(piece)
+    assert told.folder == after(piece, "--carried") == folder_of("t")
+    assert [(node.number, node.ranks) for node in told.nodes] == [(0, (0, 1)), (1, (2,))]
+    assert [node.words[-2:] for node in told.nodes] == [("--", "a"), ("--", "me@b")]
+    assert all("2222" in node.words for node in told.nodes)
 
 
-def test_what_deepspeed_exports_unasked_is_looked_at() -> None:
-    bad = {
-        "MLFLOW_TRACKING_TOKEN": "x",
-        "MLFLOW_TRACKING_URI": "https://u:p@host",
-        "UCX_A": "$(touch pwned)",
-        "PYTHONPATH": 'a"b',
-    }
-    good = {"MY_TOKEN": "x", "NCCL_DEBUG": "INFO", "UCX_TLS": "tcp", "PYTHONPATH": "/a b"}
-    assert not_for_command_lines({**good, **bad}) == sorted(bad)
-    assert not_for_command_lines(good) == []
+def test_only_hosts_that_are_used_get_anything() -> None:
+    (piece,) = pieces(job("a:2", "b:3", options={"include": "b:0,2"}))
+    assert [(node.words[-1], node.ranks) for node in orders(piece).nodes] == [("b", (0, 1))]
 
 
-# Values.
-
-
-def deepspeeds(text: str) -> dict[str, str]:
-    """What DeepSpeed makes of the file's lines: `add_export` of deepspeed 0.19.8."""
-    exports = {}
-    for line in text.splitlines(keepends=True):
-        key, value = line.split("=", maxsplit=1)
-        value = value.strip()
-        if re.search(r"[^\w@%+=:,./-]", value):
-            value = f'"{value}"'
-        exports[key.strip()] = value
-    return exports
-
-
-def test_values_arrive_through_deepspeed_and_a_shell(tmp_path: Path) -> None:
-    values = {f"NCCL_V{number}": value for number, value in enumerate(HOSTILE)}
-    exports = deepspeeds(env_file(values, quoted=True))
-    line = "".join(f"export {name}={value}; " for name, value in exports.items())
-    line = re.sub("%(.)", lambda found: "%" if found[1] == "%" else "node-0", line)  # pdsh
-    done = subprocess.run(
-        ["sh", "-c", f"{line} env -0"], capture_output=True, check=True, cwd=tmp_path, timeout=30
-    )
-    pairs = (word.partition("=") for word in done.stdout.decode().split("\0"))
-    got = {name: value for name, _, value in pairs if name in values}
-    assert got == values
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_line_break_is_refused() -> None:
-    for value in ("a\nb", "a\r", "\n"):
-        with pytest.raises(UsageError, match="line break"):
-            env_file({"NCCL_V": value}, quoted=True)
-
-
-def test_an_mpiruns_pairs_are_plain() -> None:
-    environment = {"WIRESPEED_A": "x", "WIRESPEED_B": "x y", "WIRESPEED_C": "", "TOKEN": "x"}
-    assert env_file(environment, quoted=False) == "WIRESPEED_A=x\nWIRESPEED_C=\n"
-    assert names_of(environment) == ("TOKEN", "WIRESPEED_B")
+def test_what_is_carried_and_what_deepspeed_sees() -> None:
+    own = {"MY_TOKEN": "x", "GLOO_X": "y"}
+    unasked = {"MLFLOW_RUN": "r", "UCX_TLS": "tcp", "PYTHONPATH": "/a b"}
+    secret = {"MLFLOW_TRACKING_TOKEN": "x", "MLFLOW_TRACKING_URI": "https://u:p@host"}
+    environ = {**own, **unasked, **secret, "OTHER": "z"}
+    assert carried(environ, [*own, "NOT_SET"]) == {**own, **unasked}
+    assert bare(environ) == {**own, "OTHER": "z"}
+    odd = {f"NCCL_V{number}": value for number, value in enumerate(HOSTILE)}
+    assert unpack(pack(odd)) == odd
 
 
 # What is refused.

@@ -20,8 +20,8 @@ from wirespeed.launchers.mpi.guard import guarded
 from wirespeed.launchers.mpi.meeting import meeting_of
 from wirespeed.launchers.mpi.nodes import slots_of
 from wirespeed.launchers.mpi.words import Launch, passes
+from wirespeed.launchers.node.probe import Facts
 from wirespeed.launchers.script import as_sh
-from wirespeed.launchers.ssh.probe import Facts
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 BOUND_S = 20.0

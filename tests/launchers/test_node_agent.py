@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from wirespeed import __version__
-from wirespeed.launchers.ssh.words import agent_words, order
+from wirespeed.launchers.node.words import agent_words, order
 
 BOUND_S = 30.0
 _MARK = "WIRESPEED_TEST_AGENT"

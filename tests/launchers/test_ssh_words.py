@@ -14,11 +14,13 @@ from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.engines.ssh import ENGINE
 from wirespeed.launchers.node.facts import MARK
+from wirespeed.launchers.node.probe import Answer, Facts, ask_all
+from wirespeed.launchers.node.slots import with_slots
+from wirespeed.launchers.node.software import differing
+from wirespeed.launchers.node.words import probe_words
 from wirespeed.launchers.script import as_sh
-from wirespeed.launchers.ssh.findings import Asking, differing, trouble_of
-from wirespeed.launchers.ssh.probe import Answer, Facts, ask_all
-from wirespeed.launchers.ssh.slots import with_slots
-from wirespeed.launchers.ssh.words import probe_words, ssh_words
+from wirespeed.launchers.ssh.findings import Asking, trouble_of
+from wirespeed.launchers.ssh.words import ssh_words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "launch.ssh.sh"
 NASTY = [
@@ -262,7 +264,7 @@ def test_the_interface_is_that_of_the_first_nodes_network() -> None:
     facts = Facts(**{**_as_dict(GOOD), "interfaces": two})
     assert facts.interface_to("10.9.3.4")[0] == "ib0"
     assert facts.interface_to("10.0.0.9")[0] == "eth0"
-    assert facts.interface_to("172.16.0.1") == ("eth0", "ssh reached the node there")
+    assert facts.interface_to("172.16.0.1") == ("eth0", "the node was reached there")
     behind = Facts(**{**_as_dict(facts), "reached": "203.0.113.7"})
     assert behind.interface_to("172.16.0.1") == ("", "")
 

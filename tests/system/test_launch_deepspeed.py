@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -195,21 +196,40 @@ def test_words_and_variables_arrive_unchanged(ssh_lab: Any, cli: Any) -> None:
 
 
 @needs_pdsh
-def test_what_deepspeed_would_show_is_left_out(ssh_lab: Any, cli: Any) -> None:
-    """DeepSpeed exports MLFLOW_… of its own accord."""
-    secret = f"s3cr3t-{os.getpid()}"
+def test_no_value_is_on_a_command_line_of_any_node(ssh_lab: Any, cli: Any) -> None:
+    """DeepSpeed would write `export NAME=VALUE` there, of some families of its own accord."""
+    mark = f"v4lue-{os.getpid()}"
+    values = {"NCCL_ODD": f"{mark} 1", "GLOO_ODD": f"{mark}-2\n$(id)", "UCX_ODD": f"{mark}-3"}
+    secrets = {"MY_TOKEN": f"{mark}-4", "MLFLOW_TRACKING_TOKEN": f"{mark}-5"}
+    code = "import json, os, time; print(json.dumps(dict(os.environ)), flush=True); time.sleep(3)"
+    how = ["-x", "MY_TOKEN", "--", sys.executable, "-c", code]
     running = ssh_lab.start(
-        words(ssh_lab, "--", *SLEEPER, hosts="node-1,node-2"),
-        env={"MLFLOW_TRACKING_TOKEN": secret},
+        words(ssh_lab, *how, hosts="node-1,node-2:2"),
+        env={**values, **secrets, "PYTHONPATH": "/no"},
     )
-    cli.until(lambda: len(sleepers(ssh_lab)) == 2 or over(running))
-    shown = [line for line in command_lines().values() if secret in line]
-    running.signal(signal.SIGINT)
+    shown: list[str] = []
+    folders: set[Path] = set()
+
+    def told() -> bool:
+        shown.extend(line for line in command_lines().values() if mark in line)
+        for pid in cli.processes():
+            line = command_lines().get(pid, "")
+            folders.update(map(Path, re.findall(r"--carried\0([^\0]+)", line)))
+        return running.out().count("GLOO_ODD") == 3 or over(running)
+
+    cli.until(told)
     done = running.wait(AFTER_S)
+    assert done.code == 0, done.err
     assert shown == []
+    wanted = {**values, "MY_TOKEN": secrets["MY_TOKEN"]}
+    for lines in by_rank(done.out).values():
+        seen = json.loads(lines[0])
+        assert {name: seen[name] for name in wanted} == wanted
+        assert "MLFLOW_TRACKING_TOKEN" not in seen
     logs = "".join(path.read_text() for path in cli.home.rglob("deepspeed.log"))
-    assert "MLFLOW_TRACKING_TOKEN" in logs, done.err
-    assert secret not in logs
+    assert mark not in logs
+    (folder,) = folders
+    assert not list(folder.parent.glob(f"{folder.name}*"))
 
 
 @needs_pdsh

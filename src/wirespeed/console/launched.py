@@ -5,13 +5,16 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from wirespeed import __version__
+from wirespeed.console.holding import STOPPING, held, lost_findings
 from wirespeed.console.ranklogs import log_findings
 from wirespeed.console.signals import interrupted_by_signals
-from wirespeed.launchers.base import Engine, Job, Piece
+from wirespeed.errors import Interrupted
+from wirespeed.launchers.base import Engine, Held, Job, Piece
 from wirespeed.launchers.endings import end_findings, rank_name
 from wirespeed.launchers.frames import VARIABLE
 from wirespeed.launchers.joblogs import JobLogs
@@ -25,6 +28,12 @@ __all__ = ["Launched"]
 
 _LONGEST = 8192
 """Characters of an unfinished line that wait for its end before they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    end: JobEnd
+    findings: tuple[Finding, ...]
 
 
 class Launched:
@@ -51,6 +60,22 @@ class Launched:
 
     def run(self, *, quiet: bool, prefix: bool) -> int:
         """Start, show, and end; the exit code of the job."""
+        say: Callable[[str], None] = (lambda text: None) if quiet else _tell
+        try:
+            with held(self._engine, self._job, say) as nodes:
+                self._job = nodes.prepared.job
+                self._choices += nodes.prepared.choices
+                self._findings += nodes.prepared.findings
+                stop = any(one.status in STOPPING for one in nodes.prepared.findings)
+                ended = None if stop else self._ran(nodes, quiet=quiet, prefix=prefix)
+        except Interrupted as error:
+            run = self._finish({}, [*self._findings], 130)
+            _tell(f"{error.saw}; no rank was started; exit code 130; run {run.id}")
+            return 130
+        self._findings += tuple(nodes.after)
+        return self.refuse() if ended is None else self._close(ended, quiet=quiet)
+
+    def _ran(self, nodes: Held, *, quiet: bool, prefix: bool) -> "_Ended":
         logs = JobLogs(self._folder.log_path(0).parent)
         live = _Live(logs, quiet=quiet, prefix=prefix)
         scratch = Path(tempfile.mkdtemp(prefix="wirespeed-"))
@@ -61,7 +86,8 @@ class Launched:
             logs.close()
             shutil.rmtree(scratch, ignore_errors=True)
         live.flush()
-        return self._close(end, pieces, logs, quiet=quiet)
+        found = (*lost_findings(end, pieces, nodes), *end_findings(end, pieces, logs))
+        return _Ended(end, found)
 
     def _supervise(self, pieces: Sequence[Piece], live: "_Live") -> JobEnd:
         token = self._job.environment[VARIABLE].partition(",")[0]
@@ -70,9 +96,9 @@ class Launched:
         with interrupted_by_signals(lambda _: supervisor.interrupt()):
             return supervisor.run(pieces)
 
-    def _close(self, end: JobEnd, pieces: Sequence[Piece], logs: JobLogs, *, quiet: bool) -> int:
-        code = worst_code(end)
-        findings = list(end_findings(end, pieces, logs))
+    def _close(self, ended: "_Ended", *, quiet: bool) -> int:
+        end, code = ended.end, worst_code(ended.end)
+        findings = list(ended.findings)
         if code not in (0, 130):
             said = log_findings(self._folder.log_path(0).parent)
             # Where no rank started, the engine's own words are the cause, and its end follows.

@@ -2,15 +2,17 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from wirespeed.console.holding import STOPPING, held, lost_findings
 from wirespeed.console.relay import outcome_from_json, read_line
 from wirespeed.console.relayed import VARIABLE, order
-from wirespeed.console.session import Session
+from wirespeed.console.session import Book, Session
 from wirespeed.console.signals import interrupted_by_signals
-from wirespeed.launchers.base import Engine, Job, Piece
+from wirespeed.errors import Interrupted
+from wirespeed.launchers.base import Engine, Held, Job, Piece, Prepared
 from wirespeed.launchers.endings import end_findings, rank_name
 from wirespeed.launchers.frames import VARIABLE as FRAMES
 from wirespeed.launchers.joblogs import JobLogs
@@ -21,7 +23,7 @@ from wirespeed.world.watch import Outcome
 from wirespeed.world.watch.ends import exit_hint
 from wirespeed.world.watch.phrases import returncode_text
 
-__all__ = ["COMMAND", "ordered", "run_remote"]
+__all__ = ["COMMAND", "interrupted_before", "note_nodes", "ordered", "ran_remote", "run_remote"]
 
 COMMAND = ("-m", "wirespeed.console.relayed")
 """What each rank runs, after its Python."""
@@ -32,16 +34,53 @@ _AFTER_OUTCOME_S = 6.0
 """How long ranks have to end by themselves once their console has told how the run ended."""
 
 
-def ordered(job: Job, plan: Plan, backend: str, python: str) -> Job:
-    """The prepared job with the ranks' command and what they must know."""
-    environment = {**job.environment, VARIABLE: order(plan, backend)}
+def ordered(
+    job: Job,
+    plan: Plan,
+    backend: str,
+    python: str,
+    settings: Mapping[str, str | None] | None = None,
+) -> Job:
+    """The prepared job with the ranks' command and what they must know.
+
+    settings: variables that the ranks shall have, or (None) shall not have, unless the engine or
+    --interface has chosen a value.
+    """
+    told = {k: v for k, v in (settings or {}).items() if v is not None or k not in job.environment}
+    given = {k: v for k, v in told.items() if v is not None}
+    environment = {**job.environment, **given, VARIABLE: order(plan, backend, told)}
     return replace(job, command=(job.python or python, *COMMAND), environment=environment)
 
 
 def run_remote(session: Session, engine: Engine, job: Job, plan: Plan) -> Run:
     """Start, listen, judge. A signal ends the ranks and gives a run with exit code 130."""
+    nodes: Held | None = None
+    try:
+        with held(engine, job, session.phase) as nodes:
+            note_nodes(session, nodes.prepared)
+            if any(one.status in STOPPING for one in nodes.prepared.findings):
+                outcome = Outcome(kind="never_joined")
+            else:
+                outcome = ran_remote(session, engine, nodes, nodes.prepared.job, plan)
+    except Interrupted as error:
+        outcome = Outcome(kind="interrupted", findings=(interrupted_before(error),))
+    if nodes is not None:
+        session.note(nodes.after)
+    return session.close(outcome)
+
+
+def note_nodes(session: Session, prepared: Prepared) -> None:
+    """What was found and chosen once the nodes were there."""
+    session.note(prepared.findings)
+    told = [{"name": c.name, "value": c.value, "reason": c.reason} for c in prepared.choices]
+    if told:
+        session.on_record(0, "choices", {"choices": told})
+
+
+def ran_remote(book: Book, engine: Engine, nodes: Held, job: Job, plan: Plan) -> Outcome:
+    """Start, listen and stop one world of ranks on the held nodes; its records go to `book`."""
     scratch = Path(tempfile.mkdtemp(prefix="wirespeed-"))
-    listener = _Listener(session, job.size)
+    listener = _Listener(book, job.size)
     pieces: Sequence[Piece] = ()
     try:
         pieces = engine.pieces(job, scratch)
@@ -49,22 +88,35 @@ def run_remote(session: Session, engine: Engine, job: Job, plan: Plan) -> Run:
         bounds = Bounds(startup_s=plan.startup_timeout_s + _CONSOLE_FIRST_S, grace_s=job.grace_s)
         supervisor = Supervisor(job.size, token, listener, bounds)
         listener.conclude = supervisor.conclude
-        session.phase(f"starting {job.size} ranks by {engine.name}")
+        book.phase(f"starting {job.size} ranks by {engine.name}")
         with interrupted_by_signals(lambda _: supervisor.interrupt()):
             end = supervisor.run(pieces)
     finally:
         listener.logs.close()
         shutil.rmtree(scratch, ignore_errors=True)
-    return session.close(_outcome(end, listener, pieces))
+    outcome = _outcome(end, listener, pieces)
+    return replace(outcome, findings=(*lost_findings(end, pieces, nodes), *outcome.findings))
+
+
+def interrupted_before(error: Interrupted) -> Finding:
+    return Finding(
+        id="INT-001",
+        status="not_checked",
+        title="the job was interrupted before a rank was started",
+        saw=error.saw,
+        expected="to run to the end",
+        because="it was asked to stop",
+        next="run the same command again",
+    )
 
 
 class _Listener:
     """Rank 0's records go to the session, all else to the logs."""
 
-    def __init__(self, session: Session, size: int) -> None:
-        self._session = session
+    def __init__(self, book: Book, size: int) -> None:
+        self._book = book
         self._size = size
-        self.logs = JobLogs(session.folder.log_path(0).parent)
+        self.logs = JobLogs(book.logs)
         self.outcome: Outcome | None = None
         self.conclude: Callable[[float], None] = lambda seconds: None
         self._parts = ""
@@ -72,7 +124,7 @@ class _Listener:
 
     def started(self, rank: int, node: str) -> None:
         self._started += 1
-        self._session.phase(f"{self._started} of {self._size} ranks started")
+        self._book.phase(f"{self._started} of {self._size} ranks started")
 
     def output(self, rank: int, node: str, stream: str, text: str, *, whole: bool) -> None:
         if rank == 0 and stream == "stdout":
@@ -91,7 +143,7 @@ class _Listener:
         self.logs.engine(piece, text)
 
     def ending(self, reason: Reason) -> None:
-        self._session.phase("ending the ranks")
+        self._book.phase("ending the ranks")
 
     def _record(self, line: str) -> bool:
         found = read_line(line)
@@ -102,9 +154,9 @@ class _Listener:
             self.outcome = outcome_from_json(data)
             self.conclude(_AFTER_OUTCOME_S)
         elif kind == "phase":
-            self._session.phase(data["text"])
+            self._book.phase(data["text"])
         else:
-            self._session.on_record(0, kind, data)
+            self._book.on_record(0, kind, data)
         return True
 
 

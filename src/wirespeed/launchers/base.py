@@ -7,14 +7,15 @@ the pieces' stdout carries frames (`frames`), and `supervise` reads them. An eng
 what the command does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from wirespeed.records import Choice, Finding
 
-__all__ = ["Engine", "EngineOption", "Host", "Job", "Piece", "Prepared"]
+__all__ = ["Engine", "EngineOption", "Held", "Holding", "Host", "Job", "Piece", "Prepared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class Piece:
     """Files that `command` names, by path, written (mode 0600) before it is started."""
     nodes: tuple[str, ...] = ()
     """Nodes that are lost with this process, for all we know: for messages."""
+    look: str = ""
+    """The command by which a person sees how its node is; empty: by ssh."""
     script: str = ""
     """The same as a script for the engine's own use (sbatch), which needs nothing of ours around it."""
     ends_with_stdin: bool = False
@@ -146,4 +149,32 @@ class Engine(Protocol):
 
         `scratch` is a folder of this job alone, for `Piece.files`; it goes when the job has ended.
         """
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """What a job runs on, as long as it is held."""
+
+    prepared: Prepared
+    """With what was found once it was there; findings that fail: nothing can run."""
+    lost: Callable[[Sequence[str]], Sequence[Finding]] = lambda nodes: ()
+    """Why these nodes were lost while the job ran, as far as their manager knows."""
+    after: list[Finding] = field(default_factory=list)
+    """Filled when it is let go: what could not be taken away."""
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """An engine that knows more of its nodes than the pieces do, or makes them for the job alone."""
+
+    def hold(self, job: Job, say: Callable[[str], None]) -> AbstractContextManager[Held]:
+        """From before the first piece starts until the last has ended. `say`: where it is.
+
+        What it makes for the job is gone afterwards, also after an error or an Interrupted.
+        """
+        ...
+
+    def around(self, job: Job, scratch: Path) -> tuple[list[Piece], list[Piece]]:
+        """What is run before the pieces and after them, one by one: for `--dry-run`."""
         ...

@@ -110,9 +110,12 @@ def _lost(end: JobEnd, piece: Piece, logs: JobLogs) -> Finding:
         expected="every rank to tell how it ended",
         costs="the other ranks were ended; what was measured before is kept",
         fix="see below what it said; look whether the node is up and its network works",
-        next=f"ssh {piece.nodes[0]} uptime"
-        if piece.nodes
-        else f"less {shlex.quote(str(logs.of_piece(piece.name)))}",
+        next=piece.look
+        or (
+            f"ssh {piece.nodes[0]} uptime"
+            if piece.nodes
+            else f"less {shlex.quote(str(logs.of_piece(piece.name)))}"
+        ),
         evidence=tuple(logs.words.get(piece.name, ())[-_WORDS:]),
     )
 

@@ -13,14 +13,27 @@ SCRATCH = Path("wirespeed-launch")
 """Folder for the files of a job that is only written down, below the working directory."""
 
 
-def as_sh(pieces: Sequence[Piece], title: str, hidden: Sequence[str] = ()) -> str:
-    """A POSIX shell script; `hidden`: names of variables that it expects to be set."""
+def as_sh(
+    pieces: Sequence[Piece],
+    title: str,
+    hidden: Sequence[str] = (),
+    before: Sequence[Piece] = (),
+    after: Sequence[Piece] = (),
+) -> str:
+    """A POSIX shell script; `hidden`: names of variables that it expects to be set.
+
+    `before` and `after`: pieces that are run one by one, these however the script ends.
+    """
     lines = ["#!/bin/sh", f"# {_comment(title)}", "set -eu"]
     lines += [
         f': "${{{name}:?to be set by you: its value is not written here}}"' for name in hidden
     ]
-    lines += _files(pieces)
-    if len(pieces) == 1 and not pieces[0].stdin:
+    lines += _files([*before, *pieces, *after])
+    if after:
+        lines += ["over() {", *(line for one in after for line in _alone(one)), "}"]
+        lines += ["trap over EXIT", "trap 'exit 130' INT", "trap 'exit 143' TERM"]
+    lines += [line for one in before for line in _alone(one)]
+    if len(pieces) == 1 and not pieces[0].stdin and not after:
         return "\n".join([*lines, f"exec {_words(pieces[0])}"]) + "\n"
     lines += ["pids="]
     for piece in pieces:
@@ -29,15 +42,24 @@ def as_sh(pieces: Sequence[Piece], title: str, hidden: Sequence[str] = ()) -> st
     return "\n".join(lines) + "\n"
 
 
-def as_yaml(pieces: Sequence[Piece], title: str, hidden: Sequence[str] = ()) -> str:
+def as_yaml(
+    pieces: Sequence[Piece],
+    title: str,
+    hidden: Sequence[str] = (),
+    before: Sequence[Piece] = (),
+    after: Sequence[Piece] = (),
+) -> str:
     """The same as data: commands as lists of words, environment, files and stdin."""
     import yaml
 
     data: dict[str, Any] = {
         "title": title,
         "expects": list(hidden),
+        "before": [_as_data(piece) for piece in before],
         "processes": [_as_data(piece) for piece in pieces],
+        "after": [_as_data(piece) for piece in after],
     }
+    data = {key: part for key, part in data.items() if part or key not in ("before", "after")}
     text: str = yaml.safe_dump(data, sort_keys=False, width=100, allow_unicode=True)
     return text
 
@@ -51,6 +73,10 @@ def _as_data(piece: Piece) -> dict[str, Any]:
     if piece.stdin:
         data["stdin"] = piece.stdin
     return data
+
+
+def _alone(piece: Piece) -> list[str]:
+    return [f"# {_comment(piece.name)}", f"{_words(piece)} < /dev/null"]
 
 
 def _files(pieces: Sequence[Piece]) -> list[str]:

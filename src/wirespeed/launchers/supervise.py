@@ -111,6 +111,8 @@ class Supervisor:
         self._pulse = Pulse()
         self._rests: dict[int, bytes] = {}
         self._numbers: dict[int, int] = {}
+        self._came_by: dict[int, int] = {}
+        """Piece by rank."""
         self._end = JobEnd()
         self._interrupted = False
         self._first_was_asked = False
@@ -181,7 +183,9 @@ class Supervisor:
         self._drain(number)
         self._end.pieces[piece.name] = code
         early = len(self._end.codes) < self._size and (code or len(self._pieces) == 1)
-        if early and self._end.reason == "finished":
+        # `kubectl exec` ends with 0 where its stream is cut.
+        own = {rank for rank, by in self._came_by.items() if by == number}
+        if (early or own - self._end.codes.keys()) and self._end.reason == "finished":
             self._end.lost += (piece.name,)
             self._ending("lost")
             self._over_within(self._bounds.grace_s)
@@ -233,6 +237,8 @@ class Supervisor:
         text = line.decode("utf-8", "replace").rstrip("\r")
         frame = parse(text, self._token)
         if frame is not None:
+            if frame.kind == HELLO:
+                self._came_by[frame.rank] = number
             self._take(frame)
         elif text.strip():
             self._listener.said(self._pieces[number].name, text.rstrip())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Job
-from wirespeed.launchers.deepspeed.environment import names_of
+from wirespeed.launchers.deepspeed.environment import CARRIED
 
 __all__ = ["launcher_args", "ssh_args"]
 
@@ -34,25 +34,20 @@ def launcher_args(job: Job, slots: Mapping[str, Sequence[int]]) -> str:
             expected="the same slots on each host",
         )
     if launcher != "pdsh":
-        names = names_of(job.environment)
-        made = {"openmpi": _openmpi(job, names), "slurm": _slurm(slots)}
-        words = made.get(launcher, _hydra(names))
+        made = {"openmpi": _openmpi(job), "slurm": _slurm(slots)}
+        words = made.get(launcher, ["-genvlist", CARRIED])
     return " ".join(
         [*([shlex.join(words)] if words else []), options.get("launcher-args", "")]
     ).strip()
 
 
-def _openmpi(job: Job, names: Sequence[str]) -> list[str]:
-    words = [word for name in names for word in ("-x", name)]
+def _openmpi(job: Job) -> list[str]:
+    words = ["-x", CARRIED]
     if job.interface:
         words += ["--mca", "btl_tcp_if_include", job.interface]
     if config := job.options.get("ssh-config"):
         words += ["--mca", "plm_rsh_args", f"-F {config}"]
     return words
-
-
-def _hydra(names: Sequence[str]) -> list[str]:
-    return ["-genvlist", ",".join(names)] if names else []
 
 
 def _slurm(slots: Mapping[str, Sequence[int]]) -> list[str]:

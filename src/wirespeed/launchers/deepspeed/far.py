@@ -1,10 +1,14 @@
-"""`python -m wirespeed.launchers.deepspeed.far --job …`: a rank that ends with its ssh connection.
+"""`python -m wirespeed.launchers.deepspeed.far [--carried FOLDER] --job …`: a rank under DeepSpeed.
+
+Takes the environment that was carried around DeepSpeed: with `--carried` (pdsh) from its own file
+of that folder, else from one variable. For the rest it is `rank_wrapper`; but under pdsh it also
+ends with its ssh connection.
 
 Under pdsh nothing reaches a rank from where it was started. When the network between is cut, nobody
 closes anything: sshd goes on until TCP gives up, which is hours where nothing is sent. But our ssh
 sends something every 5 s, or acknowledges what is sent to it, and the kernel knows since when it has
 not: `tcpi_last_data_recv` and `tcpi_last_ack_recv` of sock_diag(7), which any process may read.
-Standard library only. For the rest it is `rank_wrapper`.
+Standard library only.
 """
 
 import os
@@ -17,6 +21,9 @@ import time
 from collections.abc import Sequence
 from ipaddress import ip_address
 
+from wirespeed.errors import WirespeedError, WorldError
+from wirespeed.launchers.deepspeed.delivery import take
+from wirespeed.launchers.deepspeed.environment import CARRIED, PYTHON_PATH, unpack
 from wirespeed.launchers.rank_wrapper import main as rank_main
 
 __all__ = ["SILENCE_S", "main", "silent_s"]
@@ -40,10 +47,27 @@ _LAST_RECEIVED = 52
 
 def main(arguments: Sequence[str]) -> int:
     """Run the rank; its exit code."""
+    words = list(arguments)
+    try:
+        if words[:1] == ["--carried"]:
+            told = take(words[1], int(os.environ["CROSS_RANK"]), int(os.environ["RANK"]))
+            words = words[2:]
+            _end_with_connection()
+        else:
+            told = unpack(os.environ.pop(CARRIED, "")) if CARRIED in os.environ else {}
+    except (LookupError, ValueError, WirespeedError) as error:
+        sys.stderr.write(f"wirespeed: {error}\n")
+        return WorldError.exit_code
+    # DeepSpeed has put its own folder, for us the root, before what there was.
+    os.environ.pop(PYTHON_PATH, None)
+    os.environ.update(told)
+    return rank_main(words)
+
+
+def _end_with_connection() -> None:
     if connection := os.environ.get("SSH_CONNECTION", ""):
         watch = threading.Thread(target=_watch, args=(connection,), name="ssh", daemon=True)
         watch.start()
-    return rank_main(arguments)
 
 
 def silent_s(connection: str) -> float | None:

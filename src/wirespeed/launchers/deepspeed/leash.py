@@ -26,7 +26,9 @@ from pathlib import Path
 import psutil
 
 from wirespeed.errors import UsageError, WirespeedError
-from wirespeed.launchers.deepspeed.environment import not_for_command_lines
+from wirespeed.launchers.deepspeed.delivery import bring, forget
+from wirespeed.launchers.deepspeed.environment import CARRIED, PYTHON_PATH, bare, carried, pack
+from wirespeed.launchers.deepspeed.orders import Orders, read_orders
 
 __all__ = ["HOLD", "leashed", "main"]
 
@@ -38,26 +40,60 @@ LOOK_S = 0.1
 _READ = 1 << 16
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 """PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER of prctl(2)."""
+AS_IS = "as-is"
+"""In place of orders: the ranks' environment is ours."""
+_PATH = "WIRESPEED_PATH"
+_RUN = (
+    "import os, runpy, sys; sys.path[1:1] = os.environ.pop('WIRESPEED_PATH').split(os.pathsep); "
+    "del sys.argv[0]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
+"""A module with PYTHONPATH's folders, which DeepSpeed does not see as PYTHONPATH and export."""
 _HOST_ENDED = re.compile(rb"^pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
 
 
-def leashed(python: str, words: Sequence[str], grace_s: float, *, exports: bool) -> list[str]:
-    """The words that run `words` on a leash; `exports`: whether DeepSpeed exports variables."""
+def leashed(python: str, words: Sequence[str], grace_s: float, *, orders: str = "") -> list[str]:
+    """The words that run `words` on a leash; `orders`: the file of `orders`, for ranks elsewhere."""
     module = "wirespeed.launchers.deepspeed.leash"
-    return [python, "-m", module, f"{grace_s:g}", "exports" if exports else "as-is", "--", *words]
+    return [python, "-m", module, f"{grace_s:g}", orders or AS_IS, "--", *words]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run it; its exit code (128 + n for signal n)."""
     try:
         if len(arguments) < 4 or arguments[2] != "--":
-            expected = "SECONDS exports|as-is -- WORDS"
+            expected = f"SECONDS ORDERS|{AS_IS} -- WORDS"
             raise UsageError(f"no command: {shlex.join(arguments)}", expected=expected)
-        environment = _stripped(os.environ) if arguments[1] == "exports" else dict(os.environ)
-        return _Leash(arguments[3:], environment, float(arguments[0])).run()
+        words, grace_s = arguments[3:], float(arguments[0])
+        if arguments[1] == AS_IS:
+            return _Leash(words, dict(os.environ), grace_s).run()
+        return _carrying(words, read_orders(arguments[1]), grace_s)
     except WirespeedError as error:
         sys.stderr.write(f"wirespeed: {error}\n")
         return error.exit_code
+
+
+def _carrying(words: Sequence[str], orders: Orders, grace_s: float) -> int:
+    """With the ranks' environment carried around DeepSpeed."""
+    told = pack(carried(os.environ, orders.names))
+    environment, words = _for_runner(words)
+    if not orders.nodes:
+        # First: Hydra loses the last of its variables.
+        return _Leash(words, {CARRIED: told, **environment}, grace_s).run()
+    leash = _Leash(words, environment, grace_s)
+    bring(orders.nodes, orders.folder, told)
+    code = leash.run()
+    if code:
+        forget(orders.nodes, orders.folder)
+    return code
+
+
+def _for_runner(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """DeepSpeed's own environment, and its words, which do not need PYTHONPATH to find it."""
+    environment = {**bare(os.environ), "DS_ENV_FILE": os.devnull}
+    path = os.environ.get(PYTHON_PATH, "")
+    if not path or list(words[1:2]) != ["-m"]:
+        return environment, list(words)
+    return {**environment, _PATH: path}, [words[0], "-c", _RUN, *words[2:]]
 
 
 class _Leash:
@@ -139,19 +175,6 @@ class _Leash:
         if any(_HOST_ENDED.match(line) for line in lines):
             self._end_at = min(self._end_at, time.monotonic() + self._grace_s)
         return bool(data)
-
-
-def _stripped(environ: Mapping[str, str]) -> dict[str, str]:
-    """Without what DeepSpeed would write on command lines of its own accord, and should not."""
-    bad = not_for_command_lines(environ)
-    if bad:
-        sys.stderr.write(
-            f"wirespeed: {', '.join(bad)}: not for DeepSpeed, which would show the value in the "
-            "nodes' lists of processes\n"
-        )
-    kept = {name: value for name, value in environ.items() if name not in bad}
-    pairs = kept.get("DS_ENV_FILE", "")
-    return {**kept, "DS_ENV_FILE": str(Path(pairs).absolute())} if pairs else kept
 
 
 def _from_anywhere(words: Sequence[str]) -> list[str]:

@@ -15,10 +15,12 @@ import psutil
 
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job
-from wirespeed.launchers.ssh.findings import Asking, interface_missing, trouble_of
-from wirespeed.launchers.ssh.probe import Facts, ask_all
-from wirespeed.launchers.ssh.slots import with_slots
-from wirespeed.launchers.ssh.words import probe_words, ssh_words
+from wirespeed.launchers.node.probe import Facts, ask_all
+from wirespeed.launchers.node.slots import with_slots
+from wirespeed.launchers.node.software import interface_missing
+from wirespeed.launchers.node.words import probe_words
+from wirespeed.launchers.ssh.findings import Asking, trouble_of
+from wirespeed.launchers.ssh.words import ssh_words
 from wirespeed.records import Finding
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "require_deepspeed",
     "require_programs",
     "slots_here",
+    "ssh_to",
 ]
 
 _ASK_S = 15.0
@@ -154,7 +157,8 @@ def free_port() -> int:
 def look_at_nodes(job: Job, python: str, config: str, port: str) -> Seen:
     """Ask every node over ssh what it is, all at once."""
     within_s = min(_ASK_S, job.startup_s)
-    commands = {host.name: _ssh(config, port, host.name, python) for host in job.hosts}
+    far = probe_words([python])
+    commands = {host.name: ssh_to(config, port, host.name, far) for host in job.hosts}
     answers = ask_all(commands, job.directory, within_s)
     asking = Asking(config, [python], within_s)
     facts: dict[str, Facts] = {}
@@ -173,6 +177,7 @@ def look_at_nodes(job: Job, python: str, config: str, port: str) -> Seen:
     return Seen(hosts, tuple(findings), facts)
 
 
-def _ssh(config: str, port: str, host: str, python: str) -> Sequence[str]:
-    program, *rest = ssh_words(config, host, probe_words([python]))
-    return [program, *(["-p", port] if port else []), *rest]
+def ssh_to(config: str, port: str, host: str, far: Sequence[str]) -> tuple[str, ...]:
+    """ssh that runs `far` there."""
+    program, *rest = ssh_words(config, host, far)
+    return (program, *(["-p", port] if port else []), *rest)

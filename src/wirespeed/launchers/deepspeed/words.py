@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers import rank_wrapper
 from wirespeed.launchers.base import Host
+from wirespeed.launchers.deepspeed import far
 from wirespeed.launchers.rank_wrapper import wrapped
 
 __all__ = ["LAUNCHERS", "Filter", "Form", "Launch", "chosen", "hostfile", "runner"]
@@ -26,7 +26,6 @@ Form = Literal["local", "node", "nodes"]
 """This machine alone; one node of several, each started by itself (`--no_ssh`); all nodes."""
 _HOST = re.compile(r"(?:[\w.-]+@)?[A-Za-z0-9_](?:[\w.-]*\w)?")
 """A name that neither pdsh nor a hostfile nor ssh takes for anything else."""
-_FAR = "wirespeed.launchers.deepspeed.far"
 _PLAIN_PATH = re.compile(r"[\w+=:,./@-]+")
 
 
@@ -58,6 +57,8 @@ class Launch:
     launcher_args: str = ""
     ssh_port: str = ""
     filter: Filter = Filter()
+    carried: str = ""
+    """Folder in which ranks on pdsh's nodes find their environment."""
 
 
 def runner(launch: Launch) -> list[str]:
@@ -121,10 +122,12 @@ def _rank(launch: Launch) -> list[str]:
             expected="a path of letters, digits and +=:,./@-_",
             next="--python PATH",
         )
-    words = wrapped(launch.python, launch.command, encoded=True)
+    job = wrapped(launch.python, launch.command, encoded=True)[3:]
     if launch.launcher == "pdsh":
-        return [launch.python, "-m", _FAR, *words[3:]]
-    return [rank_wrapper.__file__, *words[3:]] if _wants_script(launch) else words
+        return [launch.python, "-m", far.__name__, "--carried", launch.carried, *job]
+    return (
+        [far.__file__, *job] if _wants_script(launch) else [launch.python, "-m", far.__name__, *job]
+    )
 
 
 def _wants_script(launch: Launch) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from wirespeed.errors import InputError, UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Host, Job, Piece, Prepared
 from wirespeed.launchers.deepspeed.backends import launcher_args, ssh_args
-from wirespeed.launchers.deepspeed.environment import env_file, refuse_secrets
+from wirespeed.launchers.deepspeed.delivery import Node, folder_of
 from wirespeed.launchers.deepspeed.leash import HOLD, leashed
 from wirespeed.launchers.deepspeed.nodes import (
     Seen,
@@ -21,7 +21,9 @@ from wirespeed.launchers.deepspeed.nodes import (
     require_deepspeed,
     require_programs,
     slots_here,
+    ssh_to,
 )
+from wirespeed.launchers.deepspeed.orders import Orders, orders_text
 from wirespeed.launchers.deepspeed.words import (
     LAUNCHERS,
     Filter,
@@ -32,8 +34,8 @@ from wirespeed.launchers.deepspeed.words import (
     runner,
 )
 from wirespeed.launchers.frames import padded
+from wirespeed.launchers.node.slots import with_slots
 from wirespeed.launchers.rank_wrapper import MASTER
-from wirespeed.launchers.ssh.slots import with_slots
 from wirespeed.records import Choice
 from wirespeed.world.identity import port_of
 
@@ -105,7 +107,7 @@ def _piece(name: str, job: Job, launch: Launch, files: Mapping[str, str]) -> Pie
     """DeepSpeed's part on this machine: variables go as an environment, and need no shell."""
     return Piece(
         name=name,
-        command=tuple(leashed(sys.executable, runner(launch), job.grace_s, exports=False)),
+        command=tuple(leashed(sys.executable, runner(launch), job.grace_s)),
         environment=job.environment,
         stdin=HOLD,
         files=files,
@@ -115,23 +117,33 @@ def _piece(name: str, job: Job, launch: Launch, files: Mapping[str, str]) -> Pie
 
 
 def _nodes_piece(job: Job, scratch: Path) -> Piece:
-    launch = _launch(job, scratch)
-    environment, pairs = dict(job.environment), str(scratch / "deepspeed_env")
+    launch, orders = _launch(job, scratch), str(scratch / "orders")
+    environment = dict(job.environment)
     if launch.launcher == "pdsh":
-        refuse_secrets(environment)
         environment["PDSH_SSH_ARGS_APPEND"] = job.options[_SSH_ARGS]
-    files = {launch.hostfile: hostfile(job.hosts)}
-    if launch.launcher != "slurm":
-        files[pairs] = env_file(job.environment, quoted=launch.launcher == "pdsh")
     return Piece(
         name="deepspeed",
-        command=tuple(leashed(sys.executable, runner(launch), job.grace_s, exports=True)),
-        environment={**environment, "DS_ENV_FILE": pairs},
+        command=tuple(leashed(sys.executable, runner(launch), job.grace_s, orders=orders)),
+        environment=environment,
         stdin=HOLD,
-        files=files,
+        files={launch.hostfile: hostfile(job.hosts), orders: orders_text(_orders(job, launch))},
         nodes=tuple(host.name for host in job.hosts),
         ends_with_stdin=True,
     )
+
+
+def _orders(job: Job, launch: Launch) -> Orders:
+    names = tuple(job.environment)
+    if launch.launcher != "pdsh":
+        return Orders(names=names)
+    config, port = job.options.get("ssh-config", ""), launch.ssh_port
+    nodes, first = [], 0
+    for number, (host, slots) in enumerate(_filtered(job.hosts, job.options).items()):
+        ranks = tuple(range(first, first + len(slots)))
+        # The word for the far shell is the delivery's own.
+        nodes.append(Node(ssh_to(config, port, host, ())[:-1], number, ranks))
+        first += len(slots)
+    return Orders(names=names, folder=launch.carried, nodes=nodes)
 
 
 def _launch(job: Job, scratch: Path) -> Launch:
@@ -153,6 +165,7 @@ def _launch(job: Job, scratch: Path) -> Launch:
         launcher_args=launcher_args(job, _filtered(job.hosts, options)) if form == "nodes" else "",
         ssh_port=options.get("ssh-port", "") if launcher == "pdsh" else "",
         filter=_filter(options),
+        carried=folder_of(job.token),
     )
 
 
@@ -219,10 +232,7 @@ def _prepare_nodes(job: Job) -> Prepared:
         return Prepared(job=replace(job, hosts=()), findings=seen.findings)
     slots = _filtered(seen.hosts, job.options)
     address, port, why = _where_rank_0_is(job, next(iter(slots)), seen)
-    own = _own_variables(launcher, f"{address}:{port}")
-    environment = (
-        padded({**job.environment, **own}) if launcher in _PADDED else {**job.environment, **own}
-    )
+    environment = {**job.environment, **_own_variables(launcher, f"{address}:{port}")}
     settled = {_FORM: "nodes", _ADDRESS: address, _PORT: port, _SSH_ARGS: ssh_args(job.options)}
     made = replace(
         job,
@@ -371,9 +381,7 @@ def _where_rank_0_is(job: Job, first: str, seen: Seen) -> tuple[str, str, str]:
 
 def _own_variables(launcher: str, master: str) -> dict[str, str]:
     """What ranks must find, and DeepSpeed's launcher does not tell, or tells otherwise."""
-    # DeepSpeed puts its own folder, for us the root, before PYTHONPATH.
-    variables = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    return variables | ({MASTER: master} if launcher in ("openmpi", "slurm") else {})
+    return {MASTER: master} if launcher in ("openmpi", "slurm") else {}
 
 
 ENGINE: Engine = _DeepSpeed()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.mpi.find import first_of_allocation
 from wirespeed.launchers.mpi.nodes import is_here
-from wirespeed.launchers.ssh.probe import Facts
+from wirespeed.launchers.node.probe import Facts
 from wirespeed.world.identity import port_of
 
 __all__ = ["Meeting", "meeting_of"]

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Host, Job
-from wirespeed.launchers.ssh.findings import Asking, differing, interface_missing, trouble_of
-from wirespeed.launchers.ssh.probe import Facts, ask_all
-from wirespeed.launchers.ssh.slots import with_slots
-from wirespeed.launchers.ssh.words import probe_words, ssh_words
+from wirespeed.launchers.node.probe import Facts, ask_all
+from wirespeed.launchers.node.slots import with_slots
+from wirespeed.launchers.node.software import differing, interface_missing
+from wirespeed.launchers.node.words import probe_words
+from wirespeed.launchers.ssh.findings import Asking, trouble_of
+from wirespeed.launchers.ssh.words import ssh_words
 from wirespeed.records import Finding
 
 __all__ = ["Nodes", "is_here", "look", "slots_of"]

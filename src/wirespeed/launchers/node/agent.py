@@ -1,6 +1,6 @@
 """`python -P -m wirespeed.launchers.node.agent`: starts one node's ranks, and ends them.
 
-Reads an order, one line of JSON (`ssh.words.order`), from stdin and starts what it says; their
+Reads an order, one line of JSON (`node.words.order`), from stdin and starts what it says; their
 output goes straight to this process's own. It ends with their exit code. When stdin is closed (the
 launching process or its connection is gone), when nothing came from there for `silence_s` (the
 network is cut, and nobody tells), or on SIGTERM, SIGHUP and SIGINT, it ends everything that it has

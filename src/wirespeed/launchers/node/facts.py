@@ -1,8 +1,8 @@
 """What a node tells of itself before ranks are started there: one line of JSON on stdout.
 
-The text of this file is sent to the node (`ssh HOST PYTHON -`), where wirespeed may be missing and
-Python be old. So it needs the standard library only, and everything above the first function must
-run on any Python 3.
+The text of this file is sent to the node (`ssh HOST PYTHON -` and the like), where wirespeed may be
+missing and Python be old. So it needs the standard library only, and everything above the first
+function must run on any Python 3.
 """
 
 import json
@@ -12,10 +12,14 @@ import struct
 import subprocess
 import sys
 
-__all__ = ["MARK", "main"]
+__all__ = ["INTERFACES", "MARK", "THREADS", "ZONE", "main"]
 
 MARK = "wirespeed-node: "
 """Before the JSON, since start-up files of a shell may print what they like."""
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+"""Variables that name the interface of a library's sockets."""
+THREADS = "OMP_NUM_THREADS"
+ZONE = "WIRESPEED_ZONE"
 _OLDEST = (3, 11)
 _SMI_S = 5.0
 _GET_ADDRESS, _GET_MASK = 0x8915, 0x891B
@@ -50,6 +54,7 @@ def main(directory: str) -> None:
             "host": os.uname().nodename,
             "interfaces": _interfaces(),
             "reached": os.environ.get("SSH_CONNECTION", "").split()[2:3],
+            "told": [name for name in (*INTERFACES, THREADS, ZONE) if name in os.environ],
         }
     )
 

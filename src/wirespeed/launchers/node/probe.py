@@ -1,4 +1,4 @@
-"""Ask all nodes at once, through ssh, what they are: `node.facts` runs there."""
+"""Ask all nodes at once, through ssh or the like, what they are: `node.facts` runs there."""
 
 import json
 import os
@@ -22,6 +22,7 @@ __all__ = ["Answer", "Facts", "ask_all"]
 _LOOK_S = 0.02
 _AT_ONCE = 128
 _MOST_TEXT = 100_000
+_CURES = {"ssh": "apt-get install openssh-client"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +49,15 @@ class Facts:
     interfaces: tuple[tuple[str, str, str], ...] = ()
     """Name, IPv4 address and mask."""
     reached: str = ""
-    """Address at which ssh reached it; behind a gateway not one of its own."""
+    """Address at which it was reached; behind a gateway not one of its own."""
+    told: tuple[str, ...] = ()
+    """Variables that are set there, of those that we would choose (`INTERFACES`, `THREADS`, `ZONE`)."""
+    zone: str = ""
+    """Where whoever manages the nodes tells it; the node itself does not."""
 
     @property
     def address(self) -> str:
-        """By which other nodes reach it: what ssh reached, if that is its own; empty: none is known."""
+        """By which other nodes reach it: where it was reached, if that is its own; empty: unknown."""
         own = [address for _, address, _ in self.interfaces if not ip_address(address).is_loopback]
         if self.reached in own:
             return self.reached
@@ -74,7 +79,7 @@ class Facts:
                 return name, f"it has an address in the network of the first node, {address}"
         for name, own, _ in self.interfaces:
             if own == self.reached and name != "lo":
-                return name, "ssh reached the node there"
+                return name, "the node was reached there"
         return "", ""
 
 
@@ -84,9 +89,9 @@ class Answer:
 
     facts: Facts | None
     code: int | None
-    """ssh's exit code; None: it did not end in time."""
+    """Of ssh or the like; None: it did not end in time."""
     said: tuple[str, ...]
-    """What ssh and the far side said on stderr, and on stdout what was no answer."""
+    """What it and the far side said on stderr, and on stdout what was no answer."""
 
 
 def ask_all(
@@ -94,7 +99,7 @@ def ask_all(
 ) -> dict[str, Answer]:
     """Run each host's command with the program on its stdin; each has `within_s` seconds.
 
-    CannotMeasure when there is no ssh here.
+    CannotMeasure when there is no such program here.
     """
     with ExitStack() as stack:
         program = stack.enter_context(tempfile.NamedTemporaryFile("w", encoding="utf-8"))
@@ -116,7 +121,7 @@ def ask_all(
 
 
 class _Asked:
-    """One ssh; its output goes to files, so that nothing ever waits for a reader."""
+    """One node; the output of what asks it goes to files, so that nothing ever waits for a reader."""
 
     def __init__(self, command: Sequence[str], program: str, within_s: float) -> None:
         self._until = time.monotonic() + within_s
@@ -136,8 +141,8 @@ class _Asked:
             self._files.close()
             raise CannotMeasure(
                 f"{command[0]} cannot be run: {error.strerror}",
-                expected="OpenSSH's client on this machine",
-                next="apt-get install openssh-client",
+                expected=f"{command[0]} on this machine",
+                next=_CURES.get(Path(command[0]).name, ""),
             ) from error
 
     def over(self) -> bool:
@@ -191,4 +196,5 @@ def _facts(told: dict[str, Any]) -> Facts:
     if "interfaces" in told:
         told["interfaces"] = tuple((name, own, mask) for name, own, mask in told["interfaces"])
         told["reached"] = next(iter(told["reached"]), "")
+        told["told"] = tuple(told["told"])
     return Facts(**told)

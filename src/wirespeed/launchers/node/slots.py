@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Host, Job
-from wirespeed.launchers.ssh.probe import Facts
+from wirespeed.launchers.node.probe import Facts
 
 __all__ = ["with_slots"]
 

@@ -1,0 +1,262 @@
+"""Ranks of nodes that are entered one by one (ssh, kubectl exec): torchrun on each, or rank places.
+
+`prepared` makes a job of what the nodes told; `pieces` are one process a node, which starts the node
+agent there and sends it its order over stdin. How a node is entered is the engine's.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.launchers.base import EngineOption, Host, Job, Piece, Prepared
+from wirespeed.launchers.frames import VARIABLE
+from wirespeed.launchers.node.facts import INTERFACES, THREADS, ZONE
+from wirespeed.launchers.node.probe import Facts
+from wirespeed.launchers.node.slots import with_slots
+from wirespeed.launchers.node.software import Asking, differing, interface_missing, no_torch
+from wirespeed.launchers.node.words import (
+    NodePlace,
+    agent_words,
+    order,
+    rank_places,
+    torchrun_words,
+)
+from wirespeed.launchers.rank_wrapper import wrapped
+from wirespeed.records import Choice, Finding
+
+__all__ = [
+    "FOUND",
+    "OPTIONS",
+    "NodeFound",
+    "check_number",
+    "check_one_of",
+    "check_options",
+    "found_text",
+    "pieces",
+    "prepared",
+]
+
+PULSE_S = 5.0
+_SILENCE_S = 60.0
+FOUND = "found"
+"""Key of the prepared job's options that holds what the nodes told, as JSON."""
+OPTIONS = (
+    EngineOption("rendezvous", "static or c10d: how torchrun's agents meet (static)"),
+    EngineOption("port", "of the rendezvous, on the first node (one that is free)"),
+    EngineOption("torchrun", "no: start the ranks without torchrun (needs no torch there)"),
+    EngineOption("silence", "seconds after which a node that hears nothing ends its ranks (60)"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFound:
+    """What pieces need to know of a node."""
+
+    python: str
+    address: str
+    interface: str
+    told: Sequence[str] = ()
+    """Variables that are set there, and are not for us to choose (`Facts.told`)."""
+    zone: str = ""
+
+
+def check_options(job: Job) -> None:
+    """UsageError for a value that no option of `OPTIONS` takes."""
+    check_one_of(job, "rendezvous", ("static", "c10d"))
+    check_one_of(job, "torchrun", ("yes", "no"))
+    check_number(job, "port", 1, 65535)
+    check_number(job, "silence", 1, 86_400)
+    if job.options.get("torchrun") == "no" and "rendezvous" in job.options:
+        raise UsageError("rendezvous is torchrun's", expected="either, or torchrun=no")
+
+
+def pieces(
+    job: Job,
+    enter: Callable[[str, Sequence[str]], Sequence[str]],
+    look: Callable[[str], str] = lambda host: "",
+) -> list[Piece]:
+    """One a node. `enter`: the words that run words on a host; `look`: `Piece.look`."""
+    found = json.loads(job.options.get(FOUND, "{}"))
+    if not found:
+        raise CannotMeasure("no node can be used", expected="one that ranks can run on")
+    nodes = {host: NodeFound(**told) for host, told in found["nodes"].items()}
+    first, made = 0, []
+    for index, host in enumerate(job.hosts):
+        node = nodes[host.name]
+        place = NodePlace(
+            host=host.name,
+            index=index,
+            slots=host.slots or 1,
+            first_rank=first,
+            nodes=len(job.hosts),
+            size=job.size,
+            python=node.python,
+            address=node.address,
+            master=found["master"],
+            port=found["port"],
+        )
+        piece = _piece(job, place, node)
+        command = tuple(enter(host.name, agent_words(node.python)))
+        made.append(replace(piece, command=command, look=look(host.name)))
+        first += place.slots
+    return made
+
+
+# The far side is known.
+
+
+def prepared(job: Job, asking: Asking, findings: list[Finding], good: dict[str, Facts]) -> Prepared:
+    """The job on the nodes that can be used; `findings` are of those that cannot."""
+    choices: list[Choice] = []
+    options = dict(job.options)
+    _without_torch(options, asking, findings, good, choices)
+    if job.interface:
+        for host in [host for host, facts in good.items() if not facts.at(job.interface)]:
+            findings.append(interface_missing(host, good.pop(host), job.interface))
+    hosts = tuple(host for host in with_slots(job, good) if host.name in good)
+    if len({host.slots for host in hosts}) > 1 and options.get("torchrun") != "no":
+        if options.get("rendezvous") == "c10d":
+            raise _uneven(hosts)
+        options["torchrun"] = "no"
+        why = "nodes have different numbers of ranks, which torchrun cannot place in order"
+        choices.append(Choice("torchrun", "no", why))
+    python = job.python or sys.executable
+    if hosts:
+        options[FOUND] = _found(job, hosts, good, asking, choices)
+    findings += differing(good)
+    ready = replace(job, hosts=hosts, ranks=None, python=python, options=options)
+    return Prepared(job=ready, findings=tuple(findings), choices=tuple(choices))
+
+
+def _without_torch(
+    options: dict[str, str],
+    asking: Asking,
+    findings: list[Finding],
+    good: dict[str, Facts],
+    choices: list[Choice],
+) -> None:
+    """torchrun needs torch: without it anywhere there is no torchrun; on some nodes, not these."""
+    lacking = [host for host, facts in good.items() if not facts.torch]
+    if options.get("torchrun") == "no" or not lacking:
+        return
+    if len(lacking) == len(good) and "rendezvous" not in options:
+        options["torchrun"] = "no"
+        choices.append(Choice("torchrun", "no", "no node has torch"))
+        return
+    findings += [no_torch(host, good.pop(host), asking) for host in lacking]
+
+
+def _found(
+    job: Job,
+    hosts: tuple[Host, ...],
+    good: Mapping[str, Facts],
+    asking: Asking,
+    choices: list[Choice],
+) -> str:
+    first = good[hosts[0].name]
+    master = _address(job, first) if len(hosts) > 1 else "127.0.0.1"
+    port = int(job.options.get("port", first.port))
+    nodes = {}
+    for host in hosts:
+        facts = good[host.name]
+        interface = job.interface
+        if not interface and len(hosts) > 1:
+            interface, why = facts.interface_to(master)
+            if interface:
+                choices.append(Choice(f"interface of {host.name}", interface, why))
+        python = _python(host.name, facts, asking, choices)
+        nodes[host.name] = NodeFound(
+            python, _address(job, facts), interface, facts.told, facts.zone
+        )
+        if not facts.directory:
+            why = f"{job.directory} is not there"
+            choices.append(Choice(f"directory on {host.name}", "the home folder", why))
+    if len(hosts) > 1:
+        why = f"an address of the first node, {hosts[0].name}"
+        choices.append(Choice("MASTER_ADDR", master, why))
+    if "port" not in job.options:
+        why = f"a port that is free on {hosts[0].name} at this moment"
+        choices.append(Choice("MASTER_PORT", str(port), why))
+    return found_text(master, port, nodes)
+
+
+def found_text(master: str, port: int, nodes: Mapping[str, NodeFound]) -> str:
+    """The value of the option `FOUND`."""
+    told = {host: asdict(node) for host, node in nodes.items()}
+    return json.dumps({"master": master, "port": port, "nodes": told})
+
+
+def _address(job: Job, facts: Facts) -> str:
+    return (job.interface and facts.at(job.interface)) or facts.address or facts.host
+
+
+def _python(host: str, facts: Facts, asking: Asking, choices: list[Choice]) -> str:
+    """The path that was asked for, which may be a link; else the python3 that was found."""
+    wanted = asking.pythons[0]
+    if len(asking.pythons) == 1 or facts.asked == wanted:
+        return wanted
+    choices.append(Choice(f"Python on {host}", facts.executable, f"{wanted} is not there"))
+    return facts.executable
+
+
+# Words.
+
+
+def _piece(job: Job, place: NodePlace, node: NodeFound) -> Piece:
+    environment = dict(job.environment)
+    torchrun = place.slots > 1 and job.options.get("torchrun") != "no"
+    if torchrun and THREADS not in node.told:
+        # torchrun would do the same, with three lines on stderr of every node.
+        environment.setdefault(THREADS, "1")
+    if node.zone and ZONE not in node.told:
+        environment.setdefault(ZONE, node.zone)
+    if node.interface:
+        chosen = dict.fromkeys(INTERFACES, node.interface)
+        own = {name: text for name, text in chosen.items() if name not in node.told}
+        environment = {**environment, **chosen} if job.interface else {**own, **environment}
+    framed = VARIABLE in environment
+    silence_s = float(job.options.get("silence", _SILENCE_S)) if framed else 0.0
+    return Piece(
+        name=place.host,
+        command=(),
+        stdin=order(_starts(job, place), environment, grace_s=job.grace_s, silence_s=silence_s),
+        nodes=(place.host,),
+        ends_with_stdin=True,
+        pulse_s=min(PULSE_S, silence_s / 3),
+    )
+
+
+def _starts(job: Job, place: NodePlace) -> list[tuple[list[str], dict[str, str]]]:
+    command = list(job.command)
+    if command and command[0] == job.python:
+        command[0] = place.python
+    if job.options.get("torchrun") == "no":
+        words = wrapped(place.python, command)
+        return [(words, own) for own in rank_places(place)]
+    rendezvous = job.options.get("rendezvous", "static")
+    return [(torchrun_words(place, command, rendezvous=rendezvous, token=job.token), {})]
+
+
+# The request.
+
+
+def check_one_of(job: Job, key: str, values: tuple[str, ...]) -> None:
+    if job.options.get(key, values[0]) not in values:
+        raise UsageError(f"--with {key}={job.options[key]}", expected=" or ".join(values))
+
+
+def check_number(job: Job, key: str, least: int, most: int) -> None:
+    text = job.options.get(key, str(least))
+    if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
+        raise UsageError(f"--with {key}={text}", expected=f"a number, {least} to {most}")
+
+
+def _uneven(hosts: tuple[Host, ...]) -> UsageError:
+    told = ", ".join(f"{host.name}:{host.slots}" for host in hosts)
+    return UsageError(
+        f"torchrun cannot place different numbers of ranks in order: {told}",
+        expected="the same on every node",
+        next="the same command with --with torchrun=no in place of rendezvous",
+    )
