@@ -1,0 +1,1 @@
+"""`wirespeed cluster VERB`: one file a verb."""

@@ -1,0 +1,56 @@
+"""Options that several verbs of `wirespeed cluster` share, and what they make of a cluster file."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from wirespeed.clusters.deployment import Deployment
+
+__all__ = ["CONTEXT", "deployment_options", "file_argument", "settled"]
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+file_argument: Decorator = click.argument("cluster", metavar="NAME|FILE")
+
+_OPTIONS: tuple[Decorator, ...] = (
+    click.option(
+        "--nodes",
+        type=click.IntRange(1, 10_000),
+        metavar="N",
+        help="Pods, one a node.  [default: the file's gpus.default_nodes]",
+    ),
+    click.option(
+        "--mode",
+        type=click.Choice(["auto", "rdma", "tcp"]),
+        help="How ranks talk to each other.  [default: the file's]",
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice(["statefulset", "mpijob", "trainjob", "jobset"]),
+        help="What makes the pods.  [default: the file's]",
+    ),
+    click.option(
+        "--fallback",
+        type=click.Choice(["tcp"]),
+        help="Where RDMA is asked and not there, go on with this instead of refusing.",
+    ),
+)
+
+
+def deployment_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def settled(values: dict[str, Any]) -> "Deployment":
+    """Take the argument and the options out of click's values; UsageError for a bad file."""
+    from wirespeed.clusters.file.finding import read_named
+    from wirespeed.clusters.settling import settle
+
+    file = read_named(values.pop("cluster"))
+    taken = {name: values.pop(name) for name in ("nodes", "mode", "engine", "fallback")}
+    return settle(file, **taken)

@@ -1,0 +1,43 @@
+"""`wirespeed cluster shell`: a shell in one pod."""
+
+import os
+import sys
+
+import click
+
+from wirespeed.cli.clusters.common import CONTEXT, file_argument
+
+__all__ = ["command"]
+
+_EPILOG = """\b
+Examples:
+  wirespeed cluster shell mine
+  wirespeed cluster shell mine --pod 1 -- nvidia-smi topo -m
+  wirespeed cluster shell mine -- python3 - < look.py
+"""
+
+
+@click.command("shell", context_settings=CONTEXT, epilog=_EPILOG)
+@file_argument
+@click.argument("words", metavar="[-- CMD…]", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--pod", default="", metavar="N", help="Number or name of the pod.  [default: the first]"
+)
+def command(cluster: str, words: tuple[str, ...], pod: str) -> None:
+    """A shell in one pod, in /workspace; or a command there, with its exit code.
+
+    Without a terminal stdin is passed through, to the command or to the shell.
+    """
+    from wirespeed.clusters.file.finding import read_named
+    from wirespeed.clusters.kube.kubectl import kubectl_of
+    from wirespeed.clusters.life.pods import pods_of
+    from wirespeed.clusters.life.shell import pick_pod, shell_words
+
+    file = read_named(cluster).cluster
+    kubectl = kubectl_of(file)
+    chosen = pick_pod(pods_of(kubectl, file.name), pod, file.name)
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    line = shell_words(kubectl, chosen, words, terminal=terminal, folder="/workspace")
+    sys.stdout.flush()
+    # kubectl takes our place: the terminal, its size and Ctrl-C are its own, and so is the exit code.
+    os.execv(line[0], line)

@@ -1,0 +1,42 @@
+"""`wirespeed cluster status`: pods, nodes, zones, GPUs and restarts."""
+
+import click
+
+from wirespeed.cli.clusters.common import CONTEXT, file_argument
+
+__all__ = ["command"]
+
+_EPILOG = """\b
+Examples:
+  wirespeed cluster status mine
+  wirespeed cluster status mine -o json | jq '.pods[] | select(.ready | not) | .name'
+
+\b
+Exit code: 0 all pods ready; 1 not; 2 wrong file or another cluster; 3 nobody could tell.
+"""
+
+
+@click.command("status", context_settings=CONTEXT, epilog=_EPILOG)
+@file_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="All evidence.")
+def command(cluster: str, output: str, verbose: bool) -> int:
+    """Pods, nodes, zones, GPUs, restarts, and why a pod is not ready."""
+    from wirespeed.clusters.file.finding import read_named
+    from wirespeed.clusters.kube.kubectl import kubectl_of
+    from wirespeed.clusters.life.status import status
+    from wirespeed.console.clustered import Telling, show_status
+
+    file = read_named(cluster)
+    telling = Telling(output, verbose=verbose, quiet=True)
+    with telling.progress() as progress:
+        found = status(kubectl_of(file.cluster), file.cluster, progress)
+    click.echo(show_status(found, telling), nl=False)
+    return found.exit_code

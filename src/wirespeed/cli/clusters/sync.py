@@ -1,0 +1,179 @@
+"""`wirespeed cluster sync`: bring a folder to all pods."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from wirespeed.cli.clusters.common import CONTEXT, file_argument
+
+if TYPE_CHECKING:
+    from wirespeed.clusters.life.sync import Synced, SyncOptions
+    from wirespeed.clusters.life.syncing.session import Brought
+    from wirespeed.views.progress import Progress
+    from wirespeed.views.style import Style
+
+__all__ = ["command"]
+
+_EPILOG = """\b
+Examples:
+  wirespeed cluster sync mine                     this folder to /workspace of all pods
+  wirespeed cluster sync mine src --to /workspace/src --exclude '*.ckpt' --dry-run
+  wirespeed cluster sync mine --watch             again after each change, until Ctrl-C
+
+\b
+Files are compared by content; only what differs is sent, checked, and then renamed into its place: a
+reader in the pod sees the old file or the new one, never a half. A call that was interrupted is mended
+by the next one. Links are brought as links and never followed, on either side. Left out, unless a
+pattern such as `!.git` takes it in: .git, __pycache__, *.pyc, .venv, node_modules, and the patterns of
+the folder's .wirespeedignore, which are written as in .gitignore (.gitignore itself is not looked at).
+With storage.mode rwx one pod is written to for all.
+"""
+_QUIET_S = 5.0
+
+
+@click.command("sync", context_settings=CONTEXT, epilog=_EPILOG)
+@file_argument
+@click.argument("folder", default=".", metavar="[FOLDER]")
+@click.option(
+    "--to", default="/workspace", show_default=True, metavar="PATH", help="Folder in the pods."
+)
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="PATTERN",
+    help="Leave out more, as a line of .gitignore does.",
+)
+@click.option(
+    "--delete",
+    is_flag=True,
+    help="Also delete there what a former sync brought and this one does not; never anything else.",
+)
+@click.option("--watch", is_flag=True, help="Sync again after each change, until Ctrl-C.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
+def command(
+    cluster: str,
+    folder: str,
+    to: str,
+    exclude: Sequence[str],
+    delete: bool,
+    watch: bool,
+    dry_run: bool,
+    quiet: bool,
+) -> int:
+    """Bring FOLDER (this one, unless said) to all pods, by content."""
+    from wirespeed.clusters.file.finding import read_named
+    from wirespeed.clusters.kube.kubectl import kubectl_of
+    from wirespeed.clusters.life.sync import Syncer, SyncOptions
+    from wirespeed.views.progress import open_progress
+
+    if watch and dry_run:
+        raise click.UsageError("--watch and --dry-run exclude each other")
+    file = read_named(cluster)
+    options = SyncOptions(
+        folder=Path(folder), to=to, excludes=tuple(exclude), delete=delete, dry=dry_run
+    )
+    progress = _Calm(open_progress(quiet=quiet))
+    syncer = Syncer(kubectl_of(file.cluster), file, options, progress)
+    if watch:
+        return _watch(syncer.run, options, progress)
+    try:
+        synced = syncer.run()
+    finally:
+        progress.close()
+    _show(synced, options)
+    return 0 if synced.ok else 1
+
+
+def _watch(run: "Callable[[], Synced]", options: "SyncOptions", progress: "_Calm") -> int:
+    """Ends by Ctrl-C only."""
+    from wirespeed.clusters.life.syncing.watching import watch
+    from wirespeed.errors import CannotMeasure
+
+    def sync() -> bool:
+        try:
+            synced = run()
+        except CannotMeasure as error:
+            progress.close()
+            click.echo(f"wirespeed: {error}", err=True)
+            return False
+        progress.close()
+        if synced.findings or not all(one.nothing for one in synced.pods):
+            _show(synced, options)
+        return synced.ok
+
+    try:
+        watch(options.folder, options.excludes, sync)
+    finally:
+        progress.close()
+    return 0
+
+
+class _Calm:
+    """Progress for a log: not each quarter of a second a line."""
+
+    def __init__(self, progress: "Progress") -> None:
+        self._progress = progress
+        self._terminal = sys.stderr.isatty()
+        self._told = float("-inf")
+
+    def phase(self, text: str) -> None:
+        if self._terminal or time.monotonic() - self._told > _QUIET_S:
+            self._told = time.monotonic()
+            self._progress.phase(text)
+
+    def close(self) -> None:
+        self._progress.close()
+
+
+def _show(synced: "Synced", options: "SyncOptions") -> None:
+    from wirespeed.views.findings import finding_lines
+    from wirespeed.views.style import style_for
+
+    style = style_for(sys.stdout)
+    width = max((len(one.pod) for one in synced.pods), default=0)
+    lines: list[str] = []
+    for one in synced.pods:
+        shared = f" (storage.mode {synced.shared}: for all pods)" if synced.shared else ""
+        lines.append(f"{style.text(one.pod):<{width}}  {_summary(one, options)}{shared}")
+        lines += _paths(one, style) if options.dry else []
+    lines += finding_lines(synced.findings, style)
+    click.echo("\n".join(lines))
+
+
+def _summary(brought: "Brought", options: "SyncOptions") -> str:
+    from wirespeed.units import format_duration, format_size
+
+    counts = {
+        "new": len(brought.new),
+        "changed": len(brought.changed),
+        "with new permissions": len(brought.modes),
+        "deleted": brought.deleted_count,
+    }
+    told = [f"{count} {word}" for word, count in counts.items() if count] or ["nothing to do"]
+    if brought.sent_bytes:
+        told.append(f"{format_size(brought.sent_bytes)} sent")
+    took = "dry run" if options.dry else format_duration(brought.seconds)
+    return f"{', '.join(told)}; {took}"
+
+
+def _paths(brought: "Brought", style: "Style") -> list[str]:
+    from wirespeed.clusters.life.syncing.telling import shown
+
+    groups = {
+        "new": brought.new,
+        "changed": brought.changed,
+        "permissions": brought.modes,
+        "deleted": brought.deleted,
+    }
+    lines = [
+        f"  {what:<11}  {style.text(shown(path))}"
+        for what, paths in groups.items()
+        for path in paths
+    ]
+    left = brought.deleted_count - len(brought.deleted)
+    return [*lines, f"  deleted      and {left} more"] if left else lines

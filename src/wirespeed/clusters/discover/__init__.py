@@ -1,0 +1,1 @@
+"""A cluster file from a live cluster."""

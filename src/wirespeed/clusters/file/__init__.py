@@ -1,0 +1,1 @@
+"""The cluster file: one YAML a cluster."""

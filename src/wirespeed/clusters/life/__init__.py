@@ -1,0 +1,1 @@
+"""What is done with a deployment, one file a verb."""

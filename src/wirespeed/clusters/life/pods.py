@@ -1,0 +1,188 @@
+"""The pods of one environment, as the cluster tells of them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wirespeed.clusters.deployment import CONTAINER
+from wirespeed.clusters.kube.kubectl import CALL_S, Kubectl
+from wirespeed.clusters.manifests.labels import selector_text
+
+__all__ = [
+    "COMPONENT",
+    "RANKS",
+    "ZONE",
+    "Pod",
+    "effective_requests",
+    "ordered",
+    "pod_from",
+    "pods_of",
+    "zones_of",
+]
+
+COMPONENT = "app.kubernetes.io/component"
+RANKS = "ranks"
+"""Value of `component` on the pods that ranks run in; an MPIJob has a launcher beside them."""
+ZONE = "topology.kubernetes.io/zone"
+_ORDINALS = (
+    "apps.kubernetes.io/pod-index",
+    "training.kubeflow.org/replica-index",
+    "batch.kubernetes.io/job-completion-index",
+)
+"""Labels that tell a pod's number; a StatefulSet's from 1.28 on, an MPIJob's, an indexed Job's."""
+_ORDINARY = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """One pod."""
+
+    name: str
+    uid: str = ""
+    node: str = ""
+    """Empty while it is not scheduled."""
+    zone: str = ""
+    """Of its node; empty where nobody asked, or the node tells none."""
+    phase: str = ""
+    """Pending, Running, Succeeded, Failed or Unknown."""
+    ready: bool = False
+    """All containers pass their readiness probe, and it is not being deleted."""
+    restarts: int = 0
+    """Of container `ranks`."""
+    gpus: int = 0
+    """Extended resources whose name ends in /gpu, of all containers."""
+    devices: Mapping[str, int]
+    """All extended resources it holds, by name."""
+    ip: str = ""
+    ordinal: int = -1
+    """Its number among the ranks' pods; -1: not one of these."""
+    role: str = RANKS
+    created: str = ""
+    """ISO 8601, UTC."""
+    revision: str = ""
+    """Of the StatefulSet's template that it was made from."""
+    terminating: bool = False
+    container: str = CONTAINER
+    status: str = ""
+    """One word, as `kubectl get pods` has it: Running, ImagePullBackOff, Terminating …"""
+
+
+def pods_of(
+    kubectl: Kubectl, name: str, *, zones: bool = False, within_s: float = CALL_S
+) -> list[Pod]:
+    """The environment's pods, ranks' first, in the order of their ordinals.
+
+    zones: also ask the nodes for theirs (one more call; empty where the user may not see nodes).
+    Raises Refused.
+    """
+    found = kubectl.items("get", "pods", "-l", selector_text(name), within_s=within_s)
+    pods = ordered(found)
+    if not zones or not pods:
+        return pods
+    known = zones_of(kubectl, within_s=within_s)
+    return [replace(pod, zone=known.get(pod.node, "")) for pod in pods]
+
+
+def ordered(items: Iterable[Mapping[str, Any]]) -> list[Pod]:
+    """Pods from their JSON, the ranks' first, in the order of their ordinals."""
+    return sorted((pod_from(one) for one in items), key=_order)
+
+
+def zones_of(kubectl: Kubectl, *, within_s: float = CALL_S) -> dict[str, str]:
+    """Zone by node; empty where the user may not list nodes."""
+    path = (
+        '{range .items[*]}{.metadata.name}{"\\t"}'
+        '{.metadata.labels.topology\\.kubernetes\\.io/zone}{"\\n"}{end}'
+    )
+    answer = kubectl.ask("get", "nodes", "-o", f"jsonpath={path}", within_s=within_s)
+    if answer.code != 0:
+        return {}
+    pairs = (line.partition("\t") for line in answer.out.splitlines())
+    return {name: zone for name, _, zone in pairs if name}
+
+
+def pod_from(told: Mapping[str, Any]) -> Pod:
+    """A pod from its JSON."""
+    meta, spec, status = told["metadata"], told.get("spec", {}), told.get("status", {})
+    labels = meta.get("labels", {})
+    role = labels.get(COMPONENT, RANKS)
+    devices = {
+        key: int(amount)
+        for key, amount in effective_requests(spec).items()
+        if key not in _ORDINARY and not key.startswith("hugepages-")
+    }
+    going = "deletionTimestamp" in meta
+    return Pod(
+        name=meta["name"],
+        uid=meta.get("uid", ""),
+        node=spec.get("nodeName", ""),
+        phase=status.get("phase", ""),
+        ready=not going and _is_true(status, "Ready"),
+        restarts=_ranks_container(status).get("restartCount", 0),
+        gpus=sum(count for key, count in devices.items() if key.endswith("/gpu")),
+        devices=devices,
+        ip=status.get("podIP", ""),
+        ordinal=_ordinal(meta["name"], labels) if role == RANKS else -1,
+        role=role,
+        created=meta.get("creationTimestamp") or "",
+        revision=labels.get("controller-revision-hash", ""),
+        terminating=going,
+        status=_word(status, going),
+    )
+
+
+def effective_requests(spec: Mapping[str, Any]) -> dict[str, float]:
+    """What the scheduler counts for a pod: containers together, or the largest init container.
+
+    https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers
+    """
+    from wirespeed.clusters.life.quantities import amounts, together
+
+    first = list(spec.get("initContainers", ()))
+    sidecars = [one for one in first if one.get("restartPolicy") == "Always"]
+    asked = [*spec.get("containers", ()), *sidecars]
+    total = together(amounts(_requests(one)) for one in asked)
+    for one in first:
+        if one not in sidecars:
+            for key, amount in amounts(_requests(one)).items():
+                total[key] = max(total.get(key, 0.0), amount)
+    total.update(amounts(_requests(spec)))
+    return together([total, amounts(spec.get("overhead", {}))])
+
+
+def _requests(part: Mapping[str, Any]) -> dict[str, str]:
+    """Requests of a container; what is limited only is requested as much."""
+    told = part.get("resources") or {}
+    return {**(told.get("limits") or {}), **(told.get("requests") or {})}
+
+
+def _is_true(status: Mapping[str, Any], kind: str) -> bool:
+    return any(
+        one.get("type") == kind and one.get("status") == "True"
+        for one in status.get("conditions") or ()
+    )
+
+
+def _ranks_container(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    told: list[Mapping[str, Any]] = status.get("containerStatuses") or [{}]
+    return next((one for one in told if one.get("name") == CONTAINER), told[0])
+
+
+def _word(status: Mapping[str, Any], going: bool) -> str:
+    if going:
+        return "Terminating"
+    for one in [*(status.get("initContainerStatuses") or ()), _ranks_container(status)]:
+        state = one.get("state") or {}
+        held = state.get("waiting") or state.get("terminated") or {}
+        if held.get("reason") and held["reason"] != "Completed":
+            return str(held["reason"])
+    return str(status.get("reason") or status.get("phase") or "Unknown")
+
+
+def _ordinal(name: str, labels: Mapping[str, str]) -> int:
+    told = next((labels[key] for key in _ORDINALS if key in labels), name.rpartition("-")[2])
+    return int(told) if told.isascii() and told.isdigit() else -1
+
+
+def _order(pod: Pod) -> tuple[bool, int, str]:
+    return pod.role != RANKS, pod.ordinal, pod.name

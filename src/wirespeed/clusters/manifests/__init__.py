@@ -1,0 +1,1 @@
+"""Objects of Kubernetes as plain dicts: pure functions of a deployment."""

@@ -1,0 +1,1 @@
+"""Fabrics as data: one YAML file a preset."""

@@ -1,0 +1,215 @@
+"""Which fabric a deployment uses: the option, then the cluster file, then its preset; else TCP."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from wirespeed.clusters.file.model import ClusterFile, FabricMode, Network, Rdma
+from wirespeed.clusters.presets.preset import Preset, Variable
+from wirespeed.clusters.presets.presets import preset_named
+from wirespeed.errors import UsageError
+from wirespeed.records import Choice
+
+__all__ = ["NETWORKS", "Fabric", "choose_fabric", "is_for"]
+
+Mode = Literal["rdma", "tcp"]
+
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
+"""Annotation that Multus reads: https://github.com/k8snetworkplumbingwg/multus-cni"""
+_ATTACHED = re.compile(r"net[0-9]+")
+"""What Multus calls the interface of the n-th attachment that does not say a name of its own."""
+_UCX = "UCX_NET_DEVICES"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fabric:
+    """What was chosen."""
+
+    mode: Mode
+    preset: Preset | None
+    """Without the parts that belong to the other mode."""
+    network: Network
+    """The file's, with what it leaves to the preset written out."""
+    choices: tuple[Choice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lack:
+    """Why RDMA cannot work as the file stands."""
+
+    saw: str
+    write: str
+
+
+def choose_fabric(file: ClusterFile, mode: FabricMode | None, fallback: str | None) -> Fabric:
+    """UsageError where RDMA is asked and nothing names it, unless `fallback` is tcp."""
+    network = file.network
+    preset = preset_named(network.preset) if network.preset else None
+    wanted = _wanted(network, preset, mode)
+    choices: list[Choice] = [wanted] if (mode or network.mode) == "auto" else []
+    settled: Mode = "rdma" if wanted.value == "rdma" else "tcp"
+    if settled == "rdma" and (lack := _lack(network, preset)):
+        if fallback != "tcp":
+            raise _refusal(lack, wanted)
+        choices = [Choice("mode", "tcp", f"{lack.saw}; --fallback tcp")]
+        settled = "tcp"
+    if preset:
+        preset, named = _of_mode(preset, settled, file.gpus.type)
+        choices.append(named)
+    if settled == "rdma":
+        return _with_rdma(network, preset, choices)
+    return _with_tcp(network, preset, choices)
+
+
+def _wanted(network: Network, preset: Preset | None, option: FabricMode | None) -> Choice:
+    """rdma or tcp, before anybody looks whether it is there."""
+    if option and option != "auto":
+        return Choice("mode", option, f"--mode {option}")
+    if network.mode != "auto" and option is None:
+        return Choice("mode", network.mode, f"network.mode: {network.mode} in the cluster file")
+    if network.rdma.enabled:
+        return Choice("mode", "rdma", "network.rdma.enabled is true in the cluster file")
+    if "enabled" in network.rdma.model_fields_set:
+        return Choice("mode", "tcp", "network.rdma.enabled is false in the cluster file")
+    if preset:
+        return Choice("mode", preset.mode, f"the preset {preset.name} is for it")
+    return Choice("mode", "tcp", "neither network.rdma.enabled nor network.preset says otherwise")
+
+
+def _lack(network: Network, preset: Preset | None) -> _Lack | None:
+    """What RDMA misses; None: nothing."""
+    rdma = network.rdma
+    of_preset = preset if preset and preset.mode == "rdma" else None
+    if not (rdma.resource or rdma.devices or rdma.networks or _names_adapters(of_preset)):
+        others = f" and its preset {preset.name} name" if preset else " names"
+        return _Lack(
+            f"the cluster file{others} no RDMA resource, network or device",
+            "network.rdma.resource, such as rdma/ib (what `kubectl describe node` lists under "
+            "Allocatable); or network.rdma.networks, the Multus attachments; or "
+            "network.rdma.devices, such as mlx5_0,mlx5_1; or network.preset",
+        )
+    return _lacking_networks(rdma, of_preset)
+
+
+def _names_adapters(preset: Preset | None) -> bool:
+    if preset is None:
+        return False
+    named = {one.name for one in preset.environment}
+    return bool(preset.resources or NETWORKS in preset.annotations or "NCCL_IB_HCA" in named)
+
+
+def _lacking_networks(rdma: Rdma, preset: Preset | None) -> _Lack | None:
+    """net1, net2, … exist in a pod only where as many attachments are asked of Multus."""
+    value = rdma.interfaces or _value(preset, "NCCL_SOCKET_IFNAME")
+    if value.startswith("^"):
+        return None
+    asked = rdma.networks or tuple(filter(None, _annotated(preset).split(",")))
+    there = {network.partition("@")[2] or f"net{number}" for number, network in enumerate(asked, 1)}
+    named = [one for one in value.lstrip("=").split(",") if _ATTACHED.fullmatch(one)]
+    if lost := [one for one in named if one not in there]:
+        return _Lack(
+            f"network.rdma.interfaces names {', '.join(lost)}, and network.rdma.networks attaches "
+            f"{', '.join(sorted(there)) or 'no network'}: no such interface would be in a pod",
+            f"network.rdma.networks with one Multus attachment for each of {', '.join(named)} "
+            "(`kubectl get network-attachment-definitions`)",
+        )
+    return None
+
+
+def _refusal(lack: _Lack, wanted: Choice) -> UsageError:
+    return UsageError(
+        f"RDMA is asked ({wanted.reason}), but {lack.saw}",
+        expected=lack.write,
+        next="write the key into the cluster file, or go on over TCP with --fallback tcp",
+    )
+
+
+def is_for(preset: Preset, product: str) -> bool:
+    """Whether a GPU product such as NVIDIA-H100-80GB-HBM3 is one of the preset's."""
+    words = re.split(r"[^a-z0-9]+", product.lower())
+    return any(one.lower() in words for one in preset.gpus)
+
+
+def _of_mode(preset: Preset, mode: Mode, gpu: str) -> tuple[Preset, Choice]:
+    """The preset, or what of it is true in either mode: where its pods belong."""
+    if preset.mode == mode:
+        reason = "network.preset in the cluster file"
+        if gpu and preset.gpus and not is_for(preset, gpu):
+            reason += f"; it was made for {', '.join(preset.gpus)}, and gpus.type is {gpu}"
+        return preset, Choice("preset", preset.name, reason)
+    bare = replace(
+        preset, mode=mode, environment=(), resources={}, volumes=(), annotations={},
+        ipc_lock=False, sidecars=(),
+    )  # fmt: skip
+    reason = f"it is for {preset.mode}, and the mode is {mode}: none of its environment, "
+    return bare, Choice("preset", "none", f"{preset.name}: {reason}resources and mounts is used")
+
+
+def _with_rdma(network: Network, preset: Preset | None, choices: list[Choice]) -> Fabric:
+    """The resource moves into the network, so that the file's and the preset's never add up."""
+    rdma = network.rdma
+    kept: Mapping[str, int] = preset.resources if preset else {}
+    if preset and kept:
+        name, count = next(iter(kept.items()))
+        kept = {other: kept[other] for other in kept if other != name}
+        if not rdma.resource:
+            said = "count" in rdma.model_fields_set
+            rdma = rdma.model_copy(
+                update={"resource": name, "count": rdma.count if said else count}
+            )
+            choices.append(Choice("network.rdma.resource", name, f"of the preset {preset.name}"))
+    elif not rdma.resource:
+        choices.append(_without_resource(rdma))
+    if preset:
+        preset = replace(preset, resources=kept)
+        preset = _ucx_on_these_devices(preset, rdma.devices, choices)
+    network = network.model_copy(update={"rdma": rdma})
+    return Fabric(mode="rdma", preset=preset, network=network, choices=tuple(choices))
+
+
+def _without_resource(rdma: Rdma) -> Choice:
+    names = "network.rdma.networks" if rdma.networks else "network.rdma.devices"
+    return Choice(
+        "network.rdma.resource",
+        "none",
+        f"only {names} is named: the pods get their adapters from it, or see none",
+    )
+
+
+def _ucx_on_these_devices(preset: Preset, devices: str, choices: list[Choice]) -> Preset:
+    """UCX has to use the adapters that the file names, not those that the preset would guess."""
+    guess = _value(preset, _UCX)
+    if not devices or not guess or guess.startswith("eth"):
+        return preset
+    others = tuple(one for one in preset.environment if one.name != _UCX)
+    if devices.startswith("^"):
+        choices.append(Choice(_UCX, "not set", "network.rdma.devices says only which not to use"))
+        return replace(preset, environment=others)
+    names = devices.removeprefix("=").split(",")
+    ports = ",".join(one if ":" in one else f"{one}:1" for one in names)
+    choices.append(Choice(_UCX, ports, "follows network.rdma.devices"))
+    variable = Variable(_UCX, ports, "MPI's own traffic uses the adapters that NCCL uses.")
+    return replace(preset, environment=(*others, variable))
+
+
+def _with_tcp(network: Network, preset: Preset | None, choices: list[Choice]) -> Fabric:
+    """What the preset says of interfaces has precedence over our default, not over the file."""
+    tcp = network.tcp
+    interfaces = _value(preset, "NCCL_SOCKET_IFNAME")
+    if interfaces and "interface_exclude" not in tcp.model_fields_set and preset:
+        tcp = tcp.model_copy(update={"interface_exclude": interfaces})
+        reason = f"of the preset {preset.name}"
+        choices.append(Choice("network.tcp.interface_exclude", interfaces, reason))
+    network = network.model_copy(update={"tcp": tcp})
+    return Fabric(mode="tcp", preset=preset, network=network, choices=tuple(choices))
+
+
+def _value(preset: Preset | None, name: str) -> str:
+    if preset is None:
+        return ""
+    return next((one.value for one in preset.environment if one.name == name), "")
+
+
+def _annotated(preset: Preset | None) -> str:
+    return preset.annotations.get(NETWORKS, "") if preset else ""

@@ -1,0 +1,80 @@
+"""10,000 cluster files made from the schema, damaged, and raw: clear errors only, in bounded time."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+HOSTILE = Path(__file__).parents[1] / "clusters" / "file" / "hostile.py"
+SHARES = {"files": 2000, "damaged": 3000, "texts": 2500, "raw": 2500}
+
+
+def _hostile() -> ModuleType:
+    name = "wirespeed_tests_hostile"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, HOSTILE)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+def run(kind: str, check: Any) -> dict[str, int]:
+    """How many were looked at, how many were read."""
+    hostile = _hostile()
+    counts = {"all": 0, "read": 0}
+    strategy: st.SearchStrategy[Any] = getattr(hostile, kind)()
+
+    @settings(
+        max_examples=SHARES[kind],
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def look(made: Any) -> None:
+        counts["all"] += 1
+        counts["read"] += check(hostile, made)
+
+    look()
+    return counts
+
+
+def _read(hostile: ModuleType, made: Any) -> bool:
+    text = made if isinstance(made, str) else hostile.written(made, block=False)
+    return hostile.check_text(text) is not None
+
+
+def _valid(hostile: ModuleType, made: Any) -> bool:
+    return hostile.check_valid(made) is not None
+
+
+def test_what_the_schema_allows() -> None:
+    counts = run("files", _valid)
+    assert counts["all"] >= SHARES["files"]
+    assert counts["read"] > counts["all"] / 2, "most of these are right"
+
+
+def test_damaged_files() -> None:
+    counts = run("damaged", _read)
+    assert counts["all"] >= SHARES["damaged"]
+    assert counts["all"] / 4 < counts["all"] - counts["read"], "most of these are wrong"
+
+
+def test_texts_with_hostile_pieces() -> None:
+    assert run("texts", _read)["all"] >= SHARES["texts"]
+
+
+def test_raw_text() -> None:
+    counts = run("raw", _read)
+    assert counts["all"] >= SHARES["raw"]
+    assert counts["read"] < counts["all"] / 2
+
+
+def test_together_they_are_ten_thousand() -> None:
+    assert sum(SHARES.values()) >= 10_000
