@@ -12,7 +12,7 @@ import pytest
 
 from wirespeed.lab import Lab, LabSpec
 
-pytestmark = [pytest.mark.system, pytest.mark.quiet]
+pytestmark = pytest.mark.system
 
 NODES = 3
 BOUND_S = 150.0
