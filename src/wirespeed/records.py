@@ -8,6 +8,7 @@ how it is measured or shown.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from wirespeed.records_settings import Setting
 from wirespeed.records_training import LoadFigures, Training
 
 __all__ = [
@@ -141,6 +142,9 @@ class Measurement:
     """Share of the iterations in which `last_rank` was last."""
     rank_medians: tuple[float, ...] = ()
     """Median time of each global rank, in seconds (empty for worlds above 1024 ranks)."""
+    setting: str = ""
+    """`Setting.name` of the combination under which it was taken; empty for the default. Where settings
+    were compared the samples are the rounds' medians."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +191,8 @@ class Verification:
     reason: str = ""
     """Why it was not checked."""
     errors: tuple[WrongData, ...] = ()
+    setting: str = ""
+    """As in `Measurement`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -315,3 +321,5 @@ class Run:
     simulation: Simulation | None = None
     training: tuple[Training, ...] = ()
     under_load: tuple[LoadFigures, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    """Of `bench --env`: the default first."""

@@ -24,6 +24,7 @@ from wirespeed.records import (
     World,
     WrongData,
 )
+from wirespeed.records_settings_json import setting_from_json, setting_to_json
 from wirespeed.records_training_json import (
     load_from_json,
     load_to_json,
@@ -54,10 +55,7 @@ _US = 1e6
 
 def finding_to_json(finding: Finding) -> dict[str, Any]:
     data = {**asdict(finding), "evidence": list(finding.evidence)}
-    for name in ("category", "confidence"):
-        if not data[name]:
-            del data[name]
-    return data
+    return _without_empty(data, "category", "confidence")
 
 
 def finding_from_json(data: Mapping[str, Any]) -> Finding:
@@ -78,7 +76,12 @@ def measurement_to_json(measurement: Measurement) -> dict[str, Any]:
     data["busbw_GBps"] = data.pop("busbw") / GIGA
     data["skew_us"] = data.pop("skew") * _US
     data["rank_medians_us"] = [value * _US for value in data.pop("rank_medians")]
-    return data
+    return _without_empty(data, "setting")
+
+
+def _without_empty(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Without keys that say nothing where they are empty."""
+    return {name: value for name, value in data.items() if value or name not in names}
 
 
 def measurement_from_json(data: Mapping[str, Any]) -> Measurement:
@@ -92,7 +95,8 @@ def measurement_from_json(data: Mapping[str, Any]) -> Measurement:
 
 
 def verification_to_json(verification: Verification) -> dict[str, Any]:
-    return {**asdict(verification), "errors": [asdict(error) for error in verification.errors]}
+    data = {**asdict(verification), "errors": [asdict(error) for error in verification.errors]}
+    return _without_empty(data, "setting")
 
 
 def verification_from_json(data: Mapping[str, Any]) -> Verification:
@@ -200,6 +204,8 @@ def _located_parts(run: Run) -> dict[str, Any]:
         parts["training"] = [training_to_json(one) for one in run.training]
     if run.under_load:
         parts["under_load"] = [load_to_json(one) for one in run.under_load]
+    if run.settings:
+        parts["settings"] = [setting_to_json(one) for one in run.settings]
     return parts
 
 
@@ -220,5 +226,6 @@ def run_from_json(data: Mapping[str, Any]) -> Run:
             else None,
             "training": tuple(map(training_from_json, data.get("training", ()))),
             "under_load": tuple(map(load_from_json, data.get("under_load", ()))),
+            "settings": tuple(map(setting_from_json, data.get("settings", ()))),
         }
     )

@@ -17,12 +17,14 @@ from wirespeed.records import TimeStats
 
 __all__ = [
     "LEAST_SAMPLES",
+    "SAME",
     "Interval",
     "drift",
     "mean_interval",
     "median_absolute_deviation",
     "median_interval",
     "paired_ratio",
+    "paired_verdict",
     "percentile",
     "relative_half_width",
     "robust_scores",
@@ -34,6 +36,8 @@ LEAST_SAMPLES = 6
 """Below this many samples no order statistics enclose the median with 95 %: 2 (1/2)^5 = 6 %."""
 MAD_TO_SIGMA = 1.4826
 """The median absolute deviation of a normal distribution times this is its sigma."""
+SAME = 0.05
+"""Times that differ by less are as good as each other."""
 _MANY = 1000
 """From this many samples on, numpy sorts."""
 
@@ -73,6 +77,25 @@ def paired_ratio(
     """
     ratios = [a / b for a, b in zip(first, second, strict=True)]
     return median(ratios), median_interval(ratios, confidence)
+
+
+def paired_verdict(
+    first: Sequence[float], second: Sequence[float], confidence: float = 0.95
+) -> tuple[float, Interval, str]:
+    """The paired ratio of times and its interval, with `same`, `slower`, `faster` (of the first) or
+    `not enough rounds`.
+
+    `same` needs the whole interval within SAME; the others need it wholly on one side of 1; neither
+    is said of an interval that does not reach the confidence.
+    """
+    value, interval = paired_ratio(first, second, confidence)
+    if interval.coverage < confidence:
+        return value, interval, "not enough rounds"
+    if interval.low > 1 / (1 + SAME) and interval.high < 1 + SAME:
+        return value, interval, "same"
+    if interval.low > 1:
+        return value, interval, "slower"
+    return value, interval, "faster" if interval.high < 1 else "not enough rounds"
 
 
 def student_t(confidence: float, freedom: float) -> float:

@@ -48,7 +48,10 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     trained = {f"TRAIN-{number:03}" for number in range(1, 7)}
     located = {f"LOC-{number:03}" for number in range(1, 10)}
     launched = {*(f"LAUNCH-{number:03}" for number in range(1, 10)), "SLURM-101", "SLURM-102"}
-    assert others == imported | located | trained | launched | {"RUN-001"}
+    settings = {f"SET-{number:03}" for number in range(1, 4)}
+    clusters = {id for id in others if id.startswith("CLUSTER-")}
+    assert len(clusters) > 30
+    assert others == imported | located | trained | launched | settings | clusters | {"RUN-001"}
     with pytest.raises(UsageError):
         select("IMP-002")
 

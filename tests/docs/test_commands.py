@@ -19,7 +19,16 @@ from wirespeed.training.strategies.registry import STRATEGIES
 from wirespeed.units import parse_size
 
 ROOT = Path(__file__).parents[2]
-DOCS = ("README.md", "docs/migrating.md", "docs/launchers.md")
+DOCS = (
+    "README.md",
+    "docs/migrating.md",
+    "docs/launchers.md",
+    "docs/kubernetes.md",
+    "docs/openshift.md",
+    "docs/comparing.md",
+    "docs/reference.md",
+    "docs/report.md",
+)
 SETTING = re.compile(r"[A-Z][A-Z0-9_]*=\S*")
 FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
@@ -37,10 +46,10 @@ def candidates(text: str) -> Iterator[str]:
 
 
 def commands_in(text: str) -> Iterator[list[str]]:
-    """Words of each `wirespeed …`, up to a pipe; without those that leave something out."""
+    """Words of each `wirespeed …`, up to a pipe or a file; without those that leave something out."""
     for line in candidates(text):
         try:
-            words = shlex.split(line.split(" | ")[0])
+            words = shlex.split(re.split(r" [|>] ", line)[0])
         except ValueError:
             continue
         while words and (SETTING.fullmatch(words[0])):
@@ -86,7 +95,7 @@ def names_are_known(context: click.Context) -> None:
         read_options(engine_named(values["on"] or "local"), values["with_"])
     if values.get("hosts"):
         parse_hosts(values["hosts"])
-    strange = set(values.get("ops", ())) - {*CATALOGUE, "all"}
+    strange = set(values.get("ops") or ()) - {*CATALOGUE, "all"}
     strange |= set((values.get("strategy") or "none").split(",")) - set(STRATEGIES)
     assert not strange
 

@@ -5,8 +5,10 @@ A check is data here and a function in its family's file, which turns records in
 
 from dataclasses import dataclass
 
+from wirespeed.checks.combinations import EXPLANATIONS as COMBINATIONS
 from wirespeed.checks.locating import EXPLANATIONS as LOCATING
 from wirespeed.checks.training import EXPLANATIONS as TRAINING
+from wirespeed.clusters.explanations import EXPLANATIONS as CLUSTER
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import UsageError
 from wirespeed.launchers.explanations import EXPLANATIONS as LAUNCH
@@ -35,15 +37,17 @@ _PER_OPERATION = {
         "latency",
         "{} at small size",
         "The time of one small {0}: the slowest rank's, after a common start, as the median with "
-        "its 95 % interval. Where a reference is known for this hardware it warns above 1.23 times that "
-        "time and fails above 1.56 times; without one, only ranks that lie far apart are told.",
+        "its 95 % interval. Where a time is known (a baseline, your own figures, five earlier READY "
+        "runs on such nodes) it warns above 1.23 times that time and fails above 1.56 times, if it lies "
+        "outside those runs' own spread, too; without one, only ranks that lie far apart are told.",
     ),
     "BW": (
         "bandwidth",
         "{} at large size",
-        "The bus bandwidth of one large {0} (docs/bandwidth.md). Where a reference is known for this "
-        "hardware it warns below 0.9 of it and fails below 0.8; without one, only ranks that lie far "
-        "apart are told.",
+        "The bus bandwidth of one large {0} (docs/bandwidth.md). Where a figure is known (a baseline, "
+        "your own, five earlier READY runs on such nodes, or a published one: docs/reference.md) it "
+        "warns below 0.9 of it and fails below 0.8, if it lies outside those runs' own spread, too; "
+        "without one, only ranks that lie far apart are told. What links allow is shown and fails none.",
     ),
 }
 
@@ -234,7 +238,13 @@ EXPLAINED: dict[str, Check] = (
     | {check.id: check for check in _OTHER_VERBS}
     | {
         id: Check(id, family, _lower(text.split(". ")[0].rstrip(".")), text)
-        for family, texts in (("locating", LOCATING), ("training", TRAINING), ("launch", LAUNCH))
+        for family, texts in (
+            ("locating", LOCATING),
+            ("training", TRAINING),
+            ("launch", LAUNCH),
+            ("cluster", CLUSTER),
+            ("settings", COMBINATIONS),
+        )
         for id, text in texts.items()
     }
 )

@@ -1,12 +1,16 @@
 """Findings about speed: latency at small sizes, bus bandwidth at large ones, stragglers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 
+from wirespeed.checks.grading import Grader, grade_bandwidth, grade_latency
 from wirespeed.checks.registry import check_id
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.records import Finding, Measurement, Status, Subject, World
-from wirespeed.reference import Expectation, Reference
+from wirespeed.reference import Reference
+from wirespeed.reference.reasons import reasons
+from wirespeed.reference.roofline import passed, roofline, share
+from wirespeed.reference.shape import shape_of
 from wirespeed.units import format_bandwidth, format_duration, format_size
 
 __all__ = ["speed_findings"]
@@ -17,8 +21,6 @@ STRAGGLER = 1.5
 """A rank that does so by this much in most synchronising operations is a straggler."""
 WIDE = 0.5
 """An interval of the median wider than this on either side supports no verdict."""
-FAIL_BELOW, WARN_BELOW = 0.8, 0.9
-"""Share of the reference's bandwidth; latency fails at its inverse, squared (it varies more)."""
 UNREFERENCED = "no reference for this hardware"
 SYNCHRONISING = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
 """Operations in which every rank must wait for every other, so that their times compare."""
@@ -32,35 +34,17 @@ def speed_findings(
     for op in CATALOGUE:
         timed = sorted((m for m in measurements if m.op == op), key=lambda m: m.size_bytes)
         if timed:
-            findings.append(_graded("LAT", world, timed[0], reference, _latency))
+            findings.append(_graded("LAT", world, timed[0], reference, grade_latency))
         if timed and timed[-1].size_bytes > timed[0].size_bytes:
-            findings.append(_graded("BW", world, timed[-1], reference, _bandwidth))
+            findings.append(_graded("BW", world, timed[-1], reference, grade_bandwidth))
     return findings + _stragglers(world, measurements)
 
 
-Grade = Callable[[Measurement, Expectation], tuple[float, str] | None]
-"""(how good: 1 is the reference, more is better; the expected figure in words)."""
-
-
-def _latency(measurement: Measurement, expectation: Expectation) -> tuple[float, str] | None:
-    if not expectation.time_s:
-        return None
-    ratio = expectation.time_s / measurement.time.median
-    return ratio**0.5, f"{format_duration(expectation.time_s)} ({expectation.source})"
-
-
-def _bandwidth(measurement: Measurement, expectation: Expectation) -> tuple[float, str] | None:
-    if not expectation.busbw:
-        return None
-    expected = f"{format_bandwidth(expectation.busbw)} ({expectation.source})"
-    return measurement.busbw / expectation.busbw, expected
-
-
 def _graded(
-    prefix: str, world: World, measurement: Measurement, reference: Reference, grade: Grade
+    prefix: str, world: World, measurement: Measurement, reference: Reference, grade: Grader
 ) -> Finding:
     found = reference.expect(world, measurement)
-    graded = grade(measurement, found) if found else None
+    graded = grade(found, measurement) if found else None
     id, title = check_id(prefix, measurement.op), _title(prefix, measurement)
     if _half_width(measurement) > WIDE:
         return Finding(
@@ -72,26 +56,47 @@ def _graded(
             fix="try a longer --level, or a quieter machine",
             next=_again(measurement),
         )
-    if graded is None:
-        return _by_spread(id, title, world, measurement)
-    ratio, expected = graded
-    status: Status = "pass" if ratio >= WARN_BELOW else "warn" if ratio >= FAIL_BELOW else "fail"
+    apart = _by_spread(id, title, world, measurement, prefix)
+    if found is None or graded is None:
+        return apart
+    if apart.status == "warn" and graded.status == "pass" and found.origin != "reference":
+        # A run can be as good as all before, and one of its ranks still lie apart.
+        return apart
+    low = graded.status != "pass"
+    shape = shape_of(world) if low else None
     return Finding(
         id=id,
-        status=status,
+        status=graded.status,
         title=title,
-        saw=f"{ratio:.2f} of the reference" if prefix == "BW" else _figure(prefix, measurement),
-        expected=expected,
-        fix="" if status == "pass" else "see which rank is slowest, then look at its node's links",
-        next="" if status == "pass" else f"wirespeed bench {measurement.op} -o wide",
+        saw=graded.saw if prefix == "BW" else _figure(prefix, measurement),
+        expected=graded.expected,
+        because=_likeliest(reasons(shape, world.nodes, graded.share)) if shape else "",
+        fix="see which rank is slowest, then look at its node's links" if low else "",
+        next=f"wirespeed bench {measurement.op} -o wide" if low else "",
+        evidence=(*graded.evidence, *(_limit(world, measurement) if prefix == "BW" else ())),
     )
 
 
-def _by_spread(id: str, title: str, world: World, measurement: Measurement) -> Finding:
+def _likeliest(found: Sequence[str]) -> str:
+    return "likeliest first: " + "; ".join(f"({n}) {one}" for n, one in enumerate(found, 1))
+
+
+def _limit(world: World, measurement: Measurement) -> tuple[str, ...]:
+    """What the links found allow, and why more may be seen; nothing where no model holds."""
+    shape = shape_of(world) if measurement.groups == "all" and measurement.busbw else None
+    limit = roofline(shape, measurement.op) if shape else None
+    if shape is None or limit is None:
+        return ()
+    above = passed(shape, measurement.op, measurement.busbw, limit)
+    return tuple(filter(None, (share(measurement.busbw, limit), above)))
+
+
+def _by_spread(id: str, title: str, world: World, measurement: Measurement, prefix: str) -> Finding:
     """Without a reference: do the ranks agree with each other?"""
     worst = _worst_rank(measurement)
+    limit = _limit(world, measurement) if prefix == "BW" else ()
     if worst is None or measurement.op not in SYNCHRONISING:
-        return Finding(id=id, status="pass", title=title, expected=UNREFERENCED)
+        return Finding(id=id, status="pass", title=title, expected=UNREFERENCED, evidence=limit)
     rank, ratio = worst
     status: Status = "warn" if ratio > SPREAD else "pass"
     return Finding(
@@ -102,6 +107,7 @@ def _by_spread(id: str, title: str, world: World, measurement: Measurement) -> F
         saw=f"rank {rank}{_at(world, rank)} takes {ratio:.2f}× the middle rank's time",
         expected=f"{UNREFERENCED}; ranks within {SPREAD:g}× of the middle one",
         next=f"wirespeed bench {measurement.op} -o wide" if status == "warn" else "",
+        evidence=limit,
     )
 
 

@@ -21,8 +21,15 @@ _VERBS = {
     "locate": "Which node, link or rail is slow? Pairs in rounds, and the culprit.",
     "train": "Which strategy is fastest, what does communication cost, how does it scale?",
     "launch": "Run any command as ranks: ssh, mpirun, srun, deepspeed, Ray, Metaflow.",
+    "cluster": "Training environments on Kubernetes and OpenShift: deploy, status, sync, clean.",
+    "predict": "Collectives and steps on more nodes, from measured runs, with intervals.",
     "diagnose": "Why did this job fail, hang or crawl? Reads logs.",
     "topo": "Nodes, GPUs, NICs, RDMA devices, links and zones, as found.",
+    "compare": "Better, worse or noise? Runs against runs, or against a baseline.",
+    "baseline": "Runs that are good, kept by a name: set, show, list, rm.",
+    "trend": "One figure over many runs, and when its level changed.",
+    "report": "Stored runs as one offline page; also Markdown, JUnit, Prometheus text, CSV.",
+    "reference": "Is this number normal? Expected figures, with their sources; your own.",
     "runs": "The stored runs: list, show, import, remove.",
 }
 

@@ -4,8 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options, split_output
+from wirespeed.cli.settings import ROUND_S, asked_settings, settings_options
 from wirespeed.collectives.catalogue import CATALOGUE, Collective, collective_named
 from wirespeed.collectives.dtypes import dtype_named
 from wirespeed.collectives.groups import check_groups
@@ -26,6 +28,8 @@ Examples:
   wirespeed bench all_reduce -o max -d int32,bfloat16        reduction and dtypes
   wirespeed bench all_reduce -w 5 -n 20 --timing batch -o nccl-tests
   wirespeed bench all_gather --groups every-2                 groups side by side
+  wirespeed bench all_reduce -b 1M -e 64M -f 8 --env NCCL_ALGO=Ring,Tree
+  wirespeed bench all_reduce -b 4M -e 4M --env OMP_NUM_THREADS=2,4 --env TORCH_GLOO_LAZY_INIT=1,unset
   torchrun --nproc-per-node 8 -m wirespeed bench all_reduce -b 8 -e 8G -f 2
 """
 
@@ -64,7 +68,8 @@ Examples:
     "--max-time",
     type=FiniteRange(0.01, 86_400),
     default=2.0,
-    help="… or for this many seconds; the interval that was reached is always shown.",
+    help="… or for this many seconds (with --env 0.5 a round, unless told); the interval that was "
+    "reached is always shown.",
 )
 @click.option(
     "-d",
@@ -122,6 +127,7 @@ Examples:
     help="Cut the world into groups that run side by side: all (no cut), nodes, rails, pairs, every-K.",
 )
 @click.option("--max-fit", is_flag=True, help="Only one size: the largest that fits in memory.")
+@settings_options
 @common_options
 @click.pass_context
 def bench(ctx: click.Context, /, **values: Any) -> int:
@@ -133,6 +139,8 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
 
     redops, format = split_output(values.pop("output"))
     options = RunOptions.take(values, format)
+    if values["env"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
+        values["max_time"] = ROUND_S
     if values["timing"] == "graph":
         _require_gpus(options.backend)
     plan = Plan(
@@ -144,7 +152,14 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
         startup_timeout_s=options.startup_timeout,
         faults=options.inject,
     )
-    return execute(ctx, plan, options)
+    asked = asked_settings(
+        values["env"],
+        values["rounds"],
+        search=values["search"],
+        plan=plan,
+        passed=options.where.passed if options.where else (),
+    )
+    return execute(ctx, plan, options, settings=asked)
 
 
 def _require_gpus(backend: str) -> None:

@@ -17,6 +17,7 @@ from wirespeed.world.local import require_torch
 from wirespeed.world.mistaken import refuse_separate_worlds
 
 if TYPE_CHECKING:
+    from wirespeed.console.combinations import Comparison
     from wirespeed.console.session import Session
     from wirespeed.world.watch import Outcome
 
@@ -28,9 +29,13 @@ mislead where speed was asked for."""
 
 
 def execute(
-    ctx: click.Context, plan: Plan, options: RunOptions, only: frozenset[str] = frozenset()
+    ctx: click.Context,
+    plan: Plan,
+    options: RunOptions,
+    only: frozenset[str] = frozenset(),
+    settings: "Comparison | None" = None,
 ) -> int:
-    """Run the plan and print its result; the exit code of the run."""
+    """Run the plan, or compare settings with it, and print the result; the exit code of the run."""
     refuse_unknown_keys(ctx)
     if ctx.params.get("print_config"):
         click.echo(print_config(ctx))
@@ -41,52 +46,83 @@ def execute(
     if options.where is not None:
         if identity is not None:
             raise _inside_a_world(identity, options.where.engine)
-        return _elsewhere(plan, options, config, only)
+        return _elsewhere(plan, options, config, only, settings)
+    if identity is not None and settings is not None:
+        raise _settings_inside_a_world(identity)
     refuse_separate_worlds(os.environ, identity)
     if not plan.facts_only:
         require_torch()
     if identity is None:
-        return show(_on_this_machine(plan, options, config, only), options.output)
+        return show(_on_this_machine(plan, options, config, only, settings), options.output)
     return _as_member(identity, plan, options, config, only)
 
 
 def _on_this_machine(
-    plan: Plan, options: RunOptions, config: dict[str, Any], only: frozenset[str]
+    plan: Plan,
+    options: RunOptions,
+    config: dict[str, Any],
+    only: frozenset[str],
+    settings: "Comparison | None",
 ) -> Run:
+    from wirespeed.cli.settings import replaced_choices, tell_estimate
     from wirespeed.console.local import interface_choice, run_local
+    from wirespeed.console.settings import run_settings
+    from wirespeed.console.worlds import local_place
     from wirespeed.world.local import choose_ranks
 
     if plan.facts_only and options.ranks is None:
         ranks = Choice("ranks", "1", "one tells the facts of this machine")
     else:
         ranks = choose_ranks(options.ranks, options.backend)
-    choices = (ranks, interface_choice())
+    choices = (ranks, interface_choice(), *replaced_choices(settings, os.environ))
     size = int(ranks.value)
     _refuse_faults_beyond(options.inject, size)
+    if settings is not None:
+        tell_estimate(settings, plan, size, quiet=options.output.quiet)
     session = _session(plan, options, config, only, "local", size, choices)
+    if settings is not None:
+        return run_settings(session, local_place(size, options.backend), plan, settings)
     return run_local(session, plan, size, options.backend)
 
 
 def _elsewhere(
-    plan: Plan, options: RunOptions, config: dict[str, Any], only: frozenset[str]
+    plan: Plan,
+    options: RunOptions,
+    config: dict[str, Any],
+    only: frozenset[str],
+    settings: "Comparison | None",
 ) -> int:
+    from wirespeed.cli.settings import dry_run_notes, replaced_choices, tell_estimate
     from wirespeed.cli.where import written
+    from wirespeed.console.holding import STOPPING
     from wirespeed.console.remote import ordered, run_remote
+    from wirespeed.console.settings import run_settings
+    from wirespeed.console.worlds import remote_place
     from wirespeed.world.watch import Outcome
 
+    replaced = replaced_choices(settings, os.environ)
+    for choice in replaced:  # no engine shall hand it on: it is one of the compared
+        del os.environ[choice.name]
     place = options.placed()
     job = ordered(place.job, plan, options.backend, sys.executable)
     if place.dry_run:
         title = f"wirespeed {plan.command} --on {place.engine.name}"
         click.echo(written(place, job, "run", title), nl=False)
+        click.echo("".join(f"# {line}\n" for line in dry_run_notes(settings)), nl=False)
         return 0
     if not place.findings:
         _refuse_faults_beyond(options.inject, job.size)
-    session = _session(plan, options, config, only, place.engine.name, job.size, place.choices)
+    if settings is not None:
+        tell_estimate(settings, plan, job.size, quiet=options.output.quiet)
+    choices = (*place.choices, *replaced)
+    session = _session(plan, options, config, only, place.engine.name, job.size, choices)
     session.note(place.findings)
-    bad = any(one.status == "fail" for one in place.findings)
+    bad = any(one.status in STOPPING for one in place.findings)
     if bad and (plan.command not in _WITHOUT_SOME or not job.hosts):
         run = session.close(Outcome(kind="never_joined"))
+    elif settings is not None:
+        held = remote_place(place.engine, place.job, plan, options.backend)
+        run = run_settings(session, held, plan, settings)
     else:
         run = run_remote(session, place.engine, job, plan)
     return show(run, options.output)
@@ -143,6 +179,15 @@ class _ShownSession:
         return show(self._session.close(outcome), self._output)
 
 
+def _settings_inside_a_world(identity: Identity) -> UsageError:
+    return UsageError(
+        f"--env inside a world of {identity.world_size} ranks ({identity.reason})",
+        expected="no launcher around it: each combination needs ranks of its own, as such variables "
+        "are read once, when a rank starts",
+        next="the same command without the launcher, or with --on ENGINE",
+    )
+
+
 def _inside_a_world(identity: Identity, engine: str) -> UsageError:
     return UsageError(
         f"--on {engine} inside a world of {identity.world_size} ranks ({identity.reason})",
@@ -190,11 +235,12 @@ def _session(
     size: int,
     choices: tuple[Choice, ...],
 ) -> "Session":
+    from wirespeed.console.references import references_for
     from wirespeed.console.session import Session
-    from wirespeed.reference import NoReference
     from wirespeed.runs.folder import RunFolder
     from wirespeed.views.progress import open_progress
 
+    reference = references_for(plan.command)  # before the folder: it may be damaged
     return Session(
         plan,
         RunFolder.create(plan.command, config),
@@ -203,7 +249,7 @@ def _session(
         world_size=size,
         config=config,
         choices=choices,
-        reference=NoReference(),
+        reference=reference,
         only=only,
     )
 

@@ -1,5 +1,6 @@
 """`wirespeed launch`: run any command as ranks, through an engine that is there already."""
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -8,7 +9,7 @@ from wirespeed.cli.options import CONTEXT, FiniteRange
 from wirespeed.cli.where import Where, where_options, written
 from wirespeed.errors import UsageError
 
-__all__ = ["launch"]
+__all__ = ["launch", "launch_options", "run_launch"]
 
 _EPILOG = """\b
 Examples:
@@ -17,6 +18,7 @@ Examples:
   wirespeed launch --on mpi --hostfile hosts --with map-by=node -x NCCL_DEBUG=INFO -- ./all_reduce_perf
   wirespeed launch --on slurm --nodes 4 --ranks-per-node 8 --with partition=train -- python train.py
   wirespeed launch --on slurm --nodes 4 --with batch -o sh -- python train.py > job.sh
+  wirespeed launch --on k8s --cluster mine --nodes 2 -- python train.py
   wirespeed launch --list                      the engines and their own options
 
 \b
@@ -25,34 +27,48 @@ Exit code: of the worst rank (128 + n for signal n); 3 if ranks never started or
 """
 
 
+_OPTIONS = (
+    click.option("--ranks", type=click.IntRange(1, 65_536), metavar="N", help="Size of the world."),
+    click.option(
+        "--startup-timeout",
+        type=FiniteRange(1, 86_400),
+        default=120.0,
+        help="Seconds for all ranks to start.",
+    ),
+    click.option(
+        "--grace",
+        type=FiniteRange(0, 3600),
+        default=5.0,
+        help="Seconds that the other ranks have left once one has failed.",
+    ),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["sh", "yaml"]),
+        help="Write what would run, as a shell script or YAML, and stop.",
+    ),
+    click.option(
+        "--no-prefix", is_flag=True, help="Output lines without node and rank before them."
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but the ranks' own words."),
+    click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND ..."),
+)
+
+
+def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How ranks of a command are started, shown and ended; shared with `wirespeed cluster run`."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
 @click.command(context_settings={**CONTEXT, "ignore_unknown_options": False}, epilog=_EPILOG)
 @where_options
-@click.option("--ranks", type=click.IntRange(1, 65_536), metavar="N", help="Size of the world.")
-@click.option(
-    "--startup-timeout",
-    type=FiniteRange(1, 86_400),
-    default=120.0,
-    help="Seconds for all ranks to start.",
-)
-@click.option(
-    "--grace",
-    type=FiniteRange(0, 3600),
-    default=5.0,
-    help="Seconds that the other ranks have left once one has failed.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["sh", "yaml"]),
-    help="Write what would run, as a shell script or YAML, and stop.",
-)
-@click.option("--no-prefix", is_flag=True, help="Output lines without node and rank before them.")
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but the ranks' own words.")
 @click.option("--list", "list_", is_flag=True, help="List the engines and their options, and stop.")
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND ...")
+@launch_options
 @click.pass_context
 def launch(ctx: click.Context, /, **values: Any) -> int:
-    """Run any command as ranks: on this machine, or through ssh, mpirun, srun, deepspeed, Ray, Metaflow.
+    """Run any command as ranks: here, or by ssh, mpirun, srun, deepspeed, Ray, Metaflow, kubectl.
 
     Every rank finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as under torchrun. The
     first that fails is named with its exit code or signal, and the rest are ended.
@@ -64,17 +80,15 @@ def launch(ctx: click.Context, /, **values: Any) -> int:
         click.echo(_listing())
         return 0
     where = Where.take(values, default="local")
-    if where is None or not values["command"]:
-        raise UsageError(
-            "no command to run",
-            expected="-- COMMAND …",
-            next="wirespeed launch --ranks 2 -- hostname",
-        )
-    return _run(where, values)
+    return run_launch(where, values, "wirespeed launch --ranks 2 -- hostname")
 
 
-def _run(where: Where, values: dict[str, Any]) -> int:
+def run_launch(where: Where | None, values: dict[str, Any], example: str) -> int:
+    """Carry out what the options say; `example`: a command that would be right."""
     from dataclasses import replace
+
+    if where is None or not values["command"]:
+        raise UsageError("no command to run", expected="-- COMMAND …", next=example)
 
     command = tuple(values["command"])
     form = values["output"] or ("run" if where.dry_run else None)
@@ -85,9 +99,10 @@ def _run(where: Where, values: dict[str, Any]) -> int:
         title = f"wirespeed launch --on {where.engine}: {job.size} ranks"
         click.echo(written(placed, job, form, title), nl=False)
         return 0
+    from wirespeed.console.holding import STOPPING
     from wirespeed.console.launched import Launched
 
-    stop = any(one.status == "fail" for one in placed.findings)
+    stop = any(one.status in STOPPING for one in placed.findings)
     launched = Launched(placed.engine, job, placed.findings, placed.choices)
     prefix = not values["no_prefix"] and job.size > 1
     return launched.refuse() if stop else launched.run(quiet=values["quiet"], prefix=prefix)

@@ -15,7 +15,7 @@ from wirespeed.units import format_size
 if TYPE_CHECKING:
     from wirespeed.records import Run
 
-__all__ = ["refuse_bad_target", "write_page", "write_trace"]
+__all__ = ["refuse_bad_target", "timeline_of", "write_page", "write_trace", "write_whole"]
 
 _TRACE = "trace.json"
 """In the run's folder."""
@@ -40,8 +40,8 @@ def write_page(run: "Run", file: str, folder: Path | None = None) -> None:
     """
     from wirespeed.views.html import page
 
-    trace = _timeline(folder) if folder is not None else None
-    _write_whole(file, page(run, trace).encode(), next=f"wirespeed runs show {run.id} --html FILE")
+    trace = timeline_of(folder) if folder is not None else None
+    write_whole(file, page(run, trace).encode(), next=f"wirespeed runs show {run.id} --html FILE")
 
 
 def write_trace(run: "Run", file: str) -> None:
@@ -53,7 +53,7 @@ def write_trace(run: "Run", file: str) -> None:
     from wirespeed.views.timeline import timeline_svg
 
     folder = find(run.id)
-    picture = timeline_svg(_timeline(folder) or {})
+    picture = timeline_svg(timeline_of(folder) or {})
     if not picture:
         compared = any(one.study == "compare" for one in run.training)
         why = (
@@ -64,10 +64,10 @@ def write_trace(run: "Run", file: str) -> None:
         click.echo(f"wirespeed: no timeline was recorded{why}, so {file} was not written", err=True)
         return
     stored = folder / _TRACE
-    _write_whole(file, stored.read_bytes(), next=f"cp {stored} FILE")
+    write_whole(file, stored.read_bytes(), next=f"cp {stored} FILE")
     click.echo("open it in https://ui.perfetto.dev or chrome://tracing", err=True)
     if (beside := _picture_of(Path(file))) is not None:
-        _write_whole(str(beside), picture.encode(), next=f"cp {stored} FILE")
+        write_whole(str(beside), picture.encode(), next=f"cp {stored} FILE")
 
 
 def _picture_of(trace: Path) -> Path | None:
@@ -78,8 +78,8 @@ def _picture_of(trace: Path) -> Path | None:
     return picture if picture != trace else trace.with_name(f"{trace.name}.svg")
 
 
-def _timeline(folder: Path) -> Mapping[str, Any] | None:
-    """The stored trace; None where there is none, and a line on stderr where it is damaged."""
+def timeline_of(folder: Path) -> Mapping[str, Any] | None:
+    """The run's stored trace; None where there is none, and a line on stderr where it is damaged."""
     stored = folder / _TRACE
     if not stored.is_file():
         return None
@@ -93,14 +93,15 @@ def _timeline(folder: Path) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _write_whole(file: str, data: bytes, *, next: str = "") -> None:
+def write_whole(file: str, data: bytes, *, next: str = "", quiet: bool = False) -> None:
     """Write a file whole or not at all, and say so on stderr. StorageError where it cannot."""
     path = Path(file)
     try:
         _replace(path, data)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}", next=next) from error
-    click.echo(f"wrote {path} ({format_size(len(data))})", err=True)
+    if not quiet:
+        click.echo(f"wrote {path} ({format_size(len(data))})", err=True)
 
 
 def _replace(path: Path, data: bytes) -> None:

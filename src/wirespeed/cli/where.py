@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from wirespeed.launchers.base import Engine, Host, Job
     from wirespeed.records import Choice, Finding
 
-__all__ = ["Placed", "Where", "where_options", "written"]
+__all__ = ["Placed", "Where", "pod_options", "where_options", "written"]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _MOST = 65_536
 _NAMES = {
     "on": "--on",
+    "cluster": "--cluster",
     "hosts": "--hosts",
     "hostfile": "--hostfile",
     "nodes": "--nodes",
@@ -33,12 +34,20 @@ _NAMES = {
     "dry_run": "--dry-run",
 }
 
+_MEANT = {"--cluster": "k8s", "--hosts": "ssh", "--hostfile": "ssh"}
+
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--on",
         type=click.Choice(ENGINES),
         help="Start the ranks through this engine (wirespeed launch --list tells each one's own "
         "options).  [default: processes of this machine]",
+    ),
+    click.option(
+        "--cluster",
+        metavar="NAME|FILE",
+        help="The cluster file whose pods run the ranks (clusters/NAME.yaml, or a path); with --on "
+        "k8s. Where it is not deployed, pods are made for this command alone.",
     ),
     click.option("--hosts", metavar="A,B:4", help="Nodes, with or without slots; with --on."),
     click.option(
@@ -91,10 +100,20 @@ _OPTIONS: tuple[Decorator, ...] = (
     ),
 )
 
+_NAMED = dict(zip(_NAMES, _OPTIONS, strict=True))
+
 
 def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         function = option(function)
+    return function
+
+
+def pod_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Those that say something where the engine is k8s and the cluster is known."""
+    for name, option in reversed(_NAMED.items()):
+        if name not in ("on", "cluster", "hostfile"):
+            function = option(function)
     return function
 
 
@@ -115,6 +134,7 @@ class Where:
     """Where ranks shall run, as the options say."""
 
     engine: str
+    cluster: str | None
     hosts: str | None
     hostfile: str | None
     nodes: int | None
@@ -140,9 +160,15 @@ class Where:
                 raise UsageError(
                     f"{given[0]} says nothing without --on",
                     expected=f"--on {', '.join(ENGINES)}",
-                    next=f"the same command with --on {'ssh' if 'host' in given[0] else 'slurm'}",
+                    next=f"the same command with --on {_MEANT.get(given[0], 'slurm')}",
                 )
             return None
+        if taken["cluster"] is not None and engine != "k8s":
+            raise UsageError(
+                f"--cluster says nothing with --on {engine}",
+                expected="--on k8s",
+                next="the same command with --on k8s",
+            )
         passed, options = taken.pop("pass_"), taken.pop("with_")
         return Where(engine=engine, passed=passed, options=options, **taken)
 
@@ -175,8 +201,11 @@ class Where:
             python=self.python or "",
             interface=self.interface or "",
             startup_s=startup_s,
-            options=read_options(engine_named(self.engine), self.options),
+            options={**read_options(engine_named(self.engine), self.options), **self._cluster()},
         )
+
+    def _cluster(self) -> dict[str, str]:
+        return {"cluster": self.cluster} if self.cluster is not None else {}
 
     def _hosts(self) -> "tuple[Host, ...]":
         from wirespeed.launchers.hostfile import parse_hosts, read_hostfile
@@ -192,15 +221,19 @@ def written(placed: Placed, job: "Job", form: str, title: str) -> str:
     """What would `run`, the same as `sh` for use by hand, or as `yaml`; secrets are named, not told."""
     from dataclasses import replace
 
+    from wirespeed.launchers.base import Holding
     from wirespeed.launchers.forwarding import shown
     from wirespeed.launchers.script import SCRATCH, as_sh, as_yaml
 
     environment, hidden = shown(job.environment)
-    pieces = placed.engine.pieces(replace(job, environment=environment), SCRATCH)
+    job = replace(job, environment=environment)
+    engine = placed.engine
+    pieces = engine.pieces(job, SCRATCH)
+    before, after = engine.around(job, SCRATCH) if isinstance(engine, Holding) else ([], [])
     notes = [f"# not used: {one.title}" for one in placed.findings]
     if form == "sh" and len(pieces) == 1 and pieces[0].script:
         text = pieces[0].script
     else:
-        text = (as_yaml if form == "yaml" else as_sh)(pieces, title, hidden)
+        text = (as_yaml if form == "yaml" else as_sh)(pieces, title, hidden, before, after)
     first, newline, rest = text.partition("\n")
     return first + newline + "".join(f"{note}\n" for note in notes) + rest

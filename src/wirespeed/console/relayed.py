@@ -9,32 +9,51 @@ import json
 import os
 import sys
 import zlib
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.plan import Plan
 
-__all__ = ["VARIABLE", "main", "order", "read_order"]
+__all__ = ["VARIABLE", "apply_settings", "main", "order", "read_order"]
 
 VARIABLE = "WIRESPEED_JOB"
 
 
-def order(plan: Plan, backend: str) -> str:
-    """What a rank must know, as one word of letters, digits, `-`, `_` and `=`."""
-    text = json.dumps({"plan": plan.to_json(), "backend": backend})
+def order(plan: Plan, backend: str, settings: Mapping[str, str | None] | None = None) -> str:
+    """What a rank must know, as one word of letters, digits, `-`, `_` and `=`.
+
+    settings: variables to set, or (None) to take away, before any library reads them.
+    """
+    told = {"plan": plan.to_json(), "backend": backend, "settings": dict(settings or {})}
+    text = json.dumps(told)
     return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def read_order(text: str) -> tuple[Plan, str]:
     """Plan and backend; UsageError for anything else than `order` gave."""
     try:
-        data: dict[str, Any] = json.loads(zlib.decompress(base64.urlsafe_b64decode(text)))
+        data = _parts(text)
         return Plan.from_json(data["plan"]), str(data["backend"])
     except (ValueError, KeyError, TypeError, zlib.error) as error:
         raise UsageError(
             f"{VARIABLE} holds no plan: {error}",
             expected="to be started by `wirespeed check --on …` of the same version",
         ) from error
+
+
+def _parts(text: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(zlib.decompress(base64.urlsafe_b64decode(text)))
+    return data
+
+
+def apply_settings(text: str, environ: MutableMapping[str, str]) -> None:
+    """Put the order's settings into `environ`, whatever the engine and the node have made of it."""
+    for name, value in _parts(text).get("settings", {}).items():
+        if value is None:
+            environ.pop(name, None)
+        else:
+            environ[name] = value
 
 
 def main() -> int:
@@ -54,6 +73,7 @@ def _run() -> int:
     from wirespeed.world.mistaken import refuse_separate_worlds
 
     plan, backend = read_order(os.environ.get(VARIABLE, ""))
+    apply_settings(os.environ[VARIABLE], os.environ)
     identity = detect(os.environ)
     refuse_separate_worlds(os.environ, identity)
     if identity is None:

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from wirespeed.checks.causes import cause_first
@@ -36,6 +37,7 @@ from wirespeed.records_json import (
     verification_from_json,
     world_to_json,
 )
+from wirespeed.records_settings import Setting
 from wirespeed.records_training import LoadFigures, Training
 from wirespeed.records_training_json import load_from_json, training_from_json
 from wirespeed.reference import Reference
@@ -45,7 +47,7 @@ from wirespeed.world.redact import allowed_environment
 from wirespeed.world.seats import distinct_names
 from wirespeed.world.watch import Outcome
 
-__all__ = ["ProgressView", "Session"]
+__all__ = ["Book", "ProgressView", "Session"]
 
 
 _STORED = ("measurement", "verification", "pairs", "located", "training", "under_load")
@@ -60,6 +62,19 @@ class ProgressView(Protocol):
     def phase(self, text: str) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Book(Protocol):
+    """Where one world of ranks is written down: a whole run's session, or one turn of many."""
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the ranks' logs."""
+        ...
+
+    def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None: ...
+
+    def phase(self, text: str) -> None: ...
 
 
 class Session:
@@ -98,6 +113,7 @@ class Session:
         self._pairs: list[PairFigures] = []
         self._training: dict[tuple[object, ...], Training] = {}
         self._load: list[LoadFigures] = []
+        self._settings: tuple[Setting, ...] = ()
         self._proofs: list[Mapping[str, Any]] = []
         self._trace: list[str] = []
         self._notes: list[Finding] = []
@@ -141,6 +157,16 @@ class Session:
         """What was found before the ranks started."""
         self._notes += findings
 
+    def settle(self, settings: Iterable[Setting], measurements: Iterable[Measurement]) -> None:
+        """What the rounds of all settings come to, in place of each round's own measurements."""
+        self._settings = tuple(settings)
+        self._measurements = list(measurements)
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the ranks' logs."""
+        return self.folder.log_path(0).parent
+
     def phase(self, text: str) -> None:
         self._progress.phase(text)
 
@@ -156,7 +182,10 @@ class Session:
             *self._notes,
         ]
         if not outcome.ok and outcome.kind != "interrupted":
-            findings += log_findings(self.folder.log_path(0).parent)
+            findings += log_findings(self.logs)
+        if compared := self._reference.choices():
+            self._choices += compared
+            self._store_choices()
         for finding in findings:
             self.folder.append("finding", finding_to_json(finding))
         if self._plan.command == "topo":
@@ -186,6 +215,7 @@ class Session:
             located=self._located and replace(self._located, pairs=tuple(self._pairs)),
             training=tuple(self._training.values()),
             under_load=tuple(self._load),
+            settings=self._settings,
         )
         if self._trace:
             self.folder.keep("trace.json", "".join(self._trace))
@@ -202,7 +232,7 @@ class Session:
             self._plan.command,
             world,
             self._measurements,
-            self._verifications,
+            [one for one in self._verifications if not one.setting],
             self._reference,
             self._only,
         )

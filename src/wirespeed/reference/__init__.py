@@ -4,12 +4,24 @@ A reference answers for one measurement on one world, or says that it does not k
 answer; it is never replaced by a guess.
 """
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
 
-from wirespeed.records import Measurement, World
+from wirespeed.records import Choice, Measurement, World
 
-__all__ = ["Expectation", "NoReference", "Reference"]
+__all__ = ["ORIGINS", "Chain", "Expectation", "NoReference", "Origin", "Reference"]
+
+Origin = Literal["baseline", "own", "fleet", "reference"]
+Range = tuple[float, float]
+
+ORIGINS: dict[Origin, str] = {
+    "baseline": "the baseline",
+    "own": "your own figure",
+    "fleet": "the fleet's median",
+    "reference": "the reference",
+}
+"""By origin, in the order in which they are believed: what a share is a share of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +34,36 @@ class Expectation:
     """Bytes a second (for bandwidth), where it is known."""
     source: str
     """Where the figure comes from, with its date."""
+    origin: Origin = "reference"
+    time_range: Range | None = None
+    """Shortest and longest time among the figures that were joined to one, in seconds."""
+    busbw_range: Range | None = None
+    """Lowest and highest bandwidth among them, in bytes a second."""
+    samples: int = 1
+    """Figures or runs that were joined."""
+    gate: float | None = None
+    """Bytes a second below which the source itself warns."""
+    outside_warn: float = 1.0
+    outside_fail: float = 1.0
+    """Shares of the expectation: only a figure whose whole interval lies below is outside the spread
+    of the runs that the expectation comes from. 1: their spread is not known."""
+    warn_below: float | None = None
+    """Share below which it is low; None: what `check` takes."""
+    may_fail: bool = True
+    """False where the figure is from a world that is only like this one."""
+    notes: tuple[str, ...] = ()
+    """What was done to get here: another size, another number of nodes, which figures."""
+    also: tuple["Expectation", ...] = ()
+    """What ranks behind this expectation and is known too."""
 
 
 class Reference(Protocol):
     def expect(self, world: World, measurement: Measurement) -> Expectation | None:
         """The expectation for this measurement, or None when there is no figure."""
+        ...
+
+    def choices(self) -> tuple[Choice, ...]:
+        """What was chosen to compare with and why, after the last question."""
         ...
 
 
@@ -35,3 +72,31 @@ class NoReference:
 
     def expect(self, world: World, measurement: Measurement) -> Expectation | None:
         return None
+
+    def choices(self) -> tuple[Choice, ...]:
+        return ()
+
+
+class Chain:
+    """Several references in the order in which they are believed; the first that knows answers."""
+
+    def __init__(self, links: Sequence[Reference]) -> None:
+        self._links = tuple(links)
+
+    def expect(self, world: World, measurement: Measurement) -> Expectation | None:
+        found = [one.expect(world, measurement) for one in self._links]
+        known = [one for one in found if one is not None]
+        if not known:
+            return None
+        first, rest = known[0], tuple(known[1:])
+        # A figure or two tell little of the spread from run to run; the fleet's tells more.
+        spread = [one for one in rest if one.origin == "fleet"]
+        return replace(
+            first,
+            also=rest,
+            outside_warn=min([first.outside_warn, *(one.outside_warn for one in spread)]),
+            outside_fail=min([first.outside_fail, *(one.outside_fail for one in spread)]),
+        )
+
+    def choices(self) -> tuple[Choice, ...]:
+        return tuple(choice for one in self._links for choice in one.choices())

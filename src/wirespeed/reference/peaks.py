@@ -9,7 +9,7 @@ Processors have no entry: their peak depends on clocks that no data sheet promis
 import re
 from dataclasses import dataclass
 
-__all__ = ["PEAKS", "Peak", "Product", "peak_flops"]
+__all__ = ["PEAKS", "Peak", "Product", "peak_flops", "product_named"]
 
 _TERA = 1e12
 _ALIASES = {
@@ -59,14 +59,17 @@ def peak_flops(device_name: str, dtype: str) -> Peak | None:
     kind = _ALIASES.get(kind, kind)
     if kind not in ("bfloat16", "float16", "tf32", "float32"):
         return None
+    product = product_named(device_name)
+    tera: float | None = getattr(product, kind) if product else None
+    if product is None or tera is None:
+        return None
+    return Peak(tera * _TERA, product.name, product.source, product.date)
+
+
+def product_named(device_name: str) -> Product | None:
+    """The product whose driver reports that name; None: not known."""
     bare = _VENDOR.sub("", device_name.strip())
-    for product in PEAKS:
-        if re.fullmatch(product.pattern, bare):
-            tera: float | None = getattr(product, kind)
-            if tera is None:
-                return None
-            return Peak(tera * _TERA, product.name, product.source, product.date)
-    return None
+    return next((one for one in PEAKS if re.fullmatch(one.pattern, bare)), None)
 
 
 _VENDOR = re.compile(r"^(?:(?:NVIDIA|Tesla|AMD|Instinct)\s+)*")

@@ -28,7 +28,7 @@ from wirespeed.records import Run, World
 from wirespeed.records_json import run_to_json
 from wirespeed.runs import jsontext
 
-__all__ = ["FOLDER_NAME", "RunFolder", "home", "new_id", "runs_home"]
+__all__ = ["FOLDER_NAME", "RunFolder", "home", "new_id", "runs_home", "write_whole"]
 
 FOLDER_NAME = re.compile(r"(\d{8}-\d{6})-([0-9a-f]{8})")
 """Name of a run folder: start in UTC, then the id."""
@@ -118,7 +118,7 @@ class RunFolder:
     def keep(self, name: str, text: str) -> None:
         """Write a file of that name beside the records, in one step."""
         path = self.path / name
-        self._guard(path, lambda: _replace(path, text.encode()))
+        self._guard(path, lambda: write_whole(path, text.encode()))
 
     def finish(self, run: Run) -> None:
         """Put the whole run in place of the header, in one step."""
@@ -132,7 +132,7 @@ class RunFolder:
 
     def _replace(self, text: str) -> None:
         path = self.path / "run.json"
-        self._guard(path, lambda: _replace(path, text.encode()))
+        self._guard(path, lambda: write_whole(path, text.encode()))
 
     def _guard(self, path: Path, write: Callable[[], None]) -> None:
         _guard(path, self._header.command, write)
@@ -185,7 +185,8 @@ def _append(path: Path, data: bytes) -> None:
         os.close(handle)
 
 
-def _replace(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes) -> None:
+    """Put a file in place in one step, durably; OSError leaves the old one and no other."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)

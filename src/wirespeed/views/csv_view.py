@@ -6,23 +6,27 @@ gets an apostrophe in front.
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wirespeed.records import Run
 from wirespeed.views.json_view import document
 from wirespeed.views.style import Style
 
-__all__ = ["render"]
+__all__ = ["render", "render_all"]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def render(run: Run, _: Style) -> str:
-    data = document(run)
-    rows = [_flat(row) for row in _rows(data)]
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    return _text(["run", *columns], ([run.id, *(row.get(c, "") for c in columns)] for row in rows))
+def render(run: Run, style: Style) -> str:
+    return render_all([run], style)
+
+
+def render_all(runs: Sequence[Run], _: Style) -> str:
+    """The rows of all runs under the columns of all; the first column says whose a row is."""
+    rows = [(run.id, _flat(row)) for run in runs for row in _rows(document(run))]
+    columns = list(dict.fromkeys(name for _, row in rows for name in row))
+    return _text(["run", *columns], ([id, *(row.get(c, "") for c in columns)] for id, row in rows))
 
 
 def _rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:

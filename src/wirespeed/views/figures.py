@@ -55,6 +55,7 @@ class Series:
         parts += [f"groups {m.groups}"] if m.groups != "all" else []
         parts += ["async"] if m.timing == "each" and not m.blocking else []
         parts += [f"{m.in_flight} in flight"] if m.in_flight > 1 else []
+        parts += [m.setting] if m.setting else []
         return " · ".join(parts)
 
 
@@ -63,7 +64,7 @@ def series_of(measurements: Iterable[Measurement]) -> list[Series]:
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for m in measurements:
         how = (m.op, m.engine, m.dtype, m.redop, m.root, m.ranks, m.groups)
-        groups.setdefault((*how, m.timing, m.blocking, m.in_flight), []).append(m)
+        groups.setdefault((*how, m.timing, m.blocking, m.in_flight, m.setting), []).append(m)
     return [
         Series(rows[0], tuple(sorted(rows, key=lambda m: (m.size_bytes, m.in_place))))
         for rows in groups.values()

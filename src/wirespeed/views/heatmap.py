@@ -14,14 +14,14 @@ from wirespeed.views.heatmap_scale import COLORS, Quantity, Scale, figure_text, 
 from wirespeed.views.style import Style
 from wirespeed.views.suspects import Suspects
 
-__all__ = ["NOT_MEASURED", "figure", "label"]
+__all__ = ["NOT_MEASURED", "figure", "label", "scale_of"]
 
 NOT_MEASURED = "not measured"
 _NOBODY = Suspects()
 _MARK = "▶ "
 _LONGEST = 26
 """Characters of a name on an axis; the hover text has the whole of it."""
-_CELL_PX = ((6, 72), (8, 60), (12, 50), (16, 44), (32, 22), (48, 16), (64, 13), (128, 7))
+_CELL_PX = ((6, 72), (8, 60), (12, 50), (16, 44), (32, 22), (48, 16), (64, 12), (128, 6))
 _SMALL_CELL_PX = ((8, 36), (16, 22), (32, 11), (64, 6), (128, 4))
 """(up to so many rows, pixels a cell)."""
 _TEXT_FROM_PX, _GAP_FROM_PX = 44, 7
@@ -38,22 +38,29 @@ def figure(
     rail: int | None = None,
     suspects: Suspects = _NOBODY,
     small: bool = False,
+    scale: Scale | None = None,
 ) -> dict[str, Any]:
     """A plotly figure of `located`: from the node of the row to that of the column.
 
     rail: that one; None: all together. The scale is the same for every rail, so that they compare.
+    scale: as `scale_of` gives it for these suspects, where many maps share it.
     small: without a colour bar and with fewer labels, to stand beside others of its kind.
     """
     axis = axis_of(located, suspects.named)
     cells = cells_of(located, axis, rail)
-    everything = cells if rail is None else cells_of(located, axis)
-    scale = _scale(usual_figures(located, frozenset(suspects.named)), quantity, everything)
+    scale = scale or scale_of(located, quantity, suspects)
     pixels = _cell_px(len(axis.names), small)
     traces = [
         _measured(axis, cells, scale, pixels, bar=not small),
         _empty(axis, cells, scale, pixels),
     ]
     return {"data": traces, "layout": _layout(axis, suspects, pixels, bar=not small)}
+
+
+def scale_of(located: Located, quantity: Quantity, suspects: Suspects = _NOBODY) -> Scale:
+    """The scale of all maps of that quantity, of all rails."""
+    cells = cells_of(located, axis_of(located, suspects.named))
+    return _scale(usual_figures(located, frozenset(suspects.named)), quantity, cells)
 
 
 def label(name: str) -> str:

@@ -67,9 +67,10 @@ def cells_of(located: Located, axis: Axis, rail: int | None = None) -> Cells:
     rates: dict[tuple[int, int], list[float]] = defaultdict(list)
     late: dict[tuple[int, int], list[float]] = defaultdict(list)
     for pair in located.pairs:
-        if (rail is not None and pair.rail != rail) or not axis.index.keys() >= _ends(pair):
+        row, column = axis.index.get(pair.first), axis.index.get(pair.second)
+        if (rail is not None and pair.rail != rail) or row is None or column is None:
             continue
-        forth = axis.index[pair.first], axis.index[pair.second]
+        forth = row, column
         for place, rate in ((forth, pair.forth), (forth[::-1], pair.back)):
             if math.isfinite(rate):
                 rates[place].append(rate)

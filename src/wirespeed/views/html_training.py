@@ -9,8 +9,10 @@ from wirespeed.records_training import LoadFigures, Training
 from wirespeed.units import format_duration
 from wirespeed.views.grid import Grid
 from wirespeed.views.html_table import html_table
+from wirespeed.views.report.charts import chart
+from wirespeed.views.report.section import Section, Spot
 from wirespeed.views.style import Style
-from wirespeed.views.templating import filled, script_json
+from wirespeed.views.templating import filled
 from wirespeed.views.timeline import timeline_svg
 from wirespeed.views.training import name, tables, training_notes
 from wirespeed.views.training_charts import memory_chart, scaling_chart, step_chart
@@ -23,20 +25,21 @@ __all__ = ["training_sections"]
 _UNWRAPPED = Style(width=100_000)
 
 
-def training_sections(run: Run, trace: Mapping[str, Any] | None) -> Iterator[str]:
+def training_sections(run: Run, trace: Mapping[str, Any] | None, spot: Spot) -> Iterator[Section]:
     """In the order of the page; those that have nothing to say are empty."""
-    yield _strategies(run)
-    yield _timeline(trace)
-    yield _scaling(run)
-    yield _memory(run)
-    yield _load(run)
+    yield Section(spot.id("strategies"), "Strategies", _strategies(run, spot))
+    yield Section(spot.id("timeline"), "Timeline of a step", _timeline(trace, spot))
+    yield Section(spot.id("scaling"), "Scaling", _scaling(run, spot))
+    yield Section(spot.id("memory"), "Memory", _memory(run, spot))
+    yield Section(spot.id("load"), "Computing beside sending", _load(run, spot))
 
 
-def _strategies(run: Run) -> str:
+def _strategies(run: Run, spot: Spot) -> str:
     rows = [one for one in run.training if one.study == "compare"]
     if not rows:
         return ""
-    chart = _chart(
+    bars = chart(
+        spot,
         "steps",
         "Step time by strategy",
         step_chart(rows),
@@ -46,11 +49,12 @@ def _strategies(run: Run) -> str:
     )
     return filled(
         "training.html",
+        spot=spot,
         name="strategies",
         title="Which strategy is fastest",
         said=_fastest(rows),
-        charts=[chart],
-        tables=_html("steps", _tables(run, rows)),
+        charts=[bars],
+        tables=_html(spot, "steps", _tables(run, rows)),
         notes=training_notes(replace(run, training=tuple(rows)), _UNWRAPPED),
     )
 
@@ -73,34 +77,35 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _timeline(trace: Mapping[str, Any] | None) -> str:
+def _timeline(trace: Mapping[str, Any] | None, spot: Spot) -> str:
     from markupsafe import Markup
 
     # Every foreign word in it is escaped where it is made.
-    picture = Markup(timeline_svg(trace)) if trace is not None else ""
-    return filled("timeline.html", picture=picture) if picture else ""
+    picture = Markup(timeline_svg(trace, spot.at)) if trace is not None else ""
+    return filled("timeline.html", spot=spot, picture=picture) if picture else ""
 
 
-def _scaling(run: Run) -> str:
+def _scaling(run: Run, spot: Spot) -> str:
     rows = [one for one in run.training if one.study != "compare" and one.verdict != "yardstick"]
     if not rows:
         return ""
     drawn = scaling_chart(rows)
     note = "Throughput over ranks times that of the smallest world; whiskers are 95 % intervals. "
     note += "strong: the same batch on any number of ranks; weak: the same batch a rank."
-    charts = [_chart("scaling", "Scaling efficiency", drawn, note)] if drawn else []
+    charts = [chart(spot, "scaling", "Scaling efficiency", drawn, note)] if drawn else []
     return filled(
         "training.html",
+        spot=spot,
         name="scaling",
         title="How it scales",
         said="",
         charts=charts,
-        tables=_html("scaling", _tables(run, rows)),
+        tables=_html(spot, "scaling", _tables(run, rows)),
         notes=[],
     )
 
 
-def _memory(run: Run) -> str:
+def _memory(run: Run, spot: Spot) -> str:
     measured = [(one, one.memory) for one in run.training if one.memory is not None]
     if not measured:
         return ""
@@ -114,25 +119,29 @@ def _memory(run: Run) -> str:
     note += ", the diamond what was predicted." if any(row[2] for row in rows) else "."
     return filled(
         "training.html",
+        spot=spot,
         name="memory",
         title="Where the memory goes",
         said="",
-        charts=[_chart("memory", "Memory of the rank that needs most", memory_chart(rows), note)],
-        tables=_html("memory", [(title, grid)]),
+        charts=[
+            chart(spot, "memory", "Memory of the rank that needs most", memory_chart(rows), note)
+        ],
+        tables=_html(spot, "memory", [(title, grid)]),
         notes=[],
     )
 
 
-def _load(run: Run) -> str:
+def _load(run: Run, spot: Spot) -> str:
     if not run.under_load:
         return ""
     return filled(
         "training.html",
+        spot=spot,
         name="load",
         title="Computing beside sending",
         said=_costliest(run.under_load),
         charts=[],
-        tables=_html("load", tables(replace(run, training=()))),
+        tables=_html(spot, "load", tables(replace(run, training=()))),
         notes=[],
     )
 
@@ -156,17 +165,7 @@ def _tables(run: Run, rows: Iterable[Training]) -> list[tuple[str, Grid]]:
     return tables(replace(run, training=kept, under_load=()))
 
 
-def _html(name: str, found: Iterable[tuple[str, Grid]]) -> "list[Markup]":
-    return [html_table(grid, title, f"{name}-{i}") for i, (title, grid) in enumerate(found, 1)]
-
-
-def _chart(name: str, title: str, figure: dict[str, Any], note: str) -> dict[str, Any]:
-    """What chart.html takes; the section's first table tells the same in figures."""
-    return {
-        "name": name,
-        "title": title,
-        "note": note,
-        "table": f"{name}-1-caption",
-        "height": figure["layout"]["height"],
-        "json": script_json(figure),
-    }
+def _html(spot: Spot, name: str, found: Iterable[tuple[str, Grid]]) -> "list[Markup]":
+    return [
+        html_table(grid, title, spot.id(f"{name}-{i}")) for i, (title, grid) in enumerate(found, 1)
+    ]

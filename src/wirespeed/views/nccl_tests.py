@@ -51,7 +51,10 @@ class _Row:
 
 
 def render(run: Run, style: Style) -> str:
-    sections = [_section(run, rows) for rows in _tables(run.measurements)]
+    # Its table has no place for compared settings: the default's figures stand here.
+    sections = [
+        _section(run, rows) for rows in _tables([m for m in run.measurements if not m.setting])
+    ]
     if not sections:
         return f"# no measurements in run {style.text(run.id)}\n"
     return "\n".join(style.text(line) for section in sections for line in section) + "\n"

@@ -20,10 +20,11 @@ from wirespeed.views.sections import (
     note,
     verification_line,
 )
+from wirespeed.views.settings import settings_lines
 from wirespeed.views.style import Style
 from wirespeed.views.training import training_lines
 
-__all__ = ["join_blocks", "render"]
+__all__ = ["join_blocks", "render", "sizes_grid", "summary_grid"]
 
 _NOT_CHECKED = "wrong –: the data of that row was not checked"
 _IMPORTED = "imported figures are shown, not judged: the verdict stays UNKNOWN"
@@ -41,6 +42,7 @@ def render(run: Run, style: Style) -> str:
         pair_lines(run, style),
         simulation_lines(run, style),
         training_lines(run, style),
+        settings_lines(run, style),
         _figures(run, style),
         closing_lines(run, style),
     ]
@@ -57,7 +59,7 @@ def _figures(run: Run, style: Style) -> list[str]:
     if run.command == "check":
         lines = _summary(series, style) if series else []
     else:
-        lines = _sizes(series, style)
+        lines = [] if run.settings else _sizes(series, style)
     return lines + _notes(run, style)
 
 
@@ -79,11 +81,12 @@ def _sizes(series: Sequence[Series], style: Style) -> list[str]:
     for one in series:
         title = style.paint(style.text(one.first.op), "bold")
         how = style.paint(style.text(one.title), "dim")
-        blocks.append([f"{title}  {how}", *_grid(one).lines(style, indent="  "), ""])
+        blocks.append([f"{title}  {how}", *sizes_grid(one).lines(style, indent="  "), ""])
     return [line for block in blocks for line in block]
 
 
-def _grid(series: Series) -> Grid:
+def sizes_grid(series: Series) -> Grid:
+    """One row a size."""
     both = len({m.in_place for m in series.rows}) > 1 or series.first.in_place
     grid = Grid(
         (
@@ -113,6 +116,10 @@ def _grid(series: Series) -> Grid:
 
 
 def _summary(series: Sequence[Series], style: Style) -> list[str]:
+    return summary_grid(series).lines(style)
+
+
+def summary_grid(series: Sequence[Series]) -> Grid:
     """One line an operation: latency at the smallest size, the best bus bandwidth."""
     grid = Grid(
         (
@@ -132,7 +139,7 @@ def _summary(series: Sequence[Series], style: Style) -> list[str]:
         least, best = rows[0], max(rows, key=lambda m: m.busbw)
         has_peak = best.busbw > 0 and best is not least
         grid.add(_name(one, series), *_latency(least), *(_peak(best) if has_peak else [""] * 4))
-    return grid.lines(style)
+    return grid
 
 
 def _name(one: Series, among: Sequence[Series]) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["filled", "plotly_scripts", "policy", "script_json", "source"]
+__all__ = ["filled", "plotly_script", "policy", "script_json", "source"]
 
 _PLAIN = Style()
 _JSON_IN_HTML = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
@@ -57,12 +57,12 @@ def source(name: str) -> "Markup":
     return Markup((files("wirespeed.views") / "templates" / name).read_text("utf-8"))
 
 
-def plotly_scripts(*draw: str) -> list["Markup"]:
-    """plotly.js (MIT), then each of `draw`, files of templates/ that draw figures with it."""
+def plotly_script() -> "Markup":
+    """plotly.js (MIT)."""
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
-    return [Markup(get_plotlyjs()), *map(source, draw)]
+    return Markup(get_plotlyjs())
 
 
 def policy(scripts: Sequence["Markup"]) -> str:

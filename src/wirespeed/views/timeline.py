@@ -51,8 +51,10 @@ class _Scale:
         return "".join(shapes)
 
 
-def timeline_svg(trace: Mapping[str, Any]) -> str:
+def timeline_svg(trace: Mapping[str, Any], at: str = "") -> str:
     """The picture as SVG text; empty where the trace holds no step. The same trace, the same text.
+
+    at: what its ids begin with, where several stand in one page.
 
     At most 24 strategies and the first 8 ranks of each are drawn, and a note says how many are not.
     """
@@ -69,6 +71,7 @@ def timeline_svg(trace: Mapping[str, Any]) -> str:
     notes = _notes(trace, found)
     picture = filled(
         "timeline.svg",
+        at=at,
         style=source("timeline.css"),
         blocks=drawn,
         ticks=_ticks(scale),

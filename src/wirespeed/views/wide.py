@@ -6,6 +6,7 @@ from wirespeed.views import figures
 from wirespeed.views.findings import finding_lines
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.sections import bandwidth_note, choice_lines, closing_lines, head_line
+from wirespeed.views.settings import settings_lines
 from wirespeed.views.style import Style
 from wirespeed.views.table import join_blocks
 from wirespeed.views.training import training_lines
@@ -13,10 +14,23 @@ from wirespeed.views.training import training_lines
 __all__ = ["render"]
 
 _LEFT = (
-    *("op", "engine", "dtype", "redop", "groups", "timing", "place", "stopped", "why not"),
+    *(
+        "setting",
+        "op",
+        "engine",
+        "dtype",
+        "redop",
+        "groups",
+        "timing",
+        "place",
+        "stopped",
+        "why not",
+    ),
     *("host", "chunk", "guess", "example"),
 )
-_CONFIGURATION = ("op", "engine", "dtype", "redop", "root", "groups", "ranks", "place", "size")
+_CONFIGURATION = (
+    *("setting", "op", "engine", "dtype", "redop", "root", "groups", "ranks", "place", "size"),
+)
 _MEASURED = (
     *("count", "timing", "flight", "warm", "n", "stopped", "median", "95 %", "mean", "low", "high"),
     *("min", "p95", "p99", "max", "algbw GB/s", "busbw GB/s", "wrong", "skew", "last rank"),
@@ -31,6 +45,7 @@ def render(run: Run, style: Style) -> str:
         choice_lines(run, style),
         finding_lines(run.findings, style),
         training_lines(run, style),
+        settings_lines(run, style),
         _measurements(run, style),
         _verifications(run, style),
         _wrong_data(run, style),
@@ -56,7 +71,7 @@ def _configuration(m: Measurement | Verification) -> list[str]:
     root = str(m.root) if m.root >= 0 else "–"
     place = "in" if m.in_place else "out"
     shape = [m.groups, str(m.ranks or "–"), place, format_size(m.size_bytes)]
-    return [m.op, m.engine, m.dtype, m.redop, root, *shape]
+    return [m.setting, m.op, m.engine, m.dtype, m.redop, root, *shape]
 
 
 def _measured(m: Measurement) -> list[str]:

@@ -12,13 +12,10 @@ from statistics import fmean, median, stdev
 from wirespeed.plan import TrainCase, TrainPlan
 from wirespeed.ranks.training.rounds import PARTS, Samples
 from wirespeed.records_training import Ratio, Spread, Training
-from wirespeed.statistics import mean_interval, median_interval, paired_ratio
+from wirespeed.statistics import mean_interval, median_interval, paired_verdict
 from wirespeed.training.contract import ModelSpec
 
-__all__ = ["SAME", "figures", "spread_of", "verdicts", "yardstick_of"]
-
-SAME = 0.05
-"""Strategies whose step times differ by less are as good as each other."""
+__all__ = ["figures", "spread_of", "verdicts", "yardstick_of"]
 
 
 def yardstick_of(case: TrainCase, taken: Sequence[Samples]) -> Samples | None:
@@ -99,13 +96,10 @@ def verdicts(records: Sequence[Training], taken: Sequence[Samples]) -> list[Trai
 
 
 def _compared(one: Samples, best: Samples, confidence: float) -> tuple[Ratio, str]:
-    value, interval = paired_ratio(*_paired(one, best), confidence)
+    value, interval, verdict = paired_verdict(*_paired(one, best), confidence)
     ratio = Ratio(value=value, low=interval.low, high=interval.high)
-    if interval.coverage < confidence:
-        return ratio, "not enough rounds"
-    if ratio.low > 1 / (1 + SAME) and ratio.high < 1 + SAME:
-        return ratio, "same"
-    return ratio, "slower" if ratio.low > 1 else "not enough rounds"
+    # The best was chosen by these very rounds: that another is quicker is never proven by them.
+    return ratio, "not enough rounds" if verdict == "faster" else verdict
 
 
 def _paired(one: Samples, other: Samples) -> tuple[list[float], list[float]]:

@@ -1,0 +1,295 @@
+"""`wirespeed reference`: expected figures with their sources, and whether a number is normal."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError
+
+if TYPE_CHECKING:
+    from wirespeed.records import Measurement, Run
+    from wirespeed.reference.ask import Answer
+    from wirespeed.reference.figures import Figure
+    from wirespeed.reference.shape import Shape
+
+__all__ = ["reference"]
+
+_CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    "show_default": True,
+}
+_LARGEST_FILE = 16 * 2**20
+_INTERCONNECTS = ("nvlink", "xgmi", "pcie", "memory", "mnnvl", "ib", "roce", "efa", "tcpxo", "tcp")
+
+
+@click.group(
+    context_settings=_CONTEXT,
+    epilog="""\b
+Examples:
+  wirespeed reference ask all_reduce 8G --busbw 310 --gpu H100 --nodes 2 --interconnect ib
+  wirespeed reference ask all_reduce 4M --run last
+  wirespeed reference list --gpu H100
+  wirespeed reference add last --name good-monday
+  wirespeed reference export > figures.csv
+""",
+)
+def reference() -> None:
+    """Expected figures with their sources; is this number normal?
+
+    `check` grades speed against a baseline (`wirespeed baseline`), else your own figures, else the
+    median of earlier READY runs on such nodes, else the figures that come with wirespeed.
+    """
+
+
+@reference.command(
+    "list",
+    epilog="""\b
+Examples:
+  wirespeed reference list --gpu H100 --op all_reduce
+  wirespeed reference list --own -o json
+""",
+)
+@click.option("--gpu", metavar="NAME", help="Only of that GPU, such as H100; `cpu` for none.")
+@click.option("--op", metavar="OP", help="Only of that operation.")
+@click.option("--own", is_flag=True, help="Only your own.")
+@click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table")
+def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> None:
+    """List the figures: your own first, then those that come with wirespeed."""
+    from wirespeed.cli.reference_text import figures_json, figures_table
+    from wirespeed.reference.figures import figures_to_csv, shipped_figures
+    from wirespeed.runs.own_figures import load_own
+
+    figures = [*load_own(), *(() if own else shipped_figures())]
+    found = [one for one in figures if _wanted(one, gpu, op)]
+    if output == "json":
+        click.echo(figures_json(found))
+    elif output == "csv":
+        click.echo(figures_to_csv(found), nl=False)
+    elif found:
+        click.echo(figures_table(found, sys.stdout))
+    else:
+        click.echo("no figures\nnext: wirespeed reference add last")
+
+
+@reference.command(
+    epilog="""\b
+Examples:
+  wirespeed reference add last                      every operation and size of that run
+  wirespeed reference add 91ae --name good-monday
+  wirespeed reference add figures.csv               as `reference export` wrote it
+"""
+)
+@click.argument("what", metavar="RUN|FILE.csv")
+@click.option(
+    "--name", metavar="NAME", help="Of the set.  [default: the run's id, the file's name]"
+)
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing where all went well.")
+def add(what: str, name: str | None, quiet: bool) -> None:
+    """Keep figures as your own, in place of a set of the same name: `check` grades against them."""
+    from wirespeed.runs.own_figures import save_own
+
+    figures, called = _from_csv(what, name) if what.endswith(".csv") else _from_run(what, name)
+    path = save_own(called, figures)
+    if not quiet:
+        click.echo(f"{len(figures)} figures kept as {called} in {path}")
+
+
+@reference.command(epilog="\b\nExamples:\n  wirespeed reference rm good-monday\n")
+@click.argument("name")
+def rm(name: str) -> None:
+    """Forget a set of your own figures."""
+    from wirespeed.runs.own_figures import remove_own
+
+    click.echo(f"removed {remove_own(name)}")
+
+
+@reference.command(
+    epilog="""\b
+Examples:
+  wirespeed reference export > mine.csv         then elsewhere: wirespeed reference add mine.csv
+  wirespeed reference export --name good-monday
+"""
+)
+@click.option("--name", metavar="NAME", help="Only that set.")
+def export(name: str | None) -> None:
+    """Print your own figures as CSV, with every column."""
+    from wirespeed.reference.figures import figures_to_csv
+    from wirespeed.runs.own_figures import load_own
+
+    figures = [one for one in load_own() if name in (None, one.name)]
+    if not figures:
+        raise NothingRan(
+            "there are no figures of your own" + (f" called {name!r}" if name else ""),
+            next="wirespeed reference add last",
+        )
+    click.echo(figures_to_csv(figures), nl=False)
+
+
+@reference.command(
+    epilog="""\b
+Examples:
+  wirespeed reference ask all_reduce 8G --busbw 310 --gpu H100 --nodes 2 --interconnect ib --nics 8x400
+  wirespeed reference ask all_reduce 8G --busbw 478 --gpu H100
+  wirespeed reference ask all_reduce 4M --run last -o json
+
+\b
+Exit codes: 0 normal, 1 low, 3 nothing is known that it could be compared with.
+"""
+)
+@click.argument("op")
+@click.argument("size")
+@click.option(
+    "--busbw", type=click.FloatRange(min=0, min_open=True), metavar="GB/s", help="The figure."
+)
+@click.option("--run", "run_ref", metavar="RUN", help="Take figure and nodes from a stored run.")
+@click.option(
+    "--gpu", metavar="NAME", help="Such as H100, or what nvidia-smi -L says; `cpu`: none."
+)
+@click.option("--gpus-per-node", type=click.IntRange(1, 4096), help="Ranks a node.  [default: 8]")
+@click.option("--nodes", type=click.IntRange(1, 65_536), help="[default: 1]")
+@click.option("--interconnect", type=click.Choice(_INTERCONNECTS), help="What carries the traffic.")
+@click.option("--nics", metavar="NxGbit/s", help="Network cards of a node, such as 8x400.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+def ask(op: str, size: str, output: str, **told: Any) -> int:
+    """Is this number normal? Where it lies, by whose figures, and why it may be low."""
+    from wirespeed.cli.reference_text import answer_json, answer_text
+    from wirespeed.collectives.catalogue import collective_named
+    from wirespeed.units import parse_size
+
+    name, size_bytes = collective_named(op).name, parse_size(size)
+    run = _run(told["run_ref"]) if told["run_ref"] else None
+    answer = _answer(name, size_bytes, told, run)
+    click.echo(answer_json(answer) if output == "json" else answer_text(answer, sys.stdout))
+    return {"low": 1, "unknown": CannotMeasure.exit_code}.get(answer.place, 0)
+
+
+def _answer(op: str, size: int, told: dict[str, Any], run: "Run | None") -> "Answer":
+    """A run's figure is held against all that `check` knows, a told one against figures."""
+    from wirespeed.console.references import references_for
+    from wirespeed.reference.ask import Asked, ask, expected_of
+    from wirespeed.reference.known import busbw_interval
+    from wirespeed.runs.own_figures import load_own
+    from wirespeed.units import GIGA
+
+    shape = _shape(told, run)
+    if told["busbw"]:
+        figure = Asked(size, told["busbw"] * GIGA)
+        nodes = run.world.nodes if run else ()
+        return ask(shape, op, figure, expected_of(shape, op, size, load_own()), nodes=nodes)
+    if run is None:
+        raise UsageError("which figure?", expected="--busbw GB/s, or --run RUN")
+    one = _measured(run, op, size)
+    figure = Asked(size, one.busbw, busbw_interval(one), one.iterations)
+    expected = references_for("check").expect(run.world, one)
+    return ask(shape, op, figure, expected, nodes=run.world.nodes)
+
+
+def _wanted(one: "Figure", gpu: str | None, op: str | None) -> bool:
+    from wirespeed.collectives.catalogue import collective_named
+    from wirespeed.reference.shape import gpu_called
+
+    if op and one.collective != collective_named(op).name:
+        return False
+    return not gpu or one.gpu.lower().startswith(gpu.lower()) or one.gpu == gpu_called(gpu)
+
+
+def _from_run(ref: str, name: str | None) -> "tuple[list[Figure], str]":
+    from wirespeed.reference.known import figures_of_run
+
+    run = _run(ref)
+    called = name or run.id
+    figures = figures_of_run(run, called)
+    if not figures:
+        raise UsageError(
+            f"run {run.id} has no figures that can stand for its nodes",
+            expected="measured collectives over all ranks, alike nodes, and an interconnect that its "
+            "facts tell",
+            next=f"wirespeed runs show {run.id}",
+        )
+    return figures, called
+
+
+def _from_csv(file: str, name: str | None) -> "tuple[list[Figure], str]":
+    from wirespeed.reference.figures import figures_from_csv
+
+    path = Path(file)
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_LARGEST_FILE + 1)
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not text", expected="CSV in UTF-8") from error
+    if len(data) > _LARGEST_FILE:
+        raise InputError(f"{file} is larger than 16 MiB", expected="a table of figures")
+    called = name or path.stem
+    figures = figures_from_csv(text, source=file, name=called)
+    if not figures:
+        raise InputError(f"{file} has no rows", expected="one row a figure")
+    return list(figures), called
+
+
+def _run(ref: str) -> "Run":
+    from wirespeed.runs.store import find, load
+
+    return load(find(ref))
+
+
+def _shape(told: dict[str, Any], run: "Run | None") -> "Shape":
+    """As the run's facts tell, with what was said on top of it."""
+    from dataclasses import replace
+
+    from wirespeed.reference.shape import shape_of, shape_told
+
+    cards = _cards(told["nics"])
+    found = shape_of(run.world) if run else None
+    if found is not None:
+        said = {"gpus_per_node": "per_node", "nodes": "nodes", "interconnect": "interconnect"}
+        changes = {to: told[name] for name, to in said.items() if told[name]}
+        return replace(found, **changes, **cards)
+    if not told["gpu"]:
+        raise UsageError(
+            "which GPU?" if run is None else f"the facts of run {run.id} do not tell its GPUs",
+            expected="--gpu NAME, such as --gpu H100, or --gpu cpu",
+        )
+    return shape_told(
+        told["gpu"],
+        per_node=told["gpus_per_node"] or 8,
+        nodes=told["nodes"] or 1,
+        interconnect=told["interconnect"] or "",
+        **cards,
+    )
+
+
+def _cards(text: str | None) -> dict[str, Any]:
+    if not text:
+        return {}
+    count, _, rate = text.lower().partition("x")
+    try:
+        cards = {"nics": int(count), "nic_Gbitps": float(rate)}
+    except ValueError:
+        cards = {"nics": 0, "nic_Gbitps": 0.0}
+    if not (0 < cards["nics"] <= 1024 and 0 < cards["nic_Gbitps"] < 1e6):
+        raise UsageError(
+            f"--nics {text!r} is no number of cards", expected="such as 8x400 (Gbit/s)"
+        )
+    return cards
+
+
+def _measured(run: "Run", op: str, size: int) -> "Measurement":
+    """The run's figure of that operation and exactly that size."""
+    from wirespeed.units import format_size
+
+    alike = [one for one in run.measurements if one.op == op and one.groups == "all"]
+    found = [one for one in alike if one.size_bytes == size and one.busbw]
+    if found:
+        return found[0]
+    sizes = ", ".join(format_size(n, exact=True) for n in sorted({one.size_bytes for one in alike}))
+    raise UsageError(
+        f"run {run.id} has no busbw of {op} at {format_size(size, exact=True)}",
+        expected=f"one of {sizes}" if sizes else f"a run that measured {op}",
+    )

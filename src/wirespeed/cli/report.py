@@ -1,0 +1,203 @@
+"""`wirespeed report`: stored runs as one offline page, Markdown, JUnit, Prometheus text or CSV."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wirespeed.errors import UsageError
+
+if TYPE_CHECKING:
+    from wirespeed.console.serving import Answer
+    from wirespeed.records import Run
+    from wirespeed.records_comparison import Comparison
+
+__all__ = ["report"]
+
+FORMATS = ("html", "md", "junit", "prometheus", "csv")
+_BY_ENDING = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "md",
+    ".xml": "junit",
+    ".prom": "prometheus",
+    ".csv": "csv",
+}
+_LISTEN = "127.0.0.1:9477"
+_MOST_RUNS = 20
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@click.command(
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "WIRESPEED",
+        "max_content_width": 100,
+    },
+    epilog=f"""\b
+Examples:
+  wirespeed report last --to report.html
+  wirespeed report 7f3c 91ae --to compared.html       two runs, with a verdict on each figure
+  wirespeed report last -o md >> "$GITHUB_STEP_SUMMARY"
+  wirespeed report last --to junit.xml
+  wirespeed report last --to /var/lib/node_exporter/textfile_collector/wirespeed.prom
+  wirespeed report last --serve                       http://{_LISTEN}/ and /metrics
+""",
+)
+@click.argument("refs", metavar="RUN…", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(FORMATS),
+    help="How to write it.  [default: by the ending of --to FILE, else html]",
+)
+@click.option("--to", "file", metavar="FILE", help="Write FILE, whole or not at all.")
+@click.option(
+    "--serve", is_flag=True, help="Serve the page at / and the metrics at /metrics until Ctrl-C."
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help=f"Where to serve; port 0: a free one.  [default: {_LISTEN}]",
+)
+@click.option(
+    "--anywhere", is_flag=True, help="Allow --listen an address that other machines can reach."
+)
+@click.option("-v", "--verbose", is_flag=True, help="In Markdown, also automatic choices.")
+@click.option("-q", "--quiet", is_flag=True, help="No messages on stderr.")
+def report(refs: tuple[str, ...], **options: Any) -> None:
+    """A report of stored runs, to hand over.
+
+    RUN is a run's id, the start of one, `last`, or the path of a run folder or of a run's JSON.
+    Several runs are compared with the first (wirespeed compare), then each is told whole. Of runs of
+    the same command Prometheus is told the newest only: its series have no label for a run.
+    """
+    if options["serve"]:
+        _serve(refs, options)
+        return
+    if options["listen"] or options["anywhere"]:
+        raise UsageError("--listen and --anywhere are for --serve", next="add --serve")
+    format = _format(options["output"], options["file"])
+    if options["file"] is not None:
+        _write(refs, format, options)
+    elif format == "html" and sys.stdout.isatty():
+        raise UsageError(
+            "a page is not for a terminal",
+            expected="a file, or -o md",
+            next=f"wirespeed report {' '.join(refs)} --to report.html",
+        )
+    else:
+        click.echo(_text(refs, format, verbose=options["verbose"]), nl=False)
+
+
+def _format(output: str | None, file: str | None) -> str:
+    if output is not None:
+        return output
+    if file is None:
+        return "html"
+    ending = Path(file).suffix.lower()
+    if ending not in _BY_ENDING:
+        raise UsageError(
+            f"--to {file}: its ending does not tell the format",
+            expected=f"-o {'|'.join(FORMATS)}, or an ending of {' '.join(_BY_ENDING)}",
+        )
+    return _BY_ENDING[ending]
+
+
+def _write(refs: Sequence[str], format: str, options: dict[str, Any]) -> None:
+    from wirespeed.cli.page import refuse_bad_target, write_whole
+
+    file: str = options["file"]
+    refuse_bad_target(file, "--to")
+    text = _text(refs, format, verbose=options["verbose"])
+    again = f"wirespeed report {' '.join(refs)} --to FILE"
+    write_whole(file, text.encode(), next=again, quiet=options["quiet"])
+
+
+def _text(refs: Sequence[str], format: str, *, verbose: bool = False) -> str:
+    """The runs in that format, as they are stored now."""
+    from importlib import import_module
+
+    from wirespeed.views.style import Style
+
+    paths = _paths(refs)
+    runs = _loaded(paths)
+    if format == "html":
+        from wirespeed.cli.page import timeline_of
+        from wirespeed.views import html
+
+        traces = [timeline_of(path) if path.is_dir() else None for path in paths]
+        return html.report(runs, traces, _compared(runs))
+    if format == "md":
+        from wirespeed.views.report.markdown import render_all
+
+        return render_all(runs, Style(verbose=verbose), _compared(runs))
+    module = import_module(f"wirespeed.views.{'csv_view' if format == 'csv' else format}")
+    render: Callable[[Sequence[Run], Style], str] = module.render_all
+    return render(runs, Style())
+
+
+def _paths(refs: Sequence[str]) -> list[Path]:
+    """Each run once, in the order in which they were named."""
+    from wirespeed.runs.store import find
+
+    paths = list(dict.fromkeys(find(ref) for ref in refs))
+    if len(paths) > _MOST_RUNS:
+        raise UsageError(f"{len(paths)} runs in one report", expected=f"at most {_MOST_RUNS}")
+    return paths
+
+
+def _loaded(paths: Sequence[Path]) -> "list[Run]":
+    from wirespeed.runs.store import load
+
+    return [load(path) for path in paths]
+
+
+def _compared(runs: "Sequence[Run]") -> "Comparison | None":
+    """Each run against the first; None of a single one."""
+    if len(runs) == 1:
+        return None
+    from wirespeed.compare.compare import SideRuns, compare
+
+    return compare([SideRuns((run,)) for run in runs])
+
+
+def _serve(refs: Sequence[str], options: dict[str, Any]) -> None:
+    """Until Ctrl-C or SIGTERM; what `last` is, is looked up anew for each request."""
+    from wirespeed.console.serving import Answer, Server, parse_listen
+
+    if options["file"] or options["output"]:
+        raise UsageError(
+            "--serve gives both, the page and the metrics", expected="no --to and no -o"
+        )
+    host, port = parse_listen(options["listen"] or _LISTEN, anywhere=options["anywhere"])
+    _loaded(_paths(refs))
+
+    def page() -> "Answer":
+        return Answer("text/html; charset=utf-8", _text(refs, "html").encode())
+
+    def metrics() -> "Answer":
+        return Answer(_METRICS, _text(refs, "prometheus").encode())
+
+    with Server({"/": page, "/metrics": metrics}, host, port) as server:
+        if not options["quiet"]:
+            click.echo(
+                f"serving {server.address} and {server.address}metrics; Ctrl-C ends it", err=True
+            )
+        _until_stopped()
+    if not options["quiet"]:
+        click.echo("stopped", err=True)
+
+
+def _until_stopped() -> None:
+    """Until SIGINT or SIGTERM: that is how a service is meant to end, so it is no failure."""
+    import signal
+    import threading
+
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    while not stop.wait(1.0):
+        pass

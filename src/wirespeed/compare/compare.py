@@ -1,0 +1,234 @@
+"""Sides of runs against the first of them: what differs, and a verdict on each figure."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from wirespeed.compare.correction import benjamini_hochberg
+from wirespeed.compare.estimate import LEAST_RUNS, LEVEL, Figure, Floor, estimate, runs_needed
+from wirespeed.compare.facts import differences, facts_of
+from wirespeed.compare.figures import FIELDS, figures_of
+from wirespeed.errors import UsageError
+from wirespeed.records import Run
+from wirespeed.records_comparison import (
+    CompareVerdict,
+    Comparison,
+    Row,
+    Side,
+    Unpaired,
+    Versus,
+    What,
+)
+
+__all__ = ["SideRuns", "compare", "rows_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class SideRuns:
+    """One side: repeats of the same, at least one."""
+
+    runs: tuple[Run, ...]
+    name: str = ""
+    """Empty: named after its first run."""
+
+
+Figures = Mapping[What, Sequence[Figure]]
+
+
+def compare(
+    sides: Sequence[SideRuns],
+    fail_on: float = 0.05,
+    *,
+    only: Collection[str] = (),
+    across: Collection[str] = (),
+    floors: Mapping[What, Floor] | None = None,
+    stated: float | None = None,
+    strict: bool = False,
+) -> Comparison:
+    """Each side against the first.
+
+    fail_on: the change of the time that matters, above 0. only: operations or strategies, all if empty.
+    across: fields that need not be alike. floors: noise between runs known from stored repeats.
+    stated: the same as the user says, relative (0.03 is 3 %), for every figure.
+    UsageError for fewer than two sides, an empty one, or a run that stands twice.
+    """
+    _refuse_overlap(sides)
+    names = _names(sides)
+    figures = [_figures(side.runs, only, across) for side in sides]
+    facts = [facts_of(side.runs) for side in sides]
+    versus = []
+    for index in range(1, len(sides)):
+        different, alike, unknown = differences(facts[0], facts[index])
+        versus.append(
+            Versus(
+                before=_side(sides[0], names[0]),
+                after=_side(sides[index], names[index]),
+                differences=different,
+                alike=alike,
+                unknown=unknown,
+                rows=rows_of(figures[0], figures[index], fail_on, floors=floors, stated=stated),
+                unpaired=_unpaired(figures[0], figures[index]),
+            )
+        )
+    return Comparison(fail_on=fail_on, versus=_corrected(versus, fail_on), strict=strict)
+
+
+def rows_of(
+    before: Figures,
+    after: Figures,
+    fail_on: float,
+    *,
+    floors: Mapping[What, Floor] | None = None,
+    stated: float | None = None,
+) -> tuple[Row, ...]:
+    """A row for everything that both measured, corrected for the number of these rows."""
+    rows = []
+    for what in sorted(before.keys() & after.keys(), key=_order):
+        floor = (floors or {}).get(what)
+        if stated is not None:
+            floor = Floor(math.log1p(stated) ** 2, math.inf, "stated")
+        rows.append(_row(what, before[what], after[what], fail_on, floor))
+    return _judged(rows, fail_on)
+
+
+def _row(
+    what: What,
+    before: Sequence[Figure],
+    after: Sequence[Figure],
+    fail_on: float,
+    floor: Floor | None,
+) -> Row:
+    one = estimate(before, after, floor)
+    reach = one.reach(0.95)
+    wrong = any(f.wrong for f in (*before, *after))
+    margin = math.log1p(fail_on)
+    return Row(
+        what=what,
+        before=math.exp(fmean(f.log for f in before)),
+        after=math.exp(fmean(f.log for f in after)),
+        busbw_before=_busbw(before),
+        busbw_after=_busbw(after),
+        ratio=math.exp(one.change),
+        low=math.exp(one.change - reach),
+        high=_exp(one.change + reach),
+        p=one.p,
+        runs=(len(before), len(after)),
+        samples=(sum(f.samples for f in before), sum(f.samples for f in after)),
+        noise=math.expm1(one.spread) if one.spread < 100 else math.inf,
+        noise_from=one.source,
+        # What no correction changes is settled here; the rest follows in `_judged`.
+        verdict="wrong data" if wrong else "same" if one.same_within(margin) else "not enough runs",
+        runs_needed=runs_needed(one, fail_on),
+    )
+
+
+def _judged(rows: Sequence[Row], fail_on: float) -> tuple[Row, ...]:
+    """With the p-values corrected for the number of rows, and the verdicts that hang on them."""
+    right = [row for row in rows if row.verdict != "wrong data"]
+    adjusted = iter(benjamini_hochberg([row.p for row in right]))
+    return tuple(
+        row if row.verdict == "wrong data" else _with_p(row, next(adjusted), fail_on)
+        for row in rows
+    )
+
+
+def _with_p(row: Row, adjusted: float, fail_on: float) -> Row:
+    """WORSE or better: surely different, by runs enough, and by `fail_on` or more as far as is known."""
+    verdict: CompareVerdict = row.verdict if row.verdict == "same" else "not enough runs"
+    far = abs(math.log(row.ratio)) >= math.log1p(fail_on)
+    enough = min(row.runs) >= LEAST_RUNS or row.noise_from == "stated"
+    if verdict != "same" and enough and far and adjusted < LEVEL:
+        verdict = "WORSE" if row.ratio > 1 else "better"
+    return replace(row, adjusted_p=adjusted, verdict=verdict)
+
+
+def _corrected(versus: Sequence[Versus], fail_on: float) -> tuple[Versus, ...]:
+    """One correction over the rows of all sides."""
+    if len(versus) < 2:
+        return tuple(versus)
+    judged = iter(_judged([row for one in versus for row in one.rows], fail_on))
+    return tuple(replace(one, rows=tuple(next(judged) for _ in one.rows)) for one in versus)
+
+
+def _busbw(figures: Sequence[Figure]) -> float:
+    if any(f.busbw <= 0 for f in figures):
+        return 0.0
+    return math.exp(fmean(math.log(f.busbw) for f in figures))
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
+def _order(what: What) -> tuple[object, ...]:
+    """Operations together, sizes ascending."""
+    how = [f"{value}" for name, value in what.fields if name not in ("op", "size_bytes")]
+    size = what.get("size_bytes")
+    return what.kind, str(what.get("op") or ""), how, size if isinstance(size, int) else 0
+
+
+def _figures(runs: Sequence[Run], only: Collection[str], across: Collection[str]) -> Figures:
+    found: dict[What, list[Figure]] = {}
+    for run in runs:
+        for what, figure in figures_of(run, across).items():
+            if not only or what.get("op") in only or what.get("strategy") in only:
+                found.setdefault(what, []).append(figure)
+    return found
+
+
+def _unpaired(before: Figures, after: Figures) -> Unpaired:
+    first = [what for what in before if what not in after]
+    second = [what for what in after if what not in before]
+    # Few are looked at: thousands of sizes against thousands would take their product.
+    pairs = [(a, b) for a in first[:50] for b in second[:50] if a.kind == b.kind]
+    near = [_differing(a, b) for a, b in pairs]
+    names = {only[0] for only in near if len(only) == 1} & set(FIELDS)
+    example = (first or second)[0] if first or second else None
+    return Unpaired(
+        before=len(first),
+        after=len(second),
+        differ_in=tuple(sorted(names - {"op", "size_bytes", "strategy"})),
+        example=" ".join(str(v) for _, v in example.fields[:1]) if example else "",
+    )
+
+
+def _differing(a: What, b: What) -> list[str]:
+    other = dict(b.fields)
+    return [name for name, value in a.fields if other.get(name) != value]
+
+
+def _refuse_overlap(sides: Sequence[SideRuns]) -> None:
+    if len(sides) < 2 or not all(side.runs for side in sides):
+        raise UsageError(
+            "there is one side only",
+            expected="two sides of runs, or one and --baseline",
+            next="wirespeed runs list",
+        )
+    seen: set[str] = set()
+    for run in (run for side in sides for run in side.runs):
+        if run.id in seen:
+            raise UsageError(
+                f"run {run.id} stands twice: a run says nothing about itself",
+                expected="different runs",
+                next="wirespeed runs list",
+            )
+        seen.add(run.id)
+
+
+def _names(sides: Sequence[SideRuns]) -> list[str]:
+    """As short as they stay different; the first run of each side."""
+    ids = [side.runs[0].id for side in sides]
+    length = next((n for n in range(4, 65) if len({i[:n] for i in ids}) == len(ids)), 64)
+    return [
+        side.name or ids[k][:length] + (f"+{len(side.runs) - 1}" if len(side.runs) > 1 else "")
+        for k, side in enumerate(sides)
+    ]
+
+
+def _side(side: SideRuns, name: str) -> Side:
+    return Side(
+        name=name,
+        runs=tuple(run.id for run in side.runs),
+        started=min(run.started for run in side.runs),
+    )

@@ -1,0 +1,182 @@
+"""A small HTTP endpoint for a report: GET only, on this machine only unless it is told otherwise.
+
+Nothing that comes in has a say in what is read: each path is a key of a table. The number of
+connections, the time of each and the size of a request are bounded.
+"""
+
+import ipaddress
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import AF_INET6, socket
+from typing import Any, ClassVar
+
+from wirespeed import __version__
+from wirespeed.errors import CannotMeasure, UsageError, WirespeedError
+
+__all__ = ["Answer", "Server", "parse_listen"]
+
+MOST_CONNECTIONS = 16
+TIMEOUT_S = 10.0
+"""For one request to come in whole, and for its answer to be taken."""
+_ENDS_WITHIN_S = 5.0
+_EXPECTED = "HOST:PORT, such as 127.0.0.1:9477 or [::1]:9477; port 0 takes a free one"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a path gives."""
+
+    kind: str
+    """The content type."""
+    body: bytes
+
+
+Pages = Mapping[str, Callable[[], Answer]]
+"""By path; called for each request, from several threads."""
+
+
+def parse_listen(text: str, *, anywhere: bool) -> tuple[str, int]:
+    """(address, port) of `127.0.0.1:9477`, `localhost:0`, `[::1]:9477`.
+
+    UsageError for anything else, and for an address beyond loopback unless `anywhere`.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        raise UsageError(f"--listen {text!r} is no address", expected=_EXPECTED)
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        raise UsageError(f"--listen {text!r}: {host!r} is no IP address", expected=_EXPECTED)
+    if not address.is_loopback and not anywhere:
+        raise UsageError(
+            f"--listen {text} is reachable from other machines, and a report names hosts and settings",
+            expected="an address of this machine only, such as 127.0.0.1:9477",
+            next="add --anywhere if everybody who reaches that address may read it",
+        )
+    return str(address), int(port)
+
+
+class Server:
+    """Serves `pages` until `close()`; `address` is where."""
+
+    def __init__(self, pages: Pages, host: str, port: int) -> None:
+        """CannotMeasure where nobody may listen there, or somebody does already."""
+        try:
+            self._http = _Http((host, port), pages, check_host=_is_loopback(host))
+        except OSError as error:
+            raise CannotMeasure(
+                f"cannot listen on {host}:{port}: {error.strerror or error}",
+                next="--listen 127.0.0.1:0 takes a free port",
+            ) from error
+        bound: Any = self._http.server_address
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        self.address = f"http://{shown}:{bound[1]}/"
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), daemon=True)
+
+    def __enter__(self) -> "Server":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._thread.join(_ENDS_WITHIN_S)
+        self._http.server_close()
+
+
+def _is_loopback(host: str) -> bool:
+    return ipaddress.ip_address(host).is_loopback
+
+
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = MOST_CONNECTIONS
+
+    def __init__(self, address: tuple[str, int], pages: Pages, *, check_host: bool) -> None:
+        self.pages, self.check_host = pages, check_host
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        if ":" in address[0]:
+            self.address_family = AF_INET6
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """One thread a connection; whoever comes when all are taken is sent away."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
+        """Somebody hung up, or was too slow: nothing to tell."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Http
+    server_version = f"wirespeed/{__version__}"
+    sys_version = ""
+    timeout = TIMEOUT_S
+    _HEADERS: ClassVar = {
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+
+    def do_GET(self) -> None:
+        self._answer(with_body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(with_body=False)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet: a scrape a minute is no news."""
+
+    def _answer(self, *, with_body: bool) -> None:
+        status, answer = self._found()
+        self.send_response(status)
+        self.send_header("Content-Type", answer.kind)
+        self.send_header("Content-Length", str(len(answer.body)))
+        for name, value in self._HEADERS.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if with_body:
+            self.wfile.write(answer.body)
+
+    def _found(self) -> tuple[HTTPStatus, Answer]:
+        if self.server.check_host and not _local_name(self.headers.get("Host", "")):
+            # A page of another site whose name was made to point here (DNS rebinding).
+            return HTTPStatus.MISDIRECTED_REQUEST, _text("not a name of this machine's loopback\n")
+        page = self.server.pages.get(self.path.partition("?")[0])
+        if page is None:
+            known = " ".join(sorted(self.server.pages))
+            return HTTPStatus.NOT_FOUND, _text(f"not here; there is {known}\n")
+        try:
+            return HTTPStatus.OK, page()
+        except WirespeedError as error:
+            return HTTPStatus.SERVICE_UNAVAILABLE, _text(f"{error}\n")
+
+
+def _text(message: str) -> Answer:
+    return Answer("text/plain; charset=utf-8", message.encode("utf-8", "replace"))
+
+
+def _local_name(host: str) -> bool:
+    """Whether a Host header names loopback; the port does not matter."""
+    name = host.rpartition("]")[0].removeprefix("[") if host.startswith("[") else host.split(":")[0]
+    if name.lower() in ("localhost", ""):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,171 @@
+"""Training steps on worlds that nobody has measured, from the cost model and forecasts of all_reduce.
+
+training/cost_model.py says what a step takes from its computation and one collective's cost; here
+that cost is a draw of a forecast, so that every figure has an interval. What the model missed where
+the training run measured (cores that compute and send at once) is carried over to other worlds, half
+of it taken as its standard error.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wirespeed.predict.forecast import DRAWS, Forecast
+from wirespeed.predict.shapes import Place
+from wirespeed.predict.workload import Workload
+from wirespeed.records_prediction import Refusal, WorldSize
+from wirespeed.training.bucket_model import Link
+from wirespeed.training.cost_model import StepWithoutSync, predicted_step_s
+from wirespeed.training.strategies.registry import STRATEGIES
+
+__all__ = ["KNOWN", "Choice", "Stepper", "choices_of", "stepper"]
+
+Array = NDArray[np.float64]
+KNOWN = ("naive", "flat", "overlap", "bucketed", "ddp", "ddp-view")
+"""Strategies that the cost model knows; all of them send by all_reduce."""
+_DEFAULT = ("flat", "overlap", "bucketed")
+_SEED = 99
+_UNCHECKED = 0.10
+"""Standard error of a step, relative to it, where nothing measured tells how far the model is off."""
+_MOST_MISSED = 0.5
+_BUCKETS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A strategy with a bucket size."""
+
+    strategy: str
+    bucket_mb: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stepper:
+    """Draws of step times of one workload."""
+
+    workload: Workload
+    forecast: Forecast
+    excess: Mapping[str, float]
+    """Seconds by strategy that the model misses; `` for those that were not measured."""
+    checked: bool
+
+    def draws(
+        self,
+        world: WorldSize,
+        choices: Sequence[Choice],
+        factors: Mapping[str, Array] | None = None,
+    ) -> tuple[Array, Array]:
+        """(seconds without synchronisation by draw, seconds of a step by draw and choice)."""
+        rng = np.random.default_rng(_SEED)
+        mood = 1 + self.workload.uncertainty * rng.standard_normal(DRAWS)
+        compute = np.clip(mood, 0.2, 5.0)
+        carried = 1 + 0.5 * rng.standard_normal(DRAWS)
+        steps = np.empty((DRAWS, len(choices)))
+        for column, choice in enumerate(choices):
+            sent = self._message(choice)
+            times = self.forecast.draws([(world, sent), (world, max(sent // 2, 1))], factors)
+            steps[:, column] = self._modelled(choice, sent, times, compute)
+            missed = self.excess.get(choice.strategy, self.excess.get("", 0.0))
+            steps[:, column] += missed * carried
+        alone = self.workload.alone_s * compute
+        if not self.checked:
+            steps *= np.exp(_UNCHECKED * rng.standard_normal(DRAWS))[:, None]
+        return alone, np.maximum(steps, alone[:, None])
+
+    def places(self, world: WorldSize, choices: Sequence[Choice]) -> list[Place]:
+        """What is asked of the forecast."""
+        return [(world, self._message(choice)) for choice in choices]
+
+    def _message(self, choice: Choice) -> int:
+        """Bytes of one call."""
+        step = self.workload.step
+        if choice.bucket_mb is not None:
+            return max(1, int(min(choice.bucket_mb * 1e6, step.gradient_bytes)))
+        calls = 1 if choice.strategy == "flat" else step.tensors
+        return max(1, step.gradient_bytes // max(calls, 1))
+
+    def _modelled(self, choice: Choice, sent: int, times: Array, compute: Array) -> Array:
+        step = self.workload.step
+        rows = []
+        for (whole, half), pace in zip(times.tolist(), compute.tolist(), strict=True):
+            scaled = StepWithoutSync(
+                backward_s=step.backward_s * pace,
+                rest_s=step.rest_s * pace,
+                gradient_bytes=step.gradient_bytes,
+                tensors=step.tensors,
+            )
+            link = _chord(sent, whole, half)
+            rows.append(predicted_step_s(choice.strategy, scaled, link, choice.bucket_mb))
+        return np.array(rows, dtype=np.float64)
+
+
+def stepper(
+    workload: Workload, forecast: Forecast, *, known_world: bool
+) -> tuple[Stepper | Refusal, str]:
+    """The stepper with what the model misses, and a note about that.
+
+    known_world: the forecast may be asked about the world that the training run was measured on.
+    """
+    plain = Stepper(workload, forecast, {}, False)
+    mates = [one for one in workload.measured if one.strategy in KNOWN] if known_world else []
+    if not mates:
+        return plain, (
+            f"no strategy measured with {workload.model} can be compared with the step model: "
+            f"its error is taken as {_UNCHECKED:.0%} (one sigma)"
+        )
+    missed: dict[str, list[float]] = {}
+    for one in mates:
+        choice = Choice(one.strategy, one.bucket_mb)
+        _, told = plain.draws(workload.world, [choice])
+        missed.setdefault(one.strategy, []).append(one.step.mean - float(np.median(told)))
+    excess = {name: float(np.mean(values)) for name, values in missed.items()}
+    excess[""] = float(np.mean(list(excess.values())))
+    worst = max(mates, key=lambda one: abs(excess[one.strategy]) / one.step.mean)
+    share = excess[worst.strategy] / worst.step.mean
+    if abs(share) > _MOST_MISSED:
+        return Refusal(
+            what=f"steps of {workload.model}",
+            because=f"the step model misses {worst.strategy} by {share:+.0%} of the step where it "
+            f"was measured ({workload.world.ranks} ranks): computing and sending slow each other",
+            helps="wirespeed train on nodes whose cores are not shared by more ranks than they have",
+        ), ""
+    return Stepper(workload, forecast, excess, True), (
+        f"where it was measured ({workload.world.ranks} ranks) the step model misses up to "
+        f"{share:+.0%} of a step ({worst.strategy}); that is carried over, ± half of it"
+    )
+
+
+def choices_of(
+    workload: Workload, strategies: Sequence[str], buckets: Sequence[float]
+) -> list[Choice]:
+    """Each strategy with each bucket size; by default those measured, and sizes on a scale."""
+    measured = [one.strategy for one in workload.measured if one.strategy in KNOWN]
+    names = list(dict.fromkeys(strategies or measured or _DEFAULT))
+    sizes = list(buckets) or _scale(workload)
+    return [
+        Choice(name, size)
+        for name in names
+        if name in KNOWN
+        for size in (sizes if STRATEGIES[name].buckets else [None])
+    ]
+
+
+def _scale(workload: Workload) -> list[float]:
+    """Bucket sizes from a hundredth of the gradients to all of them, and those that were measured."""
+    most = workload.step.gradient_bytes / 1e6
+    scale = [float(f"{most * 100 ** (k / (_BUCKETS - 1) - 1):.2g}") for k in range(_BUCKETS)]
+    measured = [one.bucket_mb for one in workload.measured if one.bucket_mb is not None]
+    measured = [size for size in measured if size <= most]
+    apart = [one for one in scale if all(max(one / m, m / one) > 1.3 for m in measured)]
+    return sorted({*apart, *measured})
+
+
+def _chord(sent: int, whole: float, half: float) -> Link:
+    """The line through the times of a message and of half of it: exact for that message."""
+    slope = max((whole - half) / max(sent - max(sent // 2, 1), 1), 0.0)
+    latency = whole - slope * sent
+    if latency < 0:  # steeper than proportional: all of it is bandwidth
+        latency, slope = 0.0, whole / sent
+    return Link(latency, 1 / slope if slope > 0 else float("inf"))

@@ -1,0 +1,124 @@
+"""Is this number normal? One figure against what is known, in one answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from wirespeed.records import NodeFacts
+from wirespeed.reference import Expectation
+from wirespeed.reference.figures import Figure, shipped_figures
+from wirespeed.reference.matching import find
+from wirespeed.reference.reasons import reasons
+from wirespeed.reference.roofline import Limit, passed, roofline
+from wirespeed.reference.shape import Shape
+
+__all__ = ["HIGH_ABOVE", "LOW_BELOW", "Answer", "Asked", "Place", "ask", "expected_of"]
+
+Place = Literal["low", "normal", "high", "unknown"]
+
+LOW_BELOW = 0.9
+"""Share of the expected figure below which a figure is low, unless others were lower still."""
+HIGH_ABOVE = 1.1
+"""Share above which, and above all others, it is worth a question how it was measured."""
+
+
+_WIDE = 0.5
+"""Half of an interval, relative to its median, beyond which no verdict holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The figure that is asked about."""
+
+    size_bytes: int
+    busbw: float
+    """Bytes a second."""
+    busbw_range: tuple[float, float] | None = None
+    """Its 95 % interval; None: it came without one."""
+    iterations: int = 0
+
+    @property
+    def too_wide(self) -> bool:
+        if self.busbw_range is None:
+            return False
+        low, high = self.busbw_range
+        return max(high - self.busbw, self.busbw - low) > _WIDE * self.busbw
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    place: Place
+    shape: Shape
+    op: str
+    figure: Asked
+    expectation: Expectation | None
+    limit: Limit | None
+    above: str
+    """Why busbw is above the model's limit; empty where it is not."""
+    reasons: tuple[str, ...] = ()
+    """Where it is low: the three likeliest."""
+    known: tuple[Figure, ...] = field(default=())
+    """Where nothing holds: the figures of such GPUs that there are."""
+
+    @property
+    def share(self) -> float | None:
+        """Of what is expected; None where nothing is."""
+        expected = self.expectation.busbw if self.expectation else None
+        return self.figure.busbw / expected if expected else None
+
+
+def ask(
+    shape: Shape,
+    op: str,
+    figure: Asked,
+    expectation: Expectation | None,
+    *,
+    nodes: Sequence[NodeFacts] = (),
+) -> Answer:
+    """The answer for one figure against `expectation` (None: nothing is known)."""
+    limit = roofline(shape, op)
+    place = _place(figure, expectation)
+    share = figure.busbw / expectation.busbw if expectation and expectation.busbw else 0.0
+    return Answer(
+        place=place,
+        shape=shape,
+        op=op,
+        figure=figure,
+        expectation=expectation,
+        limit=limit,
+        above=passed(shape, op, figure.busbw, limit),
+        reasons=reasons(shape, nodes, share) if place == "low" else (),
+        known=_alike(shape) if place == "unknown" else (),
+    )
+
+
+def expected_of(
+    shape: Shape, op: str, size_bytes: int, own: Sequence[Figure] = ()
+) -> Expectation | None:
+    """Where there are only words to go by: the user's own figures before the package's."""
+    mine = find(own, shape, op, size_bytes)
+    if mine is not None and (found := mine.expectation("own")).busbw:
+        return found
+    public = find(shipped_figures(), shape, op, size_bytes)
+    return public.expectation("reference") if public is not None else None
+
+
+def _place(figure: Asked, expectation: Expectation | None) -> Place:
+    if expectation is None or not expectation.busbw or figure.too_wide:
+        return "unknown"
+    expected = expectation.busbw
+    low, high = expectation.busbw_range or (expected, expected)
+    best = figure.busbw_range[1] if figure.busbw_range else figure.busbw
+    if expectation.warn_below is not None:
+        # A figure of another size: only far below says something.
+        return "low" if best < expectation.warn_below * expected else "unknown"
+    if expectation.gate and best < expectation.gate:
+        return "low"
+    outside = best < low and best <= expectation.outside_warn * expected
+    if figure.busbw < LOW_BELOW * expected and outside:
+        return "low"
+    return "high" if figure.busbw > max(HIGH_ABOVE * expected, high) else "normal"
+
+
+def _alike(shape: Shape) -> tuple[Figure, ...]:
+    return tuple(one for one in shipped_figures() if one.gpu and shape.gpu.startswith(one.gpu))

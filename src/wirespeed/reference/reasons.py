@@ -1,0 +1,191 @@
+"""Why busbw may be low: the three likeliest reasons, first what the facts show.
+
+Order: what a setting or a fact of these nodes proves, then what the share reached points to, then
+what is most frequent with that interconnect (issues of NVIDIA/nccl, NVIDIA/nccl-tests and
+aws/aws-ofi-nccl, and the vendors' tuning guides).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from wirespeed.records import NodeFacts
+from wirespeed.reference.figures import INTERCONNECTS
+from wirespeed.reference.shape import CPU, Shape
+
+__all__ = ["reasons"]
+
+_MOST = 3
+_OVER_TCP = 0.15
+"""RDMA reduced to TCP shows about a hundredth to a tenth: 4 of 340 GB/s in NVIDIA/aicr."""
+_HALF = (0.35, 0.65)
+_NETWORKS = ("ib", "roce", "rdma", "efa", "tcpxo", "mnnvl+ib")
+
+_FREQUENT = {
+    "nvlink": (
+        "NVLS is not in use (fabric manager, driver or NCCL too old, NCCL_NVLS_ENABLE=0), or the size "
+        "is too small for it",
+        "an NVLink is down, or GPUs talk over PCIe (nvidia-smi nvlink -s, NCCL_P2P_DISABLE)",
+        "a GPU is slowed down by power or heat, or another job uses it",
+    ),
+    "xgmi": (
+        "fewer GPUs than the node has: each pair has one link, so a part of them reaches a part",
+        "RCCL is older than the GPU, or NCCL_MIN_NCHANNELS is set",
+        "NUMA balancing is on (/proc/sys/kernel/numa_balancing)",
+    ),
+    "pcie": (
+        "GPUs talk through host memory, since ACS or the IOMMU forbids peer-to-peer",
+        "ranks and GPUs are on different sockets",
+        "a PCIe link runs with fewer lanes or an older generation",
+    ),
+    "memory": (
+        "other processes use the cores or the memory's bandwidth",
+        "ranks and their memory are on different sockets",
+        "the CPUs are throttled: a quota of the container, a power-saving governor, heat",
+    ),
+    "mnnvl": (
+        "IMEX is not running on a node, so that GPUs talk over the network",
+        "a node is in another NVLink partition (clique)",
+        "an NVLink is down, or a GPU is slowed down",
+    ),
+    "ib": (
+        "GPUDirect RDMA is off (nvidia-peermem or dma-buf missing, ACS on), so data go through the host",
+        "fewer cards in use than there are: NCCL_IB_HCA, a port down or at a lower rate",
+        "a slow cable or a busy uplink: wirespeed locate names the node, rail or link",
+    ),
+    "roce": (
+        "no lossless path: PFC or ECN is missing on cards or switches, or the wrong traffic class",
+        "GPUDirect RDMA is off (nvidia-peermem or dma-buf missing, ACS on), so data go through the host",
+        "wrong GID (NCCL_IB_GID_INDEX), or fewer cards in use than there are",
+    ),
+    "efa": (
+        "the aws-ofi-nccl plugin is not loaded, so NCCL uses TCP",
+        "the nodes are not in one placement group, or not all EFA interfaces are attached",
+        "GPUDirect RDMA is off: an old EFA driver, or FI_EFA_USE_DEVICE_RDMA=0",
+    ),
+    "tcpxo": (
+        "the FasTrak plugin is not loaded, so NCCL uses plain TCP",
+        "NCCL's settings for this plugin are missing (nccl-env-profile.sh)",
+        "the nodes are not in one compact placement",
+    ),
+    "tcp": (
+        "traffic goes over a slower interface than there is (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
+        "too few sockets or threads (NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD), or an MTU of 1500",
+        "a slow cable, a busy switch or a neighbour on the same host: wirespeed locate names it",
+    ),
+}
+_FREQUENT["rdma"] = _FREQUENT["ib"]
+_FREQUENT["mnnvl+ib"] = (_FREQUENT["mnnvl"][0], _FREQUENT["ib"][2], _FREQUENT["ib"][0])
+_UNKNOWN = (
+    "the traffic takes another way than meant: NCCL_DEBUG=INFO says which",
+    "a node, link or card is slower than the others: wirespeed locate names it",
+    "other jobs use the same GPUs or network",
+)
+
+_FORBID = {
+    "NCCL_IB_DISABLE": "1",
+    "NCCL_P2P_DISABLE": "1",
+    "NCCL_SHM_DISABLE": "1",
+    "NCCL_NVLS_ENABLE": "0",
+    "NCCL_NET": "Socket",
+    "NCCL_CUMEM_ENABLE": "0",
+    "NCCL_COLLNET_ENABLE": "0",
+    "FI_EFA_USE_DEVICE_RDMA": "0",
+}
+_NARROW = (
+    *("NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_BUFFSIZE"),
+    *("NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL", "NCCL_IB_HCA", "NCCL_IB_QPS_PER_CONNECTION"),
+)
+_WITHIN = ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NVLS_ENABLE", "NCCL_P2P_LEVEL")
+
+
+def reasons(shape: Shape, nodes: Sequence[NodeFacts], share: float) -> tuple[str, ...]:
+    """Three reasons, likeliest first. share: what was reached of what is expected."""
+    found = [
+        *_settings(shape, nodes),
+        *_facts(shape, nodes),
+        *_pointed(shape, share),
+        *_FREQUENT.get(shape.interconnect, _UNKNOWN),
+        *_UNKNOWN,
+    ]
+    return tuple(dict.fromkeys(found))[:_MOST]
+
+
+def _settings(shape: Shape, nodes: Sequence[NodeFacts]) -> Iterator[str]:
+    if shape.gpu == CPU:
+        return
+    for name, value in _FORBID.items():
+        hosts = [node.host for node in nodes if node.environment.get(name) == value]
+        if hosts and (shape.nodes > 1 or name in _WITHIN):
+            yield f"{name}={value} is set{_on(hosts, nodes)}"
+    for name in _NARROW:
+        told = {node.environment[name] for node in nodes if node.environment.get(name)}
+        network = name.startswith(("NCCL_NET", "NCCL_IB"))
+        if told and (shape.nodes > 1 or not network):
+            yield f"{name}={min(told)} is set: without it NCCL chooses itself"
+
+
+def _on(hosts: Sequence[str], nodes: Sequence[NodeFacts]) -> str:
+    return "" if len(hosts) == len(nodes) else f" on {', '.join(hosts[:3])}"
+
+
+def _facts(shape: Shape, nodes: Sequence[NodeFacts]) -> Iterator[str]:
+    if shape.gpu == CPU:
+        yield from _crowded(nodes)
+        return
+    for node in nodes:
+        yield from _slow_gpus(node)
+        if shape.nodes > 1 and shape.interconnect in _NETWORKS:
+            yield from _network(shape, node)
+    if shape.nics and shape.nic_carries_Gbitps and shape.nic_Gbitps:
+        yield (
+            f"a card's PCIe link carries {shape.nic_carries_Gbitps:.0f} Gbit/s, its port "
+            f"{shape.nic_Gbitps:g}"
+        )
+
+
+def _crowded(nodes: Sequence[NodeFacts]) -> Iterator[str]:
+    for node in nodes:
+        cores = node.facts.get("cpu.allowed")
+        if isinstance(cores, int) and len(node.ranks) > cores:
+            yield f"{len(node.ranks)} ranks share {cores} cores on {node.host}"
+            return
+
+
+def _slow_gpus(node: NodeFacts) -> Iterator[str]:
+    for gpu in node.gpus:
+        name = f"GPU {gpu.get('index', '?')} of {node.host}"
+        if gpu.get("slowed_by"):
+            yield f"{name} is slowed down by {', '.join(map(str, gpu['slowed_by']))}"
+        down = [number for number, up in enumerate(gpu.get("nvlinks", ())) if not up]
+        if down and len(down) < len(gpu["nvlinks"]):
+            yield f"{name}: {len(down)} of {len(gpu['nvlinks'])} NVLinks are down"
+        if gpu.get("pcie_width", 0) < gpu.get("pcie_width_max", 0):
+            yield f"{name} at PCIe x{gpu['pcie_width']} of x{gpu['pcie_width_max']}"
+
+
+def _network(shape: Shape, node: NodeFacts) -> Iterator[str]:
+    active = [port for port in node.rdma if port.get("state") == "ACTIVE"]
+    fast = [port for port in active if port.get("rate_Gbitps") == shape.nic_Gbitps]
+    if shape.nics and active and len(fast) < shape.nics:
+        rate = f"{shape.nic_Gbitps:g} Gbit/s"
+        yield f"{node.host} has {len(fast)} ports of {rate}, the others {shape.nics}"
+    soft = node.facts.get("memlock.soft")
+    if isinstance(soft, int) and soft < 2**30 and not node.facts.get("memlock.exempt"):
+        yield f"memlock is limited to {soft} bytes on {node.host}, too little for RDMA"
+    if node.facts.get("gpudirect.peer_module") == "" and not _dmabuf(node):
+        yield f"neither nvidia-peermem nor dma-buf on {node.host}: no GPUDirect RDMA"
+    if node.facts.get("acs.redirects"):
+        yield f"ACS sends peer-to-peer traffic through the root complex on {node.host}"
+
+
+def _dmabuf(node: NodeFacts) -> bool:
+    return bool(node.facts.get("gpu.open_modules") and node.facts.get("gpudirect.dmabuf_kernel"))
+
+
+def _pointed(shape: Shape, share: float) -> Iterator[str]:
+    if shape.interconnect not in _NETWORKS or shape.nodes < 2:
+        return
+    if share < _OVER_TCP:
+        meant = INTERCONNECTS[shape.interconnect]
+        yield f"NCCL goes over TCP instead of {meant}: a hundredth to a tenth is what TCP gives"
+    elif _HALF[0] < share < _HALF[1]:
+        yield "half of the cards are used, or links run at half their rate"

@@ -1,0 +1,232 @@
+"""What a world is to a figure: GPU, ranks a node, nodes, and what carries its traffic.
+
+Told from the facts that each node gathered (`wirespeed.world`): names of GPUs, their NVLinks and
+PCIe, ACTIVE ports of RDMA devices, interfaces. It is the hardware that is told, not what a setting
+makes of it: a world with InfiniBand that a variable keeps on TCP is still measured by InfiniBand.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wirespeed.records import NodeFacts, World
+from wirespeed.reference.figures import INTERCONNECTS
+from wirespeed.reference.peaks import PEAKS, product_named
+from wirespeed.reference.rates import GPU_LINKS, pcie_rate
+
+__all__ = ["CPU", "Shape", "gpu_called", "shape_of", "shape_told"]
+
+CPU = "cpu"
+"""The `gpu` of worlds whose ranks work on processors."""
+_RACK = 18
+"""Nodes of one NVL72 rack."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    gpu: str
+    """Product as in `peaks.py`, the driver's name where it is not known there, or `cpu`."""
+    per_node: int
+    """Ranks a node."""
+    nodes: int
+    interconnect: str
+    """A key of INTERCONNECTS; empty: not known."""
+    why: str = ""
+    """How the interconnect is known."""
+    nics: int | None = None
+    """Network cards of one node, those of the highest rate."""
+    nic_Gbitps: float | None = None
+    """The rate of one port."""
+    nic_carries_Gbitps: float | None = None
+    """What card and PCIe link carry, where the link is the narrower one."""
+    gpu_link: float | None = None
+    """NVLink, xGMI or PCIe of one GPU in one direction, in bytes a second."""
+    system: str = ""
+    """Model of the CPU."""
+    switch: str = ""
+    """`nvls off` where a setting says so; empty: not known."""
+
+    @property
+    def ranks(self) -> int:
+        return self.per_node * self.nodes
+
+    @property
+    def words(self) -> str:
+        """`2 nodes of 8 × H100 SXM, InfiniBand 8 × 400 Gbit/s`."""
+        nodes = f"{self.nodes} nodes of " if self.nodes > 1 else ""
+        parts = f"{nodes}{self.per_node} × {self.system if self.gpu == CPU else self.gpu}"
+        link = INTERCONNECTS.get(self.interconnect, "interconnect not known")
+        if self.nodes > 1 and self.nics and self.nic_Gbitps:
+            link += f" {self.nics} × {self.nic_Gbitps:g} Gbit/s"
+        return f"{parts}, {link}"
+
+
+def gpu_called(text: str) -> str:
+    """The product for what a driver reports or a person writes: `H100` is the SXM module.
+
+    A name that nobody knows comes back without its vendor.
+    """
+    product = product_named(text)
+    if product is not None:
+        return product.name
+    bare = text.strip().removeprefix("NVIDIA ").removeprefix("AMD Instinct ")
+    names = [one.name for one in PEAKS]
+    alike = [
+        n for n in names if n.lower() == bare.lower() or n.lower().startswith(bare.lower() + " ")
+    ]
+    # What is sold most under the short name, and what nearly every figure is of.
+    sockets = [name for name in alike if "SXM" in name] or alike
+    return sockets[0] if sockets and bare else bare
+
+
+def shape_told(
+    gpu: str,
+    *,
+    per_node: int,
+    nodes: int,
+    interconnect: str = "",
+    nics: int | None = None,
+    nic_Gbitps: float | None = None,
+) -> Shape:
+    """The shape that a person tells; on one node a known GPU tells its interconnect itself."""
+    product = CPU if gpu.lower() == CPU else gpu_called(gpu)
+    kind, rate = GPU_LINKS.get(product, ("memory" if product == CPU else "", None))
+    if nodes > 1 and not interconnect and product.startswith(("GB200", "GB300")):
+        interconnect = "mnnvl" if nodes <= _RACK else "mnnvl+ib"
+    return Shape(
+        gpu=product,
+        per_node=per_node,
+        nodes=nodes,
+        interconnect=interconnect or (kind if nodes == 1 else ""),
+        why="as told",
+        nics=nics,
+        nic_Gbitps=nic_Gbitps,
+        gpu_link=rate,
+    )
+
+
+def shape_of(world: World) -> Shape | None:
+    """The shape, or None where nodes differ in ranks or GPUs, or none is known."""
+    nodes = [node for node in world.nodes if node.ranks]
+    counts = {len(node.ranks) for node in nodes}
+    gpus = {_gpu(node, world.backend) for node in nodes}
+    if len(counts) != 1 or len(gpus) != 1 or sum(len(n.ranks) for n in nodes) != world.size:
+        return None
+    gpu = gpus.pop()
+    if gpu is None:
+        return None
+    known: dict[str, Any] = {"gpu": gpu, "per_node": counts.pop(), "nodes": len(nodes)}
+    models = {str(node.facts.get("cpu.model", "")) for node in nodes}
+    known["system"] = models.pop() if len(models) == 1 else ""
+    if nodes[0].environment.get("NCCL_NVLS_ENABLE") == "0":
+        known["switch"] = "nvls off"
+    inside = _inside(gpu, nodes)
+    between = _between(gpu, nodes) if len(nodes) > 1 else {}
+    return Shape(**known, **{**inside, **between})
+
+
+def _gpu(node: NodeFacts, backend: str) -> str | None:
+    """The product of all GPUs of the node; None: they differ, or NCCL runs and none is known."""
+    if "nccl" not in backend:
+        return CPU
+    names = {gpu_called(str(gpu["name"])) for gpu in node.gpus if gpu.get("name")}
+    return names.pop() if len(names) == 1 else None
+
+
+def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
+    if gpu == CPU:
+        return {"interconnect": "memory", "why": "ranks without a GPU on one machine"}
+    known = GPU_LINKS.get(gpu)
+    links = [one["nvlinks"] for node in nodes for one in node.gpus if one.get("nvlinks")]
+    if known is not None:
+        kind, rate = known
+        up = min((sum(states) / len(states) for states in links), default=1.0)
+        said = (
+            f"{min(map(sum, links))} of {len(links[0])} NVLinks active"
+            if links
+            else f"{gpu} has it"
+        )
+        return {"interconnect": kind, "gpu_link": rate * up, "why": said}
+    if any(any(states) for states in links):
+        return {"interconnect": "nvlink", "why": "NVLinks are active"}
+    slowest = _slowest_pcie(nodes)
+    return {"interconnect": "pcie" if slowest else "", "gpu_link": slowest, "why": "no NVLink"}
+
+
+def _slowest_pcie(nodes: Sequence[NodeFacts]) -> float | None:
+    """An idle GPU lowers the generation of its link, so the one that it can have counts."""
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    rates = [pcie_rate(one.get("pcie_gen_max"), one.get("pcie_width")) for one in gpus]
+    return min((rate for rate in rates if rate is not None), default=None)
+
+
+def _between(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
+    if gpu.startswith(("GB200", "GB300")):
+        one_rack = len(nodes) <= _RACK
+        return {"interconnect": "mnnvl" if one_rack else "mnnvl+ib", "why": f"{gpu} in racks"}
+    cards = [_cards(node, gpu) for node in nodes]
+    kinds = {kind for kind, _, _ in cards}
+    if len(kinds) != 1 or "" in kinds:
+        return {"interconnect": "", "why": "the nodes' ports and interfaces do not tell"}
+    kind = kinds.pop()
+    rates = [(len(found), min(found)) for _, found, _ in cards if found]
+    if len(rates) < len(cards):
+        return {"interconnect": kind, "why": "rate not known", "gpu_link": None}
+    # The weakest node decides, but what all were meant to have is what most of them have.
+    (count, rate), _ = Counter(rates).most_common(1)[0]
+    narrow = min(min(carries) for _, _, carries in cards)
+    return {
+        "interconnect": kind,
+        "why": f"{count} × {rate:g} Gbit/s on each node",
+        "nics": count,
+        "nic_Gbitps": rate,
+        "nic_carries_Gbitps": narrow if narrow < rate else None,
+    }
+
+
+_Cards = tuple[str, list[float], list[float]]
+"""(interconnect, Gbit/s of each card, what it carries with its PCIe link)."""
+
+
+def _cards(node: NodeFacts, gpu: str) -> _Cards:
+    ports = [one for one in node.rdma if one.get("state") == "ACTIVE" and one.get("rate_Gbitps")]
+    if gpu == CPU or not ports:
+        return _interface(node, gpu)
+    # Slower ports than the best are those of storage and management.
+    best = max(float(port["rate_Gbitps"]) for port in ports)
+    used = [port for port in ports if float(port["rate_Gbitps"]) == best]
+    return _kind(used[0]), [best] * len(used), [_carries(port, best) for port in used]
+
+
+def _kind(port: dict[str, Any]) -> str:
+    if port.get("driver") == "efa" or str(port.get("device", "")).startswith("efa"):
+        return "efa"
+    return {"InfiniBand": "ib", "Ethernet": "roce"}.get(str(port.get("link_layer")), "rdma")
+
+
+def _interface(node: NodeFacts, gpu: str) -> _Cards:
+    """TCP over the interface that gloo or NCCL has chosen."""
+    if gpu == CPU:
+        names = [name for name in str(node.facts.get("net.gloo.interface", "")).split(",") if name]
+    else:
+        names = [str(name) for name in node.facts.get("net.nccl.interfaces", ())]
+    known = {str(nic["name"]): nic for nic in node.nics}
+    used = [known[name] for name in names if name in known]
+    rates = [float(nic["speed_Gbitps"]) for nic in used if nic.get("speed_Gbitps")]
+    complete = rates if used and len(rates) == len(used) and not _made_up(used) else []
+    return (
+        ("tcp" if names else ""),
+        complete,
+        [_carries(n, r) for n, r in zip(used, complete, strict=False)],
+    )
+
+
+def _made_up(used: Sequence[dict[str, Any]]) -> bool:
+    """A veth or tunnel reports a speed that nothing stands behind."""
+    return any(nic.get("virtual", True) or nic.get("loopback") for nic in used)
+
+
+def _carries(card: dict[str, Any], rate: float) -> float:
+    link = pcie_rate(card.get("pcie_GTps"), card.get("pcie_width"))
+    return rate if link is None else min(rate, link * 8 / 1e9)

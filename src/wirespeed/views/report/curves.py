@@ -1,0 +1,182 @@
+"""Bus bandwidth and time over size as plotly figures: a line a series, whiskers for its intervals."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from wirespeed.records import Measurement
+from wirespeed.units import GIGA, format_duration, format_size
+from wirespeed.views.figures import bandwidth, interval
+from wirespeed.views.heatmap import label
+from wirespeed.views.report.charts import (
+    DASHES,
+    LINES,
+    SYMBOLS,
+    Figure,
+    curve_layout,
+    size_axis,
+    whiskers,
+)
+from wirespeed.views.report.expectations import Expected
+
+__all__ = ["MOST_LINES", "Line", "busbw_chart", "time_chart"]
+
+MOST_LINES = 12
+"""Of one chart; more could not be told apart. The tables hold all."""
+_LONGEST = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: measurements of one operation that differ in size only."""
+
+    name: str
+    rows: tuple[Measurement, ...]
+
+
+def busbw_chart(lines: Sequence[Line], expected: Iterable[Expected] = ()) -> Figure | None:
+    """GB/s over size; None where nothing has a bus bandwidth."""
+    drawn = _with_points(lines, lambda m: m.busbw > 0 and math.isfinite(m.busbw))
+    if not drawn:
+        return None
+    traces = [_busbw(line, index) for index, line in enumerate(drawn)]
+    sizes = _sizes(drawn)
+    wanted = [one for one in expected if one.quantity == "busbw"]
+    traces += [_reference(one, one.value / GIGA, sizes) for one in wanted]
+    y = {"title": _title("busbw, GB/s"), "rangemode": "tozero"}
+    return {"data": traces, "layout": _layout(traces, sizes, y)}
+
+
+def time_chart(lines: Sequence[Line], expected: Iterable[Expected] = ()) -> Figure | None:
+    """Median time over size, both logarithmic; None where nothing has a time."""
+    drawn = _with_points(lines, lambda m: m.time.median > 0 and math.isfinite(m.time.median))
+    if not drawn:
+        return None
+    traces = [_time(line, index) for index, line in enumerate(drawn)]
+    sizes = _sizes(drawn)
+    wanted = [one for one in expected if one.quantity == "time"]
+    traces += [_reference(one, one.value * 1e6, sizes) for one in wanted]
+    y = {"title": _title("time"), "type": "log"} | _time_ticks(traces)
+    return {"data": traces, "layout": _layout(traces, sizes, y)}
+
+
+def _time_ticks(traces: Sequence[Figure]) -> Figure:
+    """Ticks that say their unit: decades, and steps between where there are few."""
+    values = [value for trace in traces for value in trace["y"]]
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    steps = (1, 2, 5) if high - low <= 2 else (1,)
+    ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
+    return {"tickvals": ticks, "ticktext": [_tick(tick) for tick in ticks]}
+
+
+def _tick(us: float) -> str:
+    for unit, name in ((1e6, "s"), (1e3, "ms"), (1.0, "µs")):
+        if us >= unit:
+            return f"{us / unit:g} {name}"
+    return f"{us * 1e3:g} ns"
+
+
+def _with_points(lines: Sequence[Line], good: Callable[[Measurement], bool]) -> list[Line]:
+    kept = [
+        Line(line.name, tuple(m for m in line.rows if m.size_bytes > 0 and good(m)))
+        for line in lines
+    ]
+    return [line for line in kept if line.rows][:MOST_LINES]
+
+
+def _sizes(lines: Sequence[Line]) -> list[int]:
+    return [m.size_bytes for line in lines for m in line.rows]
+
+
+def _title(text: str) -> Figure:
+    return {"text": text, "font": {"size": 13}, "standoff": 8}
+
+
+def _layout(traces: Sequence[Figure], sizes: Sequence[int], y: Figure) -> Figure:
+    longest = max(len(trace["name"]) for trace in traces)
+    return curve_layout(size_axis(sizes), y, len(traces), longest)
+
+
+def _busbw(line: Line, index: int) -> Figure:
+    said = [f"{bandwidth(m.busbw)}{_how(m)}" for m in line.rows]
+    ends = [_rate_reach(m) for m in line.rows]
+    return _trace(line, index, [m.busbw / GIGA for m in line.rows], ends, said)
+
+
+def _time(line: Line, index: int) -> Figure:
+    said = [f"{format_duration(m.time.median)}{_how(m)}" for m in line.rows]
+    ends = [_time_reach(m) for m in line.rows]
+    return _trace(line, index, [m.time.median * 1e6 for m in line.rows], ends, said)
+
+
+def _how(m: Measurement) -> str:
+    known = interval(m)
+    return f" ({known}, n={m.iterations})" if known else f" (n={m.iterations})"
+
+
+def _rate_reach(m: Measurement) -> tuple[float, float]:
+    """GB/s down and up: the slow end of the time is the low end of the rate."""
+    time = m.time
+    if not _has_interval(m) or time.low <= 0:
+        return 0.0, 0.0
+    down, up = m.busbw * time.median / time.high, m.busbw * time.median / time.low
+    return max(0.0, m.busbw - down) / GIGA, max(0.0, up - m.busbw) / GIGA
+
+
+def _time_reach(m: Measurement) -> tuple[float, float]:
+    if not _has_interval(m):
+        return 0.0, 0.0
+    time = m.time
+    return max(0.0, time.median - time.low) * 1e6, max(0.0, time.high - time.median) * 1e6
+
+
+def _has_interval(m: Measurement) -> bool:
+    time = m.time
+    return time.low < time.high < math.inf and time.median > 0
+
+
+def _trace(
+    line: Line,
+    index: int,
+    values: Sequence[float],
+    ends: Sequence[tuple[float, float]],
+    said: Sequence[str],
+) -> Figure:
+    color = LINES[index % len(LINES)]
+    dash = DASHES[index // len(LINES) % len(DASHES)]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": label(_short(line.name)),
+        "x": [m.size_bytes for m in line.rows],
+        "y": [float(f"{value:.6g}") for value in values],
+        "error_y": whiskers([(_six(down), _six(up)) for down, up in ends], color),
+        "line": {"color": color, "width": 2, "dash": dash},
+        "marker": {"color": color, "size": 7, "symbol": SYMBOLS[index % len(SYMBOLS)]},
+        "customdata": [
+            f"{format_size(m.size_bytes)}: {text}" for m, text in zip(line.rows, said, strict=True)
+        ],
+        "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>",
+    }
+
+
+def _six(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _reference(one: Expected, value: float, sizes: Sequence[int]) -> Figure:
+    """A level line over the whole width: a trace, so that the axis reaches to it."""
+    where = f" at {one.size}" if one.size else ""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": label(f"expected{where}: {one.said}"),
+        "x": [min(sizes), max(sizes)],
+        "y": [_six(value), _six(value)],
+        "line": {"color": "--text", "width": 1.5, "dash": "dash"},
+        "hovertemplate": "%{fullData.name}<extra></extra>",
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

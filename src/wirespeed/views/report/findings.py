@@ -1,0 +1,129 @@
+"""The verdict, what is wrong in full, and what is good in a list."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from wirespeed.records import Finding, Run
+from wirespeed.views.figures import counts, duration
+from wirespeed.views.findings import FIELDS, family, sorted_by_family
+from wirespeed.views.report.section import Section, Spot
+from wirespeed.views.sections import head_line, next_command
+from wirespeed.views.style import MARKS, Style
+from wirespeed.views.templating import filled
+
+__all__ = ["KINDS", "culprits_section", "others_section", "verdict_header"]
+
+KINDS = {"READY": "pass", "NOT READY": "fail", "UNKNOWN": "warn"}
+"""By verdict: the class that gives it its colour."""
+
+_PLAIN = Style()
+_CULPRIT = "culprit"
+_WORDS = {"pass": "passed", "warn": "warning", "fail": "failed", "not_checked": "not checked"}
+_MOST_IN_FULL, _MOST_BRIEF, _MOST_EVIDENCE = 100, 2000, 60
+_LONGEST_LINE = 2000
+"""Characters of one line of evidence; the run folder has the whole of it."""
+
+
+def verdict_header(run: Run, spot: Spot) -> str:
+    """The verdict with its counts, and the next command."""
+    facts = [counts(run), f"exit {run.exit_code}", f"run {run.id}"]
+    if run.seconds > 0:
+        facts.insert(1, duration(run.seconds))
+    return filled(
+        "verdict.html",
+        spot=spot,
+        head=head_line(run, _PLAIN),
+        verdict=run.verdict,
+        kind=KINDS[run.verdict],
+        facts=facts,
+        started=run.started,
+        next=next_command(run),
+    )
+
+
+def culprits_section(run: Run, spot: Spot) -> Section:
+    """What failed or warns, in full; the culprits that `locate` names come first."""
+    found = [one for one in run.findings if one.status in ("fail", "warn")]
+    if not found:
+        return Section("", "", "")
+    found.sort(key=lambda one: (family(one) != _CULPRIT, one.status != "fail"))
+    groups = _alike(found)
+    firsts = groups[:_MOST_IN_FULL]
+    rest = [one for group in groups[_MOST_IN_FULL:] for one in group]
+    told = _Told(spot)
+    findings = []
+    for first, *others in firsts:
+        shown = list(map(told.one, others[:_MOST_BRIEF]))
+        findings.append({**told.one(first), "others": shown, "left": len(others) - len(shown)})
+    html = filled(
+        "culprits.html",
+        spot=spot,
+        findings=findings,
+        brief=list(map(told.one, rest[:_MOST_BRIEF])),
+        left=max(0, len(rest) - _MOST_BRIEF),
+        run=run,
+    )
+    return Section(spot.id("culprits"), "What is wrong", html)
+
+
+def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Those that say the very same of different nodes together, in the order of their first."""
+    groups: dict[object, list[Finding]] = {}
+    for one in findings:
+        said = (one.id, one.status, one.saw, one.expected, one.because, one.costs, one.fix)
+        kind = said if one.subject.kind == "node" and one.saw else id(one)
+        groups.setdefault(kind, []).append(one)
+    return list(groups.values())
+
+
+def others_section(run: Run, spot: Spot) -> Section:
+    """What passed and what was not checked, folded away."""
+    shown = [one for one in run.findings if one.status in ("pass", "not_checked")]
+    if not shown:
+        return Section("", "", "")
+    ordered = sorted_by_family(shown)[:_MOST_BRIEF]
+    left = len(shown) - len(ordered)
+    told = list(map(_Told(spot).one, ordered))
+    html = filled("others.html", spot=spot, findings=told, left=left, run=run)
+    return Section(spot.id("others"), "What is good, and what was not checked", html)
+
+
+class _Told:
+    """Findings as the templates take them, each with an id of its own to link to."""
+
+    def __init__(self, spot: Spot) -> None:
+        self._spot = spot
+        self._seen: Counter[str] = Counter()
+
+    def one(self, finding: Finding) -> dict[str, Any]:
+        # A stored run may hold any text as an id.
+        name = f"finding-{re.sub('[^a-z0-9]+', '-', finding.id.lower()).strip('-')}"
+        self._seen[name] += 1
+        anchor = name if self._seen[name] == 1 else f"{name}-{self._seen[name]}"
+        return _one(finding, self._spot.id(anchor))
+
+
+def _one(finding: Finding, anchor: str) -> dict[str, Any]:
+    """A finding: its mark, and its fields in their order."""
+    shown = finding.evidence[:_MOST_EVIDENCE]
+    return {
+        "anchor": anchor,
+        "id": finding.id,
+        "status": finding.status,
+        "word": _WORDS[finding.status],
+        "mark": MARKS[finding.status][0],
+        "title": finding.title,
+        "about": _about(finding),
+        "because": finding.because,
+        "fields": [(name, text) for name in FIELDS if (text := getattr(finding, name))],
+        "evidence": [text[:_LONGEST_LINE] for text in shown],
+        "more": len(finding.evidence) - len(shown),
+    }
+
+
+def _about(finding: Finding) -> str:
+    """Who it is about, where the title does not say so."""
+    about = finding.subject
+    return "" if about.kind == "job" or about.name in finding.title else about.name

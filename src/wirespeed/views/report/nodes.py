@@ -1,0 +1,194 @@
+"""The nodes: what each is made of, what is said of it, and how slow its slowest rank is."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from wirespeed.records import Finding, NodeFacts, Run
+from wirespeed.views.grid import Column, Grid
+from wirespeed.views.heatmap import label
+from wirespeed.views.html_table import html_table
+from wirespeed.views.report.charts import LINES, Figure, chart
+from wirespeed.views.report.section import Section, Spot
+from wirespeed.views.templating import filled
+
+__all__ = ["nodes_section", "rank_slowness"]
+
+_MOST_ROWS, _MOST_AT_ONCE, _WORST = 1500, 40, 20
+_SYNCHRONISING = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+"""Operations in which every rank waits for every other, so that their times compare."""
+_LEAST_RANKS = 3
+_HEIGHT, _MOST_TICKS = 300, 32
+_NOTE = (
+    "Median over the operations of a rank's median time over that of the middle rank; "
+    "above 1 is slower."
+)
+
+
+def nodes_section(run: Run, spot: Spot) -> Section:
+    """A row a node; empty where no node is known."""
+    nodes = run.world.nodes
+    if not nodes:
+        return Section("", "", "")
+    slow = rank_slowness(run)
+    worst = _worst_first(nodes, slow, _by_host(run.findings))
+    few = nodes if len(nodes) <= _MOST_AT_ONCE else worst[:_WORST]
+    caption = "each node" if few is nodes else f"the {_WORST} of which most is said, or the slowest"
+    drawn = _ranks_chart(nodes, slow) if len(slow) >= _LEAST_RANKS else None
+    table = spot.id("nodes-1-caption")
+    every = sorted(worst[:_MOST_ROWS], key=lambda node: node.ranks) if few is not nodes else ()
+    html = filled(
+        "nodes.html",
+        spot=spot,
+        title="Nodes",
+        said=_summary(run),
+        charts=[chart(spot, "ranks", "Which rank is slow", drawn, _NOTE, table)] if drawn else [],
+        table=html_table(_grid(run, few, slow), caption, spot.id("nodes-1")),
+        every=html_table(_grid(run, every, slow), "each node", spot.id("nodes-2")) if every else "",
+        shown=len(every),
+        left=max(0, len(nodes) - _MOST_ROWS),
+    )
+    return Section(spot.id("nodes"), "Nodes", html)
+
+
+def _worst_first(
+    nodes: Sequence[NodeFacts], slow: Mapping[int, float], said: Mapping[str, Counter[str]]
+) -> list[NodeFacts]:
+    def badness(node: NodeFacts) -> tuple[int, int, float]:
+        counted = said.get(node.host, Counter())
+        slowest = max((slow.get(rank, 0.0) for rank in node.ranks), default=0.0)
+        return -counted["fail"], -counted["warn"], -slowest
+
+    return sorted(nodes, key=badness)
+
+
+def rank_slowness(run: Run) -> dict[int, float]:
+    """By rank: its median time over the middle rank's, the median over the operations that compare."""
+    ratios: dict[int, list[float]] = defaultdict(list)
+    for m in run.measurements:
+        if m.op not in _SYNCHRONISING or m.groups != "all" or len(m.rank_medians) < _LEAST_RANKS:
+            continue
+        middle = median(m.rank_medians)
+        if 0 < middle < math.inf:
+            for rank, time in enumerate(m.rank_medians):
+                ratios[rank].append(time / middle)
+    found = {rank: median(values) for rank, values in ratios.items()}
+    return {rank: value for rank, value in found.items() if math.isfinite(value)}
+
+
+def _summary(run: Run) -> str:
+    nodes = run.world.nodes
+    ranks = f"{run.world.size:,} rank{'s' if run.world.size != 1 else ''}"
+    gpus = sum(len(node.gpus) for node in nodes)
+    text = f"{ranks} on {len(nodes):,} node{'s' if len(nodes) != 1 else ''}"
+    return text + (f", {gpus:,} GPUs." if gpus else ".")
+
+
+def _grid(run: Run, nodes: Sequence[NodeFacts], slow: Mapping[int, float]) -> Grid:
+    titles = ("node", "ranks", "said of it", "slowest rank", "GPUs", "network", "RDMA", "CPU")
+    grid = Grid(tuple(Column(title, left=title != "slowest rank") for title in titles))
+    said = _by_host(run.findings)
+    for node in nodes:
+        counted = said.get(node.host, Counter())
+        words = [f"{counted[kind]} {word}" for kind, word in _STATUS if counted[kind]]
+        if counted["fail"]:
+            grid.painted[len(grid.rows), 2] = "red"
+        elif counted["warn"]:
+            grid.painted[len(grid.rows), 2] = "yellow"
+        known = [(slow[rank], rank) for rank in node.ranks if rank in slow]
+        worst = f"{max(known)[0]:.2f}× (rank {max(known)[1]})" if known else ""
+        parts = (_gpus(node), _nics(node), _rdma(node), str(node.facts.get("cpu.model", "")))
+        grid.add(node.host, _ranges(node.ranks), ", ".join(words), worst, *parts)
+    return grid
+
+
+_STATUS = (("fail", "failed"), ("warn", "warning"))
+
+
+def _by_host(findings: Iterable[Finding]) -> dict[str, Counter[str]]:
+    """Failures and warnings by the node that they name as their subject."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for finding in findings:
+        if finding.subject.kind == "node":
+            found[finding.subject.name][finding.status] += 1
+    return found
+
+
+def _gpus(node: NodeFacts) -> str:
+    return _counted(gpu.get("name", "GPU") for gpu in node.gpus)
+
+
+def _nics(node: NodeFacts) -> str:
+    return _counted(_rated(nic, "speed_Mbps", 1e3) for nic in node.nics)
+
+
+def _rdma(node: NodeFacts) -> str:
+    return _counted(_rated(one, "rate_Gbps", 1.0, named=False) for one in node.rdma)
+
+
+def _rated(part: Mapping[str, Any], key: str, unit: float, *, named: bool = True) -> str:
+    """`eth0 25 Gbit/s`; adapters of one kind are counted, so their own names are left out."""
+    name = str(part.get("name", "?")) if named else "adapter"
+    rate = part.get(key)
+    known = isinstance(rate, (int, float)) and 0 < rate < math.inf
+    return f"{name} {rate / unit:g} Gbit/s" if known else name  # type: ignore[operator]
+
+
+def _counted(names: Iterable[object]) -> str:
+    """`8 × NVIDIA H100`."""
+    found = Counter(map(str, names))
+    return ", ".join(f"{n} × {name}" if n > 1 else name for name, n in found.items())
+
+
+def _ranges(ranks: Sequence[int]) -> str:
+    """`0–7`, `0, 2, 4`."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        runs[-1].append(rank) if runs and rank == runs[-1][-1] + 1 else runs.append([rank])
+    return ", ".join(f"{one[0]}–{one[-1]}" if len(one) > 1 else str(one[0]) for one in runs)
+
+
+def _ranks_chart(nodes: Sequence[NodeFacts], slow: Mapping[int, float]) -> Figure:
+    host = {rank: node.host for node in nodes for rank in node.ranks}
+    ranks = sorted(slow)
+    return {
+        "data": [
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "rank",
+                "x": ranks,
+                "y": [round(slow[rank], 4) for rank in ranks],
+                "marker": {"color": LINES[0], "size": 5 if len(ranks) > 100 else 8},
+                "customdata": [label(host.get(rank, "")) for rank in ranks],
+                "hovertemplate": "rank %{x} on %{customdata}: %{y:.2f}×<extra></extra>",
+            }
+        ],
+        "layout": _ranks_layout(ranks, max(slow.values())),
+    }
+
+
+def _ranks_layout(ranks: Sequence[int], most: float) -> Figure:
+    middle = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1}
+    line = {"color": "--soft", "width": 1, "dash": "dot"}
+    title = {"font": {"size": 13}, "standoff": 8}
+    axis = {"gridcolor": "--line", "zeroline": False, "automargin": True}
+    room = max(1.0, len(ranks) * 0.02)
+    return {
+        "height": _HEIGHT,
+        "margin": {"l": 10, "r": 16, "t": 16, "b": 52},
+        "xaxis": axis
+        | {
+            "title": {"text": "rank", "font": {"size": 13}},
+            "range": [ranks[0] - room, ranks[-1] + room],
+        }
+        | {"tickformat": "d"}
+        | ({"dtick": 1} if len(ranks) <= _MOST_TICKS else {}),
+        "yaxis": axis
+        | {"title": {"text": "times the middle rank", **title}, "ticksuffix": "×"}
+        | {"range": [0, max(1.25, 1.08 * most)]},
+        "showlegend": False,
+        "shapes": [middle | {"line": line, "layer": "below"}],
+    }

@@ -1,0 +1,165 @@
+"""Figures over many runs, with the changes of their level, as table, Markdown or JSON."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from wirespeed.errors import UsageError
+from wirespeed.records_comparison import Change, Difference, Series, Trend
+from wirespeed.units import GIGA, format_bandwidth, format_duration
+from wirespeed.views import comparing
+from wirespeed.views.grid import Column, Grid
+from wirespeed.views.markdown import escape, table
+from wirespeed.views.style import Style
+
+__all__ = ["FORMATS", "document", "render"]
+
+FORMATS = ("table", "md", "json")
+SCHEMA = "wirespeed.trend/1"
+
+_TITLES = ("since", "run", "level", "change", "95 % interval", "runs", "changed then")
+_STEADY = ("figure", "how", "level", "runs", "since", "remark")
+_WORDS = ("figure", "how", "since", "remark", "run", "changed then")
+_MOST_DIFFERENCES = 4
+_US = 1e6
+
+
+def render(trend: Trend, format: str, style: Style) -> str:
+    """Text that ends in a line end; UsageError for a format that there is not."""
+    if format == "json":
+        return json.dumps(document(trend), indent=2, ensure_ascii=style.ascii) + "\n"
+    if format == "md":
+        return _markdown(trend, Style(ascii=style.ascii))
+    if format == "table":
+        return _table(trend, style)
+    raise UsageError(f"unknown output format {format!r}", expected=", ".join(FORMATS))
+
+
+def _table(trend: Trend, style: Style) -> str:
+    lines: list[str] = []
+    for one in _changed(trend):
+        lines.append(f"{style.paint(style.text(_name(one)), 'bold')}  {style.text(_how(one))}")
+        grid = Grid(tuple(Column(t, left=t in _WORDS) for t in _TITLES))
+        for cells in _rows(one):
+            grid.add(*cells)
+        lines += [*grid.lines(style, indent="  "), ""]
+    if rest := _steady_rows(trend):
+        grid = Grid(tuple(Column(t, left=t in _WORDS) for t in _STEADY))
+        for cells in rest:
+            grid.add(*cells)
+        lines += [*grid.lines(style), ""]
+    return "\n".join([*lines, style.text(_closing(trend))]) + "\n"
+
+
+def _markdown(trend: Trend, style: Style) -> str:
+    blocks = []
+    for one in _changed(trend):
+        rows = [[escape(cell, style) for cell in row] for row in _rows(one)]
+        right = ("level", "change", "95 % interval", "runs")
+        title = f"### {escape(_name(one), style)}"
+        blocks.append([title, "", escape(_how(one), style), "", *table(_TITLES, rows, right)])
+    if rest := _steady_rows(trend):
+        rows = [[escape(cell, style) for cell in row] for row in rest]
+        blocks.append(table(_STEADY, rows, ("level", "runs")))
+    blocks.append([escape(_closing(trend), style)])
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _changed(trend: Trend) -> list[Series]:
+    return [one for one in trend.series if one.changes]
+
+
+def _steady_rows(trend: Trend) -> list[list[str]]:
+    """A row for each figure without a change."""
+    rows = []
+    for one in (one for one in trend.series if not one.changes):
+        level = _level(one, 0, len(one.runs), comparing.by_bandwidth(one.what, *one.busbw))
+        remark = "no change" if one.judged else "not enough runs"
+        since = one.at[0][:16].replace("T", " ")
+        rows.append([_name(one), _how(one), level, str(len(one.runs)), since, remark])
+    return rows
+
+
+def _name(one: Series) -> str:
+    return comparing.label(one.what, bandwidth=comparing.by_bandwidth(one.what, *one.busbw))
+
+
+def _how(one: Series) -> str:
+    how, _ = comparing.common_words([one.what])
+    return f"{how} · {one.backend}"
+
+
+def _rows(one: Series) -> list[list[str]]:
+    """A row a level: when it began, what it is, how far from the one before."""
+    starts = [0, *(one.runs.index(change.run) for change in one.changes)]
+    ends = [*starts[1:], len(one.runs)]
+    bandwidth = comparing.by_bandwidth(one.what, *one.busbw)
+    rows = []
+    for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        change = one.changes[k - 1] if k else None
+        rows.append(
+            [
+                one.at[start][:16].replace("T", " "),
+                one.runs[start],
+                _level(one, start, end, bandwidth),
+                comparing.change(change.ratio, bandwidth=bandwidth) if change else "",
+                comparing.interval(change.low, change.high, bandwidth=bandwidth) if change else "",
+                str(end - start),
+                _differences(change.differences) if change else "",
+            ]
+        )
+    return rows
+
+
+def _level(one: Series, start: int, end: int, bandwidth: bool) -> str:
+    """The middle run's figure."""
+    ordered = sorted((one.busbw if bandwidth else one.times)[start:end])
+    middle = ordered[len(ordered) // 2]
+    return format_bandwidth(middle) if bandwidth else format_duration(middle)
+
+
+def _differences(found: tuple[Difference, ...]) -> str:
+    shown = [comparing.difference(one) for one in found[:_MOST_DIFFERENCES]]
+    more = len(found) - len(shown)
+    return "; ".join(shown) + (f"; {more} more" if more else "") or "nothing that is recorded"
+
+
+def _closing(trend: Trend) -> str:
+    judged = sum(one.judged for one in trend.series)
+    changes = sum(len(one.changes) for one in trend.series)
+    word = "REGRESSION  " if trend.regressions else ""
+    return (
+        f"{word}{judged} of {len(trend.series)} figures have runs enough to be judged (8), "
+        f"{changes} changes of level   exit {trend.exit_code}"
+    )
+
+
+def document(trend: Trend) -> dict[str, Any]:
+    """As JSON: times in µs, bandwidths in GB/s, ratios of times (above 1 is slower)."""
+    return {
+        "schema": SCHEMA,
+        "exit_code": trend.exit_code,
+        "series": [_series(one) for one in trend.series],
+    }
+
+
+def _series(one: Series) -> dict[str, Any]:
+    return {
+        "kind": one.what.kind,
+        "measured": dict(one.what.fields),
+        "backend": one.backend,
+        "judged": one.judged,
+        "points": [
+            {"run": run, "at": at, "time_us": time * _US, "busbw_GBps": busbw / GIGA}
+            for run, at, time, busbw in zip(one.runs, one.at, one.times, one.busbw, strict=True)
+        ],
+        "changes": [_change(change) for change in one.changes],
+    }
+
+
+def _change(one: Change) -> dict[str, Any]:
+    return {
+        **asdict(one),
+        "runs": list(one.runs),
+        "differences": [asdict(d) for d in one.differences],
+    }

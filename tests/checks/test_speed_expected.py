@@ -1,0 +1,101 @@
+"""Speed against what is known: baseline, fleet or reference; what each finding says of it."""
+
+from typing import Any
+
+import pytest
+
+from wirespeed.checks.speed import speed_findings
+from wirespeed.records import Finding, NodeFacts, World
+from wirespeed.reference import Expectation, NoReference
+
+
+class Known:
+    def __init__(self, expectation: Expectation) -> None:
+        self._expectation = expectation
+
+    def expect(self, world: Any, measurement: Any) -> Expectation:
+        return self._expectation
+
+    def choices(self) -> tuple[()]:
+        return ()
+
+
+def bandwidth(world: World, measured: Any, busbw: float, expected: Any, **more: Any) -> Finding:
+    timings = [measured(), measured(size_bytes=1 << 30, busbw=busbw, **more)]
+    found = speed_findings(world, timings, expected)
+    return next(one for one in found if one.id == "BW-001")
+
+
+def fleet(**changes: Any) -> Known:
+    fields: dict[str, Any] = {
+        "time_s": None, "busbw": 100e9, "source": "median of 9 READY runs on such nodes",
+        "origin": "fleet", "busbw_range": (90e9, 104e9), "samples": 9, "outside_warn": 0.8,
+        "outside_fail": 0.6, "notes": ("the spread",),
+    }  # fmt: skip
+    return Known(Expectation(**{**fields, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("busbw", "status"), [(85e9, "pass"), (70e9, "warn"), (50e9, "fail"), (99e9, "pass")]
+)
+def test_low_is_beyond_the_ratio_and_outside_the_spread(
+    busbw: float, status: str, world: World, measured: Any
+) -> None:
+    found = bandwidth(world, measured, busbw, fleet())
+    assert found.status == status
+    assert found.saw == f"{busbw / 100e9:.2f} of the fleet's median"
+    assert found.expected == (
+        "100 GB/s, 90.0 GB/s … 104 GB/s (median of 9 READY runs on such nodes)"
+    )
+    assert found.evidence[0] == "the spread"
+    assert found.because.startswith("likeliest first: (1) ") == (status != "pass")
+    assert found.because.count("(3)") == (status != "pass")
+
+
+def test_a_figure_whose_interval_reaches_the_spread_is_not_low(world: World, measured: Any) -> None:
+    assert bandwidth(world, measured, 50e9, fleet(), half=0.4).status == "pass"
+
+
+def test_crowded_cores_warn_at_most(world: World, measured: Any) -> None:
+    assert bandwidth(world, measured, 30e9, fleet(may_fail=False)).status == "warn"
+
+
+def test_a_good_fleet_does_not_hide_a_rank_that_lies_apart(world: World, measured: Any) -> None:
+    medians = (1e-4, 1e-4, 1e-4, 3e-4)
+    found = bandwidth(world, measured, 100e9, fleet(), rank_medians=medians)
+    assert (found.status, found.subject.name) == ("warn", "rank 3")
+
+
+def test_below_a_gate_is_a_warning(world: World, measured: Any) -> None:
+    gate = Expectation(time_s=None, busbw=479e9, source="x", gate=460e9)
+    assert bandwidth(world, measured, 450e9, Known(gate)).status == "warn"
+    assert bandwidth(world, measured, 465e9, Known(gate)).status == "pass"
+
+
+def test_a_fleet_that_is_slow_as_a_whole_is_told(world: World, measured: Any) -> None:
+    """Runs that were never graded can be READY and slow: another cluster's figure shows it."""
+    behind = Expectation(time_s=None, busbw=450e9, source="SkyPilot")
+    found = bandwidth(world, measured, 100e9, fleet(also=(behind,)))
+    assert found.status == "warn"
+    assert found.expected.endswith("; but 0.22 of 450 GB/s (SkyPilot)")
+    vague = Expectation(time_s=None, busbw=450e9, source="y", may_fail=False)
+    assert bandwidth(world, measured, 100e9, fleet(also=(vague,))).status == "pass"
+
+
+def node(number: int) -> NodeFacts:
+    ports = ({"device": "mlx5_0", "port": 1, "state": "ACTIVE", "rate_Gbitps": 100.0,
+              "link_layer": "InfiniBand"},)  # fmt: skip
+    gpus = ({"index": 0, "name": "NVIDIA L40S"}, {"index": 1, "name": "NVIDIA L40S"})
+    return NodeFacts(
+        host=f"n{number}", ranks=(2 * number, 2 * number + 1), facts={}, gpus=gpus, rdma=ports
+    )
+
+
+@pytest.mark.parametrize("busbw", [1e9, 13e9])
+def test_a_model_alone_fails_nobody_and_is_named(busbw: float, measured: Any) -> None:
+    world = World(size=4, nodes=(node(0), node(1)), backend="nccl", launcher="x")
+    found = bandwidth(world, measured, busbw, NoReference())
+    assert found.status == "pass"
+    assert found.expected == "no reference for this hardware"
+    assert 'the limit of the model "ring over 1 × 100 Gbit/s a node"' in found.evidence[0]
+    assert len(found.evidence) == (2 if busbw > 12.5e9 else 1), "above it needs a word"

@@ -1,0 +1,155 @@
+"""`wirespeed reference` as a user calls it: own figures, questions, bad input."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wirespeed.cli import run as wirespeed
+from wirespeed.records import Measurement, NodeFacts, Run, TimeStats, World
+from wirespeed.runs.own_figures import load_own
+from wirespeed.runs.past import past_runs
+from wirespeed.runs.store import save
+
+H100 = ["--gpu", "H100", "--nodes", "2", "--interconnect", "ib", "--nics", "8x400"]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+def stored(
+    id: str = "91ae33fe", model: str = "AMD EPYC", ms: float = 1.0, half: float = 0.05
+) -> Run:
+    node = NodeFacts(host="n", ranks=(0, 1), facts={"cpu.model": model, "cpu.allowed": 8})
+    t = ms / 1e3
+    time = TimeStats(
+        median=t, mean=t, low=t * (1 - half), high=t * (1 + half), min=t, p95=t, p99=t, max=t
+    )
+    measurement = Measurement(
+        op="all_reduce", engine="torch", dtype="float32", redop="sum", root=-1, in_place=False,
+        size_bytes=1 << 20, count=1 << 18, ranks=2, iterations=20, time=time,
+        algbw=(1 << 20) / t, busbw=(1 << 20) / t,
+    )  # fmt: skip
+    run = Run(
+        id=id, command="check", verdict="READY", exit_code=0, started="2026-11-03T10:11:12.000Z",
+        seconds=1.0, measurements=(measurement,),
+        world=World(size=2, nodes=(node,), backend="gloo", launcher="local"),
+    )  # fmt: skip
+    save(run)
+    return run
+
+
+def test_a_low_figure_is_told_with_source_spread_and_three_reasons(capsys: Any) -> None:
+    assert wirespeed(["reference", "ask", "all_reduce", "8G", "--busbw", "310", *H100]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("LOW  all_reduce 8 GiB, 310 GB/s")
+    for text in ("0.69 of it", "400 GB/s … 450 GB/s", "Azure/ai-infrastructure", "1. ", "3. "):
+        assert text in out
+    assert 'the model "ring over' in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "place"),
+    [
+        (["all_reduce", "8G", "--busbw", "445", *H100], 0, "normal"),
+        (["all_reduce", "8G", "--busbw", "478", "--gpu", "H100"], 0, "normal"),
+        (["all_reduce", "1M", "--busbw", "9", "--gpu", "H100"], 3, "unknown"),
+        (["all_reduce", "8G", "--busbw", "9", "--gpu", "L40S"], 3, "unknown"),
+    ],
+)
+def test_places_and_exit_codes(words: list[str], code: int, place: str, capsys: Any) -> None:
+    assert wirespeed(["reference", "ask", *words, "-o", "json"]) == code
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == place
+    assert (told["expected"] is None) == (place == "unknown")
+
+
+def test_a_run_becomes_own_figures_and_judges_another(capsys: Any) -> None:
+    stored()
+    assert wirespeed(["reference", "add", "91ae", "--name", "monday", "-q"]) == 0
+    assert capsys.readouterr().out == ""
+    assert [one.name for one in load_own()] == ["monday"]
+    slow = stored("aaaaaaaa", ms=3.0)
+    assert wirespeed(["reference", "ask", "all_reduce", "1M", "--run", slow.id]) == 1
+    assert "your own figure: run 91ae33fe" in capsys.readouterr().out
+    stored("bbbbbbbb", ms=3.0, half=0.6)
+    assert wirespeed(["reference", "ask", "all_reduce", "1M", "--run", "bbbb"]) == 3
+    assert "supports no verdict" in capsys.readouterr().out
+
+
+def test_export_add_and_rm(tmp_path: Path, capsys: Any) -> None:
+    stored(model="=cmd|x")
+    assert wirespeed(["reference", "add", "last"]) == 0
+    capsys.readouterr()
+    assert wirespeed(["reference", "export"]) == 0
+    text = capsys.readouterr().out
+    assert "'=cmd|x" in text
+    (tmp_path / "mine.csv").write_text(text)
+    assert wirespeed(["reference", "add", "mine.csv"]) == 0
+    assert {(one.name, one.system) for one in load_own()} == {
+        ("91ae33fe", "=cmd|x"), ("mine", "=cmd|x")
+    }  # fmt: skip
+    assert wirespeed(["reference", "rm", "mine"]) == 0
+    assert [one.name for one in load_own()] == ["91ae33fe"]
+    assert wirespeed(["reference", "rm", "mine"]) == 2
+
+
+def test_list(capsys: Any) -> None:
+    assert wirespeed(["reference", "list", "--gpu", "H200", "--op", "alltoall"]) == 0
+    assert "no figures" in capsys.readouterr().out
+    assert wirespeed(["reference", "list", "--gpu", "H200", "-o", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told and all(one["gpu"] == "H200 SXM" and one["source"] for one in told)
+    assert wirespeed(["reference", "list"]) == 0
+    assert "Azure NDv5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["ask", "all_deduce", "8G", "--busbw", "1", "--gpu", "H100"], "unknown operation"),
+        (["ask", "all_reduce", "8X", "--busbw", "1", "--gpu", "H100"], "is not a size"),
+        (["ask", "all_reduce", "8G", "--gpu", "H100"], "which figure?"),
+        (["ask", "all_reduce", "8G", "--busbw", "1"], "which GPU?"),
+        (["ask", "all_reduce", "8G", "--busbw", "1", "--gpu", "H100", "--nics", "8"], "--nics"),
+        (["ask", "all_reduce", "2M", "--run", "last"], "no busbw of all_reduce at 2 MiB"),
+        (["add", "last", "--name", "../up"], "no name for figures"),
+        (["add", "missing.csv"], "cannot read missing.csv"),
+        (["add", "nothing"], "no run"),
+    ],
+)
+def test_bad_input_is_told(words: list[str], told: str, capsys: Any) -> None:
+    stored()
+    assert wirespeed(["reference", *words]) == 2
+    seen = capsys.readouterr()
+    assert told in seen.err
+    assert not seen.out
+
+
+def test_nothing_to_export_ran_nothing(capsys: Any) -> None:
+    assert wirespeed(["reference", "export"]) == 5
+    assert "no figures of your own" in capsys.readouterr().err
+
+
+def test_damaged_own_figures_are_told_before_a_check_measures(home: Path, capsys: Any) -> None:
+    (home / "reference").mkdir(parents=True)
+    (home / "reference" / "bad.csv").write_text("collective,interconnect,source\nx,ib,me\n")
+    assert wirespeed(["check", "--ranks", "2", "-q"]) == 2
+    assert "bad.csv:2" in capsys.readouterr().err
+    assert not (home / "runs").exists(), "no run was begun"
+
+
+def test_past_runs_are_ready_newest_first_and_bounded(home: Path) -> None:
+    for id in ("00000001", "00000002", "00000003"):
+        stored(id)
+    for place in (home / "runs").iterdir():
+        if place.name.endswith("2"):
+            (place / "run.json").write_text('{"verdict": "READY"')
+    assert {run.id for run in past_runs()} == {"00000001", "00000003"}
+    assert len(list(past_runs(most=1))) == 1
+    assert list(past_runs(seconds=0)) == []

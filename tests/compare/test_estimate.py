@@ -1,0 +1,103 @@
+"""Known answers, and by simulation what the intervals and verdicts promise."""
+
+import math
+import random
+
+import pytest
+
+from wirespeed.compare.estimate import Estimate, Figure, Floor, estimate, runs_needed
+
+
+def figures(*logs: float, within: float | None = None) -> list[Figure]:
+    return [Figure(log=log, within=within) for log in logs]
+
+
+def test_welch_known_answer() -> None:
+    """Means 3 and 6, variances 2.5 and 10, five each: t = 3 / sqrt(2.5), 5.88 degrees of freedom."""
+    one = estimate(figures(1, 2, 3, 4, 5), figures(2, 4, 6, 8, 10))
+    assert one.change == pytest.approx(3)
+    assert one.error == pytest.approx(math.sqrt(2.5))
+    assert one.freedom == pytest.approx(2.5**2 / (0.5**2 / 4 + 2**2 / 4))
+    assert one.p == pytest.approx(0.1075, abs=1e-4)
+    assert one.source == "repeats"
+
+
+def test_pooled_known_answer() -> None:
+    """One noise for both sides while one of them has fewer than three runs."""
+    one = estimate(figures(1, 3), figures(5, 7, 9))
+    assert one.freedom == 3
+    assert one.spread == pytest.approx(math.sqrt((2 + 8) / 3))
+    assert one.error == pytest.approx(one.spread * math.sqrt(1 / 2 + 1 / 3))
+
+
+def test_one_run_a_side_knows_no_noise() -> None:
+    one = estimate(figures(0.0, within=0.001), figures(5.0, within=0.001))
+    assert (one.source, one.p, one.reach(0.95)) == ("unknown", 1.0, math.inf)
+    assert not one.same_within(10)
+    assert runs_needed(one, 0.05) == 0
+
+
+def test_stored_repeats_tell_the_noise() -> None:
+    one = estimate(figures(0.0), figures(0.1), Floor(0.01**2, 8, "history"))
+    assert (one.source, one.freedom) == ("history", 8)
+    assert one.error == pytest.approx(0.01 * math.sqrt(2))
+    together = estimate(figures(0.0, 0.02), figures(0.1), Floor(0.01**2, 8, "history"))
+    assert together.freedom == 9
+    assert together.spread == pytest.approx(math.sqrt((0.0002 + 8 * 0.0001) / 9))
+
+
+def test_stated_noise_comes_on_top_of_the_runs_own() -> None:
+    one = estimate(
+        figures(0.0, within=0.03), figures(0.1, within=0.03), Floor(0.04**2, math.inf, "stated")
+    )
+    assert one.spread == pytest.approx(0.05)
+    assert one.source == "stated"
+
+
+def test_repeats_that_agree_by_luck_are_no_proof() -> None:
+    """What each run says of itself is the least noise that there can be."""
+    wide, narrow = figures(1, 1, 1, within=0.1), figures(1, 1, 1, within=None)
+    assert estimate(wide, wide).spread == pytest.approx(0.1)
+    assert not estimate(wide, wide).same_within(0.05)
+    assert estimate(narrow, narrow).same_within(0.05)
+    assert estimate(narrow, narrow).p == 1
+
+
+def test_same_needs_the_whole_interval_inside() -> None:
+    def of(change: float) -> Estimate:
+        return Estimate(change=change, error=0.01, freedom=math.inf, spread=0.01, source="repeats")
+
+    margin = math.log(1.05)
+    edge = margin - 1.6449 * 0.01
+    assert of(edge - 1e-4).same_within(margin)
+    assert of(1e-4 - edge).same_within(margin)
+    assert not of(edge + 1e-4).same_within(margin)
+
+
+def test_runs_needed_is_the_least_that_reach_it() -> None:
+    one = Estimate(change=0, error=1, freedom=4, spread=0.03, source="repeats")
+    needed = runs_needed(one, 0.05)
+    assert needed == 5  # 2.306 * 0.03 * sqrt(2/5) = 0.0438; with 4 runs 0.0519 > log 1.05
+    assert runs_needed(one, 0.5) == 3
+    assert runs_needed(one, 0.001) == 100
+
+
+@pytest.mark.parametrize("sides", [(3, 3), (5, 3), (2, 2), (4, 1)])
+def test_interval_holds_the_truth(sides: tuple[int, int]) -> None:
+    rng, held, times = random.Random(sum(sides)), 0, 1500
+    for _ in range(times):
+        before = figures(*(rng.gauss(0, 0.05) for _ in range(sides[0])))
+        after = figures(*(rng.gauss(0.1, 0.05) for _ in range(sides[1])))
+        one = estimate(before, after)
+        held += abs(one.change - 0.1) <= one.reach(0.95)
+    assert 0.93 < held / times < 0.98
+
+
+def test_unequal_noise_does_not_fool_it() -> None:
+    """The side with fewer runs is the noisier one: pooled, luck would pass for change."""
+    rng, called = random.Random(3), 0
+    for _ in range(1500):
+        before = figures(*(rng.gauss(0, 0.01) for _ in range(12)))
+        after = figures(*(rng.gauss(0, 0.05) for _ in range(3)))
+        called += estimate(before, after).p < 0.05
+    assert called / 1500 < 0.08

@@ -1,0 +1,111 @@
+"""The endpoint: real sockets, what it answers, and what it refuses."""
+
+import http.client
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from wirespeed.console.serving import MOST_CONNECTIONS, Answer, Server, parse_listen
+from wirespeed.errors import CannotMeasure, InputError, UsageError
+
+BOUND_S = 10.0
+
+
+def damaged() -> Answer:
+    raise InputError("run.json is damaged")
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    pages = {"/": lambda: Answer("text/html", b"<p>hi"), "/damaged": damaged}
+    with Server(pages, "127.0.0.1", 0) as server:
+        yield int(server.address.rstrip("/").rpartition(":")[2])
+
+
+def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, str]:
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=BOUND_S)
+    try:
+        link.request(method, path, headers=headers)
+        answer = link.getresponse()
+        return answer.status, answer.read(), answer.headers["Content-Type"]
+    finally:
+        link.close()
+
+
+def test_a_page_is_served_and_nothing_else(port: int) -> None:
+    assert get(port, "/") == (200, b"<p>hi", "text/html")
+    assert get(port, "/?a=b")[:2] == (200, b"<p>hi")
+    for path in ("/etc/passwd", "/../etc/passwd", "/%2e%2e/"):
+        assert get(port, path)[0] == 404
+    assert get(port, "/", "HEAD")[:2] == (200, b"")
+    for method in ("POST", "PUT", "DELETE"):
+        assert get(port, "/", method)[0] == 501
+
+
+def test_an_error_of_ours_is_told_and_the_next_request_is_answered(port: int) -> None:
+    status, body, _ = get(port, "/damaged")
+    assert status == 503 and b"run.json is damaged" in body
+    assert get(port, "/")[0] == 200
+
+
+@pytest.mark.parametrize("name", ["evil.example", "evil.example:80", "10.0.0.1", "127.0.0.1.evil"])
+def test_a_page_elsewhere_cannot_read_it_by_a_name_of_its_own(port: int, name: str) -> None:
+    """DNS rebinding."""
+    assert get(port, "/", Host=name)[0] == 421
+
+
+@pytest.mark.parametrize("name", ["localhost:9477", "127.0.0.1", "[::1]:80", "LOCALHOST"])
+def test_names_of_loopback_may(port: int, name: str) -> None:
+    assert get(port, "/", Host=name)[0] == 200
+
+
+def test_connections_are_bounded_and_come_free_again(port: int) -> None:
+    with ExitStack() as stack:
+        held = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), BOUND_S))
+            for _ in range(MOST_CONNECTIONS)
+        ]
+        for link in held:
+            link.sendall(b"GET / HTTP/1.0\r\n")
+        with pytest.raises((http.client.HTTPException, OSError)):
+            for _ in range(MOST_CONNECTIONS):
+                get(port, "/")
+        for link in held:
+            link.sendall(b"\r\n")
+            assert link.recv(12).endswith(b"200")
+    assert get(port, "/")[0] == 200
+
+
+def test_a_taken_port_is_said_so(port: int) -> None:
+    with pytest.raises(CannotMeasure, match="cannot listen"):
+        Server({}, "127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("127.0.0.1:80", ("127.0.0.1", 80)),
+        ("localhost:0", ("127.0.0.1", 0)),
+        ("[::1]:9477", ("::1", 9477)),
+        ("127.8.8.8:1", ("127.8.8.8", 1)),
+    ],
+)
+def test_loopback_is_fine(text: str, parsed: tuple[str, int]) -> None:
+    assert parse_listen(text, anywhere=False) == parsed
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0:80", "10.0.0.1:80", "[::]:80"])
+def test_beyond_loopback_only_when_told(text: str) -> None:
+    with pytest.raises(UsageError, match="reachable from other machines"):
+        parse_listen(text, anywhere=False)
+    assert parse_listen(text, anywhere=True)[1] == 80
+
+
+@pytest.mark.parametrize(
+    "text", ["", "80", ":80", "127.0.0.1", "127.0.0.1:", "a.b:80", "::1:99999"]
+)
+def test_no_address(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_listen(text, anywhere=True)

@@ -1,0 +1,61 @@
+"""One shape fitted: the coefficients come back."""
+
+import numpy as np
+import pytest
+
+from wirespeed.predict.shapes import shapes_for
+from wirespeed.predict.solve import latency_share, log_times, solve
+from wirespeed.records_prediction import WorldSize
+
+WORLDS = [WorldSize(n, 1) for n in (2, 3, 4, 8)]
+PLACES = [(world, 4**k) for world in WORLDS for k in range(5, 13)]
+TRUTH = np.array([2e-5, 1e-5, 1e-9])
+
+
+def known(power, theta=TRUTH):
+    shape = next(
+        s for s in shapes_for("all_reduce", WORLDS) if (s.name, s.power) == ("ring", power)
+    )
+    matrix = shape.matrix(PLACES)
+    return shape, matrix, np.exp(log_times(matrix, shape.bandwidth, power, theta))
+
+
+def solved(shape, matrix, seconds):
+    return solve(matrix, shape.bandwidth, shape.power, seconds, np.ones(len(seconds)))
+
+
+@pytest.mark.parametrize("power", [1.0, 4.0])
+def test_coefficients_come_back(power):
+    shape, matrix, seconds = known(power)
+    assert solved(shape, matrix, seconds).theta == pytest.approx(TRUTH, rel=1e-3)
+
+
+def test_a_term_that_costs_nothing_is_found_to_cost_nothing():
+    shape, matrix, seconds = known(1.0, np.array([0.0, 1e-5, 1e-9]))
+    theta = solved(shape, matrix, seconds).theta
+    assert theta[1:] == pytest.approx([1e-5, 1e-9], rel=1e-3)
+    assert 0 <= theta[0] < 1e-7
+
+
+def test_a_few_disturbed_times_do_not_bend_it():
+    shape, matrix, seconds = known(1.0)
+    seconds = seconds * np.exp(np.random.default_rng(3).normal(0, 0.02, len(seconds)))
+    seconds[[5, 20]] *= 8
+    assert solved(shape, matrix, seconds).theta == pytest.approx(TRUTH, rel=0.15)
+
+
+def test_the_standard_errors_are_those_of_many_repetitions():
+    shape, matrix, seconds = known(1.0)
+    dice, found = np.random.default_rng(5), []
+    for _ in range(60):
+        noisy = seconds * np.exp(dice.normal(0, 0.05, len(seconds)))
+        found.append(solved(shape, matrix, noisy).theta)
+    told = 0.05 * np.sqrt(np.diag(solved(shape, matrix, seconds).covariance))
+    assert np.std(found, axis=0) == pytest.approx(told, rel=0.5)
+
+
+def test_the_share_of_latency_goes_from_all_to_nothing():
+    shape, matrix, _ = known(1.0)
+    share = latency_share(matrix, shape.bandwidth, 1.0, TRUTH)
+    assert share[0] > 0.95
+    assert share[7] < 0.02

@@ -1,0 +1,117 @@
+"""Steps from a training run and forecasts of all_reduce."""
+
+import numpy as np
+import pytest
+
+from wirespeed.predict.forecast import fit
+from wirespeed.predict.points import collect
+from wirespeed.predict.steps import Choice, Stepper, choices_of, stepper
+from wirespeed.predict.workload import Workload, tensors_of, workload_of
+from wirespeed.records_prediction import Refusal, WorldSize
+from wirespeed.training.bucket_model import Link, predict_step_s
+from wirespeed.training.models.sizes import CONVNETS, MLPS, TRANSFORMERS
+
+GRADIENTS = TRANSFORMERS["tiny"].gradient_bytes
+
+
+def workload(made, *rows, **config):
+    found = workload_of([made.training_run(made.trained("none", 0.025), *rows, **config)], None)
+    assert isinstance(found, Workload)
+    return found
+
+
+def forecast(made):
+    return fit(collect([made.bench(n) for n in (2, 3, 4)])[0]["all_reduce"])
+
+
+def test_what_a_training_run_tells(made):
+    found = workload(made, made.trained("ddp", 0.03, bucket=1.0))
+    assert found.model == "tiny"
+    assert found.step.gradient_bytes == GRADIENTS
+    assert found.step.backward_s == pytest.approx(0.014)
+    assert found.alone_s == pytest.approx(0.025)
+    assert [one.strategy for one in found.measured] == ["ddp"]
+    assert found.world == WorldSize(2, 1)
+
+
+def test_a_changed_model_has_its_own_gradients(made):
+    assert workload(made, layers=8).step.gradient_bytes > 1.5 * GRADIENTS
+
+
+@pytest.mark.parametrize(
+    ("rows", "model", "why"),
+    [
+        ([], "small", "no training run"),
+        ([("none", 0.025)], "small", "training of tiny only"),
+        ([("ddp", 0.025)], None, "with its step alone"),
+    ],
+)
+def test_what_training_runs_cannot_tell(made, rows, model, why):
+    found = workload_of([made.training_run(*(made.trained(*row) for row in rows))], model)
+    assert isinstance(found, Refusal)
+    assert why in found.because
+
+
+def test_hostile_training_runs_are_refused(made):
+    odd = made.trained("none", 0.025, model="a:b")
+    assert isinstance(workload_of([made.training_run(odd)], None), Refusal)
+    run = made.training_run(made.trained("none", 0.025), layers="<script>")
+    assert isinstance(workload_of([run], None), Refusal)
+    run = made.training_run(made.trained("none", 0.025), layers=-3)
+    assert isinstance(workload_of([run], None), Refusal)
+
+
+def test_no_training_run_and_no_model_is_no_question(made):
+    assert workload_of([made.bench(2)], None) is None
+
+
+def test_tensors_are_those_of_the_models():
+    from wirespeed.training.models.catalogue import model_named
+
+    for sizes in (TRANSFORMERS, MLPS, CONVNETS):
+        name, size = next(iter(sizes.items()))
+        built = model_named(name).build()
+        assert tensors_of(size) == len(list(built.parameters()))
+
+
+def test_a_step_is_the_cost_models_step(made):
+    """Known law: 20 µs + 10 µs a step of the ring, 1 GB/s on the bus."""
+    plain = Stepper(workload(made), forecast(made), {}, True)
+    _, steps = plain.draws(WorldSize(4, 1), [Choice("bucketed", 1.0)])
+    link = Link(20e-6 + 6 * 10e-6, 1e9 / 1.5)
+    told = predict_step_s(
+        link, gradient_bytes=GRADIENTS, backward_s=0.014, bucket_bytes=1e6, rest_s=0.011
+    )
+    assert np.median(steps) == pytest.approx(told, rel=0.02)
+
+
+def test_no_step_is_quicker_than_alone(made):
+    plain = Stepper(workload(made), forecast(made), {"flat": -1.0}, True)
+    alone, steps = plain.draws(WorldSize(4, 1), [Choice("flat", None)])
+    assert np.all(steps[:, 0] >= alone)
+
+
+def test_what_the_model_missed_is_carried_over(made):
+    known = forecast(made)
+    made_one, note = stepper(workload(made, made.trained("flat", 0.036)), known, known_world=True)
+    assert isinstance(made_one, Stepper)
+    assert "carried over" in note
+    _, here = made_one.draws(WorldSize(2, 1), [Choice("flat", None)])
+    assert np.median(here) == pytest.approx(0.036, rel=0.03)
+    _, there = made_one.draws(WorldSize(4, 1), [Choice("flat", None)])
+    assert np.median(there) > np.median(here)
+
+
+def test_a_model_that_misses_most_of_the_step_is_refused(made):
+    found, _ = stepper(workload(made, made.trained("flat", 0.2)), forecast(made), known_world=True)
+    assert isinstance(found, Refusal)
+    assert "slow each other" in found.because
+
+
+def test_choices_are_those_measured_with_a_scale_of_buckets(made):
+    found = choices_of(workload(made, made.trained("ddp", 0.03, bucket=1.0)), (), ())
+    assert {one.strategy for one in found} == {"ddp"}
+    assert 1.0 in {one.bucket_mb for one in found}
+    assert len(found) >= 5
+    asked = choices_of(workload(made), ("flat", "fsdp2", "bucketed"), (2.0,))
+    assert asked == [Choice("flat", None), Choice("bucketed", 2.0)]

@@ -1,0 +1,95 @@
+"""Worlds as the facts of their nodes tell them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from wirespeed.records import Measurement, NodeFacts, Run, TimeStats, World
+
+
+def _port(number: int, rate: float, layer: str = "InfiniBand", **more: Any) -> dict[str, Any]:
+    return {
+        "device": f"mlx5_{number}", "port": 1, "state": "ACTIVE", "rate_Gbitps": rate,
+        "link_layer": layer, **more,
+    }  # fmt: skip
+
+
+def _node(number: int, gpus: int = 8, **changes: Any) -> NodeFacts:
+    """A node of H100s with eight NDR cards and a slower one for storage."""
+    gpu = {"name": "NVIDIA H100 80GB HBM3", "nvlinks": [True] * 18}
+    fields: dict[str, Any] = {
+        "host": f"node-{number}",
+        "ranks": tuple(range(number * gpus, number * gpus + gpus)),
+        "facts": {"cpu.model": "Xeon", "cpu.allowed": 96},
+        "gpus": tuple({"index": n, **gpu} for n in range(gpus)),
+        "rdma": (*(_port(n, 400.0) for n in range(8)), _port(8, 100.0, "Ethernet")),
+        "environment": {},
+    }
+    return NodeFacts(**{**fields, **changes})
+
+
+def _cluster(nodes: int = 2, backend: str = "nccl", **changes: Any) -> World:
+    facts = tuple(_node(number, **changes) for number in range(nodes))
+    size = sum(len(node.ranks) for node in facts)
+    return World(size=size, nodes=facts, backend=backend, launcher="torchrun")
+
+
+def _laptop(ranks: int = 2, cores: int = 8) -> World:
+    node = NodeFacts(
+        host="laptop",
+        ranks=tuple(range(ranks)),
+        facts={"cpu.model": "AMD EPYC", "cpu.allowed": cores},
+    )
+    return World(size=ranks, nodes=(node,), backend="gloo", launcher="local")
+
+
+def _timed(
+    busbw: float = 400e9, size: int = 8 << 30, half: float = 0.02, **changes: Any
+) -> Measurement:
+    """An all_reduce of 16 ranks; `half`: of its interval, relative to the median."""
+    median = changes.pop("median", 2 * size / busbw)
+    time = TimeStats(
+        median=median, mean=median, low=median * (1 - half), high=median * (1 + half),
+        min=median, p95=median, p99=median, max=median,
+    )  # fmt: skip
+    fields: dict[str, Any] = {
+        "op": "all_reduce", "engine": "torch", "dtype": "float32", "redop": "sum", "root": -1,
+        "in_place": False, "size_bytes": size, "count": size // 4, "ranks": 16, "iterations": 20,
+        "time": time, "algbw": busbw / 2, "busbw": busbw,
+    }  # fmt: skip
+    return Measurement(**{**fields, **changes})
+
+
+def _run(world: World, *timings: Measurement, **changes: Any) -> Run:
+    fields: dict[str, Any] = {
+        "id": "91ae33fe", "command": "check", "verdict": "READY", "exit_code": 0,
+        "started": "2026-11-03T10:11:12.000Z", "seconds": 1.0, "world": world,
+        "measurements": timings,
+    }  # fmt: skip
+    return Run(**{**fields, **changes})
+
+
+@pytest.fixture
+def cluster() -> Callable[..., World]:
+    return _cluster
+
+
+@pytest.fixture
+def port() -> Callable[..., dict[str, Any]]:
+    return _port
+
+
+@pytest.fixture
+def laptop() -> Callable[..., World]:
+    return _laptop
+
+
+@pytest.fixture
+def timed() -> Callable[..., Measurement]:
+    return _timed
+
+
+@pytest.fixture
+def run() -> Callable[..., Run]:
+    return _run

@@ -1,0 +1,102 @@
+"""The table of figures: every row has a source, and what is exported is read again."""
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+
+from wirespeed.errors import InputError
+from wirespeed.reference.figures import (
+    COLUMNS,
+    Figure,
+    figures_from_csv,
+    figures_to_csv,
+    shipped_figures,
+)
+
+OWN = Figure(
+    name="monday", system="AMD EPYC", gpu="cpu", gpus_per_node=2, nodes=1, interconnect="memory",
+    collective="all_gather", size_bytes=1 << 20, busbw=1e9, busbw_range=(9e8, 1.1e9), time_s=5e-4,
+    time_range=(4.5e-4, 5.5e-4), source="run 91ae33fe", published="2026-11-03",
+)  # fmt: skip
+
+
+def test_every_shipped_figure_has_a_source_and_a_date() -> None:
+    figures = shipped_figures()
+    assert len(figures) == 41
+    assert all(one.source and (one.published or one.read) for one in figures)
+    assert all(one.busbw and one.interconnect and one.system for one in figures)
+
+
+@pytest.mark.parametrize(
+    ("system", "op", "size", "gbps", "kind"),
+    [
+        ("A100 SXM x8", "all_reduce", 16 << 30, 234.89, "measured"),
+        ("Azure NDv5", "all_reduce", 8 << 30, 460, "gate"),
+        ("AWS p5", "all_reduce", 128 << 20, 289, "measured"),
+        ("GCP A3 Mega over plain TCP", "all_reduce", None, 4, "untuned"),
+        ("InfiniBand NDR, one NIC a GPU", "all_to_all", None, 48.5, "measured"),
+        ("MI300X x2", "all_reduce", 4 << 30, 47.7, "measured"),
+    ],
+)
+def test_figures_are_those_of_their_sources(
+    system: str, op: str, size: int | None, gbps: float, kind: str
+) -> None:
+    alike = [one for one in shipped_figures() if (one.system, one.size_bytes) == (system, size)]
+    assert [(one.collective, one.kind) for one in alike] == [(op, kind)]
+    assert alike[0].busbw == pytest.approx(gbps * 1e9)
+
+
+def test_what_is_exported_is_read_again() -> None:
+    bare = Figure(interconnect="ib", collective="barrier", size_bytes=0, time_s=1e-5, source="x")
+    figures = (OWN, bare, *shipped_figures())
+    text = figures_to_csv(figures)
+    again = figures_from_csv(text, source="x")
+    assert figures_to_csv(again) == text
+    assert (again[1].collective, again[1].size_bytes, again[1].gpu) == ("barrier", 0, "")
+    assert again[0].busbw_range == pytest.approx(OWN.busbw_range)
+    assert again[0].time_range == pytest.approx(OWN.time_range)
+
+
+def test_a_cell_that_a_spreadsheet_would_run_is_inert_and_comes_back() -> None:
+    hostile = replace(OWN, system="=cmd|' /C calc'!A0", source="@SUM(1,2)")
+    text = figures_to_csv([hostile])
+    cells = list(csv.reader(io.StringIO(text)))[1]
+    assert not any(cell.startswith(("=", "+", "-", "@")) for cell in cells)
+    (again,) = figures_from_csv(text, source="x")
+    assert (again.system, again.source) == (hostile.system, hostile.source)
+
+
+GOOD = "collective,interconnect,source,busbw_GBps,size\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no column collective, interconnect, source"),
+        ("a,b\n1,2\n", "no column"),
+        (GOOD + "all_reduce,ib,me,0,8G\n", "f.csv:2: busbw_GBps is '0'"),
+        (GOOD + "all_reduce,ib,me,nan,8G\n", "f.csv:2: busbw_GBps is 'nan'"),
+        (GOOD + "all_reduce,ib,me,1e99,8G\n", "busbw_GBps is '1e99'"),
+        (GOOD + "all_reduce,ib,me,,8G\n", "busbw_GBps is ''"),
+        (GOOD + "all_reduce,ib,me,5,8X\n", "f.csv:2: '8X' is not a size"),
+        (GOOD + "all_reduce,wifi,me,5,8G\n", "interconnect is 'wifi'"),
+        (GOOD + "all_reduce,ib,,5,8G\n", "source is ''"),
+        (GOOD + "all_reduce,ib,me,5,8G\nall_deduce,ib,me,5,8G\n", "f.csv:3: unknown operation"),
+        (GOOD + 'all_reduce,ib,"me,5,8G\n', "unexpected end of data"),
+        (GOOD + "all_reduce\n", "interconnect is ''"),
+    ],
+)
+def test_a_wrong_row_is_named_by_line_and_column(text: str, told: str) -> None:
+    with pytest.raises(InputError) as caught:
+        figures_from_csv(text, source="f.csv")
+    assert told in caught.value.saw
+    assert caught.value.expected
+
+
+def test_columns_may_come_in_any_order_and_unknown_ones_are_left() -> None:
+    text = "mine,source,busbw_GBps,interconnect,collective\n1,me,5,ib,allreduce_perf\n"
+    (one,) = figures_from_csv(text.replace("allreduce_perf", "all-reduce"), source="x", name="n")
+    assert (one.name, one.collective, one.busbw, one.size_bytes) == ("n", "all_reduce", 5e9, None)
+    assert set(COLUMNS) >= {"gpu", "nodes", "kind", "published"}

@@ -1,0 +1,111 @@
+"""Baselines, own figures and the order in which they are believed."""
+
+from typing import Any
+
+from wirespeed.reference import Chain
+from wirespeed.reference.ask import Asked, ask, expected_of
+from wirespeed.reference.figures import figures_from_csv, figures_to_csv, shipped_figures
+from wirespeed.reference.fleet import FleetReference
+from wirespeed.reference.known import FigureReference, baseline_references, figures_of_run
+from wirespeed.reference.shape import shape_told
+
+
+def test_a_baseline_is_for_its_nodes_and_the_newest_counts(
+    cluster: Any, run: Any, timed: Any
+) -> None:
+    world = cluster(2)
+    old, new = run(world, timed(300e9)), run(world, timed(350e9), started="2026-11-05T00:00:00Z")
+    chain = Chain(baseline_references([("a", "2026-11-04", [old]), ("b", "2026-11-05", [new])]))
+    told = chain.expect(world, timed())
+    assert told is not None
+    assert (told.busbw, told.origin) == (350e9, "baseline")
+    assert told.source == "baseline 'b', 1 run of 2026-11-05"
+    assert told.busbw_range is not None and told.busbw_range[0] < 350e9 < told.busbw_range[1]
+    assert [choice.value for choice in chain.choices()] == ["b", "a"]
+    assert chain.expect(cluster(3), timed()) is None
+
+
+def test_repeats_of_a_baseline_are_one_median(cluster: Any, run: Any, timed: Any) -> None:
+    runs = [run(cluster(2), timed(rate)) for rate in (340e9, 350e9, 400e9)]
+    (one,) = baseline_references([("a", "x", runs)])
+    told = one.expect(cluster(2), timed())
+    assert told is not None
+    assert (told.busbw, told.samples, told.busbw_range) == (350e9, 3, (340e9, 400e9))
+
+
+def test_own_figures_of_a_run_hold_for_such_nodes(cluster: Any, run: Any, timed: Any) -> None:
+    measured = run(cluster(2), timed(300e9), timed(200e9, in_place=True), timed(1e6, size=1024))
+    figures = figures_of_run(measured, "monday")
+    assert [(one.size_bytes, one.busbw) for one in figures] == [(1024, 1e6), (8 << 30, 300e9)]
+    kept = figures_from_csv(figures_to_csv(figures), source="x")
+    own = FigureReference(kept, "own")
+    told = own.expect(cluster(2), timed())
+    assert told is not None
+    assert (told.busbw, told.origin, told.may_fail) == (300e9, "own", True)
+    assert told.outside_fail < 1
+    small = own.expect(cluster(2), timed(size=1024))
+    assert small is not None and small.time_s is not None
+    assert own.expect(cluster(1), timed()) is None
+    assert own.expect(cluster(2), timed(groups="pairs")) is None
+
+
+def test_a_run_whose_way_between_nodes_is_not_known_gives_no_figure(
+    cluster: Any, run: Any, timed: Any
+) -> None:
+    assert figures_of_run(run(cluster(2, rdma=()), timed()), "x") == []
+
+
+def test_own_figures_of_processors_are_for_the_same_model(
+    laptop: Any, run: Any, timed: Any
+) -> None:
+    from dataclasses import replace
+
+    world = laptop()
+    own = FigureReference(figures_of_run(run(world, timed()), "x"), "own")
+    assert own.expect(world, timed()) is not None
+    facts = {"cpu.model": "another", "cpu.allowed": 8}
+    other = replace(world, nodes=(replace(world.nodes[0], facts=facts),))
+    assert own.expect(other, timed()) is None
+
+
+def test_the_order_and_what_stands_behind(cluster: Any, run: Any, timed: Any) -> None:
+    world = cluster(2)
+    runs = [run(world, timed(rate)) for rate in (40e9, 50e9, 60e9, 45e9, 55e9)]
+    chain = Chain(
+        [
+            *baseline_references([("a", "x", [run(world, timed(90e9))])]),
+            FigureReference((), "own"),
+            FleetReference(lambda: runs),
+            FigureReference(shipped_figures(), "reference"),
+        ]
+    )
+    told = chain.expect(world, timed())
+    assert told is not None
+    assert [told.origin, *(one.origin for one in told.also)] == ["baseline", "fleet", "reference"]
+    assert told.outside_fail == told.also[0].outside_fail, "the fleet tells the spread of one run"
+
+
+H100 = shape_told("H100", per_node=8, nodes=2, interconnect="ib", nics=8, nic_Gbitps=400.0)
+
+
+def answer(busbw: float, **more: Any) -> Any:
+    expectation = expected_of(H100, "all_reduce", 8 << 30)
+    return ask(H100, "all_reduce", Asked(8 << 30, busbw, **more), expectation)
+
+
+def test_is_this_number_normal() -> None:
+    low, normal, high = answer(310e9), answer(440e9), answer(600e9)
+    assert (low.place, normal.place, high.place) == ("low", "normal", "high")
+    assert len(low.reasons) == 3 and not normal.reasons
+    assert low.limit is not None and low.limit.busbw == 400e9
+    assert high.above
+    assert answer(390e9).place == "low", "below the gate of a source"
+    assert answer(310e9, busbw_range=(300e9, 420e9)).place == "normal", "may be as good as others"
+    assert answer(310e9, busbw_range=(100e9, 420e9)).place == "unknown", "too wide for a verdict"
+
+
+def test_where_nothing_holds_the_nearest_are_told() -> None:
+    shape = shape_told("H100", per_node=8, nodes=2, interconnect="tcp")
+    told = ask(shape, "all_reduce", Asked(8 << 30, 4e9), expected_of(shape, "all_reduce", 8 << 30))
+    assert told.place == "unknown"
+    assert any(one.kind == "untuned" for one in told.known)

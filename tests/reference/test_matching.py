@@ -1,0 +1,106 @@
+"""Which figures hold: the same world and a comparable size; nothing in between is made up."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from wirespeed.reference.figures import shipped_figures
+from wirespeed.reference.matching import Match, find
+from wirespeed.reference.shape import Shape, shape_told
+
+G, M = 1 << 30, 1 << 20
+
+
+def h100(nodes: int = 1, **more: Any) -> Shape:
+    return shape_told("H100", per_node=8, nodes=nodes, **more)
+
+
+def found(shape: Shape, size: int, op: str = "all_reduce") -> Match | None:
+    return find(shipped_figures(), shape, op, size)
+
+
+NDR = {"interconnect": "ib", "nics": 8, "nic_Gbitps": 400.0}
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [(16 * G, 478.87), (8 * G, 478.87), (4 * G, 478.87)],
+)
+def test_a_figure_holds_from_half_of_its_size_on(size: int, expected: float) -> None:
+    match = found(h100(), size)
+    assert match is not None and match.exact and not match.rough
+    told = match.expectation("reference")
+    assert told.busbw == pytest.approx(expected * 1e9)
+    assert told.may_fail
+    assert told.gate == 460e9
+    assert told.busbw_range == pytest.approx((460e9, 478.87e9))
+    assert ("taken for" in " ".join(told.notes)) == (size != 8 * G)
+
+
+def test_far_below_its_size_a_figure_asks_for_a_quarter_and_never_fails() -> None:
+    match = found(h100(), 256 * M)
+    assert match is not None and match.rough
+    told = match.expectation("reference")
+    assert (told.warn_below, told.may_fail, told.gate) == (0.25, False, None)
+    assert "only a quarter" in told.notes[0]
+    assert found(h100(), 64 * M) is None
+
+
+def test_the_size_that_was_measured_is_taken_before_a_larger_one() -> None:
+    efa = h100(2, interconnect="efa", nics=32, nic_Gbitps=100.0)
+    small, large = found(efa, 256 * M), found(efa, 16 * G)
+    assert small is not None and large is not None
+    assert [one.busbw for one in small.figures] == [289e9]
+    assert [one.busbw for one in large.figures] == [487.1e9]
+
+
+def test_another_number_of_nodes_is_said_and_fails_nobody() -> None:
+    match = found(h100(4, **NDR), 8 * G)
+    assert match is not None and not match.exact
+    told = match.expectation("reference")
+    assert not told.may_fail
+    assert any(note.startswith("figures are of ") for note in told.notes)
+
+
+def test_what_is_not_told_on_both_sides_fails_nobody() -> None:
+    match = found(h100(2, interconnect="ib"), 8 * G)
+    assert match is not None
+    assert not match.expectation("reference").may_fail
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        h100(2, interconnect="roce", nics=8, nic_Gbitps=400.0),
+        h100(2, interconnect="ib", nics=8, nic_Gbitps=200.0),
+        h100(2, interconnect="ib", nics=4, nic_Gbitps=400.0),
+        h100(2, interconnect="tcp"),
+        h100(2),
+        shape_told("H100 PCIe", per_node=8, nodes=1, interconnect="pcie"),
+        shape_told("H100", per_node=4, nodes=1),
+    ],
+)
+def test_another_world_has_no_figure(shape: Shape) -> None:
+    """The last of TCP: 4 GB/s untuned is no expectation."""
+    assert found(shape, 8 * G) is None
+
+
+def test_figures_without_nvls_are_for_worlds_without_it() -> None:
+    shape = shape_told("H200", per_node=8, nodes=1)
+    on, off = found(shape, 16 * G), found(replace(shape, switch="nvls off"), 16 * G)
+    assert on is not None and off is not None
+    assert off.expectation("reference").busbw == 367.6e9
+    assert (on.expectation("reference").busbw or 0) > 470e9
+    gather = found(shape, 16 * G, "all_gather")
+    assert gather is not None and gather.figures[0].switch == "nvls off"
+
+
+def test_a_rule_of_thumb_stands_where_nothing_was_measured() -> None:
+    a100 = shape_told("A100", per_node=8, nodes=6, interconnect="ib", nics=4, nic_Gbitps=200.0)
+    match = found(a100, 8 * G)
+    assert match is not None
+    told = match.expectation("reference")
+    assert told.busbw == 96e9
+    assert not told.may_fail
+    assert "#119" in told.source

@@ -1,0 +1,58 @@
+"""Three reasons, first what the facts prove."""
+
+from typing import Any
+
+import pytest
+
+from wirespeed.reference.reasons import reasons
+from wirespeed.reference.shape import shape_of, shape_told
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["nvlink", "xgmi", "pcie", "memory", "mnnvl", "mnnvl+ib", "ib", "roce", "efa", "tcp", ""],
+)
+def test_always_three_that_differ(kind: str) -> None:
+    shape = shape_told("H100", per_node=8, nodes=2, interconnect=kind)
+    assert len(set(reasons(shape, (), 0.7))) == 3
+
+
+def test_a_setting_comes_first_with_the_hosts_that_have_it(cluster: Any) -> None:
+    world = cluster(2)
+    world.nodes[1].environment["NCCL_IB_DISABLE"] = "1"
+    shape = shape_of(world)
+    assert shape is not None
+    found = reasons(shape, world.nodes, 0.02)
+    assert found[0] == "NCCL_IB_DISABLE=1 is set on node-1"
+    assert found[1].startswith("NCCL goes over TCP instead of InfiniBand")
+
+
+def test_facts_come_before_what_is_frequent(cluster: Any) -> None:
+    world = cluster(2)
+    world.nodes[0].gpus[3]["slowed_by"] = ["power cap"]
+    world.nodes[1].facts.update({"memlock.soft": 65536, "gpudirect.peer_module": ""})
+    shape = shape_of(world)
+    assert shape is not None
+    assert reasons(shape, world.nodes, 0.8) == (
+        "GPU 3 of node-0 is slowed down by power cap",
+        "memlock is limited to 65536 bytes on node-1, too little for RDMA",
+        "neither nvidia-peermem nor dma-buf on node-1: no GPUDirect RDMA",
+    )
+
+
+def test_a_node_with_fewer_ports_is_named(cluster: Any, port: Any) -> None:
+    from dataclasses import replace
+
+    world = cluster(3)
+    short = replace(world.nodes[2], rdma=tuple(port(n, 400.0) for n in range(7)))
+    world = replace(world, nodes=(*world.nodes[:2], short))
+    shape = shape_of(world)
+    assert shape is not None
+    assert reasons(shape, world.nodes, 0.8)[0] == "node-2 has 7 ports of 400 Gbit/s, the others 8"
+
+
+def test_crowded_cores_are_told_on_a_laptop(laptop: Any) -> None:
+    world = laptop(ranks=4, cores=2)
+    shape = shape_of(world)
+    assert shape is not None
+    assert reasons(shape, world.nodes, 0.5)[0] == "4 ranks share 2 cores on laptop"
