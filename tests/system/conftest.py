@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 BOUND_S = 20.0
+KUBE_S = 400
 
 
 def _fixture(module: str, name: str) -> Any:
@@ -38,6 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "system" in item.path.parts:
             item.add_marker(pytest.mark.system)
+        if "kube" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
+            # A kubelet may take 40 s to act on one change, and everything shares two cores.
+            item.add_marker(pytest.mark.timeout(KUBE_S))
 
 
 def ip(*words: str) -> None:

@@ -15,7 +15,7 @@ from wirespeed.diagnose.sources import Source
 from wirespeed.lab import Lab, LabSpec
 from wirespeed.records import Finding
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 NODES = 3
 BOUND_S = 120.0

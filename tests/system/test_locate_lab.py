@@ -16,7 +16,7 @@ import pytest
 
 from wirespeed.lab import Lab, LabSpec, NodeResult
 
-pytestmark = [pytest.mark.system, pytest.mark.quiet]
+pytestmark = pytest.mark.system
 
 NODES = 4
 BOUND_S = 150.0
@@ -63,6 +63,7 @@ def named(run: dict[str, Any]) -> Named:
     }
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("turn", range(3))
 def test_a_healthy_fabric_has_no_culprit(located: Callable[..., Any], turn: int) -> None:
     run = located()
@@ -95,6 +96,7 @@ FAULTS: dict[str, tuple[Callable[[Lab], object], Named]] = {
 }
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_culprit_is_named(lab: Lab, located: Callable[..., Any], fault: str) -> None:
     broken, culprits = FAULTS[fault]
@@ -143,12 +145,14 @@ def test_what_keeps_the_world_from_joining_is_named(
     assert all("a consequence of NET-" in one["because"] for one in watched)
 
 
+@pytest.mark.quiet
 def test_a_lossy_node_is_named(lab: Lab, located: Callable[..., Any]) -> None:
     """Loss hits sending more than receiving, so it may look like one direction."""
     lab.lossy("node-1", "5%")
     assert {(kind, name) for _, kind, name in named(located())} == {("node", "node-1")}
 
 
+@pytest.mark.quiet
 def test_bursts_of_sigstop_make_a_straggler(lab: Lab, located: Callable[..., Any]) -> None:
     lab.straggler("node-2", "stop:300ms/700ms")
     assert named(located()) == {("LOC-007", "node", "node-2")}
@@ -161,6 +165,7 @@ def test_a_node_that_is_cut_off_is_named(lab: Lab, located: Callable[..., Any]) 
     assert run["exit_code"] == 1
 
 
+@pytest.mark.quiet
 def test_under_torchrun_by_hand_rank_0_alone_prints(lab: Lab, tmp_path: Path) -> None:
     lab.slow("node-1", "100mbit")
     words = [
