@@ -104,3 +104,12 @@ def test_a_rule_of_thumb_stands_where_nothing_was_measured() -> None:
     assert told.busbw == 96e9
     assert not told.may_fail
     assert "#119" in told.source
+
+
+def test_what_one_card_carries_is_no_figure_of_a_known_gpu() -> None:
+    """Also where nobody tells how many cards there are: 12 GB/s would make any figure look normal."""
+    match = found(h100(2, interconnect="ib", nics=None, nic_Gbitps=None), 8 * 2**30)
+    assert match is not None
+    assert all(one.gpu for one in match.figures)
+    low, _ = match.expectation("reference").busbw_range or (0.0, 0.0)
+    assert low >= 400e9

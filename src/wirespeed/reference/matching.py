@@ -74,7 +74,7 @@ class Match:
 def find(figures: Iterable[Figure], shape: Shape, op: str, size: int) -> Match | None:
     """The figures that hold, or None."""
     alike = [one for one in figures if one.collective == op and holds(one, shape)]
-    alike = _same_switch(alike, shape)
+    alike = _same_switch(_of_named_gpu(alike), shape)
     nodes, exact_nodes = _nearest_nodes(alike, shape.nodes)
     sized, rough, note = _nearest_size(nodes, size)
     if not sized:
@@ -120,6 +120,11 @@ def _same_switch(alike: Sequence[Figure], shape: Shape) -> list[Figure]:
     """NVLS is on unless it is switched off, so figures without it stand back, where there are others."""
     wanted = [one for one in alike if (one.switch == "nvls off") == (shape.switch == "nvls off")]
     return wanted or list(alike)
+
+
+def _of_named_gpu(alike: Sequence[Figure]) -> list[Figure]:
+    """A figure of no GPU, such as what one card carries, stands back where there are others."""
+    return [one for one in alike if one.gpu] or list(alike)
 
 
 def _nearest_nodes(alike: Sequence[Figure], nodes: int) -> tuple[list[Figure], bool]:
