@@ -10,6 +10,8 @@ from wirespeed.clusters.manifests.render import render
 from wirespeed.clusters.presets.presets import preset_named, preset_names
 from wirespeed.clusters.settling import settle
 
+VERSIONS = ("1.28", "1.32", "1.37")
+
 
 @pytest.mark.parametrize("name", preset_names())
 def test_a_preset_reaches_the_pods(name: str) -> None:
@@ -21,7 +23,8 @@ def test_a_preset_reaches_the_pods(name: str) -> None:
     )
     objects = render(settle(file))
     for one in objects:
-        kubernetes_validate.validate(one, "1.32", strict=True)
+        for version in VERSIONS:
+            kubernetes_validate.validate(one, version, strict=True)
     pods = next(one for one in objects if one["kind"] == "StatefulSet")["spec"]["template"]
     ranks, *others = pods["spec"]["containers"]
     assert ranks["name"] == "ranks"
