@@ -2,8 +2,8 @@
 
 NVLink: NVIDIA's page on NVLink (nvidia.com/en-us/data-center/nvlink/) gives the sum of both
 directions, 300, 600, 900 and 1800 GB/s a GPU for its generations 2 to 5; half of it is one
-direction. NVL cards: 600 GB/s over the bridge (data sheets). MI300X: seven Infinity Fabric links of
-128 GB/s, both directions together (AMD's data sheet of 2023-12).
+direction. NVL cards (600 GB/s over the bridge) and MI300X (seven Infinity Fabric links of 128 GB/s, both
+directions together) are as their makers' data sheets are commonly quoted, and not read again.
 """
 
 __all__ = ["GPU_LINKS", "pcie_rate"]

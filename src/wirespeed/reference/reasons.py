@@ -1,8 +1,7 @@
 """Why busbw may be low: the three likeliest reasons, first what the facts show.
 
 Order: what a setting or a fact of these nodes proves, then what the share reached points to, then
-what is most frequent with that interconnect (issues of NVIDIA/nccl, NVIDIA/nccl-tests and
-aws/aws-ofi-nccl, and the vendors' tuning guides).
+what is usual with that interconnect. That last order is judgement, counted from no statistics.
 """
 
 from collections.abc import Iterator, Sequence
