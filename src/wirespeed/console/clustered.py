@@ -156,7 +156,8 @@ def clean_lines(done: "Cleaned", name: str, telling: Telling) -> str:
         lines = [f"nothing to remove of {name}"]
     else:
         state = "removed" if not done.exit_code else "removing"
-        lines = [f"{state} {len(done.removed)} objects of {name}"]
+        count = len(done.removed)
+        lines = [f"{state} {count} object{'' if count == 1 else 's'} of {name}"]
     if done.kept:
         kept = (
             f"kept: {', '.join(done.kept)} (wirespeed cluster clean {name} --claims deletes them)"
