@@ -1,5 +1,6 @@
 """Why a pod is not ready: states and events as a real cluster (Kubernetes 1.20, 1.28) told them."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -175,3 +176,24 @@ def test_unknown_is_never_good_and_never_a_finding() -> None:
     assert exit_code([one("011")]) == exit_code([one("017"), one("020")]) == 3
     assert exit_code([one("017"), one("003")]) == 1
     assert exit_code([one("019"), one("001")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("past_s", "events", "patience_s"),
+    [
+        (45, (), None),
+        (90, (), 120),
+        (20, ("NodeNotReady",), None),
+        (45, ("NodeNotReady",), 15),
+    ],
+)
+def test_a_pod_that_goes_slowly_is_lost_at_once_only_where_its_node_is_silent(
+    past_s: float, events: tuple[str, ...], patience_s: float | None
+) -> None:
+    end = datetime.now(UTC) - timedelta(seconds=past_s)
+    going = pod("a-0")
+    going["metadata"]["deletionTimestamp"] = end.strftime("%Y-%m-%dT%H:%M:%SZ")
+    found = why(going, events=tuple(event("a-0", reason, "") for reason in events))
+    assert [one.patience_s for one in found] == ([] if patience_s is None else [patience_s])
+    assert {one.finding.id for one in found} <= {"CLUSTER-013"}
+    assert ["went down" in one.finding.because for one in found] == [bool(events)] * len(found)

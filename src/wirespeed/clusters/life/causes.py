@@ -17,6 +17,8 @@ from wirespeed.records import Finding
 __all__ = ["Cause", "cause_findings", "causes", "last_lines", "merged"]
 
 _MOST_NAMED, _MOST_TOLD, _MOST_LOGS, _LINES = 4, 5, 2, 5
+_GOING_S = 120.0
+"""How long a node that answers may take to remove a pod, before that is taken for final."""
 
 
 def causes(seen: Seen, wanted: int) -> list[Cause]:
@@ -130,11 +132,12 @@ def _claim(name: str, because: str, saw: str, patience_s: float) -> Cause:
 
 def _pod(pod: Mapping[str, Any], events: Sequence[Event]) -> Cause | None:
     status, name = pod.get("status", {}), pod["metadata"]["name"]
+    silent = any(one.reason in ("NodeNotReady", "TaintManagerEviction") for one in events[-3:])
     if "deletionTimestamp" in pod["metadata"]:
-        return _stuck(pod)
+        return _stuck(pod, silent)
     if status.get("phase") == "Failed" and status.get("reason"):
         return _lost(name, pod, f"{status['reason']}: {status.get('message', '')}", WHILE_S)
-    if any(one.reason in ("NodeNotReady", "TaintManagerEviction") for one in events[-3:]):
+    if silent:
         return _lost(name, pod, "its node does not answer", WHILE_S)
     if not pod.get("spec", {}).get("nodeName"):
         return _unscheduled(pod, events)
@@ -144,16 +147,28 @@ def _pod(pod: Mapping[str, Any], events: Sequence[Event]) -> Cause | None:
     return _unhealthy(name, events) if status.get("phase") == "Running" else None
 
 
-def _stuck(pod: Mapping[str, Any]) -> Cause | None:
-    """A pod is gone soon after its grace, of which `deletionTimestamp` is the end."""
+def _stuck(pod: Mapping[str, Any], silent: bool) -> Cause | None:
+    """A pod is gone soon after its grace, of which `deletionTimestamp` is the end.
+
+    Soon is a matter of the node: a healthy kubelet keeps a pod whose image never came for 45 s more.
+    """
     try:
         end = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])
     except ValueError:
         return None
-    if (datetime.now(UTC) - end).total_seconds() < LONG_S:
+    if (datetime.now(UTC) - end).total_seconds() < (LONG_S if silent else 2 * LONG_S):
         return None
     why = "it is being removed, and its node does not say that it is gone"
-    return _lost(pod["metadata"]["name"], pod, why, WHILE_S)
+    name = pod["metadata"]["name"]
+    return _lost(name, pod, why, WHILE_S) if silent else _slow(name, pod, why)
+
+
+def _slow(name: str, pod: Mapping[str, Any], why: str) -> Cause:
+    """Its node answers: something on it holds the pod."""
+    cause = _lost(name, pod, why, _GOING_S)
+    because = "a volume that cannot be unmounted or a process that cannot be ended holds it there"
+    fix = "read what the node's kubelet says of it; the pod is replaced as soon as it is gone"
+    return replace(cause, finding=replace(cause.finding, because=because, fix=fix))
 
 
 def _lost(name: str, pod: Mapping[str, Any], why: str, patience_s: float) -> Cause:
