@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test test-system lint types contracts unit benchmark diagnose-score images clean
+.PHONY: run test test-system lint types contracts unit benchmark diagnose-score docs man images clean
 
 run: $(VENV)/.run ## install, then check this machine
 	$(BIN)/wirespeed check
@@ -40,12 +40,19 @@ benchmark: $(VENV)/.dev ## ratios to a peer; see docs/benchmarks.md
 diagnose-score: $(VENV)/.run ## precision and recall of diagnose on labelled cases: CASES=folder
 	$(BIN)/python benchmarks/diagnose_score.py "$(CASES)"
 
+# Not with --quiet: mkdocs counts no warnings then, and --strict lets them pass.
+docs: $(VENV)/.docs ## the documentation site, into site/; fails on a broken link
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
+
+man: $(VENV)/.dev ## man pages from the help of every command, into share/man
+	$(BIN)/python -m wirespeed.cli.manual
+
 images: ## both container images, by podman, docker or buildah: images/README.md
 	images/build cpu
 	images/build cuda
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist site
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; name it with PYTHON=…")'
@@ -61,4 +68,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.system: $(VENV)/.dev
 	DS_BUILD_OPS=0 $(PIP) install -q -c constraints.txt -e '.[mpi,deepspeed,flows,fuzz]'
+	touch $@
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install -q -c constraints.txt -e '.[docs]'
 	touch $@

@@ -2,16 +2,19 @@
 
 Studies: `synthetic`, times of a known law with noise, 30 seeds (nothing is measured, 10 s); `lab`,
 network namespaces with links shaped by tc (needs root), a rank a node; `loopback`, gloo ranks on this
-machine. Each world of the last two is measured `--rounds` times, in turns, so that what disturbs the
-machine disturbs all alike. The fit sees the smaller worlds, and of the sizes every other one up to a
-quarter of the largest; truth is the median over the rounds of what it did not see. In the lab it is
-also asked what links of twice the rate would bring, and they are measured.
+machine; `steps`, training steps in the lab, on worlds and with buckets that no training run has shown
+(prediction_steps.py; fits what `lab` measured). The worlds of a study are measured in turns, and the
+rounds of the studies too, so that what disturbs the machine disturbs all alike, as long as a round fits
+into `--minutes`; training comes once, at the end. The fit sees the smaller worlds, and of the sizes
+every other one up to a quarter of the largest; truth is the median over the rounds of what it did not
+see. In the lab it is also asked what links of twice the rate would bring, and they are measured.
 
 Goals: median error at most 10 %, at least 90 % of the truths within their 95 % interval. What `predict`
-refuses (a fit that does not hold, an interval wider than a factor of 10) is counted apart. Exit code 1
-where a goal is missed.
+refuses (a fit that does not hold, an interval wider than a factor of 10) is counted apart. *Again* is
+how far one round lies from the median of the others at the same places: no forecast can be expected to
+come nearer than that. Exit code 1 where a goal is missed.
 
-Run:    python benchmarks/prediction.py --keep /tmp/prediction
+Run:    python benchmarks/prediction.py --keep /tmp/prediction             (at most 10 minutes)
 Again:  python benchmarks/prediction.py --keep /tmp/prediction --again     (no measuring)
 """
 
@@ -21,6 +24,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +32,7 @@ from statistics import median
 
 import numpy as np
 
+from prediction_steps import measure_steps, step_rows
 from wirespeed.predict.bounds import MOST_SPREAD, refuse_fit, refuse_series, refuse_world
 from wirespeed.predict.forecast import Forecast, estimate, fit
 from wirespeed.predict.improve import factors_of, parse_improvement
@@ -55,11 +60,11 @@ class Study:
 
 STUDIES = {
     "lab": Study("lab", (2, 3, 4, 5), (6, 8), "4K", "4M", rate_mbit=200),
-    "loopback": Study("loopback", (3, 4, 5), (6, 8), "16K", "64M"),
+    "loopback": Study("loopback", (2, 3, 4), (5, 6), "16K", "16M"),
 }
 QUICK = {
     "lab": Study("lab", (2, 3, 4), (6,), "4K", "2M", rate_mbit=200),
-    "loopback": Study("loopback", (3, 4, 5), (6,), "16K", "8M"),
+    "loopback": Study("loopback", (2, 3, 4), (6,), "16K", "4M"),
 }
 
 
@@ -74,15 +79,13 @@ class Guess:
     width: float
 
 
-def measure(study: Study, world: int, file: Path, seconds: float, lab: str) -> None:
+def measure(study: Study, world: int, file: Path, seconds: float) -> None:
     """One bench over `world` ranks into `file`, whole or not at all."""
     words = ["bench", *OPS, "-b", study.smallest, "-e", study.largest, "-f", "2", "-c", "0"]
     words += ["--max-time", str(seconds), "--precision", "3", "-q", "-o", "json"]
     ours = [sys.executable, "-m", "wirespeed", *words]
     if study.rate_mbit:
-        nodes = ",".join(f"node-{index}" for index in range(world))
-        inside = [sys.executable, "-m", "wirespeed.lab", "run", "--name", lab, "--nodes", nodes]
-        ours = [*inside, "--timeout", str(BOUND_S), "--", *ours]
+        ours = [*inside_lab(world), *ours]
     else:
         ours += ["--ranks", str(world)]
     done = subprocess.run(ours, capture_output=True, text=True, timeout=BOUND_S + 60, check=False)
@@ -92,8 +95,14 @@ def measure(study: Study, world: int, file: Path, seconds: float, lab: str) -> N
     file.write_text(done.stdout)
 
 
-def measure_all(study: Study, keep: Path, rounds: int, seconds: float) -> None:
-    """Every world in turns; in the lab, one of the shown worlds with links twice as fast, too."""
+def inside_lab(world: int) -> list[str]:
+    nodes = ",".join(f"node-{index}" for index in range(world))
+    words = [sys.executable, "-m", "wirespeed.lab", "run", "--name", _LAB, "--nodes", nodes]
+    return [*words, "--timeout", str(BOUND_S), "--"]
+
+
+def measure_round(study: Study, keep: Path, turn: int, seconds: float) -> None:
+    """Every world once; in the lab, one of the shown worlds with links twice as fast, too."""
     worlds = (*study.shown, *study.unseen)
     rates = (study.rate_mbit, 2 * study.rate_mbit) if study.rate_mbit else (0,)
     for rate in rates:
@@ -101,14 +110,43 @@ def measure_all(study: Study, keep: Path, rounds: int, seconds: float) -> None:
             _lab("up", "--nodes", str(max(worlds)), "--rate", f"{rate}mbit")
         try:
             asked = worlds if rate == rates[0] else (max(study.shown),)
-            for turn in range(rounds):
-                for world in asked if turn % 2 == 0 else reversed(asked):
-                    file = keep / f"{study.name}-{rate}-{world}-{turn}.json"
-                    measure(study, world, file, seconds, _LAB)
-                    print(f"measured {file.name}", file=sys.stderr, flush=True)
+            for world in asked if turn % 2 == 0 else reversed(asked):
+                measure(study, world, named(study, keep, rate, world, turn), seconds)
         finally:
             if rate:
                 _lab("down")
+
+
+def named(study: Study, keep: Path, rate: int, world: int, turn: int) -> Path:
+    return keep / f"{study.name}-{rate}-{world}-{turn}.json"
+
+
+def measure_all(
+    names: Sequence[str], studies: Sequence[Study], keep: Path, asked: argparse.Namespace
+) -> None:
+    """Round after round while another one fits into the time; the first is always whole, and training
+    comes once, in the last third."""
+    rounds, seconds = 1 if asked.quick else asked.rounds, asked.seconds
+    began, share = time.monotonic(), 0.65 if "steps" in names else 1.0
+    for turn in range(rounds if studies else 0):
+        for study in studies:
+            measure_round(study, keep, turn, seconds)
+            told(f"round {turn + 1} of {study.name} measured", began)
+        spent = time.monotonic() - began
+        if spent * (turn + 2) / (turn + 1) > 60 * asked.minutes * share:
+            told("no time for another round", began)
+            break
+    if "steps" in names:
+        _lab("up", "--nodes", "6", "--rate", f"{STUDIES['lab'].rate_mbit}mbit")
+        try:
+            measure_steps(keep, inside_lab, quick=asked.quick)
+        finally:
+            _lab("down")
+        told("steps measured", began)
+
+
+def told(what: str, began: float) -> None:
+    print(f"{what}, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
 
 
 _LAB = f"predict-{os.getpid()}"
@@ -149,6 +187,19 @@ def truths(series: Series, seen: Series, study: Study) -> Iterator[tuple[Point, 
         new_world = middle.world.ranks not in study.shown
         kind = ("world" if same else "world and size") if new_world else ""
         yield middle, kind or ("larger size" if beyond else "size")
+
+
+def again(points: Sequence[Point]) -> list[float]:
+    """|log| of each round over the median of the others, at every place of several rounds."""
+    places: dict[tuple[object, int], list[float]] = {}
+    for point in points:
+        places.setdefault((point.world, point.size_bytes), []).append(point.seconds)
+    return [
+        abs(float(np.log(times[k] / median([*times[:k], *times[k + 1 :]]))))
+        for times in places.values()
+        if len(times) > 1
+        for k in range(len(times))
+    ]
 
 
 def guesses(forecast: Forecast, asked: Sequence[tuple[Point, str]]) -> tuple[list[Guess], int]:
@@ -212,16 +263,24 @@ def synthetic() -> list[Guess]:
     return every
 
 
-def row(name: str, what: str, kind: str, found: Sequence[Guess], refused: int | str) -> str:
+def row(
+    name: str,
+    what: str,
+    kind: str,
+    found: Sequence[Guess],
+    refused: int | str,
+    repeated: Sequence[float] = (),
+) -> str:
     if not found:
-        return f"| {name} | {what} | {kind} | 0 | – | – | – | – | {refused} |"
+        return f"| {name} | {what} | {kind} | 0 | – | – | – | – | – | {refused} |"
+    noise = f"{np.expm1(median(repeated)):.1%}" if repeated else "–"
     errors = [guess.error for guess in found]
     covered = sum(guess.within for guess in found) / len(found)
     width = median(guess.width for guess in found)
     p90 = float(np.expm1(np.quantile(errors, 0.9)))
     return (
-        f"| {name} | {what} | {kind} | {len(found)} | {np.expm1(median(errors)):.1%} | {p90:.0%} "
-        f"| {covered:.0%} | × {width:.2f} | {refused} |"
+        f"| {name} | {what} | {kind} | {len(found)} | {np.expm1(median(errors)):.1%} | {noise} "
+        f"| {p90:.0%} | {covered:.0%} | × {width:.2f} | {refused} |"
     )
 
 
@@ -235,13 +294,20 @@ def study_rows(study: Study, keep: Path) -> list[Guess]:
         refusal = refuse_series(seen) or refuse_fit(forecast, seen)
         if refusal is not None or forecast is None:
             why = refusal.because if refusal else "no fit"
-            print(f"| {study.name} | {op} | refused: {why} | 0 | – | – | – | – | {len(asked)} |")
+            lost = (
+                f"| {study.name} | {op} | refused: {why} | 0 | – | – | – | – | – | {len(asked)} |"
+            )
+            print(lost)
             continue
         found, refused = guesses(forecast, asked)
         every += found
         for kind in dict.fromkeys(guess.kind for guess in found):
-            print(row(study.name, op, kind, [g for g in found if g.kind == kind], ""))
-        print(row(study.name, op, "all", found, refused), flush=True)
+            same = {(p.world, p.size_bytes) for p, k in asked if k == kind}
+            noise = again([p for p in series[op].points if (p.world, p.size_bytes) in same])
+            print(row(study.name, op, kind, [g for g in found if g.kind == kind], "", noise))
+        unseen = {(p.world, p.size_bytes) for p, _ in asked}
+        noise = again([p for p in series[op].points if (p.world, p.size_bytes) in unseen])
+        print(row(study.name, op, "all", found, refused, noise), flush=True)
     every += twice_as_fast(study, keep) if study.rate_mbit else []
     return every
 
@@ -277,9 +343,10 @@ def _medians(points: Iterable[Point]) -> list[tuple[tuple[WorldSize, int], float
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--studies", default="synthetic,lab,loopback")
+    parser.add_argument("--studies", default="synthetic,lab,loopback,steps")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=1.0, help="for each size")
+    parser.add_argument("--minutes", type=float, default=10.0, help="no round beyond, but one")
+    parser.add_argument("--seconds", type=float, default=0.25, help="for each size")
     parser.add_argument("--keep", type=Path, help="folder for what was measured")
     parser.add_argument("--again", action="store_true", help="use what --keep has")
     parser.add_argument("--quick", action="store_true", help="fewer worlds and sizes, one round")
@@ -289,17 +356,21 @@ def main() -> int:
     os.environ["WIRESPEED_HOME"] = str(keep / "home")
     names = asked.studies.split(",")
     known = QUICK if asked.quick else STUDIES
-    studies = [known[name] for name in names if name != "synthetic"]
-    for study in () if asked.again else studies:
-        measure_all(study, keep, 1 if asked.quick else asked.rounds, asked.seconds)
-    print(
-        "| study | collective | not seen | n | median error | p90 | within 95 % | width | refused |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
+    studies = [known[name] for name in names if name in known]
+    if not asked.again and (studies or "steps" in names):
+        measure_all(names, studies, keep, asked)
+    columns = ("study", "collective", "not seen", "n", "median error", "again", "p90")
+    print(f"| {' | '.join((*columns, 'within 95 %', 'width', 'refused'))} |\n|{'---|' * 10}")
     if "synthetic" in names:
         print(row("synthetic", "ring", "all", synthetic(), ""), flush=True)
     every = [guess for study in studies for guess in study_rows(study, keep)]
-    if not studies:
+    if "steps" in names:
+        told_of = step_rows(keep, stored(STUDIES["lab"], keep, STUDIES["lab"].rate_mbit))
+        for kind, found, refused, noise in told_of:
+            made = [Guess("step", kind, *one) for one in found]
+            print(row("steps", "step", kind, made, refused, noise))
+            every += made
+    if not studies and "steps" not in names:
         return 0
     print(row("measured", "all", "all", every, ""))
     if not every:

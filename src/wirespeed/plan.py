@@ -12,7 +12,17 @@ from wirespeed.records import Timing
 from wirespeed.records_training import TrainingKind
 from wirespeed.units import format_size
 
-__all__ = ["Case", "Measure", "PairPlan", "Plan", "Step", "TrainCase", "TrainPlan"]
+__all__ = [
+    "Case",
+    "LastingPlan",
+    "Measure",
+    "PairPlan",
+    "Plan",
+    "SoakPlan",
+    "Step",
+    "TrainCase",
+    "TrainPlan",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +121,23 @@ class TrainCase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LastingPlan:
+    """Training by the clock, with checkpoints; of the first of the plan's cases alone."""
+
+    for_s: float
+    """How long this world of ranks may train and start up, together."""
+    until: float
+    """The same as seconds since the epoch; where clocks disagree, `for_s` counts."""
+    folder: str
+    """Where checkpoints lie: seen by all nodes, or each node's own."""
+    checkpoint_s: float | None = 60.0
+    checkpoint_steps: int | None = None
+    """Between checkpoints, instead of `checkpoint_s`."""
+    resume: bool = False
+    """Go on from the newest checkpoint there; else the folder must hold none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainPlan:
     """What to train, how often, and what to look at beside the time."""
 
@@ -139,6 +166,20 @@ class TrainPlan:
     """Memory of one rank that `fit` may use; None: what is free."""
     trace: bool = False
     load: bool = False
+    lasting: LastingPlan | None = None
+    """Train for a time instead of comparing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoakPlan:
+    """Calls and checks of these cases, over and over, until the time is up."""
+
+    cases: tuple[Case, ...]
+    for_s: float
+    """Of this world; the whole soak's is in its record."""
+    window_s: float
+    turn: int = 0
+    """Of the soak's turns the first that this world takes: each sends data of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +190,8 @@ class Plan:
     """Measure pairs and name the culprit, after the steps."""
     training: TrainPlan | None = None
     """Train with several strategies, after the steps."""
+    soak: SoakPlan | None = None
+    """Soak, after the steps."""
     engine: str = "torch"
     seed: int = 1
     op_timeout_s: float = 30.0
@@ -168,11 +211,18 @@ class Plan:
         fields["faults"] = tuple(data["faults"])
         fields["pairs"] = PairPlan(**data["pairs"]) if data.get("pairs") else None
         fields["training"] = _training(data["training"]) if data.get("training") else None
+        fields["soak"] = _soak(data["soak"]) if data.get("soak") else None
         return Plan(**fields)
 
 
+def _soak(data: Mapping[str, Any]) -> SoakPlan:
+    return SoakPlan(**{**data, "cases": tuple(Case(**case) for case in data["cases"])})
+
+
 def _training(data: Mapping[str, Any]) -> TrainPlan:
-    return TrainPlan(**{**data, "cases": tuple(TrainCase(**case) for case in data["cases"])})
+    cases = tuple(TrainCase(**case) for case in data["cases"])
+    lasting = LastingPlan(**data["lasting"]) if data.get("lasting") else None
+    return TrainPlan(**{**data, "cases": cases, "lasting": lasting})
 
 
 def _step_from_json(data: Mapping[str, Any]) -> Step:

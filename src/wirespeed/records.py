@@ -8,6 +8,7 @@ how it is measured or shown.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from wirespeed.records_lasting import Goodput, Soak
 from wirespeed.records_settings import Setting
 from wirespeed.records_training import LoadFigures, Training
 
@@ -323,3 +324,7 @@ class Run:
     under_load: tuple[LoadFigures, ...] = ()
     settings: tuple[Setting, ...] = ()
     """Of `bench --env`: the default first."""
+    soak: Soak | None = None
+    """Of `check -l soak`."""
+    goodput: Goodput | None = None
+    """Of `train --for`."""

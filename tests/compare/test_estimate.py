@@ -6,6 +6,7 @@ import random
 import pytest
 
 from wirespeed.compare.estimate import Estimate, Figure, Floor, estimate, runs_needed
+from wirespeed.compare.student import quantile, two_sided_p
 
 
 def figures(*logs: float, within: float | None = None) -> list[Figure]:
@@ -20,6 +21,18 @@ def test_welch_known_answer() -> None:
     assert one.freedom == pytest.approx(2.5**2 / (0.5**2 / 4 + 2**2 / 4))
     assert one.p == pytest.approx(0.1075, abs=1e-4)
     assert one.source == "repeats"
+
+
+def test_one_noise_for_both_sides_stands_beside_it() -> None:
+    """Three runs that agree by luck against seven that do not: the larger p, the wider interval."""
+    one = estimate(figures(-3, -2, -1, 0, 1, 2, 3), figures(3, 3.1, 3.2))
+    assert one.alike is not None
+    error, freedom = one.alike
+    assert freedom == 8
+    assert error == pytest.approx(math.sqrt((28 + 0.02) / 8 * (1 / 7 + 1 / 3)))
+    assert one.p == pytest.approx(two_sided_p(3.1 / error, 8))
+    assert one.p > 3 * two_sided_p(3.1 / one.error, one.freedom)
+    assert one.reach(0.95) == pytest.approx(quantile(0.95, 8) * error)
 
 
 def test_pooled_known_answer() -> None:
@@ -101,3 +114,18 @@ def test_unequal_noise_does_not_fool_it() -> None:
         after = figures(*(rng.gauss(0, 0.05) for _ in range(3)))
         called += estimate(before, after).p < 0.05
     assert called / 1500 < 0.08
+
+
+@pytest.mark.parametrize("sides", [(20, 3), (3, 20), (10, 3)])
+def test_unequal_numbers_do_not_fool_it(sides: tuple[int, int]) -> None:
+    """Three runs in ten got the slower path, and three alike say nothing of twenty."""
+    rng, called, times = random.Random(5), 0, 600
+
+    def run() -> float:
+        return rng.gauss(0.14 if rng.random() < 0.3 else 0.0, 0.01)
+
+    for _ in range(times):
+        before = figures(*(run() for _ in range(sides[0])))
+        after = figures(*(run() for _ in range(sides[1])))
+        called += estimate(before, after).p < 0.05
+    assert called / times < 0.08

@@ -28,6 +28,14 @@ DOCS = (
     "docs/comparing.md",
     "docs/reference.md",
     "docs/report.md",
+    "docs/soak.md",
+    "docs/shell.md",
+    "docs/quickstart.md",
+    "docs/tutorial.md",
+    "docs/guides/platform-engineer.md",
+    "docs/guides/ml-engineer.md",
+    "docs/guides/performance-engineer.md",
+    "docs/alternatives.md",
 )
 SETTING = re.compile(r"[A-Z][A-Z0-9_]*=\S*")
 FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -54,7 +62,8 @@ def commands_in(text: str) -> Iterator[list[str]]:
             continue
         while words and (SETTING.fullmatch(words[0])):
             words.pop(0)
-        if words[:1] == ["wirespeed"] and len(words) > 1 and "…" not in line:
+        is_title = " · " in line  # the first line of what a verb prints
+        if words[:1] == ["wirespeed"] and len(words) > 1 and "…" not in line and not is_title:
             yield words[1:]
 
 

@@ -75,3 +75,16 @@ def test_too_few_points_for_any_shape(made):
     series = series_of(made, (2, 1))
     series = replace(series, points=series.points[:2])
     assert "too few" in refuse_fit(fit(series), series).because
+
+
+def test_ranks_that_take_turns_on_the_cores(made):
+    """Two ranks on two cores say nothing of six; nor does one world that shared them."""
+    alone = replace(series_of(made, (1, 2), (1, 3)), cores=2)
+    refusal = refuse_world(alone, WorldSize(1, 6))
+    assert "6 ranks take turns on 2 cores" in refusal.because
+    assert "1 measured world, not 2" in refusal.because
+    assert "N = 3, 4" in refusal.helps
+    assert refuse_world(replace(alone, cores=8), WorldSize(1, 6)) is None
+    assert refuse_world(replace(alone, cores=0), WorldSize(1, 6)) is None
+    shared = replace(series_of(made, (1, 2), (1, 3), (1, 4)), cores=2)
+    assert refuse_world(shared, WorldSize(1, 6)) is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from wirespeed.predict.points import collect
+from wirespeed.predict.points import collect, cores_of
 from wirespeed.records_prediction import WorldSize
 
 
@@ -85,3 +85,20 @@ def test_many_runs_stay_affordable(made):
     sizes = tuple(range(1000, 9000, 10))
     series, _, _ = collect([made.bench(n, sizes=sizes) for n in (2, 3, 4)])
     assert 100 < len(series["all_reduce"].points) <= 300
+
+
+def with_facts(run, facts, backend="gloo", gpus=()):
+    nodes = tuple(replace(node, facts=facts, gpus=gpus) for node in run.world.nodes)
+    return replace(run, world=replace(run.world, nodes=nodes, backend=backend))
+
+
+def test_cores_that_ranks_share_are_those_of_cpu_ranks(made):
+    run = made.bench(1, 4)
+    assert cores_of(run) == 0
+    assert cores_of(with_facts(run, {"cpu.shared": 2, "cpu.logical": 64})) == 2
+    assert cores_of(with_facts(run, {"cpu.logical": 64})) == 64
+    assert cores_of(with_facts(run, {"cpu.shared": "<script>"})) == 0
+    assert cores_of(with_facts(run, {"cpu.shared": 2}, backend="nccl")) == 0
+    assert cores_of(with_facts(run, {"cpu.shared": 2}, gpus=({"index": 0},))) == 0
+    two = [with_facts(run, {"cpu.shared": 8}), with_facts(made.bench(1, 2), {"cpu.shared": 2})]
+    assert collect(two)[0]["all_reduce"].cores == 2

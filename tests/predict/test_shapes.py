@@ -60,3 +60,14 @@ def test_one_world_cannot_tell_a_call_from_its_steps():
 def test_every_operation_has_shapes_and_barrier_none():
     assert all(shapes_for(op, FLAT) for op in known_ops())
     assert shapes_for("barrier", FLAT) == []
+
+
+def test_ranks_beyond_the_cores_take_turns():
+    worlds = [WorldSize(1, 2), WorldSize(1, 8)]
+    crowded = {s.name: s for s in shapes_for("all_reduce", worlds, 4)}["ring, shared cores"]
+    assert crowded.matrix([(worlds[0], 8)])[0].tolist() == pytest.approx([1, 2, 8])
+    assert crowded.matrix([(worlds[1], 8)])[0].tolist() == pytest.approx([1, 14 * 2, 14 * 2])
+    for cores in (0, 1, 2, 8, 64):
+        names = [s.name for s in shapes_for("all_reduce", worlds, cores)]
+        assert "ring, shared cores" not in names
+        assert "ring, shared node" in names

@@ -1,5 +1,7 @@
 """Steps from a training run and forecasts of all_reduce."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -115,3 +117,19 @@ def test_choices_are_those_measured_with_a_scale_of_buckets(made):
     assert len(found) >= 5
     asked = choices_of(workload(made), ("flat", "fsdp2", "bucketed"), (2.0,))
     assert asked == [Choice("flat", None), Choice("bucketed", 2.0)]
+
+
+def test_computing_takes_longer_where_ranks_take_turns_on_the_cores(made):
+    """The run had a rank a node, on two cores; six ranks there have a third of one each."""
+    shared = replace(workload(made), cores=2)
+    assert shared.sharing(WorldSize(1, 6)) == 3
+    assert shared.sharing(WorldSize(6, 1)) == shared.sharing(WorldSize(1, 2)) == 1
+    assert workload(made).sharing(WorldSize(1, 6)) == 1
+    crowded = replace(shared, world=WorldSize(1, 4))
+    assert crowded.sharing(WorldSize(1, 6)) == 1.5
+    known = forecast(made)
+    alone, steps = Stepper(shared, known, {}, True).draws(WorldSize(1, 6), [Choice("flat", None)])
+    assert np.median(alone) == pytest.approx(3 * 0.025, rel=0.03)
+    assert np.all(steps[:, 0] >= alone)
+    # Nobody has measured how well computing shares cores: the power of 1 ± 0.1.
+    assert np.std(np.log(alone)) > 0.08

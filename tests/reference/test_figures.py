@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -24,8 +25,11 @@ OWN = Figure(
 
 def test_every_shipped_figure_has_a_source_and_a_date() -> None:
     figures = shipped_figures()
-    assert len(figures) == 41
-    assert all(one.source and (one.published or one.read) for one in figures)
+    assert len(figures) == 46
+    assert all(one.source and one.read for one in figures)
+    threads = [one for one in figures if "#" in one.source]
+    assert len(threads) == 12
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", one.published) for one in threads)
     assert all(one.busbw and one.interconnect and one.system for one in figures)
 
 
@@ -36,7 +40,8 @@ def test_every_shipped_figure_has_a_source_and_a_date() -> None:
         ("Azure NDv5", "all_reduce", 8 << 30, 460, "gate"),
         ("AWS p5", "all_reduce", 128 << 20, 289, "measured"),
         ("GCP A3 Mega over plain TCP", "all_reduce", None, 4, "untuned"),
-        ("InfiniBand NDR, one NIC a GPU", "all_to_all", None, 48.5, "measured"),
+        ("one card of 400 Gbit/s a GPU", "all_to_all", None, 48.5, "rule"),
+        ("8 cards of 400 Gbit/s", "all_reduce", None, 376, "rule"),
         ("MI300X x2", "all_reduce", 4 << 30, 47.7, "measured"),
     ],
 )
@@ -46,6 +51,19 @@ def test_figures_are_those_of_their_sources(
     alike = [one for one in shipped_figures() if (one.system, one.size_bytes) == (system, size)]
     assert [(one.collective, one.kind) for one in alike] == [(op, kind)]
     assert alike[0].busbw == pytest.approx(gbps * 1e9)
+
+
+@pytest.mark.parametrize(
+    ("published", "read", "told"),
+    [
+        ("2022-11-17", "2026-11", "x#1, 2022-11-17, read 2026-11"),
+        ("", "2026-11", "x#1, date unknown, read 2026-11"),
+        ("2026-11-03", "", "x#1, 2026-11-03"),
+        ("", "", "x#1"),
+    ],
+)
+def test_both_dates_are_told(published: str, read: str, told: str) -> None:
+    assert replace(OWN, source="x#1", published=published, read=read).dated == told
 
 
 def test_what_is_exported_is_read_again() -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from wirespeed.reference import Chain
 from wirespeed.reference.ask import Asked, ask, expected_of
 from wirespeed.reference.figures import figures_from_csv, figures_to_csv, shipped_figures
@@ -70,7 +72,7 @@ def test_own_figures_of_processors_are_for_the_same_model(
 
 def test_the_order_and_what_stands_behind(cluster: Any, run: Any, timed: Any) -> None:
     world = cluster(2)
-    runs = [run(world, timed(rate)) for rate in (40e9, 50e9, 60e9, 45e9, 55e9)]
+    runs = [run(world, timed(rate)) for rate in (80e9, 90e9, 99e9, 85e9, 95e9)]
     chain = Chain(
         [
             *baseline_references([("a", "x", [run(world, timed(90e9))])]),
@@ -83,6 +85,20 @@ def test_the_order_and_what_stands_behind(cluster: Any, run: Any, timed: Any) ->
     assert told is not None
     assert [told.origin, *(one.origin for one in told.also)] == ["baseline", "fleet", "reference"]
     assert told.outside_fail == told.also[0].outside_fail, "the fleet tells the spread of one run"
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_slow_runs_that_once_passed_do_not_excuse_another(
+    cluster: Any, run: Any, timed: Any, repeats: int
+) -> None:
+    world = cluster(2)
+    good = [run(world, timed(rate)) for rate in (350e9, 351e9, 352e9)][:repeats]
+    slow = [run(world, timed(rate)) for rate in (30e9, 350e9, 32e9, 28e9, 31e9)]
+    (baseline,) = baseline_references([("a", "x", good)])
+    alone = baseline.expect(world, timed())
+    told = Chain([baseline, FleetReference(lambda: slow)]).expect(world, timed())
+    assert alone is not None and told is not None
+    assert (told.outside_warn, told.outside_fail) == (alone.outside_warn, alone.outside_fail)
 
 
 H100 = shape_told("H100", per_node=8, nodes=2, interconnect="ib", nics=8, nic_Gbitps=400.0)

@@ -56,7 +56,7 @@ def test_the_size_that_was_measured_is_taken_before_a_larger_one() -> None:
 
 
 def test_another_number_of_nodes_is_said_and_fails_nobody() -> None:
-    match = found(h100(4, **NDR), 8 * G)
+    match = found(shape_told("H200", per_node=8, nodes=4, **NDR), 8 * G)
     assert match is not None and not match.exact
     told = match.expectation("reference")
     assert not told.may_fail
@@ -72,7 +72,8 @@ def test_what_is_not_told_on_both_sides_fails_nobody() -> None:
 @pytest.mark.parametrize(
     "shape",
     [
-        h100(2, interconnect="roce", nics=8, nic_Gbitps=400.0),
+        h100(2, interconnect="roce", nics=8, nic_Gbitps=200.0),
+        h100(2, interconnect="roce"),
         h100(2, interconnect="ib", nics=8, nic_Gbitps=200.0),
         h100(2, interconnect="ib", nics=4, nic_Gbitps=400.0),
         h100(2, interconnect="tcp"),
@@ -104,6 +105,24 @@ def test_a_rule_of_thumb_stands_where_nothing_was_measured() -> None:
     assert told.busbw == 96e9
     assert not told.may_fail
     assert "#119" in told.source
+
+
+def test_a_gate_holds_for_any_number_of_nodes_beside_what_two_nodes_got() -> None:
+    match = found(h100(2, **NDR), 8 * G)
+    assert match is not None and match.exact
+    told = match.expectation("reference")
+    assert (told.busbw, told.gate, told.busbw_range) == (442.79e9, 400e9, (400e9, 445e9))
+    assert told.may_fail
+    of_four = found(h100(4, **NDR), 8 * G)
+    assert of_four is not None and not of_four.exact, "nobody tells of how many nodes 450 GB/s are"
+    assert any("SHARP" in note for note in of_four.notes)
+
+
+def test_what_cards_carry_stands_where_nobody_measured_such_a_gpu() -> None:
+    match = found(h100(2, interconnect="roce", nics=8, nic_Gbitps=400.0), 8 * G)
+    assert match is not None
+    told = match.expectation("reference")
+    assert (told.busbw, told.busbw_range, told.may_fail) == (376e9, (368e9, 384e9), False)
 
 
 def test_what_one_card_carries_is_no_figure_of_a_known_gpu() -> None:

@@ -56,3 +56,29 @@ def test_crowded_cores_are_told_on_a_laptop(laptop: Any) -> None:
     shape = shape_of(world)
     assert shape is not None
     assert reasons(shape, world.nodes, 0.5)[0] == "4 ranks share 2 cores on laptop"
+
+
+H100: dict[str, Any] = {"per_node": 8, "nics": 8, "nic_Gbitps": 400.0}
+
+
+@pytest.mark.parametrize("kind", ["ib", "roce"])
+def test_half_points_to_what_halves(kind: str) -> None:
+    found = reasons(shape_told("H100", nodes=2, interconnect=kind, **H100), (), 0.4)
+    assert found[0].startswith("ACS is on or GPUDirect RDMA is off")
+    assert found[1].startswith("one node, card or cable is slow")
+    assert found[2].startswith("fewer cards in use")
+    assert all("nccl" in one or "NCCL" in one for one in found)
+
+
+def test_a_ring_on_two_nodes_is_told_as_such() -> None:
+    two = shape_told("H100", nodes=2, interconnect="ib", **H100)
+    assert reasons(two, (), 370 / 445)[0].startswith("NCCL takes a ring")
+    assert not any("takes a ring" in one for one in reasons(two, (), 0.7))
+    a100 = shape_told("A100", nodes=2, interconnect="ib", **H100)
+    assert not any("takes a ring" in one for one in reasons(a100, (), 370 / 445))
+
+
+def test_next_to_nothing_over_roce_is_dropped_packets_or_tcp() -> None:
+    found = reasons(shape_told("H100", nodes=2, interconnect="roce", **H100), (), 0.01)
+    assert found[0].startswith("NCCL goes over TCP")
+    assert "packets are dropped" in found[1]

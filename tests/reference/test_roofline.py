@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from wirespeed.reference.ask import Asked, ask
 from wirespeed.reference.roofline import Limit, passed, roofline, share
 from wirespeed.reference.shape import shape_of, shape_told
 
@@ -32,7 +33,7 @@ def test_a_narrow_pcie_link_counts_instead_of_the_port() -> None:
 def test_what_no_fact_tells_has_no_limit(laptop: Any) -> None:
     shape = shape_of(laptop())
     assert shape is not None
-    assert roofline(shape, "all_reduce") is None, "the memory's bandwidth is not among the facts"
+    assert roofline(shape, "all_reduce") is None, "how fast a core copies is not among the facts"
     two = shape_told("H100", per_node=8, nodes=2, interconnect="ib")
     assert roofline(two, "all_reduce") is None
     assert roofline(shape_told("H100", per_node=8, nodes=1), "send_recv") is None
@@ -63,3 +64,69 @@ def test_between_nodes_nodes_and_switches_add_up() -> None:
     assert "SHARP" in text
     efa = replace(two, interconnect="efa")
     assert "SHARP" not in passed(efa, "all_reduce", 450e9, roofline(efa, "all_reduce"))
+
+
+def memory(laptop: Any, ranks: int, cores: int, rate: Any = 16.0, **facts: Any) -> Any:
+    world = laptop(ranks=ranks)
+    told = {"memory.copy_GBps": rate, "cpu.shared": cores, "cpu.quota": "unlimited"}
+    world.nodes[0].facts.update(told | facts)
+    return shape_of(world)
+
+
+@pytest.mark.parametrize(
+    ("op", "passes"),
+    [
+        ("all_reduce", 2.5),
+        ("reduce_scatter", 3.0),
+        ("all_gather", 2.0),
+        ("all_to_all", 2.0),
+        ("broadcast", 2.0 * 3 / 4),
+        ("reduce", 3.0 * 3 / 4),
+    ],
+)
+def test_copies_bound_ranks_of_one_machine(laptop: Any, op: str, passes: float) -> None:
+    """All that four ranks on two cores copy in a second, shared by what an operation must copy."""
+    limit = roofline(memory(laptop, 4, 2), op)
+    assert limit is not None
+    assert limit.busbw == pytest.approx(2 * 16e9 / 4 / passes)
+    assert "at most" in limit.model and "2 cores for 4 ranks" in limit.model
+
+
+def test_a_rank_keeps_two_cores_busy_at_most(laptop: Any) -> None:
+    many = roofline(memory(laptop, 2, 64), "all_gather")
+    assert many is not None
+    assert many.busbw == 2 * 16e9 / 2
+    half = roofline(memory(laptop, 2, 64, **{"cpu.quota": 0.5}), "all_gather")
+    assert half is not None
+    assert half.busbw == 0.5 * 16e9 / 2 / 2
+
+
+@pytest.mark.parametrize("rate", [None, 0.0, 1e6, "fast", float("nan")])
+def test_a_rate_that_cannot_be_is_none(laptop: Any, rate: Any) -> None:
+    assert roofline(memory(laptop, 2, 2, rate), "all_reduce") is None
+
+
+def test_a_bound_that_is_beaten_says_nothing(laptop: Any) -> None:
+    shape = memory(laptop, 2, 2)
+    limit = roofline(shape, "all_gather")
+    assert limit is not None
+    assert share(0.9 * limit.busbw, limit).startswith("0.90 of 8.00 GB/s")
+    assert share(1.1 * limit.busbw, limit) == ""
+    assert passed(shape, "all_gather", 1.1 * limit.busbw, limit) == ""
+    beaten = ask(shape, "all_gather", Asked(1 << 20, 1.1 * limit.busbw), None)
+    assert (beaten.limit, beaten.place) == (None, "unknown")
+    assert ask(shape, "all_gather", Asked(1 << 20, limit.busbw / 2), None).limit == limit
+
+
+def test_mpi_shares_memory_and_has_no_such_bound(laptop: Any) -> None:
+    shape = memory(laptop, 2, 2)
+    assert roofline(shape, "all_gather", "mpi") is None
+    assert roofline(shape, "all_gather", "deepspeed") == roofline(shape, "all_gather")
+
+
+def test_a_part_of_a_mesh_has_a_part_of_its_links() -> None:
+    two, eight = (shape_told("MI300X", per_node=n, nodes=1) for n in (2, 8))
+    part, whole = roofline(two, "all_reduce"), roofline(eight, "all_reduce")
+    assert part is not None and whole is not None
+    assert (part.busbw, whole.busbw) == (64e9, 448e9)
+    assert "1 of 7 xGMI links" in part.model

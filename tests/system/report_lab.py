@@ -56,8 +56,8 @@ def _node(host: str, number: int, per_node: int) -> NodeFacts:
         ranks=tuple(range(number * per_node, (number + 1) * per_node)),
         facts={"cpu.model": "AMD EPYC 9654", "kernel": "6.8.0", "driver": "570.86.15"},
         gpus=tuple({"index": i, "name": "NVIDIA H100 80GB HBM3"} for i in range(per_node)),
-        nics=({"name": "eth0", "speed_Mbps": 25000},),
-        rdma=tuple({"name": f"mlx5_{i}", "rate_Gbps": 400} for i in range(8)),
+        nics=({"name": "eth0", "speed_Gbitps": 25.0},),
+        rdma=tuple({"name": f"mlx5_{i}", "rate_Gbitps": 400.0} for i in range(8)),
     )
 
 

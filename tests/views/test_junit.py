@@ -8,8 +8,17 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from wirespeed.records import Run
+from wirespeed.records_comparison import (
+    CompareVerdict,
+    Comparison,
+    Difference,
+    Row,
+    Side,
+    Versus,
+    What,
+)
 from wirespeed.views import Style
-from wirespeed.views.junit import render, render_all
+from wirespeed.views.junit import render, render_all, render_comparison
 
 EVIL = '<script>alert("x")</script>]]>&\x1b[31m\x00\ufffe'
 COUNTED = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -122,3 +131,74 @@ def test_foreign_text_stays_text(check: Run) -> None:
     message = next(root.iter("failure")).attrib["message"]
     assert message.startswith('<script>alert("x")</script>]]>&')
     assert not re.search("[\x00\x1b\ufffe]", render(made, Style()))
+
+
+def compared(*verdicts: CompareVerdict, name: str = "all_reduce") -> Comparison:
+    """A row a verdict, of sizes of their own."""
+    rows = tuple(
+        Row(
+            what=What("collective", (("op", name), ("size_bytes", 1024 << number))),
+            before=1e-3,
+            after=1.2e-3,
+            ratio=1.2,
+            low=1.1,
+            high=1.3,
+            p=0.01,
+            runs=(1, 1),
+            samples=(40, 40),
+            noise=0.01,
+            noise_from="stated",
+            verdict=verdict,
+            runs_needed=5,
+        )
+        for number, verdict in enumerate(verdicts)
+    )
+    sides = [Side(name=name, runs=(name,), started="2026-11-21T12:00:00.000Z") for _ in range(2)]
+    differs = (Difference("versions", name, name, name),)
+    one = Versus(
+        before=sides[0], after=sides[1], differences=differs, alike=(), unknown=(), rows=rows
+    )
+    return Comparison(fail_on=0.05, versus=(one,))
+
+
+def test_a_regression_is_a_failure_and_what_is_undecided_is_skipped() -> None:
+    root = read(
+        render_comparison(compared("WORSE", "same", "not enough runs", "wrong data", "better"))
+    )
+    (suite,) = root
+    counts = {name: suite.attrib[name] for name in COUNTED}
+    assert counts == {"tests": "5", "failures": "2", "errors": "0", "skipped": "1"}
+    (worse, wrong) = suite.iter("failure")
+    assert worse.attrib["type"] == "WORSE" and "+20.0 %" in worse.attrib["message"]
+    assert "+10.0 … +30.0 %" in worse.attrib["message"]
+    assert wrong.attrib["type"] == "wrong data"
+    (skipped,) = suite.iter("skipped")
+    assert "not enough runs" in skipped.attrib["message"]
+    assert "5 runs a side" in skipped.attrib["message"]
+
+
+@pytest.mark.parametrize("verdicts", [(), ("not enough runs", "not enough runs")])
+def test_a_comparison_that_decides_nothing_is_not_green(
+    verdicts: tuple[CompareVerdict, ...],
+) -> None:
+    root = read(render_comparison(compared(*verdicts)))
+    assert root.attrib["errors"] == "1" and root.attrib["failures"] == "0"
+
+
+def test_a_case_has_the_same_name_in_the_next_build() -> None:
+    def names(comparison: Comparison) -> list[tuple[str, str]]:
+        cases = read(render_comparison(comparison)).iter("testcase")
+        return [(case.attrib["classname"], case.attrib["name"]) for case in cases]
+
+    first = compared("WORSE", "same")
+    (one,) = first.versus
+    later = replace(one, after=replace(one.after, name="ffff", runs=("ffff",)))
+    assert names(first) == names(replace(first, versus=(later,)))
+    assert len(set(names(first))) == 2
+
+
+def test_hostile_names_of_a_comparison_stay_text() -> None:
+    text = render_comparison(compared("WORSE", "not enough runs", name=EVIL))
+    root = read(text)
+    assert "<script" not in text and "\x1b" not in text and "\x00" not in text
+    assert any("alert" in case.attrib["name"] for case in root.iter("testcase"))

@@ -10,7 +10,7 @@ import pytest
 
 from wirespeed.compare.compare import SideRuns, compare
 from wirespeed.errors import UsageError
-from wirespeed.records import Finding, NodeFacts, Run, Subject
+from wirespeed.records import Finding, Located, NodeFacts, PairFigures, Run, Subject
 from wirespeed.records_settings import Setting, SettingFigures
 from wirespeed.views import Style
 from wirespeed.views.html import page, report
@@ -255,3 +255,45 @@ def test_text_and_lines_stand_out_from_the_page(palette: dict[str, Any]) -> None
         for name in LINES:
             assert contrast(palette[name], palette[behind]) >= 3, f"{name} on {behind}"
     assert contrast(palette["--text"], palette["--code"]) >= 4.5
+
+
+def test_a_node_tells_the_rates_of_its_network(check: Run) -> None:
+    """With the names that the facts of a node have."""
+    node = NodeFacts(
+        host="n0",
+        ranks=(0,),
+        facts={},
+        nics=({"name": "eth0", "speed_Gbitps": 25.0},),
+        rdma=({"device": "mlx5_0", "port": 1, "rate_Gbitps": 400.0},) * 2,
+    )
+    text = page(replace(check, world=replace(check.world, nodes=(node,))))
+    assert "eth0 25 Gbit/s" in text and "2 × adapter 400 Gbit/s" in text
+
+
+def test_markdown_of_many_nodes_holds_no_matrix_of_them(check: Run) -> None:
+    hosts = tuple(f"n{n:04d}" for n in range(300))
+    pairs = tuple(
+        PairFigures(
+            first=first,
+            second=second,
+            rail=0,
+            round=0,
+            latency=None,
+            forth=1e9 * (number + 1),
+            back=1e9 * (number + 1),
+            both=2e9,
+        )
+        for number, (first, second) in enumerate(zip(hosts[::2], hosts[1::2], strict=True))
+    )
+    located = Located(
+        over="nodes",
+        nodes=hosts,
+        rounds=1,
+        pairs_measured=150,
+        pairs_possible=44850,
+        stopped="x",
+        compute=(),
+        pairs=pairs,
+    )
+    text = render_all([replace(check, located=located)], Style(), None)
+    assert "10 slowest of 300" in text and "n0000" in text and "n0299" not in text

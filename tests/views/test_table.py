@@ -34,6 +34,13 @@ def test_ascii_is_ascii(format: str, check: Run, bench: Run) -> None:
         assert render(run, format, Style(ascii=True, verbose=True)).isascii()
 
 
+def test_evidence_alone_is_told_with_v() -> None:
+    pass_ = Finding(id="BW-003", status="pass", title="all_gather", evidence=("0.10 of 8 GB/s",))
+    run = replace(EMPTY, findings=(pass_,))
+    assert "0.10 of 8 GB/s" in render(run, "table", Style(verbose=True))
+    assert "0.10 of 8 GB/s" not in render(run, "table", Style())
+
+
 def test_every_failure_has_its_lines_aligned(check: Run) -> None:
     text = render(check, "table", Style())
     (block,) = re.findall(r"✗ network.*?\n((?:    \w.*\n)+)", text)

@@ -8,7 +8,7 @@ from wirespeed.collectives.catalogue import CATALOGUE, REDOPS, Collective
 from wirespeed.errors import NothingRan
 from wirespeed.plan import Case, Measure, Step
 
-__all__ = ["LEVELS", "steps_for"]
+__all__ = ["LEVELS", "soak_cases", "soak_window_s", "steps_for"]
 
 _DTYPES = ("float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "float8_e4m3fn")
 
@@ -54,6 +54,44 @@ def steps_for(level: str, only: frozenset[str], *, gpus: bool) -> tuple[Step, ..
             next="wirespeed check --list",
         )
     return tuple(steps)
+
+
+SOAK_SIZES = (4 * 1021, (256 << 10) + 4, 4 << 20)
+"""Small and odd, middle, and (on GPUs 64 times as much) for bandwidth."""
+_SOAK_DTYPES = ("bfloat16", "int64")
+_WINDOWS = 240
+_SHORTEST_S, _LONGEST_S = 10.0, 60.0
+_SHORT_SOAK_WINDOWS = 12
+
+
+def soak_cases(only: frozenset[str], *, gpus: bool) -> tuple[Case, ...]:
+    """What a soak calls over and over; NothingRan if nothing is left by the selection."""
+    cases = []
+    for collective in CATALOGUE.values():
+        wanted = not only or bool(
+            only & {check_id(prefix, collective.name) for prefix in ("COL", "LAT", "BW")}
+        )
+        if not wanted or not collective.has_data:
+            continue
+        *others, largest = SOAK_SIZES
+        sizes = (*others, largest * (64 if gpus else 1))
+        cases += [_case(collective, size) for size in sizes]
+        if collective.reduces:
+            cases += [_case(collective, sizes[0], dtype=dtype) for dtype in _SOAK_DTYPES]
+    if not cases:
+        raise NothingRan(
+            "the selection left nothing to soak",
+            expected="ids of operations, such as COL-001",
+            next="wirespeed check --list",
+        )
+    return tuple(cases)
+
+
+def soak_window_s(for_s: float) -> float:
+    """Seconds of a window: a twelfth of a short soak, else 10 to 60."""
+    if for_s < _SHORTEST_S * _SHORT_SOAK_WINDOWS:
+        return max(1.0, for_s / _SHORT_SOAK_WINDOWS)
+    return min(_LONGEST_S, max(_SHORTEST_S, for_s / _WINDOWS))
 
 
 def _needs_only_a_world(only: frozenset[str]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from wirespeed.checks.combinations import EXPLANATIONS as COMBINATIONS
 from wirespeed.checks.locating import EXPLANATIONS as LOCATING
+from wirespeed.checks.soaking_texts import EXPLANATIONS as SOAK
 from wirespeed.checks.training import EXPLANATIONS as TRAINING
 from wirespeed.clusters.explanations import EXPLANATIONS as CLUSTER
 from wirespeed.collectives.catalogue import CATALOGUE
@@ -244,6 +245,7 @@ EXPLAINED: dict[str, Check] = (
             ("launch", LAUNCH),
             ("cluster", CLUSTER),
             ("settings", COMBINATIONS),
+            ("soak", SOAK),
         )
         for id, text in texts.items()
     }

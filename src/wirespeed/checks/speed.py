@@ -71,10 +71,17 @@ def _graded(
         saw=graded.saw if prefix == "BW" else _figure(prefix, measurement),
         expected=graded.expected,
         because=_likeliest(reasons(shape, world.nodes, graded.share)) if shape else "",
-        fix="see which rank is slowest, then look at its node's links" if low else "",
-        next=f"wirespeed bench {measurement.op} -o wide" if low else "",
+        fix="see which node, link or rank is slow, then look at it" if low else "",
+        next=_who(world, measurement) if low else "",
         evidence=(*graded.evidence, *(_limit(world, measurement) if prefix == "BW" else ())),
     )
+
+
+def _who(world: World, measurement: Measurement) -> str:
+    """The command that names who is slow."""
+    if len(world.nodes) > 1:
+        return "wirespeed locate"
+    return f"wirespeed bench {measurement.op} -o wide"
 
 
 def _likeliest(found: Sequence[str]) -> str:
@@ -84,7 +91,7 @@ def _likeliest(found: Sequence[str]) -> str:
 def _limit(world: World, measurement: Measurement) -> tuple[str, ...]:
     """What the links found allow, and why more may be seen; nothing where no model holds."""
     shape = shape_of(world) if measurement.groups == "all" and measurement.busbw else None
-    limit = roofline(shape, measurement.op) if shape else None
+    limit = roofline(shape, measurement.op, measurement.engine) if shape else None
     if shape is None or limit is None:
         return ()
     above = passed(shape, measurement.op, measurement.busbw, limit)

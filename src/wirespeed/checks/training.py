@@ -33,6 +33,11 @@ EXPLANATIONS: dict[str, str] = {
     "bandwidth, both fitted on all_reduce as measured in this run; with the backward pass that gives "
     "the bucket size with the least step time (docs/training.md), beside the best of those measured. "
     "Where the two lie apart, the flat bottom of the curve or noise is the reason more often than not.",
+    "TRAIN-007": "Checkpoints of `train --for` are written and read. One could not be written (a full "
+    "disk, a folder without leave to write), so training went on with the older one; or one was not "
+    "taken: it was never completed, its size or checksum is not what was written, or it is of another "
+    "job (model, strategy, number of ranks, batch, precision, optimizer or seed differ), so the next "
+    "older one was taken, else training began at step 0. Nothing of another job is ever removed.",
 }
 
 

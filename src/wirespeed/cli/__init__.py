@@ -6,12 +6,15 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, WirespeedError, WorldError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["run"]
 
@@ -31,6 +34,7 @@ _VERBS = {
     "report": "Stored runs as one offline page; also Markdown, JUnit, Prometheus text, CSV.",
     "reference": "Is this number normal? Expected figures, with their sources; your own.",
     "runs": "The stored runs: list, show, import, remove.",
+    "completion": "The script for bash, zsh or fish that completes all of this.",
 }
 
 _EPILOG = """\b
@@ -71,6 +75,13 @@ class _LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(_VERBS.items()))
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        from wirespeed.cli.suggest import offered
+
+        return offered(_VERBS.items(), incomplete) or click.Command.shell_complete(
+            self, ctx, incomplete
+        )
+
 
 @click.group(
     cls=_LazyGroup,
@@ -90,6 +101,10 @@ def _cli(ctx: click.Context) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and give its exit code; nothing is raised."""
+    if "_WIRESPEED_COMPLETE" in os.environ:
+        from wirespeed.cli.completion import answer
+
+        return answer(_cli, os.environ)
     try:
         returned: Any = _cli.main(list(arguments), prog_name="wirespeed", standalone_mode=False)
         sys.stdout.flush()

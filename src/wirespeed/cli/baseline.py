@@ -5,12 +5,19 @@ import sys
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.sides import load_refs
 
 __all__ = ["baseline"]
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
-_NAME = click.option("--name", default="default", metavar="NAME", help="Which baseline.")
+_NAME = click.option(
+    "--name",
+    default="default",
+    shell_complete=suggest.baselines,
+    metavar="NAME",
+    help="Which baseline.",
+)
 
 
 @click.group(
@@ -31,7 +38,7 @@ def baseline() -> None:
 
 
 @baseline.command("set")
-@click.argument("refs", metavar="RUN…", nargs=-1, required=True)
+@click.argument("refs", metavar="RUN…", shell_complete=suggest.runs, nargs=-1, required=True)
 @_NAME
 def set_command(refs: tuple[str, ...], name: str) -> None:
     """Keep these runs, repeats of the same, in place of what had that name."""
@@ -57,7 +64,7 @@ def set_command(refs: tuple[str, ...], name: str) -> None:
 
 
 @baseline.command()
-@click.argument("name", default="default")
+@click.argument("name", default="default", shell_complete=suggest.baselines)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 def show(name: str, output: str) -> None:
     """Which runs a baseline holds."""
@@ -99,7 +106,7 @@ def list_command(output: str) -> None:
 
 
 @baseline.command()
-@click.argument("name")
+@click.argument("name", shell_complete=suggest.baselines)
 def rm(name: str) -> None:
     """Forget a baseline; the stored runs stay."""
     from wirespeed.runs.baselines import remove_baseline

@@ -6,6 +6,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options, split_output
 from wirespeed.cli.settings import ROUND_S, asked_settings, settings_options
 from wirespeed.collectives.catalogue import CATALOGUE, Collective, collective_named
@@ -35,7 +36,7 @@ Examples:
 
 
 @click.command(context_settings=CONTEXT, epilog=_EPILOG)
-@click.argument("ops", nargs=-1, metavar="OP…")
+@click.argument("ops", nargs=-1, metavar="OP…", shell_complete=suggest.operations)
 @click.option(
     "-b", "--min-bytes", metavar="SIZE", default="1K", help="Smallest size, such as 8, 64K or 1.5G."
 )
@@ -75,6 +76,7 @@ Examples:
     "-d",
     "--dtype",
     "dtypes",
+    shell_complete=suggest.data_types,
     default=("float32",),
     multiple=True,
     help="Element types, with commas.",
@@ -82,6 +84,7 @@ Examples:
 @click.option(
     "-o",
     "--output",
+    shell_complete=suggest.formats_and_reductions,
     multiple=True,
     help="Format (table, wide, json, jsonl, md, nccl-tests) or reduction (sum, prod, min, max, avg).",
 )
@@ -123,6 +126,7 @@ Examples:
 )
 @click.option(
     "--groups",
+    shell_complete=suggest.groups,
     default="all",
     help="Cut the world into groups that run side by side: all (no cut), nodes, rails, pairs, every-K.",
 )

@@ -1,10 +1,13 @@
 """`wirespeed check`: is this cluster ready?"""
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, RunOptions, common_options
+from wirespeed.cli.soaking import asked_soak, resumed_values, soak_options
 from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
 
@@ -17,6 +20,7 @@ Examples:
   wirespeed check --only correctness          see --list for what there is
   wirespeed check --explain COL-001           what a finding means
   wirespeed check --inject flip:rank=1        see a flipped bit caught
+  wirespeed check -l soak --for 8h            overnight: rare wrong data, stalls, drift
   torchrun --nnodes 2 --nproc-per-node 8 ... -m wirespeed check
 """
 
@@ -25,18 +29,26 @@ Examples:
 @click.option(
     "-l",
     "--level",
-    type=click.Choice(["quick", "medium", "long"]),
+    type=click.Choice(["quick", "medium", "long", "soak"]),
     default="medium",
     help="How thorough. quick: every operation once, in seconds; medium: also each dtype, reduction, "
-    "root, and in place; long: also more sizes, and time for narrow intervals.",
+    "root, and in place; long: also more sizes, and time for narrow intervals; soak: calls and checks "
+    "for hours (--for), whatever fails meanwhile.",
 )
+@soak_options
 @click.option(
     "--only",
     metavar="ID,…",
+    shell_complete=suggest.check_ids,
     help="Only these checks: ids (COL-001), prefixes (COL) or families (correctness).",
 )
 @click.option("--list", "list_", is_flag=True, help="List the checks and stop.")
-@click.option("--explain", metavar="ID", help="Tell what a finding means and what to do, and stop.")
+@click.option(
+    "--explain",
+    metavar="ID",
+    shell_complete=suggest.explained_ids,
+    help="Tell what a finding means and what to do, and stop.",
+)
 @click.option(
     "-o", "--output", type=click.Choice(FORMATS), default="table", help="How to print the result."
 )
@@ -48,7 +60,10 @@ def check(ctx: click.Context, /, **values: Any) -> int:
     On this machine it starts ranks of its own; under torchrun, mpirun or srun each process is one
     rank of that world. The last lines give the verdict: READY, NOT READY or UNKNOWN.
     """
+    resumed = resumed_values(ctx, values)
     level, only = values.pop("level"), values.pop("only")
+    soak_s = asked_soak(level, values.pop("for_"), resumed)
+    values.pop("resume")
     list_, explain = values.pop("list_"), values.pop("explain")
     options = RunOptions.take(values, values.pop("output"))
     if explain:
@@ -57,7 +72,41 @@ def check(ctx: click.Context, /, **values: Any) -> int:
     if list_:
         click.echo(_listing())
         return 0
+    if soak_s is not None:
+        return _soak(ctx, only, replace(options, resumed=resumed), soak_s)
     return _run(ctx, level, only, options)
+
+
+def _soak(ctx: click.Context, only: str | None, options: RunOptions, seconds: float) -> int:
+    from wirespeed.checks.levels import soak_cases, soak_window_s
+    from wirespeed.checks.registry import select
+    from wirespeed.cli.execute import execute
+    from wirespeed.plan import Plan, SoakPlan
+
+    chosen = frozenset(select(only)) if only else frozenset()
+    total = options.resumed.soak.for_s if options.resumed else seconds
+    soak = SoakPlan(
+        cases=soak_cases(chosen, gpus=_on_gpus(options)),
+        for_s=seconds,
+        window_s=soak_window_s(total),
+    )
+    plan = Plan(
+        command="check",
+        steps=(),
+        soak=soak,
+        engine=options.engine,
+        seed=options.seed,
+        op_timeout_s=options.timeout,
+        startup_timeout_s=options.startup_timeout,
+        faults=options.inject,
+    )
+    return execute(ctx, plan, options, only=chosen)
+
+
+def _on_gpus(options: RunOptions) -> bool:
+    from wirespeed.world.local import count_gpus
+
+    return options.backend == "nccl" or (options.backend == "auto" and count_gpus() > 0)
 
 
 def _run(ctx: click.Context, level: str, only: str | None, options: RunOptions) -> int:
@@ -66,13 +115,11 @@ def _run(ctx: click.Context, level: str, only: str | None, options: RunOptions) 
     from wirespeed.checks.registry import select
     from wirespeed.cli.execute import execute
     from wirespeed.plan import Plan
-    from wirespeed.world.local import count_gpus
 
     chosen = frozenset(select(only)) if only else frozenset()
-    gpus = options.backend == "nccl" or (options.backend == "auto" and count_gpus() > 0)
     plan = Plan(
         command="check",
-        steps=steps_for(level, chosen, gpus=gpus),
+        steps=steps_for(level, chosen, gpus=_on_gpus(options)),
         engine=options.engine,
         seed=options.seed,
         op_timeout_s=options.timeout,

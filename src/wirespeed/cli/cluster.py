@@ -1,8 +1,12 @@
 """`wirespeed cluster`: training environments on Kubernetes and OpenShift; one file a verb beside it."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["cluster"]
 
@@ -51,6 +55,13 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(_VERBS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
+        from wirespeed.cli.suggest import offered
+
+        return offered(_VERBS.items(), incomplete) or click.Command.shell_complete(
+            self, ctx, incomplete
+        )
 
 
 @click.group(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT
 from wirespeed.cli.sides import PERCENT, load_refs, operations, stored_runs
 from wirespeed.errors import UsageError
@@ -26,6 +27,7 @@ Examples:
   wirespeed compare 7f3c 91ae b2d4 --only all_reduce --fail-on 2%
   wirespeed compare last --baseline                 against `wirespeed baseline set`
   wirespeed compare a/run.json nccl-tests-run -o md --across engine
+  wirespeed compare last --baseline -o junit > compared.xml
 
 \b
 Verdicts: WORSE or better needs a difference that noise does not explain, of --fail-on or more; same
@@ -36,18 +38,25 @@ Exit codes: 1 something is WORSE (or its data are wrong); 3 nothing is decided, 
 
 
 @click.command(context_settings=CONTEXT, epilog=_EPILOG)
-@click.argument("sides", nargs=-1, metavar="SIDE…")
+@click.argument("sides", nargs=-1, metavar="SIDE…", shell_complete=suggest.runs)
 @click.option(
     "--baseline",
     is_flag=False,
     flag_value="default",
     metavar="[NAME]",
+    shell_complete=suggest.baselines,
     help="Compare with this baseline; put it last, or write --baseline=NAME.",
 )
 @click.option(
     "--fail-on", type=PERCENT, default="5%", help="The change of the time that matters to you."
 )
-@click.option("--only", multiple=True, metavar="OP", help="Operations or strategies, with commas.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="OP",
+    shell_complete=suggest.measured,
+    help="Operations or strategies, with commas.",
+)
 @click.option(
     "--across",
     multiple=True,
@@ -66,7 +75,11 @@ Exit codes: 1 something is WORSE (or its data are wrong); 3 nothing is decided, 
 )
 @click.option("--strict", is_flag=True, help="Exit 3 while any row is undecided.")
 @click.option(
-    "-o", "--output", type=click.Choice(["table", "md", "json"]), default="table", help="Format."
+    "-o",
+    "--output",
+    type=click.Choice(["table", "md", "json", "junit"]),
+    default="table",
+    help="Format.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code tells.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
@@ -100,7 +113,11 @@ def compare(
     comparison = compare_runs(
         loaded, fail_on, only=chosen, across=across, floors=floors, stated=noise, strict=strict
     )
-    if not quiet:
+    if output == "junit" and not quiet:
+        from wirespeed.views.junit import render_comparison
+
+        click.echo(render_comparison(comparison), nl=False)
+    elif not quiet:
         style = style_for(sys.stdout, color=color)
         click.echo(render(comparison, output, style), color=style.color, nl=False)
     return comparison.exit_code

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.execute import show
 from wirespeed.cli.options import Output
 from wirespeed.errors import InputError, UsageError
@@ -34,10 +35,15 @@ Examples:
 Exit codes: 0 nothing is wrong in the logs, 1 a cause is named, 3 only symptoms show.
 """,
 )
-@click.argument("paths", nargs=-1, metavar="PATH...")
+@click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=suggest.runs)
 @click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="How to print.")
 @click.option("--list", "listed", is_flag=True, help="What is known, one rule a line.")
-@click.option("--explain", metavar="ID", help="What a rule means, its fix and its links.")
+@click.option(
+    "--explain",
+    metavar="ID",
+    shell_complete=suggest.rules,
+    help="What a rule means, its fix and its links.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @click.option("-v", "--verbose", is_flag=True, help="All the evidence.")
 @click.option(

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ from wirespeed.world.local import require_torch
 from wirespeed.world.mistaken import refuse_separate_worlds
 
 if TYPE_CHECKING:
+    from wirespeed.console.book import Book
     from wirespeed.console.combinations import Comparison
+    from wirespeed.console.lasting import Work
     from wirespeed.console.session import Session
     from wirespeed.world.watch import Outcome
 
@@ -65,6 +68,7 @@ def _on_this_machine(
     settings: "Comparison | None",
 ) -> Run:
     from wirespeed.cli.settings import replaced_choices, tell_estimate
+    from wirespeed.console.lasting import run_lasting
     from wirespeed.console.local import interface_choice, run_local
     from wirespeed.console.settings import run_settings
     from wirespeed.console.worlds import local_place
@@ -82,6 +86,8 @@ def _on_this_machine(
     session = _session(plan, options, config, only, "local", size, choices)
     if settings is not None:
         return run_settings(session, local_place(size, options.backend), plan, settings)
+    if work := _lasting_work(plan, session):
+        return run_lasting(session, local_place(size, options.backend), *work)
     return run_local(session, plan, size, options.backend)
 
 
@@ -95,6 +101,7 @@ def _elsewhere(
     from wirespeed.cli.settings import dry_run_notes, replaced_choices, tell_estimate
     from wirespeed.cli.where import written
     from wirespeed.console.holding import STOPPING
+    from wirespeed.console.lasting import run_lasting
     from wirespeed.console.remote import ordered, run_remote
     from wirespeed.console.settings import run_settings
     from wirespeed.console.worlds import remote_place
@@ -123,6 +130,9 @@ def _elsewhere(
     elif settings is not None:
         held = remote_place(place.engine, place.job, plan, options.backend)
         run = run_settings(session, held, plan, settings)
+    elif work := _lasting_work(plan, session):
+        held = remote_place(place.engine, place.job, plan, options.backend)
+        run = run_lasting(session, held, *work)
     else:
         run = run_remote(session, place.engine, job, plan)
     return show(run, options.output)
@@ -156,26 +166,49 @@ def _as_member(
     def open_book() -> _ShownSession:
         size = identity.world_size
         return _ShownSession(
-            _session(plan, options, config, only, launcher, size, (choice,)), output
+            plan, _session(plan, options, config, only, launcher, size, (choice,)), output
         )
 
     return run_member(identity, plan, options.backend, open_book)
 
 
+def _lasting_work(
+    plan: Plan, session: "Session", *, restarts: bool = True
+) -> "tuple[Work, float] | None":
+    """What lasts in this plan, and how long; None where nothing does."""
+    if plan.soak is not None and session.ledger is not None:
+        from wirespeed.console.soaking import SoakLedger, SoakWork
+
+        if isinstance(session.ledger, SoakLedger):
+            return SoakWork(session, session.ledger, plan), plan.soak.for_s
+    if plan.training is None or plan.training.lasting is None:
+        return None
+    from wirespeed.console.goodput import GoodputWork
+
+    return GoodputWork(session, plan, restarts=restarts), plan.training.lasting.for_s
+
+
 class _ShownSession:
     """Rank 0's book where nobody else shows the run."""
 
-    def __init__(self, session: "Session", output: Output) -> None:
+    def __init__(self, plan: Plan, session: "Session", output: Output) -> None:
         self._session = session
         self._output = output
+        lasting = _lasting_work(plan, session, restarts=False)
+        self._work = lasting[0] if lasting else None
+        self._book: Book = self._work.book(1) if self._work else session
+        self._begin = time.monotonic()
 
     def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None:
-        self._session.on_record(rank, kind, data)
+        self._book.on_record(rank, kind, data)
 
     def phase(self, text: str) -> None:
         self._session.phase(text)
 
     def finish(self, outcome: "Outcome") -> int:
+        if self._work is not None:
+            self._work.ended(outcome, time.monotonic() - self._begin)
+            self._work.settle()
         return show(self._session.close(outcome), self._output)
 
 
@@ -198,12 +231,12 @@ def _inside_a_world(identity: Identity, engine: str) -> UsageError:
 
 def _refuse_faults_of_other_verbs(plan: Plan) -> None:
     """A fault that cannot strike would prove nothing."""
-    from wirespeed.ranks.faults import DATA_FAULTS, TRAINING_FAULTS, Fault
+    from wirespeed.ranks.faults import CALL_FAULTS, DATA_FAULTS, TRAINING_FAULTS, Fault
 
     for text in plan.faults:
         fault = Fault.parse(text)
         training = plan.training is not None
-        in_data = fault.kind in {*DATA_FAULTS, "other", "clock"} or bool(fault.at)
+        in_data = fault.kind in {*DATA_FAULTS, *CALL_FAULTS, "other", "clock"} or bool(fault.at)
         wrong = in_data and fault.kind not in TRAINING_FAULTS
         if wrong if training else fault.kind in TRAINING_FAULTS and fault.kind not in DATA_FAULTS:
             raise UsageError(
@@ -241,16 +274,23 @@ def _session(
     from wirespeed.views.progress import open_progress
 
     reference = references_for(plan.command)  # before the folder: it may be damaged
+    progress = open_progress(quiet=options.output.quiet)
+    folder, ledger = None, None
+    if plan.soak is not None:
+        from wirespeed.cli.soaking import open_soak
+
+        folder, ledger = open_soak(plan, options.resumed, config, progress)
     return Session(
         plan,
-        RunFolder.create(plan.command, config),
-        open_progress(quiet=options.output.quiet),
+        folder or RunFolder.create(plan.command, config),
+        progress,
         launcher=launcher,
         world_size=size,
         config=config,
         choices=choices,
         reference=reference,
         only=only,
+        ledger=ledger,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, FiniteRange
 from wirespeed.cli.where import Where, where_options, written
 from wirespeed.errors import UsageError
@@ -51,7 +52,13 @@ _OPTIONS = (
         "--no-prefix", is_flag=True, help="Output lines without node and rank before them."
     ),
     click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but the ranks' own words."),
-    click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND ..."),
+    click.argument(
+        "command",
+        nargs=-1,
+        type=click.UNPROCESSED,
+        metavar="-- COMMAND ...",
+        shell_complete=suggest.command_line,
+    ),
 )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options
 from wirespeed.errors import UsageError
 
@@ -58,6 +59,7 @@ Examples:
 @click.option(
     "--html",
     metavar="FILE",
+    shell_complete=suggest.files,
     help="Also write one offline HTML file: verdict, culprits, heat maps of the pairs.",
 )
 @common_options

@@ -3,14 +3,18 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.where import Placed, Where, where_options
 from wirespeed.collectives.catalogue import REDOPS
 from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
+
+if TYPE_CHECKING:
+    from wirespeed.cli.soaking import Resumed
 
 __all__ = ["CONTEXT", "FiniteRange", "Output", "RunOptions", "common_options", "split_output"]
 
@@ -82,6 +86,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         "--inject",
         multiple=True,
         metavar="FAULT",
+        shell_complete=suggest.faults,
         help="Act out a fault to see it caught, such as flip:rank=1 or kill:rank=2,after=3 "
         "(CONTRIBUTING.md lists them).",
     ),
@@ -142,6 +147,8 @@ class RunOptions:
     output: Output
     where: Where | None = None
     """Where ranks run, unless on this machine or where a launcher has put us."""
+    resumed: "Resumed | None" = None
+    """The soak to go on with."""
 
     def placed(self) -> Placed:
         """What the engine has found; only with `where`."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.units import parse_size
@@ -25,6 +26,7 @@ Examples:
   wirespeed predict 7f3c 91ae 02bd a1b2 --nodes 4,16,64 --model small --strategy bucketed,ddp
   wirespeed predict 7f3c 91ae 02bd --nodes 16 --improve nic=2x --improve rdma=100gbit
   wirespeed predict 7f3c 91ae 02bd --ranks 8,16              worlds on one machine
+  wirespeed predict 7f3c 91ae 02bd --nodes 4,16,64 --html predicted.html
 
 \b
 Exit codes: 0 all predicted; 3 something was refused, with the reason and the runs that would help.
@@ -32,7 +34,7 @@ Exit codes: 0 all predicted; 3 something was refused, with the reason and the ru
 
 
 @click.command(context_settings=CONTEXT, epilog=_EPILOG)
-@click.argument("refs", metavar="RUN…", nargs=-1, required=True)
+@click.argument("refs", metavar="RUN…", shell_complete=suggest.runs, nargs=-1, required=True)
 @click.option("--nodes", metavar="N,…", help="Numbers of nodes, such as 4,16,64,256.")
 @click.option("--ranks", metavar="N,…", help="Worlds on one machine, instead of --nodes.")
 @click.option(
@@ -42,7 +44,11 @@ Exit codes: 0 all predicted; 3 something was refused, with the reason and the ru
     help="Ranks of each node, also of imported runs that do not tell.  [default: as measured]",
 )
 @click.option(
-    "--op", "ops", metavar="OP,…", help="Only these collectives.  [default: all measured]"
+    "--op",
+    "ops",
+    metavar="OP,…",
+    shell_complete=suggest.operations,
+    help="Only these collectives.  [default: all measured]",
 )
 @click.option(
     "--sizes",
@@ -50,10 +56,16 @@ Exit codes: 0 all predicted; 3 something was refused, with the reason and the ru
     help="Sizes to show.  [default: smallest, middle, largest measured]",
 )
 @click.option(
-    "--model", metavar="NAME", help="Steps of this model, from the last `train` run of it."
+    "--model",
+    metavar="NAME",
+    shell_complete=suggest.models,
+    help="Steps of this model, from the last `train` run of it.",
 )
 @click.option(
-    "--strategy", metavar="NAME,…", help="Strategies.  [default: those that were measured]"
+    "--strategy",
+    metavar="NAME,…",
+    shell_complete=suggest.strategies,
+    help="Strategies.  [default: those that were measured]",
 )
 @click.option(
     "--bucket-mb", metavar="MB,…", help="Bucket sizes.  [default: a scale, and the measured]"
@@ -62,6 +74,7 @@ Exit codes: 0 all predicted; 3 something was refused, with the reason and the ru
     "--improve",
     multiple=True,
     metavar="WHAT",
+    shell_complete=suggest.improvements,
     help="What would it bring? nic=2x, latency=0.5x, rdma, rdma=100gbit.",
 )
 @click.option(
@@ -71,6 +84,12 @@ Exit codes: 0 all predicted; 3 something was refused, with the reason and the ru
     default="table",
     help="How to print.",
 )
+@click.option(
+    "--html",
+    metavar="FILE",
+    shell_complete=suggest.files,
+    help="Also write one offline HTML file: curves over nodes with their intervals.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @click.option(
     "--color",
@@ -78,7 +97,9 @@ Exit codes: 0 all predicted; 3 something was refused, with the reason and the ru
     default="auto",
     help="auto: on a terminal, unless NO_COLOR is set.",
 )
-def predict(refs: tuple[str, ...], output: str, quiet: bool, color: str, **values: Any) -> int:
+def predict(
+    refs: tuple[str, ...], output: str, html: str | None, quiet: bool, color: str, **values: Any
+) -> int:
     """How fast will it be on more nodes?
 
     Fits latency-bandwidth models to measured runs and says what collectives and training steps take
@@ -90,14 +111,28 @@ def predict(refs: tuple[str, ...], output: str, quiet: bool, color: str, **value
     from wirespeed.views.style import style_for
 
     question = _question(values)
+    if html is not None:
+        from wirespeed.cli.page import refuse_bad_target
+
+        refuse_bad_target(html)
     runs = {run.id: run for run in (load(find(ref)) for ref in refs)}
     say = (lambda _: None) if quiet else (lambda text: click.echo(text, err=True))
     found = answer(list(runs.values()), question, say)
     if not (found.collectives or found.steps) and output == "table":
         raise _nothing(found.refusals)
+    if html is not None:
+        _write_page(found, html, refs, quiet=quiet)
     style = style_for(sys.stdout, color=color)
     click.echo(render(found, output, style), nl=False, color=style.color)
     return CannotMeasure.exit_code if found.refusals else 0
+
+
+def _write_page(found: Any, file: str, refs: tuple[str, ...], *, quiet: bool) -> None:
+    from wirespeed.cli.page import write_whole
+    from wirespeed.views.html import prediction_page
+
+    again = f"wirespeed predict {' '.join(refs)} --nodes N,… --html FILE"
+    write_whole(file, prediction_page(found).encode(), next=again, quiet=quiet)
 
 
 def _question(values: dict[str, Any]) -> Any:

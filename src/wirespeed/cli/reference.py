@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ Examples:
 """,
 )
 @click.option("--gpu", metavar="NAME", help="Only of that GPU, such as H100; `cpu` for none.")
-@click.option("--op", metavar="OP", help="Only of that operation.")
+@click.option(
+    "--op", metavar="OP", shell_complete=suggest.operations, help="Only of that operation."
+)
 @click.option("--own", is_flag=True, help="Only your own.")
 @click.option("-o", "--output", type=click.Choice(["table", "json", "csv"]), default="table")
 def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> None:
@@ -82,7 +85,7 @@ Examples:
   wirespeed reference add figures.csv               as `reference export` wrote it
 """
 )
-@click.argument("what", metavar="RUN|FILE.csv")
+@click.argument("what", metavar="RUN|FILE.csv", shell_complete=suggest.runs)
 @click.option(
     "--name", metavar="NAME", help="Of the set.  [default: the run's id, the file's name]"
 )
@@ -98,7 +101,7 @@ def add(what: str, name: str | None, quiet: bool) -> None:
 
 
 @reference.command(epilog="\b\nExamples:\n  wirespeed reference rm good-monday\n")
-@click.argument("name")
+@click.argument("name", shell_complete=suggest.figure_sets)
 def rm(name: str) -> None:
     """Forget a set of your own figures."""
     from wirespeed.runs.own_figures import remove_own
@@ -113,7 +116,7 @@ Examples:
   wirespeed reference export --name good-monday
 """
 )
-@click.option("--name", metavar="NAME", help="Only that set.")
+@click.option("--name", metavar="NAME", help="Only that set.", shell_complete=suggest.figure_sets)
 def export(name: str | None) -> None:
     """Print your own figures as CSV, with every column."""
     from wirespeed.reference.figures import figures_to_csv
@@ -139,12 +142,18 @@ Examples:
 Exit codes: 0 normal, 1 low, 3 nothing is known that it could be compared with.
 """
 )
-@click.argument("op")
+@click.argument("op", shell_complete=suggest.operations)
 @click.argument("size")
 @click.option(
     "--busbw", type=click.FloatRange(min=0, min_open=True), metavar="GB/s", help="The figure."
 )
-@click.option("--run", "run_ref", metavar="RUN", help="Take figure and nodes from a stored run.")
+@click.option(
+    "--run",
+    "run_ref",
+    metavar="RUN",
+    shell_complete=suggest.runs,
+    help="Take figure and nodes from a stored run.",
+)
 @click.option(
     "--gpu", metavar="NAME", help="Such as H100, or what nvidia-smi -L says; `cpu`: none."
 )
@@ -182,7 +191,7 @@ def _answer(op: str, size: int, told: dict[str, Any], run: "Run | None") -> "Ans
     if run is None:
         raise UsageError("which figure?", expected="--busbw GB/s, or --run RUN")
     one = _measured(run, op, size)
-    figure = Asked(size, one.busbw, busbw_interval(one), one.iterations)
+    figure = Asked(size, one.busbw, busbw_interval(one), one.iterations, one.engine)
     expected = references_for("check").expect(run.world, one)
     return ask(shape, op, figure, expected, nodes=run.world.nodes)
 

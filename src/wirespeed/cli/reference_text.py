@@ -21,7 +21,7 @@ _WORDS = {
     "high": ("HIGH", "yellow"),
     "unknown": ("UNKNOWN", "yellow"),
 }
-_MOST_KNOWN = 8
+_MOST_KNOWN = 4
 
 
 def figures_table(figures: Sequence[Figure], stream: TextIO) -> str:
@@ -122,7 +122,8 @@ def _expected(answer: Answer) -> list[tuple[str, str]]:
     ends = found.busbw_range
     spread = "one figure, so its spread is not known"
     if ends:
-        among = "its 95 % interval" if found.samples == 1 and not found.gate else "among them"
+        own = found.samples == 1 and found.origin != "reference"
+        among = "its 95 % interval" if own else "among them"
         spread = f"{format_bandwidth(ends[0])} … {format_bandwidth(ends[1])}, {among}"
     gate = f"; below {format_bandwidth(found.gate)} the source warns" if found.gate else ""
     lines = [
@@ -136,7 +137,9 @@ def _expected(answer: Answer) -> list[tuple[str, str]]:
 def _short(one: Figure) -> str:
     size = "peak" if one.size_bytes is None else format_size(one.size_bytes)
     rate = format_bandwidth(one.busbw) if one.busbw else ""
-    return f"{one.system}: {one.nodes or 'any'} nodes, {one.collective} {size} {rate} ({one.dated})"
+    nodes = "1 node" if one.nodes == 1 else f"{one.nodes or 'any number of'} nodes"
+    over = INTERCONNECTS[one.interconnect]
+    return f"{one.system}: {nodes}, {over}, {one.collective} {size} {rate} ({one.dated})"
 
 
 def _next(answer: Answer) -> str:
@@ -145,6 +148,10 @@ def _next(answer: Answer) -> str:
         return f"wirespeed bench {answer.op} -b {size} -e {size} --max-time 10"
     if answer.place == "low" and answer.shape.nodes > 1:
         return "wirespeed locate   (which node, link or rail)"
+    if answer.place == "unknown" and not answer.shape.interconnect:
+        return (
+            "the same with --interconnect, such as ib, roce, efa or tcp: figures hold for one only"
+        )
     if answer.place == "unknown":
         return "wirespeed reference list; with a run that you trust: wirespeed reference add RUN"
     return f"wirespeed bench {answer.op} -b {size} -e {size}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,14 +47,20 @@ Examples:
   wirespeed report last --serve                       http://{_LISTEN}/ and /metrics
 """,
 )
-@click.argument("refs", metavar="RUN…", nargs=-1, required=True)
+@click.argument("refs", metavar="RUN…", shell_complete=suggest.runs, nargs=-1, required=True)
 @click.option(
     "-o",
     "--output",
     type=click.Choice(FORMATS),
     help="How to write it.  [default: by the ending of --to FILE, else html]",
 )
-@click.option("--to", "file", metavar="FILE", help="Write FILE, whole or not at all.")
+@click.option(
+    "--to",
+    "file",
+    metavar="FILE",
+    shell_complete=suggest.files,
+    help="Write FILE, whole or not at all.",
+)
 @click.option(
     "--serve", is_flag=True, help="Serve the page at / and the metrics at /metrics until Ctrl-C."
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.errors import InputError, UsageError
 from wirespeed.views import FORMATS
 
@@ -76,11 +77,12 @@ Examples:
   wirespeed runs show last --html run.html     one file with everything in it, for a browser
 """
 )
-@click.argument("ref")
+@click.argument("ref", shell_complete=suggest.runs)
 @click.option("-o", "--output", type=click.Choice(FORMATS), help="How to print.  [default: table]")
 @click.option(
     "--html",
     metavar="FILE",
+    shell_complete=suggest.files,
     help="Write one offline HTML file instead of printing, with heat maps of a run of locate "
     "and charts of training; with -o print, too.",
 )
@@ -128,7 +130,7 @@ Examples:
   wirespeed runs rm 91ae 7f3c --yes
 """
 )
-@click.argument("refs", metavar="REF…", nargs=-1, required=True)
+@click.argument("refs", metavar="REF…", shell_complete=suggest.runs, nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Remove without asking.")
 def rm(refs: tuple[str, ...], yes: bool) -> None:
     """Remove stored runs. Nothing but run folders is ever deleted."""
@@ -150,9 +152,12 @@ Examples:
   kubectl logs nccl-test-launcher | wirespeed runs import - --op all_reduce
 """,
 )
-@click.argument("files", metavar="FILE…", nargs=-1, required=True)
+@click.argument("files", metavar="FILE…", shell_complete=suggest.files, nargs=-1, required=True)
 @click.option(
-    "--op", metavar="OP", help="The operation, such as all_reduce, if the file does not name it."
+    "--op",
+    metavar="OP",
+    shell_complete=suggest.operations,
+    help="The operation, such as all_reduce, if the file does not name it.",
 )
 @click.option(
     "--ranks",

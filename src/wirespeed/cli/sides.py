@@ -17,7 +17,7 @@ _MOST_STORED = 200
 """The newest of the stored runs; reading thousands would take longer than what they add."""
 
 
-class Percent(click.ParamType[float]):
+class Percent(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no [float]
     """`5%` or `5`: the share 0.05."""
 
     name = "percent"

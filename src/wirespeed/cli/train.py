@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, FiniteRange, Output, RunOptions, common_options
 from wirespeed.errors import UsageError
 from wirespeed.records_training import TrainingKind
@@ -15,6 +16,8 @@ __all__ = ["train"]
 _FORMATS = ("table", "wide", "json", "jsonl", "md", "csv")
 _STRATEGIES = "naive,flat,overlap,bucketed,ddp"
 _SCALED = "bucketed"
+LASTS = "ddp"
+"""What `--for` trains with, unless a strategy is named."""
 _SAMPLES_A_RANK = 4
 _KINDS: dict[str, tuple[TrainingKind, ...]] = {
     "both": ("strong", "weak"),
@@ -32,15 +35,22 @@ Examples:
   wirespeed train --memory --load --html train.html         charts and tables in one offline file
   wirespeed train --model my_package.models:make --strategy ddp
   torchrun --nproc-per-node 8 ... -m wirespeed train --model xl --dtype bf16
+  wirespeed train --for 30m --checkpoint-every 60s          goodput: useful time of all time
   wirespeed train --list                                    models and strategies
 """
 
 
 @click.command(context_settings=CONTEXT, epilog=_EPILOG)
-@click.option("--model", default="tiny", help="A model of --list, or your own as module:function.")
+@click.option(
+    "--model",
+    default="tiny",
+    shell_complete=suggest.models,
+    help="A model of --list, or your own as module:function.",
+)
 @click.option(
     "--strategy",
     metavar="NAME,…",
+    shell_complete=suggest.strategies,
     help=f"Ways of synchronising, see --list.  [default: {_STRATEGIES}; {_SCALED} with --scaling]",
 )
 @click.option("--bucket-mb", metavar="MB,…", help="Bucket sizes to compare, in 10^6 bytes.")
@@ -66,7 +76,10 @@ Examples:
 @click.option("--vocab", type=click.IntRange(2, 1 << 24), help="Different tokens.")
 @click.option("--tied/--untied", default=None, help="Whether the output matrix is the embedding.")
 @click.option(
-    "--text", metavar="FILE", help="Train on the bytes of this file, not on random tokens."
+    "--text",
+    metavar="FILE",
+    shell_complete=suggest.files,
+    help="Train on the bytes of this file, not on random tokens.",
 )
 @click.option(
     "--optimizer", type=click.Choice(["adamw", "sgd"]), default="adamw", help="Optimizer."
@@ -111,10 +124,32 @@ Examples:
 @click.option(
     "--trace",
     metavar="FILE",
+    shell_complete=suggest.files,
     help="Write the timeline of one step of each strategy for Perfetto, and beside it a picture "
     "(FILE with .svg).",
 )
 @click.option("--load", is_flag=True, help="Also how much computing and sending slow each other.")
+@click.option(
+    "--for",
+    "for_",
+    metavar="TIME",
+    help="Train by one strategy for so long (90s, 30m, 2h), with checkpoints, starting ranks that fail "
+    f"again: how much of the time was useful?  [default strategy: {LASTS}]",
+)
+@click.option(
+    "--checkpoint-every",
+    metavar="TIME|STEPS",
+    help="With --for: between checkpoints, such as 5m or 100steps.  [default: 60s]",
+)
+@click.option(
+    "--checkpoint-dir",
+    metavar="DIR",
+    shell_complete=suggest.files,
+    help="With --for: where checkpoints lie on the nodes of the ranks.  [default: in the run's folder]",
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on from the newest checkpoint in --checkpoint-dir."
+)
 @click.option("--list", "list_", is_flag=True, help="List the models and the strategies, and stop.")
 @click.option(
     "-o", "--output", type=click.Choice(_FORMATS), default="table", help="How to print the result."
@@ -122,6 +157,7 @@ Examples:
 @click.option(
     "--html",
     metavar="FILE",
+    shell_complete=suggest.files,
     help="Also write one offline HTML file: verdict, charts, tables, the timeline of a step.",
 )
 @common_options
@@ -143,6 +179,7 @@ def train(ctx: click.Context, /, **values: Any) -> int:
 
 def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int:
     from wirespeed.cli.execute import execute
+    from wirespeed.cli.train_lasting import lasting_case, lasting_of
     from wirespeed.cli.train_plan import Asked, bucket_sizes, cases_of, world_sizes
     from wirespeed.plan import Plan, TrainPlan
     from wirespeed.training.strategies.registry import strategies_named
@@ -151,12 +188,15 @@ def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int
     _refuse_other_engines(options.engine)
     _refuse_unknown_model(values["model"])
     _refuse_bad_files(options.output)
+    lasting = lasting_of(values, launched=_launched(), elsewhere=options.where is not None)
     worlds = world_sizes(values["scaling"])
     if worlds and options.ranks is None and options.where is None and not _launched():
         options = replace(options, ranks=max(worlds))
     world = _world_size(options)
     asked = Asked(
-        strategies=strategies_named(values["strategy"] or (_SCALED if worlds else _STRATEGIES)),
+        strategies=strategies_named(
+            values["strategy"] or (LASTS if lasting else _SCALED if worlds else _STRATEGIES)
+        ),
         buckets=bucket_sizes(values["bucket_mb"]),
         world=world,
         batch=values["batch"] or _SAMPLES_A_RANK * world * values["micro_batches"],
@@ -173,7 +213,7 @@ def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int
         training=TrainPlan(
             model=values["model"],
             model_options=given,
-            cases=cases_of(asked),
+            cases=(lasting_case(asked),) if lasting else cases_of(asked),
             micro_batches=values["micro_batches"],
             precision=values["dtype"],
             optimizer=values["optimizer"],
@@ -189,6 +229,7 @@ def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int
             budget_bytes=parse_size(values["budget"]) if values["budget"] else None,
             trace=options.output.trace is not None or options.output.html is not None,
             load=values["load"],
+            lasting=lasting,
         ),
         engine=options.engine,
         seed=options.seed,

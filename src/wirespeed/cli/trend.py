@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT
 from wirespeed.cli.sides import PERCENT, load_refs, operations, stored_runs
 from wirespeed.errors import UsageError
@@ -23,8 +24,13 @@ Exit codes: 1 with --fail-on, a regression; 3 no figure has runs enough (8); 0 o
 
 
 @click.command(context_settings=CONTEXT, epilog=_EPILOG)
-@click.argument("ops", nargs=-1, metavar="[OP…]")
-@click.option("--runs", metavar="RUN,…", help="These runs.  [default: all stored ones]")
+@click.argument("ops", nargs=-1, metavar="[OP…]", shell_complete=suggest.measured)
+@click.option(
+    "--runs",
+    metavar="RUN,…",
+    shell_complete=suggest.runs,
+    help="These runs.  [default: all stored ones]",
+)
 @click.option("--last", type=click.IntRange(min=2), metavar="N", help="Only the newest N runs.")
 @click.option("--fail-on", type=PERCENT, help="Slower by this since the last change: exit 1.")
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.errors import UsageError
 from wirespeed.launchers.engines import ENGINES
 
@@ -46,6 +47,7 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--cluster",
         metavar="NAME|FILE",
+        shell_complete=suggest.clusters,
         help="The cluster file whose pods run the ranks (clusters/NAME.yaml, or a path); with --on "
         "k8s. Where it is not deployed, pods are made for this command alone.",
     ),
@@ -53,6 +55,7 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--hostfile",
         metavar="FILE",
+        shell_complete=suggest.files,
         help="Nodes, one a line: `host`, `host slots=8` or `host:8`; with --on.",
     ),
     click.option(
@@ -70,12 +73,14 @@ _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--python",
         metavar="PATH",
+        shell_complete=suggest.files,
         help="Python on the nodes, in which wirespeed is installed; with --on.  "
         "[default: the path of this one]",
     ),
     click.option(
         "--interface",
         metavar="NAME",
+        shell_complete=suggest.interfaces,
         help="Network interface for rendezvous and traffic; with --on.",
     ),
     click.option(
@@ -83,6 +88,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         "pass_",
         multiple=True,
         metavar="NAME[=VALUE]",
+        shell_complete=suggest.environment,
         help="Also give this variable to every rank (NCCL_*, GLOO_*, UCX_* and the like go along "
         "anyway); with --on. A secret by name only: -x HF_TOKEN.",
     ),
@@ -91,6 +97,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         "with_",
         multiple=True,
         metavar="KEY[=VALUE]",
+        shell_complete=suggest.engine_options,
         help="An option of the engine, such as partition=train.",
     ),
     click.option(

@@ -59,7 +59,13 @@ _DEVICES = {
 _DEVICE_WORDS = {"gpus": "gpu", "nics": "nic", "rdma": "rdma"}
 _OPTIONS = ("level", "warmup", "iterations", "precision", "max_time", "rounds", "steps")
 """How long and how often was measured; what was measured is in each figure itself."""
-_PROCESS_OWN = ("OMPI_MCA_orte_", "OMPI_MCA_ess_", "NCCL_HOSTID", "TORCHELASTIC_RUN_ID")
+_PROCESS_OWN = (
+    "OMPI_MCA_orte_",
+    "OMPI_MCA_ess_",
+    "NCCL_HOSTID",
+    "TORCHELASTIC_RUN_ID",
+    "MASTER_PORT",
+)
 """Variables that a launcher makes up for each start."""
 
 _ENVIRONMENT = ("environment", "")

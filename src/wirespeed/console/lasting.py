@@ -8,8 +8,9 @@ import time
 from dataclasses import replace
 from typing import Protocol
 
+from wirespeed.console.book import Book
 from wirespeed.console.remote import interrupted_before
-from wirespeed.console.session import Book, Session
+from wirespeed.console.session import Session
 from wirespeed.console.signals import interrupted_by_signals
 from wirespeed.console.worlds import Place, StartWorld
 from wirespeed.errors import Interrupted

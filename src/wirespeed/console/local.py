@@ -8,7 +8,8 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from wirespeed.console.session import Book, Session
+from wirespeed.console.book import Book
+from wirespeed.console.session import Session
 from wirespeed.console.signals import interrupted_by_signals
 from wirespeed.launchers.children import Child, Children
 from wirespeed.plan import Plan
@@ -115,6 +116,7 @@ def _children(
                 "RANK": str(rank),
                 "LOCAL_RANK": str(rank),
                 "WIRESPEED_STACK": str(_stack_file(scratch, rank)),
+                "WIRESPEED_LOG": str(book.logs / f"rank-{rank}.log"),
             },
             log=book.logs / f"rank-{rank}.log",
         )

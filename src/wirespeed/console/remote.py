@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from wirespeed.console.book import Book
 from wirespeed.console.holding import STOPPING, held, lost_findings
 from wirespeed.console.relay import outcome_from_json, read_line
 from wirespeed.console.relayed import VARIABLE, order
-from wirespeed.console.session import Book, Session
+from wirespeed.console.session import Session
 from wirespeed.console.signals import interrupted_by_signals
 from wirespeed.errors import Interrupted
 from wirespeed.launchers.base import Engine, Held, Job, Piece, Prepared

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from wirespeed.checks.causes import cause_first
 from wirespeed.checks.judge import judge, verdict_of
 from wirespeed.checks.locating import culprit_findings
 from wirespeed.checks.training import proof_findings, trouble_finding
+from wirespeed.console.book import Ledger, ProgressView
 from wirespeed.console.nodebook import NodeBook
 from wirespeed.console.ranklogs import log_findings
 from wirespeed.plan import Plan
@@ -37,6 +38,8 @@ from wirespeed.records_json import (
     verification_from_json,
     world_to_json,
 )
+from wirespeed.records_lasting import Goodput
+from wirespeed.records_lasting_json import goodput_to_json
 from wirespeed.records_settings import Setting
 from wirespeed.records_training import LoadFigures, Training
 from wirespeed.records_training_json import load_from_json, training_from_json
@@ -47,34 +50,11 @@ from wirespeed.world.redact import allowed_environment
 from wirespeed.world.seats import distinct_names
 from wirespeed.world.watch import Outcome
 
-__all__ = ["Book", "ProgressView", "Session"]
+__all__ = ["Session"]
 
 
 _STORED = ("measurement", "verification", "pairs", "located", "training", "under_load")
 """Kinds of records that the run folder keeps as they come."""
-
-
-class ProgressView(Protocol):
-    """Shows what is running; never on stdout."""
-
-    def step(self, index: int, of: int, label: str) -> None: ...
-
-    def phase(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Book(Protocol):
-    """Where one world of ranks is written down: a whole run's session, or one turn of many."""
-
-    @property
-    def logs(self) -> Path:
-        """The folder of the ranks' logs."""
-        ...
-
-    def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None: ...
-
-    def phase(self, text: str) -> None: ...
 
 
 class Session:
@@ -92,8 +72,10 @@ class Session:
         choices: tuple[Choice, ...],
         reference: Reference,
         only: frozenset[str] = frozenset(),
+        ledger: Ledger | None = None,
     ) -> None:
         self.folder = folder
+        self.ledger = ledger
         self._plan = plan
         self._progress = progress
         self._launcher = launcher
@@ -114,6 +96,7 @@ class Session:
         self._training: dict[tuple[object, ...], Training] = {}
         self._load: list[LoadFigures] = []
         self._settings: tuple[Setting, ...] = ()
+        self._goodput: Goodput | None = None
         self._proofs: list[Mapping[str, Any]] = []
         self._trace: list[str] = []
         self._notes: list[Finding] = []
@@ -150,6 +133,8 @@ class Session:
         take = self._take.get(kind)
         if take is not None:
             take(data)
+        elif self.ledger is not None and kind.startswith("soak"):
+            self.ledger.take(kind, data)
         if kind in _STORED:
             self.folder.append(kind, data)
 
@@ -162,6 +147,14 @@ class Session:
         self._settings = tuple(settings)
         self._measurements = list(measurements)
 
+    def keep_goodput(self, goodput: Goodput) -> None:
+        """What training that lasted made of its time."""
+        self._goodput = goodput
+
+    def store_goodput(self, goodput: Goodput) -> None:
+        """The same as known by now, in case that this process is killed."""
+        self.folder.append("goodput", goodput_to_json(goodput))
+
     @property
     def logs(self) -> Path:
         """The folder of the ranks' logs."""
@@ -173,14 +166,21 @@ class Session:
     def close(self, outcome: Outcome) -> Run:
         """Judge what came in, write `run.json`, and give the run."""
         self._progress.close()
+        if self.ledger is not None:
+            outcome = _to_resume(outcome, self.folder.id)
         world = self._world()
-        measured = len(self._pairs) + len(self._measurements) + len(self._training)
+        trained = self._goodput is not None and self._goodput.steps > 0
+        measured = int(trained) + len(self._pairs) + len(self._measurements) + len(self._training)
         measured += sum(verification.wrong is not None for verification in self._verifications)
         findings = [
             *self._findings(world, outcome),
             *proof_findings(self._proofs),
             *self._notes,
         ]
+        soak = self.ledger.soak() if self.ledger else None
+        if self.ledger and soak:
+            findings += self.ledger.findings()
+            measured += soak.calls
         if not outcome.ok and outcome.kind != "interrupted":
             findings += log_findings(self.logs)
         if compared := self._reference.choices():
@@ -203,7 +203,7 @@ class Session:
             verdict=verdict,
             exit_code=code,
             started=self.folder.started,
-            seconds=time.monotonic() - self._begin,
+            seconds=self._seconds(),
             world=world,
             versions=self._versions,
             environment=self._environment,
@@ -216,11 +216,18 @@ class Session:
             training=tuple(self._training.values()),
             under_load=tuple(self._load),
             settings=self._settings,
+            soak=soak,
+            goodput=self._goodput,
         )
         if self._trace:
             self.folder.keep("trace.json", "".join(self._trace))
         self.folder.finish(run)
         return run
+
+    def _seconds(self) -> float:
+        """Of this run, with what consoles before this one have soaked."""
+        before = self.ledger.seconds_before if self.ledger else 0.0
+        return before + time.monotonic() - self._begin
 
     def _findings(self, world: World, outcome: Outcome) -> list[Finding]:
         """The watchdog's first; after a failure only what the records already prove."""
@@ -250,7 +257,7 @@ class Session:
     @property
     def _needs_only_a_world(self) -> bool:
         plan = self._plan
-        return not plan.steps and plan.pairs is None and plan.training is None
+        return not (plan.steps or plan.pairs or plan.training or plan.soak)
 
     def _world(self) -> World:
         return World(
@@ -357,6 +364,15 @@ class Session:
                 fix="fewer local ranks, or a smaller -e",
             )
         )
+
+
+def _to_resume(outcome: Outcome, id: str) -> Outcome:
+    """What was interrupted can be gone on with."""
+    told = tuple(
+        replace(one, next=f"wirespeed check --resume {id}") if one.id == "INT-001" else one
+        for one in outcome.findings
+    )
+    return replace(outcome, findings=told)
 
 
 def _refused(refusal: Mapping[str, Any]) -> Finding:

@@ -5,10 +5,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
+from wirespeed.console.book import Book
 from wirespeed.console.holding import STOPPING, held
 from wirespeed.console.local import ran_local
 from wirespeed.console.remote import note_nodes, ordered, ran_remote
-from wirespeed.console.session import Book, Session
+from wirespeed.console.session import Session
 from wirespeed.launchers.base import Engine, Job
 from wirespeed.plan import Plan
 from wirespeed.world.watch import Outcome

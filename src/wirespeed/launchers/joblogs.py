@@ -1,10 +1,12 @@
 """Logs of a job: `rank-N.log` with all that a rank printed, `ENGINE.log` with the engine's words."""
 
+import os
 import re
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
-from typing import IO
 
 __all__ = ["JobLogs"]
 
@@ -18,7 +20,7 @@ class JobLogs:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._files: dict[Path, IO[str]] = {}
+        self._files: dict[Path, FileIO] = {}
         self._words: dict[str, deque[str]] = {}
 
     def rank(self, rank: int, text: str, *, whole: bool) -> None:
@@ -44,8 +46,24 @@ class JobLogs:
             file.close()
 
     def _write(self, path: Path, text: str) -> None:
+        # A disk that is full takes no line, and that is no reason to end a job that runs.
+        with suppress(OSError):
+            self._open(path).write(text.encode("utf-8", "replace"))
+
+    def _open(self, path: Path) -> FileIO:
+        """The file of that name, also after somebody has renamed the one that had it."""
         file = self._files.get(path)
-        if file is None:
-            file = self._files[path] = path.open("a", encoding="utf-8")
-        file.write(text)
-        file.flush()
+        if file is None or not _is_named(file, path):
+            if file is not None:
+                file.close()
+            file = self._files[path] = FileIO(path, "a")
+        return file
+
+
+def _is_named(file: FileIO, path: Path) -> bool:
+    try:
+        named = path.stat()
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(file.fileno())
+    return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)

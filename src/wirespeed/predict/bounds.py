@@ -26,6 +26,8 @@ MOST_SPREAD = 10.0
 FARTHEST_OF_TWO, FARTHEST = 4, 64
 """Times the largest world that was measured: with two worlds, with three or more."""
 FARTHEST_SIZE = 64
+LEAST_SHARING = 2
+"""Measured worlds with more ranks than cores, below which no other such world is told."""
 
 
 def refuse_series(series: Series) -> Refusal | None:
@@ -69,6 +71,8 @@ def refuse_world(series: Series, world: WorldSize) -> Refusal | None:
     alike, why = _comparable(series.worlds, world)
     if why:
         return Refusal(what=what, because=why, helps=_bench(series, world, alike))
+    if refusal := _refuse_sharing(series, world, alike):
+        return refusal
     far = world.ranks / max(one.ranks for one in alike)
     most = FARTHEST_OF_TWO if len(alike) == 2 else FARTHEST
     if far <= most:
@@ -78,6 +82,23 @@ def refuse_world(series: Series, world: WorldSize) -> Refusal | None:
         because=f"{far:.3g} times the largest world measured; {_count(len(alike), 'world')} carry a "
         f"forecast up to {most} times",
         helps=_bench(series, world, alike),
+    )
+
+
+def _refuse_sharing(series: Series, world: WorldSize, alike: Sequence[WorldSize]) -> Refusal | None:
+    """Ranks that take turns on the cores of a node: nothing that had cores enough shows how."""
+    cores = series.cores
+    if not cores or world.nodes > 1 or world.ranks <= cores:
+        return None
+    sharing = sum(one.ranks > cores for one in alike)
+    if sharing >= LEAST_SHARING:
+        return None
+    return Refusal(
+        what=f"{series.op} on {_where(world)}",
+        because=f"its {world.ranks} ranks take turns on {_count(cores, 'core')}, and so did those of "
+        f"{_count(sharing, 'measured world')}, not {LEAST_SHARING}: what waiting for a core costs is "
+        "not known",
+        helps=f"wirespeed bench {series.op} --ranks N, for N = {cores + 1}, {cores + 2}",
     )
 
 

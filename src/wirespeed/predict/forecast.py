@@ -124,7 +124,7 @@ def estimate(draws: Array) -> Estimate:
 
 def fit(series: Series) -> Forecast | None:
     """Every shape of the operation tried on the series; None where none can be told from it."""
-    found = (attempt(shape, series) for shape in shapes_for(series.op, series.worlds))
+    found = (attempt(shape, series) for shape in shapes_for(series.op, series.worlds, series.cores))
     tried = [one for one in found if one is not None and one.sizes]
     if not tried:
         return None

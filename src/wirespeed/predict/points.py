@@ -9,7 +9,7 @@ from statistics import median
 from wirespeed.records import Measurement, Run
 from wirespeed.records_prediction import Source, WorldSize
 
-__all__ = ["Point", "Series", "collect", "sorted_worlds", "world_of"]
+__all__ = ["Point", "Series", "collect", "cores_of", "sorted_worlds", "world_of"]
 
 _LONGEST_S, _LARGEST = 1e5, 2**50
 """Beyond these a figure of a file is damaged or invented."""
@@ -39,6 +39,8 @@ class Series:
     op: str
     how: str
     points: tuple[Point, ...]
+    cores: int = 0
+    """See `cores_of`; the least of the runs."""
 
     @property
     def worlds(self) -> tuple[WorldSize, ...]:
@@ -84,8 +86,24 @@ def collect(
             point = Point(world, m.size_bytes, seconds, _spread(m), count, run.id)
             groups[m.op][_key(run, m)].append(point)
     series = {op: _chosen(op, ways, left) for op, ways in sorted(groups.items())}
+    series = {op: replace(one, cores=_least_cores(runs, one)) for op, one in series.items()}
     notes = tuple(f"{count} measurements left out: {why}" for why, count in left.items())
     return series, _sources(runs, series.values()), notes
+
+
+def cores_of(run: Run) -> int:
+    """CPUs that the ranks of one node share, where they compute and send on them; 0: on GPUs, or not
+    told. With more ranks than that each waits for a core."""
+    if any(node.gpus for node in run.world.nodes) or run.world.backend != "gloo":
+        return 0
+    told = [n.facts.get("cpu.shared") or n.facts.get("cpu.logical") for n in run.world.nodes]
+    known = [one for one in told if isinstance(one, int) and one > 0]
+    return min(known) if known and len(known) == len(told) else 0
+
+
+def _least_cores(runs: Sequence[Run], series: Series) -> int:
+    used = {point.run for point in series.points}
+    return min((cores_of(run) for run in runs if run.id in used), default=0)
 
 
 def world_of(run: Run, m: Measurement, ranks_per_node: int | None) -> WorldSize | None:

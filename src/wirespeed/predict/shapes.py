@@ -161,8 +161,11 @@ def known_ops() -> tuple[str, ...]:
     return tuple(_ALGORITHMS)
 
 
-def shapes_for(op: str, worlds: Sequence[WorldSize]) -> list[Shape]:
-    """The shapes that can be told apart on these worlds; terms that say the same there are one."""
+def shapes_for(op: str, worlds: Sequence[WorldSize], cores: int = 0) -> list[Shape]:
+    """The shapes that can be told apart on these worlds; terms that say the same there are one.
+
+    cores: that the ranks of one node share; 0 where that is not known.
+    """
     between = any(world.nodes > 1 for world in worlds)
     within = any(world.ranks_per_node > 1 for world in worlds)
     found: list[Shape] = []
@@ -172,8 +175,15 @@ def shapes_for(op: str, worlds: Sequence[WorldSize]) -> list[Shape]:
         else:
             found += [_flat(algorithm, between)]
         if within and not between:
-            found += [_crowded(algorithm)]
+            found += [_crowded(algorithm, one) for one in _takers(worlds, cores)]
     return [replace(shape, power=p) for shape in found for p in (1.0, _SHARP)]
+
+
+def _takers(worlds: Sequence[WorldSize], cores: int) -> list[int]:
+    """Ranks from which on each further one slows all: the first (memory), and the one for which there
+    is no core, where the worlds lie on both sides of it."""
+    ranks = [world.ranks for world in worlds]
+    return [1, cores] if min(ranks) < cores < max(ranks) else [1]
 
 
 def varied(shape: Shape, places: Sequence[Place]) -> Shape:
@@ -217,16 +227,20 @@ def _flat(algorithm: _Algorithm, between: bool) -> Shape:
     )
 
 
-def _crowded(algorithm: _Algorithm) -> Shape:
-    """All ranks of a node share its cores and its memory: n times the work in the same time."""
+def _crowded(algorithm: _Algorithm, cores: int) -> Shape:
+    """All ranks of a node share its cores, or its memory (cores: 1): n / cores times the work each."""
+
+    def share(world: WorldSize) -> float:
+        return max(1.0, world.ranks / cores)
+
     return Shape(
-        f"{algorithm.name}, shared cores",
+        f"{algorithm.name}, shared {'cores' if cores > 1 else 'node'}",
         (
             _CALL,
-            Term("a step of any rank", lambda w, s: algorithm.steps(w.ranks) * w.ranks),
+            Term("a step of any rank", lambda w, s: algorithm.steps(w.ranks) * share(w)),
             Term(
                 "a byte of any rank",
-                lambda w, s: algorithm.bytes(w.ranks) * w.ranks * s,
+                lambda w, s: algorithm.bytes(w.ranks) * share(w) * s,
                 bandwidth=True,
             ),
         ),

@@ -3,7 +3,8 @@
 training/cost_model.py says what a step takes from its computation and one collective's cost; here
 that cost is a draw of a forecast, so that every figure has an interval. What the model missed where
 the training run measured (cores that compute and send at once) is carried over to other worlds, half
-of it taken as its standard error.
+of it taken as its standard error. Where more ranks than cores share a node, computing takes as many
+times as long (to the power of 1 ± 0.1: caches and memory are shared, too).
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ _SEED = 99
 _UNCHECKED = 0.10
 """Standard error of a step, relative to it, where nothing measured tells how far the model is off."""
 _MOST_MISSED = 0.5
+"""Of the step, where it was measured."""
 _BUCKETS = 7
 
 
@@ -60,15 +62,16 @@ class Stepper:
         """(seconds without synchronisation by draw, seconds of a step by draw and choice)."""
         rng = np.random.default_rng(_SEED)
         mood = 1 + self.workload.uncertainty * rng.standard_normal(DRAWS)
-        compute = np.clip(mood, 0.2, 5.0)
         carried = 1 + 0.5 * rng.standard_normal(DRAWS)
+        sharing = self.workload.sharing(world) ** (1 + _UNCHECKED * rng.standard_normal(DRAWS))
+        compute = np.clip(mood, 0.2, 5.0) * sharing
         steps = np.empty((DRAWS, len(choices)))
         for column, choice in enumerate(choices):
             sent = self._message(choice)
             times = self.forecast.draws([(world, sent), (world, max(sent // 2, 1))], factors)
             steps[:, column] = self._modelled(choice, sent, times, compute)
             missed = self.excess.get(choice.strategy, self.excess.get("", 0.0))
-            steps[:, column] += missed * carried
+            steps[:, column] += missed * carried * sharing
         alone = self.workload.alone_s * compute
         if not self.checked:
             steps *= np.exp(_UNCHECKED * rng.standard_normal(DRAWS))[:, None]

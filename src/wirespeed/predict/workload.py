@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wirespeed.errors import UsageError
+from wirespeed.predict.points import cores_of
 from wirespeed.records import Run
 from wirespeed.records_prediction import Refusal, WorldSize
 from wirespeed.records_training import Training
@@ -36,10 +37,19 @@ class Workload:
     """The strategies that were measured beside it."""
     rounds: int
     run: str
+    cores: int = 0
+    """That the ranks of a node share (`points.cores_of`)."""
 
     @property
     def alone_s(self) -> float:
         return self.step.backward_s + self.step.rest_s
+
+    def sharing(self, world: WorldSize) -> float:
+        """How many times as long as here computing takes there: ranks beyond the cores take turns."""
+        if not self.cores:
+            return 1.0
+        there, here = (max(1.0, w.ranks_per_node / self.cores) for w in (world, self.world))
+        return there / here
 
 
 def workload_of(runs: Sequence[Run], model: str | None) -> Workload | Refusal | None:
@@ -71,6 +81,7 @@ def workload_of(runs: Sequence[Run], model: str | None) -> Workload | Refusal | 
         measured=tuple(one for one in mates if one.strategy != "none"),
         rounds=alone.rounds,
         run=run.id,
+        cores=cores_of(run),
     )
 
 

@@ -52,6 +52,16 @@ class Control:
         """Whether it holds on every rank."""
         return bool(self.matrix([float(value)]).min() > 0)
 
+    def from_first(self, data: bytes) -> bytes:
+        """Rank 0's bytes, on every rank; what the others give is not looked at."""
+        size = int(self.matrix([float(len(data))])[0, 0])
+        sent = torch.empty(size, dtype=torch.uint8)
+        if self.rank == 0 and size:
+            sent = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        if size:
+            dist.broadcast(sent, src=0, group=self._group)
+        return data if self.rank == 0 else sent.numpy().tobytes()
+
     def objects(self, value: T) -> list[T]:
         """Every rank's value, by rank (small ones only: several round trips)."""
         gathered: list[Any] = [None] * self.world_size

@@ -1,12 +1,14 @@
 """Faults acted out on purpose, so that anybody can see each check catch what it is for.
 
-`wirespeed check --inject KIND:rank=R[,at=OPERATION][,after=N]` hands these to the ranks. Process
-faults strike when rank R begins its N-th operation of that name (or of any); data faults change the
-data of each such operation.
+`wirespeed check --inject KIND:rank=R[,at=OPERATION][,after=N][,every=M]` hands these to the ranks.
+Process faults strike when rank R begins its N-th operation of that name (or of any); data faults
+change the data of each such operation, or after N of them of every M-th.
 """
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
+    "CALL_FAULTS",
     "CLOCK_SHIFT_S",
     "DATA_FAULTS",
     "PROCESS_FAULTS",
@@ -50,12 +53,17 @@ PROCESS_FAULTS = {
     "abort": "the process ends by SIGABRT after its results are written",
     "clock": "the node's clock is 2 s ahead, as the other nodes see it",
 }
+CALL_FAULTS = {
+    "stall": "the process is paused for 0.3 s when a call begins",
+}
+"""Within calls, as data faults; `after` and `every` count calls."""
 TRAINING_FAULTS = {
     "nan": "the loss of that rank is no number",
     "twice": "that rank's gradient of one parameter counts twice",
 }
 """For `train`, beside kill, stop, raise, absent and abort; `after` counts turns, of nan steps."""
 CLOCK_SHIFT_S = 2.0
+STALL_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +73,26 @@ class Fault:
     at: str = ""
     """The operation that it strikes; empty: any."""
     after: int = 0
-    """How many such operations go well before a process fault strikes."""
+    """How many such operations (of data faults: calls) go well before it strikes."""
+    every: int = 1
+    """Of data faults and stalls: after those, it strikes every so many calls."""
 
     @staticmethod
     def parse(text: str) -> "Fault":
         """From `flip:rank=1,at=all_reduce,after=3`; UsageError with the known kinds otherwise."""
         kind, _, rest = text.partition(":")
         options = dict(part.partition("=")[::2] for part in rest.split(",") if part)
-        known = {**DATA_FAULTS, **PROCESS_FAULTS, **TRAINING_FAULTS}
+        known = {**DATA_FAULTS, **PROCESS_FAULTS, **CALL_FAULTS, **TRAINING_FAULTS}
         rank, after = options.pop("rank", "1"), options.pop("after", "0")
-        at = options.pop("at", "")
-        numbers = rank.isdecimal() and after.isdecimal()
+        at, every = options.pop("at", ""), options.pop("every", "1")
+        numbers = rank.isdecimal() and after.isdecimal() and every.isdecimal() and int(every) > 0
         if kind not in known or options or not numbers or at not in ("", *CATALOGUE):
             raise UsageError(
                 f"cannot inject {text!r}",
-                expected="KIND:rank=R[,at=OPERATION][,after=N] with KIND one of "
+                expected="KIND:rank=R[,at=OPERATION][,after=N][,every=M] with KIND one of "
                 + ", ".join(known),
             )
-        return Fault(kind, int(rank), at, int(after))
+        return Fault(kind, int(rank), at, int(after), int(every))
 
 
 def strike(fault: Fault) -> None:
@@ -95,8 +105,18 @@ def strike(fault: Fault) -> None:
         raise RuntimeError("injected fault: this rank raises on purpose")
 
 
+def _pause() -> None:
+    """Stop this process, as a hypervisor or a cgroup may; another one wakes it up."""
+    wake = "import os,sys,time; time.sleep(float(sys.argv[2])); os.kill(int(sys.argv[1]), 18)"
+    words = [sys.executable, "-I", "-S", "-c", wake, str(os.getpid()), str(STALL_S)]
+    with subprocess.Popen(words):
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def applies(kind: str, collective: Collective, redop: str) -> bool:
     """Whether a data fault can be acted out in that operation at all."""
+    if kind in CALL_FAULTS:
+        return True
     if kind == "nowait":
         return not collective.has_data
     if not collective.has_data:
@@ -117,6 +137,7 @@ class FaultyEngine:
         self._inner = inner
         self._fault = fault
         self._mine = global_rank == fault.rank
+        self._calls = 0
         self.name, self.backend, self.device = inner.name, inner.backend, inner.device
         self.in_place_only = inner.in_place_only
 
@@ -162,9 +183,17 @@ class FaultyEngine:
         in_place_only = call.collective.name in self.in_place_only
 
         def issue() -> None:
-            change(call, blocking, in_place_only)
+            if self._due():
+                change(call, blocking, in_place_only)
+            else:
+                blocking()
 
         return issue if call.blocking else _Finished(issue)
+
+    def _due(self) -> bool:
+        self._calls += 1
+        late = self._calls - self._fault.after
+        return late > 0 and late % self._fault.every == 0
 
 
 class _Finished:
@@ -220,7 +249,13 @@ def _twice(call: Call, run: Issue, in_place_only: bool) -> None:
     run()
 
 
+def _stall(_: Call, run: Issue, __: bool) -> None:
+    _pause()
+    run()
+
+
 _CHANGES: dict[str, Change] = {
+    "stall": _stall,
     "swap": _swap,
     "last": _last,
     "stale": _stale,

@@ -8,7 +8,7 @@ from wirespeed.collectives.engines import open_engine
 from wirespeed.errors import WorldError
 from wirespeed.plan import Plan
 from wirespeed.ranks.control import Control
-from wirespeed.ranks.faults import DATA_FAULTS, Fault, FaultyEngine
+from wirespeed.ranks.faults import CALL_FAULTS, DATA_FAULTS, Fault, FaultyEngine
 from wirespeed.ranks.place import Place
 from wirespeed.records import Choice
 from wirespeed.world.cpus import llc_bytes
@@ -75,7 +75,7 @@ def join(
     engine = open_engine(plan.engine, backend, device)
     for text in plan.faults:
         fault = Fault.parse(text)
-        if fault.kind in DATA_FAULTS:
+        if fault.kind in DATA_FAULTS | CALL_FAULTS:
             engine = FaultyEngine(engine, fault, identity.rank)
     torch.manual_seed(plan.seed)
     return Place(

@@ -72,10 +72,18 @@ def _run_joined(
 
         faults = process_faults(plan, place.rank)
         run_pairs(place, plan.pairs, plan.seed, beacon, faults)
-    if plan.training is not None:
+    if plan.training is not None and plan.training.lasting is not None:
+        from wirespeed.ranks.training.lasting import run_lasting_training
+
+        run_lasting_training(place, plan, plan.training, beacon)
+    elif plan.training is not None:
         from wirespeed.ranks.training.run import run_training
 
         run_training(place, plan, plan.training, beacon)
+    if plan.soak is not None:
+        from wirespeed.ranks.soaking import run_soak
+
+        run_soak(place, plan, plan.soak, beacon)
     from wirespeed.ranks.join import leave
 
     beacon.enter("leaving the process group")

@@ -16,7 +16,7 @@ from wirespeed.records_json import measurement_to_json, verification_to_json
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Reporter", "process_faults", "run_steps"]
+__all__ = ["Countdown", "Reporter", "fits", "process_faults", "run_steps"]
 
 
 class Reporter(Protocol):
@@ -30,7 +30,7 @@ class Reporter(Protocol):
 def run_steps(place: Place, plan: Plan, beacon: Reporter) -> None:
     """All steps; out of memory ends the larger sizes of that operation, not the run."""
     tell = beacon.record if place.rank == 0 else _silent
-    faults = [_Countdown(fault) for fault in process_faults(plan, place.rank)]
+    faults = [Countdown(fault) for fault in process_faults(plan, place.rank)]
     full: set[tuple[str, str, bool, str]] = set()
     previous: int | None = None
     for number, step in enumerate(plan.steps):
@@ -79,12 +79,12 @@ def _fitting_site(place: Place, step: Step, collective: Collective) -> Site | No
     """The site at the asked size, or at the largest that fits; None when memory does not do."""
     if not step.case.max_fit:
         site = site_of(place, step.case, collective, step.case.size_bytes)
-        return site if place.control.all_true(_fits(place, site)) else None
+        return site if place.control.all_true(fits(place, site)) else None
     # The same sizes in the same order on every rank: nodes differ in memory, and so do moments.
     least = place.control.matrix([float(_memory(place.device))]).min()
     for size in _halving(int(least)):
         site = site_of(place, step.case, collective, size)
-        if place.control.all_true(_fits(place, site)):
+        if place.control.all_true(fits(place, site)):
             return replace_size(site, step)
     return None
 
@@ -99,7 +99,7 @@ def _halving(start: int) -> Iterator[int]:
         yield 1 << power
 
 
-def _fits(place: Place, site: Site) -> bool:
+def fits(place: Place, site: Site) -> bool:
     """Whether this rank's buffers, and one slice of expected values, can be allocated now."""
     import torch
 
@@ -136,7 +136,7 @@ def process_faults(plan: Plan, rank: int) -> list[Fault]:
     return [fault for fault in parsed if fault.kind in PROCESS_FAULTS and fault.rank == rank]
 
 
-class _Countdown:
+class Countdown:
     """Strikes a process fault when its turn has come."""
 
     def __init__(self, fault: Fault) -> None:

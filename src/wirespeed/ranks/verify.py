@@ -14,7 +14,7 @@ from wirespeed.records import Verification, WrongData
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["reason_not_to_run", "verify"]
+__all__ = ["judged", "prepared", "reason_not_to_run", "slow_s", "synchronize", "verify"]
 
 SMALL_WORK = 1 << 24
 """Elements times ranks up to which a data check is quick enough to need no bound of its own."""
@@ -84,11 +84,11 @@ def _attempt(
     pattern = pattern_for(site.dtype, site.case.redop, site.geometry.ranks, seed)
     ulps = place.engine.ulps(site.case.redop, site.geometry.ranks)
     oracle = Oracle(site.collective, site.geometry, pattern, ulps)
-    slow_s = _slow_s(site)
-    if slow_s:
-        place.busy(slow_s)
-    buffers = _prepared(place, site, oracle)
-    if slow_s:
+    bound_s = slow_s(site)
+    if bound_s:
+        place.busy(bound_s)
+    buffers = prepared(place, site, oracle)
+    if bound_s:
         place.busy(None)
     call = Call(
         collective=site.collective,
@@ -101,20 +101,20 @@ def _attempt(
     place.tick()
     try:
         place.engine.bind(call)()
-        _synchronize(place.device)
+        synchronize(place.device)
     except (RuntimeError, TypeError, ValueError) as error:
         if is_refusal(error):
             return None, f"{place.engine.backend}: {str(error).splitlines()[0]}"
         raise
-    if slow_s:
-        place.busy(slow_s)
-    judged = _judged(place, oracle, buffers, site.group.ranks, previous)
-    if slow_s:
+    if bound_s:
+        place.busy(bound_s)
+    found = judged(place, oracle, buffers, site.group.ranks, previous)
+    if bound_s:
         place.busy(None)
-    return judged, ""
+    return found, ""
 
 
-def _slow_s(site: Site) -> float:
+def slow_s(site: Site) -> float:
     """A generous bound for making the data of a large case, in seconds; 0 for a small one.
 
     Hashing and reducing takes about 20 ns an element and rank on one slow core.
@@ -126,7 +126,8 @@ def _slow_s(site: Site) -> float:
     return 0.0 if work < SMALL_WORK else 60.0 + work * 200e-9
 
 
-def _prepared(place: Place, site: Site, oracle: Oracle) -> Buffers:
+def prepared(place: Place, site: Site, oracle: Oracle) -> Buffers:
+    """Buffers with this rank's data, and what no result may leave in the output."""
     case = site.case
     (buffers,) = allocate(
         site.collective, site.geometry, site.torch_dtype, place.device, in_place=case.in_place
@@ -141,20 +142,22 @@ def _prepared(place: Place, site: Site, oracle: Oracle) -> Buffers:
     return buffers
 
 
-def _synchronize(device: "torch.device") -> None:
+def synchronize(device: "torch.device") -> None:
+    """Wait until the device has done all that was issued."""
     if device.type == "cuda":
         import torch
 
         torch.cuda.synchronize(device)
 
 
-def _judged(
+def judged(
     place: Place,
     oracle: Oracle,
     buffers: Buffers,
     members: tuple[int, ...],
     previous: int | None,
 ) -> tuple[Mismatch, WrongData | None]:
+    """What is wrong in this rank's output, and in words; members: global ranks of its group."""
     found = oracle.compare(buffers.output)
     if not found.wrong:
         return found, None

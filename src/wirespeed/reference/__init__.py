@@ -77,6 +77,20 @@ class NoReference:
         return ()
 
 
+_SAME = 0.8
+"""A fleet below this share of a baseline is of other runs than those that the user calls good."""
+
+
+def _tells_the_spread_of(first: Expectation, other: Expectation) -> bool:
+    """One run, or a figure from elsewhere, tells little of the spread from run to run; the fleet's
+    tells more. Repeats of a baseline tell their own, and slow runs of the fleet must not widen it."""
+    if other.origin != "fleet":
+        return False
+    if first.origin != "baseline" or not (first.time_s and other.time_s):
+        return True
+    return first.samples < 2 and first.time_s / other.time_s >= _SAME
+
+
 class Chain:
     """Several references in the order in which they are believed; the first that knows answers."""
 
@@ -89,8 +103,7 @@ class Chain:
         if not known:
             return None
         first, rest = known[0], tuple(known[1:])
-        # A figure or two tell little of the spread from run to run; the fleet's tells more.
-        spread = [one for one in rest if one.origin == "fleet"]
+        spread = [one for one in rest if _tells_the_spread_of(first, one)]
         return replace(
             first,
             also=rest,

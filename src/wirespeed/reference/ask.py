@@ -1,5 +1,6 @@
 """Is this number normal? One figure against what is known, in one answer."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -36,6 +37,7 @@ class Asked:
     busbw_range: tuple[float, float] | None = None
     """Its 95 % interval; None: it came without one."""
     iterations: int = 0
+    engine: str = "torch"
 
     @property
     def too_wide(self) -> bool:
@@ -76,7 +78,7 @@ def ask(
     nodes: Sequence[NodeFacts] = (),
 ) -> Answer:
     """The answer for one figure against `expectation` (None: nothing is known)."""
-    limit = roofline(shape, op)
+    limit = roofline(shape, op, figure.engine)
     place = _place(figure, expectation)
     share = figure.busbw / expectation.busbw if expectation and expectation.busbw else 0.0
     return Answer(
@@ -85,7 +87,7 @@ def ask(
         op=op,
         figure=figure,
         expectation=expectation,
-        limit=limit,
+        limit=limit if limit and limit.holds(figure.busbw) else None,
         above=passed(shape, op, figure.busbw, limit),
         reasons=reasons(shape, nodes, share) if place == "low" else (),
         known=_alike(shape) if place == "unknown" else (),
@@ -121,4 +123,6 @@ def _place(figure: Asked, expectation: Expectation | None) -> Place:
 
 
 def _alike(shape: Shape) -> tuple[Figure, ...]:
-    return tuple(one for one in shipped_figures() if one.gpu and shape.gpu.startswith(one.gpu))
+    """Of such GPUs, those with a number of nodes like this one's first."""
+    alike = [one for one in shipped_figures() if one.gpu and shape.gpu.startswith(one.gpu)]
+    return tuple(sorted(alike, key=lambda one: abs(math.log((one.nodes or 2) / shape.nodes))))

@@ -1,8 +1,9 @@
 """Figures that somebody measured or asks for: one a row of CSV, in the package and of the user.
 
 The package's own (`data/busbw.csv`) were collected from public results; each names its source, when
-that was published (as far as it says so) and when it was read. The user's have the same columns, so
-what `reference export` writes `reference add` reads.
+that was published and when it was read. Files in repositories and pages that are kept up to date tell
+no date: it stays empty, since when a file was last changed says little of when its figure was got. The
+user's have the same columns, so what `reference export` writes `reference add` reads.
 """
 
 import csv
@@ -91,9 +92,10 @@ class Figure:
 
     @property
     def dated(self) -> str:
-        """The source with the best date there is."""
-        date = self.published or (f"read {self.read}" if self.read else "")
-        return f"{self.source}, {date}" if date else self.source
+        """The source with when it was published and when it was read; what is unknown is said."""
+        if not self.read:
+            return f"{self.source}, {self.published}" if self.published else self.source
+        return f"{self.source}, {self.published or 'date unknown'}, read {self.read}"
 
 
 @lru_cache(maxsize=1)

@@ -85,6 +85,10 @@ def find(figures: Iterable[Figure], shape: Shape, op: str, size: int) -> Match |
     vague = any(_vague(one, shape) for one in sized)
     if vague:
         notes.append("GPU, ranks a node or network cards are not told on both sides")
+    if any(one.switch == "sharp" and one.kind != "gate" for one in sized):
+        notes.append(
+            "figures with SHARP: where switches do not add up, a ring over the cards is the limit"
+        )
     return Match(tuple(sized), rough, exact_nodes and not vague, tuple(notes), size)
 
 
@@ -98,6 +102,8 @@ def holds(one: Figure, shape: Shape) -> bool:
         return False
     if one.gpus_per_node not in (None, shape.per_node):
         return False
+    if not one.gpu and one.nics and not (shape.nics and shape.nic_Gbitps):
+        return False  # it is a figure of cards, and nobody knows these
     return shape.nodes > 1 if one.nodes is None else (one.nodes > 1) == (shape.nodes > 1)
 
 
@@ -111,7 +117,10 @@ def _same_link(one: Figure, shape: Shape) -> bool:
 
 def _vague(one: Figure, shape: Shape) -> bool:
     """Whether something that matters is told on one side only."""
-    if not one.gpu or one.gpus_per_node is None or one.nodes is None:
+    if not one.gpu or one.gpus_per_node is None:
+        return True
+    # What a maker asks of any number of nodes is told, what somebody got on some number is not.
+    if one.nodes is None and one.kind != "gate":
         return True
     return shape.nodes > 1 and not shape.interconnect.startswith("mnnvl") and one.nics != shape.nics
 
@@ -130,8 +139,8 @@ def _of_named_gpu(alike: Sequence[Figure]) -> list[Figure]:
 def _nearest_nodes(alike: Sequence[Figure], nodes: int) -> tuple[list[Figure], bool]:
     same = [one for one in alike if one.nodes in (nodes, None)]
     if same:
-        exact = [one for one in same if one.nodes is not None]
-        return exact or same, True
+        exact = [one for one in same if one.nodes is not None or one.kind == "gate"]
+        return (exact if any(one.kind != "gate" for one in exact) else same), True
     if not alike:
         return [], True
     nearest = min((one.nodes or nodes for one in alike), key=lambda k: abs(math.log(k / nodes)))

@@ -2,11 +2,22 @@
 
 NVLink: NVIDIA's page on NVLink (nvidia.com/en-us/data-center/nvlink/) gives the sum of both
 directions, 300, 600, 900 and 1800 GB/s a GPU for its generations 2 to 5; half of it is one
-direction. NVL cards (600 GB/s over the bridge) and MI300X (seven Infinity Fabric links of 128 GB/s, both
-directions together) are as their makers' data sheets are commonly quoted, and not read again.
+direction. That 450 GB/s is the line rate of H100 says NVIDIA/nccl-tests#212 (2024-05-06), 18 links of
+together 900 GB/s of H200 MLCommons' inference_results_v4.1 (closed/NVIDIA/systems).
+
+MI300X: 64 GB/s in one direction of each of seven links, one to each of the other GPUs; errors that are
+corrected and the protocol leave about 48 (AMD, rocm.blogs.amd.com/software-tools-optimization/
+mi300x-rccl-xgmi, 2025-03-02). So n of them reach n-1 links.
+
+Weaker: H100 NVL, 600 GB/s over the bridge of two cards, is from a reseller's page
+(aiminingco.com/gpu/h100-nvl/specs, read 2026-11), since NVIDIA's own was not found; MI325X is taken as
+MI300X, whose seven links it keeps; of their rate no source was read.
 """
 
-__all__ = ["GPU_LINKS", "pcie_rate"]
+__all__ = ["GPU_LINKS", "XGMI_LINKS", "pcie_rate"]
+
+XGMI_LINKS = 7
+"""Links of one GPU, each to another one of the node, over which the rate below is spread."""
 
 GPU_LINKS: dict[str, tuple[str, float]] = {
     "V100 SXM2": ("nvlink", 150e9),

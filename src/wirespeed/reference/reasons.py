@@ -1,7 +1,11 @@
 """Why busbw may be low: the three likeliest reasons, first what the facts show.
 
 Order: what a setting or a fact of these nodes proves, then what the share reached points to, then
-what is usual with that interconnect. That last order is judgement, counted from no statistics.
+what is usual with that interconnect. A reason that somebody was seen to have names where, by its
+number at github.com/NVIDIA: NCCL's makers ask for ACS and GPUDirect RDMA before anything else (nccl#489,
+2021-04-02; nccl#1588, 2025-01-24), and about half of what is expected on two nodes is one bad node by
+Azure's own guide (Azure/ai-infrastructure-on-azure, skills/ai-infra/references/nccl_diagnosis.md, read
+2026-11). The order of the others is judgement, counted from no statistics.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,13 +19,31 @@ __all__ = ["reasons"]
 _MOST = 3
 _OVER_TCP = 0.15
 """RDMA reduced to TCP shows about a hundredth to a tenth: 4 of 340 GB/s in NVIDIA/aicr."""
+_DROPPED = 0.05
 _HALF = (0.35, 0.65)
+_RING = (0.75, 0.9)
+"""A ring over cards of 400 Gbit/s gets 46 to 48 GB/s from each, 368 to 384 of 445 (nccl-tests#290)."""
+_NVLS = ("H100", "H200", "B200", "B300")
+_RDMA = ("ib", "roce", "rdma", "mnnvl+ib")
 _NETWORKS = ("ib", "roce", "rdma", "efa", "tcpxo", "mnnvl+ib")
+
+_THROUGH_HOST = (
+    "ACS is on or GPUDirect RDMA is off, so that data go through the host: either can halve it "
+    "(nccl-tests#112, nccl#214); see lspci -vvv | grep ACSCtl, lsmod | grep nvidia_peermem"
+)
+_FEWER_CARDS = (
+    "fewer cards in use than there are, or at a lower rate: NCCL_IB_HCA, a port down; see ibstat, and "
+    "NET/IB in the lines of NCCL_DEBUG=INFO"
+)
+_ONE_SLOW = (
+    "one node, card or cable is slow and all wait for it (nccl-tests#106: 49 of 88 GB/s with one such "
+    "node of two); wirespeed locate names it"
+)
 
 _FREQUENT = {
     "nvlink": (
-        "NVLS is not in use (fabric manager, driver or NCCL too old, NCCL_NVLS_ENABLE=0), or the size "
-        "is too small for it",
+        "NVLS is not in use (fabric manager, driver or NCCL too old, NCCL_NVLS_ENABLE=0: 370 of 480 "
+        "GB/s on 8 H100), or the size is too small for it (nccl-tests#212)",
         "an NVLink is down, or GPUs talk over PCIe (nvidia-smi nvlink -s, NCCL_P2P_DISABLE)",
         "a GPU is slowed down by power or heat, or another job uses it",
     ),
@@ -45,14 +67,11 @@ _FREQUENT = {
         "a node is in another NVLink partition (clique)",
         "an NVLink is down, or a GPU is slowed down",
     ),
-    "ib": (
-        "GPUDirect RDMA is off (nvidia-peermem or dma-buf missing, ACS on), so data go through the host",
-        "fewer cards in use than there are: NCCL_IB_HCA, a port down or at a lower rate",
-        "a slow cable or a busy uplink: wirespeed locate names the node, rail or link",
-    ),
+    "ib": (_THROUGH_HOST, _FEWER_CARDS, _ONE_SLOW),
     "roce": (
-        "no lossless path: PFC or ECN is missing on cards or switches, or the wrong traffic class",
-        "GPUDirect RDMA is off (nvidia-peermem or dma-buf missing, ACS on), so data go through the host",
+        "no lossless path, so packets are dropped: PFC or ECN is missing on cards or switches, or the "
+        "wrong traffic class (nccl#378)",
+        _THROUGH_HOST,
         "wrong GID (NCCL_IB_GID_INDEX), or fewer cards in use than there are",
     ),
     "efa": (
@@ -72,7 +91,7 @@ _FREQUENT = {
     ),
 }
 _FREQUENT["rdma"] = _FREQUENT["ib"]
-_FREQUENT["mnnvl+ib"] = (_FREQUENT["mnnvl"][0], _FREQUENT["ib"][2], _FREQUENT["ib"][0])
+_FREQUENT["mnnvl+ib"] = (_FREQUENT["mnnvl"][0], _ONE_SLOW, _THROUGH_HOST)
 _UNKNOWN = (
     "the traffic takes another way than meant: NCCL_DEBUG=INFO says which",
     "a node, link or card is slower than the others: wirespeed locate names it",
@@ -186,5 +205,14 @@ def _pointed(shape: Shape, share: float) -> Iterator[str]:
     if share < _OVER_TCP:
         meant = INTERCONNECTS[shape.interconnect]
         yield f"NCCL goes over TCP instead of {meant}: a hundredth to a tenth is what TCP gives"
+        if share < _DROPPED and shape.interconnect == "roce":
+            yield _FREQUENT["roce"][0]
+    elif _HALF[0] < share < _HALF[1] and shape.interconnect in _RDMA:
+        yield from (_THROUGH_HOST, _ONE_SLOW, _FEWER_CARDS)
     elif _HALF[0] < share < _HALF[1]:
         yield "half of the cards are used, or links run at half their rate"
+    elif _RING[0] < share < _RING[1] and shape.nodes == 2 and shape.gpu.startswith(_NVLS):
+        yield (
+            "NCCL takes a ring between the two nodes instead of NVLSTree: NVLS is off or NCCL_ALGO is "
+            "set; a ring gets 46 to 48 GB/s from each card of 400 Gbit/s (nccl-tests#290)"
+        )

@@ -4,17 +4,27 @@ The model is the ring: each byte of busbw crosses every link of the ring once, s
 as its narrowest link, which is a GPU's link within a node and all network cards of a node together
 between nodes (NVIDIA/nccl-tests, doc/PERFORMANCE.md). Algorithms that let nodes or switches add up
 first move less than a ring, so busbw can be above this limit; `passed` says why.
+
+Ranks of one machine without GPUs: copies. gloo writes to sockets and reads from them, so each byte that
+crosses the loopback interface is copied twice, out of the sender's memory into the kernel's and from
+there into the receiver's (even MSG_ZEROCOPY copies there: Linux, networking/msg_zerocopy.rst); where
+values are added, one more pass reads and writes each. No algorithm moves less than a ring in all, so
+with what one core copies and the cores that the ranks have this is an upper bound. It is no bound for
+what stays in caches: where busbw is above it, it says nothing.
 """
 
 from dataclasses import dataclass
 
 from wirespeed.reference.figures import INTERCONNECTS
+from wirespeed.reference.rates import XGMI_LINKS
 from wirespeed.reference.shape import CPU, Shape
 from wirespeed.units import format_bandwidth
 
 __all__ = ["Limit", "passed", "roofline", "share"]
 
 _RINGS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
+_ADDED = {"all_reduce": 0.5, "reduce_scatter": 1.0, "reduce": 1.0}
+"""Passes over memory to add values, for each byte of busbw: of those that an all_reduce moves, half."""
 _NVLS = ("H100", "H200", "B200", "B300", "GB200", "GB300")
 """GPUs whose NVSwitches can add up (NVLink SHARP, from the third NVSwitch on)."""
 
@@ -27,15 +37,23 @@ class Limit:
     """Bytes a second."""
     model: str
     """Its name and what it is made of."""
+    copies: bool = False
+    """Of copies in memory, which caches may pass; else of links."""
+
+    def holds(self, busbw: float) -> bool:
+        """Whether it says something about that figure."""
+        return not self.copies or busbw <= self.busbw
 
 
-def roofline(shape: Shape, op: str) -> Limit | None:
-    """The limit of busbw, or None where a link's rate or a model for the operation is not known.
+def roofline(shape: Shape, op: str, engine: str = "torch") -> Limit | None:
+    """The limit of busbw, or None where a rate or a model for the operation is not known.
 
-    On processors of one machine the limit is the memory's bandwidth, which no fact tells.
+    engine: of the measurement; MPI shares memory on one machine, and of its copies there is no model.
     """
     if shape.ranks < 2 or op not in (*_RINGS, "all_to_all", "all_to_all_v"):
         return None
+    if shape.gpu == CPU and shape.nodes == 1:
+        return None if engine == "mpi" else _copies(shape, op)
     if shape.nodes == 1 or shape.interconnect == "mnnvl":
         return _inside(shape)
     return _between(shape, op)
@@ -45,7 +63,28 @@ def _inside(shape: Shape) -> Limit | None:
     if shape.gpu_link is None:
         return None
     name = "NVLink" if shape.interconnect == "mnnvl" else INTERCONNECTS[shape.interconnect]
-    return Limit(shape.gpu_link, f"ring over {name}, one direction of one GPU")
+    used = min(shape.per_node - 1, XGMI_LINKS)
+    if shape.interconnect != "xgmi" or used == XGMI_LINKS:
+        return Limit(shape.gpu_link, f"ring over {name}, one direction of one GPU")
+    part = f"{used} of {XGMI_LINKS} {name} links of one GPU"
+    return Limit(shape.gpu_link * used / XGMI_LINKS, f"rings over {part}, one direction")
+
+
+def _copies(shape: Shape, op: str) -> Limit | None:
+    """A rank keeps two cores busy at most: it sends with one and receives with another."""
+    if not shape.copy_rate or not shape.cores:
+        return None
+    n = shape.ranks
+    passes = 2 + _ADDED.get(op, 0.0)
+    # With a root the n ranks together move n-1 times the data, with the others n times busbw's.
+    each = passes * ((n - 1) / n if op in ("broadcast", "reduce") else 1.0)
+    cores = min(shape.cores, 2.0 * n)
+    added = f" and {_ADDED[op]:g} to add" if op in _ADDED else ""
+    model = (
+        f"copies over loopback, at most: 2{added} for each byte of busbw and rank; {cores:g} cores for "
+        f"{n} ranks, {format_bandwidth(shape.copy_rate)} each"
+    )
+    return Limit(shape.copy_rate * cores / n / each, model, copies=True)
 
 
 def _between(shape: Shape, op: str) -> Limit | None:
@@ -64,7 +103,12 @@ def _between(shape: Shape, op: str) -> Limit | None:
 
 
 def share(busbw: float, limit: Limit) -> str:
-    """`0.78 of 400 GB/s, the limit of the model "ring over 8 × 400 Gbit/s a node"`."""
+    """`0.78 of 400 GB/s, the limit of the model "ring over 8 × 400 Gbit/s a node"`.
+
+    Empty where the limit does not hold for the figure.
+    """
+    if not limit.holds(busbw):
+        return ""
     ratio = busbw / limit.busbw
     return f'{ratio:.2f} of {format_bandwidth(limit.busbw)}, the limit of the model "{limit.model}"'
 

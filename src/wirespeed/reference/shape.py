@@ -1,12 +1,13 @@
 """What a world is to a figure: GPU, ranks a node, nodes, and what carries its traffic.
 
 Told from the facts that each node gathered (`wirespeed.world`): names of GPUs, their NVLinks and
-PCIe, ACTIVE ports of RDMA devices, interfaces. It is the hardware that is told, not what a setting
-makes of it: a world with InfiniBand that a variable keeps on TCP is still measured by InfiniBand.
+PCIe, ACTIVE ports of RDMA devices, interfaces, how fast a core copies. It is the hardware that is
+told, not what a setting makes of it: a world with InfiniBand that a variable keeps on TCP is still
+measured by InfiniBand.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,8 @@ CPU = "cpu"
 """The `gpu` of worlds whose ranks work on processors."""
 _RACK = 18
 """Nodes of one NVL72 rack."""
+_SLOWEST_COPY, _FASTEST_COPY = 0.1, 1000.0
+"""GB/s of one core between which a copy's rate is believed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,10 @@ class Shape:
     """What card and PCIe link carry, where the link is the narrower one."""
     gpu_link: float | None = None
     """NVLink, xGMI or PCIe of one GPU in one direction, in bytes a second."""
+    copy_rate: float | None = None
+    """Bytes a second that one core copies, where ranks of one machine have no GPU."""
+    cores: float | None = None
+    """Cores that those ranks have together."""
     system: str = ""
     """Model of the CPU."""
     switch: str = ""
@@ -136,7 +143,8 @@ def _gpu(node: NodeFacts, backend: str) -> str | None:
 
 def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
     if gpu == CPU:
-        return {"interconnect": "memory", "why": "ranks without a GPU on one machine"}
+        why = {"interconnect": "memory", "why": "ranks without a GPU on one machine"}
+        return why | (_copies(nodes[0].facts) if len(nodes) == 1 else {})
     known = GPU_LINKS.get(gpu)
     links = [one["nvlinks"] for node in nodes for one in node.gpus if one.get("nvlinks")]
     if known is not None:
@@ -152,6 +160,19 @@ def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
         return {"interconnect": "nvlink", "why": "NVLinks are active"}
     slowest = _slowest_pcie(nodes)
     return {"interconnect": "pcie" if slowest else "", "gpu_link": slowest, "why": "no NVLink"}
+
+
+def _copies(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What the copies of one machine can be; nothing where a fact is missing or out of its mind."""
+    rate, cores = facts.get("memory.copy_GBps"), facts.get("cpu.shared", facts.get("cpu.logical"))
+    if not isinstance(rate, float | int) or not _SLOWEST_COPY < rate < _FASTEST_COPY:
+        return {}
+    if not isinstance(cores, int) or cores < 1:
+        return {}
+    quota = facts.get("cpu.quota")
+    if isinstance(quota, float | int) and 0 < quota < cores:
+        return {"copy_rate": rate * 1e9, "cores": float(quota)}
+    return {"copy_rate": rate * 1e9, "cores": float(cores)}
 
 
 def _slowest_pcie(nodes: Sequence[NodeFacts]) -> float | None:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from wirespeed.errors import StorageError
 from wirespeed.records import Run, World
@@ -73,9 +73,7 @@ class RunFolder:
         self._start = time.monotonic()
 
     @classmethod
-    def create(
-        cls, command: str, config: Mapping[str, Any], *, run_id: str | None = None
-    ) -> "RunFolder":
+    def create(cls, command: str, config: Mapping[str, Any], *, run_id: str | None = None) -> Self:
         """Make the folder with `logs/`, the header and an empty record file.
 
         Two runs that start in the same second get folders of their own.
@@ -111,7 +109,10 @@ class RunFolder:
     def append(self, kind: str, data: Mapping[str, Any] | list[Any]) -> None:
         """Write one record, whole or not at all, so that it survives the end of this process."""
         at = round(time.monotonic() - self._start, 6)
-        line = jsontext.dump({"kind": kind, "at": at, "data": data}) + "\n"
+        self.append_line(jsontext.dump({"kind": kind, "at": at, "data": data}) + "\n")
+
+    def append_line(self, line: str) -> None:
+        """Write one record as it is, with its line end."""
         path = self.path / "records.jsonl"
         self._guard(path, lambda: _append(path, line.encode()))
 
@@ -185,11 +186,14 @@ def _append(path: Path, data: bytes) -> None:
         os.close(handle)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Put a file in place in one step, durably; OSError leaves the old one and no other."""
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Put a file in place in one step, durably; OSError leaves the old one and no other.
+
+    mode: permissions, as far as the umask leaves them.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             _write_all(handle, data)
             os.fsync(handle)

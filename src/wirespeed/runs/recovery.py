@@ -25,11 +25,14 @@ from wirespeed.records_json import (
     verification_from_json,
     world_from_json,
 )
+from wirespeed.records_lasting import Goodput, Soak
+from wirespeed.records_lasting_json import goodput_from_json
 from wirespeed.records_training import LoadFigures, Training
 from wirespeed.records_training_json import load_from_json, training_from_json
 from wirespeed.runs import jsontext
 from wirespeed.runs.folder import FOLDER_NAME
 from wirespeed.runs.schema import prune, validate
+from wirespeed.runs.soaking import SOAK_KINDS, SoakTally
 
 __all__ = ["Record", "read_records", "rebuild"]
 
@@ -82,6 +85,7 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
     parts = _Parts(records)
     start = header or parts.header or _from_name(folder, bool(records), reason)
     recovered = len(parts.measurements) + len(parts.pairs) + len(parts.training)
+    recovered += parts.goodput is not None
     note = _note(recovered, parts.damaged + damaged, reason)
     return replace(
         start,
@@ -98,7 +102,19 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
         located=parts.located and replace(parts.located, pairs=tuple(parts.pairs)),
         training=(*start.training, *parts.training.values()),
         under_load=(*start.under_load, *parts.load),
+        soak=_soak_of(start, parts),
+        goodput=parts.goodput or start.goodput,
     )
+
+
+def _soak_of(start: Run, parts: "_Parts") -> Soak | None:
+    """What run.json held last, and what the records tell beyond."""
+    if start.soak is None:
+        return None
+    tally = SoakTally(start.soak)
+    for kind, data in parts.soak:
+        tally.take_again(kind, data)
+    return tally.soak()
 
 
 class _Parts:
@@ -118,6 +134,8 @@ class _Parts:
         self.pairs: list[PairFigures] = []
         self.training: dict[tuple[object, ...], Training] = {}
         self.load: list[LoadFigures] = []
+        self.soak: list[tuple[str, Mapping[str, Any]]] = []
+        self.goodput: Goodput | None = None
         for record in records:
             try:
                 self._take(record)
@@ -133,6 +151,10 @@ class _Parts:
                 self._take_part(record.kind, _valid(record.data, record.kind))
             case "under_load":
                 self.load.append(load_from_json(_valid(record.data, "load")))
+            case "goodput":
+                self.goodput = goodput_from_json(_valid(record.data, "goodput"))
+            case kind if kind in SOAK_KINDS:
+                self.soak.append((kind, _valid(record.data, SOAK_KINDS[kind])))
             case "choices":
                 self.choices += [Choice(**_valid(item, "choice")) for item in _items(record.data)]
             case "versions":

@@ -90,7 +90,8 @@ def load(path: Path) -> Run:
 
 def list_runs() -> list[RunSummary]:
     """Every run folder, oldest first; one that cannot be read is listed as damaged."""
-    return [_summary(path) for path in sorted(_folders(), key=_start)]
+    found = [_summary(path) for path in _folders()]
+    return sorted(found, key=lambda one: (Path(one.path).name[:_STAMP_LENGTH], one.started))
 
 
 def remove(reference: str) -> Path:

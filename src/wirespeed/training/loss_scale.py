@@ -6,6 +6,8 @@ rank is known on all: synchronised gradients are the same everywhere, and of sha
 torch reduces the finding itself.
 """
 
+from typing import Any
+
 import torch
 
 from wirespeed.errors import CannotMeasure
@@ -47,6 +49,13 @@ class LossScale:
     @property
     def scale(self) -> float:
         return float(self._scaler.get_scale())
+
+    def state(self) -> dict[str, Any]:
+        """Numbers, for a checkpoint."""
+        return dict(self._scaler.state_dict())
+
+    def load(self, state: dict[str, Any]) -> None:
+        self._scaler.load_state_dict(state)
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
         scaled: torch.Tensor = self._scaler.scale(loss)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -190,6 +190,14 @@ class Stepper:
             skipped=skipped,
             phases=tuple(Span(self._rank, "step", *part) for part in parts),
         )
+
+    def scale_state(self) -> dict[str, Any]:
+        """The loss scale's numbers, for a checkpoint; {} where there is none."""
+        return self._scale.state() if self._scale is not None else {}
+
+    def load_scale(self, state: dict[str, Any]) -> None:
+        if self._scale is not None and state:
+            self._scale.load(state)
 
     def _micro(self, number: int, micro: int, *, last: bool) -> torch.Tensor:
         """Forward and backward of one micro batch; its loss, detached."""

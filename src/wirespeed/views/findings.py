@@ -65,7 +65,8 @@ def finding_lines(findings: Iterable[Finding], style: Style, *, brief: bool = Fa
     lines: list[str] = []
     for finding in ordered:
         lines += _headline(finding, width, style)
-        if finding.status in ("fail", "warn") or (style.verbose and finding.saw):
+        told = finding.saw or finding.evidence
+        if finding.status in ("fail", "warn") or (style.verbose and told):
             lines += _details(finding, style, brief)
     return lines
 

@@ -11,6 +11,7 @@ from typing import Any
 from wirespeed.errors import UsageError
 from wirespeed.records import Run
 from wirespeed.records_comparison import Comparison
+from wirespeed.records_prediction import Prediction
 from wirespeed.views import comparing
 from wirespeed.views.html_table import html_table
 from wirespeed.views.html_training import training_sections
@@ -18,13 +19,16 @@ from wirespeed.views.report.collectives import collectives_section
 from wirespeed.views.report.comparison import comparison_section, runs_grid
 from wirespeed.views.report.environment import environment_section
 from wirespeed.views.report.findings import KINDS, culprits_section, others_section, verdict_header
+from wirespeed.views.report.goodput import goodput_section
 from wirespeed.views.report.maps import maps_section, simulation_section
 from wirespeed.views.report.nodes import nodes_section
+from wirespeed.views.report.prediction import prediction_head, prediction_sections
 from wirespeed.views.report.section import Section, Spot
 from wirespeed.views.report.settings import settings_section
+from wirespeed.views.report.soak import soak_section
 from wirespeed.views.templating import filled, plotly_script, policy, source
 
-__all__ = ["Trace", "page", "report"]
+__all__ = ["Trace", "page", "prediction_page", "report"]
 
 Trace = Mapping[str, Any]
 """A Chrome trace of training steps."""
@@ -45,7 +49,7 @@ def page(run: Run, trace: Trace | None = None) -> str:
     sections = [one for one in _sections(run, trace, spot) if one.html]
     parts = [verdict_header(run, spot), _contents(sections, "Contents")]
     title = f"wirespeed {run.command}: {run.verdict}"
-    return _whole(title, [*parts, *(one.html for one in sections)], [run])
+    return _whole(title, [*parts, *(one.html for one in sections)], *_made_of([run]))
 
 
 def report(
@@ -67,7 +71,19 @@ def report(
     each = [_run(run, trace, n) for n, (run, trace) in enumerate(zip(runs, known, strict=True), 1)]
     contents = [Section("runs", "The runs", "-"), beside, *each]
     parts = [_head(runs, contents, comparison), beside.html, *(one.html for one in each)]
-    return _whole(f"wirespeed: {len(runs)} runs", parts, runs)
+    return _whole(f"wirespeed: {len(runs)} runs", parts, *_made_of(runs))
+
+
+def prediction_page(prediction: Prediction) -> str:
+    """What `predict` found as a file of the same kind."""
+    spot = Spot()
+    sections = [one for one in prediction_sections(prediction, spot) if one.html]
+    refused = [Section("refused", "Not predicted", "-")] if prediction.refusals else []
+    listed = [Section("said", "In words", "-"), *refused, *sections]
+    parts = [prediction_head(prediction, _contents(listed, "Contents"))]
+    ids = [one.id for one in prediction.sources]
+    again = f"wirespeed predict {' '.join(ids)} --nodes N,… --html FILE"
+    return _whole("wirespeed predict", [*parts, *(one.html for one in sections)], ids, "", again)
 
 
 def _head(runs: Sequence[Run], contents: Sequence[Section], comparison: Comparison) -> str:
@@ -110,6 +126,8 @@ def _sections(run: Run, trace: Trace | None, spot: Spot) -> Iterator[Section]:
     yield simulation_section(run, spot)
     yield from training_sections(run, trace, spot)
     yield settings_section(run, spot)
+    yield soak_section(run, spot)
+    yield goodput_section(run, spot)
     yield collectives_section(run, spot)
     yield nodes_section(run, spot)
     yield environment_section(run, spot)
@@ -120,7 +138,14 @@ def _contents(sections: Sequence[Section], label: str) -> str:
     return filled("contents.html", sections=sections, label=label) if len(sections) > 1 else ""
 
 
-def _whole(title: str, parts: Sequence[str], runs: Sequence[Run]) -> str:
+def _made_of(runs: Sequence[Run]) -> tuple[list[str], str, str]:
+    """(ids, version, the command that makes the file again)."""
+    ids = [run.id for run in runs]
+    version = runs[0].versions.get("wirespeed", "")
+    return ids, version, f"wirespeed report {' '.join(ids)} --to FILE"
+
+
+def _whole(title: str, parts: Sequence[str], ids: Sequence[str], version: str, again: str) -> str:
     # A quotation mark in foreign text is escaped, so these are attributes of ours.
     drawn = any(mark in text for mark in _FIGURES for text in parts)
     scripts = [source("page.js"), *([plotly_script(), source("draw.js")] if drawn else [])]
@@ -131,7 +156,8 @@ def _whole(title: str, parts: Sequence[str], runs: Sequence[Run]) -> str:
         style=source("style.css"),
         parts=parts,
         scripts=scripts,
-        version=runs[0].versions.get("wirespeed", ""),
-        ids=[run.id for run in runs],
+        version=version,
+        ids=ids,
+        again=again,
     )
     return str(whole)

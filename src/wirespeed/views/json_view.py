@@ -23,7 +23,9 @@ def document(run: Run) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
+    if type(value) is str and value.isascii():
+        return value
+    if isinstance(value, (dict, Mapping)):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]

@@ -7,15 +7,18 @@ subject, not by figures, so that the same check is the same case in the next bui
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 from wirespeed.records import Finding, Run
+from wirespeed.records_comparison import Comparison, Row, Versus
+from wirespeed.views import comparing
 from wirespeed.views.findings import FIELDS, family, sorted_by_family
 from wirespeed.views.sections import head_line
 from wirespeed.views.style import Style
 
-__all__ = ["render", "render_all"]
+__all__ = ["render", "render_all", "render_comparison"]
 
 _PLAIN = Style()
 _ILLEGAL = re.compile("[^\\x09\\x0a\\x0d\\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -28,7 +31,20 @@ def render(run: Run, style: Style) -> str:
 
 def render_all(runs: Sequence[Run], _: Style) -> str:
     """One document of all runs, as text that ends in a line end."""
-    suites = [_suite(run) for run in runs]
+    return _document([_suite(run) for run in runs])
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """A suite for each side that was held against the first, a case for each figure of both.
+
+    WORSE and wrong data are failures, `not enough runs` is skipped; that nothing at all is decided, or
+    pairs, is an error, so that such a build is not green.
+    """
+    found = enumerate(comparison.versus, 2)
+    return _document([_versus(comparison, one, number) for number, one in found])
+
+
+def _document(suites: Sequence[ET.Element]) -> str:
     root = ET.Element("testsuites", {"name": "wirespeed", **_totals(suites)})
     root.extend(suites)
     ET.indent(root)
@@ -46,7 +62,15 @@ def _totals(suites: Sequence[ET.Element]) -> dict[str, str]:
 
 def _suite(run: Run) -> ET.Element:
     name = f"wirespeed.{_name(run.command)}"
-    cases = _cases(run, name)
+    told = {"run": run.id, "verdict": run.verdict, "exit_code": str(run.exit_code)}
+    told |= {"world": head_line(run, _PLAIN), **run.versions}
+    return _filled(name, run.seconds, run.started, told, _cases(run, name))
+
+
+def _filled(
+    name: str, seconds: float, started: str, told: Mapping[str, str], cases: Sequence[ET.Element]
+) -> ET.Element:
+    """A suite; told: its properties."""
     counted = {
         "tests": len(cases),
         "failures": _with(cases, "failure"),
@@ -54,20 +78,65 @@ def _suite(run: Run) -> ET.Element:
         "skipped": _with(cases, "skipped"),
     }
     attributes = {"name": name, **{key: str(value) for key, value in counted.items()}}
-    attributes |= {"time": _seconds(run.seconds), "timestamp": run.started[:19]}
+    attributes |= {"time": _seconds(seconds), "timestamp": started[:19]}
     suite = ET.Element("testsuite", {key: _text(value) for key, value in attributes.items()})
-    suite.append(_properties(run))
+    properties = ET.SubElement(suite, "properties")
+    for key, value in told.items():
+        ET.SubElement(properties, "property", {"name": _text(key), "value": _text(value)})
     suite.extend(cases)
     return suite
 
 
-def _properties(run: Run) -> ET.Element:
-    found = ET.Element("properties")
-    told = {"run": run.id, "verdict": run.verdict, "exit_code": str(run.exit_code)}
-    told |= {"world": head_line(run, _PLAIN), **run.versions}
-    for name, value in told.items():
-        ET.SubElement(found, "property", {"name": _text(name), "value": _text(value)})
-    return found
+def _versus(comparison: Comparison, one: Versus, number: int) -> ET.Element:
+    """Named by its place, not by ids of runs: the next build compares others."""
+    name = (
+        "wirespeed.compare" if len(comparison.versus) == 1 else f"wirespeed.compare.side_{number}"
+    )
+    alone = replace(comparison, versus=(one,))
+    told = {"conclusion": comparing.conclusion(alone), "fail_on": f"{comparison.fail_on:.0%}"}
+    told |= {"before": ", ".join(one.before.runs), "after": ", ".join(one.after.runs)}
+    told |= {f"changed {d.group} {d.name}": f"{d.before} → {d.after}" for d in one.differences}
+    cases = [case for rows in comparing.by_kind(one.rows) for case in _rows(rows, name)]
+    if alone.exit_code == 3:
+        message = f"{comparing.conclusion(alone)}: {comparing.counts(alone)}"
+        cases.append(_error(name, message, comparing.advice(alone)))
+    return _filled(name, 0.0, one.after.started, told, cases)
+
+
+def _rows(rows: Sequence[Row], suite: str) -> list[ET.Element]:
+    _, varying = comparing.common_words([row.what for row in rows])
+    seen: Counter[str] = Counter()
+    cases = []
+    for row in rows:
+        bandwidth = comparing.by_bandwidth(row.what, row.busbw_before, row.busbw_after)
+        name = comparing.label(row.what, varying, bandwidth=bandwidth)
+        place = f"{suite}.{row.what.kind}"
+        case = _compared(row, _numbered(name, seen), place, bandwidth=bandwidth)
+        cases.append(case)
+    return cases
+
+
+def _compared(row: Row, name: str, place: str, *, bandwidth: bool) -> ET.Element:
+    before, after = comparing.values(row)
+    told = f"{before} → {after}, {comparing.change(row.ratio, bandwidth=bandwidth)}"
+    told += f" (95 %: {comparing.interval(row.low, row.high, bandwidth=bandwidth)}; "
+    told += f"runs {row.runs[0]}+{row.runs[1]}, n={row.samples[0]}+{row.samples[1]})"
+    case = ET.Element("testcase", {"name": _text(name), "classname": _text(place), "time": "0"})
+    if row.verdict in ("WORSE", "wrong data"):
+        attributes = {"message": _text(f"{row.verdict}: {told}"), "type": row.verdict}
+        ET.SubElement(case, "failure", attributes)
+    elif row.verdict == "not enough runs":
+        needed = f"; {row.runs_needed} runs a side would tell" if row.runs_needed else ""
+        ET.SubElement(case, "skipped", {"message": _text(f"{row.verdict}: {told}{needed}")})
+    else:
+        ET.SubElement(case, "system-out").text = _text(f"{row.verdict}: {told}")
+    return case
+
+
+def _numbered(name: str, seen: Counter[str]) -> str:
+    """Of several cases of one name each has a number, so that each is a case of its own."""
+    seen[name] += 1
+    return name if seen[name] == 1 else f"{name} #{seen[name]}"
 
 
 def _cases(run: Run, suite: str) -> list[ET.Element]:
@@ -77,11 +146,9 @@ def _cases(run: Run, suite: str) -> list[ET.Element]:
     for finding in sorted_by_family(run.findings):
         about = finding.subject
         name = finding.id if about.kind == "job" else f"{finding.id} {about.name}"
-        seen[name] += 1
-        name = name if seen[name] == 1 else f"{name} #{seen[name]}"
-        cases.append(_case(finding, name, f"{suite}.{_name(family(finding))}"))
+        cases.append(_case(finding, _numbered(name, seen), f"{suite}.{_name(family(finding))}"))
     if run.verdict == "UNKNOWN":
-        cases.append(_unknown(suite))
+        cases.append(_error(suite, "the verdict is UNKNOWN: nothing could be measured or judged"))
     return cases
 
 
@@ -100,11 +167,11 @@ def _case(finding: Finding, name: str, place: str) -> ET.Element:
     return case
 
 
-def _unknown(suite: str) -> ET.Element:
-    """A run that could measure nothing must not look like one that passed."""
+def _error(suite: str, message: str, more: str = "") -> ET.Element:
+    """What could decide nothing must not look like what passed."""
     case = ET.Element("testcase", {"name": "verdict", "classname": suite, "time": "0"})
-    message = "the verdict is UNKNOWN: nothing could be measured or judged"
-    ET.SubElement(case, "error", {"message": message, "type": "UNKNOWN"})
+    attributes = {"message": _text(message), "type": "UNKNOWN"}
+    ET.SubElement(case, "error", attributes).text = _text(more) or None
     return case
 
 

@@ -7,12 +7,16 @@ from wirespeed.views import figures
 from wirespeed.views.figures import series_of
 from wirespeed.views.findings import FIELDS, sorted_by_family
 from wirespeed.views.folding import of_interest
+from wirespeed.views.goodput import conclusion
+from wirespeed.views.goodput import tables as goodput_tables
 from wirespeed.views.grid import Grid
 from wirespeed.views.markdown import code, escape, plain_text, table
-from wirespeed.views.pairs import matrices, simulation_lines
+from wirespeed.views.pairs import pair_tables, simulation_lines
 from wirespeed.views.sections import head_line, next_command
 from wirespeed.views.settings import tables as settings_tables
 from wirespeed.views.settings import winner_lines
+from wirespeed.views.soak import summary, timeline
+from wirespeed.views.soak import tables as soak_tables
 from wirespeed.views.style import MARKS, Style
 from wirespeed.views.training import tables as training_tables
 
@@ -31,6 +35,8 @@ def render(run: Run, style: Style) -> str:
         *(_details(finding, plain) for finding in sorted_by_family(run.findings)),
         *_training(run, plain),
         *_settings(run, plain),
+        *_soak(run, plain),
+        *_goodput(run, plain),
         *([] if run.settings else _measurements(run, plain)),
         *_pairs(run, plain),
         _choices(run, plain) if style.verbose else [],
@@ -65,9 +71,9 @@ def _details(finding: Finding, style: Style) -> list[str]:
 
 
 def _pairs(run: Run, style: Style) -> list[list[str]]:
-    """The matrices of `locate` as tables, and what was simulated."""
+    """The pairs of `locate` as tables, and what was simulated."""
     blocks = []
-    for title, grid in matrices(run.located) if run.located and run.located.pairs else ():
+    for title, grid in pair_tables(run.located) if run.located and run.located.pairs else ():
         titles = [escape(column.title, style) for column in grid.columns]
         rows = [[escape(cell, style) for cell in row] for row in grid.rows]
         blocks.append([f"### {escape(title, style)}", "", *table(titles, rows, titles[1:])])
@@ -89,6 +95,22 @@ def _settings(run: Run, style: Style) -> list[list[str]]:
         *_tables(settings_tables(run), style),
         ["```", *map(style.text, winner_lines(run)), "```"],
     ]
+
+
+def _goodput(run: Run, style: Style) -> list[list[str]]:
+    """The tables of `train --for`, and what they come to."""
+    if run.goodput is None:
+        return []
+    told = [f"- {escape(line, style)}" for line in conclusion(run.goodput)]
+    return [*_tables(goodput_tables(run), style), told]
+
+
+def _soak(run: Run, style: Style) -> list[list[str]]:
+    """How long, the timeline, the incidents and the operations of a soak."""
+    if run.soak is None:
+        return []
+    told = [summary(run.soak), timeline(run.soak, ascii=style.ascii)]
+    return [["```", *map(style.text, filter(None, told)), "```"], *_tables(soak_tables(run), style)]
 
 
 def _tables(found: Sequence[tuple[str, Grid]], style: Style) -> list[list[str]]:

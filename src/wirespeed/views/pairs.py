@@ -9,7 +9,7 @@ from wirespeed.units import GIGA, format_duration
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.style import Style
 
-__all__ = ["matrices", "pair_lines", "simulation_lines"]
+__all__ = ["matrices", "pair_lines", "pair_tables", "simulation_lines"]
 
 MOST_IN_MATRIX = 12
 """More columns do not fit on a line."""
@@ -27,11 +27,18 @@ def pair_lines(run: Run, style: Style) -> list[str]:
         return []
     located = run.located
     if len(located.nodes) > MOST_IN_MATRIX:
-        return [_effort(located, style), "", *_slowest(located, style)]
+        return [_effort(located, style), "", *_slowest(located).lines(style)]
     lines = [_effort(located, style)]
     for title, grid in matrices(located):
         lines += ["", style.paint(style.text(title), "bold"), *grid.lines(style, indent="  ")]
     return lines
+
+
+def pair_tables(located: Located) -> list[tuple[str, Grid]]:
+    """(title, grid): every pair of few nodes, of many those that are slowest in the median."""
+    if len(located.nodes) > MOST_IN_MATRIX:
+        return [("medians over the partners of each node", _slowest(located))]
+    return matrices(located)
 
 
 def matrices(located: Located) -> list[tuple[str, Grid]]:
@@ -134,7 +141,7 @@ def _matrix(
     return grid
 
 
-def _slowest(located: Located, style: Style) -> list[str]:
+def _slowest(located: Located) -> Grid:
     sent: dict[str, list[float]] = defaultdict(list)
     received: dict[str, list[float]] = defaultdict(list)
     for (source, target), rate in _rates(located.pairs).items():
@@ -146,7 +153,7 @@ def _slowest(located: Located, style: Style) -> list[str]:
     for node in order[:SLOWEST]:
         rates = median(sent[node]), median(received[node])
         grid.add(node, *(_three(rate / GIGA) for rate in rates))
-    return grid.lines(style)
+    return grid
 
 
 def _three(value: float) -> str:

@@ -23,7 +23,7 @@ from wirespeed.units import GIGA, format_bandwidth, format_duration, format_size
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.style import Style
 
-__all__ = ["FORMATS", "SCHEMA", "render"]
+__all__ = ["FORMATS", "SCHEMA", "render", "sections", "sentences"]
 
 FORMATS = ("table", "md", "json")
 SCHEMA = "wirespeed.prediction/1"
@@ -48,9 +48,9 @@ def render(prediction: Prediction, format: str, style: Style) -> str:
 
 def _table(prediction: Prediction, style: Style) -> str:
     lines: list[str] = []
-    for title, grid in _sections(prediction):
+    for title, grid in sections(prediction):
         lines += [style.paint(style.text(title), "bold"), *grid.lines(style, indent="  "), ""]
-    for text in _sentences(prediction):
+    for text in sentences(prediction):
         lines += _wrapped(text, style, "")
     for refusal in prediction.refusals:
         lines += _wrapped(f"not predicted: {refusal.what}: {refusal.because}", style, "  ")
@@ -64,14 +64,14 @@ def _table(prediction: Prediction, style: Style) -> str:
 def _markdown(prediction: Prediction, style: Style) -> str:
     plain = Style(ascii=style.ascii)
     blocks: list[str] = []
-    for title, grid in _sections(prediction):
+    for title, grid in sections(prediction):
         shown = [i for i, _ in enumerate(grid.columns) if any(row[i] for row in grid.rows)]
         rule = ["---" if grid.columns[i].left else "---:" for i in shown]
         titles = [_escaped(grid.columns[i].title, plain) for i in shown]
         rows = [[_escaped(row[i], plain) for i in shown] for row in grid.rows]
         table = [f"| {' | '.join(row)} |" for row in (titles, rule, *rows)]
         blocks.append("\n".join([f"### {_escaped(title, plain)}", "", *table]))
-    items = [*_sentences(prediction), *prediction.notes]
+    items = [*sentences(prediction), *prediction.notes]
     items += [
         f"not predicted: {one.what}: {one.because}" + (f"; next: {one.helps}" if one.helps else "")
         for one in prediction.refusals
@@ -80,11 +80,12 @@ def _markdown(prediction: Prediction, style: Style) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _sections(prediction: Prediction) -> Iterable[Section]:
+def sections(prediction: Prediction, *, every: bool = False) -> Iterable[Section]:
+    """(title, grid). every: all steps of a world, not just the quickest."""
     parts = (
         ("Fitted", _models(prediction.models)),
         ("Collectives", _collectives(prediction)),
-        ("Training steps", _steps(prediction.steps)),
+        ("Training steps", _steps(prediction.steps, None if every else _MOST_ROWS)),
         ("Improvements", _gains(prediction.gains)),
     )
     return [(title, grid) for title, grid in parts if grid.rows]
@@ -142,12 +143,12 @@ def _collectives(prediction: Prediction) -> Grid:
     return grid
 
 
-def _steps(steps: Sequence[StepTime]) -> Grid:
+def _steps(steps: Sequence[StepTime], most: int | None) -> Grid:
     names = ("nodes × ranks", "strategy", "bucket", "step", "95 %", "efficiency", "95 % eff.")
     grid = Grid(tuple(Column(one, left=one == "strategy") for one in (*names, "quickest in", "n")))
     for world in dict.fromkeys(one.world for one in steps):
         rows = sorted((one for one in steps if one.world == world), key=lambda one: one.step.value)
-        for one in rows[:_MOST_ROWS]:
+        for one in rows[:most]:
             grid.add(
                 _world(world),
                 one.strategy,
@@ -185,7 +186,7 @@ def _sized(what: str) -> str:
     return f"{op} {format_size(int(size))}" if size.isdecimal() else what
 
 
-def _sentences(prediction: Prediction) -> list[str]:
+def sentences(prediction: Prediction) -> list[str]:
     sources = "; ".join(f"run {one.id}: {one.what}" for one in prediction.sources)
     return [
         *(_best(one) for one in prediction.best),

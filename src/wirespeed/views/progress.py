@@ -5,6 +5,8 @@ import sys
 import time
 from typing import TextIO
 
+from wirespeed.views.style import Style
+
 __all__ = ["Progress", "open_progress"]
 
 _FIRST_ESTIMATE = 0.1
@@ -27,6 +29,13 @@ class Progress:
     def phase(self, text: str) -> None:
         """What happens before the first step."""
         self._write(text)
+
+    def say(self, text: str) -> None:
+        """A line that stays, whatever comes after it; foreign text is made safe."""
+        if self._stream:
+            start = "\r\x1b[K" if self._terminal else ""
+            self._stream.write(f"{start}{Style().text(text)}\n")
+            self._stream.flush()
 
     def step(self, index: int, of: int, label: str) -> None:
         """Step `index` (from 0) of `of` begins."""

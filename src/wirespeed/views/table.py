@@ -10,6 +10,7 @@ from wirespeed.views import figures
 from wirespeed.views.figures import Series, series_of
 from wirespeed.views.findings import finding_lines
 from wirespeed.views.folding import folded, of_interest
+from wirespeed.views.goodput import goodput_lines
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.pairs import pair_lines, simulation_lines
 from wirespeed.views.sections import (
@@ -21,6 +22,7 @@ from wirespeed.views.sections import (
     verification_line,
 )
 from wirespeed.views.settings import settings_lines
+from wirespeed.views.soak import soak_lines
 from wirespeed.views.style import Style
 from wirespeed.views.training import training_lines
 
@@ -43,6 +45,8 @@ def render(run: Run, style: Style) -> str:
         simulation_lines(run, style),
         training_lines(run, style),
         settings_lines(run, style),
+        soak_lines(run, style),
+        goodput_lines(run, style),
         _figures(run, style),
         closing_lines(run, style),
     ]

@@ -4,9 +4,11 @@ from wirespeed.records import Measurement, Run, Verification
 from wirespeed.units import format_size
 from wirespeed.views import figures
 from wirespeed.views.findings import finding_lines
+from wirespeed.views.goodput import goodput_lines
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.sections import bandwidth_note, choice_lines, closing_lines, head_line
 from wirespeed.views.settings import settings_lines
+from wirespeed.views.soak import soak_lines
 from wirespeed.views.style import Style
 from wirespeed.views.table import join_blocks
 from wirespeed.views.training import training_lines
@@ -46,6 +48,8 @@ def render(run: Run, style: Style) -> str:
         finding_lines(run.findings, style),
         training_lines(run, style),
         settings_lines(run, style),
+        soak_lines(run, style),
+        goodput_lines(run, style),
         _measurements(run, style),
         _verifications(run, style),
         _wrong_data(run, style),

@@ -1,7 +1,7 @@
 """What is so on this node, gathered once by one rank of it. Nothing here raises.
 
 Whatever cannot be read is in `unknown` with the reason. On 2 cores it takes about 30 ms without
-GPUs; starting NVML is the rest.
+GPUs, and up to 100 ms for copying memory; starting NVML is the rest.
 """
 
 import os
@@ -18,6 +18,7 @@ from wirespeed.world.cpus import gather_cpus, llc_bytes
 from wirespeed.world.gpus import gather_gpus
 from wirespeed.world.hardware import note_hardware
 from wirespeed.world.limits import gather_limits, memory_available_bytes
+from wirespeed.world.memory_copy import note_copy_rate
 from wirespeed.world.network.gather import note_network
 from wirespeed.world.nics import gather_nics
 from wirespeed.world.placement.gather import note_placement
@@ -52,6 +53,7 @@ def gather_node(
     variables = os.environ if environ is None else environ
     nics, rdma = gather_nics(notes), gather_rdma(notes)
     note_network(notes, variables, nics, rdma)
+    note_copy_rate(notes)
     return NodeFacts(
         host=socket.gethostname(),
         ranks=tuple(ranks),

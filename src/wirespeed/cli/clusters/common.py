@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wirespeed.cli import suggest
+
 if TYPE_CHECKING:
     from wirespeed.clusters.deployment import Deployment
 
@@ -13,7 +15,9 @@ __all__ = ["CONTEXT", "deployment_options", "file_argument", "settled"]
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-file_argument: Decorator = click.argument("cluster", metavar="NAME|FILE")
+file_argument: Decorator = click.argument(
+    "cluster", metavar="NAME|FILE", shell_complete=suggest.clusters
+)
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(

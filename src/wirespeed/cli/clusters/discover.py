@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.clusters.common import CONTEXT
 from wirespeed.errors import UsageError
 
@@ -23,9 +24,21 @@ Examples:
 @click.command("discover", context_settings=CONTEXT, epilog=_EPILOG)
 @click.option("--name", default="", metavar="N", help="Of the environment.  [default: the context]")
 @click.option("--context", default="", metavar="C", help="Of the kubeconfig.  [default: current]")
-@click.option("--kubeconfig", default="", metavar="F", help="Path.  [default: as kubectl finds it]")
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="F",
+    shell_complete=suggest.files,
+    help="Path.  [default: as kubectl finds it]",
+)
 @click.option("--namespace", default="", metavar="NS", help="[default: the context's]")
-@click.option("-o", "--output", metavar="FILE", help="Write here; a file that exists is kept.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    shell_complete=suggest.files,
+    help="Write here; a file that exists is kept.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def command(
     name: str, context: str, kubeconfig: str, namespace: str, output: str | None, quiet: bool

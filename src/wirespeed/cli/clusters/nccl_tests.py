@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.clusters.common import CONTEXT, deployment_options, file_argument, settled
 from wirespeed.errors import InputError, Interrupted, StorageError, UsageError
 
@@ -39,7 +40,14 @@ MPI operator. Exit code: 0 it ran and its data was right; 1 a finding; 3 it coul
 @click.command("nccl-tests", context_settings=CONTEXT, epilog=_EPILOG)
 @file_argument
 @deployment_options
-@click.option("--op", default="all_reduce", show_default=True, metavar="OP", help="What to test.")
+@click.option(
+    "--op",
+    default="all_reduce",
+    show_default=True,
+    metavar="OP",
+    shell_complete=suggest.operations,
+    help="What to test.",
+)
 @click.option(
     "--program", metavar="PATH", help="The program in the image.  [default: OP_perf on its PATH]"
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.clusters.common import CONTEXT
 from wirespeed.errors import UsageError
 
@@ -45,10 +46,19 @@ Examples:
 @click.option("--image", metavar="IMAGE", help="Of the pods.")
 @click.option("--gpus", type=int, metavar="N", help="GPUs of each node.")
 @click.option("--nodes", type=int, metavar="N", help="Pods, one a node.")
-@click.option("--preset", metavar="PRESET", help="The fabric: wirespeed cluster presets.")
+@click.option(
+    "--preset",
+    metavar="PRESET",
+    shell_complete=suggest.presets,
+    help="The fabric: wirespeed cluster presets.",
+)
 @click.option("--interactive", is_flag=True, help="Ask, also where options are given.")
 @click.option(
-    "-o", "--output", metavar="FILE", help="Where to; - is stdout.  [default: clusters/NAME.yaml]"
+    "-o",
+    "--output",
+    metavar="FILE",
+    shell_complete=suggest.files,
+    help="Where to; - is stdout.  [default: clusters/NAME.yaml]",
 )
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
 def command(name: str, interactive: bool, output: str | None, force: bool, **options: Any) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.clusters.common import CONTEXT
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ Examples:
 
 
 @click.command("presets", context_settings=CONTEXT, epilog=_EPILOG)
-@click.argument("name", required=False, metavar="[NAME]")
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=suggest.presets)
 @click.option(
     "-o",
     "--output",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.clusters.common import CONTEXT, deployment_options, file_argument, settled
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ Examples:
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
+    shell_complete=suggest.folders,
     help="Write a kustomization and a file an object there instead.",
 )
 def command(output: str, folder: Path | None, **values: Any) -> int:

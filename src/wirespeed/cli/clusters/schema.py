@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.clusters.common import CONTEXT
 
 __all__ = ["command"]
@@ -23,7 +24,12 @@ An editor with the YAML language server completes and checks a file whose first 
 where schema.json is the path from that file.
 """,
 )
-@click.option("--write", metavar="FILE", help="Write it there (over an older one) instead.")
+@click.option(
+    "--write",
+    metavar="FILE",
+    shell_complete=suggest.files,
+    help="Write it there (over an older one) instead.",
+)
 def command(write: str | None) -> None:
     """Print the JSON Schema (2020-12) of cluster files: every key, its form and its meaning."""
     from wirespeed.clusters.file.schema import schema_text

@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.clusters.common import CONTEXT, file_argument
 
 __all__ = ["command"]
@@ -19,7 +20,13 @@ Examples:
 
 @click.command("shell", context_settings=CONTEXT, epilog=_EPILOG)
 @file_argument
-@click.argument("words", metavar="[-- CMD…]", nargs=-1, type=click.UNPROCESSED)
+@click.argument(
+    "words",
+    metavar="[-- CMD…]",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    shell_complete=suggest.command_line,
+)
 @click.option(
     "--pod", default="", metavar="N", help="Number or name of the pod.  [default: the first]"
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.clusters.common import CONTEXT, file_argument
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _QUIET_S = 5.0
 
 @click.command("sync", context_settings=CONTEXT, epilog=_EPILOG)
 @file_argument
-@click.argument("folder", default=".", metavar="[FOLDER]")
+@click.argument("folder", default=".", metavar="[FOLDER]", shell_complete=suggest.folders)
 @click.option(
     "--to", default="/workspace", show_default=True, metavar="PATH", help="Folder in the pods."
 )

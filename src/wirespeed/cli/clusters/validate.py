@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from wirespeed.cli import suggest
 from wirespeed.cli.clusters.common import CONTEXT
 from wirespeed.errors import UsageError
 
@@ -42,7 +43,9 @@ Examples:
 Exit code: 0 when all are valid, else 2. No cluster is asked: `deploy` does that.
 """,
 )
-@click.argument("clusters", metavar="NAME|FILE…", nargs=-1, required=True)
+@click.argument(
+    "clusters", metavar="NAME|FILE…", shell_complete=suggest.clusters, nargs=-1, required=True
+)
 @click.option(
     "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print."
 )

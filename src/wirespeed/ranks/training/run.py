@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wirespeed.plan import Plan, TrainCase, TrainPlan
 from wirespeed.ranks.place import Place
@@ -27,15 +27,13 @@ from wirespeed.ranks.training.space import fit, limit_bytes, space, too_large
 from wirespeed.ranks.training.stage import BUILD_BOUND_S, Stage
 from wirespeed.ranks.training.summary import figures, verdicts, yardstick_of
 from wirespeed.ranks.training.timeline import tell_trace
+from wirespeed.ranks.training.trouble import not_finite
 from wirespeed.records import Choice
 from wirespeed.records_json import measurement_to_json
 from wirespeed.records_training import Training
 from wirespeed.records_training_json import load_to_json, training_to_json
 from wirespeed.reference.peaks import peak_flops
 from wirespeed.training.spans import Span
-
-if TYPE_CHECKING:
-    from wirespeed.training.step import LossNotFinite
 
 __all__ = ["run_training"]
 
@@ -128,7 +126,7 @@ class _Run:
             try:
                 trouble = rehearse(self._stage, case)
             except LossNotFinite as error:
-                self._tell("trouble", _not_finite(error))
+                self._tell("trouble", not_finite(error))
                 return False
             self._took(time.monotonic() - begin)
             if trouble is None:
@@ -169,7 +167,7 @@ class _Run:
         try:
             run_rounds(self._stage, self._taken, self._turn, progress, self._so_far, self._full)
         except LossNotFinite as error:
-            self._tell("trouble", _not_finite(error))
+            self._tell("trouble", not_finite(error))
             whole = min(len(one.turns) for one in self._taken if not one.full)
             self._taken = [replace(one, turns=one.turns[:whole]) for one in self._taken]
             self._keep_timed()
@@ -310,20 +308,6 @@ class _Run:
         self._tell("progress", {"index": index, "of": of, "label": label})
         self._stage.place.busy(bound_s)
         self._beacon.enter(label)
-
-
-def _not_finite(error: "LossNotFinite") -> dict[str, Any]:
-    return {
-        "id": "TRAIN-002",
-        "status": "fail",
-        "rank": error.ranks[0],
-        "title": f"training stopped at step {error.step}: the loss is not a finite number",
-        "saw": error.saw,
-        "expected": error.expected,
-        "because": "too high a learning rate, numbers that overflow, or wrong data from a device",
-        "fix": "a smaller --lr, --clip 1, --dtype float32; then wirespeed check --only correctness",
-        "next": error.next,
-    }
 
 
 def _peak(place: Place, precision: str) -> float | None:

@@ -19,7 +19,7 @@ class PlainTrainer:
     def __init__(
         self, model: nn.Module, synchroniser: Synchroniser, optimizer: torch.optim.Optimizer
     ) -> None:
-        self.model = model
+        self.model = self.plain = model
         self.optimizer = optimizer
         self.synchroniser = synchroniser
 

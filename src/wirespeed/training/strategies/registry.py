@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from wirespeed.errors import UsageError
 
@@ -26,6 +26,8 @@ class StrategyInfo:
     """False: ranks train apart (the yardstick of exposed communication)."""
     requires: str = ""
     """The package that it needs beside torch."""
+    checkpoint: Literal["whole", "part", ""] = "whole"
+    """`whole`: rank 0 can write the state of all; `part`: each rank writes its own; "": neither here."""
 
 
 def _known(*infos: StrategyInfo) -> dict[str, StrategyInfo]:
@@ -38,6 +40,7 @@ STRATEGIES: dict[str, StrategyInfo] = _known(
         module="none",
         says="no synchronisation: each rank trains apart; the yardstick of exposed communication",
         synchronises=False,
+        checkpoint="part",
     ),
     StrategyInfo(
         name="naive", module="naive", says="one all_reduce a parameter, after the backward pass"
@@ -73,11 +76,17 @@ STRATEGIES: dict[str, StrategyInfo] = _known(
         says="torch's DistributedDataParallel, gradients sent as bfloat16",
         buckets=True,
     ),
-    StrategyInfo(name="fsdp2", module="fsdp2", says="torch's fully_shard over all ranks"),
+    StrategyInfo(
+        name="fsdp2",
+        module="fsdp2",
+        says="torch's fully_shard over all ranks",
+        checkpoint="part",
+    ),
     StrategyInfo(
         name="hsdp",
         module="hsdp",
         says="torch's fully_shard within a node, replicated over the nodes",
+        checkpoint="part",
     ),
     StrategyInfo(
         name="zero1",
@@ -99,6 +108,7 @@ STRATEGIES: dict[str, StrategyInfo] = _known(
             says=f"DeepSpeed, ZeRO stage {stage}",
             buckets=True,
             requires="deepspeed",
+            checkpoint="",
         )
         for stage in range(4)
     ),
@@ -109,6 +119,7 @@ STRATEGIES: dict[str, StrategyInfo] = _known(
         says="DeepSpeed, ZeRO stage 2, optimizer state in the host's memory",
         buckets=True,
         requires="deepspeed",
+        checkpoint="",
     ),
     StrategyInfo(
         name="deepspeed-zero3-offload",
@@ -117,6 +128,7 @@ STRATEGIES: dict[str, StrategyInfo] = _known(
         says="DeepSpeed, ZeRO stage 3, optimizer state and parameters in the host's memory",
         buckets=True,
         requires="deepspeed",
+        checkpoint="",
     ),
 )
 

@@ -18,6 +18,7 @@ class TorchTrainer:
     def __init__(self, model: nn.Module, plain: nn.Module, optimizer: Optimizer) -> None:
         """model: what the loss calls. plain: the module whose parameter names count."""
         self.model = model
+        self.plain = plain
         self.optimizer = optimizer
         # Kept by name from the start: between forward and backward fully_shard puts gathered
         # parameters in the place of these.

@@ -121,19 +121,19 @@ def _gpus(node: NodeFacts) -> str:
 
 
 def _nics(node: NodeFacts) -> str:
-    return _counted(_rated(nic, "speed_Mbps", 1e3) for nic in node.nics)
+    return _counted(_rated(nic, "speed_Gbitps") for nic in node.nics)
 
 
 def _rdma(node: NodeFacts) -> str:
-    return _counted(_rated(one, "rate_Gbps", 1.0, named=False) for one in node.rdma)
+    return _counted(_rated(one, "rate_Gbitps", named=False) for one in node.rdma)
 
 
-def _rated(part: Mapping[str, Any], key: str, unit: float, *, named: bool = True) -> str:
+def _rated(part: Mapping[str, Any], key: str, *, named: bool = True) -> str:
     """`eth0 25 Gbit/s`; adapters of one kind are counted, so their own names are left out."""
     name = str(part.get("name", "?")) if named else "adapter"
     rate = part.get(key)
     known = isinstance(rate, (int, float)) and 0 < rate < math.inf
-    return f"{name} {rate / unit:g} Gbit/s" if known else name  # type: ignore[operator]
+    return f"{name} {rate:g} Gbit/s" if known else name
 
 
 def _counted(names: Iterable[object]) -> str:

@@ -1,0 +1,323 @@
+"""What a soak found: wrong data, stalls, drift, failed worlds, growing memory, a full disk.
+
+Pure: the same records always give the same findings. What a busy node does to all its ranks is told of
+the machine, never of a rank.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+
+from wirespeed.checks.soaking_trends import ChangePoints, drift_finding, memory_finding
+from wirespeed.plan import Plan
+from wirespeed.records import Finding, Subject
+from wirespeed.records_lasting import Incident, Soak, SoakStall, SoakWrong
+from wirespeed.statistics import median_absolute_deviation
+from wirespeed.units import format_duration, format_size
+
+__all__ = ["soak_findings", "stall_incident", "wrong_incident"]
+
+_MOST_EVIDENCE = 12
+_RECURS = 3
+"""So many stalls of one rank are no chance."""
+_BUSY_SHARE = 0.05
+"""Of the soak's time, within calls that waited for a core."""
+_REGULAR = 0.15
+"""Spread of the times between stalls, relative to them, below which they have a period."""
+_FEW = 5
+_SURE = 0.001
+"""Chance that so many stalls end with one rank by luck."""
+
+
+def soak_findings(
+    soak: Soak,
+    plan: Plan,
+    *,
+    skipped: Mapping[str, str],
+    change_points: ChangePoints,
+) -> list[Finding]:
+    """All findings of a soak; change_points gives the indices at which a series changes its level."""
+    found = [_data(soak, plan), _stalls(soak), drift_finding(soak, change_points)]
+    found += [_restarts(soak), memory_finding(soak)]
+    found += [*_disk(soak), *_busy(soak), *_skipped(skipped)]
+    return found
+
+
+def wrong_incident(wrong: SoakWrong) -> Incident:
+    """A wrong result, as one incident."""
+    return Incident(
+        at=wrong.at,
+        since_s=wrong.since_s,
+        id="SOAK-001",
+        title=f"{_call(wrong)} gave wrong data on rank {wrong.rank}",
+        subject_kind="rank",
+        subject=f"rank {wrong.suspect if wrong.suspect >= 0 else wrong.rank}",
+        saw=f"{wrong.wrong} of {wrong.elements} elements; {wrong.example}",
+        because=wrong.guess,
+        world=wrong.world,
+    )
+
+
+def stall_incident(stall: SoakStall) -> Incident | None:
+    """A stall, as one incident; None where a node was busy."""
+    if stall.busy:
+        return None
+    who = stall.paused[0] if len(stall.paused) == 1 else stall.last_rank
+    how = f"rank {who} stood still" if stall.paused == (who,) else f"rank {who} was last"
+    if len(stall.paused) > 1:
+        how = f"{len(stall.paused)} ranks stood still at once"
+    alone = len(stall.paused) <= 1
+    return Incident(
+        at=stall.at,
+        since_s=stall.since_s,
+        id="SOAK-002",
+        title=f"{_call(stall)} took {format_duration(stall.seconds)}, "
+        f"as a rule {format_duration(stall.median)}; {how}",
+        subject_kind="rank" if alone else "job",
+        subject=f"rank {who}" if alone else "job",
+        lost_s=stall.seconds,
+        world=stall.world,
+    )
+
+
+def _call(one: SoakWrong | SoakStall) -> str:
+    return f"{one.op} {one.dtype} {format_size(one.size_bytes, exact=True)}"
+
+
+def _data(soak: Soak, plan: Plan) -> Finding:
+    if not soak.calls and not soak.wrong:
+        return Finding(
+            id="SOAK-001",
+            status="not_checked",
+            title="the data of the soak",
+            because="no call was made",
+        )
+    if soak.wrong:
+        return _wrong(soak, plan)
+    return Finding(
+        id="SOAK-001",
+        status="pass",
+        title=f"each of {soak.calls:,} calls gave exact data",
+        # The rule of three: without any among n, a share of 3/n would have shown with 95 %.
+        saw=f"0 wrong in {soak.checked_bytes / 1e9:,.1f} GB; with 95 % confidence fewer than "
+        f"{math.ceil(3e6 / soak.calls):,} of a million calls",
+        expected="every element equal to the oracle, 0 ulp",
+    )
+
+
+def _wrong(soak: Soak, plan: Plan) -> Finding:
+    first = soak.wrong[0]
+    blamed = {one.suspect if one.suspect >= 0 else one.rank for one in soak.wrong}
+    rank = blamed.pop() if len(blamed) == 1 else None
+    # A world that died in the middle of a window has told its wrong calls and not the window.
+    wrong = max(soak.wrong_calls, len({(one.seed, one.call) for one in soak.wrong}))
+    who = f"rank {rank}" if rank is not None else f"{len(blamed)} ranks"
+    return Finding(
+        id="SOAK-001",
+        status="fail",
+        title=f"{wrong:,} of {max(soak.calls, wrong):,} calls gave wrong data, on {who}",
+        subject=Subject("rank", who) if rank is not None else Subject("job", "job"),
+        saw=f"first {first.at}: {_call(first)} on rank {first.rank} ({first.host}): {first.wrong} of "
+        f"{first.elements} elements; {first.example}",
+        expected="every element equal to the oracle, 0 ulp",
+        because=f"pattern of the wrong elements: {first.guess}" if first.guess else "",
+        costs="training would have gone on with wrong gradients, unseen",
+        fix="look for ECC errors, Xid errors and link errors of that rank's node at those times",
+        next=_again(first, plan),
+        evidence=_listed(
+            f"{one.at} rank {one.rank} ({one.host}): {_call(one)}, seed {one.seed}, call {one.call}: "
+            f"{one.wrong} wrong, {one.example}"
+            for one in soak.wrong
+        ),
+    )
+
+
+def _again(wrong: SoakWrong, plan: Plan) -> str:
+    """The same data in the same operation."""
+    words = (
+        f"wirespeed bench {wrong.op} -b {wrong.size_bytes} -e {wrong.size_bytes} -d {wrong.dtype}"
+    )
+    engine = f" --engine {plan.engine}" if plan.engine != "torch" else ""
+    return f"{words} --seed {wrong.seed} -n 1000{engine}"
+
+
+def _stalls(soak: Soak) -> Finding:
+    told = [one for one in soak.stalls if not one.busy]
+    if not soak.calls:
+        return Finding(
+            id="SOAK-002", status="not_checked", title="stalls", because="no call was made"
+        )
+    rank, of_rank = _culprit(told, soak)
+    if not told or (rank is None and not _many(told, soak)):
+        few = f"; {len(told)} took long without a pattern" if told else ""
+        return Finding(
+            id="SOAK-002",
+            status="pass",
+            title=f"no rank or link stalls the calls{few}",
+            saw=f"{soak.stall_calls} of {soak.calls:,} calls took ten times their median and more; "
+            f"{len(soak.stalls) - len(told)} of those listed while a node was busy",
+        )
+    shown = of_rank or told
+    cost = sum(one.seconds for one in shown)
+    period = _period([one.since_s for one in shown])
+    name = f"rank {rank}" if rank is not None else "job"
+    how = "stood still" if any(one.paused for one in shown) else "was last"
+    return Finding(
+        id="SOAK-002",
+        status="fail" if rank is not None and len(shown) >= _RECURS else "warn",
+        title=f"{len(shown)} calls stalled"
+        + (f" as {name} {how}" if rank is not None else "")
+        + (f", about every {format_duration(period)}" if period else ""),
+        subject=Subject("rank", name) if rank is not None else Subject("job", "job"),
+        saw=f"up to {format_duration(max(one.seconds for one in shown))}; first {shown[0].at}, "
+        f"last {shown[-1].at}",
+        expected="no call ten times its median, beyond what waiting for a core explains",
+        because="its whole process made no step and waited for no core: a hypervisor, a limit of its "
+        "cgroup, or a signal"
+        if how == "stood still"
+        else "no process stood still: the network, or a device that the processes waited for",
+        costs=f"{format_duration(cost)} of {format_duration(soak.elapsed_s)}; every rank of a job waits",
+        fix=f"look at what else happens at those times on the node of {name}: cron, throttling, "
+        "link errors",
+        evidence=_listed(
+            f"{one.at} (+{one.since_s:.0f} s) {_call(one)}: {format_duration(one.seconds)}, as a rule "
+            f"{format_duration(one.median)}; last rank {one.last_rank}"
+            + (f", stood still {list(one.paused)}" if one.paused else "")
+            for one in shown
+        ),
+    )
+
+
+def _culprit(told: Sequence[SoakStall], soak: Soak) -> tuple[int | None, list[SoakStall]]:
+    """The rank that stood still alone in the most of them; else one that was last beyond chance."""
+    alone = Counter(one.paused[0] for one in told if len(one.paused) == 1)
+    if alone:
+        rank, count = alone.most_common(1)[0]
+        if count >= _RECURS or count == len(told):
+            return rank, [one for one in told if one.paused == (rank,)]
+    ranks = _ranks(soak)
+    other = [one for one in told if not one.paused]
+    last = Counter(one.last_rank for one in other)
+    if last and ranks > 1:
+        rank, count = last.most_common(1)[0]
+        if count >= _FEW and _by_luck(count, len(other), 1 / ranks) * ranks < _SURE:
+            return rank, [one for one in other if one.last_rank == rank]
+    return None, []
+
+
+def _ranks(soak: Soak) -> int:
+    return max((len(one.last_share) for one in soak.windows), default=1)
+
+
+def _by_luck(count: int, of: int, share: float) -> float:
+    """P(at least `count` of `of`) where each has that share."""
+    return sum(math.comb(of, k) * share**k * (1 - share) ** (of - k) for k in range(count, of + 1))
+
+
+def _many(told: Sequence[SoakStall], soak: Soak) -> bool:
+    """Whether calls that nobody explains cost enough to be told."""
+    return len(told) >= _FEW and sum(one.seconds for one in told) > 0.01 * soak.elapsed_s
+
+
+def _period(times: Sequence[float]) -> float:
+    """Seconds between regular events; 0 where they are not."""
+    gaps = [b - a for a, b in pairwise(times)]
+    if len(gaps) < _FEW or not (middle := median(gaps)):
+        return 0.0
+    return middle if median_absolute_deviation(gaps) < _REGULAR * middle else 0.0
+
+
+def _restarts(soak: Soak) -> Finding:
+    failed = [
+        one for one in soak.incidents if not one.id.startswith("SOAK-00") or one.id == "SOAK-004"
+    ]
+    if not failed:
+        return Finding(
+            id="SOAK-004",
+            status="pass" if soak.calls else "not_checked",
+            title="the ranks lived through the soak",
+            because="" if soak.calls else "no call was made",
+        )
+    (kind, name), times = Counter((one.subject_kind, one.subject) for one in failed).most_common(1)[
+        0
+    ]
+    first = next(one for one in failed if one.subject == name)
+    more = f", {times} times {name}" if name != "job" and len(failed) > 1 else ""
+    count = "once" if len(failed) == 1 else f"{len(failed)} times"
+    return Finding(
+        id="SOAK-004",
+        status="fail",
+        title=f"the ranks failed {count}{more}: {first.title}",
+        subject=Subject(kind, name),  # type: ignore[arg-type]
+        saw=f"first {first.at}: {first.saw or first.title}",
+        expected="one world of ranks from the begin to the end",
+        because=first.because,
+        costs=f"{format_duration(sum(one.lost_s for one in failed))} until the next ranks went on",
+        next=f"wirespeed check --explain {first.id}",
+        evidence=_listed(
+            f"{one.at} (+{one.since_s:.0f} s) {one.subject}: {one.title}" for one in failed
+        ),
+    )
+
+
+def _disk(soak: Soak) -> list[Finding]:
+    full = [one for one in soak.incidents if one.id == "SOAK-006"]
+    if not full:
+        return []
+    lasted = sum(one.lost_s for one in full)
+    return [
+        Finding(
+            id="SOAK-006",
+            status="warn",
+            title=f"the disk of the run folder was full for {format_duration(lasted)}",
+            saw=full[0].saw,
+            expected="room for the records",
+            costs="nothing that was measured: records waited in memory",
+            fix="make room, or set WIRESPEED_HOME to another disk",
+            evidence=_listed(f"{one.at}: for {format_duration(one.lost_s)}" for one in full),
+        )
+    ]
+
+
+def _busy(soak: Soak) -> list[Finding]:
+    busy = [one for one in soak.stalls if one.busy]
+    lost = sum(one.seconds for one in busy)
+    if not busy or lost < _BUSY_SHARE * soak.elapsed_s:
+        return []
+    ranks = Counter(rank for one in busy for rank in one.busy)
+    most = ", ".join(f"rank {rank} in {count}" for rank, count in ranks.most_common(4))
+    return [
+        Finding(
+            id="SOAK-007",
+            status="warn",
+            title="the machine was busy: ranks waited for a core within calls",
+            saw=f"{len(busy)} calls, {format_duration(lost)} in all; {most}",
+            expected="a core for each rank",
+            costs="figures of these windows tell of the machine, not of the network",
+            fix="soak without other jobs, or with fewer ranks on a node",
+        )
+    ]
+
+
+def _skipped(skipped: Mapping[str, str]) -> list[Finding]:
+    reasons: dict[str, list[str]] = {}
+    for label, reason in skipped.items():
+        reasons.setdefault(reason, []).append(label)
+    return [
+        Finding(
+            id="CAP-001",
+            status="not_checked",
+            title=f"{len(labels)} configuration{'' if len(labels) == 1 else 's'} not soaked",
+            because=reason,
+            evidence=tuple(labels[:_MOST_EVIDENCE]),
+        )
+        for reason, labels in reasons.items()
+    ]
+
+
+def _listed(lines: Iterable[str]) -> tuple[str, ...]:
+    every = list(lines)
+    hidden = len(every) - _MOST_EVIDENCE
+    return (*every[:_MOST_EVIDENCE], *([f"and {hidden} more"] if hidden > 0 else []))

@@ -1,0 +1,233 @@
+"""What changes over a soak: times that go up, memory that grows."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from statistics import median
+
+from wirespeed.checks.slopes import LEAST, Slope, slope
+from wirespeed.records import Finding, Subject
+from wirespeed.records_lasting import Soak, SoakCell, SoakWindow
+from wirespeed.statistics import LEAST_SAMPLES, median_interval
+from wirespeed.units import format_duration, format_size
+
+__all__ = ["ChangePoints", "drift_finding", "memory_finding"]
+
+ChangePoints = Callable[[Sequence[float]], Sequence[int]]
+"""Indices of the first values of new levels."""
+
+_LEVEL = 0.05
+_MATERIAL = 0.10
+"""A drift surely above this share over the soak is told."""
+_RISE, _MOST_RISE = math.log1p(_MATERIAL), 50.0
+_CALLS = 20
+"""Of an operation in a window, for its median to count."""
+_QUIET = 0.25
+"""Share of the time without a core up to which a window tells of more than the machine."""
+_MEMORY_BYTES, _MEMORY_SHARE = 16 << 20, 0.05
+_SET_UP = 1 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Drift:
+    name: str
+    low: float
+    """The least change over the soak, as a share, that the interval allows."""
+    value: float
+    before: float
+    after: float
+    change: float | None
+    """Seconds from the start at which the level changed, where that can be told."""
+    windows: int
+
+
+def drift_finding(soak: Soak, change_points: ChangePoints) -> Finding:
+    """SOAK-003: operations that become slower; corrected for how many are looked at."""
+    quiet = [one for one in soak.windows if max(one.waited, default=0.0) <= _QUIET]
+    if len(quiet) < LEAST:
+        busy = len(soak.windows) - len(quiet)
+        why = (
+            f"in {busy} of {len(soak.windows)} windows a rank had no core for a quarter of the time"
+        )
+        few = f"{len(soak.windows)} windows are too few: it takes {LEAST}"
+        return Finding(
+            id="SOAK-003",
+            status="not_checked",
+            title="drift of the times",
+            because=why if len(soak.windows) >= LEAST else few,
+        )
+    series = {key: points for key, points in _series(quiet).items() if len(points) >= LEAST}
+    level = 1 - 2 * _LEVEL / max(1, len(series))
+    found = [
+        one
+        for key, points in series.items()
+        if (one := _drift(key, points, level, change_points)) is not None
+    ]
+    if not found:
+        return Finding(
+            id="SOAK-003",
+            status="pass",
+            title=f"none of {len(series)} operations and sizes became slower",
+            saw=f"{len(quiet)} windows; a slope surely above {_MATERIAL:.0%} over the soak is told",
+        )
+    found.sort(key=lambda one: -one.low)
+    return _told(found, len(series))
+
+
+def _series(
+    windows: Sequence[SoakWindow],
+) -> dict[tuple[str, str, int], list[tuple[float, SoakCell]]]:
+    """By operation: (seconds from the start, figures) of each window with enough calls."""
+    series: dict[tuple[str, str, int], list[tuple[float, SoakCell]]] = {}
+    for window in windows:
+        for cell in window.cells:
+            if cell.calls >= _CALLS and cell.median > 0 and cell.low > 0:
+                key = cell.op, cell.dtype, cell.size_bytes
+                series.setdefault(key, []).append((window.since_s, cell))
+    return series
+
+
+def _drift(
+    key: tuple[str, str, int],
+    points: Sequence[tuple[float, SoakCell]],
+    level: float,
+    change_points: ChangePoints,
+) -> _Drift | None:
+    """None unless both the median and the quickest tenth surely go up, by a slope or by a step."""
+    times = [at for at, _ in points]
+    medians = [math.log(cell.median) for _, cell in points]
+    lows = [math.log(cell.low) for _, cell in points]
+    cuts = change_points(medians)
+    rise = _sloping(times, medians, lows, level) or _stepping(medians, lows, cuts, level)
+    if rise is None:
+        return None
+    third = max(1, len(points) // 3)
+    op, dtype, size = key
+    return _Drift(
+        name=f"{op} {dtype} {format_size(size, exact=True)}",
+        low=math.expm1(rise[0]),
+        value=math.expm1(rise[1]),
+        before=math.exp(sorted(medians[:third])[third // 2]),
+        after=math.exp(sorted(medians[-third:])[third // 2]),
+        change=times[cuts[0]] if cuts else None,
+        windows=len(points),
+    )
+
+
+_Rise = tuple[float, float]
+"""Of the logarithm: the least that is sure, and the likeliest."""
+
+
+def _sloping(
+    times: Sequence[float], medians: Sequence[float], lows: Sequence[float], level: float
+) -> _Rise | None:
+    span = times[-1] - times[0]
+    of_median, of_low = slope(times, medians, level), slope(times, lows, level)
+    if of_median is None or of_low is None:
+        return None
+    if of_median.low * span < _RISE or of_low.low * span < _RISE / 2:
+        return None
+    return min(_MOST_RISE, of_median.low * span), min(_MOST_RISE, of_median.value * span)
+
+
+def _stepping(
+    medians: Sequence[float], lows: Sequence[float], cuts: Sequence[int], level: float
+) -> _Rise | None:
+    """A new level is no slope: what lies before and after it is compared."""
+    best: _Rise | None = None
+    for cut in cuts:
+        rises = [_risen(values[:cut], values[cut:], level) for values in (medians, lows)]
+        if rises[0][0] >= _RISE and rises[1][0] >= _RISE / 2:
+            best = max(best or rises[0], rises[0])
+    return best
+
+
+def _risen(before: Sequence[float], after: Sequence[float], level: float) -> _Rise:
+    if min(len(before), len(after)) < LEAST_SAMPLES:
+        return -math.inf, 0.0
+    first, second = median_interval(before, level), median_interval(after, level)
+    return second.low - first.high, median(after) - median(before)
+
+
+def _told(found: Sequence[_Drift], among: int) -> Finding:
+    worst = found[0]
+    changes = sorted(one.change for one in found if one.change is not None)
+    since = f"; the level changed at +{changes[0]:.0f} s" if changes else ""
+    return Finding(
+        id="SOAK-003",
+        status="warn",
+        title=f"{worst.name} became slower by {worst.value:.0%} over the soak"
+        + (f", and {len(found) - 1} more of {among}" if len(found) > 1 else ""),
+        saw=f"{format_duration(worst.before)} in the first third, {format_duration(worst.after)} in the "
+        f"last; at least +{worst.low:.0%} ({worst.windows} windows){since}",
+        expected=f"no slope surely above {_MATERIAL:.0%}",
+        costs=f"{worst.value:.0%} of the time in such calls",
+        fix="look at temperatures, clocks, power limits, link error counts, and what began then",
+        evidence=tuple(
+            f"{one.name}: +{one.value:.0%}, at least +{one.low:.0%}, {one.windows} windows"
+            + (f", since +{one.change:.0f} s" if one.change is not None else "")
+            for one in found[:12]
+        ),
+    )
+
+
+def memory_finding(soak: Soak) -> Finding:
+    """SOAK-005: ranks whose memory grows, each world by itself, without its first third."""
+    grown: list[tuple[int, Slope, float, int]] = []
+    looked = 0
+    for windows in _worlds(soak.windows):
+        rest = windows[int(len(windows) * _SET_UP) :]
+        ranks = min((len(one.rss_bytes) for one in rest), default=0)
+        if len(rest) < LEAST or not ranks:
+            continue
+        looked = max(looked, len(rest))
+        times = [one.since_s for one in rest]
+        for rank in range(ranks):
+            sizes = [float(one.rss_bytes[rank]) for one in rest]
+            found = slope(times, sizes, 1 - 2 * _LEVEL / ranks)
+            span = times[-1] - times[0]
+            bound = max(_MEMORY_BYTES, _MEMORY_SHARE * sizes[0])
+            if found is not None and found.low * span > bound:
+                grown.append((rank, found, span, int(sizes[-1])))
+    if not looked:
+        return Finding(
+            id="SOAK-005",
+            status="not_checked",
+            title="memory of the ranks",
+            because=f"it takes {LEAST} windows of one world after the first third",
+        )
+    if not grown:
+        return Finding(
+            id="SOAK-005",
+            status="pass",
+            title="the ranks' memory did not grow",
+            saw=f"{looked} windows; less than {format_size(_MEMORY_BYTES)} surely",
+        )
+    return _leak(grown)
+
+
+def _leak(grown: Sequence[tuple[int, Slope, float, int]]) -> Finding:
+    rank, worst, _, size = max(grown, key=lambda one: one[1].low)
+    ranks = sorted({one[0] for one in grown})
+    hour = 3600.0
+    return Finding(
+        id="SOAK-005",
+        status="warn",
+        title=f"the memory of rank {rank} grows by {format_size(int(worst.value * hour))} an hour"
+        + (f", and of {len(ranks) - 1} more ranks" if len(ranks) > 1 else ""),
+        subject=Subject("rank", f"rank {rank}"),
+        saw=f"at least {format_size(int(worst.low * hour))} an hour (95 %, {worst.points} windows); "
+        f"now {format_size(size)}",
+        expected="memory that stays",
+        costs="such a job ends by the out-of-memory killer",
+        fix="compare with another version of the library, or without its plugins",
+        evidence=tuple(
+            f"rank {one[0]}: {format_size(int(one[1].value * hour))} an hour" for one in grown[:12]
+        ),
+    )
+
+
+def _worlds(windows: Sequence[SoakWindow]) -> Iterator[list[SoakWindow]]:
+    for _, group in groupby(windows, key=lambda one: one.world):
+        yield list(group)

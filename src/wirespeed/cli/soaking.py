@@ -1,0 +1,126 @@
+"""`check -l soak`: what --for and --resume mean, and the book that a soak is written into."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from wirespeed.cli import suggest
+from wirespeed.errors import UsageError
+from wirespeed.plan import Plan
+from wirespeed.records import Run
+from wirespeed.records_lasting import Soak
+
+if TYPE_CHECKING:
+    from wirespeed.console.book import ProgressView
+    from wirespeed.console.soaking import SoakLedger
+    from wirespeed.runs.patient import PatientFolder
+
+__all__ = ["DEFAULT_FOR", "Resumed", "asked_soak", "open_soak", "resumed_values", "soak_options"]
+
+DEFAULT_FOR = "30m"
+_OWN = ("resume", "output", "quiet", "verbose", "color", "print_config", "list_", "explain", "html")
+"""Options that say nothing of the soak itself: they are this command's, also on --resume."""
+_LEAST_LEFT_S = 1.0
+
+_OPTIONS = (
+    click.option(
+        "--for",
+        "for_",
+        metavar="TIME",
+        help=f"With -l soak: how long, such as 90s, 30m or 8h.  [default: {DEFAULT_FOR}]",
+    ),
+    click.option(
+        "--resume",
+        metavar="RUN",
+        shell_complete=suggest.runs,
+        help="Go on with a soak that was interrupted or killed, with the options it had.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A soak to go on with."""
+
+    path: Path
+    """Of its run folder."""
+    run: Run
+    soak: Soak
+
+
+def soak_options(function: Any) -> Any:
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def resumed_values(ctx: click.Context, values: dict[str, Any]) -> Resumed | None:
+    """The soak that --resume names; its options take the place of those not given now."""
+    reference = values["resume"]
+    if reference is None:
+        return None
+    from wirespeed.runs.store import find, load
+
+    path = find(reference)
+    run = load(path)
+    soak = run.soak
+    if soak is None or not path.is_dir():
+        raise UsageError(f"run {run.id} is no soak", expected="the id of a `check -l soak`")
+    if soak.for_s - soak.elapsed_s < _LEAST_LEFT_S:
+        raise UsageError(
+            f"the soak {run.id} is over: {soak.elapsed_s:.0f} of {soak.for_s:.0f} s",
+            next=f"wirespeed runs show {run.id}",
+        )
+    for name, value in run.config.items():
+        if name in values and name not in _OWN and not _given(ctx, name):
+            values[name] = tuple(value) if isinstance(value, list) else value
+            ctx.params[name] = values[name]
+    return Resumed(path, run, soak)
+
+
+def _given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def asked_soak(level: str, for_: str | None, resumed: Resumed | None) -> float | None:
+    """Seconds to soak from now on; None where no soak was asked for."""
+    if level != "soak":
+        if for_ is not None:
+            raise UsageError(
+                f"--for {for_} says nothing without -l soak",
+                next=f"wirespeed check -l soak --for {for_}",
+            )
+        return None
+    if resumed is not None:
+        return resumed.soak.for_s - resumed.soak.elapsed_s
+    from wirespeed.cli.durations import parse_duration
+
+    return parse_duration(for_ or DEFAULT_FOR, "--for")
+
+
+def _tell_unstored(why: str) -> None:
+    """The report comes all the same, and with its exit code."""
+    click.echo(f"wirespeed: this run could not be stored whole: {why}", err=True)
+
+
+def open_soak(
+    plan: Plan, resumed: Resumed | None, config: dict[str, Any], progress: "ProgressView"
+) -> "tuple[PatientFolder, SoakLedger]":
+    """The folder and the ledger: new ones, or those that are gone on with."""
+    from wirespeed.console.soaking import SoakLedger
+    from wirespeed.runs.patient import PatientFolder
+
+    soak = plan.soak
+    if soak is None:
+        raise UsageError("no soak was asked for", expected="-l soak")
+    if resumed is not None:
+        folder = PatientFolder.reopen(resumed.path, resumed.run)
+        start = replace(resumed.soak, resumed=resumed.soak.resumed + 1)
+    else:
+        folder = PatientFolder.create(plan.command, config)
+        start = Soak(for_s=soak.for_s, elapsed_s=0.0, window_s=soak.window_s)
+    folder.on_unstored = _tell_unstored
+    return folder, SoakLedger(plan, folder, progress, start)

@@ -1,0 +1,157 @@
+"""Checkpoints of a whole world: all ranks have one, or none counts; collective throughout."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from wirespeed.errors import UsageError
+from wirespeed.plan import LastingPlan
+from wirespeed.ranks.place import Place
+from wirespeed.ranks.training.stage import Act, Stage
+from wirespeed.training.checkpoints.files import CheckpointFiles, Refused
+from wirespeed.training.strategies.registry import STRATEGIES
+
+__all__ = ["KEPT", "Keeper"]
+
+KEPT = 2
+"""The newest checkpoints that stay: the last one, and one for when that is torn."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    step: int
+    refused: tuple[str, ...]
+    """Why newer ones were not taken."""
+
+
+class Keeper:
+    """Writes and reads the checkpoints of one act. Ranks that hold the same write one, rank 0's."""
+
+    def __init__(self, stage: Stage, lasting: LastingPlan, act: Act) -> None:
+        self._place: Place = stage.place
+        self._act = act
+        self._folder = Path(lasting.folder)
+        self._each = STRATEGIES[stage.plan.cases[0].strategy].checkpoint == "part"
+        self._writes = self._each or self._place.rank == 0
+        number = self._place.rank if self._each else 0
+        self._files = CheckpointFiles(self._folder, number, _about(stage))
+        self._steps: list[int] = []
+        # Its imports belong to the start, not to what the first checkpoint costs.
+        import_module("wirespeed.training.checkpoints.state")
+
+    def save(self, step: int) -> str:
+        """ "" when the checkpoint of that step is there, on every rank; else why it is not."""
+        data = self._state()
+        why = self._attempt(lambda: self._files.write(step, data)) if self._writes else ""
+        whys = [text for text in self._place.control.objects(why) if text]
+        if whys:
+            if self._writes:
+                self._files.remove(step)
+            return str(whys[0])
+        self._steps = [*self._steps, step][-KEPT:]
+        if self._writes:
+            self._files.keep(self._steps)
+        return ""
+
+    def restore(self, *, resume: bool) -> _Loaded:
+        """The newest checkpoint that every rank can take; step 0 where there is none.
+
+        UsageError: nobody asked to resume, and the folder holds checkpoints.
+        """
+        mine = self._files.steps() if self._writes else []
+        steps = sorted(set().union(*self._place.control.objects(mine)), reverse=True)
+        if steps and not resume:
+            raise UsageError(
+                f"{self._folder} holds checkpoints, the newest of step {steps[0]}",
+                expected="--resume, to go on from there, or another --checkpoint-dir",
+                next=f"wirespeed train --for 30m --checkpoint-dir {self._folder} --resume",
+            )
+        refused: list[str] = []
+        for step in steps:
+            why = self._load(step)
+            if not why:
+                self._steps = [step]
+                return _Loaded(step, tuple(refused))
+            refused.append(why)
+        return _Loaded(0, tuple(refused))
+
+    def _state(self) -> bytes:
+        from wirespeed.training.checkpoints.state import (
+            own_state,
+            part_state,
+            shared_state,
+            to_bytes,
+        )
+
+        place, trainer = self._place, self._act.trainer
+        scale = self._act.step.scale_state()
+        if self._each:
+            return to_bytes({**part_state(trainer, place.device), "scale": scale})
+        shared = shared_state(trainer, place.rank)
+        own = place.control.objects(own_state(trainer, place.device))
+        return to_bytes({**shared, "own": own, "scale": scale}) if self._writes else b""
+
+    def _load(self, step: int) -> str:
+        """ "" when every rank has taken it; else why one cannot."""
+        data = b""
+
+        def read() -> None:
+            nonlocal data
+            data = self._files.read(step)
+
+        why = self._attempt(read) if self._writes else ""
+        whys = [text for text in self._place.control.objects(why) if text]
+        if whys:
+            return str(whys[0])
+        self._take(data if self._each else self._place.control.from_first(data))
+        self._act.number = step
+        return ""
+
+    def _take(self, data: bytes) -> None:
+        from wirespeed.training.checkpoints.state import (
+            from_bytes,
+            load_own,
+            load_part,
+            load_shared,
+        )
+
+        state, place, trainer = from_bytes(data), self._place, self._act.trainer
+        if self._each:
+            load_part(trainer, place.device, state)
+        else:
+            load_shared(trainer, state)
+            load_own(trainer, place.device, state["own"][place.rank])
+        self._act.step.load_scale(state["scale"])
+
+    def _attempt(self, work: Callable[[], None]) -> str:
+        """ "" or, on this rank's behalf, why not."""
+        try:
+            work()
+        except Refused as error:
+            return str(error)
+        except OSError as error:
+            where = f"rank {self._place.rank} on {self._place.hosts[self._place.rank]}"
+            return f"{where} cannot write {self._folder}: {error.strerror or error}"
+        return ""
+
+
+def _about(stage: Stage) -> dict[str, Any]:
+    """What must be alike for training to go on to the bit."""
+    plan, case = stage.plan, stage.plan.cases[0]
+    return {
+        "model": plan.model,
+        "model_options": plan.model_options,
+        "parameters": stage.model.parameters,
+        "strategy": case.strategy,
+        "bucket_mb": case.bucket_mb,
+        "world_size": case.ranks,
+        "batch": case.samples,
+        "micro_batches": plan.micro_batches,
+        "precision": plan.precision,
+        "optimizer": plan.optimizer,
+        "learning_rate": plan.learning_rate,
+        "clip": plan.clip,
+        "seed": stage.seed,
+    }

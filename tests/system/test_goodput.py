@@ -1,0 +1,118 @@
+"""`wirespeed train --for` with real ranks, one of which is killed: it goes on, to the same bits."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.system
+
+FOR_S = 40
+BOUND_S = 150.0
+TINY = ("train", "--ranks", "2", "--layers", "1", "--context", "16", "-q", "-o", "json")
+
+
+def markers(folder: Path) -> dict[int, dict]:
+    """Of whole checkpoints, by step."""
+    found = {}
+    for path in folder.glob("step-*/rank-0.json"):
+        found[int(path.parent.name.removeprefix("step-"))] = json.loads(path.read_text())
+    return found
+
+
+def newest(folder: Path) -> int:
+    return max(markers(folder), default=0)
+
+
+def state(folder: Path, step: int) -> Any:
+    import torch
+
+    return torch.load(folder / f"step-{step}" / "rank-0.pt", weights_only=True)
+
+
+def differences(one: Any, other: Any, place: str = "") -> Iterator[str]:
+    """Where two states differ, in any bit."""
+    import torch
+
+    if isinstance(one, torch.Tensor):
+        if one.dtype != other.dtype or not torch.equal(one, other):
+            yield place
+    elif isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        for name in one:
+            yield from differences(one[name], other[name], f"{place}/{name}")
+    elif isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        for index, pair in enumerate(zip(one, other, strict=True)):
+            yield from differences(*pair, f"{place}/{index}")
+    elif one != other:
+        yield f"{place}: {one!r} {other!r}"
+
+
+def test_a_killed_rank_resumes_from_its_checkpoint_to_the_bit(cli, finding):
+    kept = cli.folder / "kept"
+    words = (*TINY, "--for", f"{FOR_S}s", "--checkpoint-every", "2s")
+    running = cli.start(*words, "--checkpoint-dir", str(kept))
+    cli.until(lambda: newest(kept) and len(cli.ranks()) == 2)
+    victim = cli.ranks()[1]
+    os.kill(victim, signal.SIGKILL)
+    cli.until(lambda: victim not in cli.ranks().values())
+    saved = newest(kept)
+    done = running.wait(BOUND_S)
+    run = done.json
+    goodput = run["goodput"]
+
+    assert done.code == run["exit_code"] == 1
+    assert (goodput["restarts"], goodput["failures"]) == (1, 1)
+    died = finding(run, "DIED-001")
+    assert died["subject"]["name"] == "rank 1" and "SIGKILL" in died["title"]
+    assert f"training went on from step {saved:,}" in died["costs"]
+    (incident,) = goodput["incidents"]
+    assert incident["subject"] == "rank 1" and "SIGKILL" in incident["title"]
+    assert goodput["last_step"] > saved
+    assert sum(goodput["parts_s"].values()) == pytest.approx(goodput["wall_s"])
+    assert 0 < goodput["parts_s"]["useful"] < goodput["wall_s"]
+    assert len(markers(kept)) <= 2 and newest(kept) == goodput["last_step"]
+
+    # The same steps in a piece end with the same bytes: parameters, optimizer, random numbers.
+    whole = cli.folder / "whole"
+    step = goodput["last_step"]
+    words = (*TINY, "--for", "1h", "--checkpoint-every", f"{step}steps")
+    straight = cli.start(*words, "--checkpoint-dir", str(whole))
+    cli.until(lambda: newest(whole) == step, BOUND_S)
+    straight.signal(signal.SIGINT)
+    assert straight.wait().code == 130
+    assert list(differences(state(whole, step), state(kept, step))) == []
+
+    # The folder is not taken by accident, and is gone on with by --resume; a torn one is passed over.
+    again = (*TINY, "--for", "20s", "--checkpoint-dir", str(kept))
+    refused = cli(*again)
+    assert refused.code == 2 and "--resume" in refused.out
+    data = kept / f"step-{step}" / "rank-0.pt"
+    data.write_bytes(data.read_bytes()[:-1])
+    older = sorted(markers(kept))[0]
+    resumed = cli(*again, "--resume")
+    assert resumed.code == 0, resumed.out
+    assert resumed.json["goodput"]["first_step"] == older < step
+    assert "is torn" in finding(resumed.json, "TRAIN-007")["title"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="Requires: root, for a small tmpfs")
+def test_a_full_disk_does_not_end_it(cli, finding):
+    kept = cli.folder / "small"
+    kept.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k", "small", str(kept)], check=True)
+    try:
+        words = (*TINY, "--for", "25s", "--checkpoint-every", "1s", "--checkpoint-dir", str(kept))
+        done = cli(*words, timeout=BOUND_S)
+        warned = finding(done.json, "TRAIN-007")
+        assert done.code == 0 and "No space left on device" in warned["saw"]
+        assert done.json["goodput"]["checkpoints_failed"] > 0
+        assert done.json["goodput"]["last_step"] > 0
+    finally:
+        subprocess.run(["umount", str(kept)], check=True)
+        shutil.rmtree(kept)
