@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from typing import Any
 
 import jsonschema
@@ -130,7 +131,8 @@ def damaged(draw: Any) -> Any:
     for path in draw(_PATHS):
         cut = draw(st.integers(1, len(path)))
         name = draw(st.one_of(st.just(path[cut - 1]), _NAMES))
-        _put(data, (*path[: cut - 1], name), draw(_JUNK))
+        # Of its own: the next may go into it, and a map within itself is no file.
+        _put(data, (*path[: cut - 1], name), deepcopy(draw(_JUNK)))
     depth = draw(st.sampled_from((0, 0, 0, 1, 19, 25, 200)))
     for _ in range(depth):
         data = [data] if depth % 2 else {"cluster": data}
