@@ -229,3 +229,13 @@ def test_too_short_is_not_called_good() -> None:
     found = judged(noisy(10, windows=5))
     assert found["SOAK-003"].status == found["SOAK-005"].status == "not_checked"
     assert judged(noisy(11, windows=0, calls=0))["SOAK-001"].status == "not_checked"
+
+
+def test_windows_that_share_no_operation_tell_nothing_of_drift() -> None:
+    soak = noisy(1)
+    split = tuple(
+        replace(window, cells=tuple(replace(cell, size_bytes=64 + n) for cell in window.cells))
+        for n, window in enumerate(soak.windows)
+    )
+    found = judged(replace(soak, windows=split))["SOAK-003"]
+    assert (found.status, "no operation was timed" in found.because) == ("not_checked", True)

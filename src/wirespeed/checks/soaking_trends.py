@@ -45,20 +45,15 @@ class _Drift:
 def drift_finding(soak: Soak, change_points: ChangePoints) -> Finding:
     """SOAK-003: operations that become slower; corrected for how many are looked at."""
     quiet = [one for one in soak.windows if max(one.waited, default=0.0) <= _QUIET]
-    if len(quiet) < LEAST:
-        busy = len(soak.windows) - len(quiet)
-        why = (
-            f"in {busy} of {len(soak.windows)} windows a rank had no core for a quarter of the time"
-        )
-        few = f"{len(soak.windows)} windows are too few: it takes {LEAST}"
+    series = {key: points for key, points in _series(quiet).items() if len(points) >= LEAST}
+    if not series:
         return Finding(
             id="SOAK-003",
             status="not_checked",
             title="drift of the times",
-            because=why if len(soak.windows) >= LEAST else few,
+            because=_why_no_drift(len(soak.windows), len(quiet)),
         )
-    series = {key: points for key, points in _series(quiet).items() if len(points) >= LEAST}
-    level = 1 - 2 * _LEVEL / max(1, len(series))
+    level = 1 - 2 * _LEVEL / len(series)
     found = [
         one
         for key, points in series.items()
@@ -73,6 +68,15 @@ def drift_finding(soak: Soak, change_points: ChangePoints) -> Finding:
         )
     found.sort(key=lambda one: -one.low)
     return _told(found, len(series))
+
+
+def _why_no_drift(windows: int, quiet: int) -> str:
+    if windows < LEAST:
+        return f"{windows} windows are too few: it takes {LEAST}"
+    if quiet < LEAST:
+        busy = windows - quiet
+        return f"in {busy} of {windows} windows a rank had no core for a quarter of the time"
+    return f"no operation was timed in {LEAST} windows: a longer --for"
 
 
 def _series(
