@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -118,3 +118,25 @@ def nodes(cli: Any, tmp_path: Path) -> Iterator[TwoNodes]:
     finally:
         cli.end_all()
         lab.unplug()
+
+
+@pytest.fixture
+def small_disk(cli: Any, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts a file system of that size (`64k`, `1m`); gone afterwards, after all that runs on it."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("Requires: root and mount")
+    mounted: list[Path] = []
+
+    def mount(size: str) -> Path:
+        place = tmp_path / f"disk-{size}"
+        place.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", place], check=True)
+        mounted.append(place)
+        return place
+
+    try:
+        yield mount
+    finally:
+        cli.end_all()
+        for place in mounted:
+            subprocess.run(["umount", place], check=True)

@@ -1,9 +1,6 @@
 """A disk that is really full: a tmpfs of a few pages under the run folder."""
 
-import os
-import shutil
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +8,8 @@ import pytest
 
 
 @pytest.fixture
-def tiny(cli: Any, tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB, mounted; gone afterwards."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("Requires: root and mount")
-    place = tmp_path / "tiny"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", place], check=True)
-    try:
-        yield place
-    finally:
-        cli.end_all()
-        subprocess.run(["umount", place], check=True)
+def tiny(small_disk: Callable[[str], Path]) -> Path:
+    return small_disk("64k")
 
 
 def test_full_before_the_start(cli: Any, tiny: Path, says_clearly: Any) -> None:

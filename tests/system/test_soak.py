@@ -1,11 +1,9 @@
 """Soaks as a user runs them: real ranks, a fault each, and what is told of it."""
 
 import os
-import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,18 +59,8 @@ def test_an_interrupted_soak_says_how_to_go_on(cli: Any) -> None:
 
 
 @pytest.fixture
-def tiny(cli: Any, tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB, mounted; gone afterwards."""
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("Requires: root and mount")
-    place = tmp_path / "tiny"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place], check=True)
-    try:
-        yield place
-    finally:
-        cli.end_all()
-        subprocess.run(["umount", place], check=True)
+def tiny(small_disk: Callable[[str], Path]) -> Path:
+    return small_disk("1m")
 
 
 def test_a_full_disk_is_an_incident(cli: Any, tiny: Path) -> None:

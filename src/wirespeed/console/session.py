@@ -166,8 +166,7 @@ class Session:
     def close(self, outcome: Outcome) -> Run:
         """Judge what came in, write `run.json`, and give the run."""
         self._progress.close()
-        if self.ledger is not None:
-            outcome = _to_resume(outcome, self.folder.id)
+        outcome = _to_resume(outcome, self._way_on())
         world = self._world()
         trained = self._goodput is not None and self._goodput.steps > 0
         measured = int(trained) + len(self._pairs) + len(self._measurements) + len(self._training)
@@ -223,6 +222,14 @@ class Session:
             self.folder.keep("trace.json", "".join(self._trace))
         self.folder.finish(run)
         return run
+
+    def _way_on(self) -> str:
+        """How an interrupted run is gone on with; empty where it begins anew."""
+        if self.ledger is not None:
+            return f"wirespeed check --resume {self.folder.id}"
+        if self._goodput is not None and self._goodput.checkpoints:
+            return f"the same command with --checkpoint-dir {self._goodput.folder} --resume"
+        return ""
 
     def _seconds(self) -> float:
         """Of this run, with what consoles before this one have soaked."""
@@ -366,10 +373,10 @@ class Session:
         )
 
 
-def _to_resume(outcome: Outcome, id: str) -> Outcome:
+def _to_resume(outcome: Outcome, way_on: str) -> Outcome:
     """What was interrupted can be gone on with."""
     told = tuple(
-        replace(one, next=f"wirespeed check --resume {id}") if one.id == "INT-001" else one
+        replace(one, next=way_on) if way_on and one.id == "INT-001" else one
         for one in outcome.findings
     )
     return replace(outcome, findings=told)
