@@ -19,7 +19,7 @@ from statistics import median
 import numpy as np
 
 from wirespeed.collectives.stopping import StopRule, WarmUp
-from wirespeed.statistics import median_interval
+from wirespeed.statistics import median_interval, sure_interval
 
 RUNS, ORACLE_RUNS, WARM_RUNS = 4000, 301, 400
 MOST = 4000
@@ -144,14 +144,15 @@ def run_once(noise: Noise, rng: np.random.Generator, rule: StopRule) -> Outcome:
 
 
 def oracle(noise: Noise, rng: np.random.Generator, rule: StopRule) -> int:
-    """The smallest n, not below the rule's least, at which half of the runs reach the precision.
+    """The smallest n, not below the rule's least, at which half of the runs reach the precision by
+    the interval that the rule looks at.
 
     The ranks of the interval move in steps, so a larger n can be worse: every n is tried.
     """
     streams = np.array([noise.draw(rng, MOST).clip(0.01) for _ in range(ORACLE_RUNS)])
     for n in range(rule.min_iterations, MOST):
         ordered = np.sort(streams[:, :n], axis=1)
-        ranks = median_interval(range(n))
+        ranks = sure_interval(range(n))
         middle = (ordered[:, (n - 1) // 2] + ordered[:, n // 2]) / 2
         above = ordered[:, int(ranks.high)] - middle
         below = middle - ordered[:, int(ranks.low)]

@@ -87,6 +87,19 @@ MODELS = (
 )
 
 
+def intervals(ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends of the product's interval of the median, for each row of sorted samples."""
+    n = ordered.shape[1]
+    ranks = median_interval(list(range(n)))
+    first = math.floor(ranks.low)
+    share = ranks.low - first
+    low, high = ordered[:, first], ordered[:, n - 1 - first]
+    if share == 0:
+        return low, high
+    within, below = ordered[:, first + 1], ordered[:, n - 2 - first]
+    return low + share * (within - low), high - share * (high - below)
+
+
 @dataclass(frozen=True)
 class Medians:
     """What 40 samples of a run say, drawn beforehand: 100,000 of them, to be taken by lot."""
@@ -99,8 +112,7 @@ class Medians:
     @staticmethod
     def drawn(rng: np.random.Generator, count: int = 100_000) -> "Medians":
         samples = np.sort(tailed(rng, count * SAMPLES).reshape(count, SAMPLES), axis=1)
-        ranks = median_interval(list(range(SAMPLES)))
-        low, high = samples[:, int(ranks.low)], samples[:, int(ranks.high)]
+        low, high = intervals(samples)
         logs = np.log(samples[:, SAMPLES // 2 - 1 : SAMPLES // 2 + 1].mean(axis=1))
         errors = np.log(high / low) / (2 * NormalDist().inv_cdf(0.975))
         return Medians(logs - np.median(logs), errors)

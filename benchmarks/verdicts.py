@@ -34,7 +34,7 @@ from statistics import NormalDist
 import numpy as np
 
 from verdict_many import Verdicts, checked, judged_at_once
-from verdict_noise import MODELS, Medians, Model, gaussian
+from verdict_noise import MODELS, Medians, Model, gaussian, intervals
 from verdict_runs import LAB_MBIT, SLOWER, Round, engine_rounds, lab_rounds, real_gloo
 from wirespeed.compare.compare import SideRuns, compare
 from wirespeed.compare.estimate import LEAST_RUNS
@@ -221,6 +221,11 @@ def two_modes(share: float) -> Draw:
     return draw
 
 
+def coarse(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
+    """A clock that tells fifths of sigma: many samples are equal."""
+    return np.round(rng.normal(1.003, 0.10, shape) / 0.02) * 0.02
+
+
 def middle_of_two(share: float) -> float:
     """The median of `two_modes`: where its distribution function is a half, by bisection."""
     log, low, high = NormalDist(0, 0.05), -1.0, 1.0
@@ -236,26 +241,26 @@ SHAPES: dict[str, tuple[Draw, float]] = {
     "drift: 4 % over the run, noise 5 %": (drifting(0.04), 1.0),
     "drift: 20 % over the run, noise 5 %": (drifting(0.20), 1.0),
     "two modes: 30 % are 1.3 times as long": (two_modes(0.3), middle_of_two(0.3)),
+    "two modes: 45 % are 1.3 times as long": (two_modes(0.45), middle_of_two(0.45)),
     "two modes: half are 1.3 times as long": (two_modes(0.5), middle_of_two(0.5)),
+    "a coarse clock: steps of a fifth of σ": (coarse, 50 * 0.02),
 }
 """How samples are drawn, and their true median."""
 
 
 def coverage(count: int) -> bool:
     """Numbers of samples that the stopping rule takes first, and larger ones."""
-    counts = (LEAST_SAMPLES, 8, 9, 12, 20, 100, 400)
+    counts = (LEAST_SAMPLES, 7, 8, 9, 10, 11, 12, 13, 20, 100, 400)
     title = f"Intervals of the median hold the true one, {count} times each"
     table(title, ("samples", *(f"n = {n}" for n in counts)))
     good, exact = True, []
     for n in counts:
         exact.append(f"{100 * median_interval(list(range(n))).coverage:.1f} %")
-    row("by the binomial distribution", *exact)
+    row("as computed", *exact)
     for name, (draw, truth) in SHAPES.items():
         rng, cells = np.random.default_rng(5), []
         for n in counts:
-            ranks = median_interval(list(range(n)))
-            samples = np.sort(draw(rng, (count, n)), axis=1)
-            low, high = samples[:, int(ranks.low)], samples[:, int(ranks.high)]
+            low, high = intervals(np.sort(draw(rng, (count, n)), axis=1))
             share = float(np.mean((low <= truth) & (truth <= high)))
             kept = share >= COVERED - 3 * math.sqrt(COVERED * (1 - COVERED) / count)
             good &= kept

@@ -9,7 +9,7 @@ from statistics import median
 from wirespeed.checks.slopes import LEAST, Slope, slope
 from wirespeed.records import Finding, Subject
 from wirespeed.records_lasting import Soak, SoakCell, SoakWindow
-from wirespeed.statistics import LEAST_SAMPLES, median_interval
+from wirespeed.statistics import LEAST_SAMPLES, sure_interval
 from wirespeed.units import format_duration, format_size
 
 __all__ = ["ChangePoints", "drift_finding", "memory_finding"]
@@ -150,7 +150,7 @@ def _stepping(
 def _risen(before: Sequence[float], after: Sequence[float], level: float) -> _Rise:
     if min(len(before), len(after)) < LEAST_SAMPLES:
         return -math.inf, 0.0
-    first, second = median_interval(before, level), median_interval(after, level)
+    first, second = sure_interval(before, level), sure_interval(after, level)
     return second.low - first.high, median(after) - median(before)
 
 
