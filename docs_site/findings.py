@@ -36,14 +36,14 @@ def findings_page(
 ) -> str:
     """The page as Markdown, with an anchor a finding."""
     known = _rules() if rules is None else list(rules)
-    parts = [_INTRO, *_checks(checks), _LOGS, *_explanations(), *_all_rules(known, checks)]
+    parts = [_INTRO, *_checks(checks), _LOGS, *_explanations(), *_all_rules(known)]
     return "\n".join(parts)
 
 
 def finding_anchors() -> dict[str, str]:
-    """Anchor by id. Where a check and a rule share an id, it leads to the check."""
-    rules = {rule.id: _anchor(rule, EXPLAINED) for rule in _rules()}
-    return rules | {id: id.lower() for id in (*EXPLANATIONS, *EXPLAINED)}
+    """Anchor by id, which means one thing in all of them."""
+    rules = (rule.id for rule in _rules())
+    return {id: id.lower() for id in (*rules, *EXPLANATIONS, *EXPLAINED)}
 
 
 def _rules() -> list[Rule]:
@@ -56,7 +56,7 @@ def _checks(checks: Mapping[str, Check]) -> Iterator[str]:
         yield f"## {text(family.capitalize())} {{#family-{family}}}\n"
         for check in checks.values():
             if check.family == family:
-                yield _entry(check.id, check.id.lower(), check.title)
+                yield _entry(check.id, check.title)
                 yield prose(check.explanation) + "\n"
 
 
@@ -66,13 +66,13 @@ def _explanations() -> Iterator[str]:
         yield prose(explanation) + "\n"
 
 
-def _all_rules(rules: list[Rule], checks: Mapping[str, Check]) -> Iterator[str]:
+def _all_rules(rules: list[Rule]) -> Iterator[str]:
     words = _words_of_families()
     for family, group in groupby(sorted(rules, key=lambda rule: rule.id), _family):
         yield f"## In logs: {text(family)} {{#logs-{family.lower()}}}\n"
         yield " ".join(map(prose, words.get(family, ()))) + "\n"
         for rule in group:
-            yield _entry(rule.id, _anchor(rule, checks), re.sub(r"\{\w+\}", "…", rule.sentence))
+            yield _entry(rule.id, re.sub(r"\{\w+\}", "…", rule.sentence))
             yield from _rule(rule)
 
 
@@ -90,12 +90,8 @@ def _family(rule: Rule) -> str:
     return rule.id.rpartition("-")[0]
 
 
-def _anchor(rule: Rule, checks: Mapping[str, Check]) -> str:
-    return f"logs-{rule.id.lower()}" if rule.id in checks else rule.id.lower()
-
-
-def _entry(id: str, anchor: str, title: str) -> str:
-    return f"### {text(id)} <small>{prose(title)}</small> {{#{anchor}}}\n"
+def _entry(id: str, title: str) -> str:
+    return f"### {text(id)} <small>{prose(title)}</small> {{#{id.lower()}}}\n"
 
 
 def _rule(rule: Rule) -> Iterator[str]:

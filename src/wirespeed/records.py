@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from wirespeed.records_lasting import Goodput, Soak
+from wirespeed.records_reference import ReferenceFigure
 from wirespeed.records_settings import Setting
 from wirespeed.records_training import LoadFigures, Training
 
@@ -76,6 +77,8 @@ class Finding:
     """Of `diagnose`: the kind of trouble, such as `shm-too-small`; empty elsewhere."""
     confidence: str = ""
     """Of `diagnose`: `certain`, `likely` or `cannot tell`; empty where figures tell it."""
+    references: tuple[ReferenceFigure, ...] = ()
+    """What a figure was graded against, that which decides first; empty where it was not graded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

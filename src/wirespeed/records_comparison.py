@@ -32,13 +32,18 @@ runs, what the user said, or not at all."""
 class What:
     """What was measured: figures of two runs are compared where all of this is alike."""
 
-    kind: Literal["collective", "training"]
+    kind: Literal["collective", "training", "goodput", "soak"]
     fields: tuple[tuple[str, str | int | float | bool | None], ...]
     """Name and value, in the order of the record: op, engine, dtype, …"""
 
     def get(self, name: str) -> str | int | float | bool | None:
         """The value of that name; None where it has none."""
         return dict(self.fields).get(name)
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether it is a goodput: its time is then seconds of wall time for a useful one."""
+        return self.get("figure") == "goodput"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,8 @@ class Row:
 
     what: What
     before: float
-    """Seconds: the geometric mean of the runs' medians (of `train`: of their mean steps)."""
+    """Seconds: the geometric mean of the runs' medians (of `train`: of their mean steps; of a goodput
+    wall time for a useful second)."""
     after: float
     busbw_before: float = 0.0
     """Bytes a second, the same mean; 0 where it has no meaning."""

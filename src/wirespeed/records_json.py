@@ -30,6 +30,7 @@ from wirespeed.records_lasting_json import (
     soak_from_json,
     soak_to_json,
 )
+from wirespeed.records_reference_json import reference_from_json, reference_to_json
 from wirespeed.records_settings_json import setting_from_json, setting_to_json
 from wirespeed.records_training_json import (
     load_from_json,
@@ -60,16 +61,19 @@ _US = 1e6
 
 
 def finding_to_json(finding: Finding) -> dict[str, Any]:
-    data = {**asdict(finding), "evidence": list(finding.evidence)}
-    return _without_empty(data, "category", "confidence")
+    references = [reference_to_json(one) for one in finding.references]
+    data = {**asdict(finding), "evidence": list(finding.evidence), "references": references}
+    return _without_empty(data, "category", "confidence", "references")
 
 
 def finding_from_json(data: Mapping[str, Any]) -> Finding:
+    references = map(reference_from_json, data.get("references", ()))
     return Finding(
         **{
             **data,
             "subject": Subject(**data["subject"]),
             "evidence": tuple(data.get("evidence", ())),
+            "references": tuple(one for one in references if one is not None),
         }
     )
 

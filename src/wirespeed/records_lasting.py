@@ -210,3 +210,12 @@ class Soak:
     stalls: tuple[SoakStall, ...] = ()
     wrong: tuple[SoakWrong, ...] = ()
     uncounted: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> tuple[Incident, ...]:
+        """The incidents that ended a world of ranks; the others are wrong data, stalls and the like."""
+        return tuple(
+            one
+            for one in self.incidents
+            if one.id == "SOAK-004" or not one.id.startswith("SOAK-00")
+        )

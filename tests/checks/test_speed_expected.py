@@ -99,3 +99,28 @@ def test_a_model_alone_fails_nobody_and_is_named(busbw: float, measured: Any) ->
     assert found.expected == "no reference for this hardware"
     assert 'the limit of the model "ring over 1 × 100 Gbit/s a node"' in found.evidence[0]
     assert len(found.evidence) == (2 if busbw > 12.5e9 else 1), "above it needs a word"
+
+
+def test_a_finding_keeps_the_figures_that_it_was_graded_against(measured: Any) -> None:
+    world = World(size=4, nodes=(node(0), node(1)), backend="nccl", launcher="x")
+    behind = Expectation(time_s=None, busbw=450e9, source="SkyPilot")
+    close = Expectation(time_s=None, busbw=1.1e9, source="near")
+    found = bandwidth(world, measured, 1e9, fleet(also=(behind, close)))
+    told = [(one.kind, one.source, one.value) for one in found.references]
+    assert told[0][::2] == ("fleet", 100e9)
+    assert told[1] == ("reference", "SkyPilot", 450e9), "what does not contradict is left out"
+    assert told[2][::2] == ("roofline", 12.5e9) and "ring over" in told[2][1]
+    first = found.references[0]
+    assert (first.low, first.high, first.quantity) == (90e9, 104e9, "busbw")
+    assert (first.op, first.size_bytes, first.ranks) == ("all_reduce", 1 << 30, 4)
+
+
+def test_what_supports_no_verdict_was_graded_against_nothing(world: World, measured: Any) -> None:
+    assert bandwidth(world, measured, 50e9, fleet(), half=0.6).references == ()
+
+
+def test_a_time_is_graded_against_a_time(world: World, measured: Any) -> None:
+    known = Known(Expectation(time_s=1e-4, busbw=1e9, source="x", time_range=(9e-5, 2e-4)))
+    (found,) = [one for one in speed_findings(world, [measured()], known) if one.id == "LAT-001"]
+    (told,) = found.references
+    assert (told.quantity, told.value, told.low, told.high) == ("time", 1e-4, 9e-5, 2e-4)

@@ -139,6 +139,16 @@ def test_days_of_steps_need_no_more_memory():
     assert low <= mean <= high and high - low < 0.1
 
 
+def test_an_interval_of_few_uneven_steps_holds_no_negative_time():
+    account = Account()
+    account.world_began(0)
+    account.ready(0, 0, 0)
+    account.stepped(1, 1, 0.1, 1)
+    account.stepped(2, 2, 3.0, 1)
+    _, low, high, _ = account.mean_step()
+    assert low == 0.0 and high > 3
+
+
 def test_time_between_failures_by_the_chi_square_tables():
     assert time_between_failures(100.0, 1) is None
     mean, low, high = time_between_failures(100.0, 2)

@@ -1,5 +1,6 @@
 """Worlds that are only pretended: restarts, what they cost, refusals, and when enough is enough."""
 
+import json
 import time
 from contextlib import contextmanager
 
@@ -8,11 +9,12 @@ import pytest
 from wirespeed.console import lasting
 from wirespeed.console.goodput import GoodputWork
 from wirespeed.console.session import Session
+from wirespeed.errors import StorageError
 from wirespeed.plan import LastingPlan, Plan, TrainCase, TrainPlan
 from wirespeed.records import Finding, Subject
 from wirespeed.reference import NoReference
 from wirespeed.runs import store
-from wirespeed.runs.folder import RunFolder
+from wirespeed.runs.patient import PatientFolder
 from wirespeed.world.watch import Outcome
 
 FINE = Outcome(kind="finished")
@@ -58,7 +60,7 @@ def session(tmp_path, monkeypatch):
     monkeypatch.setattr(lasting, "_PAUSE_S", 0.0)
     return Session(
         PLAN,
-        RunFolder.create("train", {}),
+        PatientFolder.create("train", {}),
         Silent(),
         launcher="local",
         world_size=2,
@@ -186,6 +188,42 @@ def test_a_full_disk_is_an_incident_and_no_end(session):
     assert [one.id for one in found.goodput.incidents] == ["TRAIN-007", "TRAIN-007"]
     (warned,) = troubles(found)
     assert warned.saw == why and "step 10" in warned.costs and found.exit_code == 0
+
+
+def test_a_run_folder_without_room_ends_nothing(session, monkeypatch):
+    """Records wait, and are there once there is room: an incident, and one warning."""
+    folder = session.folder
+    write, room = PatientFolder.append_line, []
+
+    def append_line(self, line):
+        if not room:
+            raise StorageError("cannot write /x: No space left on device")
+        write(self, line)
+
+    work = GoodputWork(session, PLAN)
+    monkeypatch.setattr(PatientFolder, "append_line", append_line)
+    logs = folder.path / "logs"
+    logs.rename(folder.path / "no-logs")
+    logs.touch()  # no folder can be made in it, as where there is no room
+    book = work.book(2)
+    for kind, data in (ready(0), steps(10), saved(10)):
+        book.on_record(0, kind, data)
+    (incident,) = work.record().incidents
+    assert (incident.id, incident.lost_s) == ("TRAIN-010", 0.0)
+    assert book.logs.is_dir() and folder.path not in book.logs.parents
+    (book.logs / "rank-0.log").unlink(missing_ok=True)
+    book.logs.rmdir()
+    room.append(True)
+    for kind, data in (steps(20), event("over", loss=5.0)):
+        book.on_record(0, kind, data)
+    work.ended(FINE, 1.0)
+    work.settle()
+    found = session.close(FINE)
+    (warned,) = troubles(found)
+    assert warned.id == "TRAIN-010" and "No space left" in warned.saw and found.exit_code == 0
+    lines = (folder.path / "records.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert kinds.count("goodput") == 2, "what waited was written"
 
 
 def test_checkpoints_that_were_refused_are_told(session):

@@ -113,13 +113,21 @@ def test_a_reader_that_leaves(cli: Any) -> None:
     assert len(done.out.splitlines()) == 1
 
 
-@pytest.mark.parametrize("left", [0, 1, 200])
-def test_a_run_folder_cut_short(cli: Any, left: int) -> None:
-    """run.json cut at any place: the records alone tell the run, with a finding that says so."""
+@pytest.fixture(scope="module")
+def kept(new_cli: Any) -> tuple[Any, Any, bytes]:
+    """A run that was stored: its home, what was said, and the bytes of its run.json."""
+    cli = new_cli()
     done = cli("bench", "barrier", "-n", "3", "-w", "1", "--ranks", "2", "-q", "-o", "json")
     (folder,) = cli.folders()
-    document = folder / "run.json"
-    document.write_bytes(document.read_bytes()[:left])
+    return cli, done, (folder / "run.json").read_bytes()
+
+
+@pytest.mark.parametrize("left", [0, 1, 200])
+def test_a_run_folder_cut_short(kept: tuple[Any, Any, bytes], left: int) -> None:
+    """run.json cut at any place: the records alone tell the run, with a finding that says so."""
+    cli, done, whole = kept
+    (folder,) = cli.folders()
+    (folder / "run.json").write_bytes(whole[:left])
     shown = cli("runs", "show", "last", "-o", "json")
     assert shown.code == 0, shown.err
     assert "Traceback" not in shown.err

@@ -12,6 +12,7 @@ from wirespeed.runs.importers import import_bytes
 from wirespeed.runs.schema import load_schema, validate
 
 QUICK = ("-b", "1K", "-e", "4K", "-w", "1", "-n", "3", "-q")
+FEW = ("--ranks", "2", "-o", "json")
 TIME_FIELDS = {"median", "mean", "low", "high", "min", "p95", "p99", "max"}
 RUN_FIELDS = {
     *("schema", "id", "verdict", "exit_code", "started", "seconds", "world", "versions"),
@@ -122,12 +123,11 @@ def test_the_layout_of_nccl_tests(cli: Any) -> None:
 
 
 def test_warmups_and_iterations_are_what_was_asked_for(cli: Any) -> None:
-    done = cli("bench", "all_reduce", "-w", "2", "-n", "7", "-b", "1K", "-e", "4K", "-o", "json")
+    done = cli("bench", "all_reduce", "-w", "2", "-n", "7", "-b", "1K", "-e", "4K", *FEW)
     assert done.code == 0, done.err
     measured = done.json["measurements"]
     assert [m["size_bytes"] for m in measured] == [1024, 4096]
     assert {(m["warmup"], m["iterations"], m["stopped_by"]) for m in measured} == {(2, 7, "count")}
-    assert done.json["world"]["size"] == 4, "the default on a small machine without GPUs"
     steps = [line for line in done.err.splitlines() if line.startswith("[")]
     assert [step.partition("]")[0] for step in steps] == ["[1/2", "[2/2"], "one line a step"
 
@@ -191,7 +191,7 @@ def test_wrong_data_fails_the_bench_and_names_the_rank(cli: Any, finding: Any) -
 
 
 def test_without_the_data_check_nothing_is_claimed(cli: Any) -> None:
-    done = cli("bench", "all_reduce", *QUICK, "-e", "1K", "--ranks", "2", "-c", "0", "-o", "json")
+    done = cli("bench", "all_reduce", *QUICK, "-e", "1K", "--ranks", "1", "-c", "0", "-o", "json")
     assert done.code == 0, done.err
     (measurement,) = done.json["measurements"]
     assert measurement["wrong"] is None

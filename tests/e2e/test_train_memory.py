@@ -72,7 +72,7 @@ def all_of(run: dict[str, Any], id: str) -> list[dict[str, Any]]:
 
 def test_a_batch_that_the_allocator_refuses_is_left_out(cli: Any, model: dict[str, str]) -> None:
     words = ("--model", "refused:wide", "--batch", "65536", "--rounds", "2", "--no-prove")
-    words += ("--strategy", "none,ddp")
+    words += ("--strategy", "none,ddp", "--max-time", "60")
     done = cli(*SHORT, *words, env=model, limits={resource.RLIMIT_AS: LIMIT})
     run = ended(done, 3)
     refused = all_of(run, "TRAIN-003")

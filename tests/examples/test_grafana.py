@@ -9,7 +9,7 @@ from wirespeed.views.prometheus import FAMILIES
 
 FILE = Path(__file__).parents[2] / "examples" / "grafana" / "wirespeed.json"
 DOC = Path(__file__).parents[2] / "docs" / "report.md"
-METRIC = re.compile(r"\b(wirespeed_[a-z_]+)(?:\{([^}]*)\})?")
+METRIC = re.compile(r"\b(wirespeed_[a-z0-9_]+)(?:\{([^}]*)\})?")
 LABELS = {family.name: {"command", "instance", *family.labels} for family in FAMILIES}
 
 
@@ -42,7 +42,16 @@ def test_every_metric_is_one_of_ours_with_labels_that_it_has() -> None:
 
 def test_most_of_what_is_exported_is_shown() -> None:
     asked = {name for expression, _ in queries() for name, _ in METRIC.findall(expression)}
-    for part in ("verdict", "findings", "collective", "node", "training", "timestamp"):
+    for part in (
+        "verdict",
+        "findings",
+        "collective",
+        "node",
+        "training",
+        "timestamp",
+        "goodput",
+        "soak",
+    ):
         assert any(part in name for name in asked), part
 
 

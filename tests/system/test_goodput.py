@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +109,34 @@ def test_a_full_disk_does_not_end_it(cli, finding, small_disk):
     assert done.code == 0 and "No space left on device" in warned["saw"]
     assert done.json["goodput"]["checkpoints_failed"] > 0
     assert done.json["goodput"]["last_step"] > 0
+
+
+def test_a_run_folder_without_room_does_not_end_it(cli, finding, small_disk):
+    """Full for a while: training goes on, what waited is written, and the run is stored."""
+    home = small_disk("1m")
+    env = {"WIRESPEED_HOME": str(home)}
+    words = (*TINY, "--for", "50s", "--checkpoint-every", "1s")
+    running = cli.start(*words, "--checkpoint-dir", str(cli.folder / "kept"), env=env)
+    cli.until(lambda: '"goodput"' in records(home), BOUND_S)
+    ballast = home / "ballast"
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    saved = newest(cli.folder / "kept")
+    cli.until(lambda: newest(cli.folder / "kept") > saved, BOUND_S)
+    time.sleep(12)  # longer than a record of goodput waits for the next
+    ballast.unlink()
+    assert running.process.poll() is None, "it trains on"
+    done = running.wait(BOUND_S)
+    assert done.code == 0, done.err
+    warned = finding(done.json, "TRAIN-010")
+    assert "No space left on device" in warned["saw"] and "wait in memory" in warned["title"]
+    assert done.json["goodput"]["restarts"] == 0
+    assert done.json["goodput"]["last_step"] > saved
+    assert "could not be stored" not in done.err
+    shown = cli("runs", "show", "last", "-o", "json", env=env)
+    assert shown.json["goodput"] == done.json["goodput"]
+
+
+def records(home: Path) -> str:
+    return "".join(path.read_text() for path in home.glob("runs/*/records.jsonl"))

@@ -109,6 +109,18 @@ def test_unchecked_for_one_reason_share_a_line(flip: Run) -> None:
     assert "PCIe links, MIG mode not checked: no NVML" in text
 
 
+def test_a_unit_stays_with_its_number(flip: Run) -> None:
+    full = [finding(f"NODE-00{n}", "pass", f"disk {n} is {n}8 % full now") for n in (1, 2)]
+    assert lines(flip, *full) == [
+        ("pass", "NODE-001, 002", "disk 1 is 18 %, disk 2 is 28 % full now"),
+    ]
+    slow = [
+        finding(f"BW-00{n}", "warn", f"{op} 1 KiB: {n} µs (±{n}4 %, n=57)", because="load", fix="x")
+        for n, op in enumerate(("all_reduce", "gather"), 1)
+    ]
+    assert [title for _, _, title in lines(flip, *slow)] == [one.title for one in slow]
+
+
 def test_uncertain_figures_are_named_calmly_with_one_hint(flip: Run) -> None:
     def uncertain(id: str, op: str) -> Finding:
         title, fix = f"{op} 1 KiB: 1 ms (±90 %, n=3)", "try a quieter machine"

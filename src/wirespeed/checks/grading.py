@@ -4,10 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wirespeed.records import Measurement, Status
+from wirespeed.records_reference import Quantity, ReferenceFigure, ReferenceKind
 from wirespeed.reference import ORIGINS, Expectation
 from wirespeed.units import format_bandwidth, format_duration
 
-__all__ = ["FAIL_BELOW", "WARN_BELOW", "Graded", "Grader", "grade_bandwidth", "grade_latency"]
+__all__ = [
+    "FAIL_BELOW",
+    "WARN_BELOW",
+    "Graded",
+    "Grader",
+    "grade_bandwidth",
+    "grade_latency",
+    "reference_figure",
+]
 
 FAIL_BELOW, WARN_BELOW = 0.8, 0.9
 """Share of the expected bandwidth; latency fails at its inverse, squared (it varies more)."""
@@ -22,6 +31,8 @@ class Graded:
     expected: str
     """The figure, its spread, and where it comes from."""
     evidence: tuple[str, ...]
+    references: tuple[ReferenceFigure, ...]
+    """The same as figures: that which decides, then those that contradict it."""
 
 
 Grader = Callable[[Expectation, Measurement], Graded | None]
@@ -36,7 +47,8 @@ def grade_latency(expectation: Expectation, measurement: Measurement) -> Graded 
     share = expectation.time_s / time.median
     status = _status(share**0.5, _at_best(share, measurement), expectation)
     spread = _between(expectation.time_range, format_duration)
-    return _graded(status, share, format_duration(expectation.time_s) + spread, expectation)
+    expected = format_duration(expectation.time_s) + spread
+    return _graded(status, share, expected, expectation, [_time(expectation, measurement)])
 
 
 def grade_bandwidth(expectation: Expectation, measurement: Measurement) -> Graded | None:
@@ -53,7 +65,8 @@ def grade_bandwidth(expectation: Expectation, measurement: Measurement) -> Grade
     expected = format_bandwidth(expectation.busbw)
     expected += _between(expectation.busbw_range, format_bandwidth)
     others = [_other(one, measurement) for one in against]
-    return _graded(status, share, expected, expectation, others)
+    figures = [_busbw(one, measurement) for one in (expectation, *against)]
+    return _graded(status, share, expected, expectation, figures, others)
 
 
 def _graded(
@@ -61,6 +74,7 @@ def _graded(
     share: float,
     expected: str,
     expectation: Expectation,
+    references: Sequence[ReferenceFigure],
     others: Sequence[str] = (),
 ) -> Graded:
     return Graded(
@@ -69,6 +83,47 @@ def _graded(
         saw=f"{share:.2f} of {ORIGINS[expectation.origin]}",
         expected="; ".join([f"{expected} ({expectation.source})", *others]),
         evidence=expectation.notes,
+        references=tuple(references),
+    )
+
+
+def _time(one: Expectation, measurement: Measurement) -> ReferenceFigure:
+    value = one.time_s or 0.0
+    return reference_figure(
+        measurement, one.origin, one.source, "time", value, one.time_range or (None, None)
+    )
+
+
+def _busbw(one: Expectation, measurement: Measurement) -> ReferenceFigure:
+    value = one.busbw or 0.0
+    return reference_figure(
+        measurement, one.origin, one.source, "busbw", value, one.busbw_range or (None, None)
+    )
+
+
+def reference_figure(
+    m: Measurement,
+    kind: ReferenceKind,
+    source: str,
+    quantity: Quantity,
+    value: float,
+    ends: tuple[float | None, float | None] = (None, None),
+) -> ReferenceFigure:
+    """What `m` was held against; value and ends: bytes a second, or seconds."""
+    return ReferenceFigure(
+        kind=kind,
+        source=source,
+        quantity=quantity,
+        value=value,
+        low=ends[0],
+        high=ends[1],
+        op=m.op,
+        engine=m.engine,
+        dtype=m.dtype,
+        redop=m.redop,
+        in_place=m.in_place,
+        size_bytes=m.size_bytes,
+        ranks=m.ranks,
     )
 
 

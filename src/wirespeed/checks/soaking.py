@@ -230,9 +230,7 @@ def _period(times: Sequence[float]) -> float:
 
 
 def _restarts(soak: Soak) -> Finding:
-    failed = [
-        one for one in soak.incidents if not one.id.startswith("SOAK-00") or one.id == "SOAK-004"
-    ]
+    failed = soak.failures
     if not failed:
         return Finding(
             id="SOAK-004",

@@ -1,12 +1,14 @@
 """Findings about speed: latency at small sizes, bus bandwidth at large ones, stragglers."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
-from wirespeed.checks.grading import Grader, grade_bandwidth, grade_latency
+from wirespeed.checks.grading import Grader, grade_bandwidth, grade_latency, reference_figure
 from wirespeed.checks.registry import check_id
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.records import Finding, Measurement, Status, Subject, World
+from wirespeed.records_reference import ReferenceFigure
 from wirespeed.reference import Reference
 from wirespeed.reference.reasons import reasons
 from wirespeed.reference.roofline import passed, roofline, share
@@ -56,12 +58,14 @@ def _graded(
             fix="try a longer --level, or a quieter machine",
             next=_again(measurement),
         )
-    apart = _by_spread(id, title, world, measurement, prefix)
+    limit = _limit(world, measurement) if prefix == "BW" else _Bound()
+    apart = _by_spread(id, title, world, measurement, limit)
     if found is None or graded is None:
         return apart
+    references = graded.references + limit.references
     if apart.status == "warn" and graded.status == "pass" and found.origin != "reference":
         # A run can be as good as all before, and one of its ranks still lie apart.
-        return apart
+        return replace(apart, references=references)
     low = graded.status != "pass"
     shape = shape_of(world) if low else None
     return Finding(
@@ -73,7 +77,8 @@ def _graded(
         because=_likeliest(reasons(shape, world.nodes, graded.share)) if shape else "",
         fix="see which node, link or rank is slow, then look at it" if low else "",
         next=_who(world, measurement) if low else "",
-        evidence=(*graded.evidence, *(_limit(world, measurement) if prefix == "BW" else ())),
+        evidence=graded.evidence + limit.evidence,
+        references=references,
     )
 
 
@@ -88,22 +93,39 @@ def _likeliest(found: Sequence[str]) -> str:
     return "likeliest first: " + "; ".join(f"({n}) {one}" for n, one in enumerate(found, 1))
 
 
-def _limit(world: World, measurement: Measurement) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class _Bound:
     """What the links found allow, and why more may be seen; nothing where no model holds."""
+
+    evidence: tuple[str, ...] = ()
+    references: tuple[ReferenceFigure, ...] = ()
+
+
+def _limit(world: World, measurement: Measurement) -> _Bound:
     shape = shape_of(world) if measurement.groups == "all" and measurement.busbw else None
     limit = roofline(shape, measurement.op, measurement.engine) if shape else None
-    if shape is None or limit is None:
-        return ()
+    if shape is None or limit is None or not limit.holds(measurement.busbw):
+        return _Bound()
     above = passed(shape, measurement.op, measurement.busbw, limit)
-    return tuple(filter(None, (share(measurement.busbw, limit), above)))
+    told = tuple(filter(None, (share(measurement.busbw, limit), above)))
+    line = reference_figure(measurement, "roofline", limit.model, "busbw", limit.busbw)
+    return _Bound(told, (line,))
 
 
-def _by_spread(id: str, title: str, world: World, measurement: Measurement, prefix: str) -> Finding:
+def _by_spread(
+    id: str, title: str, world: World, measurement: Measurement, limit: _Bound
+) -> Finding:
     """Without a reference: do the ranks agree with each other?"""
     worst = _worst_rank(measurement)
-    limit = _limit(world, measurement) if prefix == "BW" else ()
     if worst is None or measurement.op not in SYNCHRONISING:
-        return Finding(id=id, status="pass", title=title, expected=UNREFERENCED, evidence=limit)
+        return Finding(
+            id=id,
+            status="pass",
+            title=title,
+            expected=UNREFERENCED,
+            evidence=limit.evidence,
+            references=limit.references,
+        )
     rank, ratio = worst
     status: Status = "warn" if ratio > SPREAD else "pass"
     return Finding(
@@ -114,7 +136,8 @@ def _by_spread(id: str, title: str, world: World, measurement: Measurement, pref
         saw=f"rank {rank}{_at(world, rank)} takes {ratio:.2f}× the middle rank's time",
         expected=f"{UNREFERENCED}; ranks within {SPREAD:g}× of the middle one",
         next=f"wirespeed bench {measurement.op} -o wide" if status == "warn" else "",
-        evidence=limit,
+        evidence=limit.evidence,
+        references=limit.references,
     )
 
 

@@ -111,9 +111,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Abort:
         return _complain("interrupted", 130)
     except click.ClickException as error:
-        if _speaks():
-            error.show()
-        return error.exit_code
+        return _refuse(error)
     except WorldError as error:
         return _complain(str(error), error.exit_code, always=True)
     except WirespeedError as error:
@@ -132,6 +130,17 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         return _own_bug(error)
     return returned if isinstance(returned, int) else 0
+
+
+def _refuse(error: click.ClickException) -> int:
+    """What click cannot make out, told as our own errors are."""
+    from wirespeed.cli.mistyped import in_our_form
+
+    if isinstance(error, click.UsageError) and (told := in_our_form(error)):
+        return _complain(str(told), told.exit_code)
+    if _speaks():
+        error.show()
+    return error.exit_code
 
 
 def _complain(message: str, code: int, *, always: bool = False) -> int:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 _FIELDS: tuple[str, ...] = ("engine", "timing", "dtype", "redop", "ranks", "groups", "in_place")
-_FIELDS += ("blocking", "in_flight", "bucket_mb", "batch", "precision", "model")
+_FIELDS += ("blocking", "in_flight", "bucket_mb", "batch", "precision", "model", "for_s")
 
 _EPILOG = """\b
 Examples:

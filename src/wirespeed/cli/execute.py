@@ -280,6 +280,12 @@ def _session(
         from wirespeed.cli.soaking import open_soak
 
         folder, ledger = open_soak(plan, options.resumed, config, progress)
+    elif plan.training is not None and plan.training.lasting is not None:
+        from wirespeed.runs.patient import PatientFolder
+
+        folder = PatientFolder.create(plan.command, config)
+    if folder is not None:
+        folder.on_unstored = _tell_unstored
     return Session(
         plan,
         folder or RunFolder.create(plan.command, config),
@@ -292,6 +298,11 @@ def _session(
         only=only,
         ledger=ledger,
     )
+
+
+def _tell_unstored(why: str) -> None:
+    """The report comes all the same, and with its exit code."""
+    click.echo(f"wirespeed: this run could not be stored whole: {why}", err=True)
 
 
 def _jsonable(config: dict[str, Any]) -> dict[str, Any]:

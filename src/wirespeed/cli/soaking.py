@@ -101,11 +101,6 @@ def asked_soak(level: str, for_: str | None, resumed: Resumed | None) -> float |
     return parse_duration(for_ or DEFAULT_FOR, "--for")
 
 
-def _tell_unstored(why: str) -> None:
-    """The report comes all the same, and with its exit code."""
-    click.echo(f"wirespeed: this run could not be stored whole: {why}", err=True)
-
-
 def open_soak(
     plan: Plan, resumed: Resumed | None, config: dict[str, Any], progress: "ProgressView"
 ) -> "tuple[PatientFolder, SoakLedger]":
@@ -122,5 +117,4 @@ def open_soak(
     else:
         folder = PatientFolder.create(plan.command, config)
         start = Soak(for_s=soak.for_s, elapsed_s=0.0, window_s=soak.window_s)
-    folder.on_unstored = _tell_unstored
     return folder, SoakLedger(plan, folder, progress, start)

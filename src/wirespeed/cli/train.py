@@ -100,7 +100,7 @@ Examples:
 )
 @click.option(
     "--max-time",
-    type=FiniteRange(1, 86_400),
+    type=FiniteRange(0.1, 86_400),
     default=30.0,
     help="… or for this many seconds; the interval that was reached is always shown.",
 )

@@ -188,7 +188,7 @@ def _unpaired(before: Figures, after: Figures) -> Unpaired:
     return Unpaired(
         before=len(first),
         after=len(second),
-        differ_in=tuple(sorted(names - {"op", "size_bytes", "strategy"})),
+        differ_in=tuple(sorted(names - {"figure", "op", "size_bytes", "strategy"})),
         example=" ".join(str(v) for _, v in example.fields[:1]) if example else "",
     )
 

@@ -57,8 +57,12 @@ _DEVICES = {
     "rdma": {"rate_Gbitps": "hardware", "state": "hardware", "firmware": "versions"},
 }
 _DEVICE_WORDS = {"gpus": "gpu", "nics": "nic", "rdma": "rdma"}
-_OPTIONS = ("level", "warmup", "iterations", "precision", "max_time", "rounds", "steps")
-"""How long and how often was measured; what was measured is in each figure itself."""
+_OPTIONS = (
+    *("level", "warmup", "iterations", "precision", "max_time", "rounds", "steps"),
+    *("checkpoint_every", "inject"),
+)
+"""How long and how often was measured, and what was done meanwhile; what was measured is in each figure
+itself."""
 _PROCESS_OWN = (
     "OMPI_MCA_orte_",
     "OMPI_MCA_ess_",

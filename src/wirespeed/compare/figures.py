@@ -1,18 +1,20 @@
 """What each run measured, by what was measured: the figures that are compared."""
 
 import math
-from collections.abc import Collection, Iterator
-from statistics import NormalDist, fmean
+from collections.abc import Collection, Iterator, Sequence
+from statistics import NormalDist, fmean, median
+from typing import Any, Literal
 
 from wirespeed.compare.estimate import Figure
 from wirespeed.compare.student import quantile
 from wirespeed.errors import UsageError
 from wirespeed.records import Measurement, Run
 from wirespeed.records_comparison import What
+from wirespeed.records_lasting import Goodput, SoakCell
 from wirespeed.records_training import Training
-from wirespeed.statistics import LEAST_SAMPLES
+from wirespeed.statistics import LEAST_SAMPLES, median_interval
 
-__all__ = ["COLLECTIVE", "FIELDS", "TRAINING", "figures_of"]
+__all__ = ["COLLECTIVE", "FIELDS", "GOODPUT", "SOAK", "TRAINING", "figures_of"]
 
 COLLECTIVE = (
     "op",
@@ -39,7 +41,10 @@ TRAINING = (
     "precision",
     "study",
 )
-FIELDS = tuple(dict.fromkeys(COLLECTIVE + TRAINING))
+GOODPUT = ("figure", "strategy", "model", "ranks", "for_s")
+"""Time that starting takes weighs more in a short run: only what was to last as long is alike."""
+SOAK = ("op", "dtype", "size_bytes", "ranks")
+FIELDS = tuple(dict.fromkeys(COLLECTIVE + TRAINING + GOODPUT + SOAK))
 """What must be alike; `--across` takes one of them out."""
 
 
@@ -75,6 +80,60 @@ def _all(run: Run, across: Collection[str]) -> Iterator[tuple[What, tuple[object
             fields = tuple((n, getattr(t, n)) for n in TRAINING if n not in across)
             left_out = tuple(getattr(t, n) for n in TRAINING if n in across)
             yield What("training", fields), left_out, _of_training(t)
+    yield from _lasting(run, across)
+
+
+def _lasting(
+    run: Run, across: Collection[str]
+) -> Iterator[tuple[What, tuple[object, ...], Figure]]:
+    if g := run.goodput:
+        for name, figure in _of_goodput(g).items():
+            values = (name, g.strategy, g.model, g.ranks, g.asked_s)
+            yield *_what("goodput", GOODPUT, values, across), figure
+    cells: dict[tuple[Any, ...], list[SoakCell]] = {}
+    for cell in (cell for window in run.soak.windows for cell in window.cells) if run.soak else ():
+        if cell.median > 0:
+            key = (cell.op, cell.dtype, cell.size_bytes, run.world.size)
+            cells.setdefault(key, []).append(cell)
+    for values, found in cells.items():
+        yield *_what("soak", SOAK, values, across), _of_soak(found)
+
+
+def _what(
+    kind: Literal["goodput", "soak"],
+    names: Sequence[str],
+    values: Sequence[Any],
+    across: Collection[str],
+) -> tuple[What, tuple[object, ...]]:
+    told = tuple(zip(names, values, strict=True))
+    fields = tuple((name, value) for name, value in told if name not in across)
+    return What(kind, fields), tuple(value for name, value in told if name in across)
+
+
+def _of_goodput(g: Goodput) -> dict[str, Figure]:
+    """The ratio has no interval of its own: what runs of the same show is all that tells its noise."""
+    found = {}
+    if g.ratio > 0:
+        found["goodput"] = Figure(log=-math.log(g.ratio), within=None)
+    if g.step_s > 0:
+        within = _error(g.step_low_s, g.step_high_s, NormalDist().inv_cdf(0.975))
+        found["step"] = Figure(log=math.log(g.step_s), within=within, samples=g.step_samples)
+    return found
+
+
+def _of_soak(cells: Sequence[SoakCell]) -> Figure:
+    """The middle of the windows' medians: calls of one window share its moment, so windows count."""
+    medians = [cell.median for cell in cells]
+    within = None
+    if len(cells) >= LEAST_SAMPLES:
+        ends = median_interval(medians)
+        within = _error(ends.low, ends.high, NormalDist().inv_cdf(0.975))
+    return Figure(
+        log=math.log(median(medians)),
+        within=within,
+        samples=sum(cell.calls for cell in cells),
+        wrong=any(cell.wrong for cell in cells),
+    )
 
 
 def _of_measurement(m: Measurement) -> Figure:

@@ -16,12 +16,14 @@ from wirespeed.console.goodput_findings import (
     checkpoint_finding,
     failure_findings,
     failure_of,
+    unwritten_finding,
 )
-from wirespeed.console.lasting import FRUITLESS
+from wirespeed.console.lasting import FRUITLESS, log_folder
 from wirespeed.console.session import Session
 from wirespeed.errors import UsageError
 from wirespeed.plan import LastingPlan, Plan, TrainPlan
 from wirespeed.records_lasting import Goodput, Incident
+from wirespeed.runs.patient import PatientFolder
 from wirespeed.units import format_duration
 from wirespeed.world.watch import Outcome
 
@@ -62,6 +64,8 @@ class GoodputWork:
         self._loss: float | None = None
         self._said = self._stored = float("-inf")
         self._last: Outcome | None = None
+        if isinstance(session.folder, PatientFolder):
+            session.folder.on_change = self._on_disk
 
     # What `run_lasting` asks for.
 
@@ -86,11 +90,7 @@ class GoodputWork:
         self._began = self._now()
         self._saved_before = self._account.saved
         self._account.world_began(self._began)
-        logs = self._session.logs
-        if number > 1:
-            logs = logs / f"world-{number}"
-            logs.mkdir(parents=True, exist_ok=True)
-        return _WorldBook(self, self._session, logs)
+        return _WorldBook(self, self._session, log_folder(self._session.logs, number))
 
     def ended(self, outcome: Outcome, seconds: float) -> bool:
         self._last = outcome
@@ -183,13 +183,36 @@ class GoodputWork:
             lost_s=data["seconds"],
             world=self._world,
         )
-        if len(self._others) < _MOST_INCIDENTS:
-            self._others.append(incident)
+        self._keep(incident)
         older = self._account.saved
         from_there = f"step {older:,}" if older else "the beginning"
         costs = f"a failure would have gone back to {from_there}"
         fix = "room in that folder, or another --checkpoint-dir"
         self._warn(title, costs, fix, saw=data["why"], once="could not be written")
+
+    def _on_disk(self, why: str) -> None:
+        """The disk under the run folder is full, or has room again; training goes on either way."""
+        if not why:
+            return
+        title = "records cannot be written; they wait in memory"
+        self._keep(
+            Incident(
+                at=_now_text(),
+                since_s=self._now(),
+                id="TRAIN-010",
+                title=title,
+                saw=why,
+                world=self._world,
+            )
+        )
+        if title not in self._warned:
+            self._warned.add(title)
+            self._session.note([unwritten_finding(title, why)])
+
+    def _keep(self, incident: Incident) -> None:
+        """One that ended no world."""
+        if len(self._others) < _MOST_INCIDENTS:
+            self._others.append(incident)
 
     def _warn(self, title: str, costs: str, fix: str, saw: str = "", once: str = "") -> None:
         """once: what is told of the first such trouble only."""

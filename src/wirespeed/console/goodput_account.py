@@ -139,8 +139,10 @@ class Account:
         mean = sum(seconds for seconds, _ in self._batches) / steps
         interval = mean_interval([seconds / count for seconds, count in self._batches])
         known = interval.coverage > 0
-        low, high = (min(mean, interval.low), max(mean, interval.high)) if known else (mean, mean)
-        return mean, low, high, steps
+        if not known:
+            return mean, mean, mean, steps
+        # Few batches on a busy machine reach below 0, where no time is.
+        return mean, max(0.0, min(mean, interval.low)), max(mean, interval.high), steps
 
     def loss_at_most(self, interval_s: float | None) -> float:
         """The longest time between checkpoints, as asked for or as seen, and the longest restart."""

@@ -8,7 +8,14 @@ from wirespeed.records_lasting import Incident
 from wirespeed.units import format_duration
 from wirespeed.world.watch import Outcome
 
-__all__ = ["SHOWN", "Failure", "checkpoint_finding", "failure_findings", "failure_of"]
+__all__ = [
+    "SHOWN",
+    "Failure",
+    "checkpoint_finding",
+    "failure_findings",
+    "failure_of",
+    "unwritten_finding",
+]
 
 SHOWN = 16
 """Findings of failures that are shown one by one."""
@@ -96,4 +103,17 @@ def checkpoint_finding(title: str, because: str, costs: str, fix: str) -> Findin
         expected="a whole checkpoint of this job",
         costs=costs,
         fix=fix,
+    )
+
+
+def unwritten_finding(title: str, saw: str) -> Finding:
+    """The run's records had to wait; told of the first time only."""
+    return Finding(
+        id="TRAIN-010",
+        status="warn",
+        title=title,
+        saw=saw,
+        expected="room for the run's records",
+        costs="no training; were this process killed meanwhile, what waited would be lost",
+        fix="room under the run folder, or WIRESPEED_HOME on a larger disk",
     )

@@ -6,6 +6,8 @@ after world gets nowhere, the last one's failure is the run's.
 
 import time
 from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Protocol
 
 from wirespeed.console.book import Book
@@ -18,7 +20,7 @@ from wirespeed.plan import Plan
 from wirespeed.records import Run
 from wirespeed.world.watch import Outcome
 
-__all__ = ["FRUITLESS", "Work", "run_lasting"]
+__all__ = ["FRUITLESS", "Work", "log_folder", "run_lasting"]
 
 FRUITLESS = 3
 """So many worlds that get nowhere, one after the other, end the work."""
@@ -47,6 +49,20 @@ class Work(Protocol):
     def settle(self) -> None:
         """Hand the session what all of them came to."""
         ...
+
+
+def log_folder(logs: Path, world: int) -> Path:
+    """For the ranks' logs of that world, from 1; where there is no room, in the temporary folder.
+
+    logs: the run's own folder for them.
+    """
+    folder = logs / f"world-{world}" if world > 1 else logs
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "rank-0.log").touch()
+    except OSError:
+        return Path(mkdtemp(prefix="wirespeed-logs-"))
+    return folder
 
 
 def run_lasting(session: Session, place: Place, work: Work, for_s: float) -> Run:

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, Protocol
 
 from wirespeed.checks.soaking import soak_findings, stall_incident, wrong_incident
 from wirespeed.compare.changepoints import cuts
 from wirespeed.console.book import Book
+from wirespeed.console.lasting import log_folder
 from wirespeed.console.logbounds import BoundedLogs
 from wirespeed.console.session import Session
 from wirespeed.plan import Plan
@@ -280,13 +280,7 @@ class SoakWork:
         self._ledger.close()
 
     def _folder_of(self, world: int) -> Path:
-        """A folder a world; where there is no room for one, in the temporary folder."""
-        folder = self._session.logs / f"world-{world}" if world > 1 else self._session.logs
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "rank-0.log").touch()
-        except OSError:
-            folder = Path(mkdtemp(prefix="wirespeed-logs-"))
+        folder = log_folder(self._session.logs, world)
         self._made.append(folder)
         if len(self._made) > 2 * _KEPT_LOGS:
             _remove_logs(self._made.pop(_KEPT_LOGS))

@@ -20,6 +20,8 @@ Schema = Mapping[str, Any]
 _Checker = Callable[[object], None]
 
 _HUGE = 1e300
+_PLAIN = (str, int, bool, type(None))
+"""Kinds of values that pruning leaves as they are; a float may stand for an integer."""
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -264,4 +266,9 @@ def _prune(data: Any, schema: Schema) -> Any:
     known = schema.get("properties")
     if not isinstance(data, dict) or known is None:
         return data
-    return {name: _prune(item, known[name]) for name, item in data.items() if name in known}
+    # Most of a large run are single values: those are taken as they are, without another call.
+    return {
+        name: item if type(item) in _PLAIN else _prune(item, known[name])
+        for name, item in data.items()
+        if name in known
+    }

@@ -8,8 +8,8 @@ from wirespeed.units import format_bandwidth, format_duration, format_size
 
 __all__ = [
     "advice",
-    "by_bandwidth",
     "by_kind",
+    "by_rate",
     "change",
     "changed_line",
     "common_words",
@@ -21,16 +21,18 @@ __all__ = [
     "label",
     "percent",
     "unpaired_line",
+    "value",
     "values",
 ]
 
 _BANDWIDTH_FROM = 2**20
 """Above this size an operation is told by its bus bandwidth, up to it by its time."""
-_SAID_BY_LABEL = ("op", "size_bytes", "strategy")
+_SAID_BY_LABEL = ("figure", "op", "size_bytes", "strategy")
 _SPELLED = {
     "batch": "batch {}",
     "blocking": "async",
     "bucket_mb": "{:g} MB",
+    "for_s": "for {:g} s",
     "groups": "groups {}",
     "in_flight": "{} in flight",
     "in_place": "in place",
@@ -59,19 +61,30 @@ _NOISE = {
 }
 
 
-def by_bandwidth(what: What, *busbw: float) -> bool:
+def by_rate(what: What, *busbw: float) -> bool:
+    """Whether it is told by what is better when it is more: a large size's busbw, a goodput."""
+    if what.is_ratio:
+        return True
     size = what.get("size_bytes")
     return isinstance(size, int) and size > _BANDWIDTH_FROM and all(b > 0 for b in busbw)
 
 
-def label(what: What, varying: Iterable[str] = (), *, bandwidth: bool = False) -> str:
+def label(what: What, varying: Iterable[str] = (), *, rate: bool = False) -> str:
     """`all_reduce 1 GiB busbw`, with the fields that are not alike in the whole table."""
     said = [what.get("op") or what.get("strategy")]
     size = what.get("size_bytes")
     said += [format_size(size)] if isinstance(size, int) and size else []
     said += [_word(name, what.get(name)) for name in varying if name not in _SAID_BY_LABEL]
-    unit = "busbw" if bandwidth else "step" if what.kind == "training" else "time"
-    return " ".join(str(word) for word in [*said, unit] if word)
+    return " ".join(str(word) for word in [*said, _unit(what, rate)] if word)
+
+
+def _unit(what: What, rate: bool) -> str:
+    """What the figure is a figure of."""
+    if what.kind == "goodput":
+        return str(what.get("figure") or "")
+    if what.kind == "soak":
+        return "call"
+    return "busbw" if rate else "step" if what.kind == "training" else "time"
 
 
 def by_kind(rows: Sequence[Row]) -> list[list[Row]]:
@@ -109,22 +122,29 @@ def _word(name: str, value: object) -> str:
 
 def values(row: Row) -> tuple[str, str]:
     """Both sides' figures, with their unit."""
-    if by_bandwidth(row.what, row.busbw_before, row.busbw_after):
-        return format_bandwidth(row.busbw_before), format_bandwidth(row.busbw_after)
-    return format_duration(row.before), format_duration(row.after)
+    rate = by_rate(row.what, row.busbw_before, row.busbw_after)
+    before = value(row.what, row.before, row.busbw_before, rate=rate)
+    return before, value(row.what, row.after, row.busbw_after, rate=rate)
 
 
-def change(ratio: float, *, bandwidth: bool) -> str:
+def value(what: What, time: float, busbw: float, *, rate: bool) -> str:
+    """One figure with its unit."""
+    if what.is_ratio:
+        return f"{100 / time:.1f} %"
+    return format_bandwidth(busbw) if rate else format_duration(time)
+
+
+def change(ratio: float, *, rate: bool) -> str:
     """`−12.6 %`; from ten times on `94×`."""
-    shown = 1 / ratio if bandwidth else ratio
+    shown = 1 / ratio if rate else ratio
     return f"{shown:.3g}×" if shown >= 10 else percent(shown) + " %"
 
 
-def interval(low: float, high: float, *, bandwidth: bool) -> str:
-    """`−13.9 … −11.2 %` of the bandwidth or the time; a dash where the noise is not known."""
+def interval(low: float, high: float, *, rate: bool) -> str:
+    """`−13.9 … −11.2 %` of the rate or the time; a dash where the noise is not known."""
     if low == 0 or math.isinf(high):
         return "–"
-    ends = (1 / high, 1 / low) if bandwidth else (low, high)
+    ends = (1 / high, 1 / low) if rate else (low, high)
     return f"{percent(ends[0])} … {percent(ends[1])} %"
 
 

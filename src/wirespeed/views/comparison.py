@@ -76,12 +76,12 @@ def versus_grid(one: Versus, varying: list[str]) -> Grid:
 
 
 def _cells(row: Row, varying: list[str]) -> list[str]:
-    bandwidth = comparing.by_bandwidth(row.what, row.busbw_before, row.busbw_after)
+    rate = comparing.by_rate(row.what, row.busbw_before, row.busbw_after)
     return [
-        comparing.label(row.what, varying, bandwidth=bandwidth),
+        comparing.label(row.what, varying, rate=rate),
         *comparing.values(row),
-        comparing.change(row.ratio, bandwidth=bandwidth),
-        comparing.interval(row.low, row.high, bandwidth=bandwidth),
+        comparing.change(row.ratio, rate=rate),
+        comparing.interval(row.low, row.high, rate=rate),
         f"{row.runs[0]}+{row.runs[1]}",
         f"{row.samples[0]}+{row.samples[1]}" if any(row.samples) else "–",
         row.verdict,
@@ -111,7 +111,7 @@ def _markdown_rows(one: Versus, alike: Sequence[Row], style: Style) -> list[str]
 
 
 def document(comparison: Comparison) -> dict[str, Any]:
-    """As JSON: times in µs, bandwidths in GB/s, ratios of times (above 1 is slower)."""
+    """As JSON: times in µs, bandwidths in GB/s, ratios of times (above 1 is slower, less goodput)."""
     return {
         "schema": SCHEMA,
         "conclusion": comparing.conclusion(comparison),
@@ -137,10 +137,7 @@ def _row(row: Row) -> dict[str, Any]:
     return {
         "kind": row.what.kind,
         "measured": dict(row.what.fields),
-        "time_before_us": row.before * _US,
-        "time_after_us": row.after * _US,
-        "busbw_before_GBps": row.busbw_before / GIGA,
-        "busbw_after_GBps": row.busbw_after / GIGA,
+        **_figures(row),
         "ratio": row.ratio,
         "low": row.low if math.isfinite(row.high) else None,
         "high": row.high if math.isfinite(row.high) else None,
@@ -152,4 +149,15 @@ def _row(row: Row) -> dict[str, Any]:
         "noise_from": row.noise_from,
         "verdict": row.verdict,
         "runs_needed": row.runs_needed or None,
+    }
+
+
+def _figures(row: Row) -> dict[str, float]:
+    if row.what.is_ratio:
+        return {"goodput_before": 1 / row.before, "goodput_after": 1 / row.after}
+    return {
+        "time_before_us": row.before * _US,
+        "time_after_us": row.after * _US,
+        "busbw_before_GBps": row.busbw_before / GIGA,
+        "busbw_after_GBps": row.busbw_after / GIGA,
     }

@@ -1,4 +1,5 @@
-"""Comma-separated values (RFC 4180, bare line feeds): a row a measurement, strategy or finding.
+"""Comma-separated values (RFC 4180, bare line feeds): a row a measurement, strategy or finding;
+of a soak a row an operation of a window, then a row an incident.
 
 Names of columns carry their units, as in JSON. A cell that a spreadsheet would take for a formula
 gets an apostrophe in front.
@@ -6,7 +7,7 @@ gets an apostrophe in front.
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,9 @@ from wirespeed.views.style import Style
 
 __all__ = ["render", "render_all"]
 
+_UNITS = ("_GBps", "_us")
+_SAME = ("op", "engine", "dtype", "redop", "in_place", "size_bytes", "ranks")
+"""What a measurement and the figure that it was graded against have in common."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -38,10 +42,42 @@ def _told(run: Run) -> Run:
 
 def _rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the run is about: strategies, else measurements, else (of logs and facts) findings."""
-    if "goodput" in data:
-        return [{name: v for name, v in data["goodput"].items() if name != "incidents"}]
-    rows: list[dict[str, Any]] = data.get("training") or data["measurements"] or data["findings"]
-    return rows
+    if goodput := data.get("goodput"):
+        return [_lasted(goodput)]
+    if data.get("soak", {}).get("windows"):
+        return list(_soaked(data["soak"]))
+    if data.get("training"):
+        return list(data["training"])
+    return _graded(data) or list(data["findings"])
+
+
+def _lasted(goodput: Mapping[str, Any]) -> dict[str, Any]:
+    """Training that lasted, with its ratio; what went wrong meanwhile is counted in it, not listed."""
+    wall, useful = goodput["wall_s"], goodput["parts_s"].get("useful", 0.0)
+    rest = {name: value for name, value in goodput.items() if name != "incidents"}
+    return {"goodput_ratio": useful / wall if wall > 0 else 0.0, **rest}
+
+
+def _soaked(soak: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A row for each operation of each window, then one for each incident."""
+    for window in soak["windows"]:
+        when = {name: window[name] for name in ("since_s", "seconds", "world")}
+        yield from ({"row": "operation", **when, **cell} for cell in window["cells"])
+    yield from ({"row": "incident", **incident} for incident in soak["incidents"])
+
+
+def _graded(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The measurements, each with what it was graded against, in columns by the kind of that."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for reference in (one for told in data["findings"] for one in told.get("references", ())):
+        own = found.setdefault(_what(reference), {})
+        figures = {k: v for k, v in reference.items() if k == "source" or k.endswith(_UNITS)}
+        own[f"graded_{reference['kind']}"] = own.get(f"graded_{reference['kind']}", {}) | figures
+    return [m | found.get(_what(m), {}) for m in data["measurements"]]
+
+
+def _what(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(one[name] for name in _SAME)
 
 
 def _flat(row: Mapping[str, Any], above: str = "") -> dict[str, Any]:

@@ -21,6 +21,8 @@ _TIMED = ("latency", "bandwidth")
 _MOST_SUBJECTS = 60
 """Columns; a longer list of what was not checked is left to -v."""
 _MOST_IDS = 13
+_UNIT = re.compile(r"(%|°C|[KMG]?Hz|W|[nµm]?s|min|h|d|[KMGT]?i?B(/s)?|[KMG]?bit/s)[,;:.)]*")
+"""What stands behind a number, and says nothing without it."""
 
 
 def folded(run: Run) -> list[Finding]:
@@ -137,8 +139,15 @@ def _split(part: Sequence[Finding]) -> tuple[list[str], str]:
     same = 0
     while same < most and len({words[-1 - same] for words in titles}) == 1:
         same += 1
+    while same and any(_is_cut(words[: len(words) - same], titles[0][-same]) for words in titles):
+        same -= 1  # a unit stays with its number
     cut = [" ".join(words[: len(words) - same]) for words in titles]
     return cut, " ".join(titles[0][len(titles[0]) - same :]) if same > 1 else ""
+
+
+def _is_cut(words: Sequence[str], following: str) -> bool:
+    """Whether the cut goes between a figure and its unit: `… 12` and `% full`."""
+    return bool(words) and words[-1][-1:].isdigit() and bool(_UNIT.fullmatch(following))
 
 
 def _operation(finding: Finding) -> str:

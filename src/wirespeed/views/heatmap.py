@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from wirespeed.records import Located
-from wirespeed.views.heatmap_cells import Axis, Cell, Cells, axis_of, cells_of, usual_figures
+from wirespeed.views.heatmap_cells import Axis, Cell, Cells, Matrix, matrix_of, usual_figures
 from wirespeed.views.heatmap_scale import COLORS, Quantity, Scale, figure_text, scale_for
 from wirespeed.views.style import Style
 from wirespeed.views.suspects import Suspects
@@ -39,15 +39,16 @@ def figure(
     suspects: Suspects = _NOBODY,
     small: bool = False,
     scale: Scale | None = None,
+    matrix: Matrix | None = None,
 ) -> dict[str, Any]:
     """A plotly figure of `located`: from the node of the row to that of the column.
 
     rail: that one; None: all together. The scale is the same for every rail, so that they compare.
-    scale: as `scale_of` gives it for these suspects, where many maps share it.
+    scale, matrix: as `scale_of` and `matrix_of` give them for these suspects, where maps share them.
     small: without a colour bar and with fewer labels, to stand beside others of its kind.
     """
-    axis = axis_of(located, suspects.named)
-    cells = cells_of(located, axis, rail)
+    matrix = matrix or matrix_of(located, suspects.named, rail)
+    axis, cells = matrix.axis, matrix.cells
     scale = scale or scale_of(located, quantity, suspects)
     pixels = _cell_px(len(axis.names), small)
     traces = [
@@ -57,9 +58,14 @@ def figure(
     return {"data": traces, "layout": _layout(axis, suspects, pixels, bar=not small)}
 
 
-def scale_of(located: Located, quantity: Quantity, suspects: Suspects = _NOBODY) -> Scale:
+def scale_of(
+    located: Located,
+    quantity: Quantity,
+    suspects: Suspects = _NOBODY,
+    matrix: Matrix | None = None,
+) -> Scale:
     """The scale of all maps of that quantity, of all rails."""
-    cells = cells_of(located, axis_of(located, suspects.named))
+    cells = (matrix or matrix_of(located, suspects.named)).cells
     return _scale(usual_figures(located, frozenset(suspects.named)), quantity, cells)
 
 

@@ -8,7 +8,17 @@ from statistics import median
 
 from wirespeed.records import Located, PairFigures
 
-__all__ = ["MOST_IN_MAP", "Axis", "Cell", "Cells", "axis_of", "cells_of", "usual_figures"]
+__all__ = [
+    "MOST_IN_MAP",
+    "Axis",
+    "Cell",
+    "Cells",
+    "Matrix",
+    "axis_of",
+    "cells_of",
+    "matrix_of",
+    "usual_figures",
+]
 
 MOST_IN_MAP = 128
 """Nodes; with more, a cell would be smaller than what a mouse can point at."""
@@ -40,6 +50,20 @@ class Cell:
 
 Cells = dict[tuple[int, int], Cell]
 """(row, column) of the pairs that were measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """What maps of the same pairs share: made once, since a run may have 80,000 pairs."""
+
+    axis: Axis
+    cells: Cells
+
+
+def matrix_of(located: Located, named: Sequence[str], rail: int | None = None) -> Matrix:
+    """Of one rail, or (None) of all rails together."""
+    axis = axis_of(located, named)
+    return Matrix(axis, cells_of(located, axis, rail))
 
 
 def axis_of(located: Located, named: Sequence[str]) -> Axis:

@@ -15,6 +15,7 @@ from wirespeed.records import Finding, Run
 from wirespeed.records_comparison import Comparison, Row, Versus
 from wirespeed.views import comparing
 from wirespeed.views.findings import FIELDS, family, sorted_by_family
+from wirespeed.views.metrics_lasting import LASTING_METRICS
 from wirespeed.views.sections import head_line
 from wirespeed.views.style import Style
 
@@ -63,8 +64,19 @@ def _totals(suites: Sequence[ET.Element]) -> dict[str, str]:
 def _suite(run: Run) -> ET.Element:
     name = f"wirespeed.{_name(run.command)}"
     told = {"run": run.id, "verdict": run.verdict, "exit_code": str(run.exit_code)}
-    told |= {"world": head_line(run, _PLAIN), **run.versions}
+    told |= {"world": head_line(run, _PLAIN), **run.versions, **_figures(run)}
     return _filled(name, run.seconds, run.started, told, _cases(run, name))
+
+
+def _figures(run: Run) -> dict[str, str]:
+    """Of work that lasts what Prometheus is told, but for the times of each operation."""
+    told = {}
+    for metric in LASTING_METRICS:
+        for labels, value in metric.samples(run) if "op" not in metric.labels else ():
+            about = labels.get("cause") or labels.get("id")
+            name = metric.name.removeprefix("wirespeed_") + (f" {about}" if about else "")
+            told[name] = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return told
 
 
 def _filled(
@@ -108,19 +120,20 @@ def _rows(rows: Sequence[Row], suite: str) -> list[ET.Element]:
     seen: Counter[str] = Counter()
     cases = []
     for row in rows:
-        bandwidth = comparing.by_bandwidth(row.what, row.busbw_before, row.busbw_after)
-        name = comparing.label(row.what, varying, bandwidth=bandwidth)
+        rate = comparing.by_rate(row.what, row.busbw_before, row.busbw_after)
+        name = comparing.label(row.what, varying, rate=rate)
         place = f"{suite}.{row.what.kind}"
-        case = _compared(row, _numbered(name, seen), place, bandwidth=bandwidth)
+        case = _compared(row, _numbered(name, seen), place, rate=rate)
         cases.append(case)
     return cases
 
 
-def _compared(row: Row, name: str, place: str, *, bandwidth: bool) -> ET.Element:
+def _compared(row: Row, name: str, place: str, *, rate: bool) -> ET.Element:
     before, after = comparing.values(row)
-    told = f"{before} → {after}, {comparing.change(row.ratio, bandwidth=bandwidth)}"
-    told += f" (95 %: {comparing.interval(row.low, row.high, bandwidth=bandwidth)}; "
-    told += f"runs {row.runs[0]}+{row.runs[1]}, n={row.samples[0]}+{row.samples[1]})"
+    told = f"{before} → {after}, {comparing.change(row.ratio, rate=rate)}"
+    told += f" (95 %: {comparing.interval(row.low, row.high, rate=rate)}; "
+    told += f"runs {row.runs[0]}+{row.runs[1]}"
+    told += f", n={row.samples[0]}+{row.samples[1]})" if any(row.samples) else ")"
     case = ET.Element("testcase", {"name": _text(name), "classname": _text(place), "time": "0"})
     if row.verdict in ("WORSE", "wrong data"):
         attributes = {"message": _text(f"{row.verdict}: {told}"), "type": row.verdict}

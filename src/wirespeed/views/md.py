@@ -12,6 +12,7 @@ from wirespeed.views.goodput import tables as goodput_tables
 from wirespeed.views.grid import Grid
 from wirespeed.views.markdown import code, escape, plain_text, table
 from wirespeed.views.pairs import pair_tables, simulation_lines
+from wirespeed.views.references import references_grid
 from wirespeed.views.sections import head_line, next_command
 from wirespeed.views.settings import tables as settings_tables
 from wirespeed.views.settings import winner_lines
@@ -38,6 +39,7 @@ def render(run: Run, style: Style) -> str:
         *_soak(run, plain),
         *_goodput(run, plain),
         *([] if run.settings else _measurements(run, plain)),
+        *_references(run, plain),
         *_pairs(run, plain),
         _choices(run, plain) if style.verbose else [],
         _closing(run, plain),
@@ -144,6 +146,12 @@ def _measurements(run: Run, style: Style) -> list[list[str]]:
         right = [column for column in _COLUMNS if column != "place"]
         blocks.append([title, "", escape(series.title, style), "", *table(_COLUMNS, rows, right)])
     return blocks
+
+
+def _references(run: Run, style: Style) -> list[list[str]]:
+    """What figures were graded against."""
+    grid = references_grid(run)
+    return _tables([("graded against", grid)], style) if grid else []
 
 
 def _choices(run: Run, style: Style) -> list[str]:

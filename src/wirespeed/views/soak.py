@@ -1,13 +1,15 @@
 """A soak as text: how long, how much was checked, when something happened, and what."""
 
+from dataclasses import replace
+
 from wirespeed.records import Run
-from wirespeed.records_lasting import Incident, Soak
+from wirespeed.records_lasting import Incident, Soak, SoakCell
 from wirespeed.units import format_duration, format_size
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.sections import note
 from wirespeed.views.style import Style
 
-__all__ = ["clock", "soak_lines", "summary", "tables", "timeline"]
+__all__ = ["calls_of", "clock", "soak_lines", "summary", "tables", "timeline"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _BUCKETS = 60
@@ -133,26 +135,41 @@ def _operations(soak: Soak) -> Grid:
             Column("last", left=True),
         )
     )
-    keys = sorted({(c.op, c.dtype, c.size_bytes) for w in soak.windows for c in w.cells})
-    for key in keys:
-        cells = [c for w in soak.windows for c in w.cells if (c.op, c.dtype, c.size_bytes) == key]
-        medians = sorted(cell.median for cell in cells)
-        worst = max(cells, key=lambda cell: cell.max)
-        wrong = sum(cell.wrong for cell in cells)
-        op, dtype, size = key
+    for one in calls_of(soak):
         grid.add(
-            op,
-            dtype,
-            format_size(size, exact=True),
-            f"{sum(cell.calls for cell in cells):,}",
-            str(wrong),
-            format_duration(medians[len(medians) // 2]),
-            format_duration(max(cell.p99 for cell in cells)),
-            format_duration(worst.max),
-            f"rank {worst.last_rank}",
-            red=4 if wrong else None,
+            one.op,
+            one.dtype,
+            format_size(one.size_bytes, exact=True),
+            f"{one.calls:,}",
+            str(one.wrong),
+            format_duration(one.median),
+            format_duration(one.p99),
+            format_duration(one.max),
+            f"rank {one.last_rank}",
+            red=4 if one.wrong else None,
         )
     return grid
+
+
+def calls_of(soak: Soak) -> list[SoakCell]:
+    """Each operation over all windows: the middle window's median, the worst of the rest."""
+    found: dict[tuple[str, str, int], list[SoakCell]] = {}
+    for cell in (cell for window in soak.windows for cell in window.cells):
+        found.setdefault((cell.op, cell.dtype, cell.size_bytes), []).append(cell)
+    return [_whole(found[key]) for key in sorted(found)]
+
+
+def _whole(cells: list[SoakCell]) -> SoakCell:
+    worst = max(cells, key=lambda cell: cell.max)
+    medians = sorted(cell.median for cell in cells)
+    return replace(
+        worst,
+        calls=sum(cell.calls for cell in cells),
+        wrong=sum(cell.wrong for cell in cells),
+        low=min(cell.low for cell in cells),
+        median=medians[len(medians) // 2],
+        p99=max(cell.p99 for cell in cells),
+    )
 
 
 def clock(seconds: float) -> str:

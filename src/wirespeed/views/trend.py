@@ -5,8 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from wirespeed.errors import UsageError
-from wirespeed.records_comparison import Change, Difference, Series, Trend
-from wirespeed.units import GIGA, format_bandwidth, format_duration
+from wirespeed.records_comparison import Change, Difference, Series, Trend, What
+from wirespeed.units import GIGA
 from wirespeed.views import comparing
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.markdown import escape, table
@@ -73,7 +73,7 @@ def _steady_rows(trend: Trend) -> list[list[str]]:
     """A row for each figure without a change."""
     rows = []
     for one in (one for one in trend.series if not one.changes):
-        level = _level(one, 0, len(one.runs), comparing.by_bandwidth(one.what, *one.busbw))
+        level = _level(one, 0, len(one.runs), comparing.by_rate(one.what, *one.busbw))
         remark = "no change" if one.judged else "not enough runs"
         since = one.at[0][:16].replace("T", " ")
         rows.append([_name(one), _how(one), level, str(len(one.runs)), since, remark])
@@ -81,7 +81,7 @@ def _steady_rows(trend: Trend) -> list[list[str]]:
 
 
 def _name(one: Series) -> str:
-    return comparing.label(one.what, bandwidth=comparing.by_bandwidth(one.what, *one.busbw))
+    return comparing.label(one.what, rate=comparing.by_rate(one.what, *one.busbw))
 
 
 def _how(one: Series) -> str:
@@ -93,7 +93,7 @@ def _rows(one: Series) -> list[list[str]]:
     """A row a level: when it began, what it is, how far from the one before."""
     starts = [0, *(one.runs.index(change.run) for change in one.changes)]
     ends = [*starts[1:], len(one.runs)]
-    bandwidth = comparing.by_bandwidth(one.what, *one.busbw)
+    rate = comparing.by_rate(one.what, *one.busbw)
     rows = []
     for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
         change = one.changes[k - 1] if k else None
@@ -101,9 +101,9 @@ def _rows(one: Series) -> list[list[str]]:
             [
                 one.at[start][:16].replace("T", " "),
                 one.runs[start],
-                _level(one, start, end, bandwidth),
-                comparing.change(change.ratio, bandwidth=bandwidth) if change else "",
-                comparing.interval(change.low, change.high, bandwidth=bandwidth) if change else "",
+                _level(one, start, end, rate),
+                comparing.change(change.ratio, rate=rate) if change else "",
+                comparing.interval(change.low, change.high, rate=rate) if change else "",
                 str(end - start),
                 _differences(change.differences) if change else "",
             ]
@@ -111,11 +111,11 @@ def _rows(one: Series) -> list[list[str]]:
     return rows
 
 
-def _level(one: Series, start: int, end: int, bandwidth: bool) -> str:
+def _level(one: Series, start: int, end: int, rate: bool) -> str:
     """The middle run's figure."""
-    ordered = sorted((one.busbw if bandwidth else one.times)[start:end])
-    middle = ordered[len(ordered) // 2]
-    return format_bandwidth(middle) if bandwidth else format_duration(middle)
+    times, rates = (sorted(values[start:end]) for values in (one.times, one.busbw))
+    middle = (end - start) // 2
+    return comparing.value(one.what, times[middle], rates[middle], rate=rate)
 
 
 def _differences(found: tuple[Difference, ...]) -> str:
@@ -135,7 +135,7 @@ def _closing(trend: Trend) -> str:
 
 
 def document(trend: Trend) -> dict[str, Any]:
-    """As JSON: times in µs, bandwidths in GB/s, ratios of times (above 1 is slower)."""
+    """As JSON: times in µs, bandwidths in GB/s, ratios of times (above 1 is slower, less goodput)."""
     return {
         "schema": SCHEMA,
         "exit_code": trend.exit_code,
@@ -150,11 +150,17 @@ def _series(one: Series) -> dict[str, Any]:
         "backend": one.backend,
         "judged": one.judged,
         "points": [
-            {"run": run, "at": at, "time_us": time * _US, "busbw_GBps": busbw / GIGA}
+            {"run": run, "at": at, **_figures(one.what, time, busbw)}
             for run, at, time, busbw in zip(one.runs, one.at, one.times, one.busbw, strict=True)
         ],
         "changes": [_change(change) for change in one.changes],
     }
+
+
+def _figures(what: What, time: float, busbw: float) -> dict[str, float]:
+    if what.is_ratio:
+        return {"goodput": 1 / time}
+    return {"time_us": time * _US, "busbw_GBps": busbw / GIGA}
 
 
 def _change(one: Change) -> dict[str, Any]:

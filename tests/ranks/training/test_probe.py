@@ -1,13 +1,23 @@
 """Communication time with its spread: from the profiled steps of all ranks to one figure."""
 
+from dataclasses import replace
 from statistics import mean, stdev
+from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="Requires: torch")
 
-from wirespeed.plan import TrainCase  # noqa: E402
-from wirespeed.ranks.training.probe import FEWEST, LEAST, MOST, Probed, enough  # noqa: E402
+from wirespeed.plan import TrainCase, TrainPlan  # noqa: E402
+from wirespeed.ranks.training.probe import (  # noqa: E402
+    FEWEST,
+    LEAST,
+    MOST,
+    Probed,
+    enough,
+    most_turns,
+    probe,
+)
 from wirespeed.statistics import mean_interval  # noqa: E402
 
 CASE = TrainCase(strategy="ddp", ranks=2, samples=8)
@@ -61,3 +71,54 @@ def test_turns_end_when_narrow_or_when_the_time_is_up() -> None:
     assert enough(MOST, 0.1, 10, narrow=False)
     assert not enough(LEAST - 1, 1000, 10, narrow=False), "no interval is made of less"
     assert enough(LEAST, 9, 10, narrow=False), "one more would take it beyond"
+    assert enough(3, 0.1, 10, narrow=False, most=3)
+
+
+def test_the_closer_look_takes_no_more_turns_than_there_were_rounds() -> None:
+    assert [most_turns(rounds) for rounds in (0, 1, 2, 5, 200)] == [LEAST, LEAST, 2, 5, MOST]
+
+
+class Clock:
+    """A world in which every turn of a case takes that many seconds, as all ranks agree."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float, max_time_s: float) -> None:
+        self.now, self.asked = 0.0, 0
+        self.turns: list[str] = []
+        control = SimpleNamespace(matrix=self._matrix)
+        plan = TrainPlan(model="tiny", model_options={}, cases=(), max_time_s=max_time_s)
+        self.stage = SimpleNamespace(place=SimpleNamespace(control=control), plan=plan)
+        monkeypatch.setattr("wirespeed.ranks.training.probe.time.monotonic", lambda: self.now)
+        monkeypatch.setattr("wirespeed.ranks.training.probe._turn", self._turn)
+        self._seconds = seconds
+
+    def _matrix(self, row: list[float]) -> "torch.Tensor":
+        """This rank's clock, and that of one which is later."""
+        self.asked += 1
+        return torch.tensor([row, [row[0] + 0.5]])
+
+    def _turn(self, stage: object, one: Probed) -> None:
+        self.turns.append(one.case.strategy)
+        self.now += self._seconds
+        one.turns.append(torch.tensor([[(0.01 * self.now, 1.0)] * 2]))
+
+
+CASES = [replace(CASE, strategy=name) for name in ("none", "naive", "ddp")]
+
+
+def test_the_time_is_over_within_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of 10 s, by the latest rank's clock: the third case begins after 4.5 s, and no fourth."""
+    clock = Clock(monkeypatch, 2.0, 10.0)
+    found = probe(clock.stage, CASES, 9, lambda case: None)
+    assert clock.turns == ["ddp", "naive", "none"]
+    assert [one.case for one in found] == CASES
+    slow = Clock(monkeypatch, 100.0, 10.0)
+    found = probe(slow.stage, CASES, 9, lambda case: None)
+    assert slow.turns == ["ddp"], "the yardstick is the one to do without"
+    assert [len(one.turns) for one in found] == [0, 0, 1]
+    assert slow.asked == 2, "it was asked before each turn of a case, of all ranks"
+
+
+def test_with_time_enough_every_case_has_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, 0.001, 1000.0)
+    found = probe(clock.stage, CASES, 3, lambda case: None)
+    assert [len(one.turns) for one in found] == [3, 3, 3]

@@ -30,6 +30,17 @@ def test_a_gap_may_be_left():
     assert len(found.tried) < len(largest_that_fits(lambda n: n <= 700).tried)
 
 
+@pytest.mark.parametrize(
+    ("tries", "samples", "too_many"), [(1, 1, None), (5, 16, None), (12, 512, 768)]
+)
+def test_an_end_leaves_what_was_found(tries, samples, too_many):
+    asked = iter(range(tries))
+    found = largest_that_fits(lambda n: n <= 710, more=lambda: next(asked) < tries - 1)
+    assert (found.samples, found.too_many, found.ended) == (samples, too_many, True)
+    assert len(found.tried) == tries
+    assert not largest_that_fits(lambda n: n <= 710).ended
+
+
 def test_it_never_goes_beyond_what_did_not_fit():
     asked = []
 

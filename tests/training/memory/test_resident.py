@@ -2,7 +2,11 @@
 
 import pytest
 
-from wirespeed.training.memory.resident import highest_resident, reset_highest_resident
+from wirespeed.training.memory.resident import (
+    give_back_freed,
+    highest_resident,
+    reset_highest_resident,
+)
 
 
 def test_it_rises_with_what_is_touched_and_falls_when_reset():
@@ -15,6 +19,20 @@ def test_it_rises_with_what_is_touched_and_falls_when_reset():
     del block
     reset_highest_resident()
     assert highest_resident() < after - (50 << 20)
+
+
+def test_what_the_allocator_keeps_is_given_back():
+    """Freed blocks between others that live: the allocator keeps their pages, and gives them back."""
+    if not reset_highest_resident():
+        pytest.skip("Requires: a kernel that resets VmHWM")
+    blocks = [bytearray(b"x" * (60 << 10)) for _ in range(1000)]
+    del blocks[:999]
+    reset_highest_resident()
+    kept = highest_resident()
+    give_back_freed()
+    reset_highest_resident()
+    assert kept - highest_resident() > 40 << 20
+    del blocks
 
 
 def test_unknown_where_the_kernel_does_not_tell(tmp_path):

@@ -16,7 +16,7 @@ _DOWN = (
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        id="NODE-001",
+        id="MACH-001",
         category="node-failure",
         role="cause",
         stage="machine",
@@ -43,7 +43,7 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        id="NODE-002",
+        id="MACH-002",
         category="node-failure",
         role="cause",
         stage="machine",
@@ -70,7 +70,7 @@ RULES: tuple[Rule, ...] = (
         negative=("node with node id: abc joined the cluster",),
     ),
     Rule(
-        id="NODE-003",
+        id="MACH-003",
         category="launcher-ssh",
         role="cause",
         stage="setup",
@@ -105,7 +105,7 @@ RULES: tuple[Rule, ...] = (
         negative=("pam_unix(sshd:session): session opened for user mpi",),
     ),
     Rule(
-        id="NODE-004",
+        id="MACH-004",
         category="fabric-manager",
         role="cause",
         stage="machine",
@@ -135,7 +135,7 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        id="NODE-005",
+        id="MACH-005",
         category="nvshmem",
         role="symptom",
         stage="setup",
@@ -168,7 +168,7 @@ RULES: tuple[Rule, ...] = (
         negative=("NVSHMEM v3.2.5, nvshmem initialized",),
     ),
     Rule(
-        id="NODE-006",
+        id="MACH-006",
         category="watchdog-timeout",
         role="symptom",
         stage="wait",
@@ -188,7 +188,7 @@ RULES: tuple[Rule, ...] = (
         negative=("DeepEP: buffer of 512 MB",),
     ),
     Rule(
-        id="NODE-007",
+        id="MACH-007",
         category="gpu-memory-error",
         role="cause",
         stage="machine",
@@ -214,7 +214,7 @@ RULES: tuple[Rule, ...] = (
         negative=("        Remapping Failure Occurred        : No",),
     ),
     Rule(
-        id="NODE-008",
+        id="MACH-008",
         category="gpu-failed",
         role="cause",
         stage="machine",

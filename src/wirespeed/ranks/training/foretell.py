@@ -19,11 +19,18 @@ from wirespeed.units import format_bandwidth, format_duration
 __all__ = ["best_bucket", "measure_link", "predicted"]
 
 _LEAST, _SIZES = 4096, 5
-_HOW = Measure(max_time_s=0.7, precision=0.1)
+_LONGEST_S = 0.7
+"""Of one size's samples; warming up takes at most half of that beside it."""
+_SHARE = 0.25
+"""Of the time that rounds may take, for all sizes together."""
 
 
-def measure_link(place: Place, gradient_bytes: int) -> list[Measurement]:
-    """all_reduce from 4 KB to all gradients at once, in sizes that grow alike; collective."""
+def measure_link(place: Place, gradient_bytes: int, max_time_s: float) -> list[Measurement]:
+    """all_reduce from 4 KB to all gradients at once, in sizes that grow alike; collective.
+
+    max_time_s: what the rounds may take.
+    """
+    how = Measure(max_time_s=min(_LONGEST_S, _SHARE * max_time_s / (1.5 * _SIZES)), precision=0.1)
     largest = max(gradient_bytes, 16 * _LEAST)
     growth = (largest / _LEAST) ** (1 / (_SIZES - 1))
     collective = CATALOGUE["all_reduce"]
@@ -31,7 +38,7 @@ def measure_link(place: Place, gradient_bytes: int) -> list[Measurement]:
     for number in range(_SIZES):
         case = Case(op="all_reduce", redop="sum", size_bytes=int(_LEAST * growth**number))
         site = site_of(place, case, collective, case.size_bytes)
-        found.append(measure(place, site, _HOW, None))
+        found.append(measure(place, site, how, None))
     return found
 
 

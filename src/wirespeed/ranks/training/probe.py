@@ -2,7 +2,8 @@
 
 All cases take turns, as in the rounds that are timed: in each turn a case has one step to warm up and
 a few under the profiler. Steps of one turn share the machine's mood, so the interval is made of the
-means of turns.
+means of turns. Before every turn of a case all ranks agree on whether the time for this is over: it is
+exceeded by one such turn at most, and a case that had none is not told about.
 """
 
 import time
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 
     from wirespeed.training.comm_time import ObservedStep
 
-__all__ = ["FEWEST", "Probed", "enough", "probe"]
+__all__ = ["SHARE", "Probed", "enough", "most_turns", "probe", "turns_at_least"]
 
 STEPS = 2
 """Of a case in one turn."""
-LEAST, FEWEST, MOST = 4, 6, 12
-"""Turns: where the time is up, where every interval is narrow enough, in any case."""
+LEAST, FEWEST, MOST = 2, 6, 12
+"""Turns: of what an interval is made of, where every interval is narrow enough, in any case."""
 GOAL = 0.1
 """Half width of the 95 % interval of the mean, relative to it: more exact than this nobody reads it."""
 SHARE = 0.5
@@ -76,35 +77,50 @@ class Probed:
         return int(torch.cat(self.turns, 1)[:, :, 0].sum(1).argmax())
 
 
-Turn = Callable[[int, Probed], bool]
-
-
 def probe(
-    stage: Stage, cases: Sequence[TrainCase], enter: Callable[[TrainCase], None]
+    stage: Stage, cases: Sequence[TrainCase], rounds: int, enter: Callable[[TrainCase], None]
 ) -> list[Probed]:
     """More steps of every case, under the profiler; collective over the whole world.
 
-    enter: tells what begins.
+    rounds: that were timed; enter: tells what begins. Where the time is over a case may have no turns.
     """
     every = [Probed(case) for case in cases]
+    most, budget = most_turns(rounds), SHARE * stage.plan.max_time_s
     begin, number = time.monotonic(), 0
+
+    def spent() -> float:
+        """The same on every rank."""
+        return float(stage.place.control.matrix([time.monotonic() - begin]).max())
+
     while fitting := [one for one in every if one.full is None]:
-        for one in fitting if number % 2 == 0 else fitting[::-1]:
+        # Backwards first: the yardstick, which sends nothing, is the one to do without.
+        for one in fitting[::-1] if number % 2 == 0 else fitting:
+            if spent() > budget:
+                return every
             enter(one.case)
             try:
                 _turn(stage, one)
             except CaseFull as full:
                 one.full = full
         number += 1
-        spent = float(stage.place.control.matrix([time.monotonic() - begin]).max())
-        if enough(number, spent, SHARE * stage.plan.max_time_s, _narrow(every)):
+        if enough(number, spent(), budget, _narrow(every), most=most):
             break
     return every
 
 
-def enough(turns: int, spent: float, budget: float, narrow: bool) -> bool:
+def most_turns(rounds: int) -> int:
+    """No more than rounds were timed: the share of a step is not looked at closer than the step."""
+    return min(MOST, max(LEAST, rounds))
+
+
+def turns_at_least(rounds: int) -> int:
+    """That are made after so many rounds, where the time allows."""
+    return min(FEWEST, most_turns(rounds))
+
+
+def enough(turns: int, spent: float, budget: float, narrow: bool, *, most: int = MOST) -> bool:
     """After so many turns in `spent` seconds; all ranks give the same figures and stop alike."""
-    if turns >= MOST or (turns >= FEWEST and narrow):
+    if turns >= most or (turns >= FEWEST and narrow):
         return True
     return turns >= LEAST and spent * (turns + 1) / turns > budget
 

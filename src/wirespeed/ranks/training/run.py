@@ -17,17 +17,17 @@ from wirespeed.ranks.training.memory_end import (
     does_not_fit,
     memory_ran_out,
 )
-from wirespeed.ranks.training.probe import FEWEST, probe
+from wirespeed.ranks.training.probe import SHARE, Probed, probe, turns_at_least
 from wirespeed.ranks.training.prove import prove
 from wirespeed.ranks.training.rehearse import rehearse
 from wirespeed.ranks.training.rounds import Samples, run_rounds
 from wirespeed.ranks.training.sabotage import Sabotage
 from wirespeed.ranks.training.scale import efficiencies
-from wirespeed.ranks.training.space import fit, limit_bytes, space, too_large
+from wirespeed.ranks.training.space import fit, limit_bytes, resident_of_all, space, too_large
 from wirespeed.ranks.training.stage import BUILD_BOUND_S, Stage
 from wirespeed.ranks.training.summary import figures, verdicts, yardstick_of
 from wirespeed.ranks.training.timeline import tell_trace
-from wirespeed.ranks.training.trouble import not_finite
+from wirespeed.ranks.training.trouble import fit_ended, not_finite, not_watched
 from wirespeed.records import Choice
 from wirespeed.records_json import measurement_to_json
 from wirespeed.records_training import Training
@@ -233,13 +233,16 @@ class _Run:
         """Puts communication time into the records; this rank's last step of each case."""
         cases = [one.case for one in self._taken if one.case.kind == "compare" and not one.full]
         steps = count()
+        rounds = max((len(one.turns) for one in self._taken), default=0)
 
         def enter(case: TrainCase) -> None:
             index = next(steps)
-            turns = max(FEWEST, index // len(cases) + 1)
+            turns = max(turns_at_least(rounds), index // len(cases) + 1)
             self._step(index, turns * len(cases), f"watching {case.label}")
 
-        found = {one.case: one for one in probe(self._stage, cases, enter)}
+        found = {one.case: one for one in probe(self._stage, cases, rounds, enter)}
+        if missed := [one.case for one in found.values() if self._missed(one)]:
+            self._tell("trouble", not_watched(missed, SHARE * self._plan.max_time_s))
         for index, samples in enumerate(self._taken):
             one = found.get(samples.case)
             if one is None:
@@ -256,13 +259,18 @@ class _Run:
                 )
         return [one.spans for one in found.values()]
 
+    def _missed(self, one: Probed) -> bool:
+        """Whether there was no time for it; the yardstick's communication is nothing anyway."""
+        of_use = self._plan.trace or one.case.strategy != "none"
+        return of_use and not one.turns and one.full is None
+
     def _foretell(self) -> None:
         """Only where ranks were compared: the cost of a collective on the whole world is the base."""
         if not any(one.study == "compare" and one.ranks > 1 for one in self._records):
             return
         self._step(0, 1, "measuring all_reduce for the cost model")
         stage = self._stage
-        measured = measure_link(stage.place, stage.model.gradient_bytes)
+        measured = measure_link(stage.place, stage.model.gradient_bytes, self._plan.max_time_s)
         for one in measured:
             self._tell("measurement", measurement_to_json(one))
         self._records, link = predicted(stage, self._records, measured)
@@ -270,6 +278,8 @@ class _Run:
             self._tell("trouble", note)
 
     def _memory(self) -> None:
+        if note := resident_of_all(self._stage):
+            self._tell("trouble", note)
         for index, samples in enumerate(self._taken):
             self._step(index, len(self._taken), f"memory of {samples.case.label}", BUILD_BOUND_S)
             used, foreseen = space(self._stage, samples.case)
@@ -296,6 +306,8 @@ class _Run:
                 )
                 found = fit(self._stage, case)
                 self._records[index] = replace(one, largest_samples=found.samples)
+                if found.ended:
+                    self._tell("trouble", fit_ended(case, found.samples, found.too_many))
 
     def load(self) -> None:
         """Computing and sending side by side."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.plan import TrainCase
+from wirespeed.ranks.training.memory_end import free_what_is_left
 from wirespeed.ranks.training.stage import Stage, precision
 from wirespeed.records_training import TrainingMemory
 from wirespeed.training.contract import Setup
@@ -14,7 +15,16 @@ from wirespeed.training.strategies.registry import build_of
 from wirespeed.units import format_size
 from wirespeed.world.facts import memory_available_bytes
 
-__all__ = ["Fitted", "Space", "fit", "limit_bytes", "predicted", "space", "too_large"]
+__all__ = [
+    "Fitted",
+    "Space",
+    "fit",
+    "limit_bytes",
+    "predicted",
+    "resident_of_all",
+    "space",
+    "too_large",
+]
 
 Space = tuple[TrainingMemory | None, TrainingMemory | None]
 """(measured on the rank that needs most, predicted)."""
@@ -28,6 +38,7 @@ def space(stage: Stage, case: TrainCase) -> Space:
 
     setup = stage.setup(case)
     mine = None
+    free_what_is_left()  # else the next strategy's resident size holds what this one left
     if setup is not None:
         mine = measure_memory(
             stage.model,
@@ -37,6 +48,22 @@ def space(stage: Stage, case: TrainCase) -> Space:
             precision=precision(stage.plan),
         )
     return _most(stage, mine), predicted(stage, case, setup)
+
+
+def resident_of_all(stage: Stage) -> dict[str, Any] | None:
+    """A `trouble` record where the resident size cannot be told of a single step; collective."""
+    from wirespeed.training.memory.resident import reset_highest_resident
+
+    on_cpu = stage.place.device.type == "cpu"
+    if stage.place.control.all_true(not on_cpu or reset_highest_resident()):
+        return None
+    return {
+        "id": "TRAIN-009",
+        "status": "not_checked",
+        "title": "the resident size is of the whole process up to then, not of each strategy",
+        "because": "the kernel does not let a process reset its highest resident size (VmHWM)",
+        "next": "the column peak is exact; or --memory with one --strategy at a time",
+    }
 
 
 def _most(stage: Stage, mine: TrainingMemory | None) -> TrainingMemory | None:
@@ -87,17 +114,22 @@ class Fitted:
     too_many: int
     """The fewest that did not fit; 0: the search ended before."""
     limit_bytes: int
+    ended: bool = False
+    """The time was over before the search was: more than `samples` may fit."""
 
 
 def fit(stage: Stage, case: TrainCase) -> Fitted:
-    """Found by doubling and bisection over real steps; collective, the same on every rank."""
+    """Found by doubling and bisection over real steps; collective, the same on every rank.
+
+    For as long as the rounds may take, and to the end of the step that is on its way then.
+    """
     from wirespeed.training.memory.fitting import fit_batch
 
     def agreed(holds: bool) -> bool:
         return stage.agree(case, holds)
 
     setup, limit = stage.setup(case), limit_bytes(stage)
-    row = [0.0, 0.0]
+    row = [0.0, 0.0, 0.0]
     if setup is not None:
         foreseen = predicted(stage, case, setup)  # whether there is a formula at all
         found = fit_batch(
@@ -109,10 +141,11 @@ def fit(stage: Stage, case: TrainCase) -> Fitted:
             if foreseen
             else None,
             all_hold=agreed if case.ranks == stage.place.world_size else None,
+            within_s=stage.plan.max_time_s,
         )
-        row = [float(found.samples), float(found.too_many or 0)]
-    samples, too_many = stage.place.control.matrix(row)[0].tolist()
-    return Fitted(int(samples), int(too_many), limit)
+        row = [float(found.samples), float(found.too_many or 0), float(found.ended)]
+    samples, too_many, ended = stage.place.control.matrix(row)[0].tolist()
+    return Fitted(int(samples), int(too_many), limit, bool(ended))
 
 
 def too_large(case: TrainCase, found: Fitted) -> dict[str, Any]:
@@ -127,7 +160,9 @@ def too_large(case: TrainCase, found: Fitted) -> dict[str, Any]:
             "because": "other strategies' trainers or other programs held the memory when it ran out",
             "fix": f"time it by itself: --strategy {case.strategy}; or a smaller --batch",
         }
-    each = f"{found.samples} samples of a rank fit" if found.samples else "not even one sample fits"
+    least = "at least " if found.ended else ""
+    each = f"{least}{found.samples} samples of a rank fit"
+    each = each if found.samples else "not even one sample fits"
     return {
         "id": "TRAIN-005",
         "status": "warn",

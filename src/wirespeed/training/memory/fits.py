@@ -16,16 +16,23 @@ class Fit:
     """The fewest that did not fit; None: none of those tried."""
     tried: tuple[int, ...]
     """In the order in which they were tried."""
+    ended: bool
+    """It was told to end before the two above met."""
 
 
 def largest_that_fits(
-    fits: Callable[[int], bool], *, first: int = 1, most: int = 1 << 20, within: float = 0.0
+    fits: Callable[[int], bool],
+    *,
+    first: int = 1,
+    most: int = 1 << 20,
+    within: float = 0.0,
+    more: Callable[[], bool] = lambda: True,
 ) -> Fit:
     """Try `first` samples, twice as many and so on up to `most`, then halve what is left between.
 
     fits: whether that many fit; what fits once is taken to fit with fewer. Where ranks search
     together it must answer alike on all. within: stop when the gap is at most this share of what
-    fitted (0: to the last sample).
+    fitted (0: to the last sample). more: asked before each try but the first; False ends the search.
     """
     tried: list[int] = []
 
@@ -33,16 +40,18 @@ def largest_that_fits(
         tried.append(samples)
         return fits(samples)
 
-    good, bad, samples = 0, None, max(1, min(first, most))
-    while bad is None and good < most:
+    def wide(good: int, bad: int | None) -> bool:
+        return good < most if bad is None else bad - good > max(1, within * good)
+
+    good, bad, ended = 0, None, False
+    while wide(good, bad):
+        if tried and not more():
+            ended = True
+            break
+        doubled = min(2 * good, most) if good else max(1, min(first, most))
+        samples = doubled if bad is None else (good + bad) // 2
         if fit(samples):
-            good, samples = samples, min(2 * samples, most)
+            good = samples
         else:
             bad = samples
-    while bad is not None and bad - good > max(1, within * good):
-        middle = (good + bad) // 2
-        if fit(middle):
-            good = middle
-        else:
-            bad = middle
-    return Fit(samples=good, too_many=bad, tried=tuple(tried))
+    return Fit(samples=good, too_many=bad, tried=tuple(tried), ended=ended)

@@ -6,6 +6,8 @@ that all run out at the same place, where none is left waiting in a collective.
 """
 
 import gc
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -43,6 +45,8 @@ class BatchFit:
     """Numbers of samples that were refused by prediction, and not tried."""
     ran_out: tuple[int, ...]
     """Numbers of samples at which memory ran out."""
+    ended: bool
+    """The time was over before the search was."""
 
 
 def fit_batch(
@@ -55,6 +59,7 @@ def fit_batch(
     most: int = 1 << 16,
     within: float = 0.02,
     all_hold: Callable[[bool], bool] | None = None,
+    within_s: float = math.inf,
 ) -> BatchFit:
     """The most samples of a micro batch with which a step stays below the limit; collective.
 
@@ -62,11 +67,15 @@ def fit_batch(
     expect: samples -> bytes of the peak, for batches of which nothing has been measured yet.
     all_hold: whether it holds on every rank; None: asked in the setup's own group, where a rank that ran
     out alone is not understood by those that wait for it in the strategy's collectives.
+    within_s: no further batch is tried once so many seconds are over on any rank.
     """
+    end_s = time.monotonic() + within_s
     limit = _least(_limit(limit_bytes, setup.device), setup)
     trials = _Trials(spec, build, setup, limit, expect, all_hold)
     with _held_to(limit, setup.device):
-        found = largest_that_fits(trials, most=most, within=within)
+        found = largest_that_fits(
+            trials, most=most, within=within, more=lambda: trials.all(time.monotonic() < end_s)
+        )
     return trials.result(found)
 
 
@@ -82,7 +91,7 @@ class _Trials:
         expect: Callable[[int], int] | None,
         all_hold: Callable[[bool], bool] | None = None,
     ) -> None:
-        self._all = all_hold or (lambda holds: _least(int(holds), setup) > 0)
+        self.all = all_hold or (lambda holds: _least(int(holds), setup) > 0)
         self._spec, self._build, self._setup, self._limit = spec, build, setup, limit
         self._expect = expect
         self._measured: dict[int, TrainingMemory] = {}
@@ -92,14 +101,14 @@ class _Trials:
     def __call__(self, samples: int) -> bool:
         usable = self._limit * (1 - _RESERVE)
         on_cpu = self._setup.device.type == "cpu"
-        if on_cpu and not self._all(self._foresight(samples) <= usable):
+        if on_cpu and not self.all(self._foresight(samples) <= usable):
             self._foretold.append(samples)
             return False
         memory = self._tried(samples)
-        if not self._all(memory is not None):
+        if not self.all(memory is not None):
             self._ran_out.append(samples)
             return False
-        if memory is None or not self._all(memory.peak <= usable):
+        if memory is None or not self.all(memory.peak <= usable):
             return False
         self._measured[samples] = memory
         if memory.peak > _WORTH_COLLECTING:
@@ -115,6 +124,7 @@ class _Trials:
             memory=self._measured.get(found.samples),
             foretold=tuple(self._foretold),
             ran_out=tuple(self._ran_out),
+            ended=found.ended,
         )
 
     def _tried(self, samples: int) -> TrainingMemory | None:

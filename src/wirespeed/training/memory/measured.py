@@ -23,7 +23,11 @@ from wirespeed.training.memory.holdings import (
     parameters_of,
 )
 from wirespeed.training.memory.ledger import KINDS, Ledger
-from wirespeed.training.memory.resident import highest_resident, reset_highest_resident
+from wirespeed.training.memory.resident import (
+    give_back_freed,
+    highest_resident,
+    reset_highest_resident,
+)
 from wirespeed.training.step import Precision, Stepper
 
 __all__ = ["measure_memory"]
@@ -156,6 +160,7 @@ class _Allocator:
             torch.cuda.synchronize(self._device)
             torch.cuda.reset_peak_memory_stats(self._device)
         else:
+            give_back_freed()
             reset_highest_resident()
 
     def end(self) -> tuple[int | None, int | None]:

@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from wirespeed.records import Measurement
+from wirespeed.records_reference import ReferenceFigure
 from wirespeed.units import GIGA, format_duration, format_size
 from wirespeed.views.figures import bandwidth, interval
 from wirespeed.views.heatmap import label
+from wirespeed.views.references import KINDS, reference_value
 from wirespeed.views.report.charts import (
     DASHES,
     LINES,
@@ -17,13 +19,15 @@ from wirespeed.views.report.charts import (
     size_axis,
     whiskers,
 )
-from wirespeed.views.report.expectations import Expected
 
-__all__ = ["MOST_LINES", "Line", "busbw_chart", "time_chart"]
+__all__ = ["MOST_LINES", "Line", "busbw_chart", "far_above", "time_chart"]
 
 MOST_LINES = 12
 """Of one chart; more could not be told apart. The tables hold all."""
 _LONGEST = 48
+_FAR = 3.0
+_REFERENCE_LINES = (("--text", "dash"), ("--soft", "dot"))
+"""(colour, dash) of what a figure was graded against, and of what a model allows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,30 +38,35 @@ class Line:
     rows: tuple[Measurement, ...]
 
 
-def busbw_chart(lines: Sequence[Line], expected: Iterable[Expected] = ()) -> Figure | None:
+def busbw_chart(lines: Sequence[Line], references: Iterable[ReferenceFigure] = ()) -> Figure | None:
     """GB/s over size; None where nothing has a bus bandwidth."""
     drawn = _with_points(lines, lambda m: m.busbw > 0 and math.isfinite(m.busbw))
     if not drawn:
         return None
     traces = [_busbw(line, index) for index, line in enumerate(drawn)]
     sizes = _sizes(drawn)
-    wanted = [one for one in expected if one.quantity == "busbw"]
-    traces += [_reference(one, one.value / GIGA, sizes) for one in wanted]
+    most = max(m.busbw for line in drawn for m in line.rows)
+    shown = [one for one in references if one.quantity == "busbw" and not far_above(one, most)]
+    traces += [_reference(one, 1 / GIGA, sizes) for one in shown]
     y = {"title": _title("busbw, GB/s"), "rangemode": "tozero"}
     return {"data": traces, "layout": _layout(traces, sizes, y)}
 
 
-def time_chart(lines: Sequence[Line], expected: Iterable[Expected] = ()) -> Figure | None:
+def time_chart(lines: Sequence[Line], references: Iterable[ReferenceFigure] = ()) -> Figure | None:
     """Median time over size, both logarithmic; None where nothing has a time."""
     drawn = _with_points(lines, lambda m: m.time.median > 0 and math.isfinite(m.time.median))
     if not drawn:
         return None
     traces = [_time(line, index) for index, line in enumerate(drawn)]
     sizes = _sizes(drawn)
-    wanted = [one for one in expected if one.quantity == "time"]
-    traces += [_reference(one, one.value * 1e6, sizes) for one in wanted]
+    traces += [_reference(one, 1e6, sizes) for one in references if one.quantity == "time"]
     y = {"title": _title("time"), "type": "log"} | _time_ticks(traces)
     return {"data": traces, "layout": _layout(traces, sizes, y)}
+
+
+def far_above(one: ReferenceFigure, busbw: float) -> bool:
+    """Whether a model allows so much more that the curves would be flat beneath its line."""
+    return one.kind == "roofline" and one.value > _FAR * busbw
 
 
 def _time_ticks(traces: Sequence[Figure]) -> Figure:
@@ -164,17 +173,27 @@ def _six(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _reference(one: Expected, value: float, sizes: Sequence[int]) -> Figure:
-    """A level line over the whole width: a trace, so that the axis reaches to it."""
-    where = f" at {one.size}" if one.size else ""
+def _reference(one: ReferenceFigure, factor: float, sizes: Sequence[int]) -> Figure:
+    """A level line over the whole width, with a mark and its spread at the size that it holds for.
+
+    A trace, so that the axis reaches to it.
+    """
+    value = _six(one.value * factor)
+    low, high = (value if end is None else _six(end * factor) for end in (one.low, one.high))
+    ends = [(0.0, 0.0), (max(0.0, value - low), max(0.0, high - value)), (0.0, 0.0)]
+    color, dash = _REFERENCE_LINES[one.kind == "roofline"]
+    at = format_size(one.size_bytes)
     return {
         "type": "scatter",
-        "mode": "lines",
-        "name": label(f"expected{where}: {one.said}"),
-        "x": [min(sizes), max(sizes)],
-        "y": [_six(value), _six(value)],
-        "line": {"color": "--text", "width": 1.5, "dash": "dash"},
-        "hovertemplate": "%{fullData.name}<extra></extra>",
+        "mode": "lines+markers",
+        "name": label(f"{KINDS[one.kind]} at {at}: {reference_value(one)}"),
+        "x": [min(sizes), one.size_bytes, max(sizes)],
+        "y": [value] * 3,
+        "error_y": whiskers(ends, color),
+        "line": {"color": color, "width": 1.5, "dash": dash},
+        "marker": {"color": color, "size": [0, 9, 0], "symbol": "diamond-open"},
+        "customdata": [label(f"{KINDS[one.kind]} at {at}: {one.source}")] * 3,
+        "hovertemplate": "%{customdata}<extra></extra>",
     }
 
 

@@ -9,7 +9,7 @@ from wirespeed.records import Located, PairFigures, Run
 from wirespeed.units import GIGA, format_duration
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.heatmap import figure, scale_of
-from wirespeed.views.heatmap_cells import MOST_IN_MAP, Axis, axis_of
+from wirespeed.views.heatmap_cells import MOST_IN_MAP, Axis, Matrix, matrix_of
 from wirespeed.views.heatmap_scale import Quantity, Scale, figure_text
 from wirespeed.views.html_table import html_table
 from wirespeed.views.pairs import MOST_IN_MATRIX, matrices, simulation_lines
@@ -38,9 +38,10 @@ def maps_section(run: Run, spot: Spot) -> Section:
         html = filled("no_maps.html", spot=spot, title=_TITLE, why=_why_no_map(run))
         return Section(spot.id("maps"), _TITLE, html)
     suspects = suspects_of(run.findings, located.nodes)
-    axis = axis_of(located, suspects.named)
+    whole = matrix_of(located, suspects.named)
+    axis = whole.axis
     rails = _rails(located, axis, suspects)
-    scales = _scales(located, suspects)
+    scales = _scales(located, suspects, whole)
     html = filled(
         "maps.html",
         spot=spot,
@@ -49,7 +50,7 @@ def maps_section(run: Run, spot: Spot) -> Section:
         folded=axis.folded,
         most=MOST_IN_MAP,
         suspects=suspects,
-        maps=list(_whole_fabric(located, suspects, scales, spot)),
+        maps=list(_whole_fabric(located, suspects, scales, whole, spot)),
         rails=list(_by_rail(located, suspects, rails, scales, spot)) if len(rails) > 1 else [],
         left=len({pair.rail for pair in located.pairs}) - len(rails),
         tables=list(_tables(located, axis, spot)),
@@ -78,19 +79,23 @@ def _rails(located: Located, axis: Axis, suspects: Suspects) -> list[int]:
     return sorted(first)
 
 
-def _scales(located: Located, suspects: Suspects) -> dict[Quantity, Scale]:
+def _scales(located: Located, suspects: Suspects, whole: Matrix) -> dict[Quantity, Scale]:
     """Of what was measured: one scale for all maps of it, so that they compare."""
     known: list[Quantity] = ["bandwidth"]
     if any(pair.latency is not None for pair in located.pairs):
         known.append("latency")
-    return {quantity: scale_of(located, quantity, suspects) for quantity in known}
+    return {quantity: scale_of(located, quantity, suspects, whole) for quantity in known}
 
 
 def _whole_fabric(
-    located: Located, suspects: Suspects, scales: Mapping[Quantity, Scale], spot: Spot
+    located: Located,
+    suspects: Suspects,
+    scales: Mapping[Quantity, Scale],
+    whole: Matrix,
+    spot: Spot,
 ) -> Iterator[dict[str, Any]]:
     for quantity, scale in scales.items():
-        drawn = figure(located, quantity, suspects=suspects, scale=scale)
+        drawn = figure(located, quantity, suspects=suspects, scale=scale, matrix=whole)
         yield _map(spot, quantity, _TITLES[quantity], drawn)
 
 
@@ -102,8 +107,16 @@ def _by_rail(
     spot: Spot,
 ) -> Iterator[dict[str, Any]]:
     parts = {rail: _of_rail(located, rail) for rail in rails}
+    by_rail = {rail: matrix_of(part, suspects.named, rail) for rail, part in parts.items()}
     for rail, part in parts.items():
-        drawn = figure(part, rail=rail, suspects=suspects, small=True, scale=scales["bandwidth"])
+        drawn = figure(
+            part,
+            rail=rail,
+            suspects=suspects,
+            small=True,
+            scale=scales["bandwidth"],
+            matrix=by_rail[rail],
+        )
         marked = rail in suspects.rails
         yield _map(spot, f"rail-{rail}", f"Rail {rail}", drawn, marked=marked)
     late = [rail for rail in rails if any(one.latency is not None for one in parts[rail].pairs)]
@@ -115,6 +128,7 @@ def _by_rail(
             suspects=suspects,
             small=True,
             scale=scales["latency"],
+            matrix=by_rail[rail],
         )
         yield _map(spot, f"latency-{rail}", f"Rail {rail}, latency", drawn)
 

@@ -1,0 +1,225 @@
+"""What the ranks of a run tell, as it comes: who they are, what they measured, what went wrong.
+
+It judges nothing. What must survive a console that is killed goes into the run folder at once.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from wirespeed.checks.locating import culprit_findings
+from wirespeed.checks.training import trouble_finding
+from wirespeed.console.book import ProgressView
+from wirespeed.console.nodebook import NodeBook
+from wirespeed.records import (
+    Choice,
+    Finding,
+    Located,
+    Measurement,
+    PairFigures,
+    Verification,
+    World,
+)
+from wirespeed.records_json import (
+    located_from_json,
+    measurement_from_json,
+    pair_from_json,
+    verification_from_json,
+    world_to_json,
+)
+from wirespeed.records_training import LoadFigures, Training
+from wirespeed.records_training_json import load_from_json, training_from_json
+from wirespeed.runs.folder import RunFolder
+from wirespeed.units import format_size
+from wirespeed.world.redact import allowed_environment
+from wirespeed.world.seats import distinct_names
+
+__all__ = ["Heard"]
+
+_STORED = ("measurement", "verification", "pairs", "located", "training", "under_load")
+"""Kinds of records that the run folder keeps as they come."""
+
+Take = Callable[[Mapping[str, Any]], None]
+
+
+class Heard:
+    """`take` is called in the monitor's thread; the rest is read once the ranks have ended."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        progress: ProgressView,
+        *,
+        launcher: str,
+        world_size: int,
+        choices: Sequence[Choice],
+    ) -> None:
+        self._folder, self._progress = folder, progress
+        self._launcher, self._world_size = launcher, world_size
+        self._backend = "unknown"
+        self._seats: dict[int, tuple[str, int]] = {}
+        self.choices = list(choices)
+        self.nodes = NodeBook()
+        self.versions: dict[str, str] = {}
+        self.environment = allowed_environment(os.environ)
+        self.measurements: list[Measurement] = []
+        self.verifications: list[Verification] = []
+        self.located: Located | None = None
+        self.pairs: list[PairFigures] = []
+        self.training: dict[tuple[object, ...], Training] = {}
+        self.load: list[LoadFigures] = []
+        self.proofs: list[Mapping[str, Any]] = []
+        self.trace: list[str] = []
+        self.notes: list[Finding] = []
+        self.refusal: Mapping[str, Any] | None = None
+        self._takers = self._by_kind()
+        folder.append("environment", self.environment)
+        self.store_choices()
+
+    def _by_kind(self) -> dict[str, Take]:
+        """Who takes a record of that kind."""
+        return {
+            "progress": self._on_progress,
+            "joined": self._on_joined,
+            "node": self._on_node,
+            "seat": self._on_seat,
+            "peers": self._on_peers,
+            "choices": self._on_choices,
+            "versions": self._on_versions,
+            "measurement": self._on_measurement,
+            "verification": self._on_verification,
+            "memory": self._on_memory,
+            "located": self._on_located,
+            "pairs": self._on_pairs,
+            "culprits": self._on_culprits,
+            "training": self._on_training,
+            "under_load": self._on_load,
+            "proof": self.proofs.append,
+            "trouble": self._on_trouble,
+            "trace": self._on_trace,
+            "refusal": self._on_refusal,
+            "environment": self._on_environment,
+            "identity": self._on_identity,
+        }
+
+    @property
+    def measured(self) -> int:
+        """Figures and comparisons of data, together: with none of them a run knows nothing."""
+        checked = sum(one.wrong is not None for one in self.verifications)
+        return len(self.pairs) + len(self.measurements) + len(self.training) + checked
+
+    def take(self, kind: str, data: dict[str, Any]) -> bool:
+        """One record of a rank; False where nobody here knows its kind, which is left alone."""
+        take = self._takers.get(kind)
+        if take is not None:
+            take(data)
+        if kind in _STORED:
+            self._folder.append(kind, data)
+        return take is not None
+
+    def world(self) -> World:
+        return World(
+            size=self._world_size,
+            nodes=self.nodes.nodes(),
+            backend=self._backend,
+            launcher=self._launcher,
+        )
+
+    def _store_world(self) -> None:
+        self._folder.append("world", world_to_json(self.world()))
+
+    def _on_progress(self, data: Mapping[str, Any]) -> None:
+        self._progress.step(data["index"], data["of"], data["label"])
+
+    def _on_joined(self, data: Mapping[str, Any]) -> None:
+        self._backend = data["backend"]
+        self.nodes.seat(data["hosts"])
+        self._store_world()
+
+    def _on_node(self, data: Mapping[str, Any]) -> None:
+        self.nodes.tell(data)
+        self._store_world()
+
+    def _on_seat(self, data: Mapping[str, Any]) -> None:
+        """Where a rank is that opens no process group; with the last of them the world is joined."""
+        self._seats[data["rank"]] = data["host"], data["space"]
+        if len(self._seats) == self._world_size:
+            self._backend = ""
+            ranks = range(self._world_size)
+            self.nodes.seat(distinct_names([self._seats[rank] for rank in ranks]))
+            self._store_world()
+
+    def _on_peers(self, data: Mapping[str, Any]) -> None:
+        self.nodes.peers(data)
+        self._store_world()
+
+    def _on_choices(self, data: Mapping[str, Any]) -> None:
+        self.choices += [Choice(**choice) for choice in data["choices"]]
+        self.store_choices()
+
+    def store_choices(self) -> None:
+        told = [{"name": c.name, "value": c.value, "reason": c.reason} for c in self.choices]
+        self._folder.append("choices", told)
+
+    def _on_versions(self, data: Mapping[str, Any]) -> None:
+        self.versions = dict(data)
+        self._folder.append("versions", self.versions)
+
+    def _on_environment(self, data: Mapping[str, Any]) -> None:
+        """Of rank 0's node, where that is not this one."""
+        self.environment = dict(data)
+        self._folder.append("environment", self.environment)
+
+    def _on_identity(self, data: Mapping[str, Any]) -> None:
+        """Why rank 0 believes in its place, where an engine has started it elsewhere."""
+        self.choices.append(Choice("launcher", self._launcher, data["reason"]))
+        self.store_choices()
+
+    def _on_measurement(self, data: Mapping[str, Any]) -> None:
+        self.measurements.append(measurement_from_json(data))
+
+    def _on_verification(self, data: Mapping[str, Any]) -> None:
+        self.verifications.append(verification_from_json(data))
+
+    def _on_located(self, data: Mapping[str, Any]) -> None:
+        self.located = located_from_json(data)
+
+    def _on_pairs(self, data: Mapping[str, Any]) -> None:
+        self.pairs += map(pair_from_json, data["pairs"])
+
+    def _on_culprits(self, data: Mapping[str, Any]) -> None:
+        if self.located is not None:
+            measured = replace(self.located, pairs=tuple(self.pairs))
+            self.notes += culprit_findings(measured, data["culprits"])
+
+    def _on_training(self, data: Mapping[str, Any]) -> None:
+        """What was known after a round gives way to what is known after the next."""
+        one = training_from_json(data)
+        self.training[one.key] = one
+
+    def _on_load(self, data: Mapping[str, Any]) -> None:
+        self.load.append(load_from_json(data))
+
+    def _on_trouble(self, data: Mapping[str, Any]) -> None:
+        self.notes.append(trouble_finding(data))
+
+    def _on_trace(self, data: Mapping[str, Any]) -> None:
+        self.trace.append(data["text"])
+
+    def _on_refusal(self, data: Mapping[str, Any]) -> None:
+        """A rank cannot do what was asked: the first to say so is shown, and it is no failure."""
+        self.refusal = self.refusal or data
+
+    def _on_memory(self, data: Mapping[str, Any]) -> None:
+        size = format_size(data["size_bytes"]) if data["size_bytes"] else "any size"
+        self.notes.append(
+            Finding(
+                id="MEM-001",
+                status="warn",
+                title=f"{data['label']} does not fit in memory; the larger sizes were left out",
+                saw=f"{size} and its copy do not fit beside the other ranks' buffers",
+                expected="free memory for input and output on every rank",
+                fix="fewer local ranks, or a smaller -e",
+            )
+        )
