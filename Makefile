@@ -31,6 +31,8 @@ types: $(VENV)/.dev
 contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
+# Where no bytecode is written, each worker rewrites the assertions of all test files at each run.
+unit: export PYTHONDONTWRITEBYTECODE :=
 unit: $(VENV)/.dev
 	$(BIN)/pytest -m "not system" -n 2 --dist loadscope
 

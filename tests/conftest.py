@@ -45,6 +45,10 @@ NO_CLOUD = {
 """Closed ports: no test asks the metadata service of the cloud that it may run in."""
 os.environ.update(NO_CLOUD)
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts what it puts in the background so, and every command started here would keep it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 class Running:
     """A command that was started; its output goes to files, so that it never waits for a reader."""
@@ -227,6 +231,20 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
     started = Cli(tmp_path)
     yield started
     started.nothing_runs()
+
+
+@pytest.fixture(scope="module")
+def new_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Cli]]:
+    """`new_cli()` is a `cli` for a run that several tests of a module read."""
+    made: list[Cli] = []
+
+    def make() -> Cli:
+        made.append(Cli(tmp_path_factory.mktemp("cli")))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.nothing_runs()
 
 
 def finding(run: dict[str, Any], id: str) -> dict[str, Any]:

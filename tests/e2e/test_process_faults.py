@@ -1,4 +1,7 @@
-"""A rank that dies, stops, raises, strays or never comes: the run ends in time and names it."""
+"""A rank that dies or stops, a console that is told to end: the run ends in time and says so.
+
+What a fault that was asked for (--inject) looks like is in test_diagnose_agrees.py.
+"""
 
 import os
 import signal
@@ -21,20 +24,20 @@ HOST = socket.gethostname()
 
 
 def test_a_rank_killed_from_outside_is_named(cli: Any, finding: Find) -> None:
-    running = cli.start(*SLOW, "--ranks", "3", "-q")
-    ranks = cli.measuring(3)
-    os.kill(ranks[2], signal.SIGKILL)
+    running = cli.start(*SLOW, "--ranks", "2", "-q")
+    ranks = cli.measuring(2)
+    os.kill(ranks[1], signal.SIGKILL)
     done = running.wait(AFTER_S)
     run = cli.run()
     assert done.code == run["exit_code"] == 1, done.err
     found = finding(run, "DIED-001")
     assert found["status"] == "fail"
-    assert found["subject"] == {"kind": "rank", "name": "rank 2"}
-    assert f"rank 2 on {HOST}" in found["title"]
+    assert found["subject"] == {"kind": "rank", "name": "rank 1"}
+    assert f"rank 1 on {HOST}" in found["title"]
     assert "SIGKILL" in found["saw"]
     assert run["measurements"], "what was measured before is lost"
     assert "NOT READY" in done.out
-    assert "rank 2" in done.out
+    assert "rank 1" in done.out
     cli.nothing_runs()
 
 
@@ -63,40 +66,6 @@ def test_the_bound_holds_where_nothing_was_measured_yet(cli: Any, finding: Find)
     done = running.wait(AFTER_S)
     assert done.code == 1, done.out
     assert finding(cli.run(), "JOIN-001")["subject"]["name"] == "rank 1"
-
-
-@pytest.mark.parametrize(
-    ("fault", "id", "words"),
-    [
-        ("kill", "DIED-001", "SIGKILL"),
-        ("raise", "RAISED-001", "this rank raises on purpose"),
-        ("other", "HANG-003", "all_gather"),
-        ("stop", "HANG-001", "stopped"),
-    ],
-)
-def test_an_injected_fault_is_named(
-    cli: Any, finding: Find, fault: str, id: str, words: str
-) -> None:
-    done = cli(*SHORT, "--ranks", "3", "--inject", f"{fault}:rank=1,after=2", "-q", timeout=40)
-    run = cli.run()
-    assert done.code == 1, done.out
-    found = finding(run, id)
-    assert found["subject"] == {"kind": "rank", "name": "rank 1"}
-    assert words in f"{found['title']} {found['saw']} {found['because']}"
-    assert found["expected"]
-    assert found["next"]
-    assert [m["size_bytes"] for m in run["measurements"]][:2] == [1024, 2048]
-    assert run["world"]["nodes"][0]["host"] == HOST
-
-
-def test_a_rank_that_never_comes_is_named(cli: Any, finding: Find) -> None:
-    done = cli(*SHORT, "--ranks", "3", "--inject", "absent:rank=2", "--startup-timeout", "5", "-q")
-    run = cli.run()
-    assert done.code == 1, done.out
-    assert done.seconds < 5 + AFTER_S
-    found = finding(run, "JOIN-001")
-    assert found["subject"] == {"kind": "rank", "name": "rank 2"}
-    assert [one for one in run["findings"] if one["id"] == "WORLD-001"] == []
 
 
 def test_an_abnormal_end_after_the_results_is_a_warning(cli: Any, finding: Find) -> None:
@@ -159,9 +128,3 @@ def test_a_stopped_parent_goes_on_where_it_was(cli: Any) -> None:
     time.sleep(3.0)
     running.signal(signal.SIGCONT)
     assert running.wait().code == 0
-
-
-def test_a_rank_that_raises_shows_its_traceback_in_its_log(cli: Any) -> None:
-    cli(*SHORT, "--ranks", "2", "--inject", "raise:rank=0,after=1", "-q")
-    (folder,) = cli.folders()
-    assert "this rank raises on purpose" in (folder / "logs" / "rank-0.log").read_text()

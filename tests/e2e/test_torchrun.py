@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 QUICK = ("check", "-l", "quick", "-q", "--timeout", "3")
 SIZES = ("bench", "all_reduce", "-b", "1K", "-e", "16M", "-f", "2", "-w", "1", "-q")
 # One second a size and fifteen sizes: time enough to strike after the first.
@@ -16,8 +16,8 @@ AFTER_S = 30.0
 Find = Callable[[dict[str, Any], str], dict[str, Any]]
 
 
-def start(cli: Any, *words: str) -> Any:
-    return cli.start_words([*TORCHRUN, "-m", "wirespeed", *words])
+def start(cli: Any, *words: str, ranks: int = 2) -> Any:
+    return cli.start_words([*TORCHRUN, str(ranks), "-m", "wirespeed", *words])
 
 
 def reports(text: str) -> int:
@@ -31,9 +31,9 @@ def test_a_healthy_world_gives_one_report(cli: Any, finding: Find) -> None:
     assert reports(done.out) == 1
     run = cli.run()
     assert (run["verdict"], run["exit_code"]) == ("READY", 0)
-    assert run["world"]["size"] == 3
+    assert run["world"]["size"] == 2
     assert run["world"]["launcher"] == "torchrun"
-    assert run["world"]["nodes"][0]["ranks"] == [0, 1, 2]
+    assert run["world"]["nodes"][0]["ranks"] == [0, 1]
     assert finding(run, "WORLD-001")["status"] == "pass"
 
 
@@ -48,19 +48,19 @@ def test_wrong_data_gives_exit_1_and_one_report(cli: Any, finding: Find) -> None
 
 def test_a_killed_rank_is_named_by_the_console(cli: Any, finding: Find) -> None:
     running = start(cli, *SLOW)
-    os.kill(cli.measuring(3)[2], signal.SIGKILL)
+    os.kill(cli.measuring(2)[1], signal.SIGKILL)
     done = running.wait(AFTER_S)
     assert done.code == 1
     assert reports(done.out) == 1
     run = cli.run()
     assert run["exit_code"] == 1
-    assert finding(run, "DIED-001")["subject"] == {"kind": "rank", "name": "rank 2"}
+    assert finding(run, "DIED-001")["subject"] == {"kind": "rank", "name": "rank 1"}
     assert run["measurements"]
     assert "Traceback" not in done.out
 
 
-def test_the_death_of_the_console_is_told_by_another_rank(cli: Any) -> None:
-    running = start(cli, *SLOW)
+def test_the_death_of_the_console_is_told_by_one_other_rank(cli: Any) -> None:
+    running = start(cli, *SLOW, ranks=3)
     os.kill(cli.measuring(3)[0], signal.SIGKILL)
     done = running.wait(AFTER_S)
     assert done.code == 1
@@ -78,7 +78,7 @@ def test_the_death_of_the_console_is_told_by_another_rank(cli: Any) -> None:
 
 def test_a_stopped_rank_is_named_by_the_console(cli: Any, finding: Find) -> None:
     running = start(cli, *SLOW)
-    stopped = cli.measuring(3)[1]
+    stopped = cli.measuring(2)[1]
     os.kill(stopped, signal.SIGSTOP)
     cli.until(lambda: reports(running.out()), AFTER_S)
     run = cli.run()
@@ -94,7 +94,7 @@ def test_a_stopped_rank_is_named_by_the_console(cli: Any, finding: Find) -> None
 
 def test_a_stopped_console_is_told_by_another_rank(cli: Any) -> None:
     running = start(cli, *SLOW)
-    stopped = cli.measuring(3)[0]
+    stopped = cli.measuring(2)[0]
     os.kill(stopped, signal.SIGSTOP)
     cli.until(lambda: "rank 0" in running.err(), 3 + AFTER_S)
     assert "does not answer" in running.err()
@@ -104,7 +104,7 @@ def test_a_stopped_console_is_told_by_another_rank(cli: Any) -> None:
 
 def test_ctrl_c_is_no_verdict(cli: Any) -> None:
     running = start(cli, *SLOW)
-    cli.measuring(3)
+    cli.measuring(2)
     # A terminal sends it to the whole foreground group: torchrun and all ranks.
     os.killpg(running.process.pid, signal.SIGINT)
     done = running.wait(AFTER_S)

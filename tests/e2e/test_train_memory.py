@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch", reason="Requires: torch")
 
 SHORT = ("train", "--ranks", "2", "--steps", "1", "-q", "-o", "json", "--strategy", "naive,ddp")
-LIMIT = 2_000_000 * 1024
+LIMIT = 1_500_000 * 1024
 """Address space of each process: torch takes most of a GB."""
 MODEL = """
 import os, torch

@@ -1,6 +1,7 @@
 """Forecasts of times whose law is known."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -37,6 +38,47 @@ def test_another_law_is_told_from_the_ring(made):
     found = forecast(made, nodes=(2, 3, 4, 6, 8), times=tree)
     assert found.members[0].shape.name == "tree"
     assert told(found, 64, 4**10).value == pytest.approx(tree(64, 64, 4**10), rel=0.05)
+
+
+def test_the_middle_of_the_draws_is_the_fit(made):
+    """Worlds too few to tell a call from its steps: coefficients that go together are drawn together."""
+    found = forecast(made, nodes=(2, 3), noise=0.1, seed=3)
+    for nodes, size in ((2, 4**6), (3, 4**12)):
+        place = [(WorldSize(nodes, 1), size)]
+        fitted = [
+            float(
+                np.exp(
+                    m.log_times(place, m.solved.theta) + m.leftover.at(place, m.share(place))[0]
+                )[0]
+            )
+            for m in found.members
+        ]
+        middle = sum(w * one for w, one in zip(found.weights, fitted, strict=True))
+        assert told(found, nodes, size).value == pytest.approx(middle, rel=0.08)
+
+
+def test_a_new_measurement_is_no_surer_than_its_neighbours_are(made):
+    runs = [made.bench(n, noise=0.3 if n == 2 else 0.02) for n in (2, 3, 4)]
+    series = collect(runs)[0]["all_reduce"]
+    points = [replace(p, spread=0.3 if p.world.ranks == 2 else 0.02) for p in series.points]
+    found = fit(replace(series, points=tuple(points)))
+    loose, sure = told(found, 2, 4**6), told(found, 4, 4**6)
+    assert loose.high / loose.low > 1.5 * sure.high / sure.low
+
+
+def test_what_the_backend_does_by_its_source_is_believed_first(made):
+    """A binomial tree of three ranks costs two of everything, like a chain: the times do not tell."""
+    runs = [
+        made.bench(n, noise=0.03, op="broadcast", times=lambda n, r, s: (r - 1) * (1e-5 + s / 1e9))
+        for n in (2, 3)
+    ]
+    series = collect(runs)[0]["broadcast"]
+    assert fit(series).members[0].shape.known
+    known = [
+        w for m, w in zip(fit(series).members, fit(series).weights, strict=True) if m.shape.known
+    ]
+    assert sum(known) > 0.5
+    assert not any(m.shape.known for m in fit(replace(series, backend="")).members)
 
 
 def test_the_interval_widens_the_farther_the_world(made):

@@ -30,6 +30,26 @@ def test_coefficients_come_back(power):
     assert solved(shape, matrix, seconds).theta == pytest.approx(TRUTH, rel=1e-3)
 
 
+def test_coefficients_come_back_where_links_refill_between_calls():
+    """Bytes hide behind the latency of the call before, so that nothing is added below it."""
+    shape, matrix, _ = known(4.0)
+    seconds = np.exp(log_times(matrix, shape.bandwidth, 4.0, TRUTH, 1.0))
+    told = solve(matrix, shape.bandwidth, 4.0, seconds, np.ones(len(seconds)), None, 1.0).theta
+    assert told == pytest.approx(TRUTH, rel=1e-3)
+    latency = matrix[:, :2] @ TRUTH[:2]
+    hidden = matrix[:, 2] * TRUTH[2] < latency
+    assert hidden.any()
+    assert seconds[hidden] == pytest.approx(latency[hidden])
+
+
+def test_no_coefficient_is_less_sure_than_the_measurements_allow():
+    """One world cannot tell a call from its steps: each is at most what the quickest call took."""
+    shape, matrix, seconds = known(1.0)
+    one = [k for k, (world, _) in enumerate(PLACES) if world.ranks == 4]
+    found = solved(shape, matrix[one], seconds[one])
+    assert np.sqrt(found.covariance[0, 0]) < 2 * seconds[one].min()
+
+
 def test_a_term_that_costs_nothing_is_found_to_cost_nothing():
     shape, matrix, seconds = known(1.0, np.array([0.0, 1e-5, 1e-9]))
     theta = solved(shape, matrix, seconds).theta

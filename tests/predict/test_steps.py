@@ -8,9 +8,9 @@ import pytest
 from wirespeed.predict.forecast import fit
 from wirespeed.predict.points import collect
 from wirespeed.predict.steps import Choice, Stepper, choices_of, stepper
-from wirespeed.predict.workload import Workload, tensors_of, workload_of
+from wirespeed.predict.timeline import gradients_of, messages_of, step_s
+from wirespeed.predict.workload import Workload, workload_of
 from wirespeed.records_prediction import Refusal, WorldSize
-from wirespeed.training.bucket_model import Link, predict_step_s
 from wirespeed.training.models.sizes import CONVNETS, MLPS, TRANSFORMERS
 
 GRADIENTS = TRANSFORMERS["tiny"].gradient_bytes
@@ -29,15 +29,15 @@ def forecast(made):
 def test_what_a_training_run_tells(made):
     found = workload(made, made.trained("ddp", 0.03, bucket=1.0))
     assert found.model == "tiny"
-    assert found.step.gradient_bytes == GRADIENTS
-    assert found.step.backward_s == pytest.approx(0.014)
+    assert sum(found.gradients) == GRADIENTS
+    assert found.backward_s == pytest.approx(0.014)
     assert found.alone_s == pytest.approx(0.025)
     assert [one.strategy for one in found.measured] == ["ddp"]
     assert found.world == WorldSize(2, 1)
 
 
 def test_a_changed_model_has_its_own_gradients(made):
-    assert workload(made, layers=8).step.gradient_bytes > 1.5 * GRADIENTS
+    assert sum(workload(made, layers=8).gradients) > 1.5 * GRADIENTS
 
 
 @pytest.mark.parametrize(
@@ -67,24 +67,54 @@ def test_no_training_run_and_no_model_is_no_question(made):
     assert workload_of([made.bench(2)], None) is None
 
 
-def test_tensors_are_those_of_the_models():
+def test_gradients_are_those_of_the_models():
     from wirespeed.training.models.catalogue import model_named
 
     for sizes in (TRANSFORMERS, MLPS, CONVNETS):
         name, size = next(iter(sizes.items()))
         built = model_named(name).build()
-        assert tensors_of(size) == len(list(built.parameters()))
+        assert gradients_of(size) == tuple(4 * one.numel() for one in built.parameters())
 
 
-def test_a_step_is_the_cost_models_step(made):
-    """Known law: 20 µs + 10 µs a step of the ring, 1 GB/s on the bus."""
+def test_messages_are_those_that_the_strategies_send():
+    from wirespeed.training.buckets import Piece, plan_buckets
+
+    gradients = gradients_of(TRANSFORMERS["tiny"])
+    assert messages_of("flat", gradients, None) == (GRADIENTS,)
+    assert messages_of("overlap", gradients, None) == gradients[::-1]
+    pieces = [Piece(size_bytes=one, kind="") for one in gradients]
+    planned = tuple(one.size_bytes for one in plan_buckets(pieces, 2_000_000, 1_000_000))
+    assert messages_of("bucketed", gradients, 2.0) == planned
+    assert max(planned) > 1_000_000 >= planned[0]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "backward", "ends"),
+    [
+        ("flat", 4.0, 4 + 3),
+        # Ready at 1, 2 and 4; each takes 1: the last leaves when the pass is over.
+        ("bucketed", 4.0, 5),
+        # Ready at 0.1, 0.2 and 0.4: the first leaves at 0.1, the others wait for the one before.
+        ("bucketed", 0.4, 3.1),
+    ],
+)
+def test_messages_leave_one_after_the_other(strategy, backward, ends):
+    sizes = (10,) if strategy == "flat" else (1, 1, 2)
+    times = np.full((2, len(sizes)), 3.0 / len(sizes))
+    told = step_s(strategy, sizes, times, np.full(2, backward))
+    assert told == pytest.approx(ends)
+
+
+def test_a_step_of_a_known_law(made):
+    """20 µs + 10 µs a step of the ring, 1 GB/s: nothing can be hidden but what the pass lets leave."""
     plain = Stepper(workload(made), forecast(made), {}, True)
     _, steps = plain.draws(WorldSize(4, 1), [Choice("bucketed", 1.0)])
-    link = Link(20e-6 + 6 * 10e-6, 1e9 / 1.5)
-    told = predict_step_s(
-        link, gradient_bytes=GRADIENTS, backward_s=0.014, bucket_bytes=1e6, rest_s=0.011
-    )
-    assert np.median(steps) == pytest.approx(told, rel=0.02)
+    sizes = messages_of("bucketed", plain.workload.gradients, 1.0)
+    end, passed = 0.0, 0
+    for size in sizes:
+        passed += size
+        end = max(end, 0.014 * passed / GRADIENTS) + made.ring(4, 4, size)
+    assert np.median(steps) == pytest.approx(0.011 + max(end, 0.014), rel=0.02)
 
 
 def test_no_step_is_quicker_than_alone(made):

@@ -1,6 +1,6 @@
-"""Runs as a rank: one round of pairs of ranks. OWN_SOCKETS=1: plain TCP, 0: the backend's own.
+"""Runs as a rank: two rounds of pairs of ranks, by plain TCP and by the backend's own sockets.
 
-Every rank writes the JSON of what it got to RESULT.<rank>: {readings, compute}.
+Every rank writes the JSON of what it got to RESULT.<rank>: {"tcp" or "backend": {readings, compute}}.
 """
 
 import json
@@ -28,10 +28,11 @@ store = dist.FileStore(os.environ["STORE"], size)
 place = join(
     identity, Plan(command="locate", steps=()), store, "gloo", lambda: None, lambda bound: None
 )
-own_sockets = os.environ["OWN_SOCKETS"] == "1"
-fabric = RankFabric(place, "ranks", lambda label: None, own_sockets=own_sockets)
-readings = fabric.round([(0, 2)]) + fabric.round([(0, 1)])
-result = {"readings": [asdict(one) for one in readings], "compute": fabric.compute()}
+result = {}
+for way, own_sockets in (("tcp", True), ("backend", False)):
+    fabric = RankFabric(place, "ranks", lambda label: None, own_sockets=own_sockets)
+    readings = fabric.round([(0, 2)]) + fabric.round([(0, 1)])
+    result[way] = {"readings": [asdict(one) for one in readings], "compute": fabric.compute()}
+    fabric.close()
 Path(f"{os.environ['RESULT']}.{rank}").write_text(json.dumps(result))
-fabric.close()
 leave(place)

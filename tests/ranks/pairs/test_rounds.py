@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,18 +14,22 @@ RANKS = 3
 BOUND_S = 120
 
 
-@pytest.mark.parametrize("own_sockets", ["1", "0"])
-def test_all_ranks_get_the_same_figures(tmp_path: Path, own_sockets: str) -> None:
+Got = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def got(tmp_path_factory: pytest.TempPathFactory) -> list[Got]:
+    """What each rank of one world got, by way."""
+    folder = tmp_path_factory.mktemp("pairs")
     shared = {
         **os.environ,
         "WORLD_SIZE": str(RANKS),
-        "STORE": str(tmp_path / "store"),
-        "RESULT": str(tmp_path / "result"),
-        "OWN_SOCKETS": own_sockets,
+        "STORE": str(folder / "store"),
+        "RESULT": str(folder / "result"),
         "GLOO_SOCKET_IFNAME": "lo",
         "OMP_NUM_THREADS": "1",
     }
-    log = tmp_path / "log"
+    log = folder / "log"
     with log.open("wb") as stream:
         processes = [
             subprocess.Popen(
@@ -42,12 +47,17 @@ def test_all_ranks_get_the_same_figures(tmp_path: Path, own_sockets: str) -> Non
             process.kill()
             process.wait(10)
     assert codes == [0] * RANKS, log.read_text()
-    got = [json.loads((tmp_path / f"result.{rank}").read_text()) for rank in range(RANKS)]
-    assert got[0] == got[1] == got[2]
-    assert [reading["pair"] for reading in got[0]["readings"]] == [[0, 2], [0, 1]]
-    for reading in got[0]["readings"]:
+    return [json.loads((folder / f"result.{rank}").read_text()) for rank in range(RANKS)]
+
+
+@pytest.mark.parametrize("way", ["tcp", "backend"])
+def test_all_ranks_get_the_same_figures(got: list[Got], way: str) -> None:
+    first, second, third = (by_way[way] for by_way in got)
+    assert first == second == third
+    assert [reading["pair"] for reading in first["readings"]] == [[0, 2], [0, 1]]
+    for reading in first["readings"]:
         for name in ("forth", "back", "both", "latency"):
             assert len(reading[name]) == 1
             assert reading[name][0] > 0, name
-    assert len(got[0]["compute"]) == RANKS
-    assert min(got[0]["compute"]) > 0
+    assert len(first["compute"]) == RANKS
+    assert min(first["compute"]) > 0

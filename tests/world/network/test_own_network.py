@@ -15,18 +15,31 @@ from wirespeed.world.network.interfaces import ask_driver, kind_of_driver, read_
 from wirespeed.world.reading import Notes
 
 _LISTEN = """
-import json, sys, warnings
+import json, os, sys, warnings
 warnings.simplefilter("ignore")
 import psutil, torch.distributed as dist
-try:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-except RuntimeError as error:
-    print(json.dumps({"error": str(error)}))
-else:
-    ends = psutil.Process().net_connections("inet")
-    print(json.dumps({"addresses": sorted({end.laddr.ip for end in ends})}))
-    dist.destroy_process_group()
+
+def tell(setting):
+    if setting:
+        os.environ["GLOO_SOCKET_IFNAME"] = setting
+    try:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    except RuntimeError as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+    else:
+        ends = psutil.Process().net_connections("inet")
+        print(json.dumps({"addresses": sorted({end.laddr.ip for end in ends})}), flush=True)
+    os._exit(0)
+
+for setting in json.loads(sys.argv[1]):
+    child = os.fork()
+    if not child:
+        tell(setting)
+    if os.waitpid(child, 0)[1]:
+        sys.exit(f"{setting}: it ended otherwise")
 """
+Listening = dict[str, dict[str, object]]
+WRONG = ("ib77", "^lo", "lo, lo", "lo,,lo")
 
 
 def noted(**environ: str) -> Notes:
@@ -35,18 +48,22 @@ def noted(**environ: str) -> Notes:
     return notes
 
 
-def listening(**environ: str) -> dict[str, object]:
-    """Where gloo of the installed torch listens."""
+@pytest.fixture(scope="module")
+def listening() -> Listening:
+    """Where gloo of the installed torch listens, by setting; each in a process of its own.
+
+    They are forks of one that has imported torch.
+    """
+    settings = ["", an_interface(), "x", *WRONG]
     done = subprocess.run(
-        [sys.executable, "-c", _LISTEN],
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **environ},
+        [sys.executable, "-c", _LISTEN, json.dumps(settings)],
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     )
-    answer: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
-    return answer
+    return dict(zip(settings, map(json.loads, done.stdout.splitlines()), strict=True))
 
 
 def an_interface() -> str:
@@ -55,30 +72,30 @@ def an_interface() -> str:
     return str(chosen[0])
 
 
-def test_gloo_listens_where_the_host_name_leads() -> None:
-    assert listening()["addresses"] == [noted().facts["net.gloo.address"]]
+def test_gloo_listens_where_the_host_name_leads(listening: Listening) -> None:
+    assert listening[""]["addresses"] == [noted().facts["net.gloo.address"]]
 
 
-def test_gloo_listens_on_the_interface_that_is_set() -> None:
+def test_gloo_listens_on_the_interface_that_is_set(listening: Listening) -> None:
     setting = {"GLOO_SOCKET_IFNAME": an_interface()}
     facts = noted(**setting).facts
     assert facts["net.gloo.interface"] == setting["GLOO_SOCKET_IFNAME"]
-    assert listening(**setting)["addresses"] == [facts["net.gloo.address"]]
+    assert listening[an_interface()]["addresses"] == [facts["net.gloo.address"]]
 
 
-@pytest.mark.parametrize("setting", ["ib77", "^lo", "lo, lo", "lo,,lo"])
-def test_gloo_fails_where_we_say_that_it_does(setting: str) -> None:
+@pytest.mark.parametrize("setting", WRONG)
+def test_gloo_fails_where_we_say_that_it_does(listening: Listening, setting: str) -> None:
     facts = noted(GLOO_SOCKET_IFNAME=setting).facts
     assert facts["net.gloo.interface"] == ""
     (told,) = facts["net.settings"]
     assert told["missing"]
-    assert "error" in listening(GLOO_SOCKET_IFNAME=setting)
+    assert "error" in listening[setting]
 
 
-def test_gloo_ignores_one_letter_as_we_say() -> None:
+def test_gloo_ignores_one_letter_as_we_say(listening: Listening) -> None:
     facts = noted(GLOO_SOCKET_IFNAME="x").facts
     assert facts["net.settings"] == []
-    assert listening(GLOO_SOCKET_IFNAME="x")["addresses"] == [facts["net.gloo.address"]]
+    assert listening["x"]["addresses"] == [facts["net.gloo.address"]]
 
 
 def test_all_facts_are_json_and_none_is_nameless() -> None:
