@@ -3,7 +3,9 @@
 Studies: `synthetic`, times of a known law with noise, 30 seeds (nothing is measured, 10 s); `lab`,
 network namespaces with links shaped by tc (needs root), a rank a node; `loopback`, gloo ranks on this
 machine; `steps`, training steps in the lab, on worlds and with buckets that no training run has shown
-(prediction_steps.py; fits what `lab` measured). The worlds of a study are measured in turns, and the
+(prediction_steps.py; fits what `lab` measured). All nodes of the lab share this machine's cores: its
+links are so slow (`--rate`) that from some 64 KiB on the network sets the time and not the scheduler, as
+it does on nodes with cores of their own. The worlds of a study are measured in turns, and the
 rounds of the studies too, so that what disturbs the machine disturbs all alike, as long as a round fits
 into `--minutes`; training comes once, at the end. The fit sees the smaller worlds, and of the sizes
 every other one up to a quarter of the largest; truth is the median over the rounds of what it did not
@@ -57,13 +59,17 @@ class Study:
     rate_mbit: int = 0
     """Of the lab's links; 0: no lab."""
 
+    @property
+    def label(self) -> str:
+        return f"{self.name}, {self.rate_mbit} Mbit/s" if self.rate_mbit else self.name
+
 
 STUDIES = {
-    "lab": Study("lab", (2, 3, 4, 5), (6, 8), "4K", "4M", rate_mbit=200),
+    "lab": Study("lab", (2, 3, 4, 5), (6, 8), "8K", "2M", rate_mbit=100),
     "loopback": Study("loopback", (2, 3, 4), (5, 6), "16K", "16M"),
 }
 QUICK = {
-    "lab": Study("lab", (2, 3, 4), (6,), "4K", "2M", rate_mbit=200),
+    "lab": Study("lab", (2, 3, 4), (6,), "8K", "2M", rate_mbit=100),
     "loopback": Study("loopback", (2, 3, 4), (6,), "16K", "4M"),
 }
 
@@ -137,7 +143,7 @@ def measure_all(
             told("no time for another round", began)
             break
     if "steps" in names:
-        _lab("up", "--nodes", "6", "--rate", f"{STUDIES['lab'].rate_mbit}mbit")
+        _lab("up", "--nodes", "6", "--rate", f"{asked.rate}mbit")
         try:
             measure_steps(keep, inside_lab, quick=asked.quick)
         finally:
@@ -284,9 +290,11 @@ def row(
     )
 
 
-def study_rows(study: Study, keep: Path) -> list[Guess]:
+def study_rows(study: Study, keep: Path) -> tuple[list[Guess], int]:
+    """(guesses, how many were refused)."""
     series, _, _ = collect(stored(study, keep, study.rate_mbit))
     every: list[Guess] = []
+    away = 0
     for op in (one for one in OPS if one in series):
         seen = shown(series[op], study)
         asked = list(truths(series[op], seen, study))
@@ -295,21 +303,22 @@ def study_rows(study: Study, keep: Path) -> list[Guess]:
         if refusal is not None or forecast is None:
             why = refusal.because if refusal else "no fit"
             lost = (
-                f"| {study.name} | {op} | refused: {why} | 0 | – | – | – | – | – | {len(asked)} |"
+                f"| {study.label} | {op} | refused: {why} | 0 | – | – | – | – | – | {len(asked)} |"
             )
             print(lost)
+            away += len(asked)
             continue
         found, refused = guesses(forecast, asked)
-        every += found
+        every, away = [*every, *found], away + refused
         for kind in dict.fromkeys(guess.kind for guess in found):
             same = {(p.world, p.size_bytes) for p, k in asked if k == kind}
             noise = again([p for p in series[op].points if (p.world, p.size_bytes) in same])
-            print(row(study.name, op, kind, [g for g in found if g.kind == kind], "", noise))
+            print(row(study.label, op, kind, [g for g in found if g.kind == kind], "", noise))
         unseen = {(p.world, p.size_bytes) for p, _ in asked}
         noise = again([p for p in series[op].points if (p.world, p.size_bytes) in unseen])
-        print(row(study.name, op, "all", found, refused, noise), flush=True)
+        print(row(study.label, op, "all", found, refused, noise), flush=True)
     every += twice_as_fast(study, keep) if study.rate_mbit else []
-    return every
+    return every, away
 
 
 def twice_as_fast(study: Study, keep: Path) -> list[Guess]:
@@ -330,7 +339,7 @@ def twice_as_fast(study: Study, keep: Path) -> list[Guess]:
                 error = abs(float(np.log(told.value / seconds)))
                 within = told.low <= seconds <= told.high
                 found.append(Guess(op, "nic=2x", error, within, told.high / told.low))
-    print(row(study.name, "all", "nic=2x", found, ""))
+    print(row(study.label, "all", "nic=2x", found, ""))
     return found
 
 
@@ -346,7 +355,8 @@ def main() -> int:
     parser.add_argument("--studies", default="synthetic,lab,loopback,steps")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=10.0, help="no round beyond, but one")
-    parser.add_argument("--seconds", type=float, default=0.25, help="for each size")
+    parser.add_argument("--seconds", type=float, default=0.3, help="for each size")
+    parser.add_argument("--rate", type=int, default=100, help="of the lab's links, Mbit/s")
     parser.add_argument("--keep", type=Path, help="folder for what was measured")
     parser.add_argument("--again", action="store_true", help="use what --keep has")
     parser.add_argument("--quick", action="store_true", help="fewer worlds and sizes, one round")
@@ -354,8 +364,10 @@ def main() -> int:
     keep = asked.keep or Path(tempfile.mkdtemp(prefix="prediction-"))
     keep.mkdir(parents=True, exist_ok=True)
     os.environ["WIRESPEED_HOME"] = str(keep / "home")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does: ranks share the cores
     names = asked.studies.split(",")
     known = QUICK if asked.quick else STUDIES
+    known = {**known, "lab": replace(known["lab"], rate_mbit=asked.rate)}
     studies = [known[name] for name in names if name in known]
     if not asked.again and (studies or "steps" in names):
         measure_all(names, studies, keep, asked)
@@ -363,16 +375,37 @@ def main() -> int:
     print(f"| {' | '.join((*columns, 'within 95 %', 'width', 'refused'))} |\n|{'---|' * 10}")
     if "synthetic" in names:
         print(row("synthetic", "ring", "all", synthetic(), ""), flush=True)
-    every = [guess for study in studies for guess in study_rows(study, keep)]
+    every: list[Guess] = []
+    refused = 0
+    for study in studies:
+        found, away = study_rows(study, keep)
+        every, refused = [*every, *found], refused + away
     if "steps" in names:
-        told_of = step_rows(keep, stored(STUDIES["lab"], keep, STUDIES["lab"].rate_mbit))
-        for kind, found, refused, noise in told_of:
-            made = [Guess("step", kind, *one) for one in found]
-            print(row("steps", "step", kind, made, refused, noise))
-            every += made
+        found, away = steps_rows(known["lab"], keep)
+        every, refused = [*every, *found], refused + away
     if not studies and "steps" not in names:
         return 0
-    print(row("measured", "all", "all", every, ""))
+    return summary(every, refused)
+
+
+def steps_rows(lab: Study, keep: Path) -> tuple[list[Guess], int]:
+    """(guesses, how many were refused)."""
+    every, away = [], 0
+    for kind, found, refused, noise in step_rows(keep, stored(lab, keep, lab.rate_mbit)):
+        made = [Guess("step", kind, *one) for one in found]
+        print(row(f"steps, {lab.rate_mbit} Mbit/s", "step", kind, made, refused, noise))
+        every, away = [*every, *made], away + refused
+    print(row(f"steps, {lab.rate_mbit} Mbit/s", "step", "all", every, away))
+    return every, away
+
+
+def summary(every: Sequence[Guess], refused: int) -> int:
+    """Rows over all that was measured; 1 where a goal is missed."""
+    for what in (*OPS, "step"):
+        print(row("measured", what, "all", [one for one in every if one.op == what], ""))
+    unseen = [one for one in every if one.kind.startswith("world")]
+    print(row("**measured**", "**all**", "**worlds not seen**", unseen, ""))
+    print(row("**measured**", "**all**", "**all**", every, refused))
     if not every:
         return 1
     error = float(np.expm1(median(guess.error for guess in every)))

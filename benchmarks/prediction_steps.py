@@ -1,9 +1,14 @@
 """Hold-out of training steps, for benchmarks/prediction.py.
 
 `wirespeed train --model tiny` runs in the lab on 3, 4 and 6 nodes, a rank each, with two bucket
-sizes. Shown to the forecast are the collectives of the `lab` study on its smaller worlds, and of the
-training the run on 3 nodes with `flat` and one bucket size. It is asked for the other bucket there,
-and for both of them on the other worlds; `links` are worlds whose collectives were not shown either.
+sizes, by `flat`, `bucketed` and torch's `ddp`. All nodes share one machine's cores, so a step computes
+as little as it can (one short sample a rank, one thread) and its 3.7 MB of gradients travel over slow
+links (`--rate`): the network sets the time, as on nodes with cores of their own, and not the scheduler.
+
+Shown to the forecast are the collectives of the `lab` study on its smaller worlds, and of the training
+the run on 3 nodes with `flat` and one bucket size of `bucketed`. It is asked for the other bucket and
+for `ddp` there, and for all of them on the other worlds; `links` are worlds whose collectives were not
+shown either.
 """
 
 import json
@@ -27,7 +32,7 @@ WORLDS, QUICK = (3, 4, 6), (3, 4)
 SHOWN, SHOWN_BUCKET, LINKS = 3, 1.0, (2, 3, 4, 5)
 """Ranks and bucket (MB) of the training that is shown, and worlds whose collectives are."""
 BUCKETS = (0.3, 1.0)
-STRATEGIES = ("flat", "bucketed")
+STRATEGIES = ("flat", "bucketed", "ddp")
 Found = tuple[float, bool, float]
 """|log(predicted / measured)|, whether it lies within the interval, upper over lower end."""
 Choice = tuple[int, str, float | None]
@@ -42,7 +47,7 @@ def measure_steps(keep: Path, inside: Callable[[int], list[str]], *, quick: bool
     for world in worlds:
         words = ["train", "--model", "tiny", "--strategy", ",".join(STRATEGIES), "--no-prove"]
         words += ["--bucket-mb", ",".join(map(str, BUCKETS)), "-q"]
-        words += ["--batch", str(2 * world), "--context", "16"]
+        words += ["--batch", str(world), "--context", "8"]
         words += ["--rounds", "2" if quick else "3", "--steps", "1", "-o", "json"]
         ours = [*inside(world), sys.executable, "-m", "wirespeed", *words]
         done = subprocess.run(ours, capture_output=True, text=True, timeout=600, check=False)
@@ -66,6 +71,7 @@ def step_rows(
     for choice in steps:
         if kind := _kind(choice):
             kinds.setdefault(kind, []).append(choice)
+    _tell(steps, told)
     for kind, choices in sorted(kinds.items()):
         found = [_guess(told[one], median(steps[one])) for one in choices if one in told]
         noise = [
@@ -75,6 +81,14 @@ def step_rows(
             if len(steps[one]) > 1
         ]
         yield kind, found, len(choices) - len(found), noise
+
+
+def _tell(steps: dict[Choice, list[float]], told: dict[Choice, tuple[float, float, float]]) -> None:
+    for choice, times in sorted(steps.items(), key=str):
+        ms = [f"{1e3 * one:.0f}" for one in told.get(choice, ())]
+        says = f"{ms[0]} [{ms[1]}, {ms[2]}]" if ms else "refused"
+        shown = "" if _kind(choice) else " (shown)"
+        print(f"{choice}{shown}: {1e3 * median(times):.0f} ms, told {says}", file=sys.stderr)
 
 
 def _steps(runs: Sequence[Run]) -> dict[Choice, list[float]]:
@@ -91,7 +105,8 @@ def _kind(choice: Choice) -> str:
     """Empty for what was shown."""
     world, strategy, bucket = choice
     if world == SHOWN:
-        return "" if _is_shown(strategy, bucket) else "bucket"
+        other = "bucket" if strategy == "bucketed" else "strategy"
+        return "" if _is_shown(strategy, bucket) else other
     return "world" if world in LINKS else "world and links"
 
 

@@ -7,6 +7,7 @@ leftover.py  what the shape leaves over, shared by neighbouring sizes and worlds
 forecast.py  shapes weighed by how they foretell what was left out; draws of the future
 bounds.py    when a fit is refused
 improve.py   a faster link, in the fitted terms
+timeline.py  which messages a step sends, and when they leave
 steps.py     training steps from forecasts of collectives
 answer.py    all of it, as a record
 """

@@ -10,6 +10,7 @@ from wirespeed.records_prediction import Refusal, WorldSize
 from wirespeed.units import format_size
 
 __all__ = [
+    "FARTHEST_SIZE",
     "MOST_SPREAD",
     "refuse_fit",
     "refuse_series",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from wirespeed.predict.points import Series
 from wirespeed.predict.shapes import Place, shapes_for
-from wirespeed.predict.trial import Drift, Member, attempt
+from wirespeed.predict.trial import Drift, Member, Trial, attempt, near_enough
 from wirespeed.records_prediction import Estimate
 
 __all__ = ["DRAWS", "Drifts", "Forecast", "estimate", "fit"]
@@ -28,8 +28,10 @@ Factors = Mapping[str, Array]
 DRAWS = 600
 _SEED = 20_261_121
 _LEAST_WEIGHT = 0.02
-_LEAST_SHARE = 0.05
-"""A drawn coefficient is never below this share of the fitted one."""
+_NOT_IN_SOURCE = 0.05
+"""Weight of a shape before any measurement, where the backend's source has others (`shapes.known`)."""
+_TRIED, _MOST_TERMS = 32, 8
+"""Draws of coefficients for each that is needed: those with one below 0 are not taken."""
 _DRIFT = 0.04
 """What a doubling beyond the measured worlds or sizes adds (as a share of the time, one sigma) until
 the runs' own outermost worlds and sizes tell: one such error is taken as seen beforehand."""
@@ -71,11 +73,12 @@ class Forecast:
         freedom = max(3, len(self.series.worlds) + 1)
         shared = rng.standard_normal((DRAWS, 3))
         shared *= np.sqrt(freedom / rng.chisquare(freedom, DRAWS))[:, None]
-        deviates = rng.standard_normal((DRAWS, 8))
+        deviates = rng.standard_normal((_TRIED * DRAWS, _MOST_TERMS))
         rows = np.empty((DRAWS, len(places)))
         for member, chosen in zip(self.members, self._rows(), strict=True):
             some = None if factors is None else {name: f[chosen] for name, f in factors.items()}
-            rows[chosen] = self._of(member, places, shared[chosen], deviates[chosen], some)
+            theta = _coefficients(member, deviates, len(chosen))
+            rows[chosen] = self._of(member, places, shared[chosen], theta, some)
         seconds: Array = np.exp(np.clip(rows, -50, 50))
         return seconds
 
@@ -84,12 +87,9 @@ class Forecast:
         member: Member,
         places: Sequence[Place],
         shared: Array,
-        deviates: Array,
+        theta: Array,
         factors: Factors | None,
     ) -> Array:
-        fitted = member.solved.theta
-        root = _root(member.solved.covariance * member.leftover.variance)
-        theta = np.maximum(fitted + deviates[:, : len(fitted)] @ root, _LEAST_SHARE * fitted)
         for column, term in enumerate(member.shape.terms):
             if factors is not None and term.name in factors:
                 theta[:, column] *= factors[term.name]
@@ -124,13 +124,14 @@ def estimate(draws: Array) -> Estimate:
 
 def fit(series: Series) -> Forecast | None:
     """Every shape of the operation tried on the series; None where none can be told from it."""
-    found = (attempt(shape, series) for shape in shapes_for(series.op, series.worlds, series.cores))
-    tried = [one for one in found if one is not None and one.sizes]
+    shapes = shapes_for(series.op, series.worlds, series.cores, series.backend)
+    found = [attempt(shape, series) for shape in near_enough(shapes, series)]
+    tried = [one for one in found if one.sizes]
     if not tried:
         return None
     best = min(tried, key=lambda one: one.score)
     groups = len(best.sizes) + len(best.worlds)
-    weights = np.array([(best.score / one.score) ** groups for one in tried])
+    weights = np.array([(best.score / one.score) ** groups * _prior(one) for one in tried])
     weights[weights < _LEAST_WEIGHT * weights.sum()] = 0.0
     order = [int(k) for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
     return Forecast(
@@ -141,6 +142,10 @@ def fit(series: Series) -> Forecast | None:
         world=Drifts.of([best.drift_world]),
         size=Drifts.of([best.drift_size]),
     )
+
+
+def _prior(trial: Trial) -> float:
+    return 1.0 if trial.member.shape.known else _NOT_IN_SOURCE
 
 
 def _mixed(drifts: Drifts, share: Array) -> Array:
@@ -154,6 +159,19 @@ def _drift(seen: Sequence[float | None]) -> float:
 
 def _doublings(value: float, least: float, most: float) -> float:
     return float(max(0.0, np.log2(value / most), np.log2(least / value)))
+
+
+def _coefficients(member: Member, deviates: Array, count: int) -> Array:
+    """That many draws of what is known of them, none below 0: a normal that is cut there keeps how the
+    coefficients go together, which drawing all and raising some would not."""
+    fitted = member.solved.theta
+    root = _root(member.solved.covariance * member.leftover.variance)
+    theta = fitted + deviates[:, : len(fitted)] @ root
+    good = theta[(theta >= 0).all(axis=1)]
+    found: Array = (
+        np.resize(good, (count, len(fitted))) if len(good) else np.tile(fitted, (count, 1))
+    )
+    return found
 
 
 def _root(covariance: Array) -> Array:

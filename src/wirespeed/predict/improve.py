@@ -109,8 +109,8 @@ def _wire_share(terms: dict[str, tuple[bool, float]], rate: float | None) -> tup
     if rate is not None and reached < rate / 2:
         why = f"only {reached / rate:.0%} of the line rate was reached, so that the gain is unsure"
         return rng.uniform(0, 1, DRAWS), why
-    share: Array = 1 - 0.5 * rng.uniform(0, 1, DRAWS) ** 3
-    return share, "it is nearly all of a byte's cost (in 1 of 40 forecasts half of it)"
+    share: Array = 1 - 0.5 * rng.uniform(0, 1, DRAWS) ** 6
+    return share, "it is nearly all of a byte's cost (in 1 of 40 forecasts below 57 %)"
 
 
 def _rdma(

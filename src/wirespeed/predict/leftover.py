@@ -46,6 +46,9 @@ class Kernel:
         return 1 - self.smooth - self.run
 
 
+_NEIGHBOURS = Kernel(smooth=1.0, run=0.0, reach_size=1, reach_world=0.5)
+
+
 @dataclass(frozen=True, slots=True)
 class Noise:
     """Variances of log time where all is latency, and where all is bandwidth."""
@@ -90,17 +93,23 @@ class Leftover:
     variance: float
     """Of a residual in sigmas, about 1."""
     _at: Array
+    _spread: Array
+    """Standard error of each point's own log time."""
     _solved: Array
     _inverse: Array
 
     def at(self, places: Sequence[Place], share: Array) -> tuple[Array, Array]:
         """(mean, standard deviation) of the residual of a new run at these places.
 
-        share: of latency, by place.
+        share: of latency, by place. A new measurement is no surer of its own median than its
+        neighbours are of theirs.
         """
-        across = self.kernel.smooth * _near(_where(places), self._at, self.kernel)
+        where = _where(places)
+        across = self.kernel.smooth * _near(where, self._at, self.kernel)
         told = np.einsum("ij,jk,ik->i", across, self._inverse, across)
-        sigma = self.noise.sigma(share)
+        close = _near(where, self._at, _NEIGHBOURS) + 1e-12
+        spread = np.sqrt(close @ self._spread**2 / close.sum(axis=1))
+        sigma = np.maximum(self.noise.sigma(share), spread)
         left = np.sqrt(self.variance * np.maximum(1 - told, self.kernel.noise))
         return sigma * (across @ self._solved), sigma * left
 
@@ -119,6 +128,7 @@ def learn(
     sigma: what `noise` gives at each point.
     """
     residuals = residuals / sigma
+    spread = np.array([point.spread for point in points])
     at = _where([(point.world, point.size_bytes) for point in points])
     runs = np.array([point.run for point in points])
     same = (runs[:, None] == runs[None, :]).astype(float)
@@ -128,7 +138,7 @@ def learn(
     inverse = np.asarray(np.linalg.inv(_correlation(kernel, at, same)), dtype=np.float64)
     solved = inverse @ residuals
     variance = max(float(residuals @ solved) / freedom, _LEAST)
-    return Leftover(kernel, noise, variance, at, solved, inverse)
+    return Leftover(kernel, noise, variance, at, spread, solved, inverse)
 
 
 def _kernels(one_run: bool) -> list[Kernel]:

@@ -15,7 +15,9 @@ _LONGEST_S, _LARGEST = 1e5, 2**50
 """Beyond these a figure of a file is damaged or invented."""
 _ALIKE = 1.1
 _MOST_RANKS = 2**20
-_MOST_POINTS, _FEW_SIZES = 300, 8
+_MOST_POINTS, _FEW_SIZES = 200, 8
+_OF_TORCH = ("torch", "deepspeed")
+"""Engines that call torch.distributed."""
 Key = tuple[object, ...]
 
 
@@ -41,6 +43,8 @@ class Series:
     points: tuple[Point, ...]
     cores: int = 0
     """See `cores_of`; the least of the runs."""
+    backend: str = ""
+    """Whose collectives these are, such as `gloo`; empty where an engine has its own."""
 
     @property
     def worlds(self) -> tuple[WorldSize, ...]:
@@ -169,7 +173,12 @@ def _chosen(op: str, ways: dict[Key, list[Point]], left: Counter[str]) -> Series
         left[f"{op}: medians over runs, and fewer sizes, stand for them"] += len(ordered) - len(
             kept
         )
-    return Series(op, _how(best), tuple(kept))
+    return Series(op, _how(best), tuple(kept), backend=_backend(best))
+
+
+def _backend(key: Key) -> str:
+    backend, engine = key[:2]
+    return str(backend) if engine in _OF_TORCH else ""
 
 
 def _thinned(points: list[Point]) -> list[Point]:

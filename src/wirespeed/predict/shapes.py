@@ -10,7 +10,8 @@ p = 4 is nearly the larger of the two, for links that let a burst through at onc
 pipelines that hide one behind the other. Steps and bytes are those of R. Thakur, R. Rabenseifner and
 W. Gropp, Optimization of Collective Communication Operations in MPICH, 2005, and, for the hops
 between nodes, of NCCL's tuning model (NVIDIA/nccl, src/graph/tuning.cc: a ring over k nodes has
-steps(k) slow hops among its steps(n)). Sizes are nccl-tests' (docs/bandwidth.md).
+steps(k) slow hops among its steps(n)). Sizes are nccl-tests' (docs/bandwidth.md). What a backend does
+is known where its source says so (`_SOURCES`); its shapes are marked `known`.
 """
 
 import math
@@ -46,6 +47,11 @@ class Shape:
     name: str
     terms: tuple[Term, ...]
     power: float = 1.0
+    credit: float = 0.0
+    """B - credit * A counts as B: a token bucket fills again while its link is idle between two
+    calls, for about as long as a call of nearly no bytes takes."""
+    known: bool = False
+    """The source of the backend that was measured has this algorithm."""
 
     def matrix(self, places: Sequence[Place]) -> Array:
         """The terms' functions: one row a place, one column a term."""
@@ -62,6 +68,13 @@ class _Algorithm:
     steps: Callable[[int], float]
     bytes: Callable[[int], float]
     """Of the busiest rank, over the size."""
+    burst: int = 0
+    """Bytes that a link which was idle lets through at once (`_carried`), in trees with children at
+    once."""
+
+    def carried(self, ranks: int, size: float) -> float:
+        """Bytes that one after the other take their time on a link."""
+        return _carried(ranks, size, self.burst) if self.burst else self.bytes(ranks) * size
 
 
 def _log2(n: int) -> float:
@@ -105,17 +118,36 @@ def _half_log2(n: int) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _children_at_once(n: int) -> float:
-    """A rank that sends to all its children of a binomial tree at once shares its link among them; they
-    pass on when they have it all. So does gloo (facebookincubator/gloo, gloo/broadcast.cc), where
-    rank v that got it in round i sends to v + 2^j in each later round j."""
+def _paths(n: int) -> dict[int, int]:
+    """Of a binomial tree whose ranks send to all their children at once, and pass on when they have it
+    all: by the ranks on a way down that pass on, the most sends along it (each child waits for all).
 
-    def below(rank: int, joined: int) -> float:
+    So does gloo (facebookincubator/gloo, gloo/broadcast.cc), where rank v that got it in round i sends
+    to v + 2^j in each later round j.
+    """
+
+    def below(rank: int, joined: int) -> dict[int, int]:
         rounds = [j for j in range(joined, int(_log2(n))) if rank + (1 << j) < n]
-        deepest = max((below(rank + (1 << j), j + 1) for j in rounds), default=0.0)
-        return len(rounds) + deepest
+        most = {1 if rank else 0: len(rounds)} if rounds else {0: 0}
+        for j in rounds:
+            for passing, sends in below(rank + (1 << j), j + 1).items():
+                way = passing + (1 if rank else 0)
+                most[way] = max(most.get(way, 0), sends + len(rounds))
+        return most
 
     return below(0, 0)
+
+
+def _children_at_once(n: int) -> float:
+    """Sends on the longest way down, all of a rank's as long as they take together."""
+    return float(max(_paths(n).values()))
+
+
+def _carried(n: int, size: float, burst: int) -> float:
+    """Each rank that passes on was idle before, so that its link lets a burst through (a token bucket);
+    the root's is never idle for longer than between two calls."""
+    ways = (sends * size - passing * burst for passing, sends in _paths(n).items())
+    return max(_log2(n) * size, *ways)
 
 
 _REDUCING = (
@@ -131,6 +163,8 @@ _SPREADING = (
 _ROOTED = (
     _Algorithm("binomial tree", _log2, _log2),
     _Algorithm("binomial tree, children at once", _log2, _children_at_once),
+    # Each send costs the sender its time (LogP's o: D. Culler et al., 1993), however short it is.
+    _Algorithm("binomial tree, send by send", _children_at_once, _children_at_once),
     _Algorithm("scatter and all-gather", _scatter_gather, _ring_bytes),
     _Algorithm("chain", _all, _one),
 )
@@ -157,26 +191,69 @@ _ALGORITHMS: dict[str, tuple[_Algorithm, ...]] = {
 }
 
 
+_SOURCES = {
+    "gloo": {
+        "all_reduce": ("ring",),
+        "all_gather": ("ring",),
+        "reduce_scatter": ("ring",),
+        "all_to_all": ("pairwise",),
+        "broadcast": ("binomial tree, children at once", "binomial tree, send by send"),
+    }
+}
+"""facebookincubator/gloo: allreduce.cc, allgather.cc, alltoall.cc, broadcast.cc in gloo/; torch's
+reduce_scatter over gloo goes round the same ring."""
+_BURSTS = tuple(2**k for k in range(15, 20))
+"""Sizes of a token bucket that are tried, 32 KiB to 512 KiB: tc-tbf(8) needs a few packets at least."""
+
+
 def known_ops() -> tuple[str, ...]:
     return tuple(_ALGORITHMS)
 
 
-def shapes_for(op: str, worlds: Sequence[WorldSize], cores: int = 0) -> list[Shape]:
+def shapes_for(
+    op: str, worlds: Sequence[WorldSize], cores: int = 0, backend: str = ""
+) -> list[Shape]:
     """The shapes that can be told apart on these worlds; terms that say the same there are one.
 
-    cores: that the ranks of one node share; 0 where that is not known.
+    cores: that the ranks of one node share; 0 where that is not known. backend: whose collectives they
+    are; empty where that is not known.
     """
-    between = any(world.nodes > 1 for world in worlds)
-    within = any(world.ranks_per_node > 1 for world in worlds)
+    sources = _SOURCES.get(backend, {}).get(op, ())
     found: list[Shape] = []
     for algorithm in _ALGORITHMS.get(op, ()):
-        if between and within:
-            found += [_hops(algorithm), _levels(algorithm)]
-        else:
-            found += [_flat(algorithm, between)]
-        if within and not between:
-            found += [_crowded(algorithm, one) for one in _takers(worlds, cores)]
-    return [replace(shape, power=p) for shape in found for p in (1.0, _SHARP)]
+        known = algorithm.name in sources
+        for shape in _placed(algorithm, worlds, cores):
+            found += [replace(shape, power=p, known=known) for p in (1.0, _SHARP)]
+        found += [replace(one, known=known) for one in _bursting(algorithm, worlds)]
+    return found
+
+
+def _placed(algorithm: _Algorithm, worlds: Sequence[WorldSize], cores: int) -> list[Shape]:
+    """The algorithm on flat links, in levels, on cores that are shared."""
+    between = any(world.nodes > 1 for world in worlds)
+    if between and any(world.ranks_per_node > 1 for world in worlds):
+        return [_hops(algorithm), _levels(algorithm)]
+    found = [_flat(algorithm, between)]
+    if not between:
+        found += [_crowded(algorithm, one) for one in _takers(worlds, cores)]
+    if 0 < cores < max(world.ranks for world in worlds):
+        # Nodes may be containers of one host, whose cores each of them counts as its own.
+        found.append(_waiting(algorithm, cores, between))
+    return found
+
+
+def _bursting(algorithm: _Algorithm, worlds: Sequence[WorldSize]) -> list[Shape]:
+    """Over links that let a burst through, where ranks pass on; they begin at once, hence the power."""
+    if algorithm.steps is not _children_at_once or any(one.ranks_per_node > 1 for one in worlds):
+        return []
+    made = [replace(algorithm, burst=burst) for burst in _BURSTS]
+    shapes = [_flat(one, between=True) for one in made]
+    return [
+        replace(
+            shape, name=f"{shape.name}, bursts of {one.burst >> 10} KiB", power=_SHARP, credit=1.0
+        )
+        for shape, one in zip(shapes, made, strict=True)
+    ]
 
 
 def _takers(worlds: Sequence[WorldSize], cores: int) -> list[int]:
@@ -219,7 +296,7 @@ def _flat(algorithm: _Algorithm, between: bool) -> Shape:
             Term(f"a step {where}", lambda w, s: algorithm.steps(w.ranks), between=between),
             Term(
                 f"a byte {where}",
-                lambda w, s: algorithm.bytes(w.ranks) * s,
+                lambda w, s: algorithm.carried(w.ranks, s),
                 bandwidth=True,
                 between=between,
             ),
@@ -228,7 +305,8 @@ def _flat(algorithm: _Algorithm, between: bool) -> Shape:
 
 
 def _crowded(algorithm: _Algorithm, cores: int) -> Shape:
-    """All ranks of a node share its cores, or its memory (cores: 1): n / cores times the work each."""
+    """All ranks of a node share its cores, n / cores times the work each; or its memory (cores: 1),
+    which bytes wait for and steps do not."""
 
     def share(world: WorldSize) -> float:
         return max(1.0, world.ranks / cores)
@@ -237,7 +315,10 @@ def _crowded(algorithm: _Algorithm, cores: int) -> Shape:
         f"{algorithm.name}, shared {'cores' if cores > 1 else 'node'}",
         (
             _CALL,
-            Term("a step of any rank", lambda w, s: algorithm.steps(w.ranks) * share(w)),
+            Term(
+                "a step of any rank",
+                lambda w, s: algorithm.steps(w.ranks) * (share(w) if cores > 1 else 1),
+            ),
             Term(
                 "a byte of any rank",
                 lambda w, s: algorithm.bytes(w.ranks) * share(w) * s,
@@ -245,6 +326,19 @@ def _crowded(algorithm: _Algorithm, cores: int) -> Shape:
             ),
         ),
     )
+
+
+def _waiting(algorithm: _Algorithm, cores: int, between: bool) -> Shape:
+    """More ranks than cores: the next rank of a step finds no free core in 1 - cores / n of the cases,
+    and then waits for a time slice of the scheduler. Bytes take the wire's time, or the cores'."""
+
+    def waits(world: WorldSize) -> float:
+        return algorithm.steps(world.ranks) * max(0.0, 1 - cores / world.ranks)
+
+    _, step, bytes_of = (_flat(algorithm, True) if between else _crowded(algorithm, cores)).terms
+    step = replace(step, value=lambda w, s: algorithm.steps(w.ranks))
+    waiting = Term("a wait for a core", lambda w, s: waits(w))
+    return Shape(f"{algorithm.name}, waiting for cores", (step, waiting, bytes_of))
 
 
 def _hops(algorithm: _Algorithm) -> Shape:

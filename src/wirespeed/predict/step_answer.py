@@ -129,11 +129,12 @@ def _unknown(strategies: Sequence[str]) -> list[Refusal]:
 
 
 def _notes(workload: Workload) -> list[str]:
-    step = workload.step
+    gradients = workload.gradients
     return [
-        f"{workload.model}: {step.gradient_bytes / 1e6:.4g} MB of gradients in {step.tensors} tensors, "
-        f"backward {step.backward_s * 1e3:.4g} ms of a step of {workload.alone_s * 1e3:.4g} ms alone, "
-        f"measured in run {workload.run}; the batch of a rank stays the same on every world"
+        f"{workload.model}: {sum(gradients) / 1e6:.4g} MB of gradients in {len(gradients)} tensors, "
+        f"backward {workload.backward_s * 1e3:.4g} ms of a step of "
+        f"{workload.alone_s * 1e3:.4g} ms alone, measured in run {workload.run}; the batch of a rank "
+        "stays the same on every world"
     ]
 
 
@@ -142,9 +143,10 @@ def _predictable(asked: _Asked, world: WorldSize) -> list[Choice]:
     series = asked.stepper.forecast.series
     if world.ranks < 2 or refuse_world(series, world) is not None:
         return []
-    places = asked.stepper.places(world, asked.choices)
-    pairs = zip(asked.choices, places, strict=True)
-    return [choice for choice, (_, size) in pairs if refuse_size(series, size) is None]
+    known = {size for one in asked.choices for size in asked.stepper.messages(one)}
+    least = series.sizes[0]
+    far = {size for size in known if refuse_size(series, max(size, least)) is not None}
+    return [one for one in asked.choices if not far.intersection(asked.stepper.messages(one))]
 
 
 def _vague(draws: Array) -> bool:
@@ -153,8 +155,9 @@ def _vague(draws: Array) -> bool:
 
 
 def _too_vague(asked: _Asked, world: WorldSize) -> Refusal:
-    series, places = asked.stepper.forecast.series, asked.stepper.places(world, asked.choices)
-    refusal = refuse_spread(series, world, sorted({size for _, size in places}))
+    series = asked.stepper.forecast.series
+    largest = {max(asked.stepper.messages(one)) for one in asked.choices}
+    refusal = refuse_spread(series, world, sorted(largest))
     return Refusal(f"steps on {world.nodes} nodes: {refusal.what}", refusal.because, refusal.helps)
 
 

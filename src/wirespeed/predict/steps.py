@@ -1,9 +1,9 @@
 """Training steps on worlds that nobody has measured, from the cost model and forecasts of all_reduce.
 
-training/cost_model.py says what a step takes from its computation and one collective's cost; here
-that cost is a draw of a forecast, so that every figure has an interval. What the model missed where
-the training run measured (cores that compute and send at once) is carried over to other worlds, half
-of it taken as its standard error. Where more ranks than cores share a node, computing takes as many
+timeline.py says what a step takes from its computation and what each message does; here these times are
+draws of a forecast, so that every figure has an interval. What the model missed where the training run
+measured (cores that compute and send at once) is carried over to other worlds, half of it taken as its
+standard error. Where more ranks than cores share a node, computing takes as many
 times as long (to the power of 1 ± 0.1: caches and memory are shared, too).
 """
 
@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wirespeed.predict.bounds import FARTHEST_SIZE
 from wirespeed.predict.forecast import DRAWS, Forecast
-from wirespeed.predict.shapes import Place
+from wirespeed.predict.timeline import messages_of, step_s
 from wirespeed.predict.workload import Workload
 from wirespeed.records_prediction import Refusal, WorldSize
-from wirespeed.training.bucket_model import Link
-from wirespeed.training.cost_model import StepWithoutSync, predicted_step_s
 from wirespeed.training.strategies.registry import STRATEGIES
 
 __all__ = ["KNOWN", "Choice", "Stepper", "choices_of", "stepper"]
@@ -65,11 +64,18 @@ class Stepper:
         carried = 1 + 0.5 * rng.standard_normal(DRAWS)
         sharing = self.workload.sharing(world) ** (1 + _UNCHECKED * rng.standard_normal(DRAWS))
         compute = np.clip(mood, 0.2, 5.0) * sharing
+        sizes = sorted({size for choice in choices for size in self.messages(choice)})
+        # Far below what was measured, all of a message is latency: no size is refused for being small.
+        least = -(-self.forecast.series.sizes[0] // FARTHEST_SIZE)
+        times = self.forecast.draws([(world, max(size, least)) for size in sizes], factors)
         steps = np.empty((DRAWS, len(choices)))
         for column, choice in enumerate(choices):
-            sent = self._message(choice)
-            times = self.forecast.draws([(world, sent), (world, max(sent // 2, 1))], factors)
-            steps[:, column] = self._modelled(choice, sent, times, compute)
+            sent = self.messages(choice)
+            own = times[:, np.searchsorted(sizes, sent)]
+            steps[:, column] = step_s(
+                choice.strategy, sent, own, self.workload.backward_s * compute
+            )
+            steps[:, column] += self.workload.rest_s * compute
             missed = self.excess.get(choice.strategy, self.excess.get("", 0.0))
             steps[:, column] += missed * carried * sharing
         alone = self.workload.alone_s * compute
@@ -77,31 +83,9 @@ class Stepper:
             steps *= np.exp(_UNCHECKED * rng.standard_normal(DRAWS))[:, None]
         return alone, np.maximum(steps, alone[:, None])
 
-    def places(self, world: WorldSize, choices: Sequence[Choice]) -> list[Place]:
-        """What is asked of the forecast."""
-        return [(world, self._message(choice)) for choice in choices]
-
-    def _message(self, choice: Choice) -> int:
-        """Bytes of one call."""
-        step = self.workload.step
-        if choice.bucket_mb is not None:
-            return max(1, int(min(choice.bucket_mb * 1e6, step.gradient_bytes)))
-        calls = 1 if choice.strategy == "flat" else step.tensors
-        return max(1, step.gradient_bytes // max(calls, 1))
-
-    def _modelled(self, choice: Choice, sent: int, times: Array, compute: Array) -> Array:
-        step = self.workload.step
-        rows = []
-        for (whole, half), pace in zip(times.tolist(), compute.tolist(), strict=True):
-            scaled = StepWithoutSync(
-                backward_s=step.backward_s * pace,
-                rest_s=step.rest_s * pace,
-                gradient_bytes=step.gradient_bytes,
-                tensors=step.tensors,
-            )
-            link = _chord(sent, whole, half)
-            rows.append(predicted_step_s(choice.strategy, scaled, link, choice.bucket_mb))
-        return np.array(rows, dtype=np.float64)
+    def messages(self, choice: Choice) -> tuple[int, ...]:
+        """Bytes of each call of a step."""
+        return messages_of(choice.strategy, self.workload.gradients, choice.bucket_mb)
 
 
 def stepper(
@@ -157,18 +141,9 @@ def choices_of(
 
 def _scale(workload: Workload) -> list[float]:
     """Bucket sizes from a hundredth of the gradients to all of them, and those that were measured."""
-    most = workload.step.gradient_bytes / 1e6
+    most = sum(workload.gradients) / 1e6
     scale = [float(f"{most * 100 ** (k / (_BUCKETS - 1) - 1):.2g}") for k in range(_BUCKETS)]
     measured = [one.bucket_mb for one in workload.measured if one.bucket_mb is not None]
     measured = [size for size in measured if size <= most]
     apart = [one for one in scale if all(max(one / m, m / one) > 1.3 for m in measured)]
     return sorted({*apart, *measured})
-
-
-def _chord(sent: int, whole: float, half: float) -> Link:
-    """The line through the times of a message and of half of it: exact for that message."""
-    slope = max((whole - half) / max(sent - max(sent // 2, 1), 1), 0.0)
-    latency = whole - slope * sent
-    if latency < 0:  # steeper than proportional: all of it is bandwidth
-        latency, slope = 0.0, whole / sent
-    return Link(latency, 1 / slope if slope > 0 else float("inf"))

@@ -12,14 +12,15 @@ from wirespeed.predict.shapes import Place, Shape, varied
 from wirespeed.predict.solve import Solved, latency_share, log_times, solve
 from wirespeed.records_prediction import WorldSize
 
-__all__ = ["Drift", "Member", "Trial", "attempt"]
+__all__ = ["Drift", "Member", "Trial", "attempt", "near_enough"]
 
 Array = NDArray[np.float64]
 Gone = Callable[[Point], bool]
-_SURE = 0.03
-"""Standard error from which a measurement's own interval lowers its weight."""
+_SURE = 0.1
+"""Standard error from which a measurement's own interval lowers its weight, until the residuals tell."""
 _WILD, _EXACT = 2.0, 0.01
 """Errors of log time count as no more than the first, those of a group as no less than the second."""
+_HOPELESS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,13 @@ class Member:
 
     def share(self, places: Sequence[Place]) -> Array:
         """Of latency, by place."""
-        matrix = self.shape.matrix(places)
-        return latency_share(matrix, self.shape.bandwidth, self.shape.power, self.solved.theta)
+        return _share(self.shape, self.shape.matrix(places), self.solved.theta)
 
     def log_times(self, places: Sequence[Place], theta: Array) -> Array:
         """By the shape alone."""
-        return log_times(self.shape.matrix(places), self.shape.bandwidth, self.shape.power, theta)
+        shape = self.shape
+        matrix = shape.matrix(places)
+        return log_times(matrix, shape.bandwidth, shape.power, theta, shape.credit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +75,37 @@ class Trial:
         return float(np.exp(np.mean(means))) if means else float("inf")
 
 
-def attempt(shape: Shape, series: Series) -> Trial | None:
-    """None where the points are too few to tell the shape's terms."""
+def near_enough(shapes: Sequence[Shape], series: Series) -> list[Shape]:
+    """Those that can be told from the points and do not miss them by several times more than the best:
+    the others would have no weight, and each trial takes its time."""
+    places = _places(series.points)
+    told = [
+        shape for shape in (varied(one, places) for one in shapes) if _told(shape, series.points)
+    ]
+    missed = [_missed(shape, series.points) for shape in told]
+    most = _HOPELESS * min(missed, default=0.0)
+    return [shape for shape, one in zip(told, missed, strict=True) if one <= most]
+
+
+def _told(shape: Shape, points: Sequence[Point]) -> bool:
+    return len(points) > len(shape.terms) and 0 < shape.bandwidth.sum() < len(shape.terms)
+
+
+def _missed(shape: Shape, points: Sequence[Point]) -> float:
+    """Root mean square of log(measured / model), no less than `_EXACT`."""
+    seconds, matrix = np.array([point.seconds for point in points]), shape.matrix(_places(points))
+    law = (shape.bandwidth, shape.power)
+    found = solve(matrix, *law, seconds, np.ones(len(points)), None, shape.credit)
+    return float(np.exp(_log_rms(found.residuals)))
+
+
+def attempt(shape: Shape, series: Series) -> Trial:
+    """shape: one of those that are `near_enough`."""
     points = series.points
-    shape = varied(shape, _places(points))
-    if len(points) <= len(shape.terms) or shape.bandwidth.all() or not shape.bandwidth.any():
-        return None
     member = _fitted(shape, points, None)
     classes, worlds = series.classes, series.worlds
     size_errors = [_left_out(member, points, _of_sizes(one)) for one in classes]
-    tried = worlds if len(worlds) > 2 else ()
+    tried = worlds[1:] if len(worlds) > 2 else ()
     world_errors = [_left_out(member, points, _of_world(one)) for one in tried]
     further = np.log2(classes[-1][-1] / classes[-2][-1]) if len(classes) > 2 else 0.0
     apart = np.log2(worlds[-1].ranks / worlds[-2].ranks) if tried else 0.0
@@ -125,7 +148,8 @@ def _weighed(errors: Array, weight: Array, doublings: float) -> float | None:
         return None
     order = np.argsort(errors)
     middle = np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)
-    return float(errors[order[min(int(middle), len(order) - 1)]] / max(doublings, 1.0))
+    # A fifth of a doubling shows no five times larger drift: part of the error is noise.
+    return float(errors[order[min(int(middle), len(order) - 1)]] / np.sqrt(doublings))
 
 
 def _fitted(shape: Shape, points: Sequence[Point], like: Member | None) -> Member:
@@ -135,21 +159,29 @@ def _fitted(shape: Shape, points: Sequence[Point], like: Member | None) -> Membe
     """
     places, seconds = _places(points), np.array([point.seconds for point in points])
     matrix = shape.matrix(places)
+    law = (shape.bandwidth, shape.power)
     weights = np.array([_SURE**2 / (_SURE**2 + point.spread**2) for point in points])
     start, noise = (like.solved.theta, like.leftover.noise) if like else (None, None)
     if noise is None:
-        first = solve(matrix, shape.bandwidth, shape.power, seconds, weights, None)
+        first = solve(matrix, *law, seconds, weights, None, shape.credit)
         start = first.theta
-        share = latency_share(matrix, shape.bandwidth, shape.power, start)
+        share = _share(shape, matrix, start)
         noise = noise_of(first.residuals, share)
-    share = latency_share(matrix, shape.bandwidth, shape.power, np.asarray(start))
-    weights = weights / noise.sigma(share) ** 2
-    solved = solve(matrix, shape.bandwidth, shape.power, seconds, weights, start)
-    sigma = noise.sigma(latency_share(matrix, shape.bandwidth, shape.power, solved.theta))
+    share = _share(shape, matrix, np.asarray(start))
+    spread = np.array([point.spread for point in points])
+    weights = np.maximum(noise.sigma(share), spread) ** -2.0
+    solved = solve(matrix, *law, seconds, weights, start, shape.credit)
+    share = _share(shape, matrix, solved.theta)
+    sigma = np.maximum(noise.sigma(share), spread)
     kernel = like.leftover.kernel if like else None
     freedom = solved.freedom
     leftover = learn(points, solved.residuals, sigma, noise, freedom=freedom, kernel=kernel)
     return Member(shape, solved, leftover)
+
+
+def _share(shape: Shape, matrix: Array, theta: Array) -> Array:
+    """Of latency, by row of the matrix."""
+    return latency_share(matrix, shape.bandwidth, shape.power, theta, shape.credit)
 
 
 def _left_out(member: Member, points: Sequence[Point], out: Gone) -> Array | None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from wirespeed.errors import UsageError
 from wirespeed.predict.points import cores_of
+from wirespeed.predict.timeline import gradients_of
 from wirespeed.records import Run
 from wirespeed.records_prediction import Refusal, WorldSize
 from wirespeed.records_training import Training
-from wirespeed.training.cost_model import StepWithoutSync
 from wirespeed.training.models.sizes import (
     CONVNETS,
     MLPS,
@@ -19,7 +19,7 @@ from wirespeed.training.models.sizes import (
     TransformerSize,
 )
 
-__all__ = ["Workload", "tensors_of", "workload_of"]
+__all__ = ["Workload", "workload_of"]
 
 _OPTIONS = ("context", "layers", "vocab", "tied")
 
@@ -29,7 +29,11 @@ class Workload:
     """One model's step as it was measured."""
 
     model: str
-    step: StepWithoutSync
+    backward_s: float
+    rest_s: float
+    """Forward, optimizer, data."""
+    gradients: tuple[int, ...]
+    """Bytes of each, in the order in which the model registers its parameters."""
     uncertainty: float
     """Standard error of the step without synchronisation, relative to it."""
     world: WorldSize
@@ -42,7 +46,7 @@ class Workload:
 
     @property
     def alone_s(self) -> float:
-        return self.step.backward_s + self.step.rest_s
+        return self.backward_s + self.rest_s
 
     def sharing(self, world: WorldSize) -> float:
         """How many times as long as here computing takes there: ranks beyond the cores take turns."""
@@ -70,12 +74,9 @@ def workload_of(runs: Sequence[Run], model: str | None) -> Workload | Refusal | 
     mates = [one for one in run.training if one.study == "compare" and one.model == alone.model]
     return Workload(
         model=alone.model,
-        step=StepWithoutSync(
-            backward_s=min(backward, alone.step.mean),
-            rest_s=max(alone.step.mean - backward, 0.0),
-            gradient_bytes=size.gradient_bytes,
-            tensors=tensors_of(size),
-        ),
+        backward_s=min(backward, alone.step.mean),
+        rest_s=max(alone.step.mean - backward, 0.0),
+        gradients=gradients_of(size),
         uncertainty=(alone.step.high - alone.step.low) / (2 * 1.96 * alone.step.mean),
         world=WorldSize(max(alone.nodes, 1), max(alone.ranks // max(alone.nodes, 1), 1)),
         measured=tuple(one for one in mates if one.strategy != "none"),
@@ -83,15 +84,6 @@ def workload_of(runs: Sequence[Run], model: str | None) -> Workload | Refusal | 
         run=run.id,
         cores=cores_of(run),
     )
-
-
-def tensors_of(size: TransformerSize | MlpSize | ConvnetSize) -> int:
-    """Gradients: matrices and norms by layer, embedding, output, biases."""
-    if isinstance(size, TransformerSize):
-        return 9 * size.layers + (2 if size.tied else 3)
-    if isinstance(size, MlpSize):
-        return 2 * (len(size.widths) - 1)
-    return 3 * len(size.convolutions) + 2
 
 
 def _is_yardstick(one: Training, model: str | None) -> bool:
