@@ -74,6 +74,19 @@ def test_ranks_are_counted_among_the_chosen_nodes_and_can_be_left_out(
     assert result.stdout.strip() == f"/// at {master} by 0"
 
 
+def test_a_node_has_its_share_of_the_cores_unless_told_otherwise(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["sh", "-c", "echo $OMP_NUM_THREADS"]
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    share = max(1, len(os.sched_getaffinity(0)) // len(lab.nodes))
+    (result,) = lab.run(words, nodes=["node-1"])
+    assert result.stdout.strip() == str(share)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    (result,) = lab.run(words, nodes=["node-1"])
+    assert result.stdout.strip() == "7"
+
+
 def test_torchrun_counts_its_own_ranks_beside_ours(lab: Lab) -> None:
     code = (  # one write a line: with PYTHONUNBUFFERED, print() writes its words one by one
         "import os; e = os.environ; line = [e['RANK'], e['WORLD_SIZE'], e['LOCAL_RANK']]; "

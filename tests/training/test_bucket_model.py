@@ -21,14 +21,14 @@ def step(bucket, *, b=0.0, s=S, link=LINK, rest=0.0):
 
 
 def test_the_formula_in_both_regimes():
-    # Communication bound: 100 ms of bytes, 10 calls of 1 ms, the last bucket 1 + 10 ms.
-    assert step(10e6) == pytest.approx(0.100 + 0.010 + 0.011)
+    # Communication bound: the first of ten buckets is full after 5 ms; 100 ms of bytes, 10 calls of 1 ms.
+    assert step(10e6, b=0.05) == pytest.approx(0.005 + 0.100 + 0.010)
     # Compute bound: only the last bucket is seen.
     assert step(10e6, b=0.5, rest=0.2) == pytest.approx(0.7 + 0.011)
 
 
 def test_a_bucket_above_all_gradients_is_one_call_after_all():
-    assert step(1e12, b=0.01) == step(S, b=0.01) == pytest.approx(0.101 + 0.101)
+    assert step(1e12, b=0.01) == step(S, b=0.01) == pytest.approx(0.01 + 0.101)
 
 
 def test_no_gradients_send_nothing():
@@ -41,13 +41,30 @@ def test_a_bucket_must_have_a_size(bucket):
         step(bucket)
 
 
-def test_the_optimum_of_communication_is_the_root_of_s_o_w():
-    best = best_bucket_bytes(LINK, gradient_bytes=S, backward_s=0.0)
-    assert best == pytest.approx(math.sqrt(S * 1e-3 * 1e9), rel=0.05)
+def test_where_the_wire_is_longer_the_optimum_is_the_root_of_b_over_o():
+    """90 ms of backward pass, 100 ms of bytes, 1 ms a call: between 9 and 10 buckets."""
+    best = best_bucket_bytes(LINK, gradient_bytes=S, backward_s=0.09)
+    assert best in {math.ceil(S / 9), math.ceil(S / 10)}
+
+
+def test_without_a_backward_pass_nothing_is_worth_a_second_call():
+    assert best_bucket_bytes(LINK, gradient_bytes=S, backward_s=0.0) == S
+
+
+def one_by_one(calls, b):
+    end = 0.0
+    for number in range(1, calls + 1):
+        end = max(end, b * number / calls) + LINK.time_s(S / calls)
+    return end
+
+
+@given(st.integers(1, 200), st.floats(0, 1))
+def test_messages_leave_when_they_are_ready_and_the_one_before_has_arrived(calls, b):
+    assert step(S / calls, b=b) == pytest.approx(one_by_one(math.ceil(S / (S / calls)), b))
 
 
 def test_a_long_backward_pass_takes_smaller_buckets_that_stay_hidden():
-    """200 ms hide 100 ms of bytes and 100 calls: buckets of 1 MB, a tenth of the root."""
+    """200 ms hide 100 ms of bytes and 100 calls: buckets of 1 MB."""
     best = best_bucket_bytes(LINK, gradient_bytes=S, backward_s=0.2)
     assert best == pytest.approx(1e6, rel=0.02)
 
@@ -56,8 +73,8 @@ def test_without_latency_the_smallest_bucket_is_best():
     assert best_bucket_bytes(Link(0.0, 1e9), gradient_bytes=S, backward_s=0.1) == 4
 
 
-def test_gradients_below_the_root_leave_in_one_bucket():
-    assert best_bucket_bytes(LINK, gradient_bytes=1000, backward_s=0.0) == 1000
+def test_few_gradients_leave_in_one_bucket():
+    assert best_bucket_bytes(LINK, gradient_bytes=1000, backward_s=5e-4) == 1000
 
 
 @given(links, st.integers(1, 10**11), st.floats(0, 10))

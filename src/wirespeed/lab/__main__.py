@@ -57,6 +57,7 @@ Examples:
 \b
 In the command {rank}, {nodes}, {master} and {port} are filled in; it also finds RANK, WORLD_SIZE,
 LOCAL_RANK, LOCAL_WORLD_SIZE (one rank a node), NODE_RANK, NNODES, MASTER_ADDR and MASTER_PORT.
+OMP_NUM_THREADS is a node's share of the cores, unless it is set.
 The first node's output comes as it is, the others' lines begin with [node-1].
 """
 _FAULTS = {

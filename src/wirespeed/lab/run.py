@@ -108,8 +108,14 @@ def plan(
         own = {**_variables(told, ranks), "WIRESPEED_LAB": layout.name}
         filled = [_fill(word, told) for word in words]
         entered = enter_words(layout, node, entry, filled)
-        plans.append(Plan(node, entered, {**os.environ, **own, **env}))
+        plans.append(Plan(node, entered, {**_shared_cores(layout), **os.environ, **own, **env}))
     return plans
+
+
+def _shared_cores(layout: Layout) -> dict[str, str]:
+    """Each node believes that all cores are its own; so many threads a rank spin and starve each other."""
+    threads = len(os.sched_getaffinity(0)) // len(layout.nodes)
+    return {"OMP_NUM_THREADS": str(max(1, threads))}
 
 
 def _variables(told: Mapping[str, str], ranks: bool) -> dict[str, str]:

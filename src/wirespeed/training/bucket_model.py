@@ -1,17 +1,18 @@
 """What a step takes with overlapping buckets, and which bucket size is best: a model.
 
-A collective of x bytes takes o + x / w (R. W. Hockney, The communication challenge for MPP, 1994).
-Gradients of s bytes leave in n = ceil(s / B) buckets while the backward pass (b) runs; the last
-bucket cannot be hidden, for it is full only when the pass ends:
+A collective of x bytes takes t(x) = o + x / w (R. W. Hockney, The communication challenge for MPP,
+1994). Gradients of s bytes leave in n = ceil(s / B) buckets of s / n bytes, one at a time: the k-th is
+full when k / n of the backward pass (b) is over, and goes when the one before it has arrived. Either
+the first bucket to wait is the last one, or all wait behind the first:
 
-    max(b, s / w + n o) + o + B / w
+    max(b + t(s / n), b / n + n t(s / n))
 
-Small buckets pay the latency often, large ones wait long at the end. Where communication is the
-longer one, the sum of both is least at B = sqrt(s o w); where the backward pass is, smaller buckets
-are better as long as the communication stays hidden, so that B is at most s o / (b - s / w).
+The first falls with n, the second, b / n + s / w + n o, is least at n = sqrt(b / o); they are equal at
+n = (b - s / w) / o. So the best n is the larger of the two, and B = s / n. Many calls in a long pass
+pay as long as they stay hidden.
 
-Left out: that sending and computing slow each other (one memory, the same cores), that early
-buckets have less to hide behind, and that real collectives change their algorithm with size.
+Left out: that sending and computing slow each other (one memory, the same cores), and that real
+collectives change their algorithm with size.
 """
 
 import math
@@ -24,7 +25,7 @@ from typing import NamedTuple
 from wirespeed.errors import CannotMeasure
 from wirespeed.statistics import MAD_TO_SIGMA
 
-__all__ = ["Link", "best_bucket_bytes", "fit_link", "predict_step_s"]
+__all__ = ["Link", "best_bucket_bytes", "fit_link", "pipelined_s", "predict_step_s"]
 
 _HUBER = 1.345
 """Residuals above this many sigmas count linearly (P. J. Huber, 1964: 95 % efficient if normal)."""
@@ -64,10 +65,14 @@ def predict_step_s(
     _need(gradient_bytes >= 0 and backward_s >= 0, "negative gradients or times")
     if gradient_bytes == 0:
         return rest_s + backward_s
-    bucket = min(bucket_bytes, gradient_bytes)
-    calls = math.ceil(gradient_bytes / bucket)
-    sending = gradient_bytes / link.bytes_per_s + calls * link.latency_s
-    return rest_s + max(backward_s, sending) + link.time_s(bucket)
+    calls = math.ceil(gradient_bytes / min(bucket_bytes, gradient_bytes))
+    return rest_s + pipelined_s(link, gradient_bytes, calls, backward_s)
+
+
+def pipelined_s(link: Link, gradient_bytes: int, calls: int, backward_s: float) -> float:
+    """Seconds of a backward pass whose gradients leave in so many equal messages, one at a time."""
+    one = link.time_s(gradient_bytes / calls)
+    return max(backward_s + one, backward_s / calls + calls * one)
 
 
 def best_bucket_bytes(link: Link, *, gradient_bytes: int, backward_s: float) -> int:
@@ -78,12 +83,10 @@ def best_bucket_bytes(link: Link, *, gradient_bytes: int, backward_s: float) -> 
     _need(gradient_bytes > 0, "no gradients to send")
     if link.latency_s <= 0:
         return min(4, gradient_bytes)
-    size = math.sqrt(gradient_bytes * link.latency_s * link.bytes_per_s)
-    slack = backward_s - gradient_bytes / link.bytes_per_s
-    if slack > 0:
-        size = min(size, gradient_bytes * link.latency_s / slack)
+    hidden = (backward_s - gradient_bytes / link.bytes_per_s) / link.latency_s
+    best = max(math.sqrt(backward_s / link.latency_s), hidden)
     # The formula's number of buckets is no whole number: the better of its two neighbours.
-    calls = min(max(gradient_bytes / size, 1), gradient_bytes)
+    calls = min(max(best, 1), gradient_bytes)
     whole = {math.floor(calls), math.ceil(calls)}
     sizes = sorted(math.ceil(gradient_bytes / one) for one in whole)
     return min(

@@ -3,8 +3,8 @@
 Backward pass b, gradients of s bytes in n parameters, a collective of x bytes takes o + x / w:
 
     naive, flat      b + s / w + o n   (flat: n = 1; copies are left out)
-    overlap          max(b, s / w + o n) + the last parameter's own collective
-    bucketed, ddp    max(b, s / w + o n_buckets) + the last bucket's (bucket_model.py)
+    overlap          max(b + t, b / n + n t), t = o + s / (n w): one message a parameter
+    bucketed, ddp    the same with n = ceil(s / B) buckets (bucket_model.py)
 
 Pure. The terms are those of S. Li et al., PyTorch Distributed: Experiences on Accelerating Data
 Parallel Training, 2020, section 3, with the cost of a message after R. W. Hockney (1994).
@@ -12,7 +12,7 @@ Parallel Training, 2020, section 3, with the cost of a message after R. W. Hockn
 
 from dataclasses import dataclass
 
-from wirespeed.training.bucket_model import Link, predict_step_s
+from wirespeed.training.bucket_model import Link, pipelined_s, predict_step_s
 
 __all__ = ["StepWithoutSync", "predicted_step_s"]
 
@@ -44,9 +44,8 @@ def predicted_step_s(
     if strategy == "flat":
         return whole + wire + link.latency_s
     if strategy == "overlap":
-        sending = wire + step.tensors * link.latency_s
-        last = link.time_s(step.gradient_bytes / max(step.tensors, 1))
-        return step.rest_s + max(step.backward_s, sending) + last
+        calls = max(step.tensors, 1)
+        return step.rest_s + pipelined_s(link, step.gradient_bytes, calls, step.backward_s)
     if strategy in _BUCKETED and bucket_mb is not None:
         return predict_step_s(
             link,

@@ -200,7 +200,8 @@ def sentences(prediction: Prediction) -> list[str]:
 def _best(one: BestStep) -> str:
     head = f"best on {_world(one.world)}: {_choice(one.strategy, one.bucket_mb)}"
     if one.settled:
-        return f"{head}, quickest in at least 95 % of the forecasts"
+        buckets = ", whatever its bucket" if one.bucket_mb is not None else ""
+        return f"{head}; {one.strategy} is quickest in at least 95 % of the forecasts{buckets}"
     rivals = f"; {', '.join(one.rivals)} may be as quick" if one.rivals else ""
     return f"{head}, not settled{rivals}"
 
