@@ -21,7 +21,7 @@ def step(bucket, *, b=0.0, s=S, link=LINK, rest=0.0):
 
 
 def test_the_formula_in_both_regimes():
-    # Communication bound: the first of ten buckets is full after 5 ms; 100 ms of bytes, 10 calls of 1 ms.
+    # Communication bound: the first bucket is full after 5 ms; 100 ms of bytes, 10 calls of 1 ms.
     assert step(10e6, b=0.05) == pytest.approx(0.005 + 0.100 + 0.010)
     # Compute bound: only the last bucket is seen.
     assert step(10e6, b=0.5, rest=0.2) == pytest.approx(0.7 + 0.011)

@@ -103,8 +103,30 @@ def test_findings_alike_of_many_nodes_are_one_card(check: Run) -> None:
     )
     text = page(replace(check, findings=alike))
     assert text.count('<article class="finding') == 1
-    assert "the same of 49 more" in text
+    assert "the same in 49 more" in text
     assert all(f"n{n} has another firmware" in text for n in range(50))
+
+
+def test_what_one_rank_does_wrong_in_many_ways_is_one_card_with_each_in_full(check: Run) -> None:
+    def wrong(op: str, rank: int, saw: str) -> Finding:
+        return Finding(
+            id=f"COL-{op}",
+            status="fail",
+            title=f"{op} delivers wrong data on rank {rank}",
+            subject=Subject("rank", str(rank)),
+            saw=saw,
+            because="bit flip",
+            fix="look for ECC errors",
+            evidence=(f"bytes of {op}",),
+        )
+
+    found = (wrong("a", 1, "12 of 9"), wrong("b", 1, "34 of 9"), wrong("a", 2, "56 of 9"))
+    text = page(replace(check, findings=found))
+    assert text.count('<article class="finding') == 2
+    assert text.count("look for ECC errors") == 2
+    assert all(saw in text for saw in ("12 of 9", "34 of 9", "56 of 9"))
+    assert "bytes of b" in text
+    assert {"finding-col-a", "finding-col-b"} <= set(Reader(text).ids)
 
 
 def test_a_curve_has_its_points_and_its_intervals(check: Run) -> None:

@@ -113,7 +113,7 @@ def plan(
 
 
 def _shared_cores(layout: Layout) -> dict[str, str]:
-    """Each node believes that all cores are its own; so many threads a rank spin and starve each other."""
+    """Each node takes all cores for its own, and so many spinning threads would starve each other."""
     threads = len(os.sched_getaffinity(0)) // len(layout.nodes)
     return {"OMP_NUM_THREADS": str(max(1, threads))}
 

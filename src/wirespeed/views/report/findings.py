@@ -55,8 +55,9 @@ def culprits_section(run: Run, spot: Spot) -> Section:
     told = _Told(spot)
     findings = []
     for first, *others in firsts:
-        shown = list(map(told.one, others[:_MOST_BRIEF]))
-        findings.append({**told.one(first), "others": shown, "left": len(others) - len(shown)})
+        whole = told.one(first)
+        shown = [_differing(told.one(other), whole) for other in others[:_MOST_BRIEF]]
+        findings.append({**whole, "others": shown, "left": len(others) - len(shown)})
     html = filled(
         "culprits.html",
         spot=spot,
@@ -69,13 +70,24 @@ def culprits_section(run: Run, spot: Spot) -> Section:
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Those that say the very same of different nodes together, in the order of their first."""
+    """Those with the same cause and remedy together, in the order of their first: the very same of
+    different nodes, or what one rank (or the job) does wrong in many ways."""
     groups: dict[object, list[Finding]] = {}
     for one in findings:
-        said = (one.id, one.status, one.saw, one.expected, one.because, one.costs, one.fix)
-        kind = said if one.subject.kind == "node" and one.saw else id(one)
+        kind: object = id(one)
+        if one.subject.kind == "node" and one.saw:
+            kind = (one.id, one.status, one.saw, one.expected, one.because, one.costs, one.fix)
+        elif one.subject.kind != "node" and one.because and one.fix:
+            kind = (family(one), one.status, one.because, one.fix, one.subject)
         groups.setdefault(kind, []).append(one)
     return list(groups.values())
+
+
+def _differing(other: dict[str, Any], first: dict[str, Any]) -> dict[str, Any]:
+    """Of a finding what the first of its kind does not say already."""
+    fields = [field for field in other["fields"] if field not in first["fields"]]
+    evidence = [line for line in other["evidence"] if line not in first["evidence"]]
+    return {**other, "fields": fields, "evidence": evidence}
 
 
 def others_section(run: Run, spot: Spot) -> Section:
