@@ -19,7 +19,7 @@ def test_every_pair_of_local_ranks_is_measured(cli: Any) -> None:
     # A threshold that no noise of a busy machine reaches.
     done = cli("locate", "--ranks", "3", "--threshold", "100", "-q")
     run = checked(cli("runs", "show", "last", "-o", "json").out)
-    assert done.code == run["exit_code"] == 0, done.err
+    assert done.code == run["exit_code"] == 0, done.out + done.err
     located = run["located"]
     assert located["over"] == "ranks"
     assert located["nodes"] == ["rank 0", "rank 1", "rank 2"]

@@ -88,7 +88,8 @@ class RankFabric:
             for node, ranks in enumerate(self.cut.seats)
             for rail, rank in enumerate(ranks)
         }.get(place.rank)
-        self._talk: _Tcp | _Backend = _Tcp(place) if place.device.type == "cpu" else _Backend(place)
+        tcp = place.device.type == "cpu" if own_sockets is None else own_sockets
+        self._talk: _Tcp | _Backend = _Tcp(place) if tcp else _Backend(place)
 
     def close(self) -> None:
         self._talk.close()
