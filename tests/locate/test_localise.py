@@ -221,6 +221,11 @@ def test_a_fabric_that_measures_no_latency():
     assert subjects(localise(Silent(SMALL, [NODE]))) == expected(NODE)
 
 
+def test_the_threshold_that_is_asked_for_holds_for_latency_too():
+    assert subjects(localise(SimulatedFabric(SMALL, [DELAY]), threshold=5)) == expected(DELAY)
+    assert not localise(SimulatedFabric(SMALL, [DELAY]), threshold=50).culprits
+
+
 @pytest.mark.parametrize("nodes", [0, 1])
 def test_one_node_is_a_clear_error(nodes):
     with pytest.raises(CannotMeasure, match="no pair"):

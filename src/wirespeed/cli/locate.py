@@ -45,7 +45,7 @@ Examples:
     "--threshold",
     type=FiniteRange(1.01, 1000),
     default=1.2,
-    help="Name who is slower than the others by this factor or more.",
+    help="Name who is slower than the others by this factor or more; of latency at least 2.",
 )
 @click.option("--simulate", is_flag=True, help="Try it on a simulated fabric with faults.")
 @click.option("--rails", type=click.IntRange(1, 64), help="Simulated rails.  [default: 8]")

@@ -68,7 +68,8 @@ def localise(
             f"{most_rounds} rounds, thresholds {threshold:g} and {latency_threshold:g}",
             expected="at least 1 round, thresholds (factors of slow-down) above 1",
         )
-    search = _Search(fabric, threshold, latency_threshold, seed)
+    # Whoever asks for culprits of 5× wants none of 3×, whatever is slow about them.
+    search = _Search(fabric, threshold, max(threshold, latency_threshold), seed)
     search.run(exhaustive, most_rounds)
     return search.diagnosis()
 
