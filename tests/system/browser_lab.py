@@ -107,9 +107,17 @@ class Tab:
 
     def until(self, true: str) -> None:
         deadline = time.monotonic() + BOUND_S
-        while not self.ask(true):
+        while not self._holds(true):
             assert time.monotonic() < deadline, f"never: {true}"
             time.sleep(0.02)
+
+    def _holds(self, true: str) -> bool:
+        try:
+            return bool(self.ask(true))
+        except AssertionError as error:
+            if "navigated" not in str(error):  # the page goes, and the next is not there yet
+                raise
+            return False
 
     def ask(self, script: str) -> Any:
         """The value of an expression in the page."""
