@@ -82,7 +82,8 @@ def test_goodput_has_gauges(lasted: Run) -> None:
     assert sum(parts.values()) == sum(samples(lasted, "wirespeed_goodput_wall_seconds").values())
     assert [v for k, v in parts.items() if 'cause="down"' in k] == [3]
     assert list(samples(lasted, "wirespeed_goodput_restarts").values()) == [1]
-    none_yet = replace(lasted, goodput=replace(lasted.goodput, step_samples=0, checkpoints=0))  # type: ignore[type-var]
+    assert lasted.goodput is not None
+    none_yet = replace(lasted, goodput=replace(lasted.goodput, step_samples=0, checkpoints=0))
     for name in ("step", "checkpoint"):
         assert samples(lasted, f"wirespeed_goodput_{name}_seconds")
         assert not samples(none_yet, f"wirespeed_goodput_{name}_seconds")

@@ -46,9 +46,9 @@ def _verdict(run: Run) -> Iterator[Sample]:
 
 
 def _findings(run: Run) -> Iterator[Sample]:
-    counted = Counter(finding.status for finding in run.findings)
+    counted: Counter[str] = Counter(finding.status for finding in run.findings)
     for status in _STATUSES:
-        yield {"status": status}, counted[status]  # type: ignore[index]
+        yield {"status": status}, counted[status]
 
 
 def _by_check(run: Run) -> Iterator[Sample]:
