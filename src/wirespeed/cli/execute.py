@@ -297,6 +297,7 @@ def _session(
         reference=reference,
         only=only,
         ledger=ledger,
+        gate=options.gate,
     )
 
 

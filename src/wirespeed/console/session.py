@@ -12,6 +12,7 @@ from typing import Any
 
 from wirespeed.checks.causes import cause_first
 from wirespeed.checks.counting import with_counters
+from wirespeed.checks.gate import PLAIN, Gate
 from wirespeed.checks.judge import judge, verdict_of
 from wirespeed.checks.training import proof_findings
 from wirespeed.console.book import Ledger, ProgressView
@@ -55,6 +56,7 @@ class Session:
         reference: Reference,
         only: frozenset[str] = frozenset(),
         ledger: Ledger | None = None,
+        gate: Gate = PLAIN,
     ) -> None:
         self.folder = folder
         self.ledger = ledger
@@ -63,6 +65,7 @@ class Session:
         self._config = dict(config)
         self._reference = reference
         self._only = only
+        self._gate = gate
         self._begin = time.monotonic()
         self._settings: tuple[Setting, ...] = ()
         self._goodput: Goodput | None = None
@@ -123,8 +126,8 @@ class Session:
         if compared := self._reference.choices():
             heard.choices += compared
             heard.store_choices()
-        for finding in findings:
-            self.folder.append("finding", finding_to_json(finding))
+        if outcome.ok:  # what ended a run before its time is not to be allowed
+            findings = self._gate.allowed(findings)
         if self._plan.command == "topo":
             measured += len(world.nodes)
         elif self._needs_only_a_world:
@@ -134,6 +137,9 @@ class Session:
             verdict, code = "UNKNOWN", 130
         elif heard.refusal:
             verdict, code = "UNKNOWN", heard.refusal["exit_code"]
+        findings, verdict, code = self._gate.judged(findings, verdict, code)
+        for finding in findings:
+            self.folder.append("finding", finding_to_json(finding))
         run = replace(
             self._told(world), verdict=verdict, exit_code=code, findings=tuple(findings), soak=soak
         )
