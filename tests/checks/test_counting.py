@@ -143,6 +143,18 @@ def test_what_is_not_known_is_no_pass(told: dict[str, Any], id: str) -> None:
     assert found.because
 
 
+def test_both_ends_of_a_lossy_path_count_and_none_is_accused() -> None:
+    lossy = {"TCP": {"OutSegs": 50_000, "RetransSegs": 900}}
+    nodes = (node(grown=lossy), node("n1", grown={"TCP": {"OutSegs": 50_000, "RetransSegs": 90}}))
+    (found,) = judged(*nodes, node("n2"))["COUNT-008"]
+    assert (found.status, found.subject) == ("fail", Subject("job", "job"))
+    assert found.title == "TCP had to send again on 2 of 3 nodes"
+    world = World(size=3, nodes=nodes, backend="gloo", launcher="local")
+    culprit = Finding(id="LOC-001", status="fail", title="slow", subject=Subject("node", "n1"))
+    (told,) = with_counters([culprit, found], world)[0].evidence
+    assert told == "n1: TCP: RetransSegs +90 in 20.0 s of our traffic (COUNT-008)"
+
+
 def test_a_node_that_told_nothing_is_no_pass() -> None:
     silent = NodeFacts(host="n1", ranks=(1,), facts={})
     (found,) = judged(node(), silent)["COUNT-001"]

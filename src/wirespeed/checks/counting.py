@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from wirespeed.checks.counting_rules import EXPLANATIONS, FAMILIES, Rule
 from wirespeed.checks.per_node import absent, worse
-from wirespeed.records import Finding, NodeFacts, World
+from wirespeed.records import Finding, NodeFacts, Subject, World
 from wirespeed.units import format_duration
 from wirespeed.world.counters.snapshot import EVERYTHING
 
@@ -22,6 +22,8 @@ _PACKETS = (
 _SMALL = ("local_link_integrity_errors", "excessive_buffer_overrun_errors")
 """Counters of four bits, which stand at their end on healthy nodes, too."""
 _SHOWN = 8
+_OF_PATHS = "COUNT-008"
+"""Both ends of a bad path count: several nodes are one finding, and none of them is accused."""
 _RESET = "perfquery -R"
 _NONE = "no device here has such counters"
 
@@ -56,6 +58,8 @@ def _of_id(id: str, nodes: Sequence[NodeFacts], silent: Sequence[str]) -> list[F
     for host, device in pairs:
         own = [(node, one) for node, one in bad if (node.host, one.device) == (host, device)]
         found.append(_bad(id, own[0][0], device, [one for _, one in own]))
+    if id == _OF_PATHS and len(found) > 1:
+        found = [_joint(found, len(nodes))]
     family = FAMILIES[id]
     blind = [*(f"{host}: not told" for host in silent), *_blind(id, nodes)]
     if blind:
@@ -145,6 +149,19 @@ def _bad(id: str, node: NodeFacts, device: str, grown: Sequence[_Grown]) -> Find
     )
 
 
+def _joint(found: Sequence[Finding], nodes: int) -> Finding:
+    """One finding for what several nodes saw of the same paths, worst first."""
+    failed = [one for one in found if one.status == "fail"]
+    first = (failed or list(found))[0]
+    return replace(
+        first,
+        title=f"TCP had to send again on {len(found)} of {nodes} nodes",
+        subject=Subject("job", "job"),
+        saw="; ".join(f"{one.subject.name}: {one.saw}" for one in found[:_SHOWN]),
+        evidence=tuple(one.title for one in found),
+    )
+
+
 def _about(node: NodeFacts, device: str) -> Iterator[str]:
     """What else is known of the device: where it is, and that it came or went meanwhile."""
     kind, name, *_ = [*device.split(), ""]
@@ -203,5 +220,7 @@ def _evidence(culprit: Finding, counts: Sequence[Finding], world: World) -> Iter
         ranks = any(f"rank {rank}" == culprit.subject.name for rank in node.ranks)
         if node.host in words or ranks:
             for one in counts:
-                if one.subject.name == node.host:
-                    yield f"{one.title} ({one.id})"
+                told = [one.title] if one.subject.name == node.host else one.evidence
+                for text in told:
+                    if text.startswith(f"{node.host}: "):
+                        yield f"{text} ({one.id})"
