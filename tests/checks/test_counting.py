@@ -74,6 +74,10 @@ def test_a_run_that_read_no_counters_has_no_finding() -> None:
         ("COUNT-003", PORT, {"packet_seq_err": 5_000}, "warn"),
         ("COUNT-003", PORT, {**PACKETS, "local_ack_timeout_err": 1}, "warn"),
         ("COUNT-003", PORT, {"req_transport_retries_exceeded": 1}, "fail"),
+        ("COUNT-003", PORT, {"rx_pkts": 9_000_000, "seq_err_naks_rcvd": 5_000}, "fail"),
+        ("COUNT-003", PORT, {"tx_pkts": 9_000_000, "retrans_pkts": 5_000}, "pass"),
+        ("COUNT-003", PORT, {"unresponsive_remote_events": 1}, "warn"),
+        ("COUNT-004", "interface eth0", {**FRAMES, "rx_prio3_buf_discard": 90}, "warn"),
         ("COUNT-004", PORT, {**PACKETS, "port_xmit_discards": 5_000}, "fail"),
         ("COUNT-004", "interface eth0", {**FRAMES, "rx_missed_errors": 50}, "warn"),
         ("COUNT-004", "interface eth0", {**FRAMES, "rx_dropped": 900}, "pass"),
@@ -179,8 +183,8 @@ def test_a_culprit_is_told_what_its_own_counters_say(subject: Subject) -> None:
     culprit = Finding(id="LOC-001", status="fail", title="slow", subject=subject, evidence=("a",))
     found = with_counters([culprit, *count_findings(world)], world)
     assert found[0].evidence == (
-        "a",
         "n0: RDMA mlx5_3 port 1: link_downed +2 in 20.0 s of our traffic (COUNT-001)",
+        "a",
     )
     other = Finding(id="LOC-001", status="fail", title="slow", subject=Subject("node", "n1"))
     assert with_counters([other, *count_findings(world)], world)[0].evidence == ()

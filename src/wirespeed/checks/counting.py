@@ -15,6 +15,7 @@ __all__ = ["EXPLANATIONS", "count_findings", "with_counters"]
 _PACKETS = (
     ("rx_packets_phy", "tx_packets_phy"),
     ("port_rcv_packets", "port_xmit_packets"),
+    ("rx_pkts", "tx_pkts"),
     ("rx_packets", "tx_packets"),
     ("OutSegs",),
 )
@@ -202,12 +203,12 @@ def _counts(id: str, counter: str) -> bool:
 
 
 def with_counters(findings: Sequence[Finding], world: World) -> list[Finding]:
-    """What counters of a culprit's own nodes say, as evidence of that culprit."""
+    """What counters of a culprit's own nodes say, as evidence of that culprit: before its many pairs."""
     counts = [
         one for one in findings if one.id.startswith("COUNT") and one.status in ("warn", "fail")
     ]
     return [
-        replace(one, evidence=(*one.evidence, *_evidence(one, counts, world)))
+        replace(one, evidence=(*_evidence(one, counts, world), *one.evidence))
         if one.id.startswith("LOC-") and one.status == "fail"
         else one
         for one in findings
