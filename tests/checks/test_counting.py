@@ -62,7 +62,8 @@ def test_a_run_that_read_no_counters_has_no_finding() -> None:
     [
         ("COUNT-001", PORT, {"link_downed": 1}, "fail"),
         ("COUNT-001", PORT, {"link_error_recovery": 1}, "fail"),
-        ("COUNT-001", "interface eth0", {"carrier_down_count": 1}, "fail"),
+        ("COUNT-001", "interface eth0", {**FRAMES, "carrier_down_count": 1}, "fail"),
+        ("COUNT-001", "interface eth0", {"rx_packets": 7, "carrier_down_count": 1}, "warn"),
         ("COUNT-002", PORT, {"symbol_error": 3}, "warn"),
         ("COUNT-002", PORT, {"symbol_error": 200}, "fail"),
         ("COUNT-002", PORT, {"port_rcv_errors": 1}, "warn"),

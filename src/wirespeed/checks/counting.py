@@ -108,7 +108,7 @@ def _judged(rule: Rule, device: str, counts: Mapping[str, int], seconds: float) 
         if rule.warn and count >= rule.warn.count and rate >= rule.warn.rate:
             status = "warn"
         if rule.fail and count >= rule.fail.count and rate >= rule.fail.rate:
-            status = "fail"
+            status = "fail" if packets >= rule.busy else "warn"
         yield _Grown(device, f"{name} +{count:,} ({text})", status)
 
 
