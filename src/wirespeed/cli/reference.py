@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed.cli import suggest
+from wirespeed.cli.reference_training import training
 from wirespeed.cli.shape_options import completed, shape_options, told_by
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError
 
@@ -306,3 +307,6 @@ def _measured(run: "Run", op: str, size: int) -> "Measurement":
         f"run {run.id} has no busbw of {op} at {format_size(size, exact=True)}",
         expected=f"one of {sizes}" if sizes else f"a run that measured {op}",
     )
+
+
+reference.add_command(training)
