@@ -139,6 +139,39 @@ def test_a_lone_figure_grades(busbw: str, code: int, place: str, beside: str, ca
     assert (told["verdict"], told["beside_the_only_figure"]) == (place, beside)
 
 
+@pytest.mark.parametrize(("busbw", "code", "place"), [("44.00", 0, "NORMAL"), ("20.00", 1, "LOW")])
+def test_cluster_nccl_tests_ends_with_the_verdict(
+    busbw: str, code: int, place: str, capsys: Any
+) -> None:
+    """The device list is shortened, so that nodes and GPU are the cluster file's."""
+    from wirespeed.cli.clusters.nccl_tests import _report
+    from wirespeed.clusters.file.model import ClusterFile
+    from wirespeed.clusters.life.nccl_tests import Ended
+    from wirespeed.clusters.settling import settle
+
+    gpus = {"per_node": 8, "type": "NVIDIA-A100-SXM4-80GB", "default_nodes": 16}
+    cluster = {"name": "mine", "namespace": "here"}
+    deployment = settle(ClusterFile.model_validate({"cluster": cluster, "gpus": gpus}))
+    wirespeed(["reference", "add", _figure()])
+    capsys.readouterr()
+    algbw = float(busbw) / 1.984375
+    row = ROWS.splitlines()[1].replace("45.42", busbw).replace("45.44", busbw)
+    row = row.replace("22.89", f"{algbw:.2f}").replace("22.90", f"{algbw:.2f}")
+    log = (
+        HEAD + COLUMNS + row.replace("46911", f"{1.073741824e9 / algbw / 1e3:.0f}") + "\n" + CLOSING
+    )
+    assert _report(deployment, "all_reduce", ("all_reduce_perf",), Ended(log=log, code=0)) == code
+    assert f"{place}  all_reduce 1 GiB" in capsys.readouterr().out
+
+
+def _figure() -> str:
+    Path("mine.csv").write_text(
+        "gpu,gpus_per_node,nodes,interconnect,collective,size,busbw_GBps,source\n"
+        "A100 SXM,8,16,tcp,all_reduce,1G,45,me\n"
+    )
+    return "mine.csv"
+
+
 def test_a_slow_one_of_an_unknown_network_stays_unknown(capsys: Any) -> None:
     log()
     wirespeed([*ONE, "--ranks", "128"])

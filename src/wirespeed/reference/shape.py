@@ -72,9 +72,11 @@ class Shape:
 def gpu_called(text: str) -> str:
     """The product for what a driver reports or a person writes: `H100` is the SXM module.
 
-    A name that nobody knows comes back without its vendor.
+    The node label nvidia.com/gpu.product (`NVIDIA-H100-80GB-HBM3`) will do. A name that nobody knows
+    comes back without its vendor.
     """
-    product = product_named(text)
+    bare = text.strip().removeprefix("NVIDIA-")
+    product = product_named(text) or product_named(bare) or product_named(bare.replace("-", " "))
     if product is not None:
         return product.name
     bare = text.strip().removeprefix("NVIDIA ").removeprefix("AMD Instinct ")
