@@ -256,9 +256,6 @@ def _finding(first: _Suspect, found: Sequence[_Suspect]) -> Finding:
     kind = "the first line that looks wrong says"
     if stack:
         kind = "a Python stack that no rule knows ends in"
-        if stack
-        else "the first line that looks wrong says"
-    )
     evidence = [f"{first.log}:{first.number}: {_cut(first.line.text)}"]
     if stack:
         evidence.append(f"its last line: {_cut(first.last)}")
