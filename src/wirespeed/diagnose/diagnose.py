@@ -14,6 +14,8 @@ from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.rules import all_rules
 from wirespeed.diagnose.scan import Scanner, Watcher
 from wirespeed.diagnose.sources import Source
+from wirespeed.diagnose.suspects import ANCHORS as WORDS
+from wirespeed.diagnose.suspects import Suspects
 from wirespeed.diagnose.telling import findings_of
 from wirespeed.errors import InputError
 from wirespeed.records import Finding
@@ -42,8 +44,13 @@ def diagnose(
 ) -> Reading:
     """Read every log once, as a stream, and say the cause. Raises InputError for one that cannot be."""
     known = all_rules() if rules is None else tuple(rules)
-    fabric, evidence = Fabric(), Evidence()
-    scanner = Scanner(known, [Watcher("fabric", ANCHORS, fabric.see)])
+    fabric, evidence, suspects = Fabric(), Evidence(), Suspects()
+    watchers = (
+        Watcher("fabric", ANCHORS, fabric.see),
+        Watcher("suspects", WORDS, suspects.see),
+    )
+    scanner = Scanner(known, watchers)
+    suspects.around = scanner.around
     dumps: list[Dump] = []
     damaged: list[Finding] = []
     for number, source in enumerate(sources, 1):
@@ -66,6 +73,9 @@ def diagnose(
     # A host that says that it uses another network is told once.
     named = "network" if any("same network" in one.title for one in differ) else ""
     logged += [*differ, *fabric_findings(fabric, told=named)]
+    if not any(one.status == "fail" for one in (*logged, *recorded)):
+        symptom = found.answers[0].first.start.line if found.answers else None
+        logged += suspects.findings(known, symptom)
     findings = _merged(logged, recorded)
     return Reading(found, findings, len(sources), scanner.lines, scanner.bytes)
 

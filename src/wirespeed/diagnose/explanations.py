@@ -31,4 +31,8 @@ EXPLANATIONS: dict[str, str] = {
     "FLIGHT-003": "Every rank that wrote a dump issued the collective, and it did not complete: data do "
     "not arrive, or the rank that is behind wrote no dump.",
     "FLIGHT-004": "A file looks like a dump of the flight recorder and is damaged: it is left out.",
+    "LOG-001": "No rule knows a cause, and this is the first line whose words look wrong (error, fatal, "
+    "failed, refused, …), with whose it is and what came just before. What healthy jobs print, such as "
+    "'0 errors' or names of settings, does not count.",
+    "LOG-002": "As LOG-001, for a Python stack: its last line, and the innermost frame.",
 }
