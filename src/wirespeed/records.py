@@ -218,6 +218,9 @@ class NodeFacts:
     """Allow-listed variables, redacted."""
     unknown: dict[str, str] = field(default_factory=dict)
     """Facts that could not be read, with the reason."""
+    counters: dict[str, Any] = field(default_factory=dict)
+    """What error counters did during the traffic (`wirespeed.world.counters.snapshot.growth`); empty
+    where they were not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

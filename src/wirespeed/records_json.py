@@ -174,7 +174,8 @@ def world_to_json(world: World) -> dict[str, Any]:
 def _node_to_json(node: NodeFacts) -> dict[str, Any]:
     # Not asdict, which copies every fact: it is half of the time for a run of 10,000 ranks.
     data: dict[str, Any] = {name: getattr(node, name) for name in NodeFacts.__slots__}
-    return data | {name: list(data[name]) for name in _LISTED}
+    data |= {name: list(data[name]) for name in _LISTED}
+    return _without_empty(data, "counters")
 
 
 def world_from_json(data: Mapping[str, Any]) -> World:

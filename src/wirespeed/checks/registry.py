@@ -196,6 +196,7 @@ _OTHER_VERBS = (
 
 
 def _all_checks() -> dict[str, Check]:
+    from wirespeed.checks.counting_rules import EXPLANATIONS as COUNTERS
     from wirespeed.checks.hardware import EXPLANATIONS as HARDWARE
     from wirespeed.checks.interfaces import EXPLANATIONS as INTERFACES
     from wirespeed.checks.nodes import EXPLANATIONS as NODES
@@ -210,6 +211,7 @@ def _all_checks() -> dict[str, Check]:
         "settings": SETTINGS,
         "network": INTERFACES | REACH,
         "placement": PLACEMENT,
+        "counters": COUNTERS,
     }
     for family, texts in families.items():
         for id, text in texts.items():

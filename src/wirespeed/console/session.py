@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.checks.causes import cause_first
+from wirespeed.checks.counting import with_counters
 from wirespeed.checks.judge import judge, verdict_of
 from wirespeed.checks.training import proof_findings
 from wirespeed.console.book import Ledger, ProgressView
@@ -112,6 +113,7 @@ class Session:
             *proof_findings(heard.proofs),
             *heard.notes,
         ]
+        findings = with_counters(findings, world)
         soak = self.ledger.soak() if self.ledger else None
         if self.ledger and soak:
             findings += self.ledger.findings()

@@ -15,6 +15,7 @@ _FAMILIES = {
     "BW": "bandwidth",
     "CAP": "correctness",
     "COL": "correctness",
+    "COUNT": "counters",
     "DIAG": "logs",
     "DIED": "watchdog",
     "ENV": "settings",
