@@ -83,6 +83,8 @@ class Evidence:
 
     def __init__(self) -> None:
         self.seen: dict[str, Seen] = {}
+        self.last: dict[tuple[str, str], Hit] = {}
+        """By rule and log: the last line of rules that tell how a log begins and ends."""
         self.ranks: set[int] = set()
         self.hosts: set[str] = set()
         """Who wrote anything at all, as far as that is known."""
@@ -95,6 +97,8 @@ class Evidence:
                 if hit.rule.until or hit.rule.ends:
                     found.episodes = Episodes()
             found.add(hit)
+            if hit.rule.last:
+                self.last[hit.rule.id, hit.line.source] = hit
 
     def settle(self, rules: Iterable[Rule], counts: Mapping[str, int]) -> None:
         """Apply what rules ask of each other, once all logs are read."""

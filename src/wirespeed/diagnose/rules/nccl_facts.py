@@ -299,6 +299,7 @@ RULES: tuple[Rule, ...] = (
         id="FACT-033",
         category="world",
         role="fact",
+        last=True,
         anchors=("Init COMPLETE",),
         pattern=r"rank (?P<rank>\d+) nranks (?P<nranks>\d+) .{0,300}init complete",
         sentence="communicator of {nranks} ranks",

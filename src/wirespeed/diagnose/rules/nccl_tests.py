@@ -29,12 +29,15 @@ _MPI = (
     "make clean, then make MPI=1 MPI_HOME=/path/to/mpi (old objects stay without MPI otherwise); "
     "then mpirun -np 2 -H host0:1,host1:1 … starts one job of all ranks"
 )
+_FAILURES = tuple(f"NT-02{number}" for number in range(8))
+"""Rules that tell how nccl-tests itself failed: nccl_tests_failures.py."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
         id="NT-001",
         category="nccl-tests",
         role="fact",
+        last=True,
         anchors=("minBytes ",),
         pattern=r"nThread (?P<threads>\d+) nGpus (?P<gpus>\d+) minBytes (?P<least>\d+) maxBytes "
         r"(?P<most>\d+)",
@@ -88,6 +91,7 @@ RULES: tuple[Rule, ...] = (
         id="NT-005",
         category="busbw",
         role="fact",
+        last=True,
         anchors=("Avg bus bandwidth",),
         pattern=r"avg bus bandwidth\s*:\s*(?P<busbw>[\d.]+)",
         sentence="average bus bandwidth {busbw} GB/s",
@@ -218,23 +222,29 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        id="NT-031",
+        category="table-cut",
+        role="symptom",
+        stage="wait",
+        needs=("NT-001", "NT-004"),
+        absent=("NT-005", *_FAILURES),
+        sentence="the table of nccl-tests breaks off: no closing lines follow its rows (a hang, a job "
+        "that was ended, or the log was cut)",
+        checks=(
+            "whether the log is whole: the last lines of nccl-tests are `# Out of bounds values` and "
+            "`# Avg bus bandwidth`",
+            "whether it hangs at the next size: py-spy or gdb on its processes, NCCL_DEBUG=INFO",
+            "whether its launcher ended it: a time limit, a signal, memory (dmesg, sacct)",
+        ),
+        links=_LINKS,
+    ),
+    Rule(
         id="NT-030",
         category="p2p-hang",
         role="symptom",
         stage="wait",
         needs=("NT-001",),
-        absent=(
-            "NT-004",
-            "NT-005",
-            "NT-020",
-            "NT-021",
-            "NT-022",
-            "NT-023",
-            "NT-024",
-            "NT-025",
-            "NT-026",
-            "NT-027",
-        ),
+        absent=("NT-004", "NT-005", *_FAILURES),
         sentence="nccl-tests stops after its header: no result row follows (a hang, or the log "
         "was cut)",
         checks=(
