@@ -149,6 +149,8 @@ class RunOptions:
     """Where ranks run, unless on this machine or where a launcher has put us."""
     resumed: "Resumed | None" = None
     """The soak to go on with."""
+    again: Callable[[str], str] = str
+    """Completes the command that a finding proposes."""
 
     def placed(self) -> Placed:
         """What the engine has found; only with `where`."""

@@ -5,7 +5,7 @@ process inside somebody else's launcher. It alone writes the run folder and prin
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,9 @@ class Session:
         reference: Reference,
         only: frozenset[str] = frozenset(),
         ledger: Ledger | None = None,
+        again: Callable[[str], str] = str,
     ) -> None:
+        """again: completes the command that a finding proposes, so that it can be typed."""
         self.folder = folder
         self.ledger = ledger
         self._plan = plan
@@ -63,6 +65,7 @@ class Session:
         self._config = dict(config)
         self._reference = reference
         self._only = only
+        self._again = again
         self._begin = time.monotonic()
         self._settings: tuple[Setting, ...] = ()
         self._goodput: Goodput | None = None
@@ -123,6 +126,7 @@ class Session:
         if compared := self._reference.choices():
             heard.choices += compared
             heard.store_choices()
+        findings = [replace(one, next=self._again(one.next)) for one in findings]
         for finding in findings:
             self.folder.append("finding", finding_to_json(finding))
         if self._plan.command == "topo":
