@@ -55,6 +55,14 @@ def test_a_shortened_list_tells_nodes_and_is_graded_by_itself(capsys: Any) -> No
     assert (told.nodes, told.gpus_per_node, told.guessed) == (16, 8, True)
     known = answer([], capsys)
     assert (known["verdict"], round(known["share"], 2)) == ("normal", 1.0)
+    assert wirespeed(["reference", "ask", "--run", "last"]) == 0
+    assert "all_reduce 1 GiB" in capsys.readouterr().out, "the best of what it measured"
+    assert wirespeed(["reference", "ask", "broadcast", "--run", "last"]) == 2
+    assert "measured no broadcast" in capsys.readouterr().err
+    assert wirespeed(["reference", "ask"]) == 2
+    capsys.readouterr()
+    assert wirespeed(["runs", "list", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["nodes"] == 16
     assert "the interconnect is not told: InfiniBand" in known["expected"]["notes"][0]
     assert wirespeed(["reference", "add", "last"]) == 2
     assert "--interconnect, such as ib" in capsys.readouterr().err

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from wirespeed.reference.ask import Answer
     from wirespeed.views.style import Style
 
-__all__ = ["verdict_lines", "verdict_of"]
+__all__ = ["best_of", "verdict_lines", "verdict_of"]
 
 
 def verdict_of(run: "Run") -> "Answer | None":
@@ -15,7 +15,7 @@ def verdict_of(run: "Run") -> "Answer | None":
     from wirespeed.console.references import answer_of
     from wirespeed.reference.shape import shape_of
 
-    best = _best(run)
+    best = best_of(run)
     return answer_of(run, best) if best and shape_of(run.world) else None
 
 
@@ -24,7 +24,7 @@ def verdict_lines(run: "Run", style: "Style") -> list[str]:
     from wirespeed.cli.reference_text import verdict_line
     from wirespeed.reference.told import lacking
 
-    best = _best(run)
+    best = best_of(run)
     if best is None:
         return []
     again = f"wirespeed reference ask {best.op} {best.size_bytes} --run {run.id}"
@@ -38,7 +38,8 @@ def verdict_lines(run: "Run", style: "Style") -> list[str]:
     return [style.text(f"  is it normal? {again} {words}")]
 
 
-def _best(run: "Run") -> "Measurement | None":
-    """The highest busbw over all ranks, out of place where the two are alike."""
+def best_of(run: "Run", op: str | None = None) -> "Measurement | None":
+    """The highest busbw over all ranks, of `op` or any; out of place where the two are alike."""
     known = [one for one in run.measurements if one.groups == "all" and one.busbw > 0]
+    known = [one for one in known if op in (None, one.op)]
     return max(known, key=lambda one: (one.busbw, not one.in_place), default=None)

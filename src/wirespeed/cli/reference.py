@@ -143,6 +143,7 @@ def export(name: str | None) -> None:
 Examples:
   wirespeed reference ask all_reduce 8G --busbw 310 --gpu H100 --nodes 2 --interconnect ib --nics 8x400
   wirespeed reference ask all_reduce 8G --busbw 478 --gpu H100
+  wirespeed reference ask --run last                                  its best figure
   wirespeed reference ask all_reduce 4M --run last -o json
   wirespeed reference ask all_reduce 1G --run last --gpu A100 --nodes 16 --interconnect ib
 
@@ -154,8 +155,8 @@ is meant where they say nothing.
 Exit codes: 0 normal, 1 low, 3 nothing is known that it could be compared with.
 """
 )
-@click.argument("op", shell_complete=suggest.operations)
-@click.argument("size")
+@click.argument("op", required=False, shell_complete=suggest.operations)
+@click.argument("size", required=False)
 @click.option(
     "--busbw", type=click.FloatRange(min=0, min_open=True), metavar="GB/s", help="The figure."
 )
@@ -168,17 +169,38 @@ Exit codes: 0 normal, 1 low, 3 nothing is known that it could be compared with.
 )
 @shape_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-def ask(op: str, size: str, output: str, **told: Any) -> int:
-    """Is this number normal? Where it lies, by whose figures, and why it may be low."""
+def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
+    """Is this number normal? Where it lies, by whose figures, and why it may be low.
+
+    With --run OP and SIZE may be left out: the run's best figure is meant.
+    """
     from wirespeed.cli.reference_text import answer_json, answer_text
     from wirespeed.collectives.catalogue import collective_named
     from wirespeed.units import parse_size
 
-    name, size_bytes = collective_named(op).name, parse_size(size)
     run = completed(_run(told["run_ref"]), told_by(told)) if told["run_ref"] else None
+    if op is None or size is None:
+        best = _best_of(run, collective_named(op).name if op else None)
+        name, size_bytes = best.op, best.size_bytes
+    else:
+        name, size_bytes = collective_named(op).name, parse_size(size)
     answer = _answer(name, size_bytes, told, run)
     click.echo(answer_json(answer) if output == "json" else answer_text(answer, sys.stdout))
     return {"low": 1, "unknown": CannotMeasure.exit_code}.get(answer.place, 0)
+
+
+def _best_of(run: "Run | None", op: str | None) -> "Measurement":
+    from wirespeed.cli.imported import best_of
+
+    if run is None:
+        raise UsageError("which figure?", expected="OP SIZE --busbw GB/s, or --run RUN")
+    best = best_of(run, op)
+    if best is None:
+        raise UsageError(
+            f"run {run.id} measured no {op or 'collective'} over all ranks",
+            next=f"wirespeed runs show {run.id}",
+        )
+    return best
 
 
 def _answer(op: str, size: int, told: dict[str, Any], run: "Run | None") -> "Answer":
