@@ -161,6 +161,11 @@ EXPLANATIONS: dict[str, str] = {
     "effect, and there are no ambient capabilities. A rank of another user has the memlock limit that "
     "the container runtime gives. What works: security.run_as_user: 0 (ranks then raise the limit "
     "themselves), or a higher limit of the runtime on the nodes (LimitMEMLOCK=infinity).",
+    "CLUSTER-047": "What one pod writes to the shared volume all others read. "
+    "`check --on k8s` of a cluster file with storage.mode rwx lets the first pod write 8 MiB of random "
+    "bytes to /workspace, and all others read them: within 15 s, byte by byte the same. A pod that does "
+    "not see them has a volume of its own, or its node a stale mount; the seconds of each are the "
+    "evidence. The file is removed.",
     "CLUSTER-050": "The MPIJob's launcher starts in time. "
     "It did not within --start-within. A launcher comes when sshd answers in every worker: one that "
     "is Pending waits for a node with what it asks, one that is not ready has no sshd or no image, and "
