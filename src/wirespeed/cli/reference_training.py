@@ -67,8 +67,8 @@ def _table(rows: "list[tuple[TrainingFigure, float | None, float | None]]", besi
     from wirespeed.views.style import style_for
 
     left = ("system", "model", "strategy", "source")
-    names: tuple[str, ...] = ("system", "model", "batch", "ranks", "strategy", "bucket", "step")
-    names += ("of naive", *(("here",) if beside else ()), "comm", "source")
+    names = ["system", "model", "batch", "ranks", "strategy", "bucket", "step", "of naive"]
+    names += [*(["here"] if beside else []), "comm", "source"]
     grid = Grid(tuple(Column(name, left=name in left) for name in names))
     for one, share, mine in rows:
         grid.add(
