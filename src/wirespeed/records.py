@@ -85,6 +85,8 @@ class Finding:
     """Of `diagnose`: `certain`, `likely` or `cannot tell`; empty where figures tell it."""
     references: tuple[ReferenceFigure, ...] = ()
     """What a figure was graded against, that which decides first; empty where it was not graded."""
+    allowed: str = ""
+    """Its status without `--allow`, which named it; empty elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

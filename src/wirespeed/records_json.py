@@ -64,7 +64,7 @@ _US = 1e6
 def finding_to_json(finding: Finding) -> dict[str, Any]:
     references = [reference_to_json(one) for one in finding.references]
     data = {**asdict(finding), "evidence": list(finding.evidence), "references": references}
-    return _without_empty(data, "category", "confidence", "references")
+    return _without_empty(data, "category", "confidence", "references", "allowed")
 
 
 def finding_from_json(data: Mapping[str, Any]) -> Finding:

@@ -74,6 +74,10 @@ def test_a_run_that_read_no_counters_has_no_finding() -> None:
         ("COUNT-003", PORT, {"packet_seq_err": 5_000}, "warn"),
         ("COUNT-003", PORT, {**PACKETS, "local_ack_timeout_err": 1}, "warn"),
         ("COUNT-003", PORT, {"req_transport_retries_exceeded": 1}, "fail"),
+        ("COUNT-003", PORT, {"rx_pkts": 9_000_000, "seq_err_naks_rcvd": 5_000}, "fail"),
+        ("COUNT-003", PORT, {"tx_pkts": 9_000_000, "retrans_pkts": 5_000}, "pass"),
+        ("COUNT-003", PORT, {"unresponsive_remote_events": 1}, "warn"),
+        ("COUNT-004", "interface eth0", {**FRAMES, "rx_prio3_buf_discard": 90}, "warn"),
         ("COUNT-004", PORT, {**PACKETS, "port_xmit_discards": 5_000}, "fail"),
         ("COUNT-004", "interface eth0", {**FRAMES, "rx_missed_errors": 50}, "warn"),
         ("COUNT-004", "interface eth0", {**FRAMES, "rx_dropped": 900}, "pass"),
@@ -143,6 +147,18 @@ def test_what_is_not_known_is_no_pass(told: dict[str, Any], id: str) -> None:
     assert found.because
 
 
+def test_both_ends_of_a_lossy_path_count_and_none_is_accused() -> None:
+    lossy = {"TCP": {"OutSegs": 50_000, "RetransSegs": 900}}
+    nodes = (node(grown=lossy), node("n1", grown={"TCP": {"OutSegs": 50_000, "RetransSegs": 90}}))
+    (found,) = judged(*nodes, node("n2"))["COUNT-008"]
+    assert (found.status, found.subject) == ("fail", Subject("job", "job"))
+    assert found.title == "TCP had to send again on 2 of 3 nodes"
+    world = World(size=3, nodes=nodes, backend="gloo", launcher="local")
+    culprit = Finding(id="LOC-001", status="fail", title="slow", subject=Subject("node", "n1"))
+    (told,) = with_counters([culprit, found], world)[0].evidence
+    assert told == "n1: TCP: RetransSegs +90 in 20.0 s of our traffic (COUNT-008)"
+
+
 def test_a_node_that_told_nothing_is_no_pass() -> None:
     silent = NodeFacts(host="n1", ranks=(1,), facts={})
     (found,) = judged(node(), silent)["COUNT-001"]
@@ -167,8 +183,8 @@ def test_a_culprit_is_told_what_its_own_counters_say(subject: Subject) -> None:
     culprit = Finding(id="LOC-001", status="fail", title="slow", subject=subject, evidence=("a",))
     found = with_counters([culprit, *count_findings(world)], world)
     assert found[0].evidence == (
-        "a",
         "n0: RDMA mlx5_3 port 1: link_downed +2 in 20.0 s of our traffic (COUNT-001)",
+        "a",
     )
     other = Finding(id="LOC-001", status="fail", title="slow", subject=Subject("node", "n1"))
     assert with_counters([other, *count_findings(world)], world)[0].evidence == ()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from wirespeed.checks.counting_rules import EXPLANATIONS, FAMILIES, Rule
 from wirespeed.checks.per_node import absent, worse
-from wirespeed.records import Finding, NodeFacts, World
+from wirespeed.records import Finding, NodeFacts, Subject, World
 from wirespeed.units import format_duration
 from wirespeed.world.counters.snapshot import EVERYTHING
 
@@ -15,6 +15,7 @@ __all__ = ["EXPLANATIONS", "count_findings", "with_counters"]
 _PACKETS = (
     ("rx_packets_phy", "tx_packets_phy"),
     ("port_rcv_packets", "port_xmit_packets"),
+    ("rx_pkts", "tx_pkts"),
     ("rx_packets", "tx_packets"),
     ("OutSegs",),
 )
@@ -22,6 +23,8 @@ _PACKETS = (
 _SMALL = ("local_link_integrity_errors", "excessive_buffer_overrun_errors")
 """Counters of four bits, which stand at their end on healthy nodes, too."""
 _SHOWN = 8
+_OF_PATHS = "COUNT-008"
+"""Both ends of a bad path count: several nodes are one finding, and none of them is accused."""
 _RESET = "perfquery -R"
 _NONE = "no device here has such counters"
 
@@ -56,6 +59,8 @@ def _of_id(id: str, nodes: Sequence[NodeFacts], silent: Sequence[str]) -> list[F
     for host, device in pairs:
         own = [(node, one) for node, one in bad if (node.host, one.device) == (host, device)]
         found.append(_bad(id, own[0][0], device, [one for _, one in own]))
+    if id == _OF_PATHS and len(found) > 1:
+        found = [_joint(found, len(nodes))]
     family = FAMILIES[id]
     blind = [*(f"{host}: not told" for host in silent), *_blind(id, nodes)]
     if blind:
@@ -145,6 +150,19 @@ def _bad(id: str, node: NodeFacts, device: str, grown: Sequence[_Grown]) -> Find
     )
 
 
+def _joint(found: Sequence[Finding], nodes: int) -> Finding:
+    """One finding for what several nodes saw of the same paths, worst first."""
+    failed = [one for one in found if one.status == "fail"]
+    first = (failed or list(found))[0]
+    return replace(
+        first,
+        title=f"TCP had to send again on {len(found)} of {nodes} nodes",
+        subject=Subject("job", "job"),
+        saw="; ".join(f"{one.subject.name}: {one.saw}" for one in found[:_SHOWN]),
+        evidence=tuple(one.title for one in found),
+    )
+
+
 def _about(node: NodeFacts, device: str) -> Iterator[str]:
     """What else is known of the device: where it is, and that it came or went meanwhile."""
     kind, name, *_ = [*device.split(), ""]
@@ -185,12 +203,12 @@ def _counts(id: str, counter: str) -> bool:
 
 
 def with_counters(findings: Sequence[Finding], world: World) -> list[Finding]:
-    """What counters of a culprit's own nodes say, as evidence of that culprit."""
+    """What counters of a culprit's own nodes say, as evidence of that culprit: before its many pairs."""
     counts = [
         one for one in findings if one.id.startswith("COUNT") and one.status in ("warn", "fail")
     ]
     return [
-        replace(one, evidence=(*one.evidence, *_evidence(one, counts, world)))
+        replace(one, evidence=(*_evidence(one, counts, world), *one.evidence))
         if one.id.startswith("LOC-") and one.status == "fail"
         else one
         for one in findings
@@ -203,5 +221,7 @@ def _evidence(culprit: Finding, counts: Sequence[Finding], world: World) -> Iter
         ranks = any(f"rank {rank}" == culprit.subject.name for rank in node.ranks)
         if node.host in words or ranks:
             for one in counts:
-                if one.subject.name == node.host:
-                    yield f"{one.title} ({one.id})"
+                told = [one.title] if one.subject.name == node.host else one.evidence
+                for text in told:
+                    if text.startswith(f"{node.host}: "):
+                        yield f"{text} ({one.id})"

@@ -2,7 +2,8 @@
 
 Sources of meanings: the kernel's Documentation/ABI/stable/sysfs-class-infiniband, InfiniBand
 Architecture
-Specification 1 (PortCounters), NVIDIA's lists of mlx5 counters, the NVML API reference, RFC 4022.
+Specification 1 (PortCounters), NVIDIA's lists of mlx5 counters, the kernel's drivers of bnxt_re and EFA,
+the NVML API reference, RFC 4022.
 Of the bounds: a link of InfiniBand or RoCE that works shows none of these in the seconds of a
 check; go-back-N
 transports lose half of their rate at a loss of 1 in 1,000 and measurably at 1 in 100,000 (DCQCN,
@@ -58,7 +59,7 @@ RULES = (
         "COUNT-002",
         "RDMA",
         "symbol_error|port_rcv_errors|port_rcv_remote_physical_errors|local_link_integrity_errors"
-        "|excessive_buffer_overrun_errors|rx_icrc_encapsulated",
+        "|excessive_buffer_overrun_errors|rx_icrc_encapsulated|rx_roce_errors",
         warn=_ANY,
         fail=_BITS_FAIL,
     ),
@@ -66,16 +67,23 @@ RULES = (
         "COUNT-002",
         "interface",
         "rx_(crc|frame|length)_errors|tx_carrier_errors"
-        "|rx_(crc_errors|symbol_err|in_range_len_errors)_phy",
+        "|rx_(crc_errors|symbol_err|pcs_symbol_err|in_range_len_errors)_phy",
         warn=_ANY,
         fail=_BITS_FAIL,
     ),
     # Adaptive routing delivers out of order by design: that alone never fails.
-    _rule("COUNT-003", "RDMA", "out_of_sequence|rnr_nak_retry_err", per="packet", warn=_LOSS_WARN),
     _rule(
         "COUNT-003",
         "RDMA",
-        "packet_seq_err|implied_nak_seq_err|duplicate_request|roce_adp_retrans|roce_slow_restart",
+        "out_of_sequence|rnr_nak_retry_err|rnr_naks_rcvd",
+        per="packet",
+        warn=_LOSS_WARN,
+    ),
+    _rule(
+        "COUNT-003",
+        "RDMA",
+        "packet_seq_err|implied_nak_seq_err|duplicate_request|roce_adp_retrans|roce_slow_restart"
+        "|seq_err_naks_rcvd|dup_req|oos_drop_count",
         per="packet",
         warn=_LOSS_WARN,
         fail=_LOSS_FAIL,
@@ -83,15 +91,21 @@ RULES = (
     _rule(
         "COUNT-003",
         "RDMA",
-        "local_ack_timeout_err|roce_adp_retrans_to",
+        "local_ack_timeout_err|roce_adp_retrans_to|to_retransmits",
         warn=_ANY,
         fail=Bound(10, 1.0),
     ),
-    _rule("COUNT-003", "RDMA", "req_(transport|rnr)_retries_exceeded", fail=_ANY),
+    _rule(
+        "COUNT-003", "RDMA", "req_(transport|rnr)_retries_exceeded|max_retry_exceeded", fail=_ANY
+    ),
+    # EFA sprays packets over many paths: some repeats are its way, a peer that is lost is not.
+    _rule("COUNT-003", "RDMA", "retrans_pkts", per="packet", warn=Bound(100, 1e-3)),
+    _rule("COUNT-003", "RDMA", "(unresponsive_remote|impaired_remote_conn)_events", warn=_ANY),
+    _rule("COUNT-003", "RDMA", "retrans_timeout_events", warn=_BITS_FAIL),
     _rule(
         "COUNT-004",
         "RDMA",
-        "port_xmit_discards|out_of_buffer",
+        "port_xmit_discards|out_of_buffer|(rx|tx)_roce_discards|rx_drops",
         per="packet",
         warn=_LOSS_WARN,
         fail=_LOSS_FAIL,
@@ -99,7 +113,8 @@ RULES = (
     _rule(
         "COUNT-004",
         "interface",
-        "(rx|tx)_discards_phy|rx_out_of_buffer|rx_(missed|fifo|over)_errors|tx_(fifo|aborted)_errors",
+        r"(rx|tx)_discards_phy|rx_prio\d_(buf_discard|cong_discard|discards)|rx_out_of_buffer"
+        "|rx_(missed|fifo|over)_errors|tx_(fifo|aborted)_errors",
         per="packet",
         warn=_LOSS_WARN,
         fail=_LOSS_FAIL,

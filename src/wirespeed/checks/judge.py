@@ -33,7 +33,8 @@ def judge(
     findings += node_findings(world)
     findings += hardware_findings(world) + settings_findings(world, only)
     findings += interface_findings(world) + reach_findings(world)
-    findings += placement_findings([(node.host, placement_of(node)) for node in world.nodes])
+    placed = [(node.host, placement_of(node)) for node in world.nodes]
+    findings += placement_findings(placed, asserted="PLACE-001" in only)
     findings += count_findings(world)
     findings += correctness_findings(verifications)
     if command == "check":

@@ -185,6 +185,16 @@ _OTHER_VERBS = (
         "`wirespeed train --memory` measures each kind.",
     ),
     Check(
+        "GATE-001",
+        "gate",
+        "no warning, where warnings fail",
+        "The run was started with --fail-on warn (or WIRESPEED_FAIL_ON, or fail-on in "
+        "wirespeed.yaml), and it "
+        "has warnings; without that it would be READY. Each warning says what to do. One that is "
+        "known and "
+        "accepted is named by --allow: it is shown as allowed, and counts no more.",
+    ),
+    Check(
         "RUN-001",
         "run",
         "the stored run came to its end",

@@ -300,6 +300,7 @@ def _session(
         only=only,
         ledger=ledger,
         again=options.again,
+        gate=options.gate,
     )
 
 

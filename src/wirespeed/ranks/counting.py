@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from wirespeed.plan import Plan
 from wirespeed.ranks.place import Place
@@ -54,5 +54,11 @@ def counting(place: Place, plan: Plan, beacon: Reporter) -> Iterator[Counting | 
         return
     counted = Counting(place, beacon)
     counted.look_together("reading counters before")
-    yield counted
+    try:
+        yield counted
+    except Exception:
+        # What the counters say may be why; the others may be gone, so that nobody is waited for.
+        with suppress(Exception):
+            counted.look()
+        raise
     counted.look_together("reading counters after")

@@ -20,6 +20,7 @@ _FAMILIES = {
     "DIED": "watchdog",
     "ENV": "settings",
     "EXIT": "watchdog",
+    "GATE": "gate",
     "HANG": "watchdog",
     "IMP": "import",
     "INT": "watchdog",

@@ -18,7 +18,8 @@ __all__ = ["own_addresses", "read_interfaces"]
 
 _OF_DRIVER = re.compile(
     r"(rx|tx)_(prio\d_|global_)?pause\w*|(rx|tx)_(packets|discards)_phy|link_down_events_phy"
-    r"|rx_(crc_errors|symbol_err|in_range_len_errors)_phy|rx_out_of_buffer"
+    r"|rx_(crc_errors|symbol_err|pcs_symbol_err|in_range_len_errors)_phy|rx_out_of_buffer"
+    r"|rx_prio\d_(buf_discard|cong_discard|discards)"
 )
 """Of mlx5's thousand statistics, which other drivers' resemble: no queue's, no offload's."""
 
