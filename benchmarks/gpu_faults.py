@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from wirespeed.checks.gpu_faults import gpu_fault_findings
-from wirespeed.checks.gpu_health import gpu_findings
+from wirespeed.checks.gpu_health import gpu_findings, gpu_state_findings
 from wirespeed.checks.judge import verdict_of
 from wirespeed.records import Finding, NodeFacts, World
 from wirespeed.world.gpus import gather_gpus
@@ -184,7 +184,7 @@ def judged(environment: dict[str, str]) -> list[Finding]:
         os.environ |= before
     node = NodeFacts(host="node", ranks=(0,), facts=notes.facts, gpus=gpus, unknown=notes.unknown)
     world = World(size=1, nodes=(node,), backend="gloo", launcher="local")
-    return gpu_findings(world) + gpu_fault_findings(world)
+    return gpu_findings(world) + gpu_fault_findings(world) + gpu_state_findings(world)
 
 
 def whole(environment: dict[str, str]) -> int:
