@@ -11,7 +11,7 @@ from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty, siblings
 from wirespeed.checks.per_node import absent
 from wirespeed.records import Finding, NodeFacts, World
 
-__all__ = ["gpu_findings"]
+__all__ = ["gpu_findings", "gpu_state_findings"]
 
 _BY_HARDWARE = ("hardware slowdown", "thermal, by hardware", "power brake")
 """Clocks at half or less. A power cap is normal for a GPU at full load."""
@@ -22,8 +22,13 @@ _IDLE = 0.9
 
 
 def gpu_findings(world: World) -> list[Finding]:
-    """GPU-001 to GPU-004, GPU-011, GPU-012."""
+    """GPU-001 to GPU-004."""
     return [finding for check in _GPU_CHECKS for finding in _of_gpus(check, world)]
+
+
+def gpu_state_findings(world: World) -> list[Finding]:
+    """GPU-011 and GPU-012."""
+    return [finding for check in _STATE_CHECKS for finding in _of_gpus(check, world)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +211,8 @@ _GPU_CHECKS = (
         costs="one slow GPU slows every step of the whole job",
         fix="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; look at fans, inlet and power feeds",
     ),
+)
+_STATE_CHECKS = (
     _GpuCheck(
         id="GPU-011",
         about="GPU temperatures",

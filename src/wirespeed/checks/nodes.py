@@ -48,11 +48,6 @@ EXPLANATIONS: dict[str, str] = {
     "GPU-004": "GPU clocks are not lowered by heat or power supply. NVML tells why clocks are below "
     "what was asked for: a power cap at full load is normal, a slowdown by hardware (heat, power "
     "brake) fails, one by software is a warning. Look at cooling and power feeds of the named node.",
-    "GPU-011": "GPUs are below the temperature at which they slow down. NVML tells both. Look at fans, "
-    "airflow and inlet temperature of the named node.",
-    "GPU-012": "GPU clocks are as high as those of their siblings. Of GPUs of one model, in one state "
-    "and without a power cap or heat as a reason, one whose clock is lower was locked there or lacks "
-    "power. Unlock its clocks with nvidia-smi -rgc.",
 }
 """What `--explain ID` says; the first sentence is the title of the check."""
 
