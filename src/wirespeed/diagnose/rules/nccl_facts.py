@@ -12,7 +12,6 @@ RULES: tuple[Rule, ...] = (
         id="FACT-001",
         category="version",
         role="fact",
-        alike=True,
         anchors=("CCL version",),
         pattern=r"(?P<name>[NR]CCL) version[ :]+(?P<version>\d+\.\d[\w.+-]*)",
         unless=r"\+cuda1[123]\.",
