@@ -80,6 +80,7 @@ RULES: tuple[Rule, ...] = (
         id="NT-004",
         category="table",
         role="fact",
+        ends=True,
         anchors=_TYPES,
         pattern=_ROW + _THREE,
         sentence="results of nccl-tests",
