@@ -11,6 +11,8 @@ __all__ = ["Evidence", "Seen", "earlier"]
 
 _KEPT = 256
 """Hits kept of a rule: the first of each rank (or host, or log), up to so many."""
+_COMPARED = 4096
+"""As many where ranks are compared, so that the odd one among thousands is not missed."""
 
 
 @dataclass(slots=True)
@@ -34,7 +36,8 @@ class Seen:
         if self.first is None or earlier(hit.line, self.first.line):
             self.first = hit
         writer = _writer(hit)
-        if writer not in self._writers and len(self._writers) < _KEPT:
+        most = _COMPARED if self.rule.alike else _KEPT
+        if writer not in self._writers and len(self._writers) < most:
             self._writers.add(writer)
             self.hits.append(hit)
 

@@ -15,6 +15,8 @@ _LINES = 4
 _FOLLOWERS = 12
 """Consequences shown of one answer."""
 _LONG = 300
+_JUDGED = ("GOOD-", "SAME-", "ADDR-")
+"""Facts that are judged by themselves: endings.py, disagreements.py, rules/peer_addresses.py."""
 _NAMED = 6
 _NAMES_RANKS = re.compile(r"\branks? \[?\d")
 _FIELD = re.compile(r"\{(\w+)\}")
@@ -121,7 +123,7 @@ def _follower(part: Seen) -> str:
 def _facts(facts: Iterable[Seen]) -> list[Finding]:
     """One passing finding for all that the logs show."""
     groups: dict[str, list[str]] = {}
-    seen = [fact for fact in facts if fact.rule.category != "good-end"]  # judged by itself
+    seen = [fact for fact in facts if not fact.rule.id.startswith(_JUDGED)]
     for fact in seen:
         told = _unique(filled(fact.rule.sentence, hit) for hit in (fact.start, *fact.hits))
         more = len(told) - _NAMED

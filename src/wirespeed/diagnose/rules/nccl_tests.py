@@ -5,10 +5,12 @@ from wirespeed.diagnose.rule import Rule
 __all__ = ["RULES"]
 
 _LINKS = ("https://github.com/NVIDIA/nccl-tests",)
-_TYPE = r"(?:u?int(?:8|32|64)|half|float|double|bfloat16|fp8_e\dm\d|f8e\dm\d|char)"
+_TYPE = r"(?:u?int(?:8|32|64)?|half|float|double|bfloat16|fp8_e\dm\d|f8e\dm\d|char)"
 _TYPES = (
     "float  ",
     "   half  ",
+    "  char  ",
+    "   int   ",
     " bfloat16 ",
     " double  ",
     " int8  ",
@@ -21,10 +23,12 @@ _TYPES = (
     "f8e4m3",
     "f8e5m2",
 )
-_ROW = rf"^\s*\d+\s+\d+\s+{_TYPE}\s+(?:\w+\s+)?(?:-?\d+\s+)?"
-_NUMBER = r"\d+(?:\.\d+)?"
-_THREE = rf"{_NUMBER}\s+{_NUMBER}\s+{_NUMBER}\s+"
-_BAD = r"(?:[1-9]\d*|\d(?:\.\d+)?e\+\d+|\d(?:\.\d+)?e-01|nan|inf)(?!\S)"
+_ROW = rf"^\s*\d+\s+\d+\s+{_TYPE}\s+(?:[a-z]\w*\s+)?(?:-?\d+\s+)?"
+_RATE = r"\d+\.\d+\s+"
+_THREE = rf"\d+(?:\.\d+)?\s+{_RATE}{_RATE}(?:{_RATE})?"
+"""Time, algbw and busbw, in 2024 and 2025 a fourth figure; only a time may be without decimals, so that
+it is not taken for a root."""
+_BAD = r"(?:[1-9]\d*|[1-9](?:\.\d+)?e\+\d+|[1-9](?:\.\d+)?e-01|nan|inf)(?!\S)"
 _MPI = (
     "make clean, then make MPI=1 MPI_HOME=/path/to/mpi (old objects stay without MPI otherwise); "
     "then mpirun -np 2 -H host0:1,host1:1 … starts one job of all ranks"
@@ -76,6 +80,7 @@ RULES: tuple[Rule, ...] = (
         id="NT-004",
         category="table",
         role="fact",
+        ends=True,
         anchors=_TYPES,
         pattern=_ROW + _THREE,
         sentence="results of nccl-tests",
