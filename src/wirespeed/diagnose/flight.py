@@ -220,8 +220,8 @@ def _mixed(jobs: Jobs) -> Finding:
 
 def _where(lack: Lack) -> str:
     if lack.call.seq < 0:
-        return f"{lack.call.name} of group {lack.group.title}"
-    return f"collective {lack.call.seq} of group {lack.group.title}: {lack.call.what}"
+        return f"{lack.call.title} of group {lack.group.title}"
+    return f"collective {lack.call.seq} of group {lack.group.title}: {lack.call.title}"
 
 
 def _last(dump: Dump, lack: Lack) -> str:
@@ -229,7 +229,7 @@ def _last(dump: Dump, lack: Lack) -> str:
     if not of:
         return "nothing is recorded"
     call = of[max(of)]
-    return f"{call.seq} {call.what} {call.state}"
+    return f"{call.seq} {call.title} {call.state}"
 
 
 def _who(dump: Dump) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from wirespeed.diagnose.flight_pickle import MAGIC, looks_recorded, plain
@@ -13,12 +14,17 @@ from wirespeed.diagnose.prefix import rank_in_name
 from wirespeed.diagnose.sources import Source
 from wirespeed.errors import InputError
 
-__all__ = ["Call", "Dump", "Group", "Transfer", "is_dump", "read_dump"]
+__all__ = ["WINDOW", "Call", "Dump", "Group", "Transfer", "What", "is_dump", "read_dump"]
 
 _HEAD = 4096
 _LARGEST = 64 << 20
 _MOST = 1 << 18
 """Entries of one rank's ring."""
+_SHOWN = 4
+_MOST_INPUTS = 4096
+_MOST_DIMENSIONS = 16
+WINDOW = 64
+"""Collectives of each group, the newest ones, that ranks are compared in."""
 _KEYS = (b'"entries"', b'"pg_config"', b'"pg_status"')
 _NUMBER = re.compile(r"(\d+)(?:\.\w{1,6}){0,2}$")
 _TRANSFER = re.compile(r"(?:send|recv) (\d+)(?:->|<-)(\d+)")
@@ -45,14 +51,38 @@ class Group(NamedTuple):
         return f"{self.desc} ({self.name})" if known and self.desc != self.name else self.name
 
 
+class What(NamedTuple):
+    """What a collective is; the same object for all that are alike."""
+
+    name: str
+    """`nccl:all_reduce`."""
+    sizes: tuple[tuple[int, ...], ...] | None
+    """Of the inputs; None: not told as torch does."""
+    dtypes: str
+
+    @property
+    def op(self) -> str:
+        return self.name.rpartition(":")[2]
+
+    @property
+    def title(self) -> str:
+        if self.sizes is None:
+            return self.name
+        each = [str(list(one)) for one in self.sizes[:_SHOWN]]
+        more = ", …" if len(self.sizes) > _SHOWN else ""
+        return f"{self.name} " + (each[0] if len(self.sizes) == 1 else f"[{', '.join(each)}{more}]")
+
+
 class Call:
     """One collective as one rank recorded it."""
 
-    __slots__ = ("done", "doubtful", "entry", "many", "seq")
+    __slots__ = ("created", "done", "doubtful", "many", "place", "seq", "state", "what")
 
-    def __init__(self, seq: int, entry: Mapping[str, Any]) -> None:
+    def __init__(
+        self, seq: int, what: What, entry: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
         self.seq = seq
-        self.entry = entry
+        self.what = what
         state = entry.get("state")
         ended = state == "completed" or bool(entry.get("time_discovered_completed_ns"))
         self.done = ended or bool(entry.get("retired"))
@@ -60,42 +90,16 @@ class Call:
         """Over, and whether well is not said: gloo retires a collective that failed, too."""
         self.many = False
         """Whether several entries have this number (coalesced calls)."""
-
-    @property
-    def name(self) -> str:
-        return str(self.entry.get("profiling_name", "a collective"))[:80]
-
-    @property
-    def created(self) -> int:
-        """When it was issued, ns since 1970; 0: not told."""
-        return int(self.entry.get("time_created_ns") or 0)
-
-    @property
-    def place(self) -> int:
+        self.state = "completed" if ended else "retired" if self.done else str(state or "open")[:20]
+        self.created = 0 if ended else int(entry.get("time_created_ns") or 0)
+        """When it was issued, ns since 1970; 0: not told, or it is over."""
+        place = entry.get("record_id")
+        self.place = place if isinstance(place, int) else -1
         """How many calls its rank recorded before it; -1: not told."""
-        place = self.entry.get("record_id")
-        return place if isinstance(place, int) else -1
 
     @property
-    def op(self) -> str:
-        return self.name.rpartition(":")[2]
-
-    @property
-    def sizes(self) -> Any:
-        """Of the inputs, such as `[1024]`."""
-        sizes = self.entry.get("input_sizes") or []
-        return sizes[0] if isinstance(sizes, list) and len(sizes) == 1 else sizes
-
-    @property
-    def what(self) -> str:
-        flat = self.sizes if _is_flat(self.sizes) else "…"
-        return f"{self.name} {flat}"
-
-    @property
-    def state(self) -> str:
-        if not self.done:
-            return str(self.entry.get("state") or "open")[:20]
-        return "retired" if self.doubtful else "completed"
+    def title(self) -> str:
+        return self.what.title
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +122,8 @@ class Dump:
     sure: bool
     """Whether the file or its content tells the rank; else it is a number in reading order."""
     groups: dict[Group, dict[int, Call]] = field(default_factory=dict)
+    kinds: dict[Group, str] = field(default_factory=dict)
+    """What tells groups of one kind on all ranks: the description, else the place in the rank's list."""
     transfers: list[Transfer] = field(default_factory=list)
     told: tuple[Group, ...] = ()
     """The groups that the rank is a member of, as far as the dump tells."""
@@ -261,23 +267,62 @@ def _fill(dump: Dump, entries: list[Any], told: Mapping[str, Group]) -> None:
     known: dict[tuple[str, str], Group] = {}
     for entry in entries:
         named = entry.get("process_group") or (entry.get("pg_name", entry.get("pg_id", 0)),)
-        name, what = str(named[0]), str(entry.get("profiling_name", ""))
+        name, what = str(named[0]), str(entry.get("profiling_name", "a collective"))[:80]
         backend = what.partition(":")[0] if ":" in what else ""
         group = known.get((backend, name))
         if group is None:
             group = _group(backend, name, str(named[-1]) if len(named) > 1 else "", told.get(name))
             known[backend, name] = group
+            described = group.desc if group.desc != "undefined" else ""
+            dump.kinds[group] = f"{backend}:{described or entry.get('pg_id', '')}"
         if entry.get("is_p2p"):
             _add_transfer(dump, group, entry, what)
-            continue
-        seq = int(entry.get("collective_seq_id", entry.get("seq_id", entry.get("record_id"))))
-        calls = dump.groups.setdefault(group, {})
-        call = Call(seq, entry)
-        if (before := calls.get(seq)) is not None:
-            call.many, call.done = True, call.done and before.done
-        calls[seq] = call
+        else:
+            _add_call(dump.groups.setdefault(group, {}), entry, what)
     dump.issued = 1 + max((int(one.get("record_id", -1)) for one in entries), default=-1)
     dump.newest = max((int(one.get("time_created_ns") or 0) for one in entries), default=0)
+    dump.groups = {group: _newest(calls) for group, calls in dump.groups.items()}
+
+
+def _add_call(calls: dict[int, Call], entry: Mapping[str, Any], name: str) -> None:
+    seq = int(entry.get("collective_seq_id", entry.get("seq_id", entry.get("record_id"))))
+    types = entry.get("input_dtypes")
+    told = (
+        ",".join(one for one in types[:_SHOWN] if isinstance(one, str))
+        if isinstance(types, list)
+        else ""
+    )
+    call = Call(seq, _what(name, _shape(entry.get("input_sizes")), told[:80]), entry)
+    if (before := calls.get(seq)) is not None:
+        call.many, call.done = True, call.done and before.done
+    calls[seq] = call
+
+
+@lru_cache(maxsize=1 << 14)
+def _what(name: str, sizes: tuple[tuple[int, ...], ...] | None, types: str) -> What:
+    return What(name, sizes, types)
+
+
+def _newest(calls: dict[int, Call]) -> dict[int, Call]:
+    """Those that are compared, and all that are open."""
+    if len(calls) <= WINDOW:
+        return calls
+    least = sorted(calls)[-WINDOW]
+    return {seq: call for seq, call in calls.items() if seq >= least or not call.done}
+
+
+def _shape(sizes: object) -> tuple[tuple[int, ...], ...] | None:
+    """As torch writes it; None: anything else, such as lists in lists without end."""
+    if not isinstance(sizes, list) or len(sizes) > _MOST_INPUTS:
+        return None
+    found = []
+    for one in sizes:
+        if not isinstance(one, list | tuple) or len(one) > _MOST_DIMENSIONS:
+            return None
+        if not all(isinstance(size, int) for size in one):
+            return None
+        found.append(tuple(one))
+    return tuple(found)
 
 
 def _group(backend: str, name: str, desc: str, told: Group | None) -> Group:
@@ -287,7 +332,7 @@ def _group(backend: str, name: str, desc: str, told: Group | None) -> Group:
 
 
 def _add_transfer(dump: Dump, group: Group, entry: Mapping[str, Any], what: str) -> None:
-    if Call(0, entry).done:
+    if Call(0, What(what, None, ""), entry).done:
         return
     match = _TRANSFER.search(what)
     members = group.members
@@ -295,16 +340,3 @@ def _add_transfer(dump: Dump, group: Group, entry: Mapping[str, Any], what: str)
     if members and match:
         peer = members[peer] if peer < len(members) else -1
     dump.transfers.append(Transfer(group, peer, "send" in what, what[:80]))
-
-
-def _is_flat(sizes: Any) -> bool:
-    """Whether it is a short list of numbers, or of such lists: what torch writes, safe to print."""
-    if not isinstance(sizes, list | tuple) or len(sizes) > 16:
-        return False
-    return all(
-        isinstance(one, int)
-        or (
-            isinstance(one, list | tuple) and len(one) < 16 and all(isinstance(x, int) for x in one)
-        )
-        for one in sizes
-    )

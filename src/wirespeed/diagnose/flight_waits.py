@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wirespeed.diagnose.flight_read import Call, Dump, Group
+from wirespeed.diagnose.flight_read import Call, Dump, Group, What
 
-__all__ = ["Job", "Lack", "by_group", "job_of"]
+__all__ = ["Job", "Lack", "by_group", "job_of", "kinds_of"]
 
 _ONE_SIDED = ("broadcast", "reduce", "gather", "scatter", "send", "recv")
 """Calls that may end on one rank before another has issued them."""
@@ -105,16 +105,8 @@ def job_of(dumps: Mapping[int, Dump]) -> Job:
     job = Job(dumps, _missing(dumps))
     job.busy = {rank for rank, dump in dumps.items() if dump.pending or dump.transfers}
     groups = by_group(dumps)
-    usual: dict[tuple[str, str], int] = {}
-    for group, calls in groups.items():
-        kind = group.backend, group.desc
-        usual[kind] = max(usual.get(kind, 2), len(calls))
-    for group, calls in groups.items():
-        members = group.members
-        # Where the dumps do not tell the members, some may not have come to any of its collectives.
-        known = usual[group.backend, group.desc] if group.desc != "undefined" else 2
-        unseen = not members and len(calls) < known
-        _judge(job, group, calls, members or tuple(calls), unseen)
+    for group, (members, all_known) in _members(groups, dumps).items():
+        _judge(job, group, groups[group], members, all_known)
     _judge_transfers(job)
     return job
 
@@ -138,12 +130,43 @@ def by_group(dumps: Mapping[int, Dump]) -> dict[Group, dict[int, dict[int, Call]
     return found
 
 
+def kinds_of(dumps: Mapping[int, Dump]) -> dict[Group, str]:
+    """Groups that play one part, such as all of tensor parallelism, have one kind."""
+    return {group: kind for dump in dumps.values() for group, kind in dump.kinds.items()}
+
+
+def _members(
+    groups: Mapping[Group, Mapping[int, object]], dumps: Mapping[int, Dump]
+) -> dict[Group, tuple[tuple[int, ...], bool]]:
+    """The ranks of each group, and whether these are all.
+
+    Where the dumps do not tell, as gloo's, they are those that issued anything in it; a rank that
+    came to no group of that kind is of the only one that is smaller than the others.
+    """
+    kinds = kinds_of(dumps)
+    found: dict[Group, tuple[tuple[int, ...], bool]] = {}
+    untold: dict[str, list[Group]] = {}
+    for group, calls in groups.items():
+        found[group] = (group.members or tuple(calls), True)
+        if not group.members:
+            untold.setdefault(kinds[group], []).append(group)
+    for alike in untold.values():
+        usual = max(2, *(len(groups[group]) for group in alike))
+        small = [group for group in alike if len(groups[group]) < usual]
+        away = sorted(set(dumps) - {rank for group in alike for rank in groups[group]})
+        for group in small:
+            own = tuple(groups[group])
+            fits = len(small) == 1 and len(own) + len(away) == usual
+            found[group] = ((*own, *away), True) if fits else (own, False)
+    return found
+
+
 def _judge(
     job: Job,
     group: Group,
     calls: Mapping[int, Mapping[int, Call]],
     members: tuple[int, ...],
-    unseen: bool,
+    all_known: bool,
 ) -> None:
     last = {rank: of[max(of)] for rank, of in calls.items()}
     over = _over(calls, last)
@@ -154,7 +177,7 @@ def _judge(
     }
     here = [rank for rank in members if rank in job.dumps]
     least = min((last[rank].seq if rank in last else -1 for rank in here), default=-1)
-    least = -1 if unseen else least
+    least = least if all_known else -1
     for rank, call in last.items():
         # Over, and another member never issued it: it failed there.
         if call.doubtful and call.seq > least and rank not in waiting:
@@ -186,7 +209,7 @@ def _over(calls: Mapping[int, Mapping[int, Call]], last: Mapping[int, Call]) -> 
         for rank, of in calls.items()
         if (call := of.get(seq)) is not None
         and call.done
-        and call.op not in _ONE_SIDED
+        and call.what.op not in _ONE_SIDED
         and (not call.doubtful or seq < last[rank].seq)
     }
 
@@ -229,7 +252,7 @@ def _first_after(
         for seq, call in calls[rank].items()
         if seq > own
         and (not call.done or call.doubtful)
-        and (own >= 0 or call.op not in _ONE_SIDED)
+        and (own >= 0 or call.what.op not in _ONE_SIDED)
     ]
     return min(later, key=lambda call: (call.seq, call.done), default=None)
 
@@ -266,7 +289,7 @@ def _judge_transfers(job: Job) -> None:
             for one in job.dumps[rank].transfers
             if (one.group, one.peer, one.sends) == (group, peer, sends)
         )
-        lack = Lack(group, Call(-1, {"profiling_name": text}), (rank,))
+        lack = Lack(group, Call(-1, What(text, None, "")), (rank,))
         if peer in job.dumps:
             job.lacks.setdefault(peer, []).append(lack)
             job.awaits.setdefault(rank, set()).add(peer)
