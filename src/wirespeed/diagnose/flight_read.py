@@ -18,11 +18,11 @@ __all__ = ["WINDOW", "Call", "Dump", "Group", "Transfer", "What", "is_dump", "re
 
 _HEAD = 4096
 _LARGEST = 64 << 20
-_MOST = 1 << 18
+_RING = 1 << 18
 """Entries of one rank's ring."""
 _SHOWN = 4
-_MOST_INPUTS = 4096
-_MOST_DIMENSIONS = 16
+_MOST = 256
+"""Inputs of one collective, and dimensions of each, that are looked at."""
 WINDOW = 64
 """Collectives of each group, the newest ones, that ranks are compared in."""
 _KEYS = (b'"entries"', b'"pg_config"', b'"pg_status"')
@@ -211,8 +211,8 @@ def _dump(data: Mapping[str, Any], source: Source, number: int) -> Dump:
     config = data.get("pg_config") or {}
     if entries is None and "pg_status" not in data:
         raise KeyError('no "entries"')
-    if not isinstance(entries or [], list) or len(entries or []) > _MOST:
-        raise TypeError(f"entries is no list of up to {_MOST}")
+    if not isinstance(entries or [], list) or len(entries or []) > _RING:
+        raise TypeError(f"entries is no list of up to {_RING}")
     groups = _told(config)
     rank, sure = _rank(data, source.name, tuple(groups.values()), number)
     dump = Dump(source.name, rank, sure, told=tuple(groups.values()), bare=entries is None)
@@ -264,65 +264,63 @@ def _is_pending(status: Any) -> bool:
 
 
 def _fill(dump: Dump, entries: list[Any], told: Mapping[str, Group]) -> None:
-    known: dict[tuple[str, str], Group] = {}
-    for entry in entries:
+    """From the newest entry back: of each group a window is kept, and all that is open."""
+    known: dict[tuple[str, str], tuple[Group, dict[int, Call]]] = {}
+    for entry in reversed(entries):
         named = entry.get("process_group") or (entry.get("pg_name", entry.get("pg_id", 0)),)
         name, what = str(named[0]), str(entry.get("profiling_name", "a collective"))[:80]
         backend = what.partition(":")[0] if ":" in what else ""
-        group = known.get((backend, name))
-        if group is None:
+        place = known.get((backend, name))
+        if place is None:
             group = _group(backend, name, str(named[-1]) if len(named) > 1 else "", told.get(name))
-            known[backend, name] = group
             described = group.desc if group.desc != "undefined" else ""
             dump.kinds[group] = f"{backend}:{described or entry.get('pg_id', '')}"
+            place = known[backend, name] = (group, {})
+        group, calls = place
         if entry.get("is_p2p"):
             _add_transfer(dump, group, entry, what)
-        else:
-            _add_call(dump.groups.setdefault(group, {}), entry, what)
-    dump.issued = 1 + max((int(one.get("record_id", -1)) for one in entries), default=-1)
-    dump.newest = max((int(one.get("time_created_ns") or 0) for one in entries), default=0)
-    dump.groups = {group: _newest(calls) for group, calls in dump.groups.items()}
+        elif len(calls) < WINDOW or not _is_over(entry):
+            _add_call(calls, entry, what)
+        dump.issued = max(dump.issued, int(entry.get("record_id", -1)) + 1)
+        dump.newest = max(dump.newest, int(entry.get("time_created_ns") or 0))
+    dump.groups = {group: calls for group, calls in known.values() if calls}
+
+
+def _is_over(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("retired")) or entry.get("state") == "completed"
 
 
 def _add_call(calls: dict[int, Call], entry: Mapping[str, Any], name: str) -> None:
     seq = int(entry.get("collective_seq_id", entry.get("seq_id", entry.get("record_id"))))
-    types = entry.get("input_dtypes")
-    told = (
-        ",".join(one for one in types[:_SHOWN] if isinstance(one, str))
-        if isinstance(types, list)
-        else ""
-    )
-    call = Call(seq, _what(name, _shape(entry.get("input_sizes")), told[:80]), entry)
-    if (before := calls.get(seq)) is not None:
-        call.many, call.done = True, call.done and before.done
+    call = Call(seq, _as_told(name, entry.get("input_sizes"), entry.get("input_dtypes")), entry)
+    if (other := calls.get(seq)) is not None:
+        call.many, call.done = True, call.done and other.done
     calls[seq] = call
 
 
+def _as_told(name: str, sizes: object, types: object) -> What:
+    """Lists in lists without end are not followed: what is not as torch writes it is left out."""
+    try:
+        if (
+            isinstance(sizes, list)
+            and len(sizes) <= _MOST
+            and max(map(len, sizes), default=0) <= _MOST
+        ):
+            some = tuple(types[:_SHOWN]) if isinstance(types, list) else ()
+            return _what(name, tuple(map(tuple, sizes)), some)
+    except TypeError:  # no lists of numbers
+        pass
+    return _what(name, None, ())
+
+
 @lru_cache(maxsize=1 << 14)
-def _what(name: str, sizes: tuple[tuple[int, ...], ...] | None, types: str) -> What:
-    return What(name, sizes, types)
-
-
-def _newest(calls: dict[int, Call]) -> dict[int, Call]:
-    """Those that are compared, and all that are open."""
-    if len(calls) <= WINDOW:
-        return calls
-    least = sorted(calls)[-WINDOW]
-    return {seq: call for seq, call in calls.items() if seq >= least or not call.done}
-
-
-def _shape(sizes: object) -> tuple[tuple[int, ...], ...] | None:
-    """As torch writes it; None: anything else, such as lists in lists without end."""
-    if not isinstance(sizes, list) or len(sizes) > _MOST_INPUTS:
-        return None
-    found = []
-    for one in sizes:
-        if not isinstance(one, list | tuple) or len(one) > _MOST_DIMENSIONS:
-            return None
-        if not all(isinstance(size, int) for size in one):
-            return None
-        found.append(tuple(one))
-    return tuple(found)
+def _what(
+    name: str, sizes: tuple[tuple[object, ...], ...] | None, types: tuple[object, ...]
+) -> What:
+    told = None
+    if sizes and all(isinstance(size, int) for one in sizes for size in one):
+        told = tuple(tuple(size for size in one if isinstance(size, int)) for one in sizes)
+    return What(name, told, ",".join(one[:20] for one in types if isinstance(one, str)))
 
 
 def _group(backend: str, name: str, desc: str, told: Group | None) -> Group:
