@@ -18,8 +18,10 @@ __all__ = [
     "Choice",
     "Finding",
     "Located",
+    "LogVerdict",
     "Measurement",
     "NodeFacts",
+    "NodeVerdict",
     "PairFigures",
     "Run",
     "SimulatedPart",
@@ -38,7 +40,10 @@ __all__ = [
 SCHEMA = "wirespeed.run/1"
 
 Status = Literal["pass", "warn", "fail", "not_checked"]
-Verdict = Literal["READY", "NOT READY", "UNKNOWN"]
+NodeVerdict = Literal["READY", "NOT READY", "UNKNOWN"]
+LogVerdict = Literal["CAUSE NAMED", "SYMPTOMS ONLY", "NOTHING KNOWN", "GOOD END SHOWN"]
+"""What `diagnose` says; a log is never READY."""
+Verdict = NodeVerdict | LogVerdict
 SubjectKind = Literal["rank", "node", "link", "rail", "job"]
 
 

@@ -66,6 +66,7 @@ class Watcher:
 
 _Reader = Rule | Watcher
 _SUMMARIES = "torchrun's summaries"
+_ZEROS = bytes(16)
 
 
 class Scanner:
@@ -93,6 +94,10 @@ class Scanner:
         self.ranks: set[int] = set()
         self.hosts: set[str] = set()
         """Who wrote a line at the start or the end of some log, of whatever it was."""
+        self.broken: dict[str, str] = {}
+        """Logs whose end is missing, and how that shows."""
+        self.ends: dict[str, int] = {}
+        """Lines of each log."""
         self.lines = 0
         self.bytes = 0
         self._order = 0
@@ -101,24 +106,27 @@ class Scanner:
     def read(self, source: Source) -> Iterator[Hit]:
         """The hits of one log, in its order."""
         rank = rank_in_name(source.name)
-        number, block = 1, b""
+        number, block, begun = 1, b"", False
         stream = source.open()
         try:
             for block in blocks(stream):
-                if number == 1:
+                if not begun:
                     self._note_writers(block[:_SAMPLE])
+                begun = True
                 yield from self._in_block(source.name, block, number, rank)
                 number += block.count(b"\n")
                 self.bytes += len(block)
         finally:
-            if source.path is not None:
-                stream.close()
+            stream.close()
+        if broke_off := stream.broke_off or _zeros(block):
+            self.broken[source.name] = f"line {number}: {broke_off}"
         for summary in self._blocks.rest():
             yield from self._of_joined(source.name, rank, summary)
         self._note_writers(block[-_SAMPLE:])
         if rank is not None:  # with an empty log it is one that says nothing
             self.ranks.add(rank)
         self.lines += number - 1
+        self.ends[source.name] = number - 1
 
     def _note_writers(self, sample: bytes) -> None:
         for line in sample.split(b"\n")[1:-1]:
@@ -229,3 +237,10 @@ class Scanner:
     def _is_enough(self, rule: Rule) -> bool:
         most = rule.most or _FACTS_READ
         return rule.role in ("fact", "consequence") and self._looked[rule.id] >= most
+
+
+def _zeros(block: bytes) -> str:
+    """A file system that lost its last writes leaves zeros."""
+    return (
+        "it ends in zero bytes, as after a crash of the machine" if block.endswith(_ZEROS) else ""
+    )
