@@ -72,7 +72,7 @@ def diagnose(
     evidence.ranks, evidence.hosts = scanner.ranks, scanner.hosts
     evidence.settle(known, scanner.counts)
     found = reason(evidence)
-    recorded = [*(compare(dumps) if dumps else []), *damaged]
+    recorded = [*(compare(dumps, len(damaged)) if dumps else []), *damaged]
     logged = findings_of(found)
     differ = disagreements(found.facts)
     # A host that says that it uses another network is told once.
