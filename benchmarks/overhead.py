@@ -176,7 +176,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def our_rank() -> None:
+def our_rank() -> int:
     """A rank of ours, up to the end of rank 0's input."""
     import torch.distributed as dist
 
@@ -214,6 +214,7 @@ def our_rank() -> None:
             print(f"{found.time.median * 1e6:.3f}", flush=True)
     leave(place)
     beacon.finish(0)
+    return 0
 
 
 if __name__ == "__main__":
