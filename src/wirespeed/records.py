@@ -18,8 +18,10 @@ __all__ = [
     "Choice",
     "Finding",
     "Located",
+    "LogVerdict",
     "Measurement",
     "NodeFacts",
+    "NodeVerdict",
     "PairFigures",
     "Run",
     "SimulatedPart",
@@ -29,6 +31,7 @@ __all__ = [
     "Subject",
     "TimeStats",
     "Timing",
+    "ToldShape",
     "Verdict",
     "Verification",
     "World",
@@ -38,7 +41,10 @@ __all__ = [
 SCHEMA = "wirespeed.run/1"
 
 Status = Literal["pass", "warn", "fail", "not_checked"]
-Verdict = Literal["READY", "NOT READY", "UNKNOWN"]
+NodeVerdict = Literal["READY", "NOT READY", "UNKNOWN"]
+LogVerdict = Literal["CAUSE NAMED", "SYMPTOMS ONLY", "NOTHING KNOWN", "GOOD END SHOWN"]
+"""What `diagnose` says; a log is never READY."""
+Verdict = NodeVerdict | LogVerdict
 SubjectKind = Literal["rank", "node", "link", "rail", "job"]
 
 
@@ -288,6 +294,26 @@ class Simulation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToldShape:
+    """What was said, or read out of a log, of a world whose nodes told no facts; empty: not told."""
+
+    gpu: str = ""
+    """As a driver reports it or a person writes it."""
+    gpus_per_node: int = 0
+    """Ranks a node."""
+    nodes: int = 0
+    interconnect: str = ""
+    """A key of `reference.figures.INTERCONNECTS`."""
+    nics: int = 0
+    """Network cards of one node."""
+    nic_Gbitps: float = 0.0
+    why: str = ""
+    """Who told it."""
+    guessed: bool = False
+    """Whether GPUs a node, and so nodes, are what is usual; then a person may differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     size: int
     nodes: tuple[NodeFacts, ...]
@@ -295,6 +321,8 @@ class World:
     """`gloo`, `nccl`, …"""
     launcher: str
     """`local`, `torchrun`, `openmpi`, `mpich`, `slurm`, `deepspeed`."""
+    told: ToldShape | None = None
+    """Of an imported run: what completes the facts of its nodes."""
 
 
 @dataclass(frozen=True, slots=True)

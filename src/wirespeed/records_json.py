@@ -20,6 +20,7 @@ from wirespeed.records import (
     Simulation,
     Subject,
     TimeStats,
+    ToldShape,
     Verification,
     World,
     WrongData,
@@ -167,7 +168,7 @@ def node_from_json(data: Mapping[str, Any]) -> NodeFacts:
 
 def world_to_json(world: World) -> dict[str, Any]:
     nodes = [_node_to_json(node) for node in world.nodes]
-    return {**asdict(replace(world, nodes=())), "nodes": nodes}
+    return _without_empty({**asdict(replace(world, nodes=())), "nodes": nodes}, "told")
 
 
 def _node_to_json(node: NodeFacts) -> dict[str, Any]:
@@ -178,7 +179,9 @@ def _node_to_json(node: NodeFacts) -> dict[str, Any]:
 
 
 def world_from_json(data: Mapping[str, Any]) -> World:
-    return World(**{**data, "nodes": tuple(node_from_json(node) for node in data["nodes"])})
+    nodes = tuple(node_from_json(node) for node in data["nodes"])
+    told = ToldShape(**data["told"]) if data.get("told") else None
+    return World(**{**data, "nodes": nodes, "told": told})
 
 
 def run_to_json(run: Run) -> dict[str, Any]:

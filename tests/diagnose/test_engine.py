@@ -108,9 +108,9 @@ def test_only_a_symptom_is_no_cause(tmp_path: Path) -> None:
 
 
 def test_a_healthy_log_says_what_it_shows(tmp_path: Path) -> None:
-    (finding,) = read(
-        tmp_path, "[rank0]: library version 2.1\n[rank1]: library version 2.1\n"
-    ).findings
+    reading = read(tmp_path, "[rank0]: library version 2.1\n[rank1]: library version 2.1\n")
+    open_end, finding = sorted(reading.findings, key=lambda one: one.id)
+    assert (open_end.id, reading.verdict, reading.exit_code) == ("DIAG-000", "NOTHING KNOWN", 3)
     assert finding.status == "pass"
     assert "2 ranks: version: library 2.1" in finding.title
 

@@ -185,6 +185,24 @@ def test_a_node_that_uses_sockets_is_named(tmp_path: Path) -> None:
     assert one.title == "ranks 8, 11 on gpu-2 use sockets, 6 others NET/IB"
 
 
+def test_the_only_node_with_rdma_is_the_odd_one(tmp_path: Path) -> None:
+    def via(a: int, b: int, side: str) -> str:
+        near = usual(a, b, side)
+        mine = a if side == "send" else b
+        return "NET/Socket/0" if node(mine) != "gpu-2" and near.startswith("NET") else near
+
+    found = told(tmp_path, modern(list(range(16)), via))
+    assert warned(found) == [("DIAG-006", "gpu-2")]
+
+
+def test_of_two_nodes_the_one_without_gpudirect_is_named(tmp_path: Path) -> None:
+    def via(a: int, b: int, side: str) -> str:
+        mine = a if side == "send" else b
+        return usual(a, b, side).replace("/GDRDMA", "" if node(mine) == "gpu-1" else "/GDRDMA")
+
+    assert warned(told(tmp_path, modern(list(range(8)), via))) == [("DIAG-007", "gpu-1")]
+
+
 def test_a_node_without_gpudirect_is_named(tmp_path: Path) -> None:
     def via(a: int, b: int, side: str) -> str:
         mine = a if side == "send" else b

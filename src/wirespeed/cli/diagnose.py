@@ -32,7 +32,7 @@ Examples:
   wirespeed diagnose --explain SHM-001
 
 \b
-Exit codes: 0 nothing is wrong in the logs, 1 a cause is named, 3 only symptoms show.
+Exit codes: 0 a good end is shown, 1 a cause is named, 3 only symptoms show, or nothing is known.
 """,
 )
 @click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=suggest.runs)
@@ -101,22 +101,18 @@ def _diagnosed(paths: tuple[str, ...], quiet: bool) -> "Run":
         )
     finally:
         progress.close()
-    findings = reading.findings
-    named = any(one.status == "fail" for one in findings)
-    unsure = any(one.confidence == "cannot tell" for one in findings)
-    fine = not named and not unsure and any(one.status == "pass" for one in findings)
     folder = RunFolder.create("diagnose", {"paths": list(paths)})
     run = Run(
         id=folder.id,
         command="diagnose",
-        verdict="NOT READY" if named else "READY" if fine else "UNKNOWN",
-        exit_code=1 if named else 0 if fine else 3,
+        verdict=reading.verdict,
+        exit_code=reading.exit_code,
         started=folder.started,
         seconds=time.monotonic() - begin,
         world=World(size=0, nodes=(), backend="", launcher=""),
         versions={"wirespeed": __version__},
         config={"paths": list(paths), "logs": reading.logs, "lines": reading.lines},
-        findings=findings,
+        findings=reading.findings,
     )
     folder.finish(run)
     return run

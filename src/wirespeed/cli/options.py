@@ -162,6 +162,8 @@ class RunOptions:
     """Where ranks run, unless on this machine or where a launcher has put us."""
     resumed: "Resumed | None" = None
     """The soak to go on with."""
+    again: Callable[[str], str] = str
+    """Completes the command that a finding proposes."""
     gate: Gate = PLAIN
     """What fails the run."""
 

@@ -5,7 +5,7 @@ process inside somebody else's launcher. It alone writes the run folder and prin
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,8 +56,10 @@ class Session:
         reference: Reference,
         only: frozenset[str] = frozenset(),
         ledger: Ledger | None = None,
+        again: Callable[[str], str] = str,
         gate: Gate = PLAIN,
     ) -> None:
+        """again: completes the command that a finding proposes, so that it can be typed."""
         self.folder = folder
         self.ledger = ledger
         self._plan = plan
@@ -65,6 +67,7 @@ class Session:
         self._config = dict(config)
         self._reference = reference
         self._only = only
+        self._again = again
         self._gate = gate
         self._begin = time.monotonic()
         self._settings: tuple[Setting, ...] = ()
@@ -138,6 +141,7 @@ class Session:
         elif heard.refusal:
             verdict, code = "UNKNOWN", heard.refusal["exit_code"]
         findings, verdict, code = self._gate.judged(findings, verdict, code)
+        findings = [replace(one, next=self._again(one.next)) for one in findings]
         for finding in findings:
             self.folder.append("finding", finding_to_json(finding))
         run = replace(

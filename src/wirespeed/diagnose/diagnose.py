@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from wirespeed.diagnose.disagreements import disagreements
+from wirespeed.diagnose.endings import broken_off, closing, good_end, not_read, verdict_of
 from wirespeed.diagnose.evidence import Evidence
 from wirespeed.diagnose.fabric import Fabric
 from wirespeed.diagnose.fabric_findings import fabric_findings
@@ -14,9 +15,11 @@ from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.rules import all_rules
 from wirespeed.diagnose.scan import Scanner, Watcher
 from wirespeed.diagnose.sources import Source
+from wirespeed.diagnose.suspects import ANCHORS as WORDS
+from wirespeed.diagnose.suspects import Suspects
 from wirespeed.diagnose.telling import findings_of
 from wirespeed.errors import InputError
-from wirespeed.records import Finding
+from wirespeed.records import Finding, LogVerdict
 
 __all__ = ["Reading", "diagnose"]
 
@@ -30,6 +33,8 @@ class Reading:
 
     diagnosis: Diagnosis
     findings: tuple[Finding, ...]
+    verdict: LogVerdict
+    exit_code: int
     logs: int
     lines: int
     bytes: int
@@ -42,37 +47,50 @@ def diagnose(
 ) -> Reading:
     """Read every log once, as a stream, and say the cause. Raises InputError for one that cannot be."""
     known = all_rules() if rules is None else tuple(rules)
-    fabric, evidence = Fabric(), Evidence()
-    scanner = Scanner(known, [Watcher("fabric", ANCHORS, fabric.see)])
+    fabric, evidence, suspects = Fabric(), Evidence(), Suspects()
+    watchers = (
+        Watcher("fabric", ANCHORS, fabric.see),
+        Watcher("suspects", WORDS, suspects.see),
+    )
+    scanner = Scanner(known, watchers)
+    suspects.around = scanner.around
     dumps: list[Dump] = []
     damaged: list[Finding] = []
     for number, source in enumerate(sources, 1):
         progress(source.name, number)
-        if is_dump(source):
-            try:
+        dump = False
+        try:
+            dump = is_dump(source)
+            if dump:
                 dumps.append(read_dump(source, len(dumps)))
-            except InputError as error:
-                if len(sources) == 1:
-                    raise
-                damaged.append(unread(error))
-        else:
-            evidence.add(scanner.read(source))
+            else:
+                evidence.add(scanner.read(source))
+        except InputError as error:
+            if len(sources) == 1:
+                raise
+            damaged.append(unread(error) if dump else not_read(error))
     evidence.ranks, evidence.hosts = scanner.ranks, scanner.hosts
     evidence.settle(known, scanner.counts)
     found = reason(evidence)
-    recorded = [*(compare(dumps) if dumps else []), *damaged]
-    logged = findings_of(found, lines=scanner.lines) if len(dumps) < len(sources) else []
+    recorded = [*(compare(dumps, len(damaged)) if dumps else []), *damaged]
+    logged = findings_of(found)
     differ = disagreements(found.facts)
     # A host that says that it uses another network is told once.
     named = "network" if any("same network" in one.title for one in differ) else ""
     logged += [*differ, *fabric_findings(fabric, told=named)]
+    logged += [broken_off(log, how) for log, how in scanner.broken.items()]
+    if not any(one.status == "fail" for one in (*logged, *recorded)):
+        symptom = found.answers[0].first.start.line if found.answers else None
+        logged += suspects.findings(known, symptom)
     findings = _merged(logged, recorded)
-    return Reading(found, findings, len(sources), scanner.lines, scanner.bytes)
+    if scanner.ends and not any(one.status in ("fail", "warn") for one in findings):
+        ends = [] if damaged else good_end(evidence, scanner.ends)
+        findings = (closing(scanner.lines, ends, known=bool(found.facts)), *findings)
+    verdict, code = verdict_of(findings)
+    return Reading(found, findings, verdict, code, len(sources), scanner.lines, scanner.bytes)
 
 
 def _merged(logged: Sequence[Finding], recorded: Sequence[Finding]) -> tuple[Finding, ...]:
     """A cause of the logs first, then what the recorder proves, then what is only a symptom."""
-    if recorded:
-        logged = [one for one in logged if one.status != "not_checked"]
     order = {"fail": 0, "warn": 1, "not_checked": 2, "pass": 3}
     return tuple(sorted([*logged, *recorded], key=lambda one: order[one.status]))

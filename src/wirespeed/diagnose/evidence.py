@@ -11,6 +11,8 @@ __all__ = ["Evidence", "Seen", "earlier"]
 
 _KEPT = 256
 """Hits kept of a rule: the first of each rank (or host, or log), up to so many."""
+_COMPARED = 4096
+"""As many where ranks are compared, so that the odd one among thousands is not missed."""
 
 
 @dataclass(slots=True)
@@ -34,7 +36,8 @@ class Seen:
         if self.first is None or earlier(hit.line, self.first.line):
             self.first = hit
         writer = _writer(hit)
-        if writer not in self._writers and len(self._writers) < _KEPT:
+        most = _COMPARED if self.rule.alike else _KEPT
+        if writer not in self._writers and len(self._writers) < most:
             self._writers.add(writer)
             self.hits.append(hit)
 
@@ -83,6 +86,8 @@ class Evidence:
 
     def __init__(self) -> None:
         self.seen: dict[str, Seen] = {}
+        self.last: dict[tuple[str, str], Hit] = {}
+        """By rule and log: the last line of rules that tell how a log begins and ends."""
         self.ranks: set[int] = set()
         self.hosts: set[str] = set()
         """Who wrote anything at all, as far as that is known."""
@@ -95,6 +100,8 @@ class Evidence:
                 if hit.rule.until or hit.rule.ends:
                     found.episodes = Episodes()
             found.add(hit)
+            if hit.rule.last:
+                self.last[hit.rule.id, hit.line.source] = hit
 
     def settle(self, rules: Iterable[Rule], counts: Mapping[str, int]) -> None:
         """Apply what rules ask of each other, once all logs are read."""

@@ -3,8 +3,9 @@
 __all__ = ["EXPLANATIONS"]
 
 EXPLANATIONS: dict[str, str] = {
-    "DIAG-000": "No line of a library, launcher, kernel or orchestrator that is known here was found: "
-    "nothing can be said. Run the job again with NCCL_DEBUG=INFO, and give the logs of all ranks.",
+    "DIAG-000": "No line tells a trouble that is known here, and none tells that the job ended well: it "
+    "may run still, hang, or have ended outside of these logs. Give the logs of all ranks and of the "
+    "launcher to their end, or run the job again with NCCL_DEBUG=INFO.",
     "DIAG-001": "What the logs say of versions, networks, transports and settings; nothing wrong.",
     "DIAG-002": "Ranks of one job say different things where all should say the same: version of NCCL, "
     "or the network that it uses. One node that falls back to sockets slows the whole job.",
@@ -22,13 +23,30 @@ EXPLANATIONS: dict[str, str] = {
     "since NCCL sends through host memory by design on GPUs without NVLink.",
     "DIAG-008": "The GPUs of each node are connected in the same ways (P2P, SHM). A node that "
     "differs has a broken link, blocked peer access or another setting.",
+    "DIAG-009": "Lines at the end of the logs prove that the job ended well: nccl-tests' closing lines "
+    "with 0 wrong, exit code 0 of torchrun's workers or of wirespeed, a training that says that it "
+    "ended; and nothing in the logs is wrong. Of several logs each has such a line, or one stands for "
+    "all ranks.",
+    "DIAG-010": "A log's end is missing: a packed file breaks off or is damaged, a file ends in zero "
+    "bytes, or a file of several could not be read. What stood there may be the cause.",
     "FLIGHT-000": "The flight recorder's dumps hold the same collectives on every rank, all completed.",
     "FLIGHT-001": "At one sequence number of a process group, ranks recorded different collectives or "
     "sizes. Ranks must issue the same collectives in the same order, so the program took different "
     "branches. The ranks that differ from most are named.",
-    "FLIGHT-002": "Some ranks never issued a collective in which the others wait. The rank is stuck or "
-    "slow before that call, or left its loop; its last collective is shown.",
-    "FLIGHT-003": "Every rank that wrote a dump issued the collective, and it did not complete: data do "
-    "not arrive, or the rank that is behind wrote no dump.",
+    "FLIGHT-002": "A rank never issued a collective in which others wait, and waits for nobody itself: "
+    "it is stuck or slow before that call, or left its loop. Everybody else waits for it, directly or "
+    "behind others, and is not told one by one.",
+    "FLIGHT-003": "Ranks wait, and the dumps single nobody out: all issued the collective and data do "
+    "not arrive, or the rank that is behind wrote no dump that can be read.",
     "FLIGHT-004": "A file looks like a dump of the flight recorder and is damaged: it is left out.",
+    "FLIGHT-005": "Ranks that are members of a group, or below the highest rank, without a dump. One "
+    "that died or cannot dump may be the one that all others wait for.",
+    "FLIGHT-006": "Ranks wait for each other in a circle, each in a collective of a group that the next "
+    "has not called: the order of two groups' collectives differs between ranks.",
+    "FLIGHT-007": "Dumps of several jobs, or of several moments of one: a rank has two of them, or "
+    "hours or the size of the world lie between them. Each set is looked at alone, by folder.",
+    "LOG-001": "No rule knows a cause, and this is the first line whose words look wrong (error, fatal, "
+    "failed, refused, …), with whose it is and what came just before. What healthy jobs print, such as "
+    "'0 errors' or names of settings, does not count.",
+    "LOG-002": "As LOG-001, for a Python stack: its last line, and the innermost frame.",
 }

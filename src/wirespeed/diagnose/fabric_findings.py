@@ -118,24 +118,28 @@ def _net_in_node(comm: Comm) -> Finding | None:
 
 
 def _other_network(comm: Comm) -> Finding | None:
-    """Ranks that reach other nodes over sockets while most use something faster."""
+    """Ranks that reach other nodes over sockets while others use something faster."""
     kinds = {
         rank: {kind for side in ("send", "receive") for kind, _ in comm.net.get((rank, side), ())}
         for rank in sorted({rank for rank, _ in comm.net})
     }
     slow = [rank for rank, told in kinds.items() if "NET/Socket" in told]
     quick = sorted({kind for told in kinds.values() for kind in told} - {"NET/Socket"})
-    if not slow or not quick or len(slow) > len(kinds) / 2:
+    if not slow or not quick or len(slow) == len(kinds):
         return None
-    hosts = sorted({comm.hosts[rank] for rank in slow if rank in comm.hosts})
+    # The odd ones are named; of two halves those that are slow.
+    less = len(slow) <= len(kinds) / 2
+    odd = slow if less else sorted(set(kinds) - set(slow))
+    hosts = sorted({comm.hosts[rank] for rank in odd if rank in comm.hosts})
+    mine, usual = ("sockets", ", ".join(quick)) if less else (", ".join(quick), "sockets")
     return Finding(
         id="DIAG-006",
         status="warn",
-        title=f"{ranks_told(slow)} on {some(hosts)} use sockets, {len(kinds) - len(slow)} others "
-        f"{', '.join(quick)}",
+        title=f"{ranks_told(odd)} on {some(hosts)} use {mine}, {len(kinds) - len(odd)} others {usual}",
         subject=_subject(hosts),
         saw=f"NET/Socket on {ranks_told(slow)}",
-        expected=f"{', '.join(quick)}, as on {len(kinds) - len(slow)} of {len(kinds)} ranks",
+        expected=f"{', '.join(quick)} on every rank"
+        + (f", as on {len(kinds) - len(odd)} of {len(kinds)}" if less else ""),
         because="the plug-in or the RDMA devices are not there on that node, or a setting differs",
         costs="a ring is as slow as its slowest connection: the whole job runs at the speed of TCP",
         fix="give the container /dev/infiniband and the libraries of the others; same NCCL_IB_HCA, "
@@ -163,7 +167,8 @@ def _without_gdr(comm: Comm) -> Finding | None:
             if any(kind != "NET/Socket" for kind, _ in told)
         }
         without = {rank for rank, told in used.items() if not all(gdr for _, gdr in told)}
-        if len(used) >= _FEWEST and without and len(used) - len(without) >= _MAJORITY * len(used):
+        most = len(used) >= _FEWEST and len(used) - len(without) >= _MAJORITY * len(used)
+        if without and (most or _halves(comm, set(used), without)):
             odd |= without
             asked = max(asked, len(used))
     if not odd:
@@ -173,7 +178,7 @@ def _without_gdr(comm: Comm) -> Finding | None:
         id="DIAG-007",
         status="warn",
         title=f"{ranks_told(sorted(odd))} on {some(hosts)} use the network without GPUDirect RDMA, "
-        "most others with it",
+        f"{asked - len(odd)} others with it",
         subject=_subject(hosts),
         saw=f"connections through host memory on {ranks_told(sorted(odd))}",
         expected=f"GDRDMA, as on {asked - len(odd)} of {asked} ranks",
@@ -187,6 +192,13 @@ def _without_gdr(comm: Comm) -> Finding | None:
         category="gdr-differs",
         confidence="likely",
     )
+
+
+def _halves(comm: Comm, used: set[int], without: set[int]) -> bool:
+    """Whether all ranks of half of the hosts do without it, and none of the others."""
+    lacking = {comm.hosts.get(rank) for rank in without}
+    having = {comm.hosts.get(rank) for rank in used - without}
+    return bool(having) and len(lacking) == len(having) and not lacking & having
 
 
 def _other_in_node(comm: Comm) -> Finding | None:

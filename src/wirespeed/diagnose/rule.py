@@ -62,6 +62,8 @@ class Rule:
     """Of a fact: lines that are read for it; more are counted. 0: the reader's own bound."""
     alike: bool = False
     """Of a fact: every rank of a job should say the same; who says otherwise is named."""
+    last: bool = False
+    """Of a fact: its last line in each log is kept, for how the log ends."""
     derive: "Callable[[Evidence], Iterable[Hit]] | None" = None
     """For what no single line shows: makes this rule's hits from those of the rules that it needs."""
     sentence: str

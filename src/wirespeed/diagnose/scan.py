@@ -21,6 +21,8 @@ _SAMPLE = 1 << 14
 """Bytes at the start and the end of a log of which every line is asked who wrote it."""
 _SHOWN = 2000
 """Characters kept of a line."""
+_TAIL = 1 << 12
+"""Bytes of the block before that are kept for who asks what came before a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Watcher:
 
 _Reader = Rule | Watcher
 _SUMMARIES = "torchrun's summaries"
+_ZEROS = bytes(16)
 
 
 class Scanner:
@@ -93,32 +96,49 @@ class Scanner:
         self.ranks: set[int] = set()
         self.hosts: set[str] = set()
         """Who wrote a line at the start or the end of some log, of whatever it was."""
+        self.broken: dict[str, str] = {}
+        """Logs whose end is missing, and how that shows."""
+        self.ends: dict[str, int] = {}
+        """Lines of each log."""
         self.lines = 0
         self.bytes = 0
         self._order = 0
         self._looked: Counter[str] = Counter()
+        self._tail, self._block, self._at = b"", b"", 0
+
+    def around(self) -> tuple[bytes, bytes]:
+        """Of the line that a watcher sees now: what was read just before it, and it with what follows.
+
+        At most some thousand bytes before; after it, what is left of the block.
+        """
+        before = self._block[max(0, self._at - _TAIL) : self._at]
+        missing = _TAIL - len(before)
+        return (self._tail[-missing:] if missing else b"") + before, self._block[self._at :]
 
     def read(self, source: Source) -> Iterator[Hit]:
         """The hits of one log, in its order."""
         rank = rank_in_name(source.name)
-        number, block = 1, b""
+        number, block, begun, self._block = 1, b"", False, b""
         stream = source.open()
         try:
             for block in blocks(stream):
-                if number == 1:
+                if not begun:
                     self._note_writers(block[:_SAMPLE])
+                begun = True
                 yield from self._in_block(source.name, block, number, rank)
                 number += block.count(b"\n")
                 self.bytes += len(block)
         finally:
-            if source.path is not None:
-                stream.close()
+            stream.close()
+        if broke_off := stream.broke_off or _zeros(block):
+            self.broken[source.name] = f"line {number}: {broke_off}"
         for summary in self._blocks.rest():
             yield from self._of_joined(source.name, rank, summary)
         self._note_writers(block[-_SAMPLE:])
         if rank is not None:  # with an empty log it is one that says nothing
             self.ranks.add(rank)
         self.lines += number - 1
+        self.ends[source.name] = number - 1
 
     def _note_writers(self, sample: bytes) -> None:
         for line in sample.split(b"\n")[1:-1]:
@@ -129,6 +149,7 @@ class Scanner:
                 self.hosts.add(prefix.host)
 
     def _in_block(self, name: str, block: bytes, first: int, rank: int | None) -> Iterator[Hit]:
+        self._tail, self._block = self._block[-_TAIL:], block
         found = self._search.find_matches_as_indexes(block.lower(), overlapping=True)
         if not found:
             return
@@ -138,6 +159,7 @@ class Scanner:
         for index, start, _ in sorted(found, key=lambda one: one[1]):
             if start >= end:
                 if wanted:
+                    self._at = at
                     yield from self._of_line(name, block[at:end], number, rank, wanted)
                 begin = block.rfind(b"\n", 0, start) + 1
                 number += block.count(b"\n", at, begin)
@@ -148,6 +170,7 @@ class Scanner:
             for reader in self._readers[index]:
                 wanted[reader.id] = reader
         if wanted:
+            self._at = at
             yield from self._of_line(name, block[at:end], number, rank, wanted)
 
     def _of_line(
@@ -229,3 +252,10 @@ class Scanner:
     def _is_enough(self, rule: Rule) -> bool:
         most = rule.most or _FACTS_READ
         return rule.role in ("fact", "consequence") and self._looked[rule.id] >= most
+
+
+def _zeros(block: bytes) -> str:
+    """A file system that lost its last writes leaves zeros."""
+    return (
+        "it ends in zero bytes, as after a crash of the machine" if block.endswith(_ZEROS) else ""
+    )

@@ -1,34 +1,33 @@
 """Logs as streams of blocks: files, folders, standard input; plain, gzip or zstd. Memory is bounded.
 
-A block ends with a whole line. What of a line lies beyond `LONGEST` bytes is dropped, so that one
-without end costs no memory.
+A block ends with a whole line; a line of more than `LONGEST` bytes comes in several pieces, so that
+one without end costs no memory.
 """
 
-import gzip
 import os
+import stat
 import sys
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol
 
+from wirespeed.diagnose.flight_pickle import MAGIC, looks_recorded
+from wirespeed.diagnose.streams import Kept, Raw, Stream, connect, refuse_device, unpacked
 from wirespeed.errors import InputError
 
-__all__ = ["BLOCK", "LONGEST", "Source", "blocks", "find_sources"]
+__all__ = ["BLOCK", "LONGEST", "Source", "Stream", "blocks", "find_sources"]
 
 BLOCK = 1 << 20
 LONGEST = 1 << 16
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth")
 _NEVER = (*_PICKLES, ".so", ".pyc", ".png", ".safetensors", ".npy", ".npz", ".bin")
-_PICKLE_MAGIC = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
-class Stream(Protocol):
-    """What is read of a log."""
+class Readable(Protocol):
+    """What gives bytes as they come."""
 
     def read1(self, size: int, /) -> bytes: ...
-    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,61 +38,43 @@ class Source:
     """As a person would name it: the path given, or `stdin`."""
     path: Path | None
     """None: standard input."""
+    _kept: Kept = field(default_factory=Kept, repr=False, compare=False)
 
     def open(self) -> Stream:
         """Unpacked, whatever it is packed with. Raises InputError where it cannot be read."""
-        if self.path is None:
-            return cast(Stream, sys.stdin.buffer)
         try:
-            with self.path.open("rb") as raw:
-                magic = raw.read(4)
-            if magic[:2] == b"\x1f\x8b":
-                return _gzip(self.path)
-            if magic == b"\x28\xb5\x2f\xfd":
-                return _zstd(self.path)
-            if magic[:2] in _PICKLE_MAGIC:
-                raise _pickle(self.name)
-            return self.path.open("rb")
+            return unpacked(self._raw(), self._refuse)
         except OSError as error:
             raise InputError(
                 f"{self.name} cannot be read: {error.strerror or error}",
                 expected="a log, or a folder of logs",
             ) from error
 
+    def _raw(self) -> Raw:
+        if self.path is None:
+            _refuse_stdin()
+        elif not stat.S_ISFIFO((about := self.path.stat()).st_mode):
+            refuse_device(about.st_mode, about.st_rdev, self.name)
+            return self.path.open("rb")
+        return self._kept.reader(lambda: connect(self.path, self.name), self.name)
 
-class _Unpacked:
-    """A packed log; where it is damaged or cut off it ends, and what was read counts."""
-
-    def __init__(self, stream: Any, damage: tuple[type[Exception], ...]) -> None:
-        self._stream = stream
-        self._damage = damage
-
-    def read1(self, size: int) -> bytes:
-        try:
-            data: bytes = self._stream.read1(size)
-        except self._damage:
-            return b""
-        return data
-
-    def close(self) -> None:
-        self._stream.close()
+    def _refuse(self, head: bytes) -> None:
+        if head[:2] in MAGIC:
+            raise _pickle(self.name)
 
 
-def _gzip(path: Path) -> _Unpacked:
-    return _Unpacked(gzip.open(path, "rb"), (EOFError, zlib.error, gzip.BadGzipFile))
-
-
-def _zstd(path: Path) -> _Unpacked:
-    import zstandard
-
-    return _Unpacked(zstandard.open(path, "rb"), (zstandard.ZstdError, EOFError))
+def _refuse_stdin() -> None:
+    try:
+        about = os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError, AttributeError):  # none, or not a real one
+        return
+    refuse_device(about.st_mode, about.st_rdev, "standard input")
 
 
 def _pickle(name: str) -> InputError:
     return InputError(
         f"{name} is a Python pickle, which can run any program when it is read",
-        expected="the flight recorder's dump as JSON",
-        next="write dumps as JSON: TORCH_FR_DUMP_TEMP_FILE with torch's fr_trace -j, then diagnose that",
+        expected="a log, or a dump of torch's flight recorder, whose pickles hold plain data",
     )
 
 
@@ -122,26 +103,22 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
 
 
 def _below(folder: Path) -> list[Source]:
-    files = sorted(
-        Path(base) / name
-        for base, _, names in os.walk(folder)
-        for name in names
-        if not name.endswith(_NEVER)
-    )
-    # A dump of the flight recorder may lie among the logs; only one that was named is refused aloud.
-    return [Source(str(path), path) for path in files if path.is_file() and not _is_pickle(path)]
+    files = sorted(Path(base) / name for base, _, names in os.walk(folder) for name in names)
+    # A dump of the flight recorder may have any name; of other pickles only a named one is refused.
+    return [Source(str(path), path) for path in files if path.is_file() and _is_read(path)]
 
 
-def _is_pickle(path: Path) -> bool:
+def _is_read(path: Path) -> bool:
     try:
         with path.open("rb") as raw:
-            return raw.read(2) in _PICKLE_MAGIC
+            head = raw.read(4096)
     except OSError:
-        return False
+        return not path.name.endswith(_NEVER)
+    return looks_recorded(head) or not (path.name.endswith(_NEVER) or head[:2] in MAGIC)
 
 
-def blocks(stream: Stream, size: int = BLOCK) -> Iterator[bytes]:
-    """Pieces that end with a whole line (but for the last)."""
+def blocks(stream: Readable, size: int = BLOCK) -> Iterator[bytes]:
+    """Pieces that end with a whole line, but for the last, and those of a line without end."""
     read = stream.read1  # a pipe gives what it has
     rest = b""
     while data := read(size):
@@ -150,17 +127,17 @@ def blocks(stream: Stream, size: int = BLOCK) -> Iterator[bytes]:
         if cut:
             yield rest[:cut]
             rest = rest[cut:]
-        if len(rest) > LONGEST:
-            # A line that is too long: its beginning is kept, the rest is read over.
-            yield rest[:LONGEST] + b"\n"
-            rest = _after_newline(read, size)
+        while len(rest) > LONGEST:
+            cut = _apart(rest)
+            yield rest[:cut]
+            rest = rest[cut:]
     if rest:
         yield rest
 
 
-def _after_newline(read: Callable[[int], bytes], size: int) -> bytes:
-    while data := read(size):
-        cut = data.find(b"\n") + 1
-        if cut:
-            return data[cut:]
-    return b""
+def _apart(line: bytes) -> int:
+    """Where a line that is too long is cut: where a progress bar begins anew, else at a space."""
+    for mark in (b"\r", b" "):
+        if cut := line.rfind(mark, LONGEST // 2, LONGEST) + 1:
+            return cut
+    return LONGEST

@@ -15,33 +15,20 @@ _LINES = 4
 _FOLLOWERS = 12
 """Consequences shown of one answer."""
 _LONG = 300
+_JUDGED = ("GOOD-", "SAME-", "ADDR-")
+"""Facts that are judged by themselves: endings.py, disagreements.py, rules/peer_addresses.py."""
 _NAMED = 6
 _NAMES_RANKS = re.compile(r"\branks? \[?\d")
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
-def findings_of(diagnosis: Diagnosis, *, lines: int) -> list[Finding]:
+def findings_of(diagnosis: Diagnosis) -> list[Finding]:
     """The causes as failing findings, most likely first; a warning where only symptoms show.
 
-    Facts are one passing finding a category. `lines`: how many lines were read.
+    Facts are one passing finding a category.
     """
     found = [_answer(answer, diagnosis.silent) for answer in diagnosis.answers]
-    found += _facts(diagnosis.facts)
-    if found:
-        return found
-    return [
-        Finding(
-            id="DIAG-000",
-            status="not_checked",
-            title="these logs tell nothing that is known here",
-            saw=f"{lines:,} line" + ("" if lines == 1 else "s"),
-            because="no line of NCCL, torch.distributed, gloo, a launcher, the kernel or Kubernetes "
-            "was recognised",
-            fix="run the job again with NCCL_DEBUG=INFO and TORCH_CPP_LOG_LEVEL=INFO, and give the "
-            "logs of all ranks",
-            next="wirespeed check",
-        )
-    ]
+    return found + _facts(diagnosis.facts)
 
 
 def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
@@ -136,7 +123,7 @@ def _follower(part: Seen) -> str:
 def _facts(facts: Iterable[Seen]) -> list[Finding]:
     """One passing finding for all that the logs show."""
     groups: dict[str, list[str]] = {}
-    seen = list(facts)
+    seen = [fact for fact in facts if not fact.rule.id.startswith(_JUDGED)]
     for fact in seen:
         told = _unique(filled(fact.rule.sentence, hit) for hit in (fact.start, *fact.hits))
         more = len(told) - _NAMED

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wirespeed.errors import UsageError
-from wirespeed.records import Run
+from wirespeed.records import Run, Verdict
 from wirespeed.records_comparison import Comparison
 from wirespeed.records_prediction import Prediction
 from wirespeed.views import comparing
@@ -37,7 +37,15 @@ _FIGURES = ('data-figure="', 'data-chart="')
 _COMPARED = {0: "pass", 3: "warn"}
 """By exit code of the comparison."""
 _KINDS = ("fail", "warn", "pass")
-_WORST = ("NOT READY", "UNKNOWN", "READY")
+_WORST: tuple[Verdict, ...] = (
+    "NOT READY",
+    "CAUSE NAMED",
+    "UNKNOWN",
+    "SYMPTOMS ONLY",
+    "NOTHING KNOWN",
+    "READY",
+    "GOOD END SHOWN",
+)
 
 
 def page(run: Run, trace: Trace | None = None) -> str:

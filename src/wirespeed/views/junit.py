@@ -22,6 +22,12 @@ from wirespeed.views.style import Style
 __all__ = ["render", "render_all", "render_comparison"]
 
 _PLAIN = Style()
+_UNDECIDED = {
+    "UNKNOWN": "nothing could be measured or judged",
+    "SYMPTOMS ONLY": "no cause shows in the logs",
+    "NOTHING KNOWN": "neither a known trouble nor a good end shows in the logs",
+}
+"""Verdicts that must not look like a pass in a build."""
 _ILLEGAL = re.compile("[^\\x09\\x0a\\x0d\\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 does not allow in a document, however it is written."""
 
@@ -160,8 +166,9 @@ def _cases(run: Run, suite: str) -> list[ET.Element]:
         about = finding.subject
         name = finding.id if about.kind == "job" else f"{finding.id} {about.name}"
         cases.append(_case(finding, _numbered(name, seen), f"{suite}.{_name(family(finding))}"))
-    if run.verdict == "UNKNOWN":
-        cases.append(_error(suite, "the verdict is UNKNOWN: nothing could be measured or judged"))
+    if run.verdict in _UNDECIDED:
+        message = f"the verdict is {run.verdict}: {_UNDECIDED[run.verdict]}"
+        cases.append(_error(suite, message, kind=run.verdict))
     return cases
 
 
@@ -180,10 +187,10 @@ def _case(finding: Finding, name: str, place: str) -> ET.Element:
     return case
 
 
-def _error(suite: str, message: str, more: str = "") -> ET.Element:
+def _error(suite: str, message: str, more: str = "", kind: str = "UNKNOWN") -> ET.Element:
     """What could decide nothing must not look like what passed."""
     case = ET.Element("testcase", {"name": "verdict", "classname": suite, "time": "0"})
-    attributes = {"message": _text(message), "type": "UNKNOWN"}
+    attributes = {"message": _text(message), "type": kind}
     ET.SubElement(case, "error", attributes).text = _text(more) or None
     return case
 

@@ -4,8 +4,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from statistics import median
+from typing import get_args
 
-from wirespeed.records import Located, Measurement, Run
+from wirespeed.records import Located, LogVerdict, Measurement, NodeVerdict, Run
 from wirespeed.records_reference import Quantity, ReferenceFigure
 from wirespeed.records_training import Training
 from wirespeed.views.metric_family import Family, Sample, single
@@ -13,7 +14,6 @@ from wirespeed.views.references import references_of
 
 __all__ = ["RUN_METRICS"]
 
-_VERDICTS = ("READY", "NOT READY", "UNKNOWN")
 _STATUSES = ("pass", "warn", "fail", "not_checked")
 
 
@@ -41,7 +41,7 @@ def _started(run: Run) -> Iterator[Sample]:
 
 
 def _verdict(run: Run) -> Iterator[Sample]:
-    for verdict in _VERDICTS:
+    for verdict in get_args(LogVerdict if run.command == "diagnose" else NodeVerdict):
         yield {"verdict": verdict}, float(run.verdict == verdict)
 
 

@@ -12,7 +12,7 @@ from typing import TextIO
 from wirespeed.errors import UsageError
 from wirespeed.records import Status, Verdict
 
-__all__ = ["MARKS", "Style", "style_for"]
+__all__ = ["MARKS", "VERDICTS", "Style", "style_for"]
 
 MARKS: dict[Status, tuple[str, str, str]] = {
     "pass": ("✓", "OK", "green"),
@@ -22,7 +22,17 @@ MARKS: dict[Status, tuple[str, str, str]] = {
 }
 """By status: the mark, the ASCII mark, the colour."""
 
-_VERDICTS: dict[Verdict, str] = {"READY": "green", "NOT READY": "red", "UNKNOWN": "yellow"}
+VERDICTS: dict[Verdict, str] = {
+    "READY": "green",
+    "NOT READY": "red",
+    "UNKNOWN": "yellow",
+    "GOOD END SHOWN": "green",
+    "CAUSE NAMED": "red",
+    "SYMPTOMS ONLY": "yellow",
+    "NOTHING KNOWN": "yellow",
+}
+"""By verdict, its colour."""
+
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _ASCII = str.maketrans(
     {
@@ -80,7 +90,7 @@ class Style:
         return 4 if self.ascii else 1
 
     def verdict(self, verdict: Verdict) -> str:
-        return self.paint(self.paint(verdict, _VERDICTS[verdict]), "bold")
+        return self.paint(self.paint(verdict, VERDICTS[verdict]), "bold")
 
 
 def style_for(stream: TextIO, *, color: str = "auto", verbose: bool = False) -> Style:

@@ -5,10 +5,12 @@ from wirespeed.diagnose.rule import Rule
 __all__ = ["RULES"]
 
 _LINKS = ("https://github.com/NVIDIA/nccl-tests",)
-_TYPE = r"(?:u?int(?:8|32|64)|half|float|double|bfloat16|fp8_e\dm\d|f8e\dm\d|char)"
+_TYPE = r"(?:u?int(?:8|32|64)?|half|float|double|bfloat16|fp8_e\dm\d|f8e\dm\d|char)"
 _TYPES = (
     "float  ",
     "   half  ",
+    "  char  ",
+    "   int   ",
     " bfloat16 ",
     " double  ",
     " int8  ",
@@ -21,20 +23,25 @@ _TYPES = (
     "f8e4m3",
     "f8e5m2",
 )
-_ROW = rf"^\s*\d+\s+\d+\s+{_TYPE}\s+(?:\w+\s+)?(?:-?\d+\s+)?"
-_NUMBER = r"\d+(?:\.\d+)?"
-_THREE = rf"{_NUMBER}\s+{_NUMBER}\s+{_NUMBER}\s+"
-_BAD = r"(?:[1-9]\d*|\d(?:\.\d+)?e\+\d+|\d(?:\.\d+)?e-01|nan|inf)(?!\S)"
+_ROW = rf"^\s*\d+\s+\d+\s+{_TYPE}\s+(?:[a-z]\w*\s+)?(?:-?\d+\s+)?"
+_RATE = r"\d+\.\d+\s+"
+_THREE = rf"\d+(?:\.\d+)?\s+{_RATE}{_RATE}(?:{_RATE})?"
+"""Time, algbw and busbw, in 2024 and 2025 a fourth figure; only a time may be without decimals, so that
+it is not taken for a root."""
+_BAD = r"(?:[1-9]\d*|[1-9](?:\.\d+)?e\+\d+|[1-9](?:\.\d+)?e-01|nan|inf)(?!\S)"
 _MPI = (
     "make clean, then make MPI=1 MPI_HOME=/path/to/mpi (old objects stay without MPI otherwise); "
     "then mpirun -np 2 -H host0:1,host1:1 … starts one job of all ranks"
 )
+_FAILURES = tuple(f"NT-02{number}" for number in range(8))
+"""Rules that tell how nccl-tests itself failed: nccl_tests_failures.py."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
         id="NT-001",
         category="nccl-tests",
         role="fact",
+        last=True,
         anchors=("minBytes ",),
         pattern=r"nThread (?P<threads>\d+) nGpus (?P<gpus>\d+) minBytes (?P<least>\d+) maxBytes "
         r"(?P<most>\d+)",
@@ -73,6 +80,7 @@ RULES: tuple[Rule, ...] = (
         id="NT-004",
         category="table",
         role="fact",
+        ends=True,
         anchors=_TYPES,
         pattern=_ROW + _THREE,
         sentence="results of nccl-tests",
@@ -88,6 +96,7 @@ RULES: tuple[Rule, ...] = (
         id="NT-005",
         category="busbw",
         role="fact",
+        last=True,
         anchors=("Avg bus bandwidth",),
         pattern=r"avg bus bandwidth\s*:\s*(?P<busbw>[\d.]+)",
         sentence="average bus bandwidth {busbw} GB/s",
@@ -218,23 +227,29 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
+        id="NT-031",
+        category="table-cut",
+        role="symptom",
+        stage="wait",
+        needs=("NT-001", "NT-004"),
+        absent=("NT-005", *_FAILURES),
+        sentence="the table of nccl-tests breaks off: no closing lines follow its rows (a hang, a job "
+        "that was ended, or the log was cut)",
+        checks=(
+            "whether the log is whole: the last lines of nccl-tests are `# Out of bounds values` and "
+            "`# Avg bus bandwidth`",
+            "whether it hangs at the next size: py-spy or gdb on its processes, NCCL_DEBUG=INFO",
+            "whether its launcher ended it: a time limit, a signal, memory (dmesg, sacct)",
+        ),
+        links=_LINKS,
+    ),
+    Rule(
         id="NT-030",
         category="p2p-hang",
         role="symptom",
         stage="wait",
         needs=("NT-001",),
-        absent=(
-            "NT-004",
-            "NT-005",
-            "NT-020",
-            "NT-021",
-            "NT-022",
-            "NT-023",
-            "NT-024",
-            "NT-025",
-            "NT-026",
-            "NT-027",
-        ),
+        absent=("NT-004", "NT-005", *_FAILURES),
         sentence="nccl-tests stops after its header: no result row follows (a hang, or the log "
         "was cut)",
         checks=(

@@ -374,6 +374,7 @@ RULES: tuple[Rule, ...] = (
         id="STORE-090",
         category="world",
         role="fact",
+        ends=True,
         anchors=("Rendezvous complete for workers",),
         pattern=r"rendezvous complete for workers",
         sentence="torchrun's rendezvous completed",

@@ -1,6 +1,7 @@
-"""The text that nccl-tests prints, every layout since 2017, out of whatever log it lies in.
+"""The text that nccl-tests prints, every layout since 1.x of 2017, out of whatever log it lies in.
 
-Known: `error` (a float) and `#wrong` (an integer) columns, with and without `redop` and `root`,
+Known: `res` with times in milliseconds (until 2019), `error` (a float) and `#wrong` (a count) columns,
+with and without `redop` and `root`,
 `cputime`, the columns of a per-iteration report, timestamps, N/A where nothing was checked, one
 side only; prefixes of mpirun, srun, kubectl and of log collectors; lines of NCCL's own between the
 rows; several tables in one file. Layouts: src/util.cu and src/common.cu of NVIDIA/nccl-tests.
@@ -14,17 +15,21 @@ from wirespeed.runs.importers.table import Device, Row, Side, Table
 __all__ = ["read_tables"]
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_HEADER = re.compile(r"#\s*nThread\s+\d+\s+nGpus\s+\d+")
+_HEADER = re.compile(r"(?:#\s*|^\s*|\s)nThread\s+\d+\s+nGpus\s+\d+")
 _SETTING = re.compile(
     r"(minBytes|maxBytes|warmup iters|agg iters|iters|validation|graph):?\s+(\d{1,18})\b"
 )
 _DEVICE = re.compile(
-    r"#\s*Rank\s+(\d{1,7})\s+(?:Group\s+(\d{1,7})\s+)?Pid\s+\d+\s+on\s+(\S+)\s+device\s+(\d{1,4})"
+    r"#\s*Rank\s+(\d{1,7})\s+(?:Group\s+(\d{1,7})\s+)?(?:Pid\s+\d+\s+)?on\s+(\S+)\s+device\s+(\d{1,4})"
     r"\s+\[([^\]]*)\]\s*(.*)"
 )
-_COLUMNS = re.compile(r"#\s*size\s+count\s+type\b.*\b(?:cpu)?time\s+algbw\s+busbw")
-_BOUNDS = re.compile(r"#\s*Out of bounds values\s*:\s*(\d{1,18})\s+(?:OK|FAILED)")
-_AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:")
+_COLUMNS = re.compile(
+    r"#\s*((?:size\s+count|bytes\s+N)\s+type\b.*\b(?:cpu)?time\s+algbw\s+busbw.*)"
+)
+_CLOSING = re.compile(r"Out of bounds values|Avg bus bandwidth|nThread \d+ nGpus ")
+"""What stands without `#` until 2019."""
+_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d{1,18})\s+(?:OK|FAILED)")
+_AVERAGE = re.compile(r"Avg bus bandwidth\s*:")
 _CONCLUDED = re.compile(r"#\s*Collective test concluded:\s*(\w+)")
 _PROGRAM = re.compile(r"(?<![A-Za-z0-9_])([a-z]\w*_perf(?:_mpi)?)\b")
 _COMMENT = re.compile(r"#+\s*(?:(?:test|operation|op|collective)\s*:?\s*)?([A-Za-z_]{5,20})\s*$")
@@ -33,7 +38,7 @@ _TESTS_VERSION = re.compile(r"nccl-tests version (\S+)")
 _NCCL_VERSION = re.compile(r"\bNCCL version (\d+\.\d[\w.+-]*)")
 _ROW = re.compile(
     r"(?<![\w.:-])(\d{1,18})\s+(\d{1,18})\s+"
-    r"(float|half|double|bfloat16|u?int(?:8|32|64)|f(?:loat|p)?8\w*)\b(.*)"
+    r"(float|half|double|bfloat16|char|u?int(?:8|32|64)?|f(?:loat|p)?8\w*)\b(.*)"
 )
 _REDOP = re.compile(r"[a-z]+")
 _ROOT = re.compile(r"-?\d{1,7}")
@@ -41,7 +46,7 @@ _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
 _BLANK_SIDE = re.compile(r"\S\s{24,}\S")
 _TIMES = ("time", "cputime")
 _BASIC = ("time", "algbw", "busbw", "#wrong")
-_US = 1e-6
+_US, _MS = 1e-6, 1e-3
 _GB = 1e9
 
 
@@ -71,7 +76,7 @@ class _Reader:
     def take(self, line: str, *, cut: bool = False) -> None:
         if found := _ROW.search(line):
             self._row(found, cut)
-        elif "#" in line and self._comment(line):
+        elif ("#" in line or _CLOSING.search(line)) and self._comment(line):
             return
         elif found := _NCCL_VERSION.search(line):
             self._table.versions.setdefault("nccl", found[1])
@@ -86,9 +91,9 @@ class _Reader:
         elif _HEADER.search(line):
             self._begin()
             self._settings(line)
-        elif _COLUMNS.search(line):
+        elif found := _COLUMNS.search(line):
             self._begin()
-            self._layout = tuple(line[line.index("size") :].split())
+            self._layout = tuple(found[1].split())
         elif found := _BOUNDS.search(line):
             self._table.out_of_bounds, self._table.complete = int(found[1]), True
         elif _AVERAGE.search(line):
@@ -154,7 +159,9 @@ def _read_row(found: re.Match[str], layout: tuple[str, ...] | None) -> Row | Non
     if has_root and root is None:
         return None
     one_side = layout is not None and sum(name in _TIMES for name in layout) == 1
-    sides = _read_sides(words, columns, one_side=one_side, blank=bool(_BLANK_SIDE.search(rest)))
+    unit = _MS if layout and layout[0] == "bytes" else _US
+    blank = bool(_BLANK_SIDE.search(rest))
+    sides = _read_sides(words, columns, unit, one_side=one_side, blank=blank)
     if sides is None:
         return None
     return Row(
@@ -173,11 +180,12 @@ def _side_columns(layout: tuple[str, ...] | None) -> tuple[str, ...]:
         return _BASIC
     starts = [index for index, name in enumerate(layout) if name in _TIMES]
     end = starts[1] if len(starts) > 1 else len(layout)
-    return tuple(name for name in layout[starts[0] : end] if name != "timestamp")
+    names = (name for name in layout[starts[0] : end] if name != "timestamp")
+    return tuple("error" if name == "res" else name for name in names)
 
 
 def _read_sides(
-    words: list[str], columns: tuple[str, ...], *, one_side: bool, blank: bool
+    words: list[str], columns: tuple[str, ...], unit: float, *, one_side: bool, blank: bool
 ) -> dict[bool, Side] | None:
     """The sides that were measured; `blank`: the out-of-place half was left empty."""
     width = len(columns)
@@ -188,7 +196,7 @@ def _read_sides(
     else:
         return None
     sides = {
-        in_place: _read_side(dict(zip(columns, half, strict=True)))
+        in_place: _read_side(dict(zip(columns, half, strict=True)), unit)
         for in_place, half in halves.items()
     }
     if None in sides.values():
@@ -196,7 +204,7 @@ def _read_sides(
     return {in_place: side for in_place, side in sides.items() if isinstance(side, Side)}
 
 
-def _read_side(words: dict[str, str]) -> Side | str | None:
+def _read_side(words: dict[str, str], unit: float) -> Side | str | None:
     """The side; "absent" where its time is none; None where a figure cannot be read."""
     shown = words.get("time") or words.get("cputime") or ""
     if shown.lower() in ("nan", "n/a", "-nan"):
@@ -208,12 +216,12 @@ def _read_side(words: dict[str, str]) -> Side | str | None:
         return None
     time, algbw, busbw = (value or 0.0 for value in figures)
     return Side(
-        time=time * _US,
+        time=time * unit,
         algbw=algbw * _GB,
         busbw=busbw * _GB,
         wrong=None if checked is None or "error" in words else int(checked),
         error=checked if "error" in words else None,
-        time_step=_half_digit(shown) * _US,
+        time_step=_half_digit(shown) * unit,
         busbw_step=_half_digit(words["busbw"]) * _GB,
     )
 

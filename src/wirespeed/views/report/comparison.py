@@ -17,6 +17,7 @@ from wirespeed.views.report.charts import chart
 from wirespeed.views.report.collectives import lines_of
 from wirespeed.views.report.curves import Line, busbw_chart, time_chart
 from wirespeed.views.report.section import Section, Spot
+from wirespeed.views.style import VERDICTS
 from wirespeed.views.templating import filled
 from wirespeed.views.training import name as name_of
 
@@ -79,9 +80,8 @@ def runs_grid(runs: Sequence[Run]) -> Grid:
     titles = ("run", "command", "started (UTC)", "verdict", "findings", "ranks", "nodes", "backend")
     left = ("ranks", "nodes")
     grid = Grid(tuple(Column(title, left=title not in left) for title in titles))
-    colors = {"READY": "green", "NOT READY": "red", "UNKNOWN": "yellow"}
     for run in runs:
-        grid.painted[len(grid.rows), 3] = colors[run.verdict]
+        grid.painted[len(grid.rows), 3] = VERDICTS[run.verdict]
         size, nodes = str(run.world.size or ""), str(len(run.world.nodes) or "")
         when = run.started[:19].replace("T", " ")
         grid.add(

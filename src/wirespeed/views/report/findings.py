@@ -10,12 +10,13 @@ from wirespeed.views.figures import counts, duration
 from wirespeed.views.findings import FIELDS, family, sorted_by_family
 from wirespeed.views.report.section import Section, Spot
 from wirespeed.views.sections import head_line, next_command
-from wirespeed.views.style import MARKS, Style
+from wirespeed.views.style import MARKS, VERDICTS, Style
 from wirespeed.views.templating import filled
 
 __all__ = ["KINDS", "culprits_section", "others_section", "verdict_header"]
 
-KINDS = {"READY": "pass", "NOT READY": "fail", "UNKNOWN": "warn"}
+_KIND = {"green": "pass", "red": "fail", "yellow": "warn"}
+KINDS = {verdict: _KIND[color] for verdict, color in VERDICTS.items()}
 """By verdict: the class that gives it its colour."""
 
 _PLAIN = Style()
