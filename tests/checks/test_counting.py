@@ -133,7 +133,7 @@ def test_two_devices_have_two_findings() -> None:
 @pytest.mark.parametrize(
     "told, id",
     [
-        ({"unread": {"the rest": "reading took longer than 5 s"}}, "COUNT-008"),
+        ({"unread": {"NVLink": "reading took longer than 15 s"}}, "COUNT-006"),
         ({"unread": {f"{PORT} counters": "Input/output error: link_downed"}}, "COUNT-001"),
         ({"unread": {"GPU 3": "NVML: GPU is lost"}}, "COUNT-007"),
         ({"reset": [f"{PORT}: symbol_error"]}, "COUNT-002"),
