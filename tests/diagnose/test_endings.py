@@ -1,9 +1,12 @@
 """What is said of a log on the whole: never that it is READY, and good only where that is proven."""
 
+import bz2
 import gzip
+import lzma
 import os
 import subprocess
 import sys
+import tarfile
 import threading
 from pathlib import Path
 
@@ -69,7 +72,9 @@ def test_every_rank_must_show_its_end(tmp_path: Path) -> None:
     assert read(tmp_path, all2_log=TABLE).exit_code == 3
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, zstandard.compress, bz2.compress, lzma.compress], ids=str
+)
 def test_a_packed_log_that_breaks_off_is_no_good_one(tmp_path: Path, pack: object) -> None:
     text = os.urandom(200_000).hex().encode() + b"\n" + TRAINED.encode()
     packed: bytes = pack(text)  # type: ignore[operator]
@@ -89,6 +94,29 @@ def test_frames_one_after_another_are_one_log(tmp_path: Path) -> None:
 def test_zeros_at_the_end_are_what_a_crash_leaves(tmp_path: Path) -> None:
     found = read(tmp_path, a_log=TRAINED.encode() + bytes(4096))
     assert [one.id for one in found.findings if one.status == "warn"] == ["DIAG-010"]
+
+
+def test_the_zeros_that_end_an_archive_are_none_of_a_crash(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(TRAINED)
+    with tarfile.open(tmp_path / "logs.tgz", "w:gz") as archive:
+        archive.add(tmp_path / "a.log", "a.log")
+    assert diagnose([Source("logs.tgz", tmp_path / "logs.tgz")]).exit_code == 3
+    found = diagnose([Source("logs.tgz", tmp_path / "logs.tgz")]).findings
+    assert not [one for one in found if one.status == "warn"]
+
+
+def test_an_archive_that_is_not_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "logs.zip").write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(InputError, match="is a zip archive"):
+        diagnose([Source("logs.zip", tmp_path / "logs.zip")])
+
+
+def test_a_last_line_without_end_is_told(tmp_path: Path) -> None:
+    found = read(tmp_path, a_log="step 1\nstep 2 lo")
+    assert (
+        found.exit_code == 3
+        and "may break off in its last line: step 2 lo" in found.findings[0].saw
+    )
 
 
 def test_one_log_that_cannot_be_read_is_told(tmp_path: Path) -> None:

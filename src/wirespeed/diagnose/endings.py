@@ -12,7 +12,7 @@ from wirespeed.diagnose.scan import Hit
 from wirespeed.errors import InputError
 from wirespeed.records import Finding, LogVerdict
 
-__all__ = ["broken_off", "closing", "good_end", "not_read", "verdict_of"]
+__all__ = ["broken_off", "closing", "good_end", "not_read", "told_end", "verdict_of"]
 
 _AFTER = 1_000
 """Lines that may follow an end: of many ranks that say goodbye."""
@@ -38,8 +38,13 @@ def verdict_of(findings: Iterable[Finding]) -> tuple[LogVerdict, int]:
 
 
 def good_end(evidence: Evidence, lines: Mapping[str, int]) -> list[Hit]:
-    """The lines that prove it; none where a log lacks its end. lines: of each log, how many."""
+    """The lines that prove it; none where a log lacks its end.
+
+    lines: of each log, how many; less than 0: who ended in that archive cannot be told.
+    """
     ends: dict[str, list[Hit]] = {}
+    if any(count < 0 for count in lines.values()):
+        return []
     for source, count in lines.items():
         last = {id: hit for (id, where), hit in evidence.last.items() if where == source}
         if hits := _end_of(last, count):
@@ -78,25 +83,37 @@ def _is_of_job(source: str, evidence: Evidence) -> bool:
     return rank_in_name(source) is not None or any(where == source for _, where in evidence.last)
 
 
-def closing(lines: int, ends: Sequence[Hit], known: bool) -> Finding:
-    """The finding where nothing is wrong: a good end, or that none shows. known: facts are shown."""
-    if ends:
-        told = [f"{hit.line.where}: {hit.line.text.strip()[:120]}" for hit in ends]
+def told_end(ends: Sequence[Hit]) -> list[str]:
+    """What the lines say, and where they stand."""
+    said = [f"{hit.line.where}: {hit.line.text.strip()[:120]}" for hit in ends]
+    return [f"{ends[0].rule.sentence}: {said[0]}", *said[1:]] if ends else []
+
+
+def closing(lines: int, told: Sequence[str], known: bool, unended: Mapping[str, str]) -> Finding:
+    """The finding where nothing is wrong: a good end, or that none shows.
+
+    told: what proves a good end. known: facts are shown. unended: logs whose last line has no end,
+    and that line.
+    """
+    if told:
         more = len(told) - _SHOWN
         return Finding(
             id="DIAG-009",
             status="pass",
-            title=f"a good end is shown: {ends[0].rule.sentence}: "
-            + "; ".join(told[:_SHOWN])
+            title=f"a good end is shown: {'; '.join(told[:_SHOWN])}"
             + (f"; and {more} more" if more > 0 else ""),
             evidence=tuple(told[:256]),
         )
     count = f"{lines:,} line" + ("" if lines == 1 else "s")
+    # Many programs write no newline last: that alone proves nothing.
+    cut = [f"{log} may break off in its last line: {text}" for log, text in unended.items()][
+        :_SHOWN
+    ]
     return Finding(
         id="DIAG-000",
         status="not_checked",
         title=f"no known trouble in {count}; the logs show no end",
-        saw=count,
+        saw="; ".join([count, *cut]),
         because="nothing in these lines tells whether the job ended well, still runs, hangs or was cut "
         "off"
         if known

@@ -21,6 +21,7 @@ BLOCK = 1 << 20
 LONGEST = 1 << 16
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth")
 _NEVER = (*_PICKLES, ".so", ".pyc", ".png", ".safetensors", ".npy", ".npz", ".bin")
+_ZIP_MAGIC = b"PK\x03\x04"
 _PICKLE_MAGIC = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
@@ -61,6 +62,12 @@ class Source:
     def _refuse(self, head: bytes) -> None:
         if head[:2] in _PICKLE_MAGIC:
             raise _pickle(self.name)
+        if head.startswith(_ZIP_MAGIC):
+            raise InputError(
+                f"{self.name} is a zip archive",
+                expected="text, or packed with gzip, zstd, bzip2 or xz",
+                next=f"unzip {self.name} -d logs, then wirespeed diagnose logs",
+            )
 
 
 def _refuse_stdin() -> None:
