@@ -48,6 +48,8 @@ def read(folder: Path, **logs: str | bytes) -> Reading:
         (CLOSING[:30], "NOTHING KNOWN", 3),
         (TRAINED, "GOOD END SHOWN", 0),
         (TRAINED + "step\n" * 2000, "NOTHING KNOWN", 3),
+        (TRAINED + "Job finished with exit code 1\n", "NOTHING KNOWN", 3),
+        (TRAINED + "finished with 0 errors, exit code 0\n", "GOOD END SHOWN", 0),
         ("step 1\nwaiting until training is complete\n", "NOTHING KNOWN", 3),
         ("", "NOTHING KNOWN", 3),
     ],

@@ -78,7 +78,7 @@ def diagnose(
     logged += [broken_off(log, how) for log, how in scanner.broken.items()]
     findings = _merged(logged, recorded)
     if scanner.ends and not any(one.status in ("fail", "warn") for one in findings):
-        told = proofs or told_end(good_end(evidence, scanner.ends))
+        told = proofs or told_end(good_end(evidence, scanner.ends, scanner.tails))
         told = () if damaged else told
         findings = (closing(scanner.lines, told, bool(found.facts), scanner.unended), *findings)
     verdict, code = verdict_of(findings)

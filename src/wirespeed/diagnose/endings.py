@@ -4,6 +4,7 @@ Strict: a line that proves it stands at the end of each log of the job, or for a
 anew after it, breaks off or was not read; and nothing is wrong.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from wirespeed.diagnose.evidence import Evidence
@@ -20,6 +21,14 @@ _BEGINS = ("NT-001", "FACT-033")
 """Rules that tell that a job, or a part of one, begins."""
 _FOR_ALL = ("GOOD-001", "GOOD-003", "GOOD-004")
 """Ends that one process tells for all ranks."""
+_WRONG = re.compile(
+    rb"(?i)\b(?:errors?|fail(?:s|ed|ure)?|exception|traceback|killed|abort(?:ed|ing)?|fatal|panic|segfault"
+    rb"|core dumped|timed? ?out|cancell?ed|terminated|non-?zero"
+    rb"|(?:exit|return)(?:ed)?(?: with)?(?: code| status)?[ :=]*-?[1-9]\d*)\b"
+)
+_HARMLESS = re.compile(
+    rb"(?i)\b(?:no|0|without|zero) (?:errors?|fail|exception)|abort complete|errors?[ :=]+0\b"
+)
 _NEAR = 20
 """Lines between the two closing lines of nccl-tests."""
 _SHOWN = 4
@@ -37,25 +46,38 @@ def verdict_of(findings: Iterable[Finding]) -> tuple[LogVerdict, int]:
     return "NOTHING KNOWN", 3
 
 
-def good_end(evidence: Evidence, lines: Mapping[str, int]) -> list[Hit]:
+def good_end(evidence: Evidence, lines: Mapping[str, int], tails: Mapping[str, bytes]) -> list[Hit]:
     """The lines that prove it; none where a log lacks its end.
 
     lines: of each log, how many; less than 0: who ended in that archive cannot be told.
+    tails: the last bytes of each log.
     """
     ends: dict[str, list[Hit]] = {}
     if any(count < 0 for count in lines.values()):
         return []
+    known: dict[str, dict[str, Hit]] = {source: {} for source in lines}
+    for (id, source), hit in evidence.last.items():
+        known.setdefault(source, {})[id] = hit
     for source, count in lines.items():
-        last = {id: hit for (id, where), hit in evidence.last.items() if where == source}
-        if hits := _end_of(last, count):
+        if hits := _end_of(known[source], count):
+            if _goes_wrong(tails.get(source, b""), count - hits[-1].line.number):
+                return []
             ends[source] = hits
-        elif "NT-001" in last:
+        elif "NT-001" in known[source]:
             return []
     for_all = any(hit.rule.id in _FOR_ALL for hits in ends.values() for hit in hits)
-    open_still = [source for source in lines if source not in ends]
-    if not for_all and any(_is_of_job(source, evidence) for source in open_still):
-        return []
+    for source in lines:
+        # Who writes no line of a job, such as the kernel, ends with none.
+        of_job = rank_in_name(source) is not None or known[source]
+        if source not in ends and of_job and not for_all:
+            return []
     return [hit for hits in ends.values() for hit in hits]
+
+
+def _goes_wrong(tail: bytes, after: int) -> bool:
+    """Whether one of the last `after` lines looks wrong, also where no rule knows it."""
+    lines = tail.rstrip(b"\n").split(b"\n")[-after:] if after else []
+    return any(_WRONG.search(line) and not _HARMLESS.search(line) for line in lines)
 
 
 def _end_of(last: Mapping[str, Hit], lines: int) -> list[Hit]:
@@ -76,11 +98,6 @@ def _is_whole(hit: Hit, last: Mapping[str, Hit]) -> bool:
         return True
     average = last.get("NT-005")
     return average is not None and 0 < average.line.number - hit.line.number <= _NEAR
-
-
-def _is_of_job(source: str, evidence: Evidence) -> bool:
-    """Whether the job wrote it: a log named for a rank, or one with lines of its libraries."""
-    return rank_in_name(source) is not None or any(where == source for _, where in evidence.last)
 
 
 def told_end(ends: Sequence[Hit]) -> list[str]:

@@ -67,6 +67,7 @@ class Watcher:
 _Reader = Rule | Watcher
 _SUMMARIES = "torchrun's summaries"
 _ZEROS = bytes(16)
+_TAIL = 4096
 
 
 class Scanner:
@@ -98,6 +99,8 @@ class Scanner:
         """Logs whose end is missing, and how that shows."""
         self.unended: dict[str, str] = {}
         """Logs whose last line has no end, and its beginning."""
+        self.tails: dict[str, bytes] = {}
+        """The last 4 KiB of each log."""
         self.ends: dict[str, int] = {}
         """Lines of each log; -1 for an archive of several."""
         self.lines = 0
@@ -123,6 +126,7 @@ class Scanner:
             stream.close()
         if broke_off := stream.broke_off or ("" if tar else _zeros(block)):
             self.broken[source.name] = f"line {number}: {broke_off}"
+        self.tails[source.name] = block[-_TAIL:]
         if block and not block.endswith(b"\n"):
             self.unended[source.name] = block[block.rfind(b"\n") + 1 :][:80].decode(
                 "utf-8", "replace"

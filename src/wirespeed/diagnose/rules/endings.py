@@ -5,9 +5,9 @@ from wirespeed.diagnose.rule import Rule
 __all__ = ["RULES"]
 
 _DONE = (
-    r"^\W{0,4}(?:pre-?|fine-?)?(?:training|tuning)(?: job| run)?(?: is| has| was)?(?: now)? "
+    r"^(?:.{0,120}\binfo\b[\]\s:|-]*(?:[\w.]{1,60}\s?[:|-]+\s?)?)?\W{0,4}(?:pre-?|fine-?)?(?:training|tuning)(?: job| run)?(?: is| has| was)?(?: now)? "
     r"(?:complete|completed|finished|done|ended)(?: successfully)?"
-    r"(?: (?:in|after) [\d.,:]+ ?[a-z]*| at step \d+)?\s?"
+    r"(?: (?:in|after) [\d.,: hmsecinutorday]{1,40}| at step \d+)?\s?"
     r"(?:[.!,;:)=]+.{0,120}|saved? .{0,80})?$"
 )
 
@@ -108,6 +108,8 @@ RULES: tuple[Rule, ...] = (
             "Training completed",
             "training finished, checkpoint saved to out/last.ckpt",
             "Training complete in 3h",
+            "2024-01-01 10:00:00,123 INFO trainer: Training completed in 3h 2m",
+            "- root - INFO - Training completed",
         ),
         negative=(
             "Training done for epoch 3",
