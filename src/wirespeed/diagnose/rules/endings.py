@@ -99,7 +99,8 @@ RULES: tuple[Rule, ...] = (
         pattern=_DONE
         + r"|^\[after training is done\]|^\{.{0,2000}'train_runtime': '?[\d.]+"
         + r"|`Trainer\.fit` stopped: `max_(?:steps|epochs|time)=\S{1,40}` reached",
-        unless=r"(?<!do )\bnot\b|\bnever\b|un(?:finished|successful)|\bfalse\b|\bbut\b|fail|error|except",
+        unless=r"(?<!do )\bnot\b|\bnever\b|un(?:finished|successful)|\bfalse\b|\bbut\b|fail|error"
+        r"|except",
         sentence="the training says that it ended",
         positive=(
             "Training completed. Do not forget to share your model on huggingface.co/models =)",
