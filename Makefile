@@ -6,20 +6,21 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: run test test-system lint types contracts unit benchmark diagnose-score docs man images clean
 
+# A test that fails is run once more by itself: what fails there too is broken, and what passes is named
+# as one that the load of the machine, or a race, had brought down.
+alone = { [ $$? = 1 ] && echo "these failed; once more, alone:" && \
+	  $(BIN)/pytest -m "$(1)" --last-failed --last-failed-no-failures none; }
+
 run: $(VENV)/.run ## install, then check this machine
 	$(BIN)/wirespeed check
 
 test: lint types contracts unit ## lint, types, import contracts, tests without root or servers
 
 # Most of the time these tests wait: four at once; what compares speeds has the machine for itself.
-# A test that fails beside others is run once more by itself: what fails there too is broken, and what
-# passes is named as one that the load of the machine, or a race, had brought down.
 test-system: export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
 test-system: $(VENV)/.system ## network namespaces, ssh, MPI, Slurm, Kubernetes, images, browser
-	$(BIN)/pytest -m "system and quiet" --durations=15
-	$(BIN)/pytest -m "system and not quiet" -n 4 --dist worksteal --durations=25 || { [ $$? = 1 ] && \
-	  echo "these failed beside others; once more, alone:" && \
-	  $(BIN)/pytest -m system --last-failed --last-failed-no-failures none; }
+	$(BIN)/pytest -m "system and quiet" --durations=15 || $(call alone,system and quiet)
+	$(BIN)/pytest -m "system and not quiet" -n 4 --dist worksteal --durations=25 || $(call alone,system)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -34,7 +35,7 @@ contracts: $(VENV)/.dev
 # Where no bytecode is written, each worker rewrites the assertions of all test files at each run.
 unit: export PYTHONDONTWRITEBYTECODE :=
 unit: $(VENV)/.dev
-	$(BIN)/pytest -m "not system" -n 2 --dist loadscope
+	$(BIN)/pytest -m "not system" -n 2 --dist loadscope || $(call alone,not system)
 
 benchmark: $(VENV)/.dev ## ratios to a peer; see docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py

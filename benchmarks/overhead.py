@@ -1,236 +1,221 @@
-"""What does our harness add to a timed operation? A bare torch.distributed loop is the peer.
+"""What does our harness add to a timed operation? A plain script in processes of its own is the peer.
 
-Both time the same all_reduce on the same ranks, in one process group, on the same buffers, and take
-turns. The figure is our median over the bare loop's, block by block; its 99 % interval comes from
-the blocks. A row is **kept** only when the whole interval lies within the bound, **over** when it
-lies beyond it, and **not shown** in between: blocks are added at fixed looks until it is one of the
-first two, or the last look has passed. Exit code 1 unless every row is kept.
+Two worlds live side by side on this machine, on the default scheduler: `plain_all_reduce.py`, as
+torchrun starts it, and ours as the console runs it (watchdog, heartbeats and its polling included;
+barrier, clock and gathering are those of `bench` and `check`). They take turns in short blocks, through
+as many rotating buffers; one sleeps while the other measures, and who goes first alternates. A round is
+a block of each; the figure is the median of the rounds' ratios with its bootstrap interval.
 
-Where it may (root), it runs the ranks under SCHED_RR: otherwise, with as many cores as ranks, a call
-takes either its own time or a tick of the scheduler (4 ms), and no bound of 2 % can be seen in that.
-The calls are quicker then, so that the bounds are stricter.
+A row is **kept** when the whole interval lies within 2 % or within 3 µs, **over** when it lies beyond
+both, **not shown** in between. Exit code 1 unless every row is kept; run it on a quiet machine.
 
-`each`: a barrier, then one call. `batch`: calls back to back. `rotated`: as `each`, both through the
-same rotating buffers. Run: python benchmarks/overhead.py [--ranks 2]
+    python benchmarks/overhead.py [--ranks 2] [--rounds 40] [--calls 400] [--sizes 4096,65536,1048576]
 """
 
 import argparse
 import os
+import random
+import socket
 import subprocess
 import sys
 import tempfile
-from itertools import cycle, islice
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from typing import IO, Any
 
-SIZES = (1 << 10, 1 << 14, 1 << 16, 1 << 20, 1 << 22, 1 << 24, 1 << 26)
-MODES = ("each", "batch", "rotated")
-LOOKS = (40, 80, 160, 320, 640)
-"""Numbers of blocks; at a confidence of 99 % each, five looks err in fewer than 5 %."""
-CALLS = 4
-"""Calls in one turn of either."""
-BLOCK_S = 0.15
-"""Seconds that a block is meant to take, in whole turns of both."""
-MOST_TURNS = 40
-HEADER = (
-    "| size | mode | bare µs | ours µs | ratio, 99 % interval | added µs, 99 % interval | blocks | |\n"
-    "|---|---|---|---|---|---|---|---|\n"
-)
+PLAIN = Path(__file__).with_name("plain_all_reduce.py")
 LIMIT_RATIO, LIMIT_S = 1.02, 3e-6
-"""From 64 KiB at most 2 % more; below at most 3 µs more."""
+RESAMPLED, CONFIDENCE = 2000, 0.95
+HEADER = (
+    "| size | plain µs | ours µs | ratio, 95 % interval | added µs, 95 % interval | rounds | |\n"
+    "|---|---|---|---|---|---|---|\n"
+)
+Turn = Callable[[str], float]
+"""Hands a world what to time, `SIZE BUFFERS CALLS`; seconds, the median of its slowest rank."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--ranks", type=int, default=2)
-    ranks = parser.parse_args().ranks
-    with tempfile.TemporaryDirectory() as folder:
-        processes = [
-            subprocess.Popen(
-                [sys.executable, __file__],
-                env={
-                    **os.environ,
-                    "RANK": str(rank),
-                    "WORLD_SIZE": str(ranks),
-                    "BENCH_STORE": str(Path(folder) / "store"),
-                    "OMP_NUM_THREADS": "1",
-                    "GLOO_SOCKET_IFNAME": "lo",
-                },
-            )
-            for rank in range(ranks)
-        ]
-        return max(process.wait(timeout=3600) for process in processes)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--calls", type=int, default=400)
+    parser.add_argument("--sizes", default="4096,65536,1048576")
+    asked = parser.parse_args()
+    sizes = [int(size) for size in asked.sizes.split(",")]
+    sys.stdout.write(f"{asked.ranks} ranks, {os.cpu_count()} cores, default scheduler\n\n{HEADER}")
+    with plain_world(asked.ranks) as plain, our_world(asked.ranks) as ours:
+        rows = [compare(plain, ours, size, asked.rounds, asked.calls) for size in sizes]
+    return 0 if all(rows) else 1
 
 
-def run_rank() -> int:
-    import torch.distributed as dist
+def compare(plain: Turn, ours: Turn, size: int, rounds: int, calls: int) -> bool:
+    """Measure and print one row; whether it is kept."""
+    from wirespeed.collectives.buffers import rotation
+    from wirespeed.world.cpus import llc_bytes
 
-    from wirespeed.plan import Plan
-    from wirespeed.ranks.join import join, leave
-    from wirespeed.world.identity import Identity
-
-    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    scheduler = undisturbed()
-    identity = Identity(
-        rank=rank,
-        world_size=size,
-        local_rank=rank,
-        local_world_size=size,
-        launcher="local",
-        reason="benchmark",
+    line = f"{size} {rotation(2 * size, llc_bytes())} {calls}"
+    pairs = []
+    for number in range(rounds + 1):
+        if number % 2:
+            mine, theirs = ours(line), plain(line)
+        else:
+            theirs, mine = plain(line), ours(line)
+        pairs.append((theirs, mine))
+    pairs = pairs[1:]  # the first connects
+    ratio = interval([mine / theirs for theirs, mine in pairs])
+    added = interval([mine - theirs for theirs, mine in pairs])
+    verdict = judged(ratio, added)
+    bare, own = (median(side) * 1e6 for side in zip(*pairs, strict=True))
+    print(
+        f"| {size >> 10} KiB | {bare:.1f} | {own:.1f} "
+        f"| {ratio[1]:.3f} ({ratio[0]:.3f} … {ratio[2]:.3f}) "
+        f"| {added[1] * 1e6:+.1f} ({added[0] * 1e6:+.1f} … {added[2] * 1e6:+.1f}) "
+        f"| {rounds} | {verdict} |",
+        flush=True,
     )
-    store = dist.FileStore(os.environ["BENCH_STORE"], size)
-    place = join(
-        identity, Plan(command="bench", steps=()), store, "gloo", lambda: None, lambda bound: None
-    )
-    if rank == 0:
-        sys.stdout.write(f"{size} ranks, {os.cpu_count()} cores, {scheduler}\n\n{HEADER}")
-    broken = 0
-    for size_bytes in SIZES:
-        for mode in MODES:
-            broken += compare(place, size_bytes, mode)
-    leave(place)
-    return 1 if broken else 0
+    return verdict == "kept"
 
 
-def undisturbed() -> str:
-    """Ask for real-time scheduling of this process and its threads to come; which it is then."""
+def interval(figures: Sequence[float]) -> tuple[float, float, float]:
+    """(low, median, high) of the median, by bootstrap."""
+    draw = random.Random(0)
+    found = sorted(median(draw.choices(figures, k=len(figures))) for _ in range(RESAMPLED))
+    tail = round(RESAMPLED * (1 - CONFIDENCE) / 2)
+    return found[tail], median(figures), found[-1 - tail]
+
+
+def judged(ratio: tuple[float, float, float], added: tuple[float, float, float]) -> str:
+    if ratio[2] <= LIMIT_RATIO or added[2] <= LIMIT_S:
+        return "kept"
+    return "over" if ratio[0] > LIMIT_RATIO and added[0] > LIMIT_S else "not shown"
+
+
+@contextmanager
+def plain_world(ranks: int) -> Iterator[Turn]:
+    ports = {"MASTER_PORT": str(free_port()), "TURNS_PORT": str(free_port())}
+    with started([sys.executable, str(PLAIN), "-"], ranks, ports) as turn:
+        yield turn
+
+
+@contextmanager
+def our_world(ranks: int) -> Iterator[Turn]:
+    """With the console's monitor in this process, which also polls as `console/local.py` does."""
+    from wirespeed.console.local import POLL_S
+    from wirespeed.world.watch import Monitor, new_token
+
+    token = new_token()
+    over = threading.Event()
+
+    def poll(monitor: Any) -> None:
+        while not over.is_set():
+            monitor.wait(POLL_S)
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Monitor(ranks, token, on_record=lambda *_: None, op_timeout_s=600) as monitor,
+    ):
+        told = {
+            "WIRESPEED_CONSOLE": f"127.0.0.1:{monitor.start()}",
+            "WIRESPEED_TOKEN": token,
+            "BENCH_STORE": str(Path(folder) / "store"),
+        }
+        poller = threading.Thread(target=poll, args=(monitor,))
+        poller.start()
+        try:
+            with started([sys.executable, __file__], ranks, told) as turn:
+                yield turn
+        finally:
+            over.set()
+            poller.join()
+
+
+@contextmanager
+def started(command: list[str], ranks: int, more: dict[str, str]) -> Iterator[Turn]:
+    """Ranks of one world; rank 0 is told by its standard input, and answers on its output."""
+    shared = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **more}
+    shared |= {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": str(ranks)}
+    processes = [
+        subprocess.Popen(
+            command,
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdin=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if rank == 0 else None,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
     try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
-    except PermissionError:
-        return "the default scheduler (SCHED_RR needs root)"
-    return "SCHED_RR"
+        yield lambda line: told(processes[0], line)
+        processes[0].communicate("", timeout=60)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.terminate()
+            process.wait(timeout=60)
 
 
-def compare(place, size_bytes: int, mode: str) -> int:
-    """Measure and print one row; 0 when it is kept."""
-    bare, ours = loops(place, size_bytes, mode)
-    probe = place.control.matrix([sum(bare()) + sum(ours())]).max()
-    turns = max(1, min(MOST_TURNS, int(BLOCK_S / (2 * float(probe)))))
-    ratios: list[float] = []
-    added: list[float] = []
-    medians: list[tuple[float, float]] = []
-    for look in LOOKS:
-        while len(ratios) < look:
-            theirs, mine = block(place, bare, ours, turns)
-            medians.append((theirs, mine))
-            ratios.append(mine / theirs)
-            added.append(mine - theirs)
-        verdict = judged(size_bytes, ratios, added)
-        if verdict != "not shown":
-            break
-    if place.rank == 0:
-        sys.stdout.write(row(size_bytes, mode, medians, ratios, added, verdict))
-        sys.stdout.flush()
-    return int(verdict != "kept")
+def told(first: "subprocess.Popen[str]", line: str) -> float:
+    pipes: tuple[IO[str] | None, IO[str] | None] = (first.stdin, first.stdout)
+    given, answers = pipes
+    if given is None or answers is None:
+        raise RuntimeError("rank 0 has no pipes")
+    given.write(line + "\n")
+    given.flush()
+    answer = answers.readline()
+    if not answer:
+        raise RuntimeError("rank 0 has ended")
+    return float(answer) / 1e6
 
 
-def loops(place, size_bytes: int, mode: str):
-    """(bare, ours): each makes CALLS calls and gives their seconds on this rank."""
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def our_rank() -> int:
+    """A rank of ours, up to the end of rank 0's input."""
     import torch.distributed as dist
 
-    from wirespeed.collectives.buffers import allocate, rotation
     from wirespeed.collectives.catalogue import CATALOGUE
-    from wirespeed.collectives.engines.base import Call
-    from wirespeed.plan import Case
+    from wirespeed.plan import Case, Measure, Plan
+    from wirespeed.ranks.join import join, leave
+    from wirespeed.ranks.measure import measure
     from wirespeed.ranks.place import site_of
-    from wirespeed.ranks.shots import shot
-    from wirespeed.ranks.timers import CpuTimer
+    from wirespeed.world.identity import detect
     from wirespeed.world.watch import Beacon
 
-    case = Case(op="all_reduce", redop="sum", size_bytes=size_bytes)
-    collective = CATALOGUE["all_reduce"]
-    site = site_of(place, case, collective, size_bytes)
-    slots = rotation(2 * size_bytes, place.cache_bytes) if mode == "rotated" else 1
-    buffers = allocate(
-        collective, site.geometry, site.torch_dtype, place.device, in_place=False, slots=slots
+    identity = detect({**os.environ, "LOCAL_WORLD_SIZE": os.environ["WORLD_SIZE"]})
+    if identity is None:
+        raise RuntimeError("this is started by main")
+    host, _, port = os.environ["WIRESPEED_CONSOLE"].rpartition(":")
+    beacon = Beacon(
+        host, int(port), os.environ["WIRESPEED_TOKEN"], identity.rank, identity.world_size
     )
-    tensors = [slot.output for slot in buffers]
-    issues = [
-        place.engine.bind(
-            Call(
-                collective=collective,
-                geometry=site.geometry,
-                redop="sum",
-                input=slot.input,
-                output=slot.output,
-                group=site.group,
-                blocking=True,
-            )
-        )
-        for slot in buffers
-    ]
-    shots = [shot([issue], blocking=True) for issue in issues]
-    beacon = Beacon("127.0.0.1", 1, "", place.rank, place.world_size)  # never connected
-    timer = CpuTimer(place.control.barrier, beacon.tick)
-    barrier = place.control.barrier
-    # One turn after the other through the same buffers, so that neither finds them warmer.
-    indices = cycle(range(slots))
-
-    def bare() -> list[float]:
-        mine = [tensors[index] for index in islice(indices, CALLS)]
-        if mode == "batch":
-            barrier()
-            begin = perf_counter()
-            for tensor in mine:
-                dist.all_reduce(tensor)
-            return [(perf_counter() - begin) / CALLS]
-        times = []
-        for tensor in mine:
-            barrier()
-            begin = perf_counter()
-            dist.all_reduce(tensor)
-            times.append(perf_counter() - begin)
-        return times
-
-    def ours() -> list[float]:
-        turn = iter([shots[index] for index in islice(indices, CALLS)])
-        if mode == "batch":
-            return [timer.batch(turn, CALLS) / CALLS]
-        return timer.each(turn, CALLS)
-
-    return bare, ours
-
-
-def block(place, bare, ours, turns: int) -> tuple[float, float]:
-    """(their median, our median) of the slowest rank's seconds; who goes first alternates."""
-    theirs: list[float] = []
-    mine: list[float] = []
-    for turn in range(turns):
-        if turn % 2:
-            theirs += bare()
-            mine += ours()
-        else:
-            mine += ours()
-            theirs += bare()
-    slowest = place.control.matrix(theirs + mine).max(0).values.tolist()
-    return median(slowest[: len(theirs)]), median(slowest[len(theirs) :])
-
-
-def judged(size_bytes: int, ratios: list[float], added: list[float]) -> str:
-    from wirespeed.statistics import median_interval
-
-    large = size_bytes >= 1 << 16
-    interval = median_interval(ratios if large else added, 0.99)
-    limit = LIMIT_RATIO if large else LIMIT_S
-    if interval.high <= limit:
-        return "kept"
-    return "over" if interval.low > limit else "not shown"
-
-
-def row(size_bytes, mode, medians, ratios, added, verdict) -> str:
-    from wirespeed.statistics import median_interval
-
-    theirs, mine = (median(side) * 1e6 for side in zip(*medians, strict=True))
-    ratio, more = median_interval(ratios, 0.99), median_interval(added, 0.99)
-    return (
-        f"| {size_bytes >> 10} KiB | {mode} | {theirs:.1f} | {mine:.1f} | "
-        f"{median(ratios):.3f} ({ratio.low:.3f} … {ratio.high:.3f}) | "
-        f"{median(added) * 1e6:+.1f} ({more.low * 1e6:+.1f} … {more.high * 1e6:+.1f}) | "
-        f"{len(ratios)} | {verdict} |\n"
-    )
+    beacon.connect(20)
+    store = dist.FileStore(os.environ["BENCH_STORE"], identity.world_size)
+    plan = Plan(command="bench", steps=(), op_timeout_s=600)
+    place = join(identity, plan, store, "gloo", beacon.tick, lambda bound: None)
+    beacon.phase("running")
+    while True:
+        line = sys.stdin.readline() if place.rank == 0 else ""
+        line = place.control.from_first(line.encode()).decode()
+        if not line.strip():
+            break
+        size, _, calls = map(int, line.split())
+        beacon.enter(line)
+        case = Case(op="all_reduce", redop="sum", size_bytes=size)
+        site = site_of(place, case, CATALOGUE["all_reduce"], size)
+        found = measure(place, site, Measure(warmup=20, iterations=calls), None)
+        if place.rank == 0:
+            print(f"{found.time.median * 1e6:.3f}", flush=True)
+    leave(place)
+    beacon.finish(0)
+    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run_rank() if "BENCH_STORE" in os.environ else main())
+    sys.exit(our_rank() if "BENCH_STORE" in os.environ else main())

@@ -45,9 +45,12 @@ NO_CLOUD = {
 """Closed ports: no test asks the metadata service of the cloud that it may run in."""
 os.environ.update(NO_CLOUD)
 
+# A shell starts what it puts in the background without SIGINT, and nohup without SIGHUP; every command
+# started here would keep that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts what it puts in the background so, and every command started here would keep it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Running:

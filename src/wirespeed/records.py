@@ -31,6 +31,7 @@ __all__ = [
     "Subject",
     "TimeStats",
     "Timing",
+    "ToldShape",
     "Verdict",
     "Verification",
     "World",
@@ -84,6 +85,8 @@ class Finding:
     """Of `diagnose`: `certain`, `likely` or `cannot tell`; empty where figures tell it."""
     references: tuple[ReferenceFigure, ...] = ()
     """What a figure was graded against, that which decides first; empty where it was not graded."""
+    allowed: str = ""
+    """Its status without `--allow`, which named it; empty elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +225,9 @@ class NodeFacts:
     """Allow-listed variables, redacted."""
     unknown: dict[str, str] = field(default_factory=dict)
     """Facts that could not be read, with the reason."""
+    counters: dict[str, Any] = field(default_factory=dict)
+    """What error counters did during the traffic (`wirespeed.world.counters.snapshot.growth`); empty
+    where they were not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,6 +294,26 @@ class Simulation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToldShape:
+    """What was said, or read out of a log, of a world whose nodes told no facts; empty: not told."""
+
+    gpu: str = ""
+    """As a driver reports it or a person writes it."""
+    gpus_per_node: int = 0
+    """Ranks a node."""
+    nodes: int = 0
+    interconnect: str = ""
+    """A key of `reference.figures.INTERCONNECTS`."""
+    nics: int = 0
+    """Network cards of one node."""
+    nic_Gbitps: float = 0.0
+    why: str = ""
+    """Who told it."""
+    guessed: bool = False
+    """Whether GPUs a node, and so nodes, are what is usual; then a person may differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     size: int
     nodes: tuple[NodeFacts, ...]
@@ -295,6 +321,8 @@ class World:
     """`gloo`, `nccl`, …"""
     launcher: str
     """`local`, `torchrun`, `openmpi`, `mpich`, `slurm`, `deepspeed`."""
+    told: ToldShape | None = None
+    """Of an imported run: what completes the facts of its nodes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from wirespeed.records import (
     Simulation,
     Subject,
     TimeStats,
+    ToldShape,
     Verification,
     World,
     WrongData,
@@ -63,7 +64,7 @@ _US = 1e6
 def finding_to_json(finding: Finding) -> dict[str, Any]:
     references = [reference_to_json(one) for one in finding.references]
     data = {**asdict(finding), "evidence": list(finding.evidence), "references": references}
-    return _without_empty(data, "category", "confidence", "references")
+    return _without_empty(data, "category", "confidence", "references", "allowed")
 
 
 def finding_from_json(data: Mapping[str, Any]) -> Finding:
@@ -167,17 +168,20 @@ def node_from_json(data: Mapping[str, Any]) -> NodeFacts:
 
 def world_to_json(world: World) -> dict[str, Any]:
     nodes = [_node_to_json(node) for node in world.nodes]
-    return {**asdict(replace(world, nodes=())), "nodes": nodes}
+    return _without_empty({**asdict(replace(world, nodes=())), "nodes": nodes}, "told")
 
 
 def _node_to_json(node: NodeFacts) -> dict[str, Any]:
     # Not asdict, which copies every fact: it is half of the time for a run of 10,000 ranks.
     data: dict[str, Any] = {name: getattr(node, name) for name in NodeFacts.__slots__}
-    return data | {name: list(data[name]) for name in _LISTED}
+    data |= {name: list(data[name]) for name in _LISTED}
+    return _without_empty(data, "counters")
 
 
 def world_from_json(data: Mapping[str, Any]) -> World:
-    return World(**{**data, "nodes": tuple(node_from_json(node) for node in data["nodes"])})
+    nodes = tuple(node_from_json(node) for node in data["nodes"])
+    told = ToldShape(**data["told"]) if data.get("told") else None
+    return World(**{**data, "nodes": nodes, "told": told})
 
 
 def run_to_json(run: Run) -> dict[str, Any]:

@@ -77,7 +77,9 @@ class Training:
     comm_spread: Spread | None = None
     """Of the same steps, by turns of a few; None: not measured."""
     comm_fraction: float | None = None
-    """Of the steps in which that was measured."""
+    """Of the steps in which that was measured: the mean."""
+    comm_fraction_spread: Spread | None = None
+    """Of the same steps: shares, not seconds; None: not measured."""
     exposed: Ratio | None = None
     """Seconds a step beyond the same step without synchronisation; the rounds' median and interval."""
     exposed_fraction: float | None = None

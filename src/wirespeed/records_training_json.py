@@ -41,6 +41,8 @@ def training_from_json(data: Mapping[str, Any]) -> Training:
     fields["step"] = Spread(**_scaled(step, 1 / _MS))
     spread = fields.pop("comm_spread_ms", None)
     fields["comm_spread"] = Spread(**_scaled(spread, 1 / _MS)) if spread else None
+    share = fields.get("comm_fraction_spread")
+    fields["comm_fraction_spread"] = Spread(**share) if share else None
     fields["parts"] = {k: v / _MS for k, v in fields.pop("parts_ms", {}).items()}
     for name in _TIMES:
         value = fields.pop(f"{name}_ms", None)

@@ -15,6 +15,7 @@ GPU = {
     "remapped_rows": ROWS,
     "fabric": {"state": "completed", "status": 0, "unhealthy": []},
     "nvlinks": [True] * 18,
+    "nvlink_errors": {},
 }
 ADDRESSES = [f"0000:{0x1A + place:02x}:00.0" for place in range(8)]
 FACTS: dict[str, Any] = {
@@ -27,14 +28,23 @@ FACTS: dict[str, Any] = {
     "uptime_s": 100_000.0,
     "machine.hides_devices": "",
 }
-IDS = ["GPU-005", "GPU-006", "GPU-007", "GPU-008"]
+SLOW = "degraded bandwidth"
+LOST = {"call": "memory_bytes", "code": 15, "text": "GPU is lost"}
+GROWTH = {"seconds": 0.3, "links": {"2": {"replay": 3}, "4": {"replay": 3, "crc flit": 9}}}
+IDS = ["GPU-005", "GPU-006", "GPU-007", "GPU-008", "GPU-009", "GPU-010"]
 
 
 def gpus(**changed: Any) -> tuple[dict[str, Any], ...]:
     """Eight GPUs of which the sixth is changed; None takes a key away."""
     found = []
     for index, pci in enumerate(ADDRESSES):
-        gpu = {"index": index, "pci": pci, **GPU, **(changed if index == 5 else {})}
+        gpu = {
+            "index": index,
+            "pci": pci,
+            "uuid": f"GPU-{index}",
+            **GPU,
+            **(changed if index == 5 else {}),
+        }
         found.append({name: value for name, value in gpu.items() if value is not None})
     return tuple(found)
 
@@ -75,25 +85,25 @@ def test_healthy_gpus_pass_each_check_once() -> None:
             {"gpus": gpus(remapped_rows={**ROWS, "failure": 1, "uncorrected": 9})},
             "GPU-005",
             "fail",
-            "GPU5: a memory row could not be remapped",
+            "GPU5 (0000:1f:00.0, GPU-5): a memory row could not be remapped",
         ),
         (
             {"gpus": gpus(remapped_rows={**ROWS, "pending": 1})},
             "GPU-005",
             "fail",
-            "GPU5: a memory row waits to be remapped, reset the GPU",
+            "GPU5 (0000:1f:00.0, GPU-5): a memory row waits to be remapped, reset the GPU",
         ),
         (
             {"gpus": gpus(remapped_rows={**ROWS, "uncorrected": 1})},
             "GPU-005",
             "warn",
-            "GPU5: 1 memory row(s) remapped after uncorrected errors",
+            "GPU5 (0000:1f:00.0, GPU-5): 1 memory row(s) remapped after uncorrected errors",
         ),
         (
             {"gpus": gpus(remapped_rows=None, pages_pending=True)},
             "GPU-005",
             "fail",
-            "GPU5: memory pages wait to be retired, reset the GPU",
+            "GPU5 (0000:1f:00.0, GPU-5): memory pages wait to be retired, reset the GPU",
         ),
         (
             {"facts": {"gpu.xids": [xid(79, "GPU has fallen off the bus.", count=3)]}},
@@ -106,25 +116,31 @@ def test_healthy_gpus_pass_each_check_once() -> None:
             {"gpus": gpus(fabric={"state": "in progress", "status": 0, "unhealthy": []})},
             "GPU-007",
             "fail",
-            "GPU5: registration with the NVLink fabric in progress",
+            "GPU5 (0000:1f:00.0, GPU-5): registration with the NVLink fabric in progress",
         ),
         (
             {"gpus": gpus(fabric={"state": "completed", "status": 999, "unhealthy": []})},
             "GPU-007",
             "fail",
-            "GPU5: NVLink fabric failed with NVML status 999",
+            "GPU5 (0000:1f:00.0, GPU-5): NVLink fabric failed with NVML status 999",
         ),
         (
-            {"gpus": gpus(fabric={"state": "completed", "status": 0, "unhealthy": ["slow"]})},
+            {"gpus": gpus(fabric={"state": "completed", "status": 0, "unhealthy": [SLOW]})},
             "GPU-007",
             "warn",
-            "GPU5: NVLink fabric: slow",
+            "GPU5 (0000:1f:00.0, GPU-5): NVLink fabric: degraded bandwidth",
+        ),
+        (
+            {"gpus": gpus(fabric={"state": "completed", "status": 0, "unhealthy": ["no way"]})},
+            "GPU-007",
+            "fail",
+            "GPU5 (0000:1f:00.0, GPU-5): NVLink fabric: no way",
         ),
         (
             {"gpus": gpus(nvlinks=[link not in (3, 7) for link in range(18)])},
             "GPU-007",
-            "warn",
-            "GPU5: 16 of 18 NVLinks active (inactive: 3, 7)",
+            "fail",
+            "GPU5 (0000:1f:00.0, GPU-5): 16 of 18 NVLinks active (inactive: 3, 7)",
         ),
         (
             {"facts": {"gpu.mute": ADDRESSES[5:6]}},
@@ -133,10 +149,17 @@ def test_healthy_gpus_pass_each_check_once() -> None:
             "GPU at 0000:1f:00.0 has fallen off the bus (reads as ones only)",
         ),
         (
-            {"unknown": {"gpu.5": "NVML: GPU is lost"}},
-            "GPU-008",
+            {"gpus": gpus(errors=[LOST])},
+            "GPU-009",
             "fail",
-            "GPU5 cannot be opened: NVML: GPU is lost",
+            "GPU5 (0000:1f:00.0, GPU-5): NVML answers 'GPU is lost' (error 15, asked for memory_bytes)",
+        ),
+        (
+            {"gpus": gpus(nvlink_growth=GROWTH)},
+            "GPU-010",
+            "fail",
+            "GPU5 (0000:1f:00.0, GPU-5): errors on NVLink 4: replay +3, crc flit +9; 1 other link(s), "
+            "in 0.3 s",
         ),
         (
             {"facts": {"gpu.count": 7, "gpu.driverless": ADDRESSES[5:6]}},
@@ -150,6 +173,12 @@ def test_healthy_gpus_pass_each_check_once() -> None:
             "fail",
             "NVML shows 7 of 8 GPUs on the bus",
         ),
+        (
+            {"facts": {"gpu.count": 7}, "gpus": gpus()[:7]},
+            "GPU-008",
+            "fail",
+            "NVML shows 7 of 8 GPUs on the bus (not 0000:21:00.0)",
+        ),
     ],
 )
 def test_one_fault_is_one_finding_about_its_node(
@@ -159,7 +188,7 @@ def test_one_fault_is_one_finding_about_its_node(
     finding = only(findings, id)
     assert (finding.status, finding.subject.name, finding.saw) == (status, "b", saw)
     assert all((finding.expected, finding.because, finding.costs, finding.fix, finding.next))
-    assert [one.status for one in findings if one is not finding] == ["pass"] * 3
+    assert [one.status for one in findings if one is not finding] == ["pass"] * 5
 
 
 def test_no_gpu_is_not_checked_with_the_reason() -> None:
@@ -258,7 +287,7 @@ def test_gpus_without_nvlink_are_not_checked() -> None:
 def test_a_node_whose_links_are_all_down_is_held_to_the_others() -> None:
     down = tuple({**gpu, "nvlinks": [False] * 18} for gpu in gpus())
     finding = only(judged(node("a"), node("b", gpus=down)), "GPU-007")
-    assert (finding.status, finding.subject.name, len(finding.evidence)) == ("warn", "b", 8)
+    assert (finding.status, finding.subject.name, len(finding.evidence)) == ("fail", "b", 8)
 
 
 # GPU-008.

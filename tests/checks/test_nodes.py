@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from wirespeed.checks.gpu_health import gpu_state_findings
 from wirespeed.checks.nodes import EXPLANATIONS, node_findings
 from wirespeed.records import Finding, NodeFacts, World
 from wirespeed.world.facts import gather_node
@@ -18,7 +19,12 @@ GPU = {
     "performance_state": 0,
     "ecc": True,
     "ecc_uncorrected": 0,
+    "clock_sm_MHz": 345,
+    "clock_sm_max_MHz": 1980,
     "slowed_by": [],
+    "idle": True,
+    "temperature_C": 34,
+    "slowdown_C": 87,
     "mig": False,
     "power_limit_W": 700.0,
 }
@@ -75,10 +81,20 @@ def gpus(**changed: Any) -> tuple[dict[str, Any], ...]:
     return tuple({"index": i, **GPU, **(changed if i == 5 else {})} for i in range(8))
 
 
+def whole(but: dict[str, Any] | None = None, **changed: Any) -> tuple[dict[str, Any], ...]:
+    """Eight GPUs that are all changed, the sixth once more."""
+    return tuple({"index": i, **GPU, **changed, **(but or {} if i == 5 else {})} for i in range(8))
+
+
 def judged(*nodes: NodeFacts, backend: str = "nccl") -> list[Finding]:
-    return node_findings(
-        World(size=2 * len(nodes), nodes=nodes, backend=backend, launcher="torchrun")
-    )
+    world = World(size=2 * len(nodes), nodes=nodes, backend=backend, launcher="torchrun")
+    return node_findings(world)
+
+
+def all_judged(*nodes: NodeFacts) -> list[Finding]:
+    """With what is judged of GPUs elsewhere."""
+    world = World(size=len(nodes), nodes=nodes, backend="nccl", launcher="torchrun")
+    return node_findings(world) + gpu_state_findings(world)
 
 
 def only(findings: list[Finding], id: str) -> Finding:
@@ -138,17 +154,26 @@ def test_equal_healthy_nodes_pass_every_check_once() -> None:
         ({"facts": {"shm.size_bytes": 512 << 20}}, "NODE-007", "warn", "512 MiB"),
         ({"environment": {"NCCL_DEBUG": "INFO"}}, "NODE-008", "warn", "NCCL_DEBUG: INFO"),
         ({"environment": {}}, "NODE-008", "warn", "NCCL_DEBUG: (not set)"),
-        ({"gpus": gpus(pcie_width=8)}, "GPU-001", "warn", "GPU5: PCIe x8 of x16"),
-        ({"gpus": gpus(pcie_gen=3)}, "GPU-001", "warn", "GPU5: PCIe generation 3 of 5"),
+        ({"gpus": gpus(pcie_width=8)}, "GPU-001", "fail", "GPU5: PCIe x8 of x16, its siblings"),
+        ({"gpus": gpus(pcie_gen=3)}, "GPU-001", "fail", "GPU5: PCIe generation 3 of 5, its"),
+        ({"gpus": gpus(pcie_gen=3, pcie_gen_max=3)}, "GPU-001", "fail", "siblings have 5"),
+        ({"gpus": gpus(pcie_gen_max=4, pcie_gen=4)}, "GPU-001", "fail", "PCIe generation 4, its"),
+        ({"gpus": whole(pcie_width=12)}, "GPU-001", "warn", "GPU0: PCIe x12 of x16"),
+        ({"gpus": whole(pcie_width=8)}, "GPU-001", "fail", "GPU0: PCIe x8 of x16"),
         ({"gpus": gpus(ecc_uncorrected=2)}, "GPU-002", "fail", "GPU5: 2 uncorrected ECC"),
         ({"gpus": gpus(mig=True)}, "GPU-003", "warn", "GPU5: MIG is on"),
-        ({"gpus": gpus(slowed_by=["power brake"])}, "GPU-004", "warn", "GPU5: clocks lowered"),
+        ({"gpus": gpus(sram={"uncorrected": 2, "exceeded": 1})}, "GPU-002", "fail", "threshold (2"),
+        ({"gpus": gpus(sram={"uncorrected": 2, "exceeded": 0})}, "GPU-002", "fail", "GPU5: 2 unc"),
+        ({"gpus": gpus(slowed_by=["power brake"])}, "GPU-004", "fail", "GPU5: clocks lowered"),
+        ({"gpus": gpus(slowed_by=["thermal, by software"])}, "GPU-004", "warn", "by software"),
+        ({"gpus": gpus(temperature_C=87)}, "GPU-011", "warn", "GPU5: 87 °C, and clocks are low"),
+        ({"gpus": gpus(clock_sm_MHz=300)}, "GPU-012", "warn", "GPU5: SM clock 300 MHz, its sibl"),
     ],
 )
 def test_the_one_node_that_differs_is_named(
     changes: dict[str, Any], id: str, status: str, saw: str
 ) -> None:
-    findings = judged(node("a"), node("b", **changes), node("c"))
+    findings = all_judged(node("a"), node("b", **changes), node("c"))
     finding = only(bad(findings), id)
     assert len(bad(findings)) == 1
     assert (finding.status, finding.subject.kind, finding.subject.name) == (status, "node", "b")
@@ -265,7 +290,23 @@ def test_an_unknown_shm_is_not_passed() -> None:
 
 
 def test_an_idle_gpu_may_lower_its_pcie_generation() -> None:
-    assert bad(judged(node("a", gpus=gpus(pcie_gen=1, performance_state=8)))) == []
+    assert bad(all_judged(node("a", gpus=gpus(pcie_gen=1, performance_state=8)))) == []
+
+
+def test_a_gpu_that_is_idle_is_not_held_to_those_at_work() -> None:
+    """Nor one at full clock to those that rest, or idle ones of which some keep their clock."""
+    work = {"clock_sm_MHz": 1980, "idle": False}
+    assert bad(all_judged(node("a", gpus=gpus(**work)))) == []
+    assert (
+        bad(all_judged(node("a", gpus=whole(**work, but={"clock_sm_MHz": 345, "idle": True}))))
+        == []
+    )
+    assert bad(all_judged(node("a", gpus=whole(**work, but={"clock_sm_MHz": 1755})))) == []
+    lower = {"clock_sm_MHz": 900, "slowed_by": ["power cap"]}
+    assert bad(all_judged(node("a", gpus=whole(**work, but=lower)))) == []
+    [finding] = bad(all_judged(node("a", gpus=whole(**work, but={"clock_sm_MHz": 900}))))
+    assert (finding.id, finding.status) == ("GPU-012", "warn")
+    assert "(also at work) 1980 MHz" in finding.saw
 
 
 def test_a_power_cap_is_normal() -> None:
@@ -275,7 +316,7 @@ def test_a_power_cap_is_normal() -> None:
 def test_several_faulty_gpus_of_a_node_are_one_finding() -> None:
     narrow = tuple({"index": i, **GPU, "pcie_width": 8} for i in range(3))
     finding = only(judged(node("a", gpus=narrow)), "GPU-001")
-    assert finding.title == "a: GPU0: PCIe x8 of x16, and 2 more GPU(s)"
+    assert finding.title == "a: GPU0: PCIe x8 of x16, and 2 more"
     assert len(finding.evidence) == 3
 
 

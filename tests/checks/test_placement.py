@@ -50,6 +50,14 @@ def test_one_zone_passes() -> None:
     assert found.title == "all 3 nodes are in one availability zone, us-east-1a"
 
 
+def test_two_zones_fail_where_one_was_asked_for() -> None:
+    placed = [("n0", at()), ("n1", at("us-east-1b"))]
+    (zones, near) = placement_findings(placed, asserted=True)
+    assert (zones.id, zones.status) == ("PLACE-001", "fail")
+    assert near.status == "not_checked"
+    assert placement_findings([("n0", at()), ("n1", at())], asserted=True)[0].status == "pass"
+
+
 def test_two_zones_warn_and_say_who_is_where() -> None:
     found = zones(at(), at("us-east-1b"), at())
     assert found.status == "warn"

@@ -180,3 +180,15 @@ def test_lost_packets_explain_a_hang() -> None:
     hung, lost = finding("HANG-004", "fail", "job"), finding("NET-005", "fail", "node-1")
     found = cause_first([hung], [lost], joined=True)
     assert [(one.id, one.status) for one in found] == [("NET-005", "fail"), ("HANG-004", "warn")]
+
+
+def test_a_link_that_went_down_is_why_a_rank_raised() -> None:
+    down = Finding(id="COUNT-001", status="fail", title="n0: link_downed +1")
+    raised = Finding(id="RAISED-001", status="fail", title="rank 1 raised")
+    died = Finding(id="DIED-001", status="fail", title="rank 1 died")
+    found = cause_first([raised], [down], joined=True)
+    assert [(one.id, one.status) for one in found] == [
+        ("COUNT-001", "fail"),
+        ("RAISED-001", "warn"),
+    ]
+    assert cause_first([died], [down], joined=True) == [died, down], "who killed it is known"

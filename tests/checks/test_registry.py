@@ -45,7 +45,7 @@ def test_ids_of_operations_follow_the_catalogue() -> None:
 def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     others = set(EXPLAINED) - set(CHECKS)
     imported = {f"IMP-{number:03}" for number in range(1, 8)}
-    trained = {f"TRAIN-{number:03}" for number in range(1, 11)}
+    trained = {f"TRAIN-{number:03}" for number in range(1, 12)}
     located = {f"LOC-{number:03}" for number in range(1, 10)}
     launched = {*(f"LAUNCH-{number:03}" for number in range(1, 10)), "SLURM-101", "SLURM-102"}
     settings = {f"SET-{number:03}" for number in range(1, 4)}
@@ -63,7 +63,7 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
         ("COL-001", {"COL-001"}),
         (" col-001 , BW-002,", {"COL-001", "BW-002"}),
         ("stragglers", {"SKEW-001"}),
-        ("GPU", {f"GPU-{number:03}" for number in range(1, 9)}),
+        ("GPU", {f"GPU-{number:03}" for number in range(1, 13)}),
         ("CAP,CAP-001", {"CAP-001"}),
     ],
 )

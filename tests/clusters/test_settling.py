@@ -92,7 +92,6 @@ def test_fallback_goes_on_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("rdma", "lost"),
     [
-        ({"interfaces": "net1,net2,net3,net4"}, "net1, net2, net3, net4"),
         ({"interfaces": "net1,net2", "networks": ["a"]}, "net2"),
         ({"interfaces": "=net1", "networks": ["a@rail0"]}, "net1"),
     ],

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import pytest
 
+from wirespeed.checks.gate import Gate
 from wirespeed.console.session import Session
 from wirespeed.plan import Case, Plan, Step
 from wirespeed.records import Finding, Measurement, NodeFacts, TimeStats, Verification, WrongData
@@ -33,15 +34,20 @@ class Silent:
 @pytest.fixture
 def session(tmp_path, monkeypatch):
     monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
+    return opened()
+
+
+def opened(plan=PLAN, **more):
     return Session(
-        PLAN,
-        RunFolder.create("bench", {}),
+        plan,
+        RunFolder.create(plan.command, {}),
         Silent(),
         launcher="local",
         world_size=2,
         config={},
         choices=(),
         reference=NoReference(),
+        **more,
     )
 
 
@@ -164,3 +170,67 @@ def test_records_survive_without_a_close(session):
     run = store.load(session.folder.path)
     assert (run.verdict, len(run.measurements), run.world.nodes[0].host) == ("UNKNOWN", 1, "a")
     assert "RUN-001" in [f.id for f in run.findings]
+
+
+def in_zones(session, *zones):
+    for rank, zone in enumerate(zones):
+        session.on_record(rank, "seat", {"rank": rank, "host": f"n{rank}", "space": str(rank)})
+        facts = {"placement.zone": zone, "placement.region": "r", "placement.source": "aws"}
+        session.on_record(
+            rank, "node", asdict(NodeFacts(host=f"n{rank}", ranks=(rank,), facts=facts))
+        )
+    return session.close(Outcome(kind="finished"))
+
+
+@pytest.mark.parametrize(
+    "gate, verdict",
+    [
+        (Gate(), ("NOT READY", 1)),
+        (Gate(allow=frozenset({"PLACE-001"})), ("READY", 0)),
+        (Gate("warn", frozenset({"PLACE-001"})), ("READY", 0)),
+    ],
+)
+def test_two_zones_fail_where_placement_alone_is_asked_for(tmp_path, monkeypatch, gate, verdict):
+    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
+    plan = Plan(command="check", steps=(), facts_only=True)
+    only = frozenset({"PLACE-001", "PLACE-002"})
+    run = in_zones(opened(plan, only=only, gate=gate), "a", "b")
+    assert (run.verdict, run.exit_code) == verdict
+    assert store.load(run.id and store.find(run.id)) == run, "what was allowed is stored"
+    one = in_zones(opened(plan, only=only, gate=gate), "a", "a")
+    assert (one.verdict, one.exit_code) == ("READY", 0)
+
+
+def test_a_run_that_broke_off_is_not_to_be_allowed(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
+    session = opened(gate=Gate(allow=frozenset({"DIED-001"})))
+    feed(session)
+    session.on_record(0, "measurement", measurement())
+    died = Finding(id="DIED-001", status="fail", title="rank 1 died")
+    run = session.close(Outcome(kind="died", findings=(died,)))
+    assert (run.verdict, run.exit_code) == ("NOT READY", 1)
+
+
+def counted(rank, seconds, **grown):
+    return {
+        "rank": rank,
+        "seconds": seconds,
+        "watched": {"RDMA mlx5_0 port 1": 20},
+        "grown": {"RDMA mlx5_0 port 1": grown} if grown else {},
+        **{key: [] for key in ("reset", "full", "came", "gone")},
+        "unread": {},
+    }
+
+
+def test_counters_that_grew_fail_the_run_and_add_up(tmp_path, monkeypatch):
+    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
+    session = opened(Plan(command="check", steps=PLAN.steps))
+    feed(session)
+    session.on_record(0, "verification", verification(0))
+    session.on_record(0, "counters", counted(0, 60.0, link_downed=1, port_rcv_packets=7))
+    session.on_record(0, "counters", counted(0, 60.0, link_downed=2))
+    run = session.close(Outcome(kind="finished"))
+    assert (run.verdict, run.exit_code) == ("NOT READY", 1)
+    (found,) = [one for one in run.findings if one.id == "COUNT-001"]
+    assert found.title == "a: RDMA mlx5_0 port 1: link_downed +3 in 2 min 0 s of our traffic"
+    assert store.load(session.folder.path) == run

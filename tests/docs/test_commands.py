@@ -29,6 +29,7 @@ DOCS = (
     "docs/reference.md",
     "docs/report.md",
     "docs/soak.md",
+    "docs/counters.md",
     "docs/shell.md",
     "docs/quickstart.md",
     "docs/tutorial.md",

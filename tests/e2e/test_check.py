@@ -23,6 +23,11 @@ def test_a_healthy_machine_is_ready(cli: Any, finding: Any) -> None:
     assert {v["wrong"] for v in run["verifications"]} == {0}
     for number in range(1, len(CATALOGUE) + 1):
         assert finding(run, f"COL-{number:03}")["status"] == "pass"
+    counted = {one["id"]: one["status"] for one in run["findings"] if one["id"].startswith("COUNT")}
+    assert set(counted) == {f"COUNT-{number:03}" for number in range(1, 9)}
+    assert set(counted.values()) <= {"pass", "not_checked"}, "traffic of a healthy machine"
+    (node,) = run["world"]["nodes"]
+    assert node["counters"]["grown"]["TCP"]["OutSegs"] > 0
     (last,) = [line for line in done.out.splitlines()[-2:] if line.startswith("READY")]
     assert "exit 0" in last
     assert run["id"] in last

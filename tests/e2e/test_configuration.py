@@ -66,3 +66,32 @@ def test_where_ranks_run_is_spelled_as_on_the_command_line(cli: Any) -> None:
     assert shown["hosts"] == ("a,b:2", "wirespeed.yaml")
     assert shown["with"] == ("('torchrun=no',)", "wirespeed.yaml")
     assert shown["x"] == ("('HF_TOKEN',)", "wirespeed.yaml")
+
+
+def test_the_gate_is_set_in_each_way(cli: Any) -> None:
+    assert printed(cli)["fail_on"] == ("fail", "default")
+    env = {"WIRESPEED_FAIL_ON": "warn", "WIRESPEED_ALLOW": "NET-001"}
+    told = printed(cli, env=env)
+    assert (told["fail_on"], told["allow"]) == (("warn", "environment"), ("NET-001", "environment"))
+    (cli.folder / "wirespeed.yaml").write_text("check: {fail-on: warn, allow: PLACE-001}\n")
+    assert printed(cli)["fail_on"] == ("warn", "wirespeed.yaml")
+    # `compare` asks for a percentage by that name: it reads another variable.
+    assert "WIRESPEED_COMPARE_FAIL_ON" not in cli("compare", "a", "b", env=env).err
+    assert "no run" in cli("compare", "a", "b", env=env).err
+
+
+def test_only_ids_of_findings_can_be_allowed(cli: Any, says_clearly: Any) -> None:
+    said = says_clearly(cli("check", "--allow", "PLACE-01"), 2)
+    assert "Did you mean 'PLACE-001'" in said
+    assert cli.folders() == []
+
+
+def test_a_warning_fails_where_the_file_asks_for_it(cli: Any) -> None:
+    env = {"NCCL_ALGO": "Ring"}
+    (cli.folder / "wirespeed.yaml").write_text("check: {fail-on: warn}\n")
+    done = cli("check", "--only", "settings", "-q", "-o", "json", env=env)
+    assert done.code == 1, done.err
+    assert [one["id"] for one in done.json["findings"]] == ["ENV-004", "GATE-001"]
+    allowed = cli("check", "--only", "settings", "-q", "--allow", "ENV-004", "-o", "json", env=env)
+    assert allowed.code == 0, allowed.err
+    assert allowed.json["findings"][0]["allowed"] == "warn"

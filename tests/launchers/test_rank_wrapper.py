@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from wirespeed.launchers import rank_wrapper
 from wirespeed.launchers.frames import EXIT, HELLO, VARIABLE, Frame, parse
-from wirespeed.launchers.rank_wrapper import DIRECTORY, GRACE, MASTER, wrapped
+from wirespeed.launchers.rank_wrapper import DIRECTORY, GRACE, MASTER, SLOTS, wrapped
+from wirespeed.world.identity import detect
 
 TOKEN = "t0ken"
 RANK = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
@@ -114,6 +116,50 @@ def test_the_rank_under_every_name_and_none_of_ours(start: Start, tmp_path: Path
     assert lines[:2] == ["1 4 1 node-0 2345", str(tmp_path)]
     names = {line.partition("=")[0] for line in lines[2:]}
     assert names.isdisjoint({VARIABLE, MASTER, GRACE, DIRECTORY})
+
+
+OPENMPI = "OMPI_COMM_WORLD_"
+
+
+@pytest.mark.parametrize(
+    ("environ", "node"),
+    [
+        ({"RANK": "3", "WORLD_SIZE": "4", "NODE_RANK": "1"}, "1"),
+        ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, "1"),
+        (
+            {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "4", "GROUP_RANK": "2"},
+            "2",
+        ),
+        (
+            {"RANK": "3", "WORLD_SIZE": "4", "CROSS_RANK": "1", "CROSS_SIZE": "2", "LOCAL_SIZE": "2"},
+            "1",
+        ),
+        (
+            {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_NTASKS": "4",
+             "SLURM_NODEID": "1", "SLURM_LOCALID": "0"},
+            "1",
+        ),
+        # Nodes of 2, 2 and 4 ranks: sizes alone would say node 1 of rank 4.
+        (
+            {f"{OPENMPI}RANK": "4", f"{OPENMPI}SIZE": "8", f"{OPENMPI}LOCAL_RANK": "0",
+             f"{OPENMPI}LOCAL_SIZE": "4", SLOTS: "2,2,4"},
+            "2",
+        ),
+        # Ranks dealt out one by one: nobody tells.
+        (
+            {f"{OPENMPI}RANK": "1", f"{OPENMPI}SIZE": "4", f"{OPENMPI}LOCAL_RANK": "0",
+             f"{OPENMPI}LOCAL_SIZE": "2"},
+            None,
+        ),
+    ],
+)  # fmt: skip
+def test_each_rank_knows_its_node(environ: dict[str, str], node: str | None) -> None:
+    identity = detect(environ)
+    assert identity is not None
+    told = rank_wrapper._environment(environ, identity)
+    assert told.get("NODE_RANK") == node
+    assert told.get("GROUP_RANK") == (node or environ.get("GROUP_RANK"))
+    assert SLOTS not in told
 
 
 def test_a_folder_that_is_not_on_this_node(start: Start, tmp_path: Path) -> None:

@@ -265,8 +265,9 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             path = tmp_path / name
             path.write_text(f"#!/bin/sh\n{body}\n")
             path.chmod(path.stat().st_mode | stat.S_IXUSR)
-        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin")
+        monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{plain}")
 
+    plain = os.environ["PATH"]
     monkeypatch.setenv("PATH", str(tmp_path))
     return make
 
@@ -291,6 +292,7 @@ def test_prepared(programs: Any) -> None:
 
 def test_prepared_in_an_allocation(programs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     programs(srun="echo --jobid --container-workdir", squeue="", scancel="", sinfo="")
+    programs(sbatch="", scontrol="")
     monkeypatch.setenv("SLURM_JOB_ID", "811")
     monkeypatch.setenv("SLURM_NNODES", "2")
     monkeypatch.setenv("SLURM_NTASKS_PER_NODE", "4")

@@ -25,10 +25,10 @@ OWN = Figure(
 
 def test_every_shipped_figure_has_a_source_and_a_date() -> None:
     figures = shipped_figures()
-    assert len(figures) == 46
+    assert len(figures) == 80
     assert all(one.source and one.read for one in figures)
     threads = [one for one in figures if "#" in one.source]
-    assert len(threads) == 12
+    assert len(threads) == 26
     assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", one.published) for one in threads)
     assert all(one.busbw and one.interconnect and one.system for one in figures)
 
@@ -43,6 +43,9 @@ def test_every_shipped_figure_has_a_source_and_a_date() -> None:
         ("one card of 400 Gbit/s a GPU", "all_to_all", None, 48.5, "rule"),
         ("8 cards of 400 Gbit/s", "all_reduce", None, 376, "rule"),
         ("MI300X x2", "all_reduce", 4 << 30, 47.7, "measured"),
+        ("A100, 16 nodes", "all_reduce", 512 << 20, 41.33, "measured"),
+        ("GB200 NVL72", "all_reduce", 2 << 30, 757.78, "measured"),
+        ("H100, 4 a node, 2 nodes", "all_reduce", 8 << 30, 194.5, "measured"),
     ],
 )
 def test_figures_are_those_of_their_sources(
@@ -118,3 +121,45 @@ def test_columns_may_come_in_any_order_and_unknown_ones_are_left() -> None:
     (one,) = figures_from_csv(text.replace("allreduce_perf", "all-reduce"), source="x", name="n")
     assert (one.name, one.collective, one.busbw, one.size_bytes) == ("n", "all_reduce", 5e9, None)
     assert set(COLUMNS) >= {"gpu", "nodes", "kind", "published"}
+
+
+EXPECTED = """\
+system,collective,size,busbw_GBps,kind
+H100 SXM x8,all_reduce,8G,478.87,measured
+H200 SXM x8,reduce_scatter,16G,362.9,measured
+A100 x16 nodes,all_reduce,1G,45.42,measured
+H100 64 GPUs,all_reduce,8G,386.6,measured
+H100 A3 Mega untuned,all_reduce,,4,untuned
+400G IB,alltoall,,48.5,rule
+H100 NVLink,all_reduce,,450,rule
+H100 NVLink,all_gather,,400,rule
+H100 NVLink,send_recv,,100,rule
+H100 x4 a node,all_reduce,8G,194.62,measured
+"""
+"""Of the systems that wirespeed stands in for, as their pages print them."""
+
+
+@pytest.mark.parametrize("row", list(csv.DictReader(io.StringIO(EXPECTED))), ids=str)
+def test_what_the_older_systems_expect_is_known(row: dict[str, str]) -> None:
+    known = {
+        (one.collective, one.size_bytes, one.kind)
+        for one in shipped_figures()
+        if one.busbw == pytest.approx(float(row["busbw_GBps"]) * 1e9)
+    }
+    wanted = figures_from_csv(
+        "collective,interconnect,source,size,busbw_GBps,kind\n"
+        f"{row['collective']},ib,x,{row['size']},{row['busbw_GBps']},{row['kind']}\n",
+        source="x",
+    )[0]
+    assert (wanted.collective, wanted.size_bytes, wanted.kind) in known
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter", "send_recv"])
+def test_h100s_collectives_are_known(op: str) -> None:
+    from wirespeed.reference.matching import find
+    from wirespeed.reference.shape import shape_told
+
+    match = find(shipped_figures(), shape_told("H100", per_node=8, nodes=1), op, 8 << 30)
+    assert match is not None
+    told = match.expectation("reference")
+    assert told.may_fail == (op == "all_reduce"), "a rule of thumb fails nobody"

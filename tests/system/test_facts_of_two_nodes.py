@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Find = Callable[[dict[str, Any], str], dict[str, Any]]
 
 
@@ -22,13 +24,18 @@ def start(cli: Any, nodes: Any, tmp_path: Path, *words: str, zones: tuple[str, s
     ]
 
 
-def test_two_zones_are_a_warning(cli: Any, nodes: Any, tmp_path: Path, finding: Find) -> None:
-    words = ("check", "--only", "placement", "-o", "json")
+@pytest.mark.parametrize(
+    ("more", "code", "status"), [((), 1, "fail"), (("--allow", "PLACE-001"), 0, "warn")]
+)
+def test_two_zones_fail_where_one_is_asked_for(
+    cli: Any, nodes: Any, tmp_path: Path, finding: Find, more: Any, code: int, status: str
+) -> None:
+    words = ("check", "--only", "placement", "-o", "json", *more)
     second, first = [r.wait() for r in start(cli, nodes, tmp_path, *words, zones=("a", "b"))]
-    assert (first.code, second.code) == (0, 0), first.err + second.err
+    assert (first.code, second.code) == (code, 0), first.err + second.err
     assert second.out == ""
     found = finding(first.json, "PLACE-001")
-    assert found["status"] == "warn"
+    assert found["status"] == status
     assert {"a: node-0", "b: node-1"} <= set(found["evidence"])
 
 

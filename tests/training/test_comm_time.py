@@ -1,7 +1,6 @@
 """Communication time is measured right: held-up collectives on real gloo ranks, however issued."""
 
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -243,16 +242,24 @@ def test_each_step_gets_its_own_events(seen):
     assert [by_rank["many_steps_case"] for by_rank in seen] == [[1, 2, 3, 4]] * 2
 
 
-def _event(name, start, end, *, parent=None, cuda=False):
-    from torch.autograd import DeviceType
+def _event(name, start, end, *, cuda=False, thread=1):
+    from wirespeed.training.comm_time import Event
 
-    return SimpleNamespace(
-        name=name,
-        time_range=SimpleNamespace(start=start, end=end),
-        device_type=DeviceType.CUDA if cuda else DeviceType.CPU,
-        cpu_parent=parent,
-        is_user_annotation=cuda and ":" in name,
-    )
+    return Event(name, start / 1e6, end / 1e6, thread, cuda, cuda and ":" in name)
+
+
+def test_an_operator_that_another_one_calls_is_not_counted_beside_it():
+    from wirespeed.training.comm_time import _observed_steps
+
+    events = [
+        _event("wirespeed:step", 1000, 9000),
+        _event("aten::linear", 1100, 1500),
+        _event("aten::mm", 1200, 1400),
+        _event("aten::mm", 1300, 1450, thread=2),
+        _event("aten::add", 1500, 1600),
+    ]
+    (seen,) = _observed_steps(events, [50.0], 0, False)
+    assert [span.name for span in seen.compute] == ["aten::linear", "aten::mm", "aten::add"]
 
 
 def test_on_cuda_kernels_count_and_the_host_s_calls_do_not():
@@ -279,6 +286,7 @@ def test_on_cuda_kernels_count_and_the_host_s_calls_do_not():
         _event("nccl:all_reduce", 1500, 8500, cuda=True),
         _event("ncclDevKernel_Broadcast", 9500, 9900, cuda=True),
     ]
+    events.sort(key=lambda event: event.start)
     (seen,) = _observed_steps(events, [50.0], 3, True)
     assert seen.communication_s == pytest.approx(4e-3)
     assert seen.uncovered_s == pytest.approx(1.5e-3)

@@ -104,6 +104,7 @@ def test_a_soak_has_gauges(soaked: Run) -> None:
     assert list(samples(soaked, "wirespeed_soak_call_seconds").values()) == [pytest.approx(6e-4)]
 
 
+@pytest.mark.system
 def test_promtool_accepts_them(lasted: Run, soaked: Run) -> None:
     program = shutil.which("promtool")
     if program is None:

@@ -132,6 +132,7 @@ def test_what_is_no_number_is_no_sample(check: Run, odd: float) -> None:
     assert "wirespeed_run_start_timestamp_seconds" not in found
 
 
+@pytest.mark.system
 def test_promtool_accepts_it(check: Run, bench: Run, train: Run) -> None:
     program = shutil.which("promtool")
     if program is None:

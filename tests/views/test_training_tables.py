@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from wirespeed.records import Run
 from wirespeed.records_json import run_from_json, run_to_json
-from wirespeed.records_training import Spread
+from wirespeed.records_training import Ratio, Spread
 from wirespeed.views import csv_view, json_view, md, table
 from wirespeed.views.style import Style
+from wirespeed.views.training import training_notes
 
 PLAIN = Style(width=10_000)
 KNOWN = Spread(mean=0.0123, std=0.0045, low=0.0101, high=0.0145, samples=17)
@@ -67,3 +68,17 @@ def test_a_record_comes_back_as_it_was(train: Run) -> None:
     assert there.comm_spread is not None
     assert abs(back.comm_spread.low - there.comm_spread.low) < 1e-12
     assert back.comm_spread.samples == 17
+
+
+def test_what_is_exposed_beyond_communication_is_explained(train: Run) -> None:
+    one = known(train).training[0]
+
+    def told(value: float, low: float, high: float) -> str:
+        row = replace(one, exposed=Ratio(value=value, low=low, high=high))
+        return "\n".join(training_notes(replace(train, training=(row,)), PLAIN))
+
+    assert "naive" not in told(0.012, 0.011, 0.013), "the order holds"
+    noise = told(0.0133, 0.011, 0.016)
+    assert "naive: exposed is 1.00 ms above comm, less than their intervals tell apart" in noise
+    assert "copies gradients" in told(0.0233, 0.021, 0.026)
+    assert "naive" not in told(0.002, -0.001, 0.003), "hidden communication needs no word"

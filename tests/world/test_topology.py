@@ -1,8 +1,6 @@
 """PCI trees as sysfs shows them; distances as the legend of `nvidia-smi topo -m` defines them."""
 
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -78,48 +76,15 @@ def numa_nodes(root: Path, *lists: str) -> None:
         (folder / "cpulist").write_text(f"{cpus}\n")
 
 
-class NVMLError(Exception):
-    pass
-
-
-class FakeNvml:
-    """Two GPUs with two links to each other, two to a switch, one inactive, and one to a stranger.
-
-    Payloads as nvmlDeviceGetNvLinkRemotePciInfo and nvmlDeviceGetNvLinkRemoteDeviceType give them.
-    """
-
-    NVMLError = NVMLError
-    open = 0
-
-    def nvmlInit(self) -> None:
-        self.open += 1
-
-    def nvmlShutdown(self) -> None:
-        self.open -= 1
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlDeviceGetNvLinkState(self, gpu: int, link: int) -> int:
-        if link == 6:
-            raise NVMLError("Invalid Argument")
-        return int(link != 4)
-
-    def nvmlDeviceGetNvLinkRemotePciInfo(self, gpu: int, link: int) -> SimpleNamespace:
-        ends = {0: f"00000000:{0x1C - gpu:02X}:00.0", 2: b"00000008:05:00.0"}
-        if link == 5:
-            raise NVMLError("Not Supported")
-        return SimpleNamespace(busId=ends[link // 2 * 2])
-
-    def nvmlDeviceGetNvLinkRemoteDeviceType(self, gpu: int, link: int) -> int:
-        assert link > 1
-        return 2 if link < 4 else 255
-
-
-def gpus(count: int = 2) -> list[dict[str, Any]]:
+def gpus() -> list[dict[str, Any]]:
+    """Two GPUs with two links to each other, two to a switch and one to a stranger."""
     return [
-        {"index": n, "pci": f"0000:{0x1B + n:02x}:00.0", "nvlinks": [True] * 4 + [False, True]}
-        for n in range(count)
+        {
+            "index": n,
+            "pci": f"0000:{0x1B + n:02x}:00.0",
+            "nvlink_ends": {f"0000:{0x1C - n:02x}:00.0": 2, "NVSwitch": 2, "unknown": 1},
+        }
+        for n in range(2)
     ]
 
 
@@ -131,8 +96,8 @@ def test_a_node_with_gpus(tmp_path: Path) -> None:
     numa_nodes(tmp_path, "0-3", "4-7")
     rdma = [{"device": "mlx5_0", "port": 1, "pci": card}]
     nics = [{"name": "ens1", "pci": card}, {"name": "eth0", "pci": plain}, {"name": "veth1"}]
-    notes, nvml = Notes(tmp_path), FakeNvml()
-    note_topology(notes, gpus(), nics, rdma, nvml=nvml)
+    notes = Notes(tmp_path)
+    note_topology(notes, gpus(), nics, rdma)
     assert notes.facts == {
         "topo.distances": {
             "GPU0": {"GPU1": "SYS", "mlx5_0": "PIX", "ens1": "PIX", "eth0": "PHB"},
@@ -145,7 +110,6 @@ def test_a_node_with_gpus(tmp_path: Path) -> None:
         "topo.numa": {"0": "0-3", "1": "4-7"},
     }
     assert notes.unknown == {}
-    assert nvml.open == 0
 
 
 def test_without_gpus_rdma_devices_are_told_but_not_against_their_own_interface(
@@ -163,28 +127,3 @@ def test_a_machine_without_devices_notes_nothing(tmp_path: Path) -> None:
     notes = Notes(tmp_path)
     note_topology(notes, [], [{"name": "eth0", "pci": "0000:00:03.0"}], [])
     assert (notes.facts, notes.unknown) == ({}, {})
-
-
-def test_a_driver_that_went_away_is_told(tmp_path: Path) -> None:
-    class Gone(FakeNvml):
-        def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-            raise NVMLError("GPU is lost")
-
-    notes, nvml = Notes(tmp_path), Gone()
-    note_topology(notes, gpus(1), [], [], nvml=nvml)
-    assert notes.unknown == {"topo.nvlinks": "NVML: GPU is lost"}
-    assert nvml.open == 0
-
-
-def test_no_library_leaves_the_links_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    notes = Notes(tmp_path)
-    note_topology(notes, gpus(1), [], [])
-    assert "topo.nvlinks" not in notes.facts
-
-
-def test_nvml_has_the_calls() -> None:
-    nvml: Any = pytest.importorskip("pynvml", reason="Requires: nvidia-ml-py")
-    assert callable(nvml.nvmlDeviceGetNvLinkRemotePciInfo)
-    assert callable(nvml.nvmlDeviceGetNvLinkRemoteDeviceType)
-    assert nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH == 2

@@ -11,6 +11,8 @@ _PREVENTS_JOINING = ("NET-001", "NET-002", "NET-004", "NET-005")
 """Findings that, where they fail, keep a world of several nodes from being joined at all."""
 _STALLS = ("NET-005",)
 """Findings that, where they fail, make ranks hang in a collective."""
+_BREAKS = ("COUNT-001",)
+"""Findings that, where they fail, make ranks raise in a collective."""
 
 
 def cause_first(
@@ -22,7 +24,8 @@ def cause_first(
     says why, what the watchdog saw becomes its consequence: a warning.
     """
     hung = any(one.id.startswith("HANG-") for one in ended)
-    explains = (_STALLS if hung else ()) if joined else _PREVENTS_JOINING
+    raised = any(one.id.startswith("RAISED-") for one in ended)
+    explains = _PREVENTS_JOINING if not joined else _STALLS if hung else _BREAKS if raised else ()
     causes = [one for one in proven if one.status == "fail" and one.id in explains]
     if not causes:
         return [*ended, *proven]

@@ -1,35 +1,34 @@
-"""Faults of GPUs that stay until somebody acts: GPU-005 to GPU-008."""
+"""Faults of GPUs that stay until somebody acts: GPU-005 to GPU-010."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any
 
-from wirespeed.checks.per_node import Blind, Judge, judge_nodes, worse
+from wirespeed.checks.gpu_links import judge_growth, judge_links, most_links
+from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty
+from wirespeed.checks.per_node import Blind, Judge, judge_nodes
 from wirespeed.checks.xids import meaning_of
 from wirespeed.records import Finding, NodeFacts, World
 from wirespeed.units import format_duration
 
 __all__ = ["gpu_fault_findings"]
 
-Gpu = dict[str, Any]
-Status = Literal["warn", "fail"]
-Fault = tuple[Status, str]
-"""How grave, and what is wrong with which GPU."""
-
 _DAY_S = 86400.0
 
 
 def gpu_fault_findings(world: World) -> list[Finding]:
-    """GPU-005, GPU-006, GPU-007, GPU-008."""
-    linked = _most_links(world)
+    """GPU-005 to GPU-010."""
+    linked = most_links(world)
     return [
         *_check("GPU-005", world, _judge_memory, "GPU memory to be repaired", _GOOD_MEMORY),
         *_check("GPU-006", world, _judge_log, "kernel log", _GOOD_LOG, saw=_of_the_log(world)),
         *_check(
-            "GPU-007", world, lambda node: _judge_links(node, linked), "NVLink fabric", _GOOD_LINKS
+            "GPU-007", world, lambda node: judge_links(node, linked), "NVLink fabric", _GOOD_LINKS
         ),
         *_check(
             "GPU-008", world, _judge_bus, "GPUs on the PCI bus", _GOOD_BUS, saw=_withheld(world)
         ),
+        *_check("GPU-009", world, _judge_answers, "GPUs asked by NVML", _GOOD_ANSWERS),
+        *_check("GPU-010", world, judge_growth, "NVLink errors", _GOOD_COUNTERS),
     ]
 
 
@@ -37,12 +36,14 @@ _GOOD_MEMORY = "no GPU memory waits to be repaired"
 _GOOD_LOG = "no critical Xid in the kernel log"
 _GOOD_LINKS = "NVLinks and fabric up"
 _GOOD_BUS = "every GPU on the PCI bus answers"
+_GOOD_ANSWERS = "every GPU answers NVML"
+_GOOD_COUNTERS = "NVLink errors do not grow"
 
 
 def _check(
     id: str, world: World, judge: Judge, about: str, good: str, saw: str = ""
 ) -> list[Finding]:
-    nodes = [node for node in world.nodes if node.gpus or node.facts.get("gpu.on_bus")]
+    nodes = [node for node in world.nodes if _concerned(node)]
     none = next(
         (node.unknown["gpus"] for node in world.nodes if "gpus" in node.unknown),
         "no GPU on any node",
@@ -50,13 +51,10 @@ def _check(
     return judge_nodes(id, nodes, judge, about=about, good=good, none=none, saw=saw)
 
 
-def _faulty(id: str, node: NodeFacts, faults: Sequence[Fault], **said: str) -> Finding:
-    """The gravest fault leads; all are told."""
-    ordered = sorted(faults, key=lambda fault: fault[0] != "fail")
-    lines = tuple(text for _, text in ordered)
-    more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
-    title = f"{lines[0]}{more}"
-    return worse(id, ordered[0][0], node, title, saw="; ".join(lines), evidence=lines, **said)
+def _concerned(node: NodeFacts) -> bool:
+    """Whether there is a GPU, though it may be one that nobody answers for."""
+    known = node.facts.get("gpu.on_bus") or node.facts.get("gpu.nvml_failed")
+    return bool(node.gpus or known)
 
 
 def _why_no_gpu(node: NodeFacts, keys: Iterable[str]) -> Blind:
@@ -75,15 +73,15 @@ def _why_no_gpu(node: NodeFacts, keys: Iterable[str]) -> Blind:
 def _judge_memory(node: NodeFacts) -> Finding | Blind | None:
     faults = [fault for gpu in node.gpus for fault in _memory_faults(gpu)]
     if faults:
-        return _faulty(
+        return faulty(
             "GPU-005",
             node,
             faults,
             expected="nothing pending and nothing failed (NVML: remapped rows, retired pages)",
             because="this memory gave uncorrectable errors, or too many correctable ones",
             costs="errors come back where memory was not replaced: a job that ends with Xid 48 or 95",
-            fix="reset the GPU (nvidia-smi --gpu-reset, or restart the node); where the remapping "
-            "failed, or rows keep coming, have it replaced",
+            fix="reset the GPU (nvidia-smi --gpu-reset -i BUS, or restart the node); where the "
+            "remapping failed, or rows keep coming, have it replaced",
         )
     if not node.gpus or any(not _tells_memory(gpu) for gpu in node.gpus):
         return _why_no_gpu(node, ("remapped_rows", "pages_pending"))
@@ -95,18 +93,16 @@ def _tells_memory(gpu: Gpu) -> bool:
 
 
 def _memory_faults(gpu: Gpu) -> Iterable[Fault]:
-    name, rows = f"GPU{gpu['index']}", gpu.get("remapped_rows", {})
+    rows = gpu.get("remapped_rows", {})
     if rows.get("failure"):
-        yield "fail", f"{name}: a memory row could not be remapped"
+        yield Fault("fail", "a memory row could not be remapped", gpu)
     if rows.get("pending"):
-        yield "fail", f"{name}: a memory row waits to be remapped, reset the GPU"
+        yield Fault("fail", "a memory row waits to be remapped, reset the GPU", gpu)
     if gpu.get("pages_pending"):
-        yield "fail", f"{name}: memory pages wait to be retired, reset the GPU"
+        yield Fault("fail", "memory pages wait to be retired, reset the GPU", gpu)
     if rows.get("uncorrected") and not rows.get("failure"):
-        yield (
-            "warn",
-            f"{name}: {rows['uncorrected']} memory row(s) remapped after uncorrected errors",
-        )
+        text = f"{rows['uncorrected']} memory row(s) remapped after uncorrected errors"
+        yield Fault("warn", text, gpu)
 
 
 # GPU-006.
@@ -120,10 +116,12 @@ def _judge_log(node: NodeFacts) -> Finding | Blind | None:
     told = [(error, means) for error, means in judged if means.severity != "ignore"]
     if not told:
         return None
-    faults = [(_severity(node, error, means.severity), _say(node, error)) for error, means in told]
-    order = sorted(range(len(faults)), key=lambda place: faults[place][0] != "fail")
+    faults = [
+        Fault(_severity(node, error, means.severity), _say(node, error)) for error, means in told
+    ]
+    order = sorted(range(len(faults)), key=lambda place: faults[place].status != "fail")
     means = [told[place][1] for place in order]
-    return _faulty(
+    return faulty(
         "GPU-006",
         node,
         faults,
@@ -183,69 +181,13 @@ def _of_the_log(world: World) -> str:
     return "; ".join(texts)
 
 
-# GPU-007.
-
-
-def _most_links(world: World) -> dict[str, int]:
-    """The most active NVLinks that a GPU of each model has anywhere."""
-    most: dict[str, int] = {}
-    for gpu in (gpu for node in world.nodes for gpu in node.gpus):
-        name = gpu.get("name", "")
-        most[name] = max(most.get(name, 0), sum(gpu.get("nvlinks", ())))
-    return most
-
-
-def _judge_links(node: NodeFacts, most: dict[str, int]) -> Finding | Blind | None:
-    faults = [fault for gpu in node.gpus for fault in _link_faults(gpu, most)]
-    if faults:
-        return _faulty(
-            "GPU-007",
-            node,
-            faults,
-            expected="fabric state completed with status 0, and as many active NVLinks as on other "
-            "GPUs of this model (NVML)",
-            because="nvidia-fabricmanager does not run or has another version than the driver, or a "
-            "link has failed (Xid 74, SXid)",
-            costs="without the fabric CUDA does not start (error 802); without a link traffic between "
-            "GPUs is slower, or goes over PCIe",
-            fix="systemctl status nvidia-fabricmanager, its log in /var/log/fabricmanager.log; "
-            "nvidia-smi nvlink -s; reset the GPUs",
-        )
-    if any(_has_links(gpu, most) for gpu in node.gpus):
-        return None
-    blind = _why_no_gpu(node, ("nvlinks", "fabric"))
-    told = any("nvlinks" in gpu or "fabric" in gpu for gpu in node.gpus)
-    return Blind("no GPU with an active NVLink, and no fabric") if told else blind
-
-
-def _has_links(gpu: Gpu, most: dict[str, int]) -> bool:
-    state = gpu.get("fabric", {}).get("state", "not supported")
-    return state != "not supported" or most.get(gpu.get("name", ""), 0) > 0
-
-
-def _link_faults(gpu: Gpu, most: dict[str, int]) -> Iterable[Fault]:
-    name, fabric, links = f"GPU{gpu['index']}", gpu.get("fabric", {}), gpu.get("nvlinks")
-    state = fabric.get("state", "not supported")
-    if state in ("not started", "in progress"):
-        yield "fail", f"{name}: registration with the NVLink fabric {state}"
-    elif state == "completed" and fabric.get("status"):
-        yield "fail", f"{name}: NVLink fabric failed with NVML status {fabric['status']}"
-    for text in fabric.get("unhealthy", ()):
-        yield "warn", f"{name}: NVLink fabric: {text}"
-    expected = most.get(gpu.get("name", ""), 0)
-    if links is not None and sum(links) < expected:
-        down = ", ".join(str(place) for place, active in enumerate(links) if not active)
-        which = f" (inactive: {down})" if down else ""
-        yield "warn", f"{name}: {sum(links)} of {expected} NVLinks active{which}"
-
-
 # GPU-008.
 
 
 def _judge_bus(node: NodeFacts) -> Finding | Blind | None:
     faults = list(_bus_faults(node))
     if faults:
-        return _faulty(
+        return faulty(
             "GPU-008",
             node,
             faults,
@@ -277,18 +219,66 @@ def _bus_faults(node: NodeFacts) -> Iterable[Fault]:
     facts = node.facts
     mute = facts.get("gpu.mute", [])
     for address in mute:
-        yield "fail", f"GPU at {address} has fallen off the bus (reads as ones only)"
-    for key, why in sorted(node.unknown.items()):
-        if key.startswith("gpu.") and key.removeprefix("gpu.").isdecimal():
-            yield "fail", f"GPU{key.removeprefix('gpu.')} cannot be opened: {why}"
+        yield Fault("fail", f"GPU at {address} has fallen off the bus (reads as ones only)")
     if "gpu.count" not in facts:  # without NVML nothing says that these GPUs are to be used
         return
     driverless = [one for one in facts.get("gpu.driverless", ()) if one not in mute]
     for address in driverless:
-        yield "fail", f"GPU at {address} has no driver"
+        yield Fault("fail", f"GPU at {address} has no driver")
     missing = len(facts.get("gpu.on_bus", ())) - facts["gpu.count"]
     if missing > len({*mute, *driverless}) and not facts.get("machine.hides_devices"):
-        yield (
-            "fail",
-            f"NVML shows {facts['gpu.count']} of {len(facts['gpu.on_bus'])} GPUs on the bus",
+        seen = f"{facts['gpu.count']} of {len(facts['gpu.on_bus'])} GPUs on the bus"
+        yield Fault("fail", f"NVML shows {seen}{_which(node)}")
+
+
+def _which(node: NodeFacts) -> str:
+    """Addresses on the bus that NVML does not show, where all others told theirs."""
+    shown = {gpu["pci"] for gpu in node.gpus if "pci" in gpu}
+    others = [one for one in node.facts["gpu.on_bus"] if one not in shown]
+    known = others and len(shown) == node.facts["gpu.count"]
+    return f" (not {', '.join(others)})" if known else ""
+
+
+# GPU-009.
+
+_TO_DO = {
+    8: "connect the GPU's power cables",
+    10: "look for Xid and NVRM lines in dmesg; restart the node",
+    14: "the GPU's infoROM is damaged: have it replaced",
+    15: "dmesg | grep -i xid (79: it has fallen off the bus); restart the node, power off and on; "
+    "reseat or replace the GPU if it comes back",
+    16: "end what uses the GPU, then nvidia-smi --gpu-reset -i BUS",
+    18: "the driver was updated below running software: restart the node",
+}
+"""By NVML's error code."""
+_ELSE = "look for Xid and NVRM lines in dmesg; nvidia-smi --gpu-reset -i BUS, else restart the node"
+
+
+def _judge_answers(node: NodeFacts) -> Finding | Blind | None:
+    faults = [
+        Fault("fail", _said(error), gpu) for gpu in node.gpus for error in gpu.get("errors", ())
+    ]
+    codes = [error["code"] for gpu in node.gpus for error in gpu.get("errors", ())]
+    if failed := node.facts.get("gpu.nvml_failed"):
+        faults.append(Fault("fail", f"NVML failed: {failed['text']} ({failed['call']})"))
+        codes.append(failed["code"])
+    if faults:
+        steps = dict.fromkeys(_TO_DO.get(code, _ELSE) for code in codes)
+        return faulty(
+            "GPU-009",
+            node,
+            faults,
+            expected="an answer, or that the question is not supported (NVML)",
+            because="the driver has lost the GPU, or waits for its reset",
+            costs="ranks that use this GPU fail or hang, and what it did not tell is not checked",
+            fix=f"drain the node; {'; '.join(steps)}",
         )
+    hidden = [why for key, why in node.unknown.items() if key.removeprefix("gpu.").isdecimal()]
+    if hidden:
+        return Blind(hidden[0])
+    return None if node.gpus else _why_no_gpu(node, ())
+
+
+def _said(error: dict[str, Any]) -> str:
+    asked = "when it was opened" if error["call"] == "handle" else f"asked for {error['call']}"
+    return f"NVML answers {error['text']!r} (error {error['code']}, {asked})"

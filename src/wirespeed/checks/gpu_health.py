@@ -1,23 +1,34 @@
-"""What should be so on every GPU by itself, as NVML tells it: GPU-001 to GPU-004."""
+"""What should be so on every GPU, as NVML tells it: GPU-001 to GPU-004, GPU-011 and GPU-012.
 
-from collections.abc import Callable, Sequence
+A GPU is held to what it can do and to its siblings: the other GPUs of its model on its node.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from statistics import median
 
-from wirespeed.checks.per_node import absent, worse
+from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty, siblings
+from wirespeed.checks.per_node import absent
 from wirespeed.records import Finding, NodeFacts, World
 
-__all__ = ["gpu_findings"]
+__all__ = ["gpu_findings", "gpu_state_findings"]
 
-Gpu = dict[str, Any]
-
-_SLOWED = ("hardware slowdown", "thermal, by software", "thermal, by hardware", "power brake")
-"""Reasons that are faults; a power cap is normal for a GPU at full load."""
+_BY_HARDWARE = ("hardware slowdown", "thermal, by hardware", "power brake")
+"""Clocks at half or less. A power cap is normal for a GPU at full load."""
+_LOADED = 0.85
+"""Of the siblings' clock, for GPUs that are not idle: chips of one kind differ by less."""
+_IDLE = 0.9
+"""The same for idle ones, whose lowest clock is fixed."""
 
 
 def gpu_findings(world: World) -> list[Finding]:
     """GPU-001 to GPU-004."""
     return [finding for check in _GPU_CHECKS for finding in _of_gpus(check, world)]
+
+
+def gpu_state_findings(world: World) -> list[Finding]:
+    """GPU-011 and GPU-012."""
+    return [finding for check in _STATE_CHECKS for finding in _of_gpus(check, world)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +39,10 @@ class _GpuCheck:
     about: str
     good: str
     """What is so when no GPU has the fault."""
-    fault: Callable[[Gpu], str]
-    """What is wrong with a GPU in a few words, or nothing."""
+    fault: Callable[[Gpu, Sequence[Gpu]], Iterable[tuple[Status, str]]]
+    """What is wrong with a GPU, given its siblings: how grave, and in a few words what."""
     needs: tuple[str, ...] = ()
     """Without these a GPU is not checked."""
-    status: Literal["warn", "fail"] = "warn"
     expected: str
     because: str
     costs: str
@@ -45,9 +55,13 @@ def _of_gpus(check: _GpuCheck, world: World) -> list[Finding]:
     blind = [gpu for gpu in gpus if any(need not in gpu for need in check.needs)]
     found = []
     for node in world.nodes:
-        faults = [(gpu["index"], text) for gpu in node.gpus if (text := check.fault(gpu))]
+        faults = [
+            Fault(status, text, gpu)
+            for gpu in node.gpus
+            for status, text in check.fault(gpu, siblings(node, gpu))
+        ]
         if faults:
-            found.append(_faulty(check, node, faults))
+            found.append(_told(check, node, faults))
     if blind or not gpus:
         share = f" on {len(blind)} of {len(gpus)} GPUs" if gpus else ""
         title = f"{check.about} not checked{share}"
@@ -67,41 +81,89 @@ def _why_blind(world: World, needs: Sequence[str]) -> str:
     return "no GPU on any node"
 
 
-def _faulty(check: _GpuCheck, node: NodeFacts, faults: Sequence[tuple[int, str]]) -> Finding:
-    lines = tuple(f"GPU{index}: {text}" for index, text in faults)
-    return worse(
+def _told(check: _GpuCheck, node: NodeFacts, faults: Sequence[Fault]) -> Finding:
+    return faulty(
         check.id,
-        check.status,
         node,
-        lines[0] if len(lines) == 1 else f"{lines[0]}, and {len(lines) - 1} more GPU(s)",
-        saw="; ".join(lines),
+        faults,
         expected=check.expected,
         because=check.because,
         costs=check.costs,
         fix=check.fix,
-        evidence=lines,
     )
 
 
-def _pcie_fault(gpu: Gpu) -> str:
+def _pcie_fault(gpu: Gpu, others: Sequence[Gpu]) -> Iterable[tuple[Status, str]]:
     """Width counts always; a GPU that is not in P0 may lower the generation to save power."""
-    texts = []
-    if "pcie_width" in gpu and gpu["pcie_width"] < gpu.get("pcie_width_max", 0):
-        texts.append(f"PCIe x{gpu['pcie_width']} of x{gpu['pcie_width_max']}")
-    busy = "pcie_gen" in gpu and gpu.get("performance_state") == 0
-    if busy and gpu["pcie_gen"] < gpu.get("pcie_gen_max", 0):
-        texts.append(f"PCIe generation {gpu['pcie_gen']} of {gpu['pcie_gen_max']}")
-    return ", ".join(texts)
+    yield from _link_fault(gpu, others, "pcie_width", "PCIe x{}", "x{}")
+    if gpu.get("performance_state") == 0:
+        awake = [one for one in others if one.get("performance_state") == 0]
+        yield from _link_fault(gpu, awake, "pcie_gen", "PCIe generation {}", "{}")
 
 
-def _ecc_fault(gpu: Gpu) -> str:
-    errors = gpu.get("ecc_uncorrected", 0)
-    return f"{errors} uncorrected ECC error(s)" if errors else ""
+def _link_fault(
+    gpu: Gpu, others: Sequence[Gpu], key: str, words: str, short: str
+) -> Iterable[tuple[Status, str]]:
+    """One figure of the link against what is possible, and both against the siblings'."""
+    now, most = gpu.get(key, 0), gpu.get(f"{key}_max", 0)
+    theirs = max((one.get(key, 0) for one in others), default=0)
+    possible = max((one.get(f"{key}_max", 0) for one in others), default=0)
+    if not now:
+        return
+    text = words.format(now)
+    if now < theirs:
+        text += f" of {short.format(most)}" if now < most else ""
+        yield "fail", f"{text}, its siblings have {short.format(theirs)}"
+    elif now < most:
+        yield "fail" if 2 * now <= most else "warn", f"{text} of {short.format(most)}"
+    elif most < possible:
+        yield "fail", f"{text} at most, its siblings can {short.format(possible)}"
 
 
-def _slowdown(gpu: Gpu) -> str:
-    reasons = ", ".join(why for why in gpu.get("slowed_by", ()) if why in _SLOWED)
-    return f"clocks lowered: {reasons}" if reasons else ""
+def _ecc_fault(gpu: Gpu, _: Sequence[Gpu]) -> Iterable[tuple[Status, str]]:
+    sram = gpu.get("sram", {})
+    if errors := gpu.get("ecc_uncorrected", 0):
+        yield "fail", f"{errors} uncorrected ECC error(s)"
+    if sram.get("exceeded"):
+        yield "fail", f"SRAM ECC errors above the threshold ({sram['uncorrected']} uncorrected)"
+    elif sram.get("uncorrected"):
+        yield "fail", f"{sram['uncorrected']} uncorrected SRAM ECC error(s)"
+
+
+def _mig_fault(gpu: Gpu, _: Sequence[Gpu]) -> Iterable[tuple[Status, str]]:
+    if gpu.get("mig"):
+        yield "warn", "MIG is on"
+
+
+def _slowdown(gpu: Gpu, _: Sequence[Gpu]) -> Iterable[tuple[Status, str]]:
+    reasons = gpu.get("slowed_by", ())
+    hard = [why for why in reasons if why in _BY_HARDWARE]
+    soft = [why for why in reasons if why == "thermal, by software"]
+    if hard or soft:
+        yield "fail" if hard else "warn", f"clocks lowered: {', '.join(hard + soft)}"
+
+
+def _too_hot(gpu: Gpu, _: Sequence[Gpu]) -> Iterable[tuple[Status, str]]:
+    now, most = gpu.get("temperature_C"), gpu.get("slowdown_C")
+    if now is not None and most and now >= most:
+        yield "warn", f"{now} °C, and clocks are lowered from {most} °C on"
+
+
+def _slow_clock(gpu: Gpu, others: Sequence[Gpu]) -> Iterable[tuple[Status, str]]:
+    """Against siblings in the same state, where nothing tells why: no cap, no heat, no other state."""
+    alike = [one for one in others if _state(one) == _state(gpu) and "clock_sm_MHz" in one]
+    if gpu.get("slowed_by") or "clock_sm_MHz" not in gpu or not alike:
+        return
+    now, usual = gpu["clock_sm_MHz"], median(one["clock_sm_MHz"] for one in alike)
+    least = min(one["clock_sm_MHz"] for one in alike)
+    at_rest = gpu.get("idle") and 2 * usual <= gpu.get("clock_sm_max_MHz", 0)
+    if now < (_IDLE * least if at_rest else _LOADED * usual):
+        state = "idle" if gpu.get("idle") else "at work"
+        yield "warn", f"SM clock {now} MHz, its siblings (also {state}) {usual:.0f} MHz"
+
+
+def _state(gpu: Gpu) -> tuple[object, ...]:
+    return gpu.get("performance_state"), gpu.get("idle"), bool(gpu.get("slowed_by"))
 
 
 _GPU_CHECKS = (
@@ -111,7 +173,7 @@ _GPU_CHECKS = (
         good="PCIe links at their full width",
         fault=_pcie_fault,
         needs=("pcie_width", "pcie_width_max", "pcie_gen", "pcie_gen_max"),
-        expected="the width and generation that GPU and slot allow (NVML)",
+        expected="the width and generation that GPU and slot allow (NVML), and that its siblings have",
         because="a riser, a slot or a card that is not seated, or a port set so in the BIOS",
         costs="copies to and from the host, and GPUDirect RDMA, at a part of the speed",
         fix="compare with nvidia-smi -q -d PCIE under load; reseat the card",
@@ -122,21 +184,21 @@ _GPU_CHECKS = (
         good="no uncorrected ECC errors",
         fault=_ecc_fault,
         needs=("ecc_uncorrected",),
-        status="fail",
-        expected="0 uncorrected errors since the driver was loaded (NVML)",
+        expected="0 uncorrected errors since the driver was loaded, SRAM below its threshold (NVML)",
         because="memory of this GPU gave back what was not written to it",
         costs="wrong gradients, or a job that ends with Xid 48, 63, 64 or 94",
-        fix="drain the node and reset the GPU; if errors come back, have it replaced",
+        fix="drain the node and reset the GPU (nvidia-smi --gpu-reset -i BUS); above the SRAM "
+        "threshold, or if errors come back, have it replaced",
     ),
     _GpuCheck(
         id="GPU-003",
         about="MIG mode",
         good="MIG mode not on",  # GPUs that have no MIG do not answer, and are good
-        fault=lambda gpu: "MIG is on" if gpu.get("mig") else "",
+        fault=_mig_fault,
         expected="off for training on several GPUs",
         because="MIG instances cannot reach each other by NVLink or PCIe peer access",
         costs="all traffic between GPUs goes through host memory",
-        fix="nvidia-smi -mig 0, then reset the GPU",
+        fix="nvidia-smi -i BUS -mig 0, then reset the GPU",
     ),
     _GpuCheck(
         id="GPU-004",
@@ -148,5 +210,30 @@ _GPU_CHECKS = (
         because="cooling or power supply of this GPU does not suffice",
         costs="one slow GPU slows every step of the whole job",
         fix="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; look at fans, inlet and power feeds",
+    ),
+)
+_STATE_CHECKS = (
+    _GpuCheck(
+        id="GPU-011",
+        about="GPU temperatures",
+        good="temperatures below the slowdown threshold",
+        fault=_too_hot,
+        needs=("temperature_C", "slowdown_C"),
+        expected="below the temperature at which hardware lowers the clocks (NVML)",
+        because="cooling of this GPU or node does not suffice: fans, inlet, dust, a cold plate",
+        costs="clocks that fall under load, and one slow GPU slows every step of the whole job",
+        fix="nvidia-smi -q -d TEMPERATURE -i BUS; look at fans, airflow and inlet temperature",
+    ),
+    _GpuCheck(
+        id="GPU-012",
+        about="clocks of siblings",
+        good="clocks as those of the siblings",
+        fault=_slow_clock,
+        needs=("clock_sm_MHz", "slowed_by"),
+        expected="the SM clock of the node's other GPUs of this model in the same state",
+        because="clocks that somebody locked on this GPU, or a power supply that does not deliver",
+        costs="one slow GPU slows every step of the whole job",
+        fix="nvidia-smi -q -d CLOCK,PERFORMANCE -i BUS; nvidia-smi -rgc -i BUS and -rac -i BUS "
+        "undo locked clocks",
     ),
 )

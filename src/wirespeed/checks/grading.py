@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from wirespeed.records import Measurement, Status
 from wirespeed.records_reference import Quantity, ReferenceFigure, ReferenceKind
-from wirespeed.reference import ORIGINS, Expectation
+from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation
 from wirespeed.units import format_bandwidth, format_duration
 
 __all__ = [
@@ -64,6 +64,8 @@ def grade_bandwidth(expectation: Expectation, measurement: Measurement) -> Grade
         status = "warn"
     expected = format_bandwidth(expectation.busbw)
     expected += _between(expectation.busbw_range, format_bandwidth)
+    if expectation.lone:
+        expected += f", the only known figure, ±{ASSUMED_SPREAD * 100:.0f} % assumed"
     others = [_other(one, measurement) for one in against]
     figures = [_busbw(one, measurement) for one in (expectation, *against)]
     return _graded(status, share, expected, expectation, figures, others)

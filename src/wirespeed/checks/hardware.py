@@ -1,11 +1,12 @@
 """Whether links, devices and CPUs of a node are as fast and as free as they can be.
 
-NODE-010 to NODE-016, and with them GPU-005 to GPU-008 (`wirespeed.checks.gpu_faults`). Every check
+NODE-010 to NODE-016, and with them GPU-005 to GPU-012 (`wirespeed.checks.gpu_faults`). Every check
 looks at one node by itself; what differs between nodes is told by NODE-001 to NODE-005.
 """
 
 from wirespeed.checks.cpu_health import cpu_findings
 from wirespeed.checks.gpu_faults import gpu_fault_findings
+from wirespeed.checks.gpu_health import gpu_state_findings
 from wirespeed.checks.links import link_findings
 from wirespeed.checks.peer_paths import peer_findings
 from wirespeed.records import Finding, World
@@ -45,19 +46,32 @@ EXPLANATIONS: dict[str, str] = {
     "SXid of an NVSwitch; the numbers are judged by NVIDIA's Xid catalog. Those that a faulty program "
     "causes are counted and not blamed on the GPU. Reading the kernel log needs root or CAP_SYSLOG.",
     "GPU-007": "The NVLink fabric is up. On systems with NVSwitches a GPU must register with "
-    "nvidia-fabricmanager, else CUDA does not start; and every GPU of one model should have the same "
-    "number of active NVLinks. Start the fabric manager, then look at Xid 74 and reset the GPU.",
+    "nvidia-fabricmanager, else CUDA does not start; its routes and partition must be right; and every "
+    "GPU of one model should have the same number of active NVLinks. Degraded bandwidth is a warning. "
+    "Start the fabric manager, then look at Xid 74 and reset the GPU.",
     "GPU-008": "Every GPU on the PCI bus answers. A GPU whose configuration space reads as ones only "
-    "has fallen off the bus, one without a driver could not be started, and one that NVML cannot open "
+    "has fallen off the bus, one without a driver could not be started, and one that NVML does not show "
     "is lost to every job. GPUs that a container or a scheduler withholds are no fault.",
+    "GPU-009": "Every GPU answers NVML. What a GPU or its MIG mode does not support is not checked; "
+    "but a GPU that answers lost, unknown error, reset required or time-out, or not at all, is lost to "
+    "jobs. Drain the node, look for Xid in dmesg, and reset the GPU or restart the node.",
+    "GPU-010": "NVLink errors do not grow. The error counters of every active NVLink are read twice, "
+    "some tenths of a second apart: a healthy link counts none. Errors are mended by sending again "
+    "until the link fails. Reset the GPU, then have board or switch looked at.",
+    "GPU-011": "GPUs are below the temperature at which they slow down. NVML tells the temperature and "
+    "that threshold. Look at fans, airflow and inlet temperature of the named node.",
+    "GPU-012": "GPU clocks are as high as those of their siblings. Of GPUs of one model, in one state "
+    "and without a power cap or heat as a reason, one whose clock is lower was locked there or lacks "
+    "power. Unlock its clocks with nvidia-smi -rgc.",
 }
 
 
 def hardware_findings(world: World) -> list[Finding]:
-    """NODE-010 to NODE-016 and GPU-005 to GPU-008, in the order of their ids."""
+    """NODE-010 to NODE-016 and GPU-005 to GPU-012, in the order of their ids."""
     return [
         *link_findings(world),
         *peer_findings(world),
         *cpu_findings(world),
         *gpu_fault_findings(world),
+        *gpu_state_findings(world),
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from wirespeed.checks.correctness import correctness_findings
+from wirespeed.checks.counting import count_findings
 from wirespeed.checks.hardware import hardware_findings
 from wirespeed.checks.interfaces import interface_findings
 from wirespeed.checks.nodes import node_findings
@@ -32,7 +33,9 @@ def judge(
     findings += node_findings(world)
     findings += hardware_findings(world) + settings_findings(world, only)
     findings += interface_findings(world) + reach_findings(world)
-    findings += placement_findings([(node.host, placement_of(node)) for node in world.nodes])
+    placed = [(node.host, placement_of(node)) for node in world.nodes]
+    findings += placement_findings(placed, asserted="PLACE-001" in only)
+    findings += count_findings(world)
     findings += correctness_findings(verifications)
     if command == "check":
         findings += speed_findings(world, measurements, reference)

@@ -112,8 +112,9 @@ def _of_operation(
         timed.append(("BW", level.bandwidth_bytes * scale))
     measure = Measure(precision=level.precision, max_time_s=level.max_time_s)
     skew = op in ("all_reduce", "all_gather") and "SKEW-001" in only
+    counted = op in ("all_reduce", "all_to_all") and any(id.startswith("COUNT-") for id in only)
     for prefix, size in timed:
-        if wanted(check_id(prefix, op)) or skew:
+        if wanted(check_id(prefix, op)) or skew or counted:
             yield Step(case=_case(collective, size), verify=False, measure=measure)
 
 

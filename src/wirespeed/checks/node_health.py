@@ -85,7 +85,7 @@ def _short_memlock(node: NodeFacts) -> Finding:
         because="an RDMA device reads and writes only memory that is locked",
         costs="NCCL fails to register buffers, or falls back to sockets: often ten times slower",
         fix="memlock unlimited in /etc/security/limits.conf, LimitMEMLOCK=infinity of the service, "
-        "docker --ulimit memlock=-1, or the IPC_LOCK capability of a pod",
+        "docker --ulimit memlock=-1, or IPC_LOCK for a pod of root's",
     )
 
 

@@ -35,17 +35,19 @@ EXPLANATIONS: dict[str, str] = {
     "and its rail is lost to NCCL. Check cable and switch port, and for InfiniBand's INIT the subnet "
     "manager; exclude a port that is unused on purpose with NCCL_IB_HCA.",
     "GPU-001": "PCIe links run at the width and generation that they can. A link at half width "
-    "halves copies to the host and GPUDirect RDMA. The generation is judged only in performance "
-    "state P0, because an idle GPU lowers it to save power. Reseat the card or look at the riser.",
+    "halves copies to the host and GPUDirect RDMA: one below its siblings, or at half of its maximum "
+    "or less, fails. The generation is judged only in performance state P0, because an idle GPU "
+    "lowers it to save power. Reseat the card or look at the riser.",
     "GPU-002": "GPU memory has no uncorrected ECC errors since the driver was loaded. Such an error "
-    "means wrong data or a job that ends with an Xid. Drain the node, reset the GPU, and have it "
-    "replaced if errors come back.",
+    "means wrong data or a job that ends with an Xid; on-chip memory (SRAM) above its threshold means "
+    "that the GPU is to be replaced. Drain the node, reset the GPU, and have it replaced if errors "
+    "come back.",
     "GPU-003": "MIG mode is off. Instances of a GPU in MIG mode cannot reach other GPUs by NVLink "
     "or peer access, so that all traffic goes through host memory. Switch it off for training on "
     "several GPUs.",
     "GPU-004": "GPU clocks are not lowered by heat or power supply. NVML tells why clocks are below "
-    "what was asked for; a power cap at full load is normal, a thermal or hardware slowdown is not. "
-    "Look at cooling and power feeds of the named node.",
+    "what was asked for: a power cap at full load is normal, a slowdown by hardware (heat, power "
+    "brake) fails, one by software is a warning. Look at cooling and power feeds of the named node.",
 }
 """What `--explain ID` says; the first sentence is the title of the check."""
 

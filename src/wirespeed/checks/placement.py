@@ -17,10 +17,11 @@ __all__ = ["EXPLANATIONS", "placement_findings", "placement_of"]
 EXPLANATIONS: dict[str, str] = {
     "PLACE-001": "All nodes are in one availability zone. Every collective waits for its slowest "
     "path, and zones are buildings apart. Several zones of one region are a warning, because "
-    "training runs there, only slower and on some clouds at a price; several regions fail, because "
-    "their distance costs milliseconds on every step. AWS zones are compared by zone ID, as their "
-    "names mean other zones in other accounts. A node whose zone is not known, also by an empty or "
-    "strange answer, leaves this not checked; WIRESPEED_ZONE, set on each node, says it by hand.",
+    "training runs there, only slower and on some clouds at a price; asked for by --only they fail, as "
+    "several regions always do, because their distance costs milliseconds on every step. AWS zones "
+    "are compared by zone ID, as their names mean other zones in other accounts. A node whose zone is "
+    "not known, also by an empty or strange answer, leaves this not checked; WIRESPEED_ZONE, set on "
+    "each node, says it by hand.",
     "PLACE-002": "The nodes are near each other within the zone. Nodes in different placement groups, "
     "on more racks than their number needs, or two on one physical machine are a warning: the "
     "first two have longer and more widely shared paths, the last share a network card. Racks are "
@@ -54,13 +55,16 @@ def placement_of(node: NodeFacts) -> Placement:
     return Placement(reason=node.unknown.get("placement", silent), **known)
 
 
-def placement_findings(placed: Placed) -> list[Finding]:
-    """PLACE-001 and PLACE-002 about nodes by host name; pure. No nodes, no findings."""
+def placement_findings(placed: Placed, *, asserted: bool = False) -> list[Finding]:
+    """PLACE-001 and PLACE-002 about nodes by host name; pure. No nodes, no findings.
+
+    asserted: one zone was asked for by name (`check --only placement`): several zones fail then.
+    """
     if not placed:
         return []
     if len(placed) == 1:
         return [_unchecked(id, {}, [], because="one node") for id in EXPLANATIONS]
-    zones = _zones(placed)
+    zones = _zones(placed, "fail" if asserted else "warn")
     if zones.status in ("warn", "fail"):
         because = "the nodes are not even in one zone (PLACE-001)"
         return [zones, _unchecked("PLACE-002", {}, [], because=because)]
@@ -70,13 +74,13 @@ def placement_findings(placed: Placed) -> list[Finding]:
 # Zones and regions.
 
 
-def _zones(placed: Placed) -> Finding:
+def _zones(placed: Placed, several: Literal["warn", "fail"]) -> Finding:
     regions = _spread(placed, {host: one.region for host, one in placed})
     if len(regions.hosts) > 1:
         return _apart("fail", "regions", regions, placed)
     zones = _spread(placed, _zone_labels(placed))
     if len(zones.hosts) > 1:
-        return _apart("warn", "availability zones", zones, placed)
+        return _apart(several, "availability zones", zones, placed)
     if zones.unknown:
         seen = zones.hosts or {f"region {name}": hosts for name, hosts in regions.hosts.items()}
         return _unchecked("PLACE-001", seen, zones.unknown)

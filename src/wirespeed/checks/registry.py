@@ -185,6 +185,16 @@ _OTHER_VERBS = (
         "`wirespeed train --memory` measures each kind.",
     ),
     Check(
+        "GATE-001",
+        "gate",
+        "no warning, where warnings fail",
+        "The run was started with --fail-on warn (or WIRESPEED_FAIL_ON, or fail-on in "
+        "wirespeed.yaml), and it "
+        "has warnings; without that it would be READY. Each warning says what to do. One that is "
+        "known and "
+        "accepted is named by --allow: it is shown as allowed, and counts no more.",
+    ),
+    Check(
         "RUN-001",
         "run",
         "the stored run came to its end",
@@ -196,6 +206,7 @@ _OTHER_VERBS = (
 
 
 def _all_checks() -> dict[str, Check]:
+    from wirespeed.checks.counting_rules import EXPLANATIONS as COUNTERS
     from wirespeed.checks.hardware import EXPLANATIONS as HARDWARE
     from wirespeed.checks.interfaces import EXPLANATIONS as INTERFACES
     from wirespeed.checks.nodes import EXPLANATIONS as NODES
@@ -210,6 +221,7 @@ def _all_checks() -> dict[str, Check]:
         "settings": SETTINGS,
         "network": INTERFACES | REACH,
         "placement": PLACEMENT,
+        "counters": COUNTERS,
     }
     for family, texts in families.items():
         for id, text in texts.items():

@@ -39,9 +39,10 @@ EXPLANATIONS: dict[str, str] = {
     "job (model, strategy, number of ranks, batch, precision, optimizer or seed differ), so the next "
     "older one was taken, else training began at step 0. Nothing of another job is ever removed.",
     "TRAIN-008": "Communication time of every strategy is measured. Further steps are watched under the "
-    "profiler, for at most half of --max-time over all strategies; where that was over before each had "
-    "its turn, the others are named; their communication time and timeline are left out. Step times and "
-    "verdicts stand. A longer --max-time, fewer strategies, or a machine that does less else.",
+    "profiler, for half of --max-time over all strategies, and for three times that while one has fewer "
+    "than ten steps and an interval wider than ±25 %. Where that was over before, they are named; with "
+    "no step at all their communication time and timeline are left out. Step times and verdicts stand. "
+    "A longer --max-time, fewer strategies, or a machine that does less else.",
     "TRAIN-009": "The resident size is told of each strategy by itself. On CPUs it is the kernel's "
     "high-water mark (VmHWM), set back before each strategy's step through /proc/self/clear_refs. Where "
     "the kernel refuses that (gVisor, a hardened container), the figure is the highest of the process "
@@ -49,6 +50,10 @@ EXPLANATIONS: dict[str, str] = {
     "TRAIN-010": "Records of `train --for` are written as they come. The disk under the run folder was "
     "full; training went on, and the records waited in memory (at most 16 MiB, then the oldest are "
     "given up). Make room there, or set WIRESPEED_HOME to a larger disk.",
+    "TRAIN-011": "The bucket model's advice holds. Where the size that TRAIN-006 advises is another one "
+    "than the quickest that was measured, both take turns for some rounds; this is the ratio of their "
+    "steps with its 95 % interval. The model knows what sending costs alone; where cores compute and "
+    "send at once, or each bucket wakes a thread, it promises too much. Use the size that was measured.",
 }
 
 

@@ -48,7 +48,12 @@ Exit codes: 1 something is WORSE (or its data are wrong); 3 nothing is decided, 
     help="Compare with this baseline; put it last, or write --baseline=NAME.",
 )
 @click.option(
-    "--fail-on", type=PERCENT, default="5%", help="The change of the time that matters to you."
+    "--fail-on",
+    type=PERCENT,
+    allow_from_autoenv=False,
+    envvar="WIRESPEED_COMPARE_FAIL_ON",
+    default="5%",
+    help="The change of the time that matters to you.",
 )
 @click.option(
     "--only",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wirespeed.cli.again import with_typed
 from wirespeed.cli.config import print_config, refuse_unknown_keys
 from wirespeed.cli.options import Output, RunOptions
 from wirespeed.errors import UsageError
@@ -43,6 +44,7 @@ def execute(
     if ctx.params.get("print_config"):
         click.echo(print_config(ctx))
         return 0
+    options = replace(options, again=with_typed(ctx))
     config = _jsonable({k: v for k, v in ctx.params.items() if k != "print_config"})
     _refuse_faults_of_other_verbs(plan)
     identity = detect(os.environ)
@@ -297,6 +299,8 @@ def _session(
         reference=reference,
         only=only,
         ledger=ledger,
+        again=options.again,
+        gate=options.gate,
     )
 
 

@@ -11,7 +11,7 @@ import click
 
 from wirespeed.errors import UsageError
 
-__all__ = ["in_our_form"]
+__all__ = ["did_you_mean", "in_our_form"]
 
 _COMMAND = re.compile(r"^No such command '(.*)'\.$", re.DOTALL)
 _VALUE = re.compile(r"^'(.*)' is not (?:one of )?'", re.DOTALL)
@@ -89,6 +89,11 @@ def _close(word: str, known: Collection[str]) -> list[str]:
     by_small = {one.lower().lstrip("-"): one for one in known}
     small = word.lower().lstrip("-")
     return [by_small[one] for one in get_close_matches(small, by_small, n=_MOST, cutoff=_ALIKE)]
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """` Did you mean 'X'?` of what looks like `word`; empty where nothing does."""
+    return _did_you_mean(_close(word, known))
 
 
 def _did_you_mean(meant: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wirespeed.checks.gate import PLAIN, Gate
 from wirespeed.cli import suggest
 from wirespeed.cli.where import Placed, Where, where_options
 from wirespeed.collectives.catalogue import REDOPS
@@ -90,6 +91,18 @@ _OPTIONS: tuple[Decorator, ...] = (
         help="Act out a fault to see it caught, such as flip:rank=1 or kill:rank=2,after=3 "
         "(CONTRIBUTING.md lists them).",
     ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(["fail", "warn"]),
+        default="fail",
+        help="warn: warnings make NOT READY and exit code 1, too.",
+    ),
+    click.option(
+        "--allow",
+        metavar="ID,…",
+        shell_complete=suggest.explained_ids,
+        help="These findings, such as PLACE-001, are shown and fail nothing.",
+    ),
     click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
     click.option(
         "-v",
@@ -149,6 +162,10 @@ class RunOptions:
     """Where ranks run, unless on this machine or where a launcher has put us."""
     resumed: "Resumed | None" = None
     """The soak to go on with."""
+    again: Callable[[str], str] = str
+    """Completes the command that a finding proposes."""
+    gate: Gate = PLAIN
+    """What fails the run."""
 
     def placed(self) -> Placed:
         """What the engine has found; only with `where`."""
@@ -166,8 +183,29 @@ class RunOptions:
         color, quiet, verbose = (values.pop(name) for name in ("color", "quiet", "verbose"))
         output = Output(format, color, quiet, verbose, html=values.pop("html", None))
         names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
+        gate = Gate(values.pop("fail_on"), _allowed(values.pop("allow")))
         where = Where.take(values)
-        return RunOptions(**{n: values.pop(n) for n in names}, output=output, where=where)
+        return RunOptions(
+            **{n: values.pop(n) for n in names}, output=output, where=where, gate=gate
+        )
+
+
+def _allowed(text: str | None) -> frozenset[str]:
+    """Ids from `PLACE-001,net-003`; UsageError names what is no id of a finding."""
+    words = [word.strip().upper() for word in (text or "").split(",") if word.strip()]
+    if not words:
+        return frozenset()
+    from wirespeed.checks.registry import EXPLAINED
+    from wirespeed.cli.mistyped import did_you_mean
+
+    for word in words:
+        if word not in EXPLAINED:
+            raise UsageError(
+                f"--allow {word}: no finding has that id.{did_you_mean(word, EXPLAINED)}",
+                expected="ids of findings as they stand at the end of a line, such as PLACE-001",
+                next="wirespeed check --list",
+            )
+    return frozenset(words)
 
 
 def split_output(values: tuple[str, ...]) -> tuple[tuple[str, ...], str]:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed.cli import suggest
+from wirespeed.cli.reference_training import training
+from wirespeed.cli.shape_options import completed, shape_options, told_by
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.records import Measurement, Run
+    from wirespeed.records import Measurement, Run, ToldShape
     from wirespeed.reference.ask import Answer
     from wirespeed.reference.figures import Figure
     from wirespeed.reference.shape import Shape
@@ -23,7 +25,6 @@ _CONTEXT = {
     "show_default": True,
 }
 _LARGEST_FILE = 16 * 2**20
-_INTERCONNECTS = ("nvlink", "xgmi", "pcie", "memory", "mnnvl", "ib", "roce", "efa", "tcpxo", "tcp")
 
 
 @click.group(
@@ -82,6 +83,7 @@ def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> Non
 Examples:
   wirespeed reference add last                      every operation and size of that run
   wirespeed reference add 91ae --name good-monday
+  wirespeed reference add 7f3c --gpu A100 --nodes 16 --interconnect ib      an imported log
   wirespeed reference add figures.csv               as `reference export` wrote it
 """
 )
@@ -89,12 +91,17 @@ Examples:
 @click.option(
     "--name", metavar="NAME", help="Of the set.  [default: the run's id, the file's name]"
 )
+@shape_options
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing where all went well.")
-def add(what: str, name: str | None, quiet: bool) -> None:
+def add(what: str, name: str | None, quiet: bool, **told: Any) -> None:
     """Keep figures as your own, in place of a set of the same name: `check` grades against them."""
     from wirespeed.runs.own_figures import save_own
 
-    figures, called = _from_csv(what, name) if what.endswith(".csv") else _from_run(what, name)
+    said = told_by(told)
+    if what.endswith(".csv") and said:
+        raise UsageError("--gpu and the like with a CSV", expected="its columns say which nodes")
+    found = _from_csv(what, name) if what.endswith(".csv") else _from_run(what, name, said)
+    figures, called = found
     path = save_own(called, figures)
     if not quiet:
         click.echo(f"{len(figures)} figures kept as {called} in {path}")
@@ -136,14 +143,20 @@ def export(name: str | None) -> None:
 Examples:
   wirespeed reference ask all_reduce 8G --busbw 310 --gpu H100 --nodes 2 --interconnect ib --nics 8x400
   wirespeed reference ask all_reduce 8G --busbw 478 --gpu H100
+  wirespeed reference ask --run last                                  its best figure
   wirespeed reference ask all_reduce 4M --run last -o json
+  wirespeed reference ask all_reduce 1G --run last --gpu A100 --nodes 16 --interconnect ib
+
+\b
+Of a run that was imported the options complete what its log does not tell; elsewhere one node of 8
+is meant where they say nothing.
 
 \b
 Exit codes: 0 normal, 1 low, 3 nothing is known that it could be compared with.
 """
 )
-@click.argument("op", shell_complete=suggest.operations)
-@click.argument("size")
+@click.argument("op", required=False, shell_complete=suggest.operations)
+@click.argument("size", required=False)
 @click.option(
     "--busbw", type=click.FloatRange(min=0, min_open=True), metavar="GB/s", help="The figure."
 )
@@ -154,32 +167,46 @@ Exit codes: 0 normal, 1 low, 3 nothing is known that it could be compared with.
     shell_complete=suggest.runs,
     help="Take figure and nodes from a stored run.",
 )
-@click.option(
-    "--gpu", metavar="NAME", help="Such as H100, or what nvidia-smi -L says; `cpu`: none."
-)
-@click.option("--gpus-per-node", type=click.IntRange(1, 4096), help="Ranks a node.  [default: 8]")
-@click.option("--nodes", type=click.IntRange(1, 65_536), help="[default: 1]")
-@click.option("--interconnect", type=click.Choice(_INTERCONNECTS), help="What carries the traffic.")
-@click.option("--nics", metavar="NxGbit/s", help="Network cards of a node, such as 8x400.")
+@shape_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-def ask(op: str, size: str, output: str, **told: Any) -> int:
-    """Is this number normal? Where it lies, by whose figures, and why it may be low."""
+def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
+    """Is this number normal? Where it lies, by whose figures, and why it may be low.
+
+    With --run OP and SIZE may be left out: the run's best figure is meant.
+    """
     from wirespeed.cli.reference_text import answer_json, answer_text
     from wirespeed.collectives.catalogue import collective_named
     from wirespeed.units import parse_size
 
-    name, size_bytes = collective_named(op).name, parse_size(size)
-    run = _run(told["run_ref"]) if told["run_ref"] else None
+    run = completed(_run(told["run_ref"]), told_by(told)) if told["run_ref"] else None
+    if op is None or size is None:
+        best = _best_of(run, collective_named(op).name if op else None)
+        name, size_bytes = best.op, best.size_bytes
+    else:
+        name, size_bytes = collective_named(op).name, parse_size(size)
     answer = _answer(name, size_bytes, told, run)
     click.echo(answer_json(answer) if output == "json" else answer_text(answer, sys.stdout))
     return {"low": 1, "unknown": CannotMeasure.exit_code}.get(answer.place, 0)
 
 
+def _best_of(run: "Run | None", op: str | None) -> "Measurement":
+    from wirespeed.cli.imported import best_of
+
+    if run is None:
+        raise UsageError("which figure?", expected="OP SIZE --busbw GB/s, or --run RUN")
+    best = best_of(run, op)
+    if best is None:
+        raise UsageError(
+            f"run {run.id} measured no {op or 'collective'} over all ranks",
+            next=f"wirespeed runs show {run.id}",
+        )
+    return best
+
+
 def _answer(op: str, size: int, told: dict[str, Any], run: "Run | None") -> "Answer":
     """A run's figure is held against all that `check` knows, a told one against figures."""
-    from wirespeed.console.references import references_for
+    from wirespeed.console.references import answer_of
     from wirespeed.reference.ask import Asked, ask, expected_of
-    from wirespeed.reference.known import busbw_interval
     from wirespeed.runs.own_figures import load_own
     from wirespeed.units import GIGA
 
@@ -190,10 +217,7 @@ def _answer(op: str, size: int, told: dict[str, Any], run: "Run | None") -> "Ans
         return ask(shape, op, figure, expected_of(shape, op, size, load_own()), nodes=nodes)
     if run is None:
         raise UsageError("which figure?", expected="--busbw GB/s, or --run RUN")
-    one = _measured(run, op, size)
-    figure = Asked(size, one.busbw, busbw_interval(one), one.iterations, one.engine)
-    expected = references_for("check").expect(run.world, one)
-    return ask(shape, op, figure, expected, nodes=run.world.nodes)
+    return answer_of(run, _measured(run, op, size))
 
 
 def _wanted(one: "Figure", gpu: str | None, op: str | None) -> bool:
@@ -205,17 +229,25 @@ def _wanted(one: "Figure", gpu: str | None, op: str | None) -> bool:
     return not gpu or one.gpu.lower().startswith(gpu.lower()) or one.gpu == gpu_called(gpu)
 
 
-def _from_run(ref: str, name: str | None) -> "tuple[list[Figure], str]":
+def _from_run(ref: str, name: str | None, told: "ToldShape | None") -> "tuple[list[Figure], str]":
     from wirespeed.reference.known import figures_of_run
+    from wirespeed.reference.shape import shape_of
 
-    run = _run(ref)
+    run = completed(_run(ref), told)
     called = name or run.id
     figures = figures_of_run(run, called)
+    shape = shape_of(run.world)
+    if shape is None:
+        raise _shapeless(run)
+    if not shape.interconnect:
+        raise UsageError(
+            f"run {run.id} does not tell what carries its traffic",
+            expected="--interconnect, such as ib, roce, efa or tcp: figures hold for one only",
+        )
     if not figures:
         raise UsageError(
             f"run {run.id} has no figures that can stand for its nodes",
-            expected="measured collectives over all ranks, alike nodes, and an interconnect that its "
-            "facts tell",
+            expected="measured collectives over all ranks",
             next=f"wirespeed runs show {run.id}",
         )
     return figures, called
@@ -249,44 +281,39 @@ def _run(ref: str) -> "Run":
 
 
 def _shape(told: dict[str, Any], run: "Run | None") -> "Shape":
-    """As the run's facts tell, with what was said on top of it."""
-    from dataclasses import replace
-
+    """As the run tells it, with what was said; else as said."""
     from wirespeed.reference.shape import shape_of, shape_told
 
-    cards = _cards(told["nics"])
-    found = shape_of(run.world) if run else None
-    if found is not None:
-        said = {"gpus_per_node": "per_node", "nodes": "nodes", "interconnect": "interconnect"}
-        changes = {to: told[name] for name, to in said.items() if told[name]}
-        return replace(found, **changes, **cards)
-    if not told["gpu"]:
-        raise UsageError(
-            "which GPU?" if run is None else f"the facts of run {run.id} do not tell its GPUs",
-            expected="--gpu NAME, such as --gpu H100, or --gpu cpu",
-        )
+    if run is not None:
+        found = shape_of(run.world)
+        if found is None:
+            raise _shapeless(run)
+        return found
+    said = told_by(told)
+    if said is None or not said.gpu:
+        raise UsageError("which GPU?", expected="--gpu NAME, such as --gpu H100, or --gpu cpu")
     return shape_told(
-        told["gpu"],
-        per_node=told["gpus_per_node"] or 8,
-        nodes=told["nodes"] or 1,
-        interconnect=told["interconnect"] or "",
-        **cards,
+        said.gpu,
+        per_node=said.gpus_per_node or 8,
+        nodes=said.nodes or 1,
+        interconnect=said.interconnect,
+        nics=said.nics or None,
+        nic_Gbitps=said.nic_Gbitps or None,
     )
 
 
-def _cards(text: str | None) -> dict[str, Any]:
-    if not text:
-        return {}
-    count, _, rate = text.lower().partition("x")
-    try:
-        cards = {"nics": int(count), "nic_Gbitps": float(rate)}
-    except ValueError:
-        cards = {"nics": 0, "nic_Gbitps": 0.0}
-    if not (0 < cards["nics"] <= 1024 and 0 < cards["nic_Gbitps"] < 1e6):
-        raise UsageError(
-            f"--nics {text!r} is no number of cards", expected="such as 8x400 (Gbit/s)"
+def _shapeless(run: "Run") -> UsageError:
+    from wirespeed.reference.told import lacking
+
+    words = lacking(run.world)
+    if not words:
+        return UsageError(
+            f"the nodes of run {run.id} are not alike", expected="a run of alike nodes"
         )
-    return cards
+    return UsageError(
+        f"run {run.id} does not tell which nodes it is of",
+        expected=f"{' and '.join(words)} with it, such as --gpu H100, or --gpu cpu",
+    )
 
 
 def _measured(run: "Run", op: str, size: int) -> "Measurement":
@@ -302,3 +329,6 @@ def _measured(run: "Run", op: str, size: int) -> "Measurement":
         f"run {run.id} has no busbw of {op} at {format_size(size, exact=True)}",
         expected=f"one of {sizes}" if sizes else f"a run that measured {op}",
     )
+
+
+reference.add_command(training)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from wirespeed.reference import ORIGINS
+from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation
 from wirespeed.reference.ask import Answer, Asked
 from wirespeed.reference.figures import INTERCONNECTS, Figure
 from wirespeed.reference.roofline import share
@@ -12,7 +12,7 @@ from wirespeed.units import GIGA, format_bandwidth, format_duration, format_size
 from wirespeed.views.grid import Column, Grid
 from wirespeed.views.style import Style, style_for
 
-__all__ = ["answer_json", "answer_text", "figures_json", "figures_table"]
+__all__ = ["answer_json", "answer_text", "figures_json", "figures_table", "verdict_line"]
 
 _US = 1e6
 _WORDS = {
@@ -120,18 +120,49 @@ def _expected(answer: Answer) -> list[tuple[str, str]]:
         known = [_short(one) for one in answer.known[:_MOST_KNOWN]]
         return lines + [("known" if n == 0 else "", text) for n, text in enumerate(known)]
     ends = found.busbw_range
-    spread = "one figure, so its spread is not known"
+    spread = "one figure of another size, so its spread is not known"
+    if answer.beside:
+        spread = _assumed(found.busbw, answer.beside)
     if ends:
         own = found.samples == 1 and found.origin != "reference"
         among = "its 95 % interval" if own else "among them"
         spread = f"{format_bandwidth(ends[0])} … {format_bandwidth(ends[1])}, {among}"
     gate = f"; below {format_bandwidth(found.gate)} the source warns" if found.gate else ""
     lines = [
-        ("expected", f"{format_bandwidth(found.busbw)}: this is {answer.share or 0:.2f} of it"),
+        (
+            "expected",
+            f"{format_bandwidth(found.busbw)}: this is {answer.share or 0:.2f} of {_it(found)}",
+        ),
         ("spread", f"{spread}{gate}"),
         ("from", f"{ORIGINS[found.origin]}: {found.source}"),
     ]
     return lines + [("figures" if n == 0 else "", note) for n, note in enumerate(found.notes)]
+
+
+def _it(found: Expectation) -> str:
+    return "the only known figure" if found.lone else "it"
+
+
+def _assumed(busbw: float, beside: str) -> str:
+    low, high = (format_bandwidth(busbw * (1 + sign * ASSUMED_SPREAD)) for sign in (-1, 1))
+    where = {"near": "within it", "below": "below it", "above": "above it"}[beside]
+    return (
+        f"±{ASSUMED_SPREAD * 100:.0f} % assumed of a lone figure ({low} … {high}): this is {where}"
+    )
+
+
+def verdict_line(answer: Answer, style: Style) -> str:
+    """`NORMAL  all_reduce 1 GiB: 1.00 of 45.4 GB/s, the only known figure (source)`."""
+    word, color = _WORDS[answer.place]
+    found = answer.expectation
+    told = f"{answer.op} {format_size(answer.figure.size_bytes)}"
+    if found is None or not found.busbw:
+        text = f"{told}: no figure is known for {answer.shape.words}, this operation and size"
+    else:
+        only = ", the only known figure" if found.lone else ""
+        share = f"{answer.share or 0:.2f} of {format_bandwidth(found.busbw)}"
+        text = f"{told}: {share}{only} ({ORIGINS[found.origin]}: {found.source})"
+    return style.paint(word, color) + style.text(f"  {text}")
 
 
 def _short(one: Figure) -> str:
@@ -176,6 +207,8 @@ def answer_json(answer: Answer) -> str:
         "busbw_range_GBps": _scaled(answer.figure.busbw_range, 1 / GIGA),
         "iterations": answer.figure.iterations or None,
         "share": answer.share,
+        "beside_the_only_figure": answer.beside,
+        "assumed_spread": ASSUMED_SPREAD if answer.beside else None,
         "world": answer.shape.words,
         "expected": expected,
         "limit": limit and {"busbw_GBps": limit.busbw / GIGA, "model": limit.model},

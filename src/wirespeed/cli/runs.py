@@ -3,11 +3,13 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wirespeed.cli import suggest
+from wirespeed.cli.imported import verdict_lines
+from wirespeed.cli.shape_options import completed, shape_options, told_by
 from wirespeed.errors import InputError, UsageError
 from wirespeed.views import FORMATS
 
@@ -149,6 +151,7 @@ def rm(refs: tuple[str, ...], yes: bool) -> None:
 Examples:
   wirespeed runs import all_reduce.log
   wirespeed runs import nccl.json
+  wirespeed runs import old.log --gpu A100 --nodes 16 --gpus-per-node 8 --interconnect ib
   kubectl logs nccl-test-launcher | wirespeed runs import - --op all_reduce
 """,
 )
@@ -165,22 +168,32 @@ Examples:
     type=click.IntRange(min=1),
     help="Ranks of one group, if the file does not tell.",
 )
-def import_command(files: tuple[str, ...], op: str | None, ranks: int | None) -> None:
+@shape_options
+def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **told: Any) -> None:
     """Import the results of nccl-tests, or of a benchmark script for DDP.
 
     FILE is what nccl-tests printed, or its JSON (-J), or the JSON {name, world_size, timestamp,
     config, results} that scripts after cuda-lab's distributed_benchmarks.py write; `-` is standard
     input. The text may be part of a larger log, with the prefixes of mpirun, srun or kubectl. Each
     table in it becomes a run. Nothing is stored unless every FILE can be read.
+
+    Which nodes it was is read out of the file as far as it tells; --gpu and the like complete that
+    and are kept. The last line of each run says whether its best figure is normal for such nodes.
     """
     from wirespeed.runs.importers import import_bytes
     from wirespeed.runs.store import save
 
-    known = _operation(op)
+    known, said = _operation(op), told_by(told)
+    world = (told["nodes"] or 0) * (told["gpus_per_node"] or 0)
+    if ranks and world and ranks != world:
+        raise UsageError(
+            f"--ranks {ranks}, but --nodes times --gpus-per-node is {world}", expected="one of them"
+        )
+    count = ranks or world
     found = [
-        run
+        completed(run, said)
         for file in files
-        for run in import_bytes(_read(file), name=_name(file), op=known, ranks=ranks or 0)
+        for run in import_bytes(_read(file), name=_name(file), op=known, ranks=count)
     ]
     for run in found:
         save(run)
@@ -249,4 +262,5 @@ def _imported(run: "Run") -> str:
     from wirespeed.views.sections import import_lines
     from wirespeed.views.style import style_for
 
-    return "\n".join(import_lines(run, style_for(sys.stdout)))
+    style = style_for(sys.stdout)
+    return "\n".join([*import_lines(run, style), *verdict_lines(run, style)])

@@ -35,7 +35,7 @@ def run_simulation(
 
     config = {**{k: v for k, v in ctx.params.items() if k != "print_config"}}
     folder = RunFolder.create("locate", {k: _plain(v) for k, v in config.items()})
-    run = _simulated(folder.id, folder.started, pairs, asked, options.seed)
+    run = _simulated(folder.id, folder.started, pairs, asked, options)
     folder.finish(run)
     return show(run, options.output)
 
@@ -45,7 +45,7 @@ def _plain(value: Any) -> Any:
 
 
 def _simulated(
-    id: str, started: str, pairs: dict[str, Any], asked: dict[str, Any], seed: int
+    id: str, started: str, pairs: dict[str, Any], asked: dict[str, Any], options: RunOptions
 ) -> Run:
     from dataclasses import replace
 
@@ -57,6 +57,7 @@ def _simulated(
     from wirespeed.locate.telling import culprit_json, pair_figures, simulated_part
     from wirespeed.world.redact import allowed_environment
 
+    seed = options.seed
     nodes = asked["nodes"] or DEFAULT_NODES
     noise = DEFAULT_NOISE if asked["noise"] is None else asked["noise"]
     spec = standard_spec(nodes, noise)
@@ -86,7 +87,9 @@ def _simulated(
         ),
     )
     findings = culprit_findings(located, [culprit_json(one) for one in found.culprits])
-    verdict, code = verdict_of(findings, found.pairs_measured)
+    findings = options.gate.allowed(findings)
+    judged = options.gate.judged(findings, *verdict_of(findings, found.pairs_measured))
+    findings, verdict, code = judged
     return Run(
         id=id,
         command="locate",

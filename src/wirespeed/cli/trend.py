@@ -32,7 +32,13 @@ Exit codes: 1 with --fail-on, a regression; 3 no figure has runs enough (8); 0 o
     help="These runs.  [default: all stored ones]",
 )
 @click.option("--last", type=click.IntRange(min=2), metavar="N", help="Only the newest N runs.")
-@click.option("--fail-on", type=PERCENT, help="Slower by this since the last change: exit 1.")
+@click.option(
+    "--fail-on",
+    type=PERCENT,
+    allow_from_autoenv=False,
+    envvar="WIRESPEED_TREND_FAIL_ON",
+    help="Slower by this since the last change: exit 1.",
+)
 @click.option(
     "-o", "--output", type=click.Choice(["table", "md", "json"]), default="table", help="Format."
 )

@@ -6,7 +6,7 @@ from typing import Literal
 
 from wirespeed.clusters.file.model import ClusterFile, EngineName
 from wirespeed.clusters.presets.preset import Preset
-from wirespeed.records import Choice
+from wirespeed.records import Choice, Finding
 
 __all__ = ["CONTAINER", "Deployment"]
 
@@ -26,6 +26,12 @@ class Deployment:
     preset: Preset | None = None
     choices: tuple[Choice, ...] = ()
     """What was chosen automatically, with the reason."""
+    warnings: tuple[Finding, ...] = ()
+    """What the file alone cannot settle, and what is done about it."""
+    attachable: tuple[str, ...] = ()
+    """Interfaces that would be there, did the cluster have network attachments of these names."""
+    seeks_resource: bool = False
+    """No RDMA resource is named: the one that nodes advertise is taken, where it is one."""
     owner: Mapping[str, str] | None = None
     """An ownerReference: the object that all others go with when it is deleted."""
 

@@ -143,6 +143,29 @@ EXPLANATIONS: dict[str, str] = {
     "its objects are owned by the Job NAME-xxxx-lease; deleting that deletes them, claims too. It also "
     "ends by itself when nobody has renewed it for --with lease= seconds (300), so that nothing stays "
     "when the machine that started it is gone.",
+    "CLUSTER-043": "The image has what the GPUs need. "
+    "workload.image is empty or the CPU image, and gpus.per_node asks for GPUs. Where it is empty, "
+    "localhost/wirespeed:cuda is taken (images/build cuda), never the CPU image; nodes that do not have "
+    "it cannot pull it, since it names no registry.",
+    "CLUSTER-044": "Every interface that is named is attached. "
+    "network.rdma.interfaces names net1, net2, …, which exist in a pod only where as many Multus "
+    "attachments are asked. deploy asks for NetworkAttachmentDefinitions of the same names; where the "
+    "cluster has none, NCCL_SOCKET_IFNAME is left out, so that NCCL takes the pod's own interface for "
+    "its start, and RDMA goes by the device plugin's resource.",
+    "CLUSTER-045": "The RDMA resource is named. "
+    "Without it a pod gets RDMA devices only from its attachments, or from a runtime that shows all of "
+    "them. deploy takes the resource that the nodes advertise where it is exactly one, and says which; "
+    "where there are several, it names them.",
+    "CLUSTER-046": "IPC_LOCK reaches the ranks. "
+    "Kubernetes adds capabilities to a container's bounding set; only root's processes have them in "
+    "effect, and there are no ambient capabilities. A rank of another user has the memlock limit that "
+    "the container runtime gives. What works: security.run_as_user: 0 (ranks then raise the limit "
+    "themselves), or a higher limit of the runtime on the nodes (LimitMEMLOCK=infinity).",
+    "CLUSTER-047": "What one pod writes to the shared volume all others read. "
+    "`check --on k8s` of a cluster file with storage.mode rwx lets the first pod write 8 MiB of random "
+    "bytes to /workspace, and all others read them: within 15 s, byte by byte the same. A pod that does "
+    "not see them has a volume of its own, or its node a stale mount; the seconds of each are the "
+    "evidence. The file is removed.",
     "CLUSTER-050": "The MPIJob's launcher starts in time. "
     "It did not within --start-within. A launcher comes when sshd answers in every worker: one that "
     "is Pending waits for a node with what it asks, one that is not ready has no sshd or no image, and "

@@ -3,8 +3,9 @@
 from typing import Any, cast, get_args
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.file.model import Cluster, ClusterFile, EngineName, FabricMode
+from wirespeed.clusters.file.model import Cluster, ClusterFile, EngineName, FabricMode, Security
 from wirespeed.clusters.presets.fabric import choose_fabric
+from wirespeed.clusters.warnings import root_for_locking, warnings_of, workload_of
 from wirespeed.errors import UsageError
 from wirespeed.records import Choice
 
@@ -19,11 +20,13 @@ def settle(
     engine: str | None = None,
     fallback: str | None = None,
     name: str | None = None,
+    live: bool = False,
 ) -> Deployment:
     """Options before the file, the file before its preset, the preset before our defaults.
 
     nodes: pods. mode: auto, rdma or tcp. engine: what makes the pods. fallback: `tcp`, where RDMA is
-    asked and not there. name: of the environment, in place of cluster.name.
+    asked and not there. name: of the environment, in place of cluster.name. live: a cluster is asked
+    afterwards (`life/serving.py`), so that RDMA may be named by it.
 
     Raises UsageError for more nodes than are named, an unknown word, and RDMA that nothing names.
     """
@@ -32,17 +35,24 @@ def settle(
     _one_of("--fallback", fallback, ("tcp",))
     if name is not None:
         file = file.model_copy(update={"cluster": _renamed(file.cluster, name)})
-    fabric = choose_fabric(file, cast("FabricMode | None", mode), fallback)
+    fabric = choose_fabric(file, cast("FabricMode | None", mode), fallback, live=live)
+    workload = workload_of(file)
     count, counted = _nodes(file, nodes)
     return Deployment(
-        file=file.model_copy(update={"network": fabric.network}),
+        file=file.model_copy(
+            update={"network": fabric.network, "workload": workload, "security": _security(file)}
+        ),
         nodes=count,
         engine=cast("EngineName", engine or file.workload.engine),
         mode=fabric.mode,
+        warnings=warnings_of(file, fabric),
+        attachable=fabric.attachable,
+        seeks_resource=fabric.seeks_resource,
         preset=fabric.preset,
         choices=(
             *(*counted, *_engine(file, engine), *fabric.choices, *_gpus(file)),
             *_claims(file, engine or file.workload.engine),
+            *_user(file),
         ),
     )
 
@@ -97,6 +107,19 @@ def _gpus(file: ClusterFile) -> tuple[Choice, ...]:
         return ()
     reason = "the cluster file does not say gpus.per_node: ranks run on CPUs, by gloo"
     return (Choice("gpus", str(file.gpus.per_node), reason),)
+
+
+def _security(file: ClusterFile) -> Security:
+    if (user := root_for_locking(file)) is None:
+        return file.security
+    return file.security.model_copy(update={"run_as_user": user})
+
+
+def _user(file: ClusterFile) -> tuple[Choice, ...]:
+    if root_for_locking(file) is None:
+        return ()
+    reason = "IPC_LOCK works for root only, and the SCC privileged allows it"
+    return (Choice("security.run_as_user", "0", reason),)
 
 
 def _claims(file: ClusterFile, engine: str) -> tuple[Choice, ...]:

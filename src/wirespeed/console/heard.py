@@ -85,6 +85,7 @@ class Heard:
             "node": self._on_node,
             "seat": self._on_seat,
             "peers": self._on_peers,
+            "counters": self.nodes.counted,
             "choices": self._on_choices,
             "versions": self._on_versions,
             "measurement": self._on_measurement,

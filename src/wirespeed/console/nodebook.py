@@ -6,6 +6,7 @@ from typing import Any
 
 from wirespeed.records import NodeFacts
 from wirespeed.records_json import node_from_json
+from wirespeed.world.counters.snapshot import added
 
 __all__ = ["NodeBook"]
 
@@ -16,6 +17,7 @@ class NodeBook:
     def __init__(self) -> None:
         self._told: list[NodeFacts] = []
         self._peers: dict[int, tuple[dict[str, Any], ...]] = {}
+        self._counted: dict[int, dict[str, Any]] = {}
         self._hosts: tuple[str, ...] = ()
 
     @property
@@ -31,6 +33,13 @@ class NodeBook:
         """What the node of `rank` saw when it knocked at others; the last word counts."""
         self._peers[data["rank"]] = tuple(data["peers"])
 
+    def counted(self, data: Mapping[str, Any]) -> None:
+        """What the counters of the node of `rank` did, since it told before or joined."""
+        told, first = dict(data), int(data["rank"])
+        del told["rank"]
+        known = self._counted.get(first)
+        self._counted[first] = added(known, told) if known else told
+
     def seat(self, hosts: Sequence[str]) -> None:
         """The world is joined: host names by global rank, told apart where two are alike."""
         self._hosts = tuple(hosts)
@@ -45,7 +54,11 @@ class NodeBook:
 
     def _seated(self, node: NodeFacts) -> NodeFacts:
         first = node.ranks[0]
-        node = replace(node, peers=tuple(map(self._named, self._peers.get(first, ()))))
+        node = replace(
+            node,
+            peers=tuple(map(self._named, self._peers.get(first, ()))),
+            counters=self._counted.get(first, {}),
+        )
         if not self._hosts:
             return node
         host = self._hosts[first]

@@ -1,8 +1,28 @@
 """What a run's speed is graded against: the references of this user on this machine, in order."""
 
+from typing import TYPE_CHECKING
+
 from wirespeed.reference import Chain, NoReference, Reference
 
-__all__ = ["references_for"]
+if TYPE_CHECKING:
+    from wirespeed.records import Measurement, Run
+    from wirespeed.reference.ask import Answer
+
+__all__ = ["answer_of", "references_for"]
+
+
+def answer_of(run: "Run", one: "Measurement") -> "Answer":
+    """Is this figure of a run normal? Held against all that `check` knows; the run has a shape."""
+    from wirespeed.reference.ask import Asked, ask
+    from wirespeed.reference.known import busbw_interval
+    from wirespeed.reference.shape import shape_of
+
+    shape = shape_of(run.world)
+    if shape is None:
+        raise ValueError(f"run {run.id} has no shape")
+    figure = Asked(one.size_bytes, one.busbw, busbw_interval(one), one.iterations, one.engine)
+    expected = references_for("check").expect(run.world, one)
+    return ask(shape, one.op, figure, expected, nodes=run.world.nodes)
 
 
 def references_for(command: str) -> Reference:

@@ -13,7 +13,7 @@ from wirespeed.console.relayed import VARIABLE, order
 from wirespeed.console.session import Session
 from wirespeed.console.signals import interrupted_by_signals
 from wirespeed.errors import Interrupted
-from wirespeed.launchers.base import Engine, Held, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, Held, Job, Piece, Prepared, Sharing
 from wirespeed.launchers.endings import end_findings, rank_name
 from wirespeed.launchers.frames import VARIABLE as FRAMES
 from wirespeed.launchers.joblogs import JobLogs
@@ -62,6 +62,8 @@ def run_remote(session: Session, engine: Engine, job: Job, plan: Plan) -> Run:
             if any(one.status in STOPPING for one in nodes.prepared.findings):
                 outcome = Outcome(kind="never_joined")
             else:
+                if plan.command == "check" and not plan.facts_only and isinstance(engine, Sharing):
+                    session.note(engine.shared(nodes.prepared.job, session.phase))
                 outcome = ran_remote(session, engine, nodes, nodes.prepared.job, plan)
     except Interrupted as error:
         outcome = Outcome(kind="interrupted", findings=(interrupted_before(error),))

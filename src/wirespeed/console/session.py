@@ -5,12 +5,14 @@ process inside somebody else's launcher. It alone writes the run folder and prin
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from wirespeed.checks.causes import cause_first
+from wirespeed.checks.counting import with_counters
+from wirespeed.checks.gate import PLAIN, Gate
 from wirespeed.checks.judge import judge, verdict_of
 from wirespeed.checks.training import proof_findings
 from wirespeed.console.book import Ledger, ProgressView
@@ -54,7 +56,10 @@ class Session:
         reference: Reference,
         only: frozenset[str] = frozenset(),
         ledger: Ledger | None = None,
+        again: Callable[[str], str] = str,
+        gate: Gate = PLAIN,
     ) -> None:
+        """again: completes the command that a finding proposes, so that it can be typed."""
         self.folder = folder
         self.ledger = ledger
         self._plan = plan
@@ -62,6 +67,8 @@ class Session:
         self._config = dict(config)
         self._reference = reference
         self._only = only
+        self._again = again
+        self._gate = gate
         self._begin = time.monotonic()
         self._settings: tuple[Setting, ...] = ()
         self._goodput: Goodput | None = None
@@ -112,6 +119,7 @@ class Session:
             *proof_findings(heard.proofs),
             *heard.notes,
         ]
+        findings = with_counters(findings, world)
         soak = self.ledger.soak() if self.ledger else None
         if self.ledger and soak:
             findings += self.ledger.findings()
@@ -121,8 +129,8 @@ class Session:
         if compared := self._reference.choices():
             heard.choices += compared
             heard.store_choices()
-        for finding in findings:
-            self.folder.append("finding", finding_to_json(finding))
+        if outcome.ok:  # what ended a run before its time is not to be allowed
+            findings = self._gate.allowed(findings)
         if self._plan.command == "topo":
             measured += len(world.nodes)
         elif self._needs_only_a_world:
@@ -132,6 +140,10 @@ class Session:
             verdict, code = "UNKNOWN", 130
         elif heard.refusal:
             verdict, code = "UNKNOWN", heard.refusal["exit_code"]
+        findings, verdict, code = self._gate.judged(findings, verdict, code)
+        findings = [replace(one, next=self._again(one.next)) for one in findings]
+        for finding in findings:
+            self.folder.append("finding", finding_to_json(finding))
         run = replace(
             self._told(world), verdict=verdict, exit_code=code, findings=tuple(findings), soak=soak
         )

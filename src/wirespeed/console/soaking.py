@@ -312,7 +312,7 @@ class _Turn:
         return self._logs
 
     def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None:
-        if self._whole or kind.startswith("soak"):
+        if self._whole or kind == "counters" or kind.startswith("soak"):
             self._session.on_record(rank, kind, data)
 
     def phase(self, text: str) -> None:

@@ -15,6 +15,8 @@ from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.rules import all_rules
 from wirespeed.diagnose.scan import Scanner, Watcher
 from wirespeed.diagnose.sources import Source
+from wirespeed.diagnose.suspects import ANCHORS as WORDS
+from wirespeed.diagnose.suspects import Suspects
 from wirespeed.diagnose.telling import findings_of
 from wirespeed.errors import InputError
 from wirespeed.records import Finding, LogVerdict
@@ -49,8 +51,13 @@ def diagnose(
     proofs: what else is known to tell that the job ended well, such as the run's own exit code.
     """
     known = all_rules() if rules is None else tuple(rules)
-    fabric, evidence = Fabric(), Evidence()
-    scanner = Scanner(known, [Watcher("fabric", ANCHORS, fabric.see)])
+    fabric, evidence, suspects = Fabric(), Evidence(), Suspects()
+    watchers = (
+        Watcher("fabric", ANCHORS, fabric.see),
+        Watcher("suspects", WORDS, suspects.see),
+    )
+    scanner = Scanner(known, watchers)
+    suspects.around = scanner.around
     dumps: list[Dump] = []
     damaged: list[Finding] = []
     for number, source in enumerate(sources, 1):
@@ -69,13 +76,16 @@ def diagnose(
     evidence.ranks, evidence.hosts = scanner.ranks, scanner.hosts
     evidence.settle(known, scanner.counts)
     found = reason(evidence)
-    recorded = [*(compare(dumps) if dumps else []), *damaged]
+    recorded = [*(compare(dumps, len(damaged)) if dumps else []), *damaged]
     logged = findings_of(found)
     differ = disagreements(found.facts)
     # A host that says that it uses another network is told once.
     named = "network" if any("same network" in one.title for one in differ) else ""
     logged += [*differ, *fabric_findings(fabric, told=named)]
     logged += [broken_off(log, how) for log, how in scanner.broken.items()]
+    if not any(one.status == "fail" for one in (*logged, *recorded)):
+        symptom = found.answers[0].first.start.line if found.answers else None
+        logged += suspects.findings(known, symptom)
     findings = _merged(logged, recorded)
     if scanner.ends and not any(one.status in ("fail", "warn") for one in findings):
         told = proofs or told_end(good_end(evidence, scanner.ends, scanner.tails))

@@ -33,9 +33,20 @@ EXPLANATIONS: dict[str, str] = {
     "FLIGHT-001": "At one sequence number of a process group, ranks recorded different collectives or "
     "sizes. Ranks must issue the same collectives in the same order, so the program took different "
     "branches. The ranks that differ from most are named.",
-    "FLIGHT-002": "Some ranks never issued a collective in which the others wait. The rank is stuck or "
-    "slow before that call, or left its loop; its last collective is shown.",
-    "FLIGHT-003": "Every rank that wrote a dump issued the collective, and it did not complete: data do "
-    "not arrive, or the rank that is behind wrote no dump.",
+    "FLIGHT-002": "A rank never issued a collective in which others wait, and waits for nobody itself: "
+    "it is stuck or slow before that call, or left its loop. Everybody else waits for it, directly or "
+    "behind others, and is not told one by one.",
+    "FLIGHT-003": "Ranks wait, and the dumps single nobody out: all issued the collective and data do "
+    "not arrive, or the rank that is behind wrote no dump that can be read.",
     "FLIGHT-004": "A file looks like a dump of the flight recorder and is damaged: it is left out.",
+    "FLIGHT-005": "Ranks that are members of a group, or below the highest rank, without a dump. One "
+    "that died or cannot dump may be the one that all others wait for.",
+    "FLIGHT-006": "Ranks wait for each other in a circle, each in a collective of a group that the next "
+    "has not called: the order of two groups' collectives differs between ranks.",
+    "FLIGHT-007": "Dumps of several jobs, or of several moments of one: a rank has two of them, or "
+    "hours or the size of the world lie between them. Each set is looked at alone, by folder.",
+    "LOG-001": "No rule knows a cause, and this is the first line whose words look wrong (error, fatal, "
+    "failed, refused, …), with whose it is and what came just before. What healthy jobs print, such as "
+    "'0 errors' or names of settings, does not count.",
+    "LOG-002": "As LOG-001, for a Python stack: its last line, and the innermost frame.",
 }

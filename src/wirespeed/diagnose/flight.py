@@ -1,127 +1,23 @@
-"""torch's flight recorder, written as JSON: which rank is behind, or runs another collective.
+"""torch's flight recorder: who never came to a collective, runs another one, or is missing.
 
-Each rank dumps its last collectives (`TORCH_NCCL_TRACE_BUFFER_SIZE`, torch's tutorial on the flight
-recorder). Within one process group every rank must issue the same collectives in the same order, so
-the first number at which ranks differ is where the job went apart.
+Each rank dumps its last collectives (`TORCH_FR_BUFFER_SIZE`, torch's tutorial on the flight
+recorder). Within one process group every rank must issue the same collectives in the same order.
 """
 
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-from wirespeed.diagnose.prefix import rank_in_name
-from wirespeed.diagnose.sources import Source, Stream
+from wirespeed.diagnose.flight_differ import Mismatch, mismatches
+from wirespeed.diagnose.flight_read import Dump, is_dump, read_dump
+from wirespeed.diagnose.flight_sets import Jobs, jobs_of
+from wirespeed.diagnose.flight_waits import Job, Lack, job_of
 from wirespeed.errors import InputError
 from wirespeed.records import Finding, Subject
 
 __all__ = ["Dump", "compare", "is_dump", "read_dump", "unread"]
 
-_HEAD = 4096
-_LARGEST = 64 << 20
 _SHOWN = 6
-Group = str
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One collective as one rank recorded it."""
-
-    seq: int
-    name: str
-    sizes: str
-    """Of the inputs, such as `[1024]`."""
-    state: str
-    """`scheduled`, `started` or `completed`."""
-
-    @property
-    def what(self) -> str:
-        return f"{self.name} {self.sizes}"
-
-
-@dataclass(frozen=True, slots=True)
-class Dump:
-    """What one rank recorded, by process group and sequence number."""
-
-    source: str
-    rank: int
-    groups: Mapping[Group, Mapping[int, Call]]
-    members: Mapping[Group, tuple[int, ...]]
-    """Ranks of each group, where the dump tells them."""
-
-
-def is_dump(source: Source) -> bool:
-    """Whether it is a JSON object that looks like the recorder's, by its first bytes."""
-    if source.path is None:
-        return False
-    stream = source.open()
-    try:
-        head = stream.read1(_HEAD)
-    finally:
-        stream.close()
-    return head.lstrip()[:1] == b"{" and (b'"entries"' in head or b'"pg_config"' in head)
-
-
-def read_dump(source: Source, number: int) -> Dump:
-    """The dump; `number` is its rank where neither its name nor its content tells one.
-
-    Raises InputError where it is no such dump.
-    """
-    stream = source.open()
-    try:
-        data = json.loads(_all(stream, source.name))
-        entries = data["entries"]
-        groups: dict[Group, dict[int, Call]] = {}
-        for entry in entries:
-            if not entry.get("is_p2p"):
-                call = _call(entry)
-                groups.setdefault(_group(entry), {})[call.seq] = call
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{source.name} is no dump of the flight recorder: {error}",
-            expected='a JSON object with "entries"',
-        ) from error
-    finally:
-        stream.close()
-    told = data.get("rank", rank_in_name(source.name))
-    return Dump(source.name, told if isinstance(told, int) else number, groups, _members(data))
-
-
-def _all(stream: Stream, name: str) -> bytes:
-    data = bytearray()
-    while part := stream.read1(1 << 20):
-        data += part
-        if len(data) > _LARGEST:
-            raise InputError(
-                f"{name} is larger than {_LARGEST >> 20} MiB", expected="a rank's dump"
-            )
-    return bytes(data)
-
-
-def _group(entry: Mapping[str, Any]) -> Group:
-    named = entry.get("process_group") or [entry.get("pg_id", 0)]
-    return str(named[-1] if len(named) > 1 and named[-1] else named[0])
-
-
-def _call(entry: Mapping[str, Any]) -> Call:
-    seq = entry.get("collective_seq_id", entry.get("seq_id", entry.get("record_id")))
-    sizes = entry.get("input_sizes") or []
-    return Call(
-        seq=int(seq),
-        name=str(entry.get("profiling_name", "a collective")),
-        sizes=json.dumps(sizes[0] if len(sizes) == 1 else sizes),
-        state=str(entry.get("state", "")),
-    )
-
-
-def _members(data: Mapping[str, Any]) -> dict[Group, tuple[int, ...]]:
-    found = {}
-    for name, config in (data.get("pg_config") or {}).items():
-        ranks = config.get("ranks", "[]") if isinstance(config, dict) else "[]"
-        ranks = json.loads(ranks) if isinstance(ranks, str) else ranks
-        desc = config.get("desc") if isinstance(config, dict) else None
-        found[str(desc or name)] = tuple(int(rank) for rank in ranks)
-    return found
+_MOST = 32
+"""Culprits that are told one by one."""
 
 
 def unread(error: InputError) -> Finding:
@@ -131,143 +27,232 @@ def unread(error: InputError) -> Finding:
     )
 
 
-def compare(dumps: Iterable[Dump]) -> list[Finding]:
-    """Where the ranks of each group part: another collective, a rank behind, a dump that is missing."""
-    every = {dump.rank: dump for dump in dumps}
-    groups = sorted({group for dump in every.values() for group in dump.groups})
-    found = [one for group in groups if (one := _of_group(group, every)) is not None]
-    return found or [_alike(every)]
+def compare(dumps: Iterable[Dump], unreadable: int = 0) -> list[Finding]:
+    """Who is to blame, as far as the dumps single somebody out.
+
+    unreadable: files beside them that are dumps, too, and cannot be read.
+    """
+    jobs = jobs_of(dumps)
+    found = [_mixed(jobs)] if jobs.mixed else []
+    for every in jobs.sets:
+        found += _of_job(every, unreadable, sure=not jobs.mixed)
+    return found
 
 
-def _of_group(group: Group, every: Mapping[int, Dump]) -> Finding | None:
-    calls = {rank: dump.groups[group] for rank, dump in every.items() if group in dump.groups}
-    members = {rank for dump in every.values() for rank in dump.members.get(group, ())}
-    silent = sorted(members & set(every) - set(calls))
-    low = max((min(of) for of in calls.values() if of), default=0)
-    high = max((max(of) for of in calls.values() if of), default=0)
-    for seq in range(low, high + 1):
-        there = {rank: of[seq] for rank, of in calls.items() if seq in of}
-        if len({call.what for call in there.values()}) > 1:
-            return _mismatch(group, seq, there, every)
-        if absent := sorted(set(calls) - set(there)) + silent:
-            return _behind(group, seq, there, absent, every)
-        if waiting := {rank: call for rank, call in there.items() if call.state != "completed"}:
-            return _stuck(group, seq, there, waiting, sorted(members - set(every)), every)
-    return None
+def _of_job(every: Mapping[int, Dump], unreadable: int, sure: bool) -> list[Finding]:
+    job = job_of(every)
+    wrong = mismatches(every)
+    found = [_mismatch(one, every) for one in _first_of_each(wrong)]
+    blamed = job.culprits() if not any(not one.ended for one in wrong) else []
+    found += [_behind(rank, job) for rank in blamed[:_MOST]]
+    if not found and (cycle := job.cycle()):
+        found.append(_circle(cycle, job))
+    if not found:
+        found.append(_unsure(job, unreadable) or _alike(job))
+    missing = sorted(job.absent) or job.missing
+    if missing and all(one.id != "FLIGHT-003" for one in found):
+        found.append(_missing(missing, len(every)))
+    return found if sure else [one for one in found if one.status != "pass"]
 
 
-def _mismatch(
-    group: Group, seq: int, there: Mapping[int, Call], every: Mapping[int, Dump]
-) -> Finding:
-    by_call: dict[str, list[int]] = {}
-    for rank, call in sorted(there.items()):
-        by_call.setdefault(call.what, []).append(rank)
-    parts = sorted(by_call.items(), key=lambda item: -len(item[1]))
-    most, *odd = parts
-    ranks = [rank for _, some in odd for rank in some]
-    told = "; ".join(f"{_ranks(some)}: {what}" for what, some in parts[:_SHOWN])
+def _first_of_each(wrong: Sequence[Mismatch]) -> list[Mismatch]:
+    """Each odd rank once; what follows from one that is named is left out, and a tie after it."""
+    told: set[int] = set()
+    kept = []
+    for one in wrong:
+        if (one.odd and not told.issuperset(one.odd)) or not (told or one.odd):
+            kept.append(one)
+            told.update(one.odd)
+    return kept[:_MOST]
+
+
+def _mismatch(one: Mismatch, every: Mapping[int, Dump]) -> Finding:
+    told = "; ".join(f"{_ranks(some)}: {what}" for what, some in one.parts[:_SHOWN])
+    where = f"number {one.seq} of group {one.group.title}"
+    both = [rank for _, some in one.parts for rank in some]
     return Finding(
         id="FLIGHT-001",
         status="fail",
-        title=f"{_ranks(ranks)} run another collective than the rest: number {seq} of group {group}",
-        subject=_subject(ranks),
+        title=f"{_ranks(one.odd)} {_verb(one.odd, 'runs')} another collective than the rest: {where}"
+        if one.odd
+        else f"{_ranks(both)} run different collectives as {where}; which of them is right the "
+        "dumps do not tell",
+        subject=_subject(one.odd),
         saw=told,
-        expected=f"the same collective of the same size on every rank, such as {most[0]}",
+        expected="the same collective of the same size and type on every rank"
+        + (f", such as {one.usual}" if one.usual else ""),
         because="ranks took different branches: a condition on the rank, uneven data, another setting",
         costs="a collective ends only when every rank calls the same one: the job hangs, or data are "
         "wrong",
         fix="make every rank issue the same collectives in the same order",
         next="run again with TORCH_DISTRIBUTED_DEBUG=DETAIL",
-        evidence=tuple(f"{every[some[0]].source}: {what}" for what, some in parts[:_SHOWN]),
+        evidence=tuple(f"{every[some[0]].source}: {what}" for what, some in one.parts[:_SHOWN]),
         category="collective-mismatch",
         confidence="certain",
     )
 
 
-def _behind(
-    group: Group,
-    seq: int,
-    there: Mapping[int, Call],
-    absent: list[int],
-    every: Mapping[int, Dump],
-) -> Finding:
-    call = next(iter(there.values()))
-    last = {rank: _last(every[rank], group) for rank in absent}
-    told = "; ".join(f"rank {rank} last: {text}" for rank, text in list(last.items())[:_SHOWN])
+def _behind(rank: int, job: Job) -> Finding:
+    lacks = job.lacks[rank]
+    first = min(lacks, key=lambda one: (one.call.seq < 0, one.call.created))
+    dump = job.dumps[rank]
+    direct = sorted({other for one in lacks for other in one.waiting})
+    others = len(job.busy) - len(direct)
+    more = f"; {others} more wait behind them" if others > 0 else ""
+    last = _last(dump, first)
     return Finding(
         id="FLIGHT-002",
         status="fail",
-        title=f"{_ranks(absent)} never came to collective {seq} of group {group}: {call.what}",
-        subject=_subject(absent),
-        saw=f"{_ranks(sorted(there))} wait in it; {told}",
-        expected=f"{call.what} issued by every rank of the group",
-        because="a rank that is stuck or slow before the call (data loading, a checkpoint, an "
-        "exception that was caught), or that left its loop early",
+        title=f"{_who(dump)} never came to {_where(first)}",
+        subject=Subject("rank", f"rank {rank}") if dump.sure else Subject("job", "job"),
+        saw=f"{_ranks(direct)} {_verb(direct, 'waits')} for it{more}; rank {rank} waits for nobody, "
+        f"last in that group: {last}",
+        expected="the collective issued by every rank of the group",
+        because="a rank that is stuck or slow before the call (data loading, a checkpoint, a lock, an "
+        "exception that was caught), or that left its loop early; where the job still ran, dump "
+        "again: who is stuck is at the same number",
         costs="all others wait for it until the watchdog ends the job",
-        fix=f"look at what {_ranks(absent[:1])} did at that moment: its stack and its log",
+        fix=f"look at what rank {rank} did at that moment: its stack and its log",
         next="py-spy dump --pid PID on that rank's node, while it hangs",
-        evidence=tuple(
-            f"{every[rank].source}: {text}" for rank, text in list(last.items())[:_SHOWN]
+        evidence=(
+            f"{dump.source}: last {last}",
+            *(
+                f"{job.dumps[one.waiting[0]].source}: {_where(one)}, {one.call.state}, waited for by "
+                f"{_ranks(one.waiting)}"
+                for one in lacks[:_SHOWN]
+            ),
         ),
         category="rank-behind",
-        confidence="certain",
+        confidence="certain" if len(direct) > 1 else "likely",
     )
 
 
-def _stuck(
-    group: Group,
-    seq: int,
-    there: Mapping[int, Call],
-    waiting: Mapping[int, Call],
-    unseen: list[int],
-    every: Mapping[int, Dump],
-) -> Finding:
-    call = next(iter(waiting.values()))
-    some = f"; no dump of {_ranks(unseen)}: the one behind may be there" if unseen else ""
+def _circle(cycle: Sequence[int], job: Job) -> Finding:
+    following = [*cycle[1:], cycle[0]]
+    told = [
+        f"rank {one} waits in {_where(lack)}, which rank {other} has not called"
+        for one, other in zip(cycle, following, strict=True)
+        for lack in [lack for lack in job.lacks.get(other, ()) if one in lack.waiting][:1]
+    ]
+    return Finding(
+        id="FLIGHT-006",
+        status="fail",
+        title=f"{_ranks(sorted(cycle))} wait for each other: two groups' collectives are called in "
+        "another order",
+        saw="; ".join(told[:_SHOWN]),
+        expected="the collectives of all groups in one order on every rank",
+        because="each is in a collective that the other comes to only after its own; who of them "
+        "left the order the dumps do not tell",
+        costs="none of them ever goes on",
+        fix="call the groups' collectives in the same order on all ranks, or one group's asynchronously",
+        next="py-spy dump --pid PID of each of these ranks: the lines that call them",
+        evidence=tuple(told[:_SHOWN]),
+        category="collective-order",
+        confidence="likely",
+    )
+
+
+def _unsure(job: Job, unreadable: int) -> Finding | None:
+    """Somebody waits, and nobody is singled out; None where nobody waits."""
+    waits = sorted(job.busy)
+    bare = [rank for rank, dump in sorted(job.dumps.items()) if dump.bare]
+    missing = sorted(job.absent) or job.missing
+    if not waits and not unreadable and len(bare) < len(job.dumps):
+        return None
+    lack = next(iter(job.open), None) or next((x for of in job.lacks.values() for x in of), None)
+    some = [f"no dump of {_ranks(missing)}: the one behind may be there"] if missing else []
+    some += [f"{unreadable} dumps cannot be read"] if unreadable else []
+    some += [f"no collectives in the dumps of {_ranks(bare)}"] if bare else []
+    where = f" in {_where(lack)}" if lack else ""
     return Finding(
         id="FLIGHT-003",
         status="warn",
         title="cannot tell why: "
-        f"{_ranks(sorted(waiting))} wait in collective {seq} of group {group}: {call.what}",
-        subject=_subject(sorted(waiting)),
-        saw=f"state {call.state} on {_ranks(sorted(waiting))}, completed on "
-        f"{len(there) - len(waiting)} ranks{some}",
-        expected="completed on every rank",
+        + (f"{_ranks(waits)} {_verb(waits, 'waits')}{where}" if waits else "; ".join(some)),
+        subject=_subject(waits),
+        saw="; ".join([f"{len(job.dumps) - len(waits)} ranks with a dump wait for nobody", *some]),
+        expected="a dump of every rank, and one that others wait for and that waits for nobody",
         because="every rank that wrote a dump issued it, so the program is not to blame: data do not "
-        "arrive, or a rank without a dump is missing",
+        "arrive, or a rank without a dump is missing"
+        if not job.lacks
+        else "no rank with a dump is waited for without waiting itself",
         costs="the job hangs until the watchdog ends it",
         fix="check in this order: 1. the ranks without a dump; 2. links and NICs between these ranks "
         "(wirespeed locate); 3. Xid and NVLink errors in the kernel logs of their nodes",
         next="wirespeed locate",
-        evidence=tuple(
-            f"{every[rank].source}: {one.what} {one.state}" for rank, one in waiting.items()
-        )[:_SHOWN],
+        evidence=tuple(f"{job.dumps[rank].source}: waits" for rank in waits[:_SHOWN]),
         category="collective-stuck",
         confidence="cannot tell",
     )
 
 
-def _alike(every: Mapping[int, Dump]) -> Finding:
+def _alike(job: Job) -> Finding:
     return Finding(
         id="FLIGHT-000",
         status="pass",
-        title=f"the flight recorder's dumps of {len(every)} ranks agree: all collectives completed",
+        title=f"the flight recorder's dumps of {len(job.dumps)} ranks agree: all collectives "
+        "completed",
     )
 
 
-def _last(dump: Dump, group: Group) -> str:
-    of = dump.groups.get(group)
+def _missing(ranks: Sequence[int], read: int) -> Finding:
+    return Finding(
+        id="FLIGHT-005",
+        status="not_checked",
+        title=f"no dump of {_ranks(ranks)}: {read} ranks wrote one",
+        because="a rank that is gone, or stuck where it cannot dump, may be the one that others wait "
+        "for: look at its log and node first",
+    )
+
+
+def _mixed(jobs: Jobs) -> Finding:
+    return Finding(
+        id="FLIGHT-007",
+        status="warn",
+        title=f"these are dumps of several jobs or moments: {jobs.mixed}",
+        expected="the dumps of one job, one a rank, of one moment",
+        because="ranks of different jobs do not wait for each other; each set is looked at alone",
+        fix="give the folder of one job's dumps",
+        category="dumps-mixed",
+        confidence="cannot tell",
+    )
+
+
+def _where(lack: Lack) -> str:
+    if lack.call.seq < 0:
+        return f"{lack.call.title} of group {lack.group.title}"
+    return f"collective {lack.call.seq} of group {lack.group.title}: {lack.call.title}"
+
+
+def _last(dump: Dump, lack: Lack) -> str:
+    of = dump.groups.get(lack.group)
     if not of:
-        return "nothing in this group"
+        return "nothing is recorded"
     call = of[max(of)]
-    return f"{call.seq} {call.what} {call.state}".rstrip()
+    return f"{call.seq} {call.title} {call.state}"
 
 
-def _ranks(ranks: list[int]) -> str:
-    more = len(ranks) - _SHOWN
-    text = ", ".join(map(str, ranks[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
-    return ("rank " if len(ranks) == 1 else "ranks ") + text
+def _who(dump: Dump) -> str:
+    return f"rank {dump.rank}" if dump.sure else f"the rank that wrote {dump.source}"
 
 
-def _subject(ranks: list[int]) -> Subject:
+def _verb(ranks: Sequence[int], singular: str) -> str:
+    return singular if len(ranks) == 1 else singular[:-1]
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """`ranks 0-7, 10`, up to a few runs."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    told = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs[:_SHOWN]]
+    left = sum(map(len, runs[_SHOWN:]))
+    more = f" and {left} more" if left else ""
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(told) + more
+
+
+def _subject(ranks: Sequence[int]) -> Subject:
     return Subject("rank", f"rank {ranks[0]}") if len(ranks) == 1 else Subject("job", "job")

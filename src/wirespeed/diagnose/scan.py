@@ -21,6 +21,8 @@ _SAMPLE = 1 << 14
 """Bytes at the start and the end of a log of which every line is asked who wrote it."""
 _SHOWN = 2000
 """Characters kept of a line."""
+_TAIL = 1 << 12
+"""Bytes kept of the block before, for who asks what came before a line, and of the end of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,6 @@ class Watcher:
 _Reader = Rule | Watcher
 _SUMMARIES = "torchrun's summaries"
 _ZEROS = bytes(16)
-_TAIL = 4096
 
 
 class Scanner:
@@ -107,11 +108,21 @@ class Scanner:
         self.bytes = 0
         self._order = 0
         self._looked: Counter[str] = Counter()
+        self._tail, self._block, self._at = b"", b"", 0
+
+    def around(self) -> tuple[bytes, bytes]:
+        """Of the line that a watcher sees now: what was read just before it, and it with what follows.
+
+        At most some thousand bytes before; after it, what is left of the block.
+        """
+        before = self._block[max(0, self._at - _TAIL) : self._at]
+        missing = _TAIL - len(before)
+        return (self._tail[-missing:] if missing else b"") + before, self._block[self._at :]
 
     def read(self, source: Source) -> Iterator[Hit]:
         """The hits of one log, in its order."""
         rank = rank_in_name(source.name)
-        number, block, begun, tar = 1, b"", False, False
+        number, block, begun, tar, self._block = 1, b"", False, False, b""
         stream = source.open()
         try:
             for block in blocks(stream):
@@ -148,6 +159,7 @@ class Scanner:
                 self.hosts.add(prefix.host)
 
     def _in_block(self, name: str, block: bytes, first: int, rank: int | None) -> Iterator[Hit]:
+        self._tail, self._block = self._block[-_TAIL:], block
         found = self._search.find_matches_as_indexes(block.lower(), overlapping=True)
         if not found:
             return
@@ -157,6 +169,7 @@ class Scanner:
         for index, start, _ in sorted(found, key=lambda one: one[1]):
             if start >= end:
                 if wanted:
+                    self._at = at
                     yield from self._of_line(name, block[at:end], number, rank, wanted)
                 begin = block.rfind(b"\n", 0, start) + 1
                 number += block.count(b"\n", at, begin)
@@ -167,6 +180,7 @@ class Scanner:
             for reader in self._readers[index]:
                 wanted[reader.id] = reader
         if wanted:
+            self._at = at
             yield from self._of_line(name, block[at:end], number, rank, wanted)
 
     def _of_line(

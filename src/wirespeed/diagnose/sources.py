@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from wirespeed.diagnose.flight_pickle import MAGIC, looks_recorded
 from wirespeed.diagnose.streams import Kept, Raw, Stream, connect, refuse_device, unpacked
 from wirespeed.errors import InputError
 
@@ -22,7 +23,6 @@ LONGEST = 1 << 16
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth")
 _NEVER = (*_PICKLES, ".so", ".pyc", ".png", ".safetensors", ".npy", ".npz", ".bin")
 _ZIP_MAGIC = b"PK\x03\x04"
-_PICKLE_MAGIC = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 class Readable(Protocol):
@@ -60,7 +60,7 @@ class Source:
         return self._kept.reader(lambda: connect(self.path, self.name), self.name)
 
     def _refuse(self, head: bytes) -> None:
-        if head[:2] in _PICKLE_MAGIC:
+        if head[:2] in MAGIC:
             raise _pickle(self.name)
         if head.startswith(_ZIP_MAGIC):
             raise InputError(
@@ -81,8 +81,7 @@ def _refuse_stdin() -> None:
 def _pickle(name: str) -> InputError:
     return InputError(
         f"{name} is a Python pickle, which can run any program when it is read",
-        expected="the flight recorder's dump as JSON",
-        next="write dumps as JSON: TORCH_FR_DUMP_TEMP_FILE with torch's fr_trace -j, then diagnose that",
+        expected="a log, or a dump of torch's flight recorder, whose pickles hold plain data",
     )
 
 
@@ -111,22 +110,18 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
 
 
 def _below(folder: Path) -> list[Source]:
-    files = sorted(
-        Path(base) / name
-        for base, _, names in os.walk(folder)
-        for name in names
-        if not name.endswith(_NEVER)
-    )
-    # A dump of the flight recorder may lie among the logs; only one that was named is refused aloud.
-    return [Source(str(path), path) for path in files if path.is_file() and not _is_pickle(path)]
+    files = sorted(Path(base) / name for base, _, names in os.walk(folder) for name in names)
+    # A dump of the flight recorder may have any name; of other pickles only a named one is refused.
+    return [Source(str(path), path) for path in files if path.is_file() and _is_read(path)]
 
 
-def _is_pickle(path: Path) -> bool:
+def _is_read(path: Path) -> bool:
     try:
         with path.open("rb") as raw:
-            return raw.read(2) in _PICKLE_MAGIC
+            head = raw.read(4096)
     except OSError:
-        return False
+        return not path.name.endswith(_NEVER)
+    return looks_recorded(head) or not (path.name.endswith(_NEVER) or head[:2] in MAGIC)
 
 
 def blocks(stream: Readable, size: int = BLOCK) -> Iterator[bytes]:

@@ -178,3 +178,12 @@ class Holding(Protocol):
     def around(self, job: Job, scratch: Path) -> tuple[list[Piece], list[Piece]]:
         """What is run before the pieces and after them, one by one: for `--dry-run`."""
         ...
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """An engine whose nodes may have a folder in common."""
+
+    def shared(self, job: Job, say: Callable[[str], None]) -> Sequence[Finding]:
+        """Whether what one node of a held job writes there all others read; none: nothing to see."""
+        ...

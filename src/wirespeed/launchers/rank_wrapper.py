@@ -39,12 +39,14 @@ from wirespeed.launchers.frames import (
 )
 from wirespeed.world.identity import Identity, detect, port_of
 
-__all__ = ["DIRECTORY", "GRACE", "MASTER", "main", "wrapped"]
+__all__ = ["DIRECTORY", "GRACE", "MASTER", "SLOTS", "main", "wrapped"]
 
 MASTER = "WIRESPEED_MASTER"
 """Where rank 0 is, `HOST` or `HOST:PORT`: for commands under engines that do not tell MASTER_ADDR."""
 DIRECTORY = "WIRESPEED_DIRECTORY"
 """Where the command shall run; the home folder where there is no such folder on this node."""
+SLOTS = "WIRESPEED_SLOTS"
+"""Ranks of each node in the order of ranks, `8,8,4`: for engines that do not tell a rank its node."""
 GRACE = "WIRESPEED_GRACE"
 """Seconds between SIGTERM and SIGKILL."""
 GRACE_S = 5.0
@@ -114,13 +116,33 @@ def _environment(environ: Mapping[str, str], identity: Identity) -> dict[str, st
         own["LOCAL_RANK"] = str(identity.local_rank)
     if identity.local_world_size is not None:
         own["LOCAL_WORLD_SIZE"] = str(identity.local_world_size)
+    if (node := _node_rank(identity, environ.get(SLOTS, ""))) is not None:
+        own |= {"NODE_RANK": str(node), "GROUP_RANK": str(node)}
     # Slurm tells its ranks the nodes of their step, and so where rank 0 is.
     host, _, port = (environ.get(MASTER) or identity.master_addr or "").partition(":")
     if host and "MASTER_ADDR" not in environ:
         own["MASTER_ADDR"] = host
         own["MASTER_PORT"] = port or str(port_of(identity.job or host))
-    hidden = (VARIABLE, MASTER, GRACE, DIRECTORY)
+    hidden = (VARIABLE, MASTER, GRACE, DIRECTORY, SLOTS)
     return {**{k: v for k, v in environ.items() if k not in hidden}, **own}
+
+
+def _node_rank(identity: Identity, slots: str) -> int | None:
+    """As the launcher tells it, else by the nodes' slots, else of nodes of one size filled in order.
+
+    None: nobody tells, and a guess could be wrong.
+    """
+    if identity.node_rank is not None:
+        return identity.node_rank
+    rank, local, each = identity.rank, identity.local_rank, identity.local_world_size
+    first = 0
+    for node, count in enumerate(int(one) for one in slots.split(",") if one.isdecimal()):
+        if first <= rank < first + count:
+            return node if local in (None, rank - first) else None
+        first += count
+    if not each or local is None or identity.world_size % each or rank % each != local:
+        return None
+    return rank // each
 
 
 def _go_to(directory: str) -> None:

@@ -34,6 +34,8 @@ class FabricSpec:
     """Sigma of the lognormal noise of each figure of each reading."""
     wild: float = 0.01
     """Share of the readings (pairs in a round) that are slower by a random factor of up to 5."""
+    busy: float = 0.0
+    """Share of the time in which other work takes a core, from whoever works just then or one node."""
     knows_groups: bool = True
     """Whether the localiser is told which nodes share a leaf."""
 

@@ -10,7 +10,14 @@ from random import Random
 
 from wirespeed.locate.model import Pair
 
-__all__ = ["across", "circle_round", "circle_rounds", "fill", "rounds_for_all_pairs"]
+__all__ = [
+    "across",
+    "circle_round",
+    "circle_rounds",
+    "fill",
+    "rounds_for_all_pairs",
+    "work_order",
+]
 
 
 def rounds_for_all_pairs(nodes: int) -> int:
@@ -54,6 +61,12 @@ def fill(pairs: Iterable[Pair], nodes: Sequence[int], random: Random) -> list[Pa
     rest = sorted(free)
     random.shuffle(rest)
     return chosen + [_pair(a, b) for a, b in zip(rest[::2], rest[1::2], strict=False)]
+
+
+def work_order(nodes: int, call: int) -> list[int]:
+    """Who works after whom without traffic, another order in each call (the same on every rank):
+    what comes with a period, or stays for a while, must not meet the same node each time."""
+    return Random(call).sample(range(nodes), nodes)
 
 
 def _pair(a: int, b: int) -> Pair:

@@ -6,6 +6,7 @@ uplinks (shared by all that cross them at once) or the link itself; then comes t
 
 import time
 from collections.abc import Sequence
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from wirespeed.locate.faults import FabricSpec, Fault
 from wirespeed.locate.localise import localise
 from wirespeed.locate.model import Diagnosis, Pair, Reading
+from wirespeed.locate.schedule import work_order
 
 __all__ = ["SimulatedFabric", "simulate", "standard_spec"]
 
@@ -26,6 +28,13 @@ WORK = 0.05
 DISTRACTED = 0.25
 """Share of a straggler's degradation that its traffic suffers too."""
 
+TURNS = 8
+"""So many nodes work one after the other, as in `ranks/pairs`; more of them all at once."""
+PAUSE = 0.35
+"""Seconds between two calls, in the mean."""
+BURST = 1.5
+"""Seconds that other work lasts, in the mean."""
+
 _Floats = NDArray[np.float64]
 
 
@@ -35,6 +44,8 @@ class SimulatedFabric:
     def __init__(self, spec: FabricSpec, faults: Sequence[Fault] = (), seed: int = 0) -> None:
         self.spec, self.faults = spec, tuple(faults)
         self._random = np.random.default_rng(seed)
+        self._other = OtherWork(spec, seed) if spec.busy else None
+        self._calls = 0
         self._leaf = np.arange(spec.nodes) // spec.leaf if spec.leaf else np.zeros(spec.nodes, int)
 
     @property
@@ -71,6 +82,10 @@ class SimulatedFabric:
         for fault in self.faults:
             if fault.kind in ("straggler", "dead") and self._random.random() < fault.often:
                 seconds[list(fault.nodes)] *= fault.factor
+        self._calls += 1
+        if self._other is not None:
+            # A quota leaves less than the others' work does, and not less again.
+            seconds = np.maximum(seconds, WORK * self._other.factors(self._calls))
         result: list[float] = (self._noisy(seconds) / self._wild(self.nodes)[:, 0]).tolist()
         return result
 
@@ -134,6 +149,39 @@ class SimulatedFabric:
     def _wild(self, count: int) -> _Floats:
         wild = self._random.random((count, 1)) < self.spec.wild
         return np.where(wild, self._random.uniform(0.2, 1.0, (count, 1)), 1.0)
+
+
+class OtherWork:
+    """Bursts that come at random times, last for random times and slow down by random factors
+    whoever works just then; every other one sits on one node's core."""
+
+    def __init__(self, spec: FabricSpec, seed: int) -> None:
+        self._random = Random(seed)
+        self._nodes = spec.nodes
+        self._gap = BURST * (1 / spec.busy - 1)
+        self._now = self._end = 0.0
+        self._next()
+
+    def factors(self, call: int) -> _Floats:
+        """How many times longer each node takes in this call."""
+        self._now += self._random.uniform(0, 2 * PAUSE)
+        longer = np.ones(self._nodes)
+        for node in work_order(self._nodes, call):
+            while self._end < self._now:
+                self._next()
+            longer[node] = self._slow if self._begin <= self._now and self._hits(node) else 1.0
+            if self._nodes <= TURNS:
+                self._now += WORK * float(longer[node])
+        return longer
+
+    def _hits(self, node: int) -> bool:
+        return self._whom in (-1, node)
+
+    def _next(self) -> None:
+        self._begin = self._end + self._random.expovariate(1 / self._gap)
+        self._end = self._begin + self._random.expovariate(1 / BURST)
+        self._slow = self._random.uniform(1.2, 3.0)
+        self._whom = self._random.choice((-1, self._random.randrange(self._nodes)))
 
 
 def _damage(

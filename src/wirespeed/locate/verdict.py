@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from wirespeed.locate.evidence import MEDIAN_TO_MEAN, Judgement, cautious, judge, spread
+from wirespeed.locate.fluke import FLUKE, against_chance, slow_turns
 from wirespeed.locate.model import Culprit
 from wirespeed.locate.problem import GONE, UNEVEN, Blame
 from wirespeed.locate.table import LOST, Floats, Table, upper
@@ -73,15 +74,34 @@ def stragglers(seconds: Sequence[Sequence[float]], least: float) -> tuple[list[C
     )
     blames = []
     nodes = np.flatnonzero(alive)
+    open_ = bool((evidence.unsettled > 0).any())
     for i in np.flatnonzero(evidence.guilty):
         level, share = float(evidence.level[i]), float(evidence.share[i])
         if share < 1 and _lost(level, share) < LEAST_LOST * _lost(-least, 1.0):
             continue
+        beyond = _beyond_chance(speed - fleet, int(i), level, share)
+        if beyond < 0:
+            open_ = True
+            continue
         own = (speed - fleet)[:, i]
         samples = tuple(own[own < level / 2].tolist() if share < 1 else own.tolist())
-        nats = float(evidence.gain[i]) - evidence.price
+        nats = min(beyond, float(evidence.gain[i]) - evidence.price)
         blames.append(Blame("straggler", (int(nodes[i]),), -1, "", level, share, samples, nats))
-    return from_blames(blames, "time"), bool((evidence.unsettled > 0).any())
+    return from_blames(blames, "time"), open_
+
+
+def _beyond_chance(figures: Floats, node: int, level: float, share: float) -> float:
+    """Nats by which its slow turns are more than what hits anybody; below 0 they are not.
+
+    Others that are slow in most of their turns are no measure of chance: they are accused themselves.
+    """
+    slow = slow_turns(figures < level / 2, share == 1)
+    counts, turns = slow.sum(axis=0), len(slow)
+    others = (counts <= turns / 2) & (np.arange(slow.shape[1]) != node)
+    chance = against_chance(
+        int(counts[node]), turns, int(counts[others].sum()), turns * int(others.sum())
+    )
+    return chance - FLUKE - math.log(slow.shape[1])
 
 
 def _lost(level: float, share: float) -> float:

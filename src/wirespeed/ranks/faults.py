@@ -150,6 +150,9 @@ class FaultyEngine:
     def group(self, members: list[tuple[int, ...]]) -> Group | None:
         return self._inner.group(members)
 
+    def meeting(self, group: Group) -> Callable[[], object]:
+        return self._inner.meeting(group)
+
     def close(self) -> None:
         self._inner.close()
 

@@ -15,7 +15,7 @@ from wirespeed.collectives.buffers import Buffers, allocate, rotation
 from wirespeed.collectives.engines.base import Call, Issue
 from wirespeed.collectives.stopping import StopRule, WarmUp
 from wirespeed.plan import Measure
-from wirespeed.ranks.place import Place, Site
+from wirespeed.ranks.place import Place, Site, meeting
 from wirespeed.ranks.shots import Shot, shot
 from wirespeed.ranks.timers import Timer, as_graph, timer_for
 from wirespeed.records import Measurement, StopReason
@@ -58,7 +58,7 @@ def gathered() -> _Samples:
 
 def measure(place: Place, site: Site, how: Measure, wrong: int | None) -> Measurement:
     """Time a case that can run here (see `reason_not_to_run`); collective."""
-    timer = timer_for(place.device, place.control.barrier, place.tick)
+    timer = timer_for(place.device, meeting(place, site), place.tick)
     shots = shots_of(place, site, how)
     # The v variants give ranks buffers of different sizes, so they rotate through different numbers.
     buffers = int(place.control.matrix([float(len(shots))]).max())

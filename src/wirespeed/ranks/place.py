@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["Place", "Site", "site_of"]
+__all__ = ["Place", "Site", "meeting", "site_of"]
 
 
 @dataclass(slots=True)
@@ -101,3 +101,22 @@ def site_of(place: Place, case: Case, collective: Collective, size_bytes: int) -
     ranks = max((len(ranks) for ranks in members), default=1)
     count = collective.count_for(size_bytes, dtype.itemsize, ranks)
     return Site(case, collective, dtype, members, group, count)
+
+
+def meeting(place: Place, site: Site) -> Callable[[], object]:
+    """What a timed call comes after: the barrier of its own group, as in a plain program.
+
+    Behind one over other connections, its own ones had time to fall asleep: 90 µs more on gloo.
+    Groups side by side begin together, so that all ranks meet before each group does.
+    """
+    own = place.engine.meeting(site.group) if site.group is not None else None
+    if own is None:
+        return place.control.barrier
+    if site.ranks == place.world_size:
+        return own
+
+    def meet() -> None:
+        place.control.barrier()
+        own()
+
+    return meet

@@ -20,6 +20,7 @@ from wirespeed.world.watch.beacon import Beacon
 if TYPE_CHECKING:
     import torch.distributed as dist
 
+    from wirespeed.ranks.counting import Counting
     from wirespeed.ranks.place import Place
 
 __all__ = ["leave_at_once", "run_rank", "stay_away_if_told"]
@@ -64,6 +65,17 @@ def _run_joined(
     beacon.phase("joining", bound_s=plan.startup_timeout_s)
     place = _join_watched(identity, plan, beacon, open_store(), backend)
     beacon.phase("running")
+    from wirespeed.ranks.counting import counting
+
+    with counting(place, plan, beacon) as counted:
+        _carry_out(place, plan, beacon, counted)
+    from wirespeed.ranks.join import leave
+
+    beacon.enter("leaving the process group")
+    leave(place)
+
+
+def _carry_out(place: "Place", plan: Plan, beacon: Beacon, counted: "Counting | None") -> None:
     from wirespeed.ranks.steps import process_faults, run_steps
 
     run_steps(place, plan, beacon)
@@ -83,11 +95,7 @@ def _run_joined(
     if plan.soak is not None:
         from wirespeed.ranks.soaking import run_soak
 
-        run_soak(place, plan, plan.soak, beacon)
-    from wirespeed.ranks.join import leave
-
-    beacon.enter("leaving the process group")
-    leave(place)
+        run_soak(place, plan, plan.soak, beacon, counted)
 
 
 def leave_at_once(code: int) -> NoReturn:

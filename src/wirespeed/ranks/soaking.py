@@ -20,8 +20,9 @@ from wirespeed.collectives.engines.base import Call
 from wirespeed.collectives.oracle import Oracle, bits
 from wirespeed.collectives.patterns import pattern_for, why_not_exact
 from wirespeed.plan import Case, Plan, SoakPlan, Step
+from wirespeed.ranks.counting import Counting
 from wirespeed.ranks.ownlog import reopen_log
-from wirespeed.ranks.place import Place, Site, site_of
+from wirespeed.ranks.place import Place, Site, meeting, site_of
 from wirespeed.ranks.pulse import CoreWaits, Pulse
 from wirespeed.ranks.steps import Countdown, Reporter, fits, process_faults
 from wirespeed.ranks.verify import (
@@ -50,7 +51,9 @@ _SUSPICIOUS_S = 0.01
 """Shorter pauses are slices of the scheduler; a longer call is looked at."""
 
 
-def run_soak(place: Place, plan: Plan, soak: SoakPlan, beacon: Reporter) -> None:
+def run_soak(
+    place: Place, plan: Plan, soak: SoakPlan, beacon: Reporter, counted: Counting | None = None
+) -> None:
     """Turns until the time is up; rank 0 tells each window, and what is wrong at once."""
     faults = [Countdown(fault) for fault in process_faults(plan, place.rank)]
     tried = (_site(place, case, plan.seed, beacon) for case in soak.cases)
@@ -77,6 +80,8 @@ def run_soak(place: Place, plan: Plan, soak: SoakPlan, beacon: Reporter) -> None
                 for kind, data in windows.take(done, turn, elapsed):
                     beacon.record(kind, data)
             reopen_log()
+            if counted is not None:
+                counted.look(at_once=False)
             if elapsed >= soak.for_s:
                 break
     if windows is not None:
@@ -155,10 +160,11 @@ class _Worker:
     def _calls(self, site: Site, seed: int, count: int) -> tuple[_Own, float, float]:
         """(what was seen, seconds of all timed calls with their checks, seconds without a core)."""
         own = _Own([], [], [], [])
+        meet = meeting(self._place, site)
         if site.group is None:  # a rank of no group has nothing to do, and does it as often
             zeros = [0.0] * count
             for _ in range(count):
-                self._place.control.barrier()
+                meet()
             return _Own(zeros, zeros, zeros, []), 0.0, 0.0
         case = _OneCase(self._place, site, seed)
         waited = self._waits.since()
@@ -167,7 +173,7 @@ class _Worker:
         for number in range(1, count + 1):
             case.restore()
             self._place.tick()
-            self._place.control.barrier()
+            meet()
             start = time.perf_counter()
             case.issue()
             synchronize(self._place.device)

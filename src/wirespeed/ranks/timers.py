@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CpuTimer", "CudaTimer", "Timer", "as_graph", "timer_for"]
 
-Hook = Callable[[], None]
+Hook = Callable[[], object]
 
 
 class Timer(Protocol):

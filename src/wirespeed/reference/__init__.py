@@ -10,10 +10,23 @@ from typing import Literal, Protocol
 
 from wirespeed.records import Choice, Measurement, World
 
-__all__ = ["ORIGINS", "Chain", "Expectation", "NoReference", "Origin", "Reference"]
+__all__ = [
+    "ASSUMED_SPREAD",
+    "ORIGINS",
+    "Chain",
+    "Expectation",
+    "NoReference",
+    "Origin",
+    "Reference",
+]
 
 Origin = Literal["baseline", "own", "fleet", "reference"]
 Range = tuple[float, float]
+
+ASSUMED_SPREAD = 0.04
+"""Share to both sides within which a figure is near the only one known, whose spread nobody told. Such
+clusters lie within it: 2 × H200 nodes at 447.5 and 456 GB/s, 2 × H100 at 440.6 and 445
+(reference/data/busbw.csv)."""
 
 ORIGINS: dict[Origin, str] = {
     "baseline": "the baseline",
@@ -55,6 +68,11 @@ class Expectation:
     """What was done to get here: another size, another number of nodes, which figures."""
     also: tuple["Expectation", ...] = ()
     """What ranks behind this expectation and is known too."""
+
+    @property
+    def lone(self) -> bool:
+        """Whether one published figure is all, so that its spread can only be assumed."""
+        return self.origin == "reference" and self.samples == 1 and self.busbw_range is None
 
 
 class Reference(Protocol):

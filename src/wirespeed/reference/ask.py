@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from wirespeed.records import NodeFacts
-from wirespeed.reference import Expectation
-from wirespeed.reference.figures import Figure, shipped_figures
+from wirespeed.reference import ASSUMED_SPREAD, Expectation
+from wirespeed.reference.figures import INTERCONNECTS, Figure, shipped_figures
 from wirespeed.reference.matching import find
 from wirespeed.reference.reasons import reasons
 from wirespeed.reference.roofline import Limit, passed, roofline
@@ -68,6 +68,19 @@ class Answer:
         expected = self.expectation.busbw if self.expectation else None
         return self.figure.busbw / expected if expected else None
 
+    @property
+    def beside(self) -> str:
+        """`below`, `near` or `above` the only known figure, by the spread that is assumed.
+
+        Empty where there are several, or it is of another size.
+        """
+        found, share = self.expectation, self.share
+        if found is None or share is None or not found.lone or found.warn_below is not None:
+            return ""
+        if abs(share - 1) <= ASSUMED_SPREAD:
+            return "near"
+        return "below" if share < 1 else "above"
+
 
 def ask(
     shape: Shape,
@@ -78,6 +91,7 @@ def ask(
     nodes: Sequence[NodeFacts] = (),
 ) -> Answer:
     """The answer for one figure against `expectation` (None: nothing is known)."""
+    expectation = expectation or _over_any(shape, op, figure)
     limit = roofline(shape, op, figure.engine)
     place = _place(figure, expectation)
     share = figure.busbw / expectation.busbw if expectation and expectation.busbw else 0.0
@@ -105,6 +119,31 @@ def expected_of(
     return public.expectation("reference") if public is not None else None
 
 
+def _over_any(shape: Shape, op: str, figure: Asked) -> Expectation | None:
+    """Where nobody tells the interconnect: the fastest of so many such nodes, if it is reached.
+
+    What falls short of it may be the best that another interconnect gives, so it stays unknown.
+    """
+    if shape.interconnect or shape.nodes < 2:
+        return None
+    size = figure.size_bytes
+    known = [
+        (match, kind)
+        for kind in INTERCONNECTS
+        if (match := find(shipped_figures(), replace(shape, interconnect=kind), op, size))
+        and not match.rough
+        and all(one.nodes == shape.nodes and one.gpu for one in match.figures)
+    ]
+    told = [(match.expectation("reference"), kind) for match, kind in known]
+    best, kind = max(told, key=lambda pair: pair[0].busbw or 0.0, default=(None, ""))
+    if best is None or figure.busbw < LOW_BELOW * (best.busbw or math.inf):
+        return None
+    note = (
+        f"the interconnect is not told: {INTERCONNECTS[kind]} has the fastest figure of such nodes"
+    )
+    return replace(best, notes=(note, *best.notes), may_fail=False)
+
+
 def _place(figure: Asked, expectation: Expectation | None) -> Place:
     if expectation is None or not expectation.busbw or figure.too_wide:
         return "unknown"
@@ -112,8 +151,8 @@ def _place(figure: Asked, expectation: Expectation | None) -> Place:
     low, high = expectation.busbw_range or (expected, expected)
     best = figure.busbw_range[1] if figure.busbw_range else figure.busbw
     if expectation.warn_below is not None:
-        # A figure of another size: only far below says something.
-        return "low" if best < expectation.warn_below * expected else "unknown"
+        # A figure of another size: no more is asked than `check` asks.
+        return "low" if best < expectation.warn_below * expected else "normal"
     if expectation.gate and best < expectation.gate:
         return "low"
     outside = best < low and best <= expectation.outside_warn * expected

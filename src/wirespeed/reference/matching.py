@@ -66,7 +66,7 @@ class Match:
             samples=len(basis),
             gate=max(gates) if gates and not self.rough and self.exact else None,
             warn_below=_ROUGHLY if self.rough else None,
-            may_fail=self.exact and not self.rough,
+            may_fail=self.exact and not self.rough and bool(measured or gates),
             notes=(*self.notes, *map(_told, self.figures)),
         )
 
@@ -76,7 +76,7 @@ def find(figures: Iterable[Figure], shape: Shape, op: str, size: int) -> Match |
     alike = [one for one in figures if one.collective == op and holds(one, shape)]
     alike = _same_switch(_of_named_gpu(alike), shape)
     nodes, exact_nodes = _nearest_nodes(alike, shape.nodes)
-    sized, rough, note = _nearest_size(nodes, size)
+    sized, rough, note = _nearest_size(_measured_first(nodes), size)
     if not sized:
         return None
     notes = [note] if note else []
@@ -125,6 +125,11 @@ def _vague(one: Figure, shape: Shape) -> bool:
     return shape.nodes > 1 and not shape.interconnect.startswith("mnnvl") and one.nics != shape.nics
 
 
+def _measured_first(alike: Sequence[Figure]) -> list[Figure]:
+    """A rule of thumb stands only where nobody measured."""
+    return [one for one in alike if one.kind != "rule"] or list(alike)
+
+
 def _same_switch(alike: Sequence[Figure], shape: Shape) -> list[Figure]:
     """NVLS is on unless it is switched off, so figures without it stand back, where there are others."""
     wanted = [one for one in alike if (one.switch == "nvls off") == (shape.switch == "nvls off")]
@@ -158,6 +163,7 @@ def _nearest_size(alike: Sequence[Figure], size: int) -> tuple[list[Figure], boo
         return [], False, ""
     chosen = sorted(near, key=lambda one: abs(math.log(max(1, _size(one)) / max(1, size))))
     best = _size(chosen[0])
+    chosen = _one_a_table(chosen)
     if size < _PEAK_BYTES:
         # Links may not be full yet: two sizes are two figures.
         chosen = [one for one in chosen if _size(one) == best]
@@ -174,6 +180,15 @@ def _nearest_size(alike: Sequence[Figure], size: int) -> tuple[list[Figure], boo
         )
     note = "" if best == size else f"figures of {_sizes(chosen)} taken for {format_size(size)}"
     return chosen, False, note
+
+
+def _one_a_table(nearest: Sequence[Figure]) -> list[Figure]:
+    """Of the sizes of one table the nearest, so that several figures are of several tables."""
+    first: dict[tuple[object, ...], Figure] = {}
+    for one in nearest:
+        table = (one.name, one.system, one.source, one.nodes, one.switch, one.kind)
+        first.setdefault(table, one)
+    return list(first.values())
 
 
 def _size(one: Figure) -> int:

@@ -8,7 +8,7 @@ measured by InfiniBand.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wirespeed.records import NodeFacts, World
@@ -16,7 +16,7 @@ from wirespeed.reference.figures import INTERCONNECTS
 from wirespeed.reference.peaks import PEAKS, product_named
 from wirespeed.reference.rates import GPU_LINKS, pcie_rate
 
-__all__ = ["CPU", "Shape", "gpu_called", "shape_of", "shape_told"]
+__all__ = ["CPU", "Shape", "gpu_called", "gpu_listed", "shape_of", "shape_told"]
 
 CPU = "cpu"
 """The `gpu` of worlds whose ranks work on processors."""
@@ -72,9 +72,11 @@ class Shape:
 def gpu_called(text: str) -> str:
     """The product for what a driver reports or a person writes: `H100` is the SXM module.
 
-    A name that nobody knows comes back without its vendor.
+    The node label nvidia.com/gpu.product (`NVIDIA-H100-80GB-HBM3`) will do. A name that nobody knows
+    comes back without its vendor.
     """
-    product = product_named(text)
+    bare = text.strip().removeprefix("NVIDIA-")
+    product = product_named(text) or product_named(bare) or product_named(bare.replace("-", " "))
     if product is not None:
         return product.name
     bare = text.strip().removeprefix("NVIDIA ").removeprefix("AMD Instinct ")
@@ -114,7 +116,34 @@ def shape_told(
 
 
 def shape_of(world: World) -> Shape | None:
-    """The shape, or None where nodes differ in ranks or GPUs, or none is known."""
+    """The shape by the nodes' facts, completed with what was told of an imported one.
+
+    None where nodes differ in ranks or GPUs, or none is known.
+    """
+    found, told = _by_facts(world), world.told
+    if told is None:
+        return found
+    if found is None:
+        gpu = told.gpu or gpu_listed(world)
+        if not (gpu and told.gpus_per_node and told.nodes):
+            return None
+        found = shape_told(gpu, per_node=told.gpus_per_node, nodes=told.nodes)
+    return replace(
+        found,
+        interconnect=found.interconnect or (told.interconnect if found.nodes > 1 else ""),
+        nics=found.nics or told.nics or None,
+        nic_Gbitps=found.nic_Gbitps or told.nic_Gbitps or None,
+        why=told.why or found.why,
+    )
+
+
+def gpu_listed(world: World) -> str:
+    """The product of all GPUs that the nodes name; empty where it is none or several."""
+    names = {gpu_called(str(g["name"])) for node in world.nodes for g in node.gpus if g.get("name")}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _by_facts(world: World) -> Shape | None:
     nodes = [node for node in world.nodes if node.ranks]
     counts = {len(node.ranks) for node in nodes}
     gpus = {_gpu(node, world.backend) for node in nodes}

@@ -22,11 +22,12 @@ of the rank with the least is nearest to what the transfer alone takes.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import NamedTuple
 
 import torch
 from torch.autograd import DeviceType
@@ -38,6 +39,8 @@ from wirespeed.training.spans import Span, stretches, uncovered_length, union_le
 __all__ = ["ObservedStep", "communicates", "observe"]
 
 _STEP = "wirespeed:step"
+_TOLD = (_STEP, "aten::", "gloo:")
+"""Events of the host that are looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +68,17 @@ class ObservedStep:
         return uncovered_length(stretches(self.communication), stretches(self.compute))
 
 
-class Event(Protocol):
-    """What we need of `torch.autograd.profiler_util.FunctionEvent`."""
+class Event(NamedTuple):
+    """What we need of one event of the profiler."""
 
     name: str
-    time_range: Any
-    """`start` and `end` in microseconds since the profiler's own zero."""
-    device_type: Any
-    cpu_parent: Any
-    is_user_annotation: bool
+    start: float
+    end: float
+    """Seconds since the profiler's own zero."""
+    thread: int
+    on_device: bool = False
+    is_mark: bool = False
+    """A mark of the host's, drawn on the device's timeline as well; it is no work."""
 
 
 def communicates(name: str, *, on_device: bool) -> bool:
@@ -109,32 +114,44 @@ def observe(
                 step()
                 if on_device:
                     torch.cuda.synchronize(device)
-    events = profiler.events()
-    return _observed_steps(events if events is not None else (), begins, rank, on_device)[1:]
+    return _observed_steps(_events(profiler), begins, rank, on_device)[1:]
 
 
 def _profiler(on_device: bool) -> AbstractContextManager[profile]:
     activities = [ProfilerActivity.CPU]
     if on_device:
         activities.append(ProfilerActivity.CUDA)
-    try:
-        return profile(activities=activities, acc_events=True)
-    except TypeError:  # torch before 2.7 keeps events anyway
-        return profile(activities=activities)
+    return profile(activities=activities)
+
+
+def _events(profiler: profile) -> list[Event]:
+    """Those that count, by their begin, read where the profiler has put them.
+
+    `profiler.events()` makes a tree of objects of 40 fields, which costs 50 µs an event: a step of
+    `tiny` has 4,000, so that looking at a step took six times as long as the step.
+    """
+    results = profiler.profiler.kineto_results if profiler.profiler is not None else None
+    found = []
+    for event in results.events() if results is not None else ():
+        name = event.name()
+        on_device = event.device_type() == DeviceType.CUDA
+        if on_device or name.startswith(_TOLD):
+            begin, end = event.start_ns() / 1e9, event.end_ns() / 1e9
+            is_mark = on_device and event.is_user_annotation()
+            found.append(Event(name, begin, end, event.start_thread_id(), on_device, is_mark))
+    return sorted(found, key=lambda event: (event.start, -event.end))
 
 
 def _observed_steps(
-    events: Iterable[Event], begins: list[float], rank: int, on_device: bool
+    events: Sequence[Event], begins: list[float], rank: int, on_device: bool
 ) -> list[ObservedStep]:
     """The events of each step, on the host's clock: `begins[i]` is when the i-th marker began."""
-    events = list(events)
-    marks = [event for event in events if event.name == _STEP and not _on_device(event)]
+    marks = [event for event in events if event.name == _STEP and not event.on_device]
     if len(marks) != len(begins):
         raise CannotMeasure(
             f"torch.profiler recorded {len(marks)} of {len(begins)} steps",
             expected="every step; another profiler may be at work in this process",
         )
-    marks.sort(key=lambda mark: float(mark.time_range.start))
     return [
         _observed(events, mark, begin, rank, on_device)
         for mark, begin in zip(marks, begins, strict=True)
@@ -142,37 +159,44 @@ def _observed_steps(
 
 
 def _observed(
-    events: list[Event], mark: Event, begin: float, rank: int, on_device: bool
+    events: Sequence[Event], mark: Event, begin: float, rank: int, on_device: bool
 ) -> ObservedStep:
     """An event belongs to the step in which it began, however long it takes."""
-    first, last = float(mark.time_range.start), float(mark.time_range.end)
+    first, last = (bisect_left(events, at, key=_start) for at in (mark.start, mark.end))
+    within = events[first:last]
 
-    def span(event: Event, lane: str) -> Span:
-        time = event.time_range
-        from_s, to_s = (begin + (float(at) - first) / 1e6 for at in (time.start, time.end))
-        return Span(rank, lane, event.name, from_s, to_s)
+    def spans(found: Iterable[Event], lane: str) -> tuple[Span, ...]:
+        shift = begin - mark.start
+        return tuple(
+            Span(rank, lane, one.name, one.start + shift, one.end + shift) for one in found
+        )
 
-    within = [event for event in events if first <= float(event.time_range.start) < last]
+    sent = (
+        event
+        for event in within
+        if event.on_device == on_device and communicates(event.name, on_device=on_device)
+    )
+    computed = filter(_computes, within) if on_device else _outermost(within)
     return ObservedStep(
         begin_s=begin,
-        end_s=begin + (last - first) / 1e6,
-        communication=tuple(
-            span(event, "communication")
-            for event in within
-            if _on_device(event) == on_device and communicates(event.name, on_device=on_device)
-        ),
-        compute=tuple(span(event, "compute") for event in within if _computes(event, on_device)),
+        end_s=begin + mark.end - mark.start,
+        communication=spans(sent, "communication"),
+        compute=spans(computed, "compute"),
     )
 
 
-def _computes(event: Event, on_device: bool) -> bool:
-    if on_device:
-        # Marks of the host are drawn on the device's timeline as well; they are no work.
-        is_work = _on_device(event) and not event.is_user_annotation
-        return is_work and not event.name.startswith("nccl")
-    inner = event.cpu_parent is not None and event.cpu_parent.name.startswith("aten::")
-    return event.name.startswith("aten::") and not inner
+def _start(event: Event) -> float:
+    return event.start
 
 
-def _on_device(event: Event) -> bool:
-    return bool(event.device_type == DeviceType.CUDA)
+def _computes(event: Event) -> bool:
+    return event.on_device and not event.is_mark and not event.name.startswith("nccl")
+
+
+def _outermost(events: Iterable[Event]) -> Iterator[Event]:
+    """torch's operators that no other one of the same thread calls."""
+    until: dict[int, float] = {}
+    for event in events:
+        if event.name.startswith("aten::") and event.start >= until.get(event.thread, 0.0):
+            until[event.thread] = event.end
+            yield event

@@ -139,12 +139,14 @@ def _communication(rows: Sequence[Training]) -> Grid:
             Column("std"),
             Column("95 %", left=True),
             Column("n"),
+            Column("of step"),
+            Column("95 %", left=True),
             Column("exposed"),
             Column("95 %", left=True),
         )
     )
     for one in rows:
-        spread, exposed = one.comm_spread, one.exposed
+        spread, exposed, share = one.comm_spread, one.exposed, one.comm_fraction_spread
         if spread is None:
             continue
         grid.add(
@@ -153,6 +155,8 @@ def _communication(rows: Sequence[Training]) -> Grid:
             format_duration(spread.std),
             _ends(spread.low, spread.high),
             str(spread.samples),
+            _percent(one.comm_fraction),
+            f"{share.low:.0%} … {share.high:.0%}" if share and share.low < share.high else "",
             _signed(exposed),
             _ends(exposed.low, exposed.high) if exposed else "",
         )
@@ -264,9 +268,25 @@ def training_notes(run: Run, style: Style) -> list[str]:
         "synchronisation (none), interleaved in the same run (docs/training.md)",
         style,
     )
+    for one in run.training:
+        lines += note(text, style) if (text := _beyond_sending(one)) else []
     if any(one.verdict == "not enough rounds" for one in run.training):
         lines += note("not enough rounds: --rounds or --max-time give more", style)
     return lines
+
+
+def _beyond_sending(one: Training) -> str:
+    """Why more of a step is exposed than is communication; nothing where it is not."""
+    comm, exposed = one.comm_spread, one.exposed
+    if comm is None or exposed is None or one.comm is None or exposed.value <= one.comm:
+        return ""
+    more = f"{name(one)}: exposed is {format_duration(exposed.value - one.comm)} above comm"
+    if exposed.low <= comm.high and comm.low <= exposed.high:
+        return f"{more}, less than their intervals tell apart"
+    return (
+        f"{more}: beside sending, its step copies gradients, runs hooks and wakes threads, and cores "
+        "that send compute less"
+    )
 
 
 def _verdict(one: Training) -> str:

@@ -1,7 +1,8 @@
-"""The highest speed that a network interface supports: ETHTOOL_GLINKSETTINGS.
+"""What the driver of a network interface tells: the highest speed that it supports, its statistics.
 
-Request, structure and the bits of the link modes are those of include/uapi/linux/ethtool.h. The
-kernel is asked twice: first it tells how many words its bit masks have, then it fills them.
+Requests (ETHTOOL_GLINKSETTINGS, ETHTOOL_GSTATS …), structures and the bits of the link modes are
+those of
+include/uapi/linux/ethtool.h. The kernel is asked first how much it will write, then it writes it.
 """
 
 import array
@@ -9,10 +10,16 @@ import fcntl
 import socket
 import struct
 
-__all__ = ["fastest_mode", "supported_Gbitps"]
+__all__ = ["fastest_mode", "statistics", "supported_Gbitps"]
 
 _SIOCETHTOOL = 0x8946
 _GLINKSETTINGS = 0x4C
+_GSSET_INFO, _GSTRINGS, _GSTATS = 0x37, 0x1B, 0x1D
+_STATISTICS = 1
+"""ETH_SS_STATS: the set of strings that names them."""
+_NAME = 32
+_SLACK = 4096
+"""More statistics than were counted: a queue may be added before they are written."""
 _HEADER = 48
 """Bytes of struct ethtool_link_settings before the masks."""
 _NWORDS = 15
@@ -55,6 +62,25 @@ def supported_Gbitps(name: str) -> float | None:
     return fastest_mode(sum(mask << 32 * place for place, mask in enumerate(masks)))
 
 
+def statistics(name: str) -> dict[str, int]:
+    """The driver's own statistics of an interface, by the names that it gives them.
+
+    None at all for a driver that keeps none. Raises OSError where it does not answer.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        request = struct.pack("=IIQI", _GSSET_INFO, 0, 1 << _STATISTICS, 0)
+        _, _, known, count = struct.unpack("=IIQI", _told(asking, name, request))
+        if not known or not count:
+            return {}
+        room = count + _SLACK
+        header = struct.pack("=III", _GSTRINGS, _STATISTICS, count)
+        names = _told(asking, name, header + bytes(_NAME * room))[12:]
+        values = _told(asking, name, struct.pack("=II", _GSTATS, count) + bytes(8 * room))
+    texts = (names[at : at + _NAME].partition(b"\0")[0] for at in range(0, _NAME * count, _NAME))
+    numbers = struct.unpack_from(f"={count}Q", values, 8)
+    return dict(zip((text.decode(errors="replace") for text in texts), numbers, strict=True))
+
+
 def fastest_mode(supported: int) -> float | None:
     """Gbit/s of the fastest mode in a bit mask of link modes."""
     for speed in sorted(_BITS_BY_MBITPS, reverse=True):
@@ -65,10 +91,15 @@ def fastest_mode(supported: int) -> float | None:
 
 
 def _ask(asking: socket.socket, name: str, request: bytearray, words: int) -> "array.array[int]":
-    """One request; the answer as signed bytes. The buffer must not move while the kernel writes."""
+    """One request for link settings; the answer as signed bytes."""
     struct.pack_into("=I", request, 0, _GLINKSETTINGS)
     request[_NWORDS] = words
-    buffer = array.array("b", bytes(request))
+    return array.array("b", _told(asking, name, bytes(request)))
+
+
+def _told(asking: socket.socket, name: str, request: bytes) -> bytes:
+    """What the kernel makes of a request, which must not move while it writes."""
+    buffer = array.array("b", request)
     address, _ = buffer.buffer_info()
     fcntl.ioctl(asking, _SIOCETHTOOL, struct.pack("16sP16x", name.encode()[:15], address))
-    return buffer
+    return buffer.tobytes()

@@ -1,157 +1,172 @@
 """GPUs through NVIDIA's management library (nvidia-ml-py, the `gpu` extra).
 
-The library is asked, not CUDA: no context is made and no GPU is woken. Meanings are those of the
-NVML API reference (https://docs.nvidia.com/deploy/nvml-api/).
+The library is asked in a process of its own (`wirespeed.world.gpu_reader`): a driver that hangs or
+crashes costs a bounded time, and is a fact about the node that says which GPU did not answer.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
-from wirespeed.world.nvlink import fabric, link_states
+from wirespeed.world.gpu_reader import read_gpus
 from wirespeed.world.reading import Notes, read_number
 
-__all__ = ["gather_gpus"]
+__all__ = ["QUIET_S", "gather_gpus"]
 
-_REASONS = {
-    0x0000000000000004: "power cap",
-    0x0000000000000008: "hardware slowdown",
-    0x0000000000000010: "sync boost",
-    0x0000000000000020: "thermal, by software",
-    0x0000000000000040: "thermal, by hardware",
-    0x0000000000000080: "power brake",
-}
-"""Bits of nvmlClocksEventReasons that lower the clocks of a busy GPU; idle and clocks that
-somebody set are no fault and are left out."""
-
-_Read = Callable[[Any, Any], Any]
-_READS: dict[str, _Read] = {
-    "name": lambda nvml, gpu: _text(nvml.nvmlDeviceGetName(gpu)),
-    "uuid": lambda nvml, gpu: _text(nvml.nvmlDeviceGetUUID(gpu)),
-    "pci": lambda nvml, gpu: _pci(_text(nvml.nvmlDeviceGetPciInfo(gpu).busId)),
-    "memory_bytes": lambda nvml, gpu: int(nvml.nvmlDeviceGetMemoryInfo(gpu).total),
-    "pcie_gen": lambda nvml, gpu: nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
-    "pcie_gen_max": lambda nvml, gpu: nvml.nvmlDeviceGetMaxPcieLinkGeneration(gpu),
-    "pcie_width": lambda nvml, gpu: nvml.nvmlDeviceGetCurrPcieLinkWidth(gpu),
-    "pcie_width_max": lambda nvml, gpu: nvml.nvmlDeviceGetMaxPcieLinkWidth(gpu),
-    "performance_state": lambda nvml, gpu: nvml.nvmlDeviceGetPerformanceState(gpu),
-    "ecc": lambda nvml, gpu: bool(nvml.nvmlDeviceGetEccMode(gpu)[0]),
-    "ecc_uncorrected": lambda nvml, gpu: nvml.nvmlDeviceGetTotalEccErrors(
-        gpu, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
-    ),
-    "clock_sm_MHz": lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),
-    "clock_sm_max_MHz": lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM),
-    "slowed_by": lambda nvml, gpu: _reasons(_clock_events(nvml, gpu)),
-    "mig": lambda nvml, gpu: nvml.nvmlDeviceGetMigMode(gpu)[0] == nvml.NVML_DEVICE_MIG_ENABLE,
-    "pages_pending": lambda nvml, gpu: bool(nvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu)),
-    "remapped_rows": lambda nvml, gpu: _rows(nvml.nvmlDeviceGetRemappedRows(gpu)),
-    "fabric": fabric,
-    "nvlinks": link_states,
-    "power_limit_W": lambda nvml, gpu: nvml.nvmlDeviceGetPowerManagementLimit(gpu) / 1000,
-}
-"""What is asked of each GPU. PCIe figures: the link as it is now and as GPU and slot would allow;
-an idle GPU may lower the generation. ECC errors: uncorrected, since the driver was loaded.
-`pages_pending` is of GPUs before Ampere, `remapped_rows` of later ones."""
+QUIET_S = 30.0
+"""Without a line for so long the library hangs. Starting it without nvidia-persistenced takes some
+seconds on nodes of 8 GPUs, one GPU some ms."""
+_READER = (sys.executable, "-P", "-m", "wirespeed.world.gpu_reader")
+_ABSENT = frozenset({4, 9, 12, 13})
+"""Codes of nvmlInit that tell of no GPU for us: no permission, no driver, no library, no function."""
+_END_S = 5.0
+"""For nvmlShutdown and Python's end, after the last line."""
+_TIMEOUT = 10
+"""NVML_ERROR_TIMEOUT, for what did not answer us."""
+_OURS = 0
+"""No code of NVML: the reader itself ended with an error."""
+Line = dict[str, Any]
 
 
-def gather_gpus(notes: Notes, nvml: Any = None) -> tuple[dict[str, Any], ...]:
+def gather_gpus(
+    notes: Notes,
+    nvml: Any = None,
+    *,
+    reader: Sequence[str] = _READER,
+    quiet_s: float = QUIET_S,
+) -> tuple[dict[str, Any], ...]:
     """Every GPU of the node, whatever CUDA_VISIBLE_DEVICES says, by the library's index.
 
-    Keys: `index`, those of `_READS` that the GPU answers, and `numa_node`. Notes `gpu.count`,
-    `gpu.driver` and `gpu.cuda`. `nvml` is the pynvml module unless given.
+    Keys: `index`, those of `wirespeed.world.gpu_reader` that the GPU answers, `errors` (`call`,
+    `code`, `text`) where it answers with a fault, `nvlink_growth` where errors grew while we looked,
+    and `numa_node`. Notes `gpu.count`, `gpu.driver`, `gpu.cuda`, and `gpu.nvml_failed` (as an
+    error) where the library itself fails. `nvml` is asked in this process where it is given (tests).
     """
-    library = nvml or _library(notes)
-    if library is None:
-        return ()
-    try:
-        library.nvmlInit()
-    except library.NVMLError as error:
-        notes.unknown["gpus"] = f"NVML: {error}"
-        return ()
-    try:
-        return tuple(_gather(notes, library))
-    except library.NVMLError as error:
-        notes.unknown["gpus"] = f"NVML: {error}"
-        return ()
-    finally:
-        library.nvmlShutdown()
-
-
-def _library(notes: Notes) -> Any:
-    try:
-        import pynvml
-    except ImportError:
+    if nvml is None and not _installed():
         notes.unknown["gpus"] = "nvidia-ml-py is not installed: pip install 'wirespeed[gpu]'"
-        return None
-    return pynvml
+        return ()
+    lines = _lines_of(reader, quiet_s) if nvml is None else read_gpus(nvml, 0.0)
+    found = _fold(notes, lines)
+    for gpu in found.values():
+        node = read_number(notes.root / "sys/bus/pci/devices" / gpu.get("pci", "") / "numa_node")
+        if node is not None and node >= 0:
+            gpu["numa_node"] = node
+    return tuple(found.values())
 
 
-def _gather(notes: Notes, nvml: Any) -> Iterator[dict[str, Any]]:
-    count = nvml.nvmlDeviceGetCount()
-    notes.facts["gpu.count"] = count
-    notes.keep("gpu.driver", _asked(notes, "gpu.driver", nvml, _driver))
-    notes.keep("gpu.cuda", _asked(notes, "gpu.cuda", nvml, _cuda))
-    for index in range(count):
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        except nvml.NVMLError as error:  # a GPU that is lost makes the others no less known
-            notes.unknown[f"gpu.{index}"] = f"NVML: {error}"
-            continue
-        yield _gpu(notes, nvml, index, handle)
+def _installed() -> bool:
+    try:
+        return find_spec("pynvml") is not None
+    except ValueError:
+        return False
 
 
-def _gpu(notes: Notes, nvml: Any, index: int, handle: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {"index": index}
-    for name, read in _READS.items():
-        value = _asked(notes, f"gpu.{index}.{name}", nvml, read, handle)
-        if value is not None:
-            found[name] = value
-    node = read_number(notes.root / "sys/bus/pci/devices" / found.get("pci", "") / "numa_node")
-    if node is not None and node >= 0:
-        found["numa_node"] = node
+def _fold(notes: Notes, lines: Iterable[Line]) -> dict[int, dict[str, Any]]:
+    """The GPUs by index, from the reader's lines."""
+    found: dict[int, dict[str, Any]] = {}
+    asking = None
+    for line in lines:
+        notes.facts |= line.get("start", {}).get("facts", {})
+        notes.unknown |= line.get("start", {}).get("unknown", {}) | line.get("unknown", {})
+        asking = line.get("asking", None if "gpu" in line else asking)
+        if line.get("gpu"):
+            found[line["gpu"]["index"]] = line["gpu"]
+        elif "grown" in line:
+            _note_growth(found[line["grown"]], line)
+        elif "failed" in line:
+            _note_failure(notes, found, line["failed"], asking)
     return found
 
 
-def _asked(notes: Notes, name: str, nvml: Any, read: Callable[..., Any], *handle: Any) -> Any:
-    """What `read` gives, or None with the reason noted: not supported here, or too old a library."""
+def _note_growth(gpu: dict[str, Any], line: Line) -> None:
+    if "error" in line:
+        gpu.setdefault("errors", []).append(line["error"])
+    else:
+        gpu["nvlink_growth"] = {"seconds": line["seconds"], "links": line["links"]}
+
+
+def _note_failure(
+    notes: Notes, found: dict[int, dict[str, Any]], error: dict[str, Any], asking: int | None
+) -> None:
+    """The library does not start, or hangs or crashes: then at the GPU that was being asked."""
+    if asking is None and (error["code"] in _ABSENT or error["code"] == _OURS):
+        notes.unknown["gpus"] = f"NVML: {error['text']}"
+        return
+    if asking is None:
+        notes.facts["gpu.nvml_failed"] = error
+        notes.unknown["gpus"] = f"NVML: {error['text']}"
+        return
+    found[asking] = {"index": asking, "errors": [error]}
+    for index in range(asking + 1, notes.facts.get("gpu.count", 0)):
+        notes.unknown[f"gpu.{index}"] = f"not asked, since NVML failed at GPU{asking}"
+
+
+def _lines_of(command: Sequence[str], quiet_s: float) -> Iterator[Line]:
+    """The reader's lines, and `failed` where it falls silent or ends early; bounded by its lines."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    last, hung = "", False
     try:
-        return read(nvml, *handle)
-    except nvml.NVMLError as error:
-        notes.unknown[name] = f"NVML: {error}"
-    except AttributeError as error:
-        notes.unknown[name] = f"this nvidia-ml-py is too old: {error}"
-    return None
+        for text in _texts(process, quiet_s):
+            hung = text is None
+            line = _parsed(text or "")
+            if line is not None:
+                yield line
+            last = last if line is not None else text or ""
+    finally:
+        code = _end(process, at_once=hung)
+    if hung:
+        text = f"no answer within {quiet_s:g} s"
+        yield {"failed": {"call": "nvml", "code": _TIMEOUT, "text": text}}
+    elif code:
+        how = f"by signal {-code}" if code < 0 else f"with {last}"
+        text = f"the process that asked NVML ended {how}"
+        yield {"failed": {"call": "nvml", "code": -1 if code < 0 else _OURS, "text": text}}
 
 
-def _driver(nvml: Any) -> str:
-    return _text(nvml.nvmlSystemGetDriverVersion())
+def _texts(process: subprocess.Popen[bytes], quiet_s: float) -> Iterator[str | None]:
+    """Whole lines as they come; None, as the last, where none came for `quiet_s` seconds."""
+    pipe = process.stdout
+    if pipe is None:
+        return
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
+            if not selector.select(quiet_s):
+                yield None
+                return
+            chunk = os.read(pipe.fileno(), 1 << 16)
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from (one.decode(errors="replace") for one in whole)
+            if not chunk:
+                return
 
 
-def _cuda(nvml: Any) -> str:
-    """The newest CUDA that the driver can run: 12080 is 12.8."""
-    version = int(nvml.nvmlSystemGetCudaDriverVersion_v2())
-    return f"{version // 1000}.{version % 1000 // 10}"
+def _parsed(text: str) -> Line | None:
+    """A line of the reader; None for what a library or Python itself printed."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
-def _clock_events(nvml: Any, gpu: Any) -> int:
-    """The call was renamed; an older module or driver has the older name only."""
-    new = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    return int((new or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(gpu))
-
-
-def _reasons(bits: int) -> list[str]:
-    return [text for bit, text in _REASONS.items() if bits & bit]
-
-
-def _rows(found: Sequence[int]) -> dict[str, int]:
-    """Rows remapped after correctable and uncorrectable errors; 1 where one waits or has failed."""
-    return dict(zip(("corrected", "uncorrected", "pending", "failure"), found, strict=True))
-
-
-def _text(value: str | bytes) -> str:
-    """Modules before 11.5 gave bytes."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
-
-
-def _pci(bus_id: str) -> str:
-    """`0000:1b:00.0`, as sysfs spells NVML's `00000000:1B:00.0`."""
-    return bus_id.lower()[-12:]
+def _end(process: subprocess.Popen[bytes], *, at_once: bool) -> int:
+    """The exit status. A process that hangs in the driver cannot even be killed: it is left behind."""
+    try:
+        if at_once:
+            process.kill()
+        return process.wait(0.2 if at_once else _END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return 0
+    finally:
+        if process.stdout:
+            process.stdout.close()

@@ -28,7 +28,7 @@ def survey_node(
     node = gather_node(ranks, root=root, environ=environ, nvml=nvml)
     notes = Notes(root)
     note_installed(notes)
-    note_topology(notes, node.gpus, node.nics, node.rdma, nvml=nvml)
+    note_topology(notes, node.gpus, node.nics, node.rdma)
     _note_addresses(notes)
     unknown = {name: why for name, why in node.unknown.items() if name not in notes.facts}
     return replace(node, facts=node.facts | notes.facts, unknown=unknown | notes.unknown)

@@ -2,12 +2,10 @@
 
 Distances are told in the words of `nvidia-smi topo -m`, whose legend defines them: PIX (at most one
 PCIe bridge between), PXB (several, without the host bridge), PHB (the host bridge), NODE (host bridges
-of one NUMA node), SYS (the link between NUMA nodes). Meanings of the NVLink calls: the NVML API
-reference, NvLink Methods.
+of one NUMA node), SYS (the link between NUMA nodes).
 """
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +18,6 @@ __all__ = ["Spot", "distance", "note_topology"]
 
 _STEP = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}|[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 """Of a device's path in sysfs: the host bridge (`pci0000:16`), then bridges, then the device."""
-_MOST_LINKS = 18
-_SWITCH = 2
-"""NVML_NVLINK_DEVICE_TYPE_SWITCH."""
 Device = Mapping[str, Any]
 
 
@@ -40,15 +35,13 @@ def note_topology(
     gpus: Sequence[Device],
     nics: Sequence[Device],
     rdma: Sequence[Device],
-    nvml: Any = None,
 ) -> None:
     """Note `topo.distances`, `topo.nvlinks` and `topo.numa` where there is something to tell.
 
     distances: `{"GPU0": {"GPU1": "NODE", "mlx5_0": "PIX"}}`, to every other GPU, RDMA device and
     interface on the PCI bus; without GPUs, from each RDMA device to the interfaces. A pair of which
     sysfs does not tell enough is absent. nvlinks: `{"GPU0": {"GPU1": 4, "NVSwitch": 18}}`, active
-    links by what is at their other end. numa: the CPUs of each NUMA node. `nvml` is the pynvml
-    module unless given.
+    links by what is at their other end. numa: the CPUs of each NUMA node.
     """
     near = {f"GPU{gpu['index']}": gpu for gpu in gpus}
     far = {one["device"]: one for one in rdma} | {one["name"]: one for one in nics}
@@ -63,7 +56,7 @@ def note_topology(
     }
     if any(table.values()):
         notes.facts["topo.distances"] = table
-    if links := _nvlinks(notes, gpus, nvml):
+    if links := _nvlinks(gpus):
         notes.facts["topo.nvlinks"] = links
     if cpus := _cpus_of_nodes(notes.root):
         notes.facts["topo.numa"] = cpus
@@ -125,64 +118,11 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
 # NVLink.
 
 
-def _nvlinks(notes: Notes, gpus: Sequence[Device], nvml: Any) -> dict[str, dict[str, int]]:
+def _nvlinks(gpus: Sequence[Device]) -> dict[str, dict[str, int]]:
     """Active links of each GPU by their other end, for GPUs that have NVLinks."""
-    having = [gpu for gpu in gpus if any(gpu.get("nvlinks", ()))]
-    if not having:
-        return {}
-    library = nvml or _library()
-    if library is None:
-        return {}
-    try:
-        library.nvmlInit()
-    except library.NVMLError as error:
-        notes.unknown["topo.nvlinks"] = f"NVML: {error}"
-        return {}
     names = {gpu["pci"]: f"GPU{gpu['index']}" for gpu in gpus if "pci" in gpu}
-    try:
-        return {f"GPU{gpu['index']}": _ends(library, gpu["index"], names) for gpu in having}
-    except library.NVMLError as error:
-        notes.unknown["topo.nvlinks"] = f"NVML: {error}"
-        return {}
-    finally:
-        library.nvmlShutdown()
-
-
-def _library() -> Any:
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    return pynvml
-
-
-def _ends(nvml: Any, index: int, names: Mapping[str, str]) -> dict[str, int]:
-    gpu = nvml.nvmlDeviceGetHandleByIndex(index)
-    found: Counter[str] = Counter()
-    for link in range(_MOST_LINKS):
-        try:
-            if not nvml.nvmlDeviceGetNvLinkState(gpu, link):
-                continue
-        except nvml.NVMLError:
-            break
-        found[_end(nvml, gpu, link, names)] += 1
-    return dict(sorted(found.items()))
-
-
-def _end(nvml: Any, gpu: Any, link: int, names: Mapping[str, str]) -> str:
-    """`GPU1`, `NVSwitch`, the address of something else, or `unknown`."""
-    try:
-        told = nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link).busId
-        address = (told.decode() if isinstance(told, bytes) else str(told)).lower()[-12:]
-    except (nvml.NVMLError, AttributeError):
-        address = ""
-    if address in names:
-        return names[address]
-    return "NVSwitch" if _is_switch(nvml, gpu, link) else address or "unknown"
-
-
-def _is_switch(nvml: Any, gpu: Any, link: int) -> bool:
-    try:
-        return int(nvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu, link)) == _SWITCH
-    except (nvml.NVMLError, AttributeError):
-        return False
+    return {
+        f"GPU{gpu['index']}": {names.get(end, end): links for end, links in ends.items()}
+        for gpu in gpus
+        if (ends := gpu.get("nvlink_ends"))
+    }

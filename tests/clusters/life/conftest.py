@@ -27,6 +27,10 @@ class Memory:
     refuse: Callable[[tuple[str, ...]], str | None] = lambda words: None
     events: list[dict[str, Any]] = field(default_factory=list)
     nodes: int = 3
+    allocatable: dict[str, str] = field(default_factory=dict)
+    """Of each node, beside pods and GPUs."""
+    attachments: tuple[str, ...] = ()
+    """Names of the namespace's network attachments."""
     calls: list[tuple[str, ...]] = field(default_factory=list)
 
     def names(self) -> list[str]:
@@ -73,6 +77,8 @@ class Memory:
     def _get(self, words: tuple[str, ...], stdin: str) -> str:
         if words[1] == "nodes":
             return self._nodes(words)
+        if words[1].startswith("network-attachment-definitions"):
+            return _list([{"metadata": {"name": name}} for name in self.attachments])
         if words[1] == "events":
             return _list(self.events)
         if "--all-namespaces" in words:
@@ -90,7 +96,7 @@ class Memory:
         if "json" not in words:
             return "".join(f"{name}\tzone-{name[-1]}\n" for name in names)
         ready = {"conditions": [{"type": "Ready", "status": "True"}]}
-        ready["allocatable"] = {"pods": "110", "nvidia.com/gpu": "8"}
+        ready["allocatable"] = {"pods": "110", "nvidia.com/gpu": "8", **self.allocatable}
         return _list([{"metadata": {"name": name}, "status": ready} for name in names])
 
     def _selected(self, words: tuple[str, ...]) -> list[dict[str, Any]]:

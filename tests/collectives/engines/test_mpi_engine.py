@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 if find_spec("mpi4py") is None:
     pytest.skip("Requires: the extra mpi", allow_module_level=True)
 
+pytestmark = pytest.mark.system  # the extra mpi comes with what system tests install
+
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 QUICK = ("-b", "1021", "-e", "1021", "-w", "1", "-n", "2", "-q", "-o", "json")
 REDUCED = {"float32", "float64", "int8", "int32", "int64", "uint8"}

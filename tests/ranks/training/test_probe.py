@@ -43,7 +43,10 @@ def test_the_spread_is_that_of_every_step_of_the_rank_with_the_most() -> None:
     assert spread.std == pytest.approx(stdev(steps))
     interval = mean_interval([mean(turn) for turn in MORE])
     assert (spread.low, spread.high) == pytest.approx((max(0, interval.low), interval.high))
-    assert one.fraction() == pytest.approx(mean(steps) / 0.05)
+    share = one.fraction()
+    assert share.mean == pytest.approx(mean(steps) / 0.05)
+    assert 0 <= share.low < share.mean < share.high <= 1
+    assert share.std == pytest.approx(stdev(steps) / 0.05)
 
 
 def test_no_time_is_below_nothing() -> None:
@@ -55,7 +58,7 @@ def test_no_time_is_below_nothing() -> None:
 def test_what_sends_nothing_is_exact() -> None:
     silent = probed([[0.0, 0.0]] * 2)
     assert silent.narrow()
-    assert silent.spread().std == silent.spread().high == silent.fraction() == 0
+    assert silent.spread().std == silent.spread().high == silent.fraction().mean == 0
 
 
 def test_one_turn_is_never_narrow() -> None:
@@ -74,18 +77,26 @@ def test_turns_end_when_narrow_or_when_the_time_is_up() -> None:
     assert enough(3, 0.1, 10, narrow=False, most=3)
 
 
-def test_the_closer_look_takes_no_more_turns_than_there_were_rounds() -> None:
-    assert [most_turns(rounds) for rounds in (0, 1, 2, 5, 200)] == [LEAST, LEAST, 2, 5, MOST]
+def test_the_closer_look_takes_no_more_turns_than_rounds_were_asked_for() -> None:
+    assert [most_turns(rounds) for rounds in (None, 1, 2, 5, 200)] == [MOST, LEAST, 2, 5, MOST]
 
 
 class Clock:
     """A world in which every turn of a case takes that many seconds, as all ranks agree."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float, max_time_s: float) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        seconds: float,
+        max_time_s: float,
+        rounds: int | None = None,
+    ) -> None:
         self.now, self.asked = 0.0, 0
         self.turns: list[str] = []
         control = SimpleNamespace(matrix=self._matrix)
-        plan = TrainPlan(model="tiny", model_options={}, cases=(), max_time_s=max_time_s)
+        plan = TrainPlan(
+            model="tiny", model_options={}, cases=(), max_time_s=max_time_s, rounds=rounds
+        )
         self.stage = SimpleNamespace(place=SimpleNamespace(control=control), plan=plan)
         monkeypatch.setattr("wirespeed.ranks.training.probe.time.monotonic", lambda: self.now)
         monkeypatch.setattr("wirespeed.ranks.training.probe._turn", self._turn)
@@ -99,7 +110,7 @@ class Clock:
     def _turn(self, stage: object, one: Probed) -> None:
         self.turns.append(one.case.strategy)
         self.now += self._seconds
-        one.turns.append(torch.tensor([[(0.01 * self.now, 1.0)] * 2]))
+        one.turns.append(torch.tensor([[(0.01 * self.now, 1000.0)] * 2]))
 
 
 CASES = [replace(CASE, strategy=name) for name in ("none", "naive", "ddp")]
@@ -107,18 +118,29 @@ CASES = [replace(CASE, strategy=name) for name in ("none", "naive", "ddp")]
 
 def test_the_time_is_over_within_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of 10 s, by the latest rank's clock: the third case begins after 4.5 s, and no fourth."""
-    clock = Clock(monkeypatch, 2.0, 10.0)
-    found = probe(clock.stage, CASES, 9, lambda case: None)
+    clock = Clock(monkeypatch, 2.0, 10.0, rounds=2)
+    found = probe(clock.stage, CASES, lambda case: None)
     assert clock.turns == ["ddp", "naive", "none"]
     assert [one.case for one in found] == CASES
     slow = Clock(monkeypatch, 100.0, 10.0)
-    found = probe(slow.stage, CASES, 9, lambda case: None)
+    found = probe(slow.stage, CASES, lambda case: None)
     assert slow.turns == ["ddp"], "the yardstick is the one to do without"
     assert [len(one.turns) for one in found] == [0, 0, 1]
     assert slow.asked == 2, "it was asked before each turn of a case, of all ranks"
 
 
+def test_figures_of_no_use_have_three_times_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their interval is wide at any time here: ten steps of each are five turns, in 15 s of 10 s."""
+    clock = Clock(monkeypatch, 0.9, 10.0)
+    found = probe(clock.stage, CASES, lambda case: None)
+    assert [len(one.turns) for one in found] == [5, 5, 5]
+    assert all(one.usable for one in found)
+    hasty = Clock(monkeypatch, 2.0, 10.0)
+    assert not any(one.usable for one in probe(hasty.stage, CASES, lambda case: None))
+    assert 10 < hasty.now < 18, "beyond its time by one turn of a case at most"
+
+
 def test_with_time_enough_every_case_has_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch, 0.001, 1000.0)
-    found = probe(clock.stage, CASES, 3, lambda case: None)
+    clock = Clock(monkeypatch, 0.001, 1000.0, rounds=3)
+    found = probe(clock.stage, CASES, lambda case: None)
     assert [len(one.turns) for one in found] == [3, 3, 3]

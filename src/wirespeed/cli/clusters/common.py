@@ -9,8 +9,9 @@ from wirespeed.cli import suggest
 
 if TYPE_CHECKING:
     from wirespeed.clusters.deployment import Deployment
+    from wirespeed.records import Finding
 
-__all__ = ["CONTEXT", "deployment_options", "file_argument", "settled"]
+__all__ = ["CONTEXT", "deployment_options", "file_argument", "settled", "warning_lines"]
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -50,11 +51,19 @@ def deployment_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def settled(values: dict[str, Any]) -> "Deployment":
-    """Take the argument and the options out of click's values; UsageError for a bad file."""
+def warning_lines(one: "Finding") -> list[str]:
+    """What it is, then what to do about it."""
+    return [f"{one.title}  {one.id}", *([f"{one.id} fix: {one.fix}"] if one.fix else [])]
+
+
+def settled(values: dict[str, Any], *, live: bool = False) -> "Deployment":
+    """Take the argument and the options out of click's values; UsageError for a bad file.
+
+    live: a cluster is asked afterwards.
+    """
     from wirespeed.clusters.file.finding import read_named
     from wirespeed.clusters.settling import settle
 
     file = read_named(values.pop("cluster"))
     taken = {name: values.pop(name) for name in ("nodes", "mode", "engine", "fallback")}
-    return settle(file, **taken)
+    return settle(file, **taken, live=live)

@@ -93,5 +93,5 @@ def _settled(values: dict[str, Any]) -> tuple["Deployment", "Deployment | None"]
     """What to deploy, and what instead where the cluster itself turns out to have no RDMA."""
     instead = {**values, "mode": "tcp", "fallback": None}
     wanted = values["fallback"]
-    deployment = settled(values)
+    deployment = settled(values, live=True)
     return deployment, settled(instead) if wanted and deployment.mode == "rdma" else None

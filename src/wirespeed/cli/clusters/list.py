@@ -70,7 +70,7 @@ def _row(path: "Path") -> _Row:
 
     name, file = stem(path), str(path)
     try:
-        one = settle(read_cluster(read_file(path), file))
+        one = settle(read_cluster(read_file(path), file), live=True)
     except ClusterFileError as error:
         first = error.problems[0]
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""

@@ -10,6 +10,8 @@ import click
 
 from wirespeed.cli import suggest
 from wirespeed.cli.clusters.common import CONTEXT, deployment_options, file_argument, settled
+from wirespeed.cli.imported import verdict_lines, verdict_of
+from wirespeed.cli.shape_options import completed
 from wirespeed.errors import InputError, Interrupted, StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -33,7 +35,8 @@ Examples:
 
 \b
 The image needs mpirun, sshd and the programs of nccl-tests (images/ builds one), the cluster the
-MPI operator. Exit code: 0 it ran and its data was right; 1 a finding; 3 it could not be measured.
+MPI operator. Last comes whether its best figure is normal for such nodes. Exit code: 0 it ran and
+its data was right; 1 a finding, or a low figure; 3 it could not be measured.
 """
 
 
@@ -149,6 +152,7 @@ def _report(deployment: "Deployment", op: str, words: tuple[str, ...], tested: "
 
     style = _style()
     found = _imported(deployment, op, tested)
+    found = [_placed(run, deployment) for run in found]
     lines = [line for run in found for line in import_lines(run, style)]
     findings = tested.findings or (() if found else (_no_table(words),))
     kept = found or ([_empty(op)] if tested.log else [])
@@ -158,8 +162,29 @@ def _report(deployment: "Deployment", op: str, words: tuple[str, ...], tested: "
         findings = tuple(_pointed(one, logs[0]) for one in findings)
     lines += finding_lines(findings, style)
     lines += [f"next: wirespeed runs show {run.id}" for run in runs]
+    lines += [line for run in found for line in verdict_lines(run, style)]
     click.echo("\n".join(lines))
-    return _exit_code(findings, runs)
+    low = any(answer.place == "low" for run in found if (answer := verdict_of(run)))
+    return max(1 if low else 0, _exit_code(findings, runs))
+
+
+def _placed(run: "Run", deployment: "Deployment") -> "Run":
+    """With what the cluster file tells of the nodes and the log does not; the log is believed first."""
+    from wirespeed.records import ToldShape
+    from wirespeed.reference.shape import gpu_listed
+
+    product = "" if gpu_listed(run.world) else deployment.file.gpus.type
+    told = ToldShape(
+        gpu=product,
+        gpus_per_node=deployment.gpus,
+        nodes=deployment.nodes,
+        interconnect="tcp" if deployment.mode == "tcp" and deployment.nodes > 1 else "",
+        why="the cluster file",
+    )
+    try:
+        return completed(run, told)
+    except UsageError:
+        return run
 
 
 def _pointed(finding: "Finding", log: Path) -> "Finding":

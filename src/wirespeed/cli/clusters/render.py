@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.clusters.common import CONTEXT, deployment_options, file_argument, settled
+from wirespeed.cli.clusters.common import (
+    CONTEXT,
+    deployment_options,
+    file_argument,
+    settled,
+    warning_lines,
+)
 
 if TYPE_CHECKING:
     from wirespeed.clusters.deployment import Deployment
@@ -72,5 +78,6 @@ def _header(deployment: "Deployment") -> str:
     lines = [
         f"{deployment.name}: {deployment.engine} in namespace {deployment.namespace}, {size}",
         *(f"{one.name} {one.value}: {one.reason}" for one in deployment.choices),
+        *(f"warning: {line}" for one in deployment.warnings for line in warning_lines(one)),
     ]
     return "".join(f"# {plain.text(line)}\n" for line in lines)

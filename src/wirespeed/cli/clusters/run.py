@@ -29,7 +29,7 @@ def command(**values: Any) -> int:
     """Run a command as ranks on the pods: as `wirespeed launch --on k8s --cluster NAME`.
 
     Ranks start in /workspace, where `wirespeed cluster sync` brings this folder. Each finds RANK,
-    WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as under torchrun.
+    WORLD_SIZE, LOCAL_RANK, NODE_RANK, GROUP_RANK, MASTER_ADDR and MASTER_PORT, as under torchrun.
     """
     name = values["cluster"]
     where = Where.take({**values, "on": None, "hostfile": None}, default="k8s")

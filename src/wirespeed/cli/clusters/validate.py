@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.clusters.common import CONTEXT
+from wirespeed.cli.clusters.common import CONTEXT, warning_lines
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
     from wirespeed.clusters.file.problems import Problem
+    from wirespeed.records import Finding
 
 __all__ = ["command"]
 
@@ -24,6 +25,8 @@ class _Judged:
     """Name and size of a valid one."""
     problems: tuple["Problem", ...] = ()
     refused: str = ""
+    warnings: tuple["Finding", ...] = ()
+    """Of a valid one: what `render` and `deploy` will say, too."""
 
     @property
     def valid(self) -> bool:
@@ -40,7 +43,7 @@ Examples:
   wirespeed cluster validate mine -o json | jq '.[].problems'
 
 \b
-Exit code: 0 when all are valid, else 2. No cluster is asked: `deploy` does that.
+Exit code: 0 when all are valid, with warnings too, else 2. No cluster is asked: `deploy` does that.
 """,
 )
 @click.argument(
@@ -64,24 +67,28 @@ def _judge(name: str) -> _Judged:
     from wirespeed.clusters.file.finding import find_file, read_file
     from wirespeed.clusters.file.problems import ClusterFileError, shown_path
     from wirespeed.clusters.file.reading import read_cluster
+    from wirespeed.clusters.manifests.render import render
     from wirespeed.clusters.settling import settle
 
     source = shown_path(name)
     try:
         path = find_file(name)
         source = shown_path(str(path))
-        one = settle(read_cluster(read_file(path), str(path)))
+        one = settle(read_cluster(read_file(path), str(path)), live=True)
+        render(one)
     except ClusterFileError as error:
         return _Judged(source, problems=error.problems)
     except UsageError as error:
         return _Judged(source, refused=str(error))
     size = f"{one.nodes} × {one.gpus} GPUs" if one.gpus else f"{one.nodes} nodes without GPUs"
-    return _Judged(source, told=f"{one.name} in {one.namespace}: {one.engine}, {size}, {one.mode}")
+    told = f"{one.name} in {one.namespace}: {one.engine}, {size}, {one.mode}"
+    return _Judged(source, told=told, warnings=one.warnings)
 
 
 def _lines(judged: _Judged) -> list[str]:
     if judged.valid:
-        return [f"{judged.file}: valid: {judged.told}"]
+        warned = [f"  warning: {line}" for one in judged.warnings for line in warning_lines(one)]
+        return [f"{judged.file}: valid: {judged.told}", *warned]
     found = [f"{judged.file}:{one.line}: {one}" for one in judged.problems]
     if judged.refused:
         found.append(f"{judged.file}: {judged.refused}")
@@ -97,6 +104,7 @@ def _json(judged: list[_Judged]) -> str:
             "valid": one.valid,
             "problems": [asdict(problem) for problem in one.problems],
             "refused": one.refused,
+            "warnings": [{"id": w.id, "title": w.title, "fix": w.fix} for w in one.warnings],
         }
         for one in judged
     ]

@@ -1,6 +1,7 @@
 """The network: RDMA resources of the group's nodes, attachments of Multus, and a preset for them."""
 
 import re
+from collections.abc import Iterable, Mapping
 
 from wirespeed.clusters.discover.entry import Entry, Guess
 from wirespeed.clusters.discover.found import Attachment, Found
@@ -8,7 +9,7 @@ from wirespeed.clusters.discover.guess_nodes import Group, zones
 from wirespeed.clusters.presets.fabric import is_for
 from wirespeed.clusters.presets.presets import preset_named, preset_names
 
-__all__ = ["guess_fabric"]
+__all__ = ["adapter_resources", "guess_fabric"]
 
 _EFA = "vpc.amazonaws.com/efa"
 _RDMA = (
@@ -50,9 +51,14 @@ def guess_fabric(found: Found, group: Group) -> Guess:
 
 def _adapters(group: Group) -> list[str]:
     """Resources that every node of the group offers, the surest first."""
-    if not group.nodes:
+    return adapter_resources(one.allocatable for one in group.nodes)
+
+
+def adapter_resources(allocatables: Iterable[Mapping[str, float]]) -> list[str]:
+    """Resources of RDMA adapters that all nodes offer, the surest first, by what each can give."""
+    offers = [{name for name, count in one.items() if count} for one in allocatables]
+    if not offers:
         return []
-    offers = ({name for name, count in one.allocatable.items() if count} for one in group.nodes)
     common = sorted(set.intersection(*offers))
     ranked = [
         (place, name) for name in common for place, form in enumerate(_RDMA) if form.fullmatch(name)

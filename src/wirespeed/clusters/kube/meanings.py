@@ -233,10 +233,12 @@ _ADMISSION = (
     ),
     _row(
         "CLUSTER-025",
-        r"error looking up service account \S+: serviceaccount \"(?P<name>[^\"]+)\" not found",
+        r"error looking up service account (?P<space>[^/\s]+)/\S+: "
+        r"serviceaccount \"(?P<name>[^\"]+)\" not found",
         "there is no service account {name} in the namespace",
         expected="security.service_account names one that exists, or is empty",
-        next="kubectl get serviceaccounts",
+        fix="make it, or leave security.service_account empty: one is made then",
+        next="kubectl create serviceaccount {name} --namespace {space}",
     ),
     _row(
         "CLUSTER-008",

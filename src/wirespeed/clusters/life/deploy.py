@@ -20,6 +20,7 @@ from wirespeed.clusters.life.owned import foreign_finding, reference
 from wirespeed.clusters.life.pods import Pod, pods_of
 from wirespeed.clusters.life.preflight import room_findings
 from wirespeed.clusters.life.seen import events_of
+from wirespeed.clusters.life.serving import served
 from wirespeed.clusters.life.survey import Survey, survey
 from wirespeed.clusters.life.verdicts import exit_code
 from wirespeed.clusters.life.waiting import Waited, wait
@@ -101,11 +102,22 @@ class _Deploying:
         self._within_s = within_s
         self._stage = "nothing was made"
         self._stale: frozenset[str] = frozenset()
-        made = render(deployment)
+        self._render()
+        self.changes: tuple[Change, ...] = ()
+
+    def _render(self) -> None:
+        made = render(self._deployment)
         self._namespace = [one for one in made if one["kind"] == "Namespace"]
         self._objects = [one for one in made if one["kind"] != "Namespace"]
-        self._template = pod_template(deployment)
-        self.changes: tuple[Change, ...] = ()
+        self._template = pod_template(self._deployment)
+
+    def _serve(self) -> list[Finding]:
+        """What the file leaves open is the cluster's; what stays open is said."""
+        before = self._deployment
+        self._deployment, against = served(self._first, before)
+        if self._deployment is not before:
+            self._render()
+        return [*self._deployment.warnings, *against]
 
     def run(self, *, preflight: bool, recreate: bool) -> Deployed:
         """Raises Refused where the API server is lost."""
@@ -113,10 +125,13 @@ class _Deploying:
         if wrong:
             return Deployed((wrong,))
         self._progress.phase("looking at what is there and what is free")
+        warned = self._serve()
+        if _failed(warned):
+            return Deployed(tuple(warned))
         known = survey(
             self._first, self._deployment, self._objects, self._template, preflight=preflight
         )
-        found = self._judged(known)
+        found = warned + self._judged(known)
         trial = known.trial if _failed(found) else self._tried_again(known, recreate)
         found += self._refusals(trial, known)
         if _failed(found):

@@ -32,6 +32,10 @@ class Fabric:
     network: Network
     """The file's, with what it leaves to the preset written out."""
     choices: tuple[Choice, ...]
+    attachable: tuple[str, ...] = ()
+    """Interfaces that the file names and nothing attaches: attachments of the same names would."""
+    seeks_resource: bool = False
+    """No resource of a device plugin is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +46,19 @@ class _Lack:
     write: str
 
 
-def choose_fabric(file: ClusterFile, mode: FabricMode | None, fallback: str | None) -> Fabric:
-    """UsageError where RDMA is asked and nothing names it, unless `fallback` is tcp."""
+def choose_fabric(
+    file: ClusterFile, mode: FabricMode | None, fallback: str | None, *, live: bool = False
+) -> Fabric:
+    """UsageError where RDMA is asked and nothing names it, unless `fallback` is tcp.
+
+    live: a cluster is asked afterwards, which may name it.
+    """
     network = file.network
     preset = preset_named(network.preset) if network.preset else None
     wanted = _wanted(network, preset, mode)
     choices: list[Choice] = [wanted] if (mode or network.mode) == "auto" else []
     settled: Mode = "rdma" if wanted.value == "rdma" else "tcp"
-    if settled == "rdma" and (lack := _lack(network, preset)):
+    if settled == "rdma" and (lack := _lack(network, preset, live)):
         if fallback != "tcp":
             raise _refusal(lack, wanted)
         choices = [Choice("mode", "tcp", f"{lack.saw}; --fallback tcp")]
@@ -77,11 +86,12 @@ def _wanted(network: Network, preset: Preset | None, option: FabricMode | None) 
     return Choice("mode", "tcp", "neither network.rdma.enabled nor network.preset says otherwise")
 
 
-def _lack(network: Network, preset: Preset | None) -> _Lack | None:
+def _lack(network: Network, preset: Preset | None, live: bool) -> _Lack | None:
     """What RDMA misses; None: nothing."""
     rdma = network.rdma
     of_preset = preset if preset and preset.mode == "rdma" else None
-    if not (rdma.resource or rdma.devices or rdma.networks or _names_adapters(of_preset)):
+    named = rdma.resource or rdma.devices or rdma.networks or _names_adapters(of_preset)
+    if not (named or live):
         others = f" and its preset {preset.name} name" if preset else " names"
         return _Lack(
             f"the cluster file{others} no RDMA resource, network or device",
@@ -107,10 +117,11 @@ def _lacking_networks(rdma: Rdma, preset: Preset | None) -> _Lack | None:
     asked = rdma.networks or tuple(filter(None, _annotated(preset).split(",")))
     there = {network.partition("@")[2] or f"net{number}" for number, network in enumerate(asked, 1)}
     named = [one for one in value.lstrip("=").split(",") if _ATTACHED.fullmatch(one)]
-    if lost := [one for one in named if one not in there]:
+    # Where nothing at all is attached, the pods can still have the device plugin's adapters.
+    if there and (lost := [one for one in named if one not in there]):
         return _Lack(
             f"network.rdma.interfaces names {', '.join(lost)}, and network.rdma.networks attaches "
-            f"{', '.join(sorted(there)) or 'no network'}: no such interface would be in a pod",
+            f"{', '.join(sorted(there))}: no such interface would be in a pod",
             f"network.rdma.networks with one Multus attachment for each of {', '.join(named)} "
             "(`kubectl get network-attachment-definitions`)",
         )
@@ -164,8 +175,26 @@ def _with_rdma(network: Network, preset: Preset | None, choices: list[Choice]) -
     if preset:
         preset = replace(preset, resources=kept)
         preset = _ucx_on_these_devices(preset, rdma.devices, choices)
-    network = network.model_copy(update={"rdma": rdma})
-    return Fabric(mode="rdma", preset=preset, network=network, choices=tuple(choices))
+    attachable = _attachable(rdma, preset)
+    if attachable:
+        there = [one for one in rdma.interfaces.split(",") if one.lstrip("=") not in attachable]
+        rdma = rdma.model_copy(update={"interfaces": ",".join(there)})
+    return Fabric(
+        mode="rdma",
+        preset=preset,
+        network=network.model_copy(update={"rdma": rdma}),
+        choices=tuple(choices),
+        attachable=attachable,
+        seeks_resource=not (rdma.resource or rdma.networks),
+    )
+
+
+def _attachable(rdma: Rdma, preset: Preset | None) -> tuple[str, ...]:
+    """The file's net1, net2, … where neither it nor its preset attaches a network."""
+    if rdma.networks or _annotated(preset) or rdma.interfaces.startswith("^"):
+        return ()
+    names = rdma.interfaces.lstrip("=").split(",")
+    return tuple(one for one in names if _ATTACHED.fullmatch(one))
 
 
 def _without_resource(rdma: Rdma) -> Choice:

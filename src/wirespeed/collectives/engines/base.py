@@ -75,4 +75,9 @@ class Engine(Protocol):
         """A closure that does nothing but the call: it is timed, so it must not allocate."""
         ...
 
+    def meeting(self, group: Group) -> Callable[[], object]:
+        """What returns when every rank of the group has called it: this library's own barrier over the
+        connections that `bind`'s calls use, so that they are as awake as in a program that has one."""
+        ...
+
     def close(self) -> None: ...

@@ -104,6 +104,10 @@ class MpiEngine:
         communicator = self._world.Split(color, dist.get_rank())
         return Group(mine, mine.index(dist.get_rank()), communicator) if mine else None
 
+    def meeting(self, group: Group) -> Callable[[], object]:
+        meet: Callable[[], object] = group.handle.Barrier
+        return meet
+
     def bind(self, call: Call) -> Issue:
         elements = _largest_count(call)
         if elements > MOST_ELEMENTS:

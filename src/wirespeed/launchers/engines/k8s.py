@@ -76,6 +76,17 @@ class _K8s:
             held.lost = _lost_of(held.prepared.job)
             yield held
 
+    def shared(self, job: Job, say: Callable[[str], None]) -> Sequence[Finding]:
+        from wirespeed.launchers.k8s.looking import WORKSPACE
+        from wirespeed.launchers.k8s.shared import shared_findings
+
+        file = _cluster(job)[0]
+        if file.storage.mode != "rwx" or len(job.hosts) < 2:
+            return []
+        say(f"looking whether all pods share {WORKSPACE}")
+        pods = [host.name for host in job.hosts]
+        return shared_findings(kubectl_told(job), pods, job.python, WORKSPACE)
+
     def around(self, job: Job, scratch: Path) -> tuple[list[Piece], list[Piece]]:
         from wirespeed.launchers.k8s.once import around_once
 

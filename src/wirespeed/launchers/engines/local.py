@@ -44,7 +44,7 @@ class _Local:
 
 def _places(rank: int, size: int) -> dict[str, str]:
     numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-    return {name: str(number) for name, number in numbers.items()}
+    return {name: str(n) for name, n in {**numbers, "NODE_RANK": 0, "GROUP_RANK": 0}.items()}
 
 
 def _free_port() -> int:

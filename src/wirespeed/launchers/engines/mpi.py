@@ -24,7 +24,7 @@ from wirespeed.launchers.mpi.guard import guarded
 from wirespeed.launchers.mpi.meeting import meeting_of
 from wirespeed.launchers.mpi.nodes import Nodes, look, slots_of
 from wirespeed.launchers.mpi.words import Flavour, Launch, passes
-from wirespeed.launchers.rank_wrapper import MASTER, wrapped
+from wirespeed.launchers.rank_wrapper import MASTER, SLOTS, wrapped
 from wirespeed.records import Choice
 
 __all__ = ["ENGINE"]
@@ -86,7 +86,7 @@ class _Mpi:
 def _prepared(job: Job, hosts: tuple[Host, ...], nodes: Nodes, flavour: Flavour) -> Prepared:
     """The far side is known: where the ranks meet is said in their environment."""
     at = meeting_of(job, hosts, nodes.facts)
-    environment = {MASTER: f"{at.address}:{at.port}", **job.environment}
+    environment = {MASTER: f"{at.address}:{at.port}", **_slots(job, hosts), **job.environment}
     choices = [
         Choice("mpirun", job.options["mpirun"], f"recognised as {flavour.title}"),
         Choice("MASTER_ADDR", at.address, at.why),
@@ -105,6 +105,13 @@ def _prepared(job: Job, hosts: tuple[Host, ...], nodes: Nodes, flavour: Flavour)
         options={**job.options, _NAMES: " ".join(environment)},
     )
     return Prepared(job=ready, findings=nodes.findings, choices=tuple(choices))
+
+
+def _slots(job: Job, hosts: tuple[Host, ...]) -> dict[str, str]:
+    """MPI tells no rank its node; where the user maps nothing, ranks fill the nodes in order."""
+    if not hosts or "map-by" in job.options or len({one.name for one in hosts}) < len(hosts):
+        return {}
+    return {SLOTS: ",".join(str(one.slots or 1) for one in hosts)}
 
 
 def _launch(job: Job, hostfile: str) -> Launch:

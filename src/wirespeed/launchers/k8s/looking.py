@@ -20,7 +20,15 @@ from wirespeed.launchers.node.words import probe_words
 from wirespeed.launchers.rank_wrapper import DIRECTORY
 from wirespeed.records import Choice, Finding
 
-__all__ = ["PLACES", "Environment", "could_not_look", "environment_of", "looked", "places_of"]
+__all__ = [
+    "PLACES",
+    "WORKSPACE",
+    "Environment",
+    "could_not_look",
+    "environment_of",
+    "looked",
+    "places_of",
+]
 
 ASK_S = 30.0
 """For all pods together: kubectl of many pods at once needs some seconds of this machine's time."""

@@ -184,7 +184,7 @@ def _deployment(job: Job, file: ClusterFile, name: str) -> Deployment:
 
     mode, fallback = job.options.get("mode"), job.options.get("fallback")
     nodes = len(job.hosts) or job.nodes
-    return settle(file, nodes=nodes, mode=mode, fallback=fallback, name=name)
+    return settle(file, nodes=nodes, mode=mode, fallback=fallback, name=name, live=True)
 
 
 def _over_sockets(file: ClusterFile, deployment: Deployment) -> Deployment:

@@ -47,6 +47,7 @@ class Place:
             "LOCAL_RANK": local,
             "LOCAL_WORLD_SIZE": self.ranks,
             "NODE_RANK": self.node,
+            "GROUP_RANK": self.node,
         }
         return {**{k: str(v) for k, v in numbers.items()}, "MASTER_ADDR": self.master}
 

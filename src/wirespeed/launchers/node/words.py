@@ -104,6 +104,7 @@ def rank_places(place: NodePlace) -> list[dict[str, str]]:
         "MASTER_PORT": str(place.port),
         "NNODES": str(place.nodes),
         "NODE_RANK": str(place.index),
+        "GROUP_RANK": str(place.index),
     }
     return [
         {**common, "RANK": str(place.first_rank + local), "LOCAL_RANK": str(local)}

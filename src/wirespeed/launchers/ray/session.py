@@ -254,7 +254,11 @@ def _places_of(rank: _Rank, ranks: Sequence[_Rank]) -> dict[str, str]:
     rank: so each rank is shown all GPUs of the job's ranks on its node, its own at that place.
     """
     beside = [one for one in ranks if one.place["node"] == rank.place["node"]]
+    nodes = list(dict.fromkeys(one.place["node"] for one in ranks))
+    node = nodes.index(rank.place["node"])
     numbers = {
+        "NODE_RANK": node,
+        "GROUP_RANK": node,
         "RANK": rank.number,
         "WORLD_SIZE": len(ranks),
         "LOCAL_RANK": rank.local,

@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable, Sequence
+from statistics import median
 
+from wirespeed.locate.schedule import work_order
 from wirespeed.ranks.place import Place
 
 __all__ = ["Work"]
@@ -13,8 +15,10 @@ _PAUSE_S, _LONG_PAUSE_S = 0.1, 0.7
 """Seconds at most before the work."""
 _SHORT_PAUSES = 5
 """So many at first; more timings are asked for only where somebody looks slow."""
-_WATCHED_S, _NAP_S, _GAP_S = 2.0, 0.002, 0.05
+_WINDOW_S, _NAP_S, _GAP_S = 0.5, 0.002, 0.05
 """How long to watch for gaps; a gap is longer than any scheduler leaves an idle machine's process."""
+_FIRST_WINDOWS = 4
+"""Later pauses that are long enough are watched, too."""
 _PROBE = 8
 _MOST = 100_000
 _QUEUED = 16
@@ -32,18 +36,20 @@ class Work:
         self._in = torch.ones(side, side, device=place.device)
         self._out = torch.empty_like(self._in)
         self._count = self._calls = 0
-        self._present: torch.Tensor | None = None
+        self._absent: list[float] = []
+        """Share of each window in which this rank was not there."""
 
     def seconds(self, turns: Sequence[Sequence[int]]) -> list[float]:
         """By global rank; collective. turns: ranks that work at once, one turn after the other.
 
         A rank that is absent for a share of the time takes as much longer in the long run, whether
-        a turn was hit or not: after a common start everybody has just come back.
+        a turn was hit or not: after a common start everybody has just come back. It is the middle
+        window that counts: on a busy machine anybody is absent from one or two.
         """
         control = self._place.control
-        if self._present is None:
+        if not self._absent:
             control.barrier()
-            self._present = 1 - control.matrix([_absent_share(self._place.tick)])[:, 0]
+            self._absent = [_absent_share(self._place.tick) for _ in range(_FIRST_WINDOWS)]
         if not self._count:
             self._multiply(_PROBE)
             control.barrier()
@@ -53,14 +59,21 @@ class Work:
         # Pauses of different lengths: what comes and goes with a period must not be missed each time.
         self._calls += 1
         longest = _PAUSE_S if self._calls <= _SHORT_PAUSES else _LONG_PAUSE_S
-        time.sleep(longest * (self._calls * 0.618 % 1))
+        self._pause(longest * (self._calls * 0.618 % 1))
         mine = 0.0
-        for ranks in turns:
+        for turn in work_order(len(turns), self._calls):
             control.barrier()
-            if self._place.rank in ranks:
+            if self._place.rank in turns[turn]:
                 mine = self._multiply(self._count)
-        spent: list[float] = (control.matrix([mine])[:, 0] / self._present).tolist()
+        rows = control.matrix([mine, 1 - median(self._absent)])
+        spent: list[float] = (rows[:, 0] / rows[:, 1]).tolist()
         return spent
+
+    def _pause(self, seconds: float) -> None:
+        if seconds >= _WINDOW_S:
+            self._absent.append(_absent_share(self._place.tick))
+            seconds -= _WINDOW_S
+        time.sleep(seconds)
 
     def _multiply(self, count: int) -> float:
         import torch
@@ -82,10 +95,10 @@ class Work:
 
 
 def _absent_share(tick: Callable[[], None]) -> float:
-    """Share of some seconds in which this process did not run although it wanted to, by long gaps."""
+    """Share of a window in which this process did not run although it wanted to, by long gaps."""
     begin = last = time.perf_counter()
     absent = 0.0
-    while last - begin < _WATCHED_S:
+    while last - begin < _WINDOW_S:
         time.sleep(_NAP_S)
         now = time.perf_counter()
         if now - last > _GAP_S:

@@ -1,12 +1,12 @@
 """What the cost model says of each strategy here: measures the link, predicts steps and bucket size."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import CannotMeasure
-from wirespeed.plan import Case, Measure
+from wirespeed.plan import Case, Measure, TrainCase
 from wirespeed.ranks.measure import measure
 from wirespeed.ranks.place import Place, site_of
 from wirespeed.ranks.training.stage import Stage
@@ -16,13 +16,23 @@ from wirespeed.training.bucket_model import Link, best_bucket_bytes, fit_link
 from wirespeed.training.cost_model import StepWithoutSync, predicted_step_s
 from wirespeed.units import format_bandwidth, format_duration
 
-__all__ = ["best_bucket", "measure_link", "predicted"]
+__all__ = ["Advice", "best_bucket", "measure_link", "predicted"]
 
 _LEAST, _SIZES = 4096, 5
 _LONGEST_S = 0.7
 """Of one size's samples; warming up takes at most half of that beside it."""
 _SHARE = 0.25
 """Of the time that rounds may take, for all sizes together."""
+
+_ALIKE = 1.25
+"""Bucket sizes closer than that are the same advice; so are those that hold all gradients."""
+_NOT_PREDICTED = {
+    "id": "TRAIN-006",
+    "status": "not_checked",
+    "title": "the best bucket size was not predicted",
+    "because": "all_reduce took no longer for more bytes, as measured here: too much else runs on this "
+    "machine, or the sizes are too small",
+}
 
 
 def measure_link(place: Place, gradient_bytes: int, max_time_s: float) -> list[Measurement]:
@@ -81,26 +91,28 @@ def _tensors(stage: Stage) -> int:
         return sum(one.requires_grad for one in stage.model.build().parameters())
 
 
-def best_bucket(
-    stage: Stage, records: Sequence[Training], link: Link | None
-) -> dict[str, Any] | None:
-    """The model's best bucket size beside the best that was measured, as a `trouble` record."""
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The model's best bucket size."""
+
+    told: dict[str, Any]
+    """TRAIN-006, as a `trouble` record."""
+    pair: tuple[TrainCase, TrainCase] | None = None
+    """A case with the size that it advises, and the quickest that was measured; None: much the same."""
+
+
+def best_bucket(stage: Stage, records: Sequence[Training], link: Link | None) -> Advice | None:
+    """The model's best bucket size beside the best that was measured."""
     swept = [one for one in records if one.study == "compare" and one.strategy == "bucketed"]
     step = _yardstick(stage, records)
     if step is None or not swept:
         return None
     if link is None:
-        return {
-            "id": "TRAIN-006",
-            "status": "not_checked",
-            "title": "the best bucket size was not predicted",
-            "because": "all_reduce took no longer for more bytes, as measured here: too much else "
-            "runs on this machine, or the sizes are too small",
-        }
+        return Advice(_NOT_PREDICTED)
     best = best_bucket_bytes(link, gradient_bytes=step.gradient_bytes, backward_s=step.backward_s)
     quickest = min(swept, key=lambda one: one.step.mean)
     tried = ", ".join(f"{one.bucket_mb:g}" for one in swept)
-    return {
+    told = {
         "id": "TRAIN-006",
         "status": "pass",
         "title": f"best bucket size: {best / 1e6:.3g} MB by the model, {quickest.bucket_mb:g} MB of "
@@ -112,3 +124,13 @@ def best_bucket(
         if len(swept) > 1
         else f"wirespeed train --bucket-mb {best / 1e6:.2g},{quickest.bucket_mb:g}",
     }
+    whole, used = step.gradient_bytes, (quickest.bucket_mb or 0) * 1e6
+    if _ALIKE > min(best, whole) / min(used, whole) > 1 / _ALIKE:
+        return Advice(told)
+    case = TrainCase(
+        strategy="bucketed",
+        bucket_mb=quickest.bucket_mb,
+        ranks=quickest.ranks,
+        samples=quickest.batch,
+    )
+    return Advice(told, (replace(case, bucket_mb=float(f"{best / 1e6:.3g}")), case))

@@ -3,7 +3,8 @@
 All cases take turns, as in the rounds that are timed: in each turn a case has one step to warm up and
 a few under the profiler. Steps of one turn share the machine's mood, so the interval is made of the
 means of turns. Before every turn of a case all ranks agree on whether the time for this is over: it is
-exceeded by one such turn at most, and a case that had none is not told about.
+exceeded by one such turn at most, and a case that had none is not told about. While a figure is of no
+use yet (fewer than ten steps, and its interval wide) there is three times as much time.
 """
 
 import time
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from wirespeed.training.comm_time import ObservedStep
 
-__all__ = ["SHARE", "Probed", "enough", "most_turns", "probe", "turns_at_least"]
+__all__ = ["LONGEST", "Probed", "enough", "most_turns", "probe", "turns_at_least"]
 
 STEPS = 2
 """Of a case in one turn."""
@@ -33,8 +34,10 @@ LEAST, FEWEST, MOST = 2, 6, 12
 """Turns: of what an interval is made of, where every interval is narrow enough, in any case."""
 GOAL = 0.1
 """Half width of the 95 % interval of the mean, relative to it: more exact than this nobody reads it."""
-SHARE = 0.5
-"""Of the time that rounds may take, for all cases together."""
+SHARE, LONGEST = 0.5, 1.5
+"""Of the time that rounds may take, for all cases together; and while some figure is of no use."""
+USABLE_STEPS, USABLE = 10, 0.25
+"""A figure is of use from so many steps on, or where its interval is within so much of it."""
 
 
 @dataclass(slots=True)
@@ -58,17 +61,22 @@ class Probed:
         spread = spread_of(self.communication())
         return replace(spread, low=max(0.0, spread.low))
 
-    def fraction(self) -> float:
-        """Communication over the same steps under the profiler, on the same rank."""
+    def fraction(self) -> Spread:
+        """Communication over the whole of each of these steps under the profiler, on the same rank."""
         most = self._most()
-        whole = fmean(float(turn[most, :, 1].mean()) for turn in self.turns)
-        return self.spread().mean / whole if whole else 0.0
+        spread = spread_of([(turn[most, :, 0] / turn[most, :, 1]).tolist() for turn in self.turns])
+        return replace(spread, low=max(0.0, spread.low), high=min(1.0, spread.high))
 
-    def narrow(self) -> bool:
+    def narrow(self, goal: float = GOAL) -> bool:
         """Whether the interval is; nothing to send is exact."""
         means = [fmean(turn) for turn in self.communication()]
         interval = mean_interval(means)
-        return (interval.high - interval.low) / 2 <= GOAL * fmean(means)
+        return (interval.high - interval.low) / 2 <= goal * fmean(means)
+
+    @property
+    def usable(self) -> bool:
+        """Whether its communication time says something."""
+        return len(self.turns) * STEPS >= USABLE_STEPS or (bool(self.turns) and self.narrow(USABLE))
 
     def _most(self) -> int:
         """The rank with the most communication, over all turns."""
@@ -78,24 +86,28 @@ class Probed:
 
 
 def probe(
-    stage: Stage, cases: Sequence[TrainCase], rounds: int, enter: Callable[[TrainCase], None]
+    stage: Stage, cases: Sequence[TrainCase], enter: Callable[[TrainCase], None]
 ) -> list[Probed]:
     """More steps of every case, under the profiler; collective over the whole world.
 
-    rounds: that were timed; enter: tells what begins. Where the time is over a case may have no turns.
+    enter: tells what begins. Where the time is over a case may have no turns.
     """
     every = [Probed(case) for case in cases]
-    most, budget = most_turns(rounds), SHARE * stage.plan.max_time_s
+    most, limit = most_turns(stage.plan.rounds), stage.plan.max_time_s
     begin, number = time.monotonic(), 0
 
     def spent() -> float:
         """The same on every rank."""
         return float(stage.place.control.matrix([time.monotonic() - begin]).max())
 
+    def budget() -> float:
+        usable = all(one.usable for one in every if one.full is None)
+        return (SHARE if usable or most < USABLE_STEPS / STEPS else LONGEST) * limit
+
     while fitting := [one for one in every if one.full is None]:
         # Backwards first: the yardstick, which sends nothing, is the one to do without.
         for one in fitting[::-1] if number % 2 == 0 else fitting:
-            if spent() > budget:
+            if spent() > budget():
                 return every
             enter(one.case)
             try:
@@ -103,18 +115,18 @@ def probe(
             except CaseFull as full:
                 one.full = full
         number += 1
-        if enough(number, spent(), budget, _narrow(every), most=most):
+        if enough(number, spent(), budget(), _narrow(every), most=most):
             break
     return every
 
 
-def most_turns(rounds: int) -> int:
-    """No more than rounds were timed: the share of a step is not looked at closer than the step."""
-    return min(MOST, max(LEAST, rounds))
+def most_turns(rounds: int | None) -> int:
+    """rounds: that were asked for; the share of a step is then not looked at closer than the step."""
+    return MOST if rounds is None else min(MOST, max(LEAST, rounds))
 
 
-def turns_at_least(rounds: int) -> int:
-    """That are made after so many rounds, where the time allows."""
+def turns_at_least(rounds: int | None) -> int:
+    """That are made, where the time allows."""
     return min(FEWEST, most_turns(rounds))
 
 

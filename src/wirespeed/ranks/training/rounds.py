@@ -18,7 +18,7 @@ from wirespeed.statistics import mean_interval
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PARTS", "Samples", "run_rounds"]
+__all__ = ["PARTS", "Samples", "run_rounds", "timed_turn"]
 
 PARTS = ("step", "data", "forward", "backward", "synchronise", "optimizer")
 """Columns of what a step gives, in seconds."""
@@ -68,7 +68,7 @@ def run_rounds(
             tell(number * len(order) + index, _of(plan, number, len(order)), samples.case.label)
             enter(f"train {samples.case.label}")
             try:
-                samples.turns.append(_turn(stage, samples.case, plan.steps))
+                samples.turns.append(timed_turn(stage, samples.case, plan.steps))
             except CaseFull as error:
                 samples.full = True
                 full(samples.case, error)
@@ -98,8 +98,11 @@ def _narrow(samples: Samples, goal: float) -> bool:
     return (interval.high - interval.low) / 2 <= goal * fmean(means)
 
 
-def _turn(stage: Stage, case: TrainCase, steps: int) -> "torch.Tensor":
-    """One step to warm up, then `steps` that count; seconds of all ranks of the case."""
+def timed_turn(stage: Stage, case: TrainCase, steps: int) -> "torch.Tensor":
+    """One step to warm up, then `steps` that count: seconds of all ranks of the case; collective.
+
+    Shape (ranks of the case, steps, parts). CaseFull: memory ran out.
+    """
     mine = stage.attempt(case, lambda: _steps(stage, case, steps))
     rows = stage.place.control.matrix(mine)[: case.ranks]
     return rows.reshape(case.ranks, steps, len(PARTS))

@@ -9,6 +9,7 @@ from typing import Any
 from wirespeed.plan import Plan, TrainCase, TrainPlan
 from wirespeed.ranks.place import Place
 from wirespeed.ranks.steps import Reporter
+from wirespeed.ranks.training.advice import checked_advice
 from wirespeed.ranks.training.foretell import best_bucket, measure_link, predicted
 from wirespeed.ranks.training.load import under_load
 from wirespeed.ranks.training.memory_end import (
@@ -17,7 +18,7 @@ from wirespeed.ranks.training.memory_end import (
     does_not_fit,
     memory_ran_out,
 )
-from wirespeed.ranks.training.probe import SHARE, Probed, probe, turns_at_least
+from wirespeed.ranks.training.probe import LONGEST, Probed, probe, turns_at_least
 from wirespeed.ranks.training.prove import prove
 from wirespeed.ranks.training.rehearse import rehearse
 from wirespeed.ranks.training.rounds import Samples, run_rounds
@@ -27,7 +28,12 @@ from wirespeed.ranks.training.space import fit, limit_bytes, resident_of_all, sp
 from wirespeed.ranks.training.stage import BUILD_BOUND_S, Stage
 from wirespeed.ranks.training.summary import figures, verdicts, yardstick_of
 from wirespeed.ranks.training.timeline import tell_trace
-from wirespeed.ranks.training.trouble import fit_ended, not_finite, not_watched
+from wirespeed.ranks.training.trouble import (
+    fit_ended,
+    hardly_watched,
+    not_finite,
+    not_watched,
+)
 from wirespeed.records import Choice
 from wirespeed.records_json import measurement_to_json
 from wirespeed.records_training import Training
@@ -233,16 +239,15 @@ class _Run:
         """Puts communication time into the records; this rank's last step of each case."""
         cases = [one.case for one in self._taken if one.case.kind == "compare" and not one.full]
         steps = count()
-        rounds = max((len(one.turns) for one in self._taken), default=0)
+        least = turns_at_least(self._plan.rounds)
 
         def enter(case: TrainCase) -> None:
             index = next(steps)
-            turns = max(turns_at_least(rounds), index // len(cases) + 1)
+            turns = max(least, index // len(cases) + 1)
             self._step(index, turns * len(cases), f"watching {case.label}")
 
-        found = {one.case: one for one in probe(self._stage, cases, rounds, enter)}
-        if missed := [one.case for one in found.values() if self._missed(one)]:
-            self._tell("trouble", not_watched(missed, SHARE * self._plan.max_time_s))
+        found = {one.case: one for one in probe(self._stage, cases, enter)}
+        self._tell_missed(list(found.values()))
         for index, samples in enumerate(self._taken):
             one = found.get(samples.case)
             if one is None:
@@ -250,19 +255,30 @@ class _Run:
             if one.full is not None:
                 self._full(one.case, one.full)
             if one.turns:
-                spread = one.spread()
+                spread, fraction = one.spread(), one.fraction()
                 self._records[index] = replace(
                     self._records[index],
                     comm=spread.mean,
                     comm_spread=spread,
-                    comm_fraction=one.fraction(),
+                    comm_fraction=fraction.mean,
+                    comm_fraction_spread=fraction,
                 )
         return [one.spans for one in found.values()]
 
-    def _missed(self, one: Probed) -> bool:
-        """Whether there was no time for it; the yardstick's communication is nothing anyway."""
-        of_use = self._plan.trace or one.case.strategy != "none"
-        return of_use and not one.turns and one.full is None
+    def _tell_missed(self, found: list[Probed]) -> None:
+        """For what there was no time; the yardstick's communication is nothing anyway."""
+        wanted = [
+            one
+            for one in found
+            if one.full is None and (self._plan.trace or one.case.strategy != "none")
+        ]
+        limit_s = LONGEST * self._plan.max_time_s
+        if missed := [one.case for one in wanted if not one.turns]:
+            self._tell("trouble", not_watched(missed, limit_s))
+        asked = self._plan.rounds is not None
+        vague = [one.case for one in wanted if one.turns and not one.usable]
+        if vague and not asked:
+            self._tell("trouble", hardly_watched(vague, limit_s))
 
     def _foretell(self) -> None:
         """Only where ranks were compared: the cost of a collective on the whole world is the base."""
@@ -274,8 +290,13 @@ class _Run:
         for one in measured:
             self._tell("measurement", measurement_to_json(one))
         self._records, link = predicted(stage, self._records, measured)
-        if note := best_bucket(stage, self._records, link):
-            self._tell("trouble", note)
+        advice = best_bucket(stage, self._records, link)
+        if advice is None:
+            return
+        self._tell("trouble", advice.told)
+        if advice.pair is not None:
+            self._step(0, 1, f"timing {advice.pair[0].label}, the model's advice")
+            self._tell("trouble", checked_advice(stage, *advice.pair))
 
     def _memory(self) -> None:
         if note := resident_of_all(self._stage):

@@ -9,7 +9,7 @@ from wirespeed.units import format_duration
 if TYPE_CHECKING:
     from wirespeed.training.step import LossNotFinite
 
-__all__ = ["fit_ended", "not_finite", "not_watched"]
+__all__ = ["fit_ended", "hardly_watched", "not_finite", "not_watched"]
 
 
 def not_finite(error: "LossNotFinite") -> dict[str, Any]:
@@ -34,6 +34,18 @@ def not_watched(cases: Sequence[TrainCase], budget_s: float) -> dict[str, Any]:
         "status": "not_checked",
         "title": "no step was watched of " + ", ".join(one.label for one in cases),
         "saw": "their communication time and timeline are not known",
+        "because": f"the {format_duration(budget_s)} for steps under the profiler were over before",
+        "next": "a longer --max-time, fewer strategies, or a quieter machine",
+    }
+
+
+def hardly_watched(cases: Sequence[TrainCase], budget_s: float) -> dict[str, Any]:
+    """TRAIN-008, as a `trouble` record: communication time of these is a rough figure."""
+    return {
+        "id": "TRAIN-008",
+        "status": "not_checked",
+        "title": "fewer than ten steps were watched of " + ", ".join(one.label for one in cases),
+        "saw": "the 95 % interval of their communication time is wider than ±25 %",
         "because": f"the {format_duration(budget_s)} for steps under the profiler were over before",
         "next": "a longer --max-time, fewer strategies, or a quieter machine",
     }

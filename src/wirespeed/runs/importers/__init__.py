@@ -7,6 +7,7 @@ from wirespeed.records import Run
 from wirespeed.runs import jsontext
 from wirespeed.runs.importers.build import run_from_table
 from wirespeed.runs.importers.ddp_script import is_ddp_script, run_of_ddp_script
+from wirespeed.runs.importers.layout import fabric_in
 from wirespeed.runs.importers.nccl_tests import read_tables
 from wirespeed.runs.importers.nccl_tests_json import read_json
 
@@ -33,7 +34,8 @@ def import_bytes(data: bytes, *, name: str, op: str = "", ranks: int = 0) -> lis
             expected="rows such as `1024  256  float  sum  -1  61.2  0.02  0.03  0 …`, "
             "or the JSON of nccl-tests -J",
         )
-    return [run_from_table(table, name=name, op=op, ranks=ranks) for table in tables]
+    fabric = fabric_in(text)
+    return [run_from_table(one, name=name, op=op, ranks=ranks, fabric=fabric) for one in tables]
 
 
 def _script(text: str) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from wirespeed.records import (
@@ -12,9 +12,11 @@ from wirespeed.records import (
     NodeFacts,
     Run,
     TimeStats,
+    ToldShape,
     World,
 )
 from wirespeed.runs.folder import new_id
+from wirespeed.runs.importers.layout import Fabric, layout_of
 from wirespeed.runs.importers.operations import (
     OPERATIONS,
     argument,
@@ -53,14 +55,17 @@ _CLEAR = 1e9
 """Bytes a second from which two printed decimals tell one factor from another."""
 
 
-def run_from_table(table: Table, *, name: str, op: str = "", ranks: int = 0) -> Run:
+def run_from_table(
+    table: Table, *, name: str, op: str = "", ranks: int = 0, fabric: Fabric | None = None
+) -> Run:
     """The run that `table` tells of: one measurement a row and side, verdict UNKNOWN.
 
-    The verdict is NOT READY where the data was wrong. `op` and `ranks` are what the user said.
-    InputError where the operation cannot be told.
+    The verdict is NOT READY where the data was wrong. `op` and `ranks` are what the user said,
+    `fabric` what the log says of the network. InputError where the operation cannot be told.
     """
     operation, why = choose_operation(table, option=op, name=name)
     count, counted = choose_ranks(table, operation, option=ranks)
+    told, laid = _told(table, count, fabric)
     build = _Measurements(table, operation, count)
     measurements = tuple(build.all())
     findings = tuple(_findings(table, measurements, count, name))
@@ -73,18 +78,33 @@ def run_from_table(table: Table, *, name: str, op: str = "", ranks: int = 0) -> 
         exit_code=1 if failed else 3,
         started=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         seconds=table.seconds,
-        world=_world(table.devices, count),
+        world=replace(_world(table.devices, count), told=told),
         versions=table.versions,
         environment=table.environment,
         config={"source": name, "program": table.program, **table.settings, **table.config},
         choices=tuple(
             choice
-            for choice in (why, counted, _EACH_ITERATION if each else _ONE_FIGURE)
+            for choice in (why, counted, *laid, _EACH_ITERATION if each else _ONE_FIGURE)
             if choice is not None
         ),
         findings=findings,
         measurements=measurements,
     )
+
+
+def _told(
+    table: Table, ranks: int, fabric: Fabric | None
+) -> tuple[ToldShape | None, tuple[Choice, ...]]:
+    """What a shortened list and NCCL's lines say of nodes and network, with the reasons."""
+    layout = layout_of(table, ranks)
+    choices = []
+    if layout:
+        nodes = f"{layout.nodes} of {layout.gpus_per_node} GPUs"
+        choices.append(Choice("nodes", nodes, layout.why))
+    if fabric:
+        choices.append(fabric[1])
+        layout = replace(layout or ToldShape(), interconnect=fabric[0].interconnect)
+    return layout, tuple(choices)
 
 
 @dataclass(frozen=True, slots=True)

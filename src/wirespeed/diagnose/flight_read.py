@@ -1,0 +1,340 @@
+"""One rank's dump of torch's flight recorder, from a pickle or JSON, whatever its file is called."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from wirespeed.diagnose.flight_pickle import MAGIC, looks_recorded, plain
+from wirespeed.diagnose.prefix import rank_in_name
+from wirespeed.diagnose.sources import Source
+from wirespeed.errors import InputError
+
+__all__ = ["WINDOW", "Call", "Dump", "Group", "Transfer", "What", "is_dump", "read_dump"]
+
+_HEAD = 4096
+_LARGEST = 64 << 20
+_RING = 1 << 18
+"""Entries of one rank's ring."""
+_SHOWN = 4
+_MOST = 256
+"""Inputs of one collective, and dimensions of each, that are looked at."""
+WINDOW = 64
+"""Collectives of each group, the newest ones, that ranks are compared in."""
+_KEYS = (b'"entries"', b'"pg_config"', b'"pg_status"')
+_NUMBER = re.compile(r"(\d+)(?:\.\w{1,6}){0,2}$")
+_TRANSFER = re.compile(r"(?:send|recv) (\d+)(?:->|<-)(\d+)")
+
+
+class Group(NamedTuple):
+    """A process group: descriptions repeat, names may, both with the ranks do not."""
+
+    backend: str
+    """`nccl`, `gloo`: each numbers its own collectives."""
+    name: str
+    desc: str
+    ranks: str
+    """As `pg_config` writes them, such as `[0, 1]`; empty where it does not tell."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Global ranks in the group's order; empty: not told."""
+        return _numbers(self.ranks)
+
+    @property
+    def title(self) -> str:
+        known = self.desc not in ("", "undefined")
+        return f"{self.desc} ({self.name})" if known and self.desc != self.name else self.name
+
+
+class What(NamedTuple):
+    """What a collective is; the same object for all that are alike."""
+
+    name: str
+    """`nccl:all_reduce`."""
+    sizes: tuple[tuple[int, ...], ...] | None
+    """Of the inputs; None: not told as torch does."""
+    dtypes: str
+
+    @property
+    def op(self) -> str:
+        return self.name.rpartition(":")[2]
+
+    @property
+    def title(self) -> str:
+        if self.sizes is None:
+            return self.name
+        each = [str(list(one)) for one in self.sizes[:_SHOWN]]
+        more = ", …" if len(self.sizes) > _SHOWN else ""
+        return f"{self.name} " + (each[0] if len(self.sizes) == 1 else f"[{', '.join(each)}{more}]")
+
+
+class Call:
+    """One collective as one rank recorded it."""
+
+    __slots__ = ("created", "done", "doubtful", "many", "place", "seq", "state", "what")
+
+    def __init__(
+        self, seq: int, what: What, entry: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        self.seq = seq
+        self.what = what
+        state = entry.get("state")
+        ended = state == "completed" or bool(entry.get("time_discovered_completed_ns"))
+        self.done = ended or bool(entry.get("retired"))
+        self.doubtful = self.done and not ended
+        """Over, and whether well is not said: gloo retires a collective that failed, too."""
+        self.many = False
+        """Whether several entries have this number (coalesced calls)."""
+        self.state = "completed" if ended else "retired" if self.done else str(state or "open")[:20]
+        self.created = 0 if ended else int(entry.get("time_created_ns") or 0)
+        """When it was issued, ns since 1970; 0: not told, or it is over."""
+        place = entry.get("record_id")
+        self.place = place if isinstance(place, int) else -1
+        """How many calls its rank recorded before it; -1: not told."""
+
+    @property
+    def title(self) -> str:
+        return self.what.title
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """An open send or receive."""
+
+    group: Group
+    peer: int
+    """Global rank where the group's ranks are told; -1: unknown, as of a batch."""
+    sends: bool
+    text: str
+
+
+@dataclass(slots=True)
+class Dump:
+    """What one rank recorded, by process group and sequence number."""
+
+    source: str
+    rank: int
+    sure: bool
+    """Whether the file or its content tells the rank; else it is a number in reading order."""
+    groups: dict[Group, dict[int, Call]] = field(default_factory=dict)
+    kinds: dict[Group, str] = field(default_factory=dict)
+    """What tells groups of one kind on all ranks: the description, else the place in the rank's list."""
+    transfers: list[Transfer] = field(default_factory=list)
+    told: tuple[Group, ...] = ()
+    """The groups that the rank is a member of, as far as the dump tells."""
+    pending: bool = False
+    """Whether its status counts work that is enqueued and not completed."""
+    newest: int = 0
+    """When its last collective was issued, ns since 1970; 0: nothing is recorded."""
+    issued: int = 0
+    """Calls that it recorded, those that the ring lost too."""
+    bare: bool = False
+    """Without any list of collectives."""
+
+
+def is_dump(source: Source) -> bool:
+    """Whether it is the recorder's JSON or pickle, by its first bytes."""
+    if source.path is None:
+        return False
+    head = _start(source, source.path, _HEAD)
+    if head[:2] in MAGIC:
+        return looks_recorded(head)
+    return head.lstrip()[:1] == b"{" and any(key in head for key in _KEYS)
+
+
+def _start(source: Source, path: Path, size: int) -> bytes:
+    """The first bytes; of a pickle, which `Source.open` refuses, too."""
+    return b"".join(_parts(source, path, size))[:size]
+
+
+def _parts(source: Source, path: Path, size: int) -> Iterator[bytes]:
+    if path.is_file() and _is_pickle(path):
+        with path.open("rb") as raw:
+            yield raw.read(size)
+        return
+    stream = source.open()
+    try:
+        while size > 0 and (part := stream.read1(min(size, 1 << 20))):
+            size -= len(part)
+            yield part
+    finally:
+        stream.close()
+
+
+def _is_pickle(path: Path) -> bool:
+    try:
+        with path.open("rb") as raw:
+            return raw.read(2) in MAGIC
+    except OSError:
+        return False
+
+
+def read_dump(source: Source, number: int) -> Dump:
+    """The dump; `number` is its rank where neither its name nor its content tells one.
+
+    Raises InputError where it is no such dump, is damaged, or would run a program.
+    """
+    try:
+        data = _all(source)
+        known = plain(data) if data[:2] in MAGIC else json.loads(data)
+        if isinstance(known, list):  # the first versions hold nothing else
+            known = {"entries": known}
+        return _dump(known, source, number)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        cut = isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip()) - 1
+        raise InputError(
+            f"{source.name} is no dump of the flight recorder that can be read: "
+            + ("it breaks off" if cut else str(error)[:200]),
+            expected='a dict with "entries", as torch\'s flight recorder writes it, as a pickle of '
+            "plain data or JSON",
+            next="copy it again from its node; a job that is killed while it dumps leaves half a file",
+        ) from error
+
+
+def _all(source: Source) -> bytes:
+    path = source.path or Path(source.name)
+    data = b"".join(_parts(source, path, _LARGEST + 1))
+    if len(data) > _LARGEST:
+        raise InputError(
+            f"{source.name} is larger than {_LARGEST >> 20} MiB", expected="a rank's dump"
+        )
+    return data
+
+
+def _dump(data: Mapping[str, Any], source: Source, number: int) -> Dump:
+    entries = data.get("entries")
+    config = data.get("pg_config") or {}
+    if entries is None and "pg_status" not in data:
+        raise KeyError('no "entries"')
+    if not isinstance(entries or [], list) or len(entries or []) > _RING:
+        raise TypeError(f"entries is no list of up to {_RING}")
+    groups = _told(config)
+    rank, sure = _rank(data, source.name, tuple(groups.values()), number)
+    dump = Dump(source.name, rank, sure, told=tuple(groups.values()), bare=entries is None)
+    _fill(dump, entries or [], groups)
+    if not any(group.backend == "gloo" for group in dump.groups):  # whose counts lag and go back
+        dump.pending = any(_is_pending(one) for one in (data.get("pg_status") or {}).values())
+    return dump
+
+
+def _told(config: Mapping[str, Any]) -> dict[str, Group]:
+    """By name; torch without NCCL writes one without a name and ranks."""
+    found = {}
+    for name, one in config.items():
+        ranks = one.get("ranks", "") if isinstance(one, dict) else ""
+        ranks = ranks if isinstance(ranks, str) else json.dumps(ranks)
+        if str(name) and _numbers(ranks):
+            found[str(name)] = Group("", str(name)[:80], str(one.get("desc") or "")[:80], ranks)
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def _numbers(ranks: str) -> tuple[int, ...]:
+    return tuple(int(rank) for rank in json.loads(ranks)) if ranks else ()
+
+
+def _rank(
+    data: Mapping[str, Any], name: str, groups: tuple[Group, ...], number: int
+) -> tuple[int, bool]:
+    """From its content, else the only rank that is in all of its groups, else its file's name."""
+    told = data.get("rank")
+    if isinstance(told, int) and told >= 0:
+        return told, True
+    common = (
+        set(groups[0].members).intersection(*(one.members for one in groups)) if groups else set()
+    )
+    if len(common) == 1:
+        return common.pop(), True
+    named = rank_in_name(name)
+    if named is None and (match := _NUMBER.search(Path(name).name)):
+        named = int(match[1])
+    if named is not None and (not common or named in common):
+        return named, True
+    return number, False
+
+
+def _is_pending(status: Any) -> bool:
+    last = int(status["last_enqueued_collective"])
+    return last > max(int(status["last_completed_collective"]), 0)
+
+
+def _fill(dump: Dump, entries: list[Any], told: Mapping[str, Group]) -> None:
+    """From the newest entry back: of each group a window is kept, and all that is open."""
+    known: dict[tuple[str, str], tuple[Group, dict[int, Call]]] = {}
+    for entry in reversed(entries):
+        named = entry.get("process_group") or (entry.get("pg_name", entry.get("pg_id", 0)),)
+        name, what = str(named[0]), str(entry.get("profiling_name", "a collective"))[:80]
+        backend = what.partition(":")[0] if ":" in what else ""
+        place = known.get((backend, name))
+        if place is None:
+            group = _group(backend, name, str(named[-1]) if len(named) > 1 else "", told.get(name))
+            described = group.desc if group.desc != "undefined" else ""
+            dump.kinds[group] = f"{backend}:{described or entry.get('pg_id', '')}"
+            place = known[backend, name] = (group, {})
+        group, calls = place
+        if entry.get("is_p2p"):
+            _add_transfer(dump, group, entry, what)
+        elif len(calls) < WINDOW or not _is_over(entry):
+            _add_call(calls, entry, what)
+        dump.issued = max(dump.issued, int(entry.get("record_id", -1)) + 1)
+        dump.newest = max(dump.newest, int(entry.get("time_created_ns") or 0))
+    dump.groups = {group: calls for group, calls in known.values() if calls}
+
+
+def _is_over(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("retired")) or entry.get("state") == "completed"
+
+
+def _add_call(calls: dict[int, Call], entry: Mapping[str, Any], name: str) -> None:
+    seq = int(entry.get("collective_seq_id", entry.get("seq_id", entry.get("record_id"))))
+    call = Call(seq, _as_told(name, entry.get("input_sizes"), entry.get("input_dtypes")), entry)
+    if (other := calls.get(seq)) is not None:
+        call.many, call.done = True, call.done and other.done
+    calls[seq] = call
+
+
+def _as_told(name: str, sizes: object, types: object) -> What:
+    """Lists in lists without end are not followed: what is not as torch writes it is left out."""
+    try:
+        if (
+            isinstance(sizes, list)
+            and len(sizes) <= _MOST
+            and max(map(len, sizes), default=0) <= _MOST
+        ):
+            some = tuple(types[:_SHOWN]) if isinstance(types, list) else ()
+            return _what(name, tuple(map(tuple, sizes)), some)
+    except TypeError:  # no lists of numbers
+        pass
+    return _what(name, None, ())
+
+
+@lru_cache(maxsize=1 << 14)
+def _what(
+    name: str, sizes: tuple[tuple[object, ...], ...] | None, types: tuple[object, ...]
+) -> What:
+    told = None
+    if sizes and all(isinstance(size, int) for one in sizes for size in one):
+        told = tuple(tuple(size for size in one if isinstance(size, int)) for one in sizes)
+    return What(name, told, ",".join(one[:20] for one in types if isinstance(one, str)))
+
+
+def _group(backend: str, name: str, desc: str, told: Group | None) -> Group:
+    if told is None:
+        return Group(backend, name[:80], desc[:80], "")
+    return told._replace(backend=backend)
+
+
+def _add_transfer(dump: Dump, group: Group, entry: Mapping[str, Any], what: str) -> None:
+    if Call(0, What(what, None, ""), entry).done:
+        return
+    match = _TRANSFER.search(what)
+    members = group.members
+    peer = int(match[2]) if match else -1
+    if members and match:
+        peer = members[peer] if peer < len(members) else -1
+    dump.transfers.append(Transfer(group, peer, "send" in what, what[:80]))

@@ -1,0 +1,297 @@
+"""Who waits for whom, from the dumps of one job: pure.
+
+A rank waits for another in a group where it has an open collective with a number that the other has
+not issued. A culprit lacks a collective in which others wait, and itself waits for nobody.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wirespeed.diagnose.flight_read import Call, Dump, Group, What
+
+__all__ = ["Job", "Lack", "by_group", "job_of", "kinds_of"]
+
+_ONE_SIDED = ("broadcast", "reduce", "gather", "scatter", "send", "recv")
+"""Calls that may end on one rank before another has issued them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """A collective that a rank has not issued, and who waits in it."""
+
+    group: Group
+    call: Call
+    waiting: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Job:
+    """What the dumps of one job show."""
+
+    dumps: Mapping[int, Dump]
+    missing: list[int] = field(default_factory=list)
+    """Ranks that a job of these dumps has, and that wrote none."""
+    lacks: dict[int, list[Lack]] = field(default_factory=dict)
+    busy: set[int] = field(default_factory=set)
+    """Ranks that wait in some collective or transfer."""
+    absent: dict[int, list[Lack]] = field(default_factory=dict)
+    """Members of groups, without a dump, for which others may wait."""
+    open: list[Lack] = field(default_factory=list)
+    """Open collectives that every rank with a dump has issued."""
+    awaits: dict[int, set[int]] = field(default_factory=dict)
+    """Whom each rank waits for: one per group is enough to follow a cycle."""
+
+    def culprits(self) -> list[int]:
+        """Who is waited for and waits for nobody; empty where that singles nobody out."""
+        found = [rank for rank in sorted(self.lacks) if rank not in self.busy]
+        if self._has_gloo():
+            return self._sole(found) if not self.missing else []
+        return found if len(found) <= len(self.busy) else []
+
+    def _sole(self, found: list[int]) -> list[int]:
+        """The one of them that stopped first; empty where that is open.
+
+        gloo records no transfer: a rank that seems to wait for nobody may be in one. But its next
+        call is then one that nobody waits in yet, or it came further than the one it waits for.
+        """
+        if len(found) < 2:
+            return found
+        next_one = [rank for rank in found if self._is_next_awaited(rank)]
+        least = min((self.dumps[rank].issued for rank in next_one), default=0)
+        first = [rank for rank in next_one if self.dumps[rank].issued == least]
+        if len(first) != 1:
+            waits = {rank for of in self.lacks.values() for one in of for rank in one.waiting}
+            first = [rank for rank in found if self.behind(rank) >= waits]
+        return first if len(first) == 1 else []
+
+    def _is_next_awaited(self, rank: int) -> bool:
+        """Whether others wait in the very call that comes after its last, where all do the same."""
+        issued = self.dumps[rank].issued
+        return any(one.call.place == issued for one in self.lacks[rank])
+
+    def behind(self, rank: int) -> set[int]:
+        """Who waits for it, directly or behind others."""
+        found: set[int] = set()
+        left, seen = [rank], set()
+        while left:
+            for lack in self.lacks.get(left.pop(), ()):
+                if id(lack.waiting) not in seen:
+                    seen.add(id(lack.waiting))
+                    left += set(lack.waiting) - found
+                    found.update(lack.waiting)
+        return found
+
+    def _has_gloo(self) -> bool:
+        return any(group.backend == "gloo" for dump in self.dumps.values() for group in dump.groups)
+
+    def cycle(self) -> list[int]:
+        """Ranks that wait for each other in a circle, in its order; empty: there is none."""
+        over: set[int] = set()
+        for start in sorted(self.awaits):
+            way: list[int] = []
+            rank: int | None = start
+            while rank is not None and rank not in over:
+                over.add(rank)
+                way.append(rank)
+                rank = min(self.awaits.get(rank, ()), default=None)
+            if rank in way:
+                return way[way.index(rank) :]
+        return []
+
+
+def job_of(dumps: Mapping[int, Dump]) -> Job:
+    """Who waits where, and for whom."""
+    job = Job(dumps, _missing(dumps))
+    job.busy = {rank for rank, dump in dumps.items() if dump.pending or dump.transfers}
+    groups = by_group(dumps)
+    for group, (members, all_known) in _members(groups, dumps).items():
+        _judge(job, group, groups[group], members, all_known)
+    _judge_transfers(job)
+    return job
+
+
+def _missing(dumps: Mapping[int, Dump]) -> list[int]:
+    """Ranks below the highest, or told as members of a group, without a dump."""
+    told = {
+        rank
+        for group in {group for dump in dumps.values() for group in dump.told}
+        for rank in group.members
+    }
+    sure = all(dump.sure for dump in dumps.values())
+    return sorted((told | set(range(max(dumps) + 1) if sure else ())) - set(dumps))
+
+
+def by_group(dumps: Mapping[int, Dump]) -> dict[Group, dict[int, dict[int, Call]]]:
+    found: dict[Group, dict[int, dict[int, Call]]] = {}
+    for rank, dump in sorted(dumps.items()):
+        for group, calls in dump.groups.items():
+            found.setdefault(group, {})[rank] = calls
+    return found
+
+
+def kinds_of(dumps: Mapping[int, Dump]) -> dict[Group, str]:
+    """Groups that play one part, such as all of tensor parallelism, have one kind."""
+    return {group: kind for dump in dumps.values() for group, kind in dump.kinds.items()}
+
+
+def _members(
+    groups: Mapping[Group, Mapping[int, object]], dumps: Mapping[int, Dump]
+) -> dict[Group, tuple[tuple[int, ...], bool]]:
+    """The ranks of each group, and whether these are all.
+
+    Where the dumps do not tell, as gloo's, they are those that issued anything in it; a rank that
+    came to no group of that kind is of the only one that is smaller than the others.
+    """
+    kinds = kinds_of(dumps)
+    found: dict[Group, tuple[tuple[int, ...], bool]] = {}
+    untold: dict[str, list[Group]] = {}
+    for group, calls in groups.items():
+        found[group] = (group.members or tuple(calls), True)
+        if not group.members:
+            untold.setdefault(kinds[group], []).append(group)
+    for alike in untold.values():
+        usual = max(2, *(len(groups[group]) for group in alike))
+        small = [group for group in alike if len(groups[group]) < usual]
+        away = sorted(set(dumps) - {rank for group in alike for rank in groups[group]})
+        for group in small:
+            own = tuple(groups[group])
+            fits = len(small) == 1 and len(own) + len(away) == usual
+            found[group] = ((*own, *away), True) if fits else (own, False)
+    return found
+
+
+def _judge(
+    job: Job,
+    group: Group,
+    calls: Mapping[int, Mapping[int, Call]],
+    members: tuple[int, ...],
+    all_known: bool,
+) -> None:
+    last = {rank: of[max(of)] for rank, of in calls.items()}
+    over = _over(calls, last)
+    waiting = {
+        rank: max(seqs)
+        for rank, of in calls.items()
+        if (seqs := [x for x in _open(of) if x not in over])
+    }
+    here = [rank for rank in members if rank in job.dumps]
+    least = min((last[rank].seq if rank in last else -1 for rank in here), default=-1)
+    least = least if all_known else -1
+    for rank, call in last.items():
+        # Over, and another member never issued it: it failed there.
+        if call.doubtful and call.seq > least and rank not in waiting:
+            waiting[rank] = call.seq
+    job.busy |= set(waiting)
+    if not waiting:
+        return
+    lacking = _lacking(group, calls, last, waiting, here)
+    for rank, lack in lacking.items():
+        job.lacks.setdefault(rank, []).append(lack)
+        for other in lack.waiting:
+            job.awaits.setdefault(other, set()).add(rank)
+    _add_rest(job, group, calls, waiting, lacking, [one for one in members if one not in job.dumps])
+
+
+def _open(calls: Mapping[int, Call]) -> list[int]:
+    return [seq for seq, call in calls.items() if not call.done]
+
+
+def _over(calls: Mapping[int, Mapping[int, Call]], last: Mapping[int, Call]) -> set[int]:
+    """Numbers of calls that are open somewhere, and that another rank came through: all have come.
+
+    Who has them open waits for nobody: its dump was just too early, or its own device is stuck.
+    """
+    left = {seq for of in calls.values() for seq in _open(of)}
+    return {
+        seq
+        for seq in left
+        for rank, of in calls.items()
+        if (call := of.get(seq)) is not None
+        and call.done
+        and call.what.op not in _ONE_SIDED
+        and (not call.doubtful or seq < last[rank].seq)
+    }
+
+
+def _lacking(
+    group: Group,
+    calls: Mapping[int, Mapping[int, Call]],
+    last: Mapping[int, Call],
+    waiting: Mapping[int, int],
+    here: list[int],
+) -> dict[int, Lack]:
+    """Who has not issued what others wait in; each with the first such collective."""
+    most = max(waiting.values())
+    behind: dict[int, list[int]] = {}
+    for rank in here:
+        own = last[rank].seq if rank in last else -1
+        if own < most:
+            behind.setdefault(own, []).append(rank)
+    found: dict[int, Lack] = {}
+    for own, ranks in behind.items():
+        who = tuple(rank for rank, seq in waiting.items() if seq > own)
+        call = _first_after(calls, who, own)
+        if call is None:
+            continue
+        for rank in ranks:
+            found[rank] = Lack(group, call, who)
+    return found
+
+
+def _first_after(
+    calls: Mapping[int, Mapping[int, Call]], who: tuple[int, ...], own: int
+) -> Call | None:
+    """The first collective after that number in which one of them waits, or failed.
+
+    Where nothing of the group is recorded, a one-sided call tells nothing: it may be over.
+    """
+    later = [
+        call
+        for rank in who
+        for seq, call in calls[rank].items()
+        if seq > own
+        and (not call.done or call.doubtful)
+        and (own >= 0 or call.what.op not in _ONE_SIDED)
+    ]
+    return min(later, key=lambda call: (call.seq, call.done), default=None)
+
+
+def _add_rest(
+    job: Job,
+    group: Group,
+    calls: Mapping[int, Mapping[int, Call]],
+    waiting: Mapping[int, int],
+    lacking: Mapping[int, Lack],
+    absent: list[int],
+) -> None:
+    """Who may be awaited without a dump; and what all have issued and nobody came through."""
+    rank, seq = min(waiting.items(), key=lambda item: item[1])
+    first = _open(calls[rank])
+    lack = Lack(group, calls[rank][min(first, default=seq)], tuple(waiting))
+    for one in absent:
+        job.absent.setdefault(one, []).append(lack)
+    if not lacking:
+        job.open.append(lack)
+
+
+def _judge_transfers(job: Job) -> None:
+    """Open sends without an open receive, and the reverse, in one group."""
+    there: Counter[tuple[Group, int, int, bool]] = Counter()
+    for rank, dump in job.dumps.items():
+        for one in dump.transfers:
+            there[one.group, rank, one.peer, one.sends] += 1
+    for (group, rank, peer, sends), count in sorted(there.items()):
+        if peer < 0 or there[group, peer, rank, not sends] >= count:
+            continue
+        text = next(
+            one.text
+            for one in job.dumps[rank].transfers
+            if (one.group, one.peer, one.sends) == (group, peer, sends)
+        )
+        lack = Lack(group, Call(-1, What(text, None, "")), (rank,))
+        if peer in job.dumps:
+            job.lacks.setdefault(peer, []).append(lack)
+            job.awaits.setdefault(rank, set()).add(peer)
+        else:
+            job.absent.setdefault(peer, []).append(lack)

@@ -1,0 +1,64 @@
+"""What the node's error counters do during the traffic: read by the first rank of each node."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from wirespeed.plan import Plan
+from wirespeed.ranks.place import Place
+from wirespeed.ranks.steps import Reporter
+from wirespeed.world.counters.snapshot import BOUND_S, Snapshot, growth, take
+
+__all__ = ["Counting", "counting"]
+
+_VERBS = ("check", "locate")
+"""Those that judge nodes; figures of `bench` and `train` are not held up by it."""
+_EVERY_S = 60.0
+"""Of a soak, whose ranks may be ended before they tell what they saw."""
+
+
+class Counting:
+    """`look` tells what has grown since the look before; outside of what is timed."""
+
+    def __init__(self, place: Place, beacon: Reporter) -> None:
+        self._place, self._beacon = place, beacon
+        self._before: Snapshot | None = None
+        self._told_at = time.monotonic()
+
+    def look(self, *, at_once: bool = True) -> None:
+        """Told by the first rank of each node; not `at_once`: at most once a minute."""
+        place, now = self._place, time.monotonic()
+        first = place.hosts.index(place.hosts[place.rank]) == place.rank
+        if not first or not (at_once or now > self._told_at + _EVERY_S):
+            return
+        self._told_at, before = now, self._before
+        self._before = take()
+        if before is not None:
+            told = {"rank": place.rank, **growth(before, self._before)}
+            self._beacon.record("counters", told)
+
+    def look_together(self, label: str) -> None:
+        """Collective: nobody goes on before every node has read."""
+        self._beacon.enter(label)
+        self._place.busy(2 * BOUND_S)
+        self.look()
+        self._place.control.barrier()
+        self._place.busy(None)
+
+
+@contextmanager
+def counting(place: Place, plan: Plan, beacon: Reporter) -> Iterator[Counting | None]:
+    """Read before and after what is done within; collective. None where the plan asks for none."""
+    if plan.command not in _VERBS:
+        yield None
+        return
+    counted = Counting(place, beacon)
+    counted.look_together("reading counters before")
+    try:
+        yield counted
+    except Exception:
+        # What the counters say may be why; the others may be gone, so that nobody is waited for.
+        with suppress(Exception):
+            counted.look()
+        raise
+    counted.look_together("reading counters after")
