@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,24 @@ def test_a_last_line_without_end_is_told(tmp_path: Path) -> None:
         found.exit_code == 3
         and "may break off in its last line: step 2 lo" in found.findings[0].saw
     )
+
+
+def test_a_folder_that_may_not_be_read_and_a_link_to_nothing_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone.log").symlink_to(tmp_path / "nothing")
+    assert read(tmp_path, a_log=TRAINED).exit_code == 3
+    (tmp_path / "gone.log").unlink()
+    walk = os.walk
+
+    def refuse(top: Path, onerror: Callable[[OSError], None]) -> Iterable[object]:
+        onerror(PermissionError(13, "Permission denied", str(tmp_path / "closed")))
+        return walk(top)
+
+    monkeypatch.setattr(os, "walk", refuse)  # the user who runs the tests may be root
+    found = diagnose(find_sources([str(tmp_path)]))
+    assert any("closed cannot be read" in one.title for one in found.findings)
+    assert found.exit_code == 3
 
 
 def test_one_log_that_cannot_be_read_is_told(tmp_path: Path) -> None:

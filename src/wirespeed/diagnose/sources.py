@@ -110,9 +110,18 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
 
 
 def _below(folder: Path) -> list[Source]:
-    files = sorted(Path(base) / name for base, _, names in os.walk(folder) for name in names)
+    away: list[Path] = []
+
+    def note(error: OSError) -> None:
+        away.append(Path(error.filename))
+
+    found = os.walk(folder, onerror=note)
+    files = sorted(Path(base) / name for base, _, names in found for name in names)
     # A dump of the flight recorder may have any name; of other pickles only a named one is refused.
-    return [Source(str(path), path) for path in files if path.is_file() and _is_read(path)]
+    read = [path for path in files if path.is_file() and _is_read(path)]
+    # A folder that may not be read, and a link to nothing, are said when they are opened.
+    away += [path for path in files if path.is_symlink() and not path.exists()]
+    return [Source(str(path), path) for path in (*read, *away)]
 
 
 def _is_read(path: Path) -> bool:
