@@ -1,10 +1,14 @@
 """What is said of a log on the whole: never that it is READY, and good only where that is proven."""
 
+import bz2
 import gzip
+import lzma
 import os
 import subprocess
 import sys
+import tarfile
 import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -45,6 +49,8 @@ def read(folder: Path, **logs: str | bytes) -> Reading:
         (CLOSING[:30], "NOTHING KNOWN", 3),
         (TRAINED, "GOOD END SHOWN", 0),
         (TRAINED + "step\n" * 2000, "NOTHING KNOWN", 3),
+        (TRAINED + "Job finished with exit code 1\n", "NOTHING KNOWN", 3),
+        (TRAINED + "finished with 0 errors, exit code 0\n", "GOOD END SHOWN", 0),
         ("step 1\nwaiting until training is complete\n", "NOTHING KNOWN", 3),
         ("", "NOTHING KNOWN", 3),
     ],
@@ -69,7 +75,9 @@ def test_every_rank_must_show_its_end(tmp_path: Path) -> None:
     assert read(tmp_path, all2_log=TABLE).exit_code == 3
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+@pytest.mark.parametrize(
+    "pack", [gzip.compress, zstandard.compress, bz2.compress, lzma.compress], ids=str
+)
 def test_a_packed_log_that_breaks_off_is_no_good_one(tmp_path: Path, pack: object) -> None:
     text = os.urandom(200_000).hex().encode() + b"\n" + TRAINED.encode()
     packed: bytes = pack(text)  # type: ignore[operator]
@@ -89,6 +97,47 @@ def test_frames_one_after_another_are_one_log(tmp_path: Path) -> None:
 def test_zeros_at_the_end_are_what_a_crash_leaves(tmp_path: Path) -> None:
     found = read(tmp_path, a_log=TRAINED.encode() + bytes(4096))
     assert [one.id for one in found.findings if one.status == "warn"] == ["DIAG-010"]
+
+
+def test_the_zeros_that_end_an_archive_are_none_of_a_crash(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(TRAINED)
+    with tarfile.open(tmp_path / "logs.tgz", "w:gz") as archive:
+        archive.add(tmp_path / "a.log", "a.log")
+    assert diagnose([Source("logs.tgz", tmp_path / "logs.tgz")]).exit_code == 3
+    found = diagnose([Source("logs.tgz", tmp_path / "logs.tgz")]).findings
+    assert not [one for one in found if one.status == "warn"]
+
+
+def test_an_archive_that_is_not_read_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "logs.zip").write_bytes(b"PK\x03\x04" + bytes(100))
+    with pytest.raises(InputError, match="is a zip archive"):
+        diagnose([Source("logs.zip", tmp_path / "logs.zip")])
+
+
+def test_a_last_line_without_end_is_told(tmp_path: Path) -> None:
+    found = read(tmp_path, a_log="step 1\nstep 2 lo")
+    assert (
+        found.exit_code == 3
+        and "may break off in its last line: step 2 lo" in found.findings[0].saw
+    )
+
+
+def test_a_folder_that_may_not_be_read_and_a_link_to_nothing_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone.log").symlink_to(tmp_path / "nothing")
+    assert read(tmp_path, a_log=TRAINED).exit_code == 3
+    (tmp_path / "gone.log").unlink()
+    walk = os.walk
+
+    def refuse(top: Path, onerror: Callable[[OSError], None]) -> Iterable[object]:
+        onerror(PermissionError(13, "Permission denied", str(tmp_path / "closed")))
+        return walk(top)
+
+    monkeypatch.setattr(os, "walk", refuse)  # the user who runs the tests may be root
+    found = diagnose(find_sources([str(tmp_path)]))
+    assert any("closed cannot be read" in one.title for one in found.findings)
+    assert found.exit_code == 3
 
 
 def test_one_log_that_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from wirespeed.diagnose.sources import Source
 SOCKET = "node-0:1:2 [0] NCCL INFO Using network Socket"
 HCA = "node-0:1:2 [0] NCCL INFO NCCL_IB_HCA set to mlx5_0"
 PLUGIN = "node-0:1:2 [0] NCCL INFO NET/Plugin: Loaded net plugin Libfabric (v8)"
+DEVICE = "+ docker run --device=/dev/infiniband --gpus all image"
 DISABLED = "node-0:1:2 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1."
 NO_DEVICE = "node-0:1:2 [0] NCCL INFO NET/IB : No device found."
 RETRY = (
@@ -29,7 +30,7 @@ def warned(reading: Reading) -> list[tuple[str, str]]:
     return [(one.id, one.status) for one in reading.findings if one.status in ("fail", "warn")]
 
 
-@pytest.mark.parametrize("wanted", [HCA, PLUGIN])
+@pytest.mark.parametrize("wanted", [HCA, PLUGIN, DEVICE])
 def test_sockets_where_rdma_was_wanted_are_a_symptom_on_one_host_too(
     tmp_path: Path, wanted: str
 ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from wirespeed.diagnose.disagreements import disagreements
-from wirespeed.diagnose.endings import broken_off, closing, good_end, not_read, verdict_of
+from wirespeed.diagnose.endings import broken_off, closing, good_end, not_read, told_end, verdict_of
 from wirespeed.diagnose.evidence import Evidence
 from wirespeed.diagnose.fabric import Fabric
 from wirespeed.diagnose.fabric_findings import fabric_findings
@@ -44,8 +44,12 @@ def diagnose(
     sources: Sequence[Source],
     rules: Iterable[Rule] | None = None,
     progress: Progress = lambda name, number: None,
+    proofs: Sequence[str] = (),
 ) -> Reading:
-    """Read every log once, as a stream, and say the cause. Raises InputError for one that cannot be."""
+    """Read every log once, as a stream, and say the cause. Raises InputError for one that cannot be.
+
+    proofs: what else is known to tell that the job ended well, such as the run's own exit code.
+    """
     known = all_rules() if rules is None else tuple(rules)
     fabric, evidence, suspects = Fabric(), Evidence(), Suspects()
     watchers = (
@@ -84,8 +88,9 @@ def diagnose(
         logged += suspects.findings(known, symptom)
     findings = _merged(logged, recorded)
     if scanner.ends and not any(one.status in ("fail", "warn") for one in findings):
-        ends = [] if damaged else good_end(evidence, scanner.ends)
-        findings = (closing(scanner.lines, ends, known=bool(found.facts)), *findings)
+        told = proofs or told_end(good_end(evidence, scanner.ends, scanner.tails))
+        told = () if damaged else told
+        findings = (closing(scanner.lines, told, bool(found.facts), scanner.unended), *findings)
     verdict, code = verdict_of(findings)
     return Reading(found, findings, verdict, code, len(sources), scanner.lines, scanner.bytes)
 

@@ -4,6 +4,7 @@ Strict: a line that proves it stands at the end of each log of the job, or for a
 anew after it, breaks off or was not read; and nothing is wrong.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from wirespeed.diagnose.evidence import Evidence
@@ -12,7 +13,7 @@ from wirespeed.diagnose.scan import Hit
 from wirespeed.errors import InputError
 from wirespeed.records import Finding, LogVerdict
 
-__all__ = ["broken_off", "closing", "good_end", "not_read", "verdict_of"]
+__all__ = ["broken_off", "closing", "good_end", "not_read", "told_end", "verdict_of"]
 
 _AFTER = 1_000
 """Lines that may follow an end: of many ranks that say goodbye."""
@@ -20,6 +21,14 @@ _BEGINS = ("NT-001", "FACT-033")
 """Rules that tell that a job, or a part of one, begins."""
 _FOR_ALL = ("GOOD-001", "GOOD-003", "GOOD-004")
 """Ends that one process tells for all ranks."""
+_WRONG = re.compile(
+    rb"(?i)\b(?:errors?|fail(?:s|ed|ure)?|exception|traceback|killed|abort(?:ed|ing)?|fatal|panic|segfault"
+    rb"|core dumped|timed? ?out|cancell?ed|terminated|non-?zero"
+    rb"|(?:exit|return)(?:ed)?(?: with)?(?: code| status)?[ :=]*-?[1-9]\d*)\b"
+)
+_HARMLESS = re.compile(
+    rb"(?i)\b(?:no|0|without|zero) (?:errors?|fail|exception)|abort complete|errors?[ :=]+0\b"
+)
 _NEAR = 20
 """Lines between the two closing lines of nccl-tests."""
 _SHOWN = 4
@@ -37,20 +46,38 @@ def verdict_of(findings: Iterable[Finding]) -> tuple[LogVerdict, int]:
     return "NOTHING KNOWN", 3
 
 
-def good_end(evidence: Evidence, lines: Mapping[str, int]) -> list[Hit]:
-    """The lines that prove it; none where a log lacks its end. lines: of each log, how many."""
+def good_end(evidence: Evidence, lines: Mapping[str, int], tails: Mapping[str, bytes]) -> list[Hit]:
+    """The lines that prove it; none where a log lacks its end.
+
+    lines: of each log, how many; less than 0: who ended in that archive cannot be told.
+    tails: the last bytes of each log.
+    """
     ends: dict[str, list[Hit]] = {}
+    if any(count < 0 for count in lines.values()):
+        return []
+    known: dict[str, dict[str, Hit]] = {source: {} for source in lines}
+    for (id, source), hit in evidence.last.items():
+        known.setdefault(source, {})[id] = hit
     for source, count in lines.items():
-        last = {id: hit for (id, where), hit in evidence.last.items() if where == source}
-        if hits := _end_of(last, count):
+        if hits := _end_of(known[source], count):
+            if _goes_wrong(tails.get(source, b""), count - hits[-1].line.number):
+                return []
             ends[source] = hits
-        elif "NT-001" in last:
+        elif "NT-001" in known[source]:
             return []
     for_all = any(hit.rule.id in _FOR_ALL for hits in ends.values() for hit in hits)
-    open_still = [source for source in lines if source not in ends]
-    if not for_all and any(_is_of_job(source, evidence) for source in open_still):
-        return []
+    for source in lines:
+        # Who writes no line of a job, such as the kernel, ends with none.
+        of_job = rank_in_name(source) is not None or known[source]
+        if source not in ends and of_job and not for_all:
+            return []
     return [hit for hits in ends.values() for hit in hits]
+
+
+def _goes_wrong(tail: bytes, after: int) -> bool:
+    """Whether one of the last `after` lines looks wrong, also where no rule knows it."""
+    lines = tail.rstrip(b"\n").split(b"\n")[-after:] if after else []
+    return any(_WRONG.search(line) and not _HARMLESS.search(line) for line in lines)
 
 
 def _end_of(last: Mapping[str, Hit], lines: int) -> list[Hit]:
@@ -73,30 +100,37 @@ def _is_whole(hit: Hit, last: Mapping[str, Hit]) -> bool:
     return average is not None and 0 < average.line.number - hit.line.number <= _NEAR
 
 
-def _is_of_job(source: str, evidence: Evidence) -> bool:
-    """Whether the job wrote it: a log named for a rank, or one with lines of its libraries."""
-    return rank_in_name(source) is not None or any(where == source for _, where in evidence.last)
+def told_end(ends: Sequence[Hit]) -> list[str]:
+    """What the lines say, and where they stand."""
+    said = [f"{hit.line.where}: {hit.line.text.strip()[:120]}" for hit in ends]
+    return [f"{ends[0].rule.sentence}: {said[0]}", *said[1:]] if ends else []
 
 
-def closing(lines: int, ends: Sequence[Hit], known: bool) -> Finding:
-    """The finding where nothing is wrong: a good end, or that none shows. known: facts are shown."""
-    if ends:
-        told = [f"{hit.line.where}: {hit.line.text.strip()[:120]}" for hit in ends]
+def closing(lines: int, told: Sequence[str], known: bool, unended: Mapping[str, str]) -> Finding:
+    """The finding where nothing is wrong: a good end, or that none shows.
+
+    told: what proves a good end. known: facts are shown. unended: logs whose last line has no end,
+    and that line.
+    """
+    if told:
         more = len(told) - _SHOWN
         return Finding(
             id="DIAG-009",
             status="pass",
-            title=f"a good end is shown: {ends[0].rule.sentence}: "
-            + "; ".join(told[:_SHOWN])
+            title=f"a good end is shown: {'; '.join(told[:_SHOWN])}"
             + (f"; and {more} more" if more > 0 else ""),
             evidence=tuple(told[:256]),
         )
     count = f"{lines:,} line" + ("" if lines == 1 else "s")
+    # Many programs write no newline last: that alone proves nothing.
+    cut = [f"{log} may break off in its last line: {text}" for log, text in unended.items()][
+        :_SHOWN
+    ]
     return Finding(
         id="DIAG-000",
         status="not_checked",
         title=f"no known trouble in {count}; the logs show no end",
-        saw=count,
+        saw="; ".join([count, *cut]),
         because="nothing in these lines tells whether the job ended well, still runs, hangs or was cut "
         "off"
         if known

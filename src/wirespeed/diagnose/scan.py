@@ -22,7 +22,7 @@ _SAMPLE = 1 << 14
 _SHOWN = 2000
 """Characters kept of a line."""
 _TAIL = 1 << 12
-"""Bytes of the block before that are kept for who asks what came before a line."""
+"""Bytes kept of the block before, for who asks what came before a line, and of the end of a log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,12 @@ class Scanner:
         """Who wrote a line at the start or the end of some log, of whatever it was."""
         self.broken: dict[str, str] = {}
         """Logs whose end is missing, and how that shows."""
+        self.unended: dict[str, str] = {}
+        """Logs whose last line has no end, and its beginning."""
+        self.tails: dict[str, bytes] = {}
+        """The last 4 KiB of each log."""
         self.ends: dict[str, int] = {}
-        """Lines of each log."""
+        """Lines of each log; -1 for an archive of several."""
         self.lines = 0
         self.bytes = 0
         self._order = 0
@@ -118,27 +122,33 @@ class Scanner:
     def read(self, source: Source) -> Iterator[Hit]:
         """The hits of one log, in its order."""
         rank = rank_in_name(source.name)
-        number, block, begun, self._block = 1, b"", False, b""
+        number, block, begun, tar, self._block = 1, b"", False, False, b""
         stream = source.open()
         try:
             for block in blocks(stream):
                 if not begun:
                     self._note_writers(block[:_SAMPLE])
+                    tar = block[257:262] == b"ustar"
                 begun = True
                 yield from self._in_block(source.name, block, number, rank)
                 number += block.count(b"\n")
                 self.bytes += len(block)
         finally:
             stream.close()
-        if broke_off := stream.broke_off or _zeros(block):
+        if broke_off := stream.broke_off or ("" if tar else _zeros(block)):
             self.broken[source.name] = f"line {number}: {broke_off}"
+        self.tails[source.name] = block[-_TAIL:]
+        if block and not block.endswith(b"\n"):
+            self.unended[source.name] = block[block.rfind(b"\n") + 1 :][:80].decode(
+                "utf-8", "replace"
+            )
         for summary in self._blocks.rest():
             yield from self._of_joined(source.name, rank, summary)
         self._note_writers(block[-_SAMPLE:])
         if rank is not None:  # with an empty log it is one that says nothing
             self.ranks.add(rank)
         self.lines += number - 1
-        self.ends[source.name] = number - 1
+        self.ends[source.name] = -1 if tar else number - 1
 
     def _note_writers(self, sample: bytes) -> None:
         for line in sample.split(b"\n")[1:-1]:

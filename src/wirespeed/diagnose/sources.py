@@ -22,6 +22,7 @@ BLOCK = 1 << 20
 LONGEST = 1 << 16
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth")
 _NEVER = (*_PICKLES, ".so", ".pyc", ".png", ".safetensors", ".npy", ".npz", ".bin")
+_ZIP_MAGIC = b"PK\x03\x04"
 
 
 class Readable(Protocol):
@@ -61,6 +62,12 @@ class Source:
     def _refuse(self, head: bytes) -> None:
         if head[:2] in MAGIC:
             raise _pickle(self.name)
+        if head.startswith(_ZIP_MAGIC):
+            raise InputError(
+                f"{self.name} is a zip archive",
+                expected="text, or packed with gzip, zstd, bzip2 or xz",
+                next=f"unzip {self.name} -d logs, then wirespeed diagnose logs",
+            )
 
 
 def _refuse_stdin() -> None:
@@ -103,9 +110,18 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
 
 
 def _below(folder: Path) -> list[Source]:
-    files = sorted(Path(base) / name for base, _, names in os.walk(folder) for name in names)
+    away: list[Path] = []
+
+    def note(error: OSError) -> None:
+        away.append(Path(error.filename))
+
+    found = os.walk(folder, onerror=note)
+    files = sorted(Path(base) / name for base, _, names in found for name in names)
     # A dump of the flight recorder may have any name; of other pickles only a named one is refused.
-    return [Source(str(path), path) for path in files if path.is_file() and _is_read(path)]
+    read = [path for path in files if path.is_file() and _is_read(path)]
+    # A folder that may not be read, and a link to nothing, are said when they are opened.
+    away += [path for path in files if path.is_symlink() and not path.exists()]
+    return [Source(str(path), path) for path in (*read, *away)]
 
 
 def _is_read(path: Path) -> bool:

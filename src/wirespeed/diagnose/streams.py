@@ -24,6 +24,7 @@ WRITER_S = 30.0
 """Seconds that a FIFO may be without anybody who writes."""
 _KEPT = 1 << 20
 """Bytes of a stream that can be read again."""
+_HEAD = 6
 _PACKED = 1024
 """Packed bytes that are unpacked at once: a frame of zeros makes at most 32 MB of them."""
 _NULL = os.makedev(1, 3)
@@ -121,16 +122,23 @@ class _Plain:
         head, self._head = self._head[:size], self._head[size:]
         return head + self._raw.read(size - len(head)) if len(head) < size else head
 
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
     def close(self) -> None:
         self._raw.close()
 
 
-class _Gzip:
+class _Packed:
     """A packed log; where it is damaged or cut off it ends, and what was read counts."""
 
-    def __init__(self, raw: _Plain) -> None:
+    def __init__(self, raw: _Plain, stream: Any, damage: tuple[type[Exception], ...]) -> None:
         self._raw = raw
-        self._stream: Any = gzip.GzipFile(fileobj=raw, mode="rb")  # type: ignore[call-overload]
+        self._stream = stream
+        self._damage = damage
         self.broke_off = ""
 
     def read1(self, size: int) -> bytes:
@@ -138,7 +146,7 @@ class _Gzip:
             data: bytes = self._stream.read1(size)
         except EOFError:
             self.broke_off = _CUT
-        except (zlib.error, gzip.BadGzipFile) as error:
+        except self._damage as error:
             self.broke_off = f"it is damaged and cannot be unpacked to its end ({error})"
         else:
             return data
@@ -148,8 +156,25 @@ class _Gzip:
         self._raw.close()
 
 
+def _gzip(raw: _Plain) -> _Packed:
+    stream = gzip.GzipFile(fileobj=raw, mode="rb")  # type: ignore[call-overload]
+    return _Packed(raw, stream, (zlib.error, gzip.BadGzipFile))
+
+
+def _bzip2(raw: _Plain) -> _Packed:
+    import bz2
+
+    return _Packed(raw, bz2.BZ2File(raw), (OSError, ValueError))  # type: ignore[call-overload]
+
+
+def _xz(raw: _Plain) -> _Packed:
+    import lzma
+
+    return _Packed(raw, lzma.LZMAFile(raw), (lzma.LZMAError,))  # type: ignore[arg-type]
+
+
 class _Zstd:
-    """As `_Gzip`, of one frame or several."""
+    """As `_Packed`, of one frame or several: the library tells no cut one from a whole one."""
 
     def __init__(self, raw: _Plain) -> None:
         import zstandard
@@ -193,15 +218,24 @@ class _Zstd:
 def unpacked(raw: Raw, refused: Callable[[bytes], None]) -> Stream:
     """The log in it, whatever it is packed with; `refused` may raise for its first bytes."""
     try:
-        head = raw.read(4)
+        head = raw.read(_HEAD)
         refused(head)
     except (OSError, InputError):
         raw.close()
         raise
     plain = _Plain(raw, head)
-    if head[:2] == b"\x1f\x8b":
-        return _Gzip(plain)
-    return _Zstd(plain) if head == b"\x28\xb5\x2f\xfd" else plain
+    for magic, packed in _MAGIC.items():
+        if head.startswith(magic):
+            return packed(plain)
+    return plain
+
+
+_MAGIC: dict[bytes, Callable[[_Plain], Stream]] = {
+    b"\x1f\x8b": _gzip,
+    b"\x28\xb5\x2f\xfd": _Zstd,
+    b"BZh": _bzip2,
+    b"\xfd7zXZ\x00": _xz,
+}
 
 
 def refuse_device(mode: int, device: int, name: str) -> None:

@@ -5,9 +5,10 @@ from wirespeed.diagnose.rule import Rule
 __all__ = ["RULES"]
 
 _DONE = (
-    r"^\W{0,4}(?:pre-?|fine-?)?(?:training|tuning)(?: job| run)?(?: is| has| was)?(?: now)? "
+    r"^(?:.{0,120}\binfo\b[\]\s:|-]*(?:[\w.]{1,60}\s?[:|-]+\s?)?)?"
+    r"\W{0,4}(?:pre-?|fine-?)?(?:training|tuning)(?: job| run)?(?: is| has| was)? "
     r"(?:complete|completed|finished|done|ended)(?: successfully)?"
-    r"(?: (?:in|after) [\d.,:]+ ?[a-z]*| at step \d+)?\s?"
+    r"(?: (?:in|after) [\d.,: hmsecinutorday]{1,40}| at step \d+)?\s?"
     r"(?:[.!,;:)=]+.{0,120}|saved? .{0,80})?$"
 )
 
@@ -98,7 +99,8 @@ RULES: tuple[Rule, ...] = (
         pattern=_DONE
         + r"|^\[after training is done\]|^\{.{0,2000}'train_runtime': '?[\d.]+"
         + r"|`Trainer\.fit` stopped: `max_(?:steps|epochs|time)=\S{1,40}` reached",
-        unless=r"(?<!do )\bnot\b|\bnever\b|un(?:finished|successful)|\bfalse\b",
+        unless=r"(?<!do )\bnot\b|\bnever\b|un(?:finished|successful)|\bfalse\b|\bbut\b|fail|error"
+        r"|except",
         sentence="the training says that it ended",
         positive=(
             "Training completed. Do not forget to share your model on huggingface.co/models =)",
@@ -108,9 +110,13 @@ RULES: tuple[Rule, ...] = (
             "Training completed",
             "training finished, checkpoint saved to out/last.ckpt",
             "Training complete in 3h",
+            "2024-01-01 10:00:00,123 INFO trainer: Training completed in 3h 2m",
+            "- root - INFO - Training completed",
         ),
         negative=(
             "Training done for epoch 3",
+            "Training finished, but the last checkpoint was not written",
+            "Training completed: 3 ranks failed",
             "Training complete message was not received",
             "training finished: False, not all ranks answered",
             "waiting until training is complete",
