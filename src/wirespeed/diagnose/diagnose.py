@@ -11,6 +11,7 @@ from wirespeed.diagnose.fabric_findings import fabric_findings
 from wirespeed.diagnose.flight import Dump, compare, is_dump, read_dump, unread
 from wirespeed.diagnose.nccl_lines import ANCHORS
 from wirespeed.diagnose.reason import Diagnosis, reason
+from wirespeed.diagnose.reports import Reports
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.rules import all_rules
 from wirespeed.diagnose.scan import Scanner, Watcher
@@ -59,6 +60,7 @@ def diagnose(
     scanner = Scanner(known, watchers)
     suspects.around = scanner.around
     dumps: list[Dump] = []
+    reports = Reports()
     damaged: list[Finding] = []
     for number, source in enumerate(sources, 1):
         progress(source.name, number)
@@ -67,7 +69,7 @@ def diagnose(
             dump = is_dump(source)
             if dump:
                 dumps.append(read_dump(source, len(dumps)))
-            else:
+            elif not reports.take(source):
                 evidence.add(scanner.read(source))
         except InputError as error:
             if len(sources) == 1:
@@ -76,7 +78,7 @@ def diagnose(
     evidence.ranks, evidence.hosts = scanner.ranks, scanner.hosts
     evidence.settle(known, scanner.counts)
     found = reason(evidence)
-    recorded = [*(compare(dumps, len(damaged)) if dumps else []), *damaged]
+    recorded = [*(compare(dumps, len(damaged)) if dumps else []), *reports.findings(), *damaged]
     logged = findings_of(found)
     differ = disagreements(found.facts)
     # A host that says that it uses another network is told once.
