@@ -65,7 +65,7 @@ def _resource(fabric: Fabric) -> Iterator[Finding]:
         status="warn",
         title="network.rdma.resource is empty: no RDMA device is asked of a device plugin",
         because="deploy takes the one that nodes advertise, where it is one; render cannot know it"
-        + ("" if fabric.network.rdma.devices or fabric.preset else " and refuses"),
+        + ("" if fabric.names_adapters else " and refuses"),
         fix="network.rdma.resource, such as rdma/ib: what kubectl describe node has under Allocatable",
     )
 
