@@ -1,6 +1,10 @@
 """What a pod may really do on a real cluster: lock memory, share a volume, use a missing account."""
 
 import json
+import os
+import resource
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -29,6 +33,29 @@ def told(kube: Any, pod: str) -> tuple[str, int, int]:
     locked = kube("exec", pod, "-c", "ranks", "--", "python3", "-c", LOCK)
     assert locked.returncode == 0, locked.stderr
     return limit, int(effective.split()[1], 16), int(locked.stdout)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"), reason="Requires: root and setpriv"
+)
+@pytest.mark.parametrize(("user", "locked", "effective"), [(0, 0, IPC_LOCK), (1000, -1, 0)])
+def test_the_kernel_gives_a_containers_capability_to_root_alone(
+    user: int, locked: int, effective: int
+) -> None:
+    """As a runtime starts a container: the bounding set holds it, and nothing is ambient."""
+    words = ["setpriv", f"--reuid={user}", "--clear-groups", "--inh-caps=-all"]
+    words += ["--bounding-set=-all,+ipc_lock", "/usr/bin/python3", "-c"]
+    told = "print(*[line.split()[1] for line in open('/proc/self/status') if 'CapEff' in line])"
+    done = subprocess.run(
+        [*words, f"{LOCK}{told}"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (8 << 20, 8 << 20)),
+    )
+    first, second = done.stdout.split()
+    assert (int(first), int(second, 16)) == (locked, effective)
 
 
 @pytest.mark.parametrize("user", [0, 1000])
