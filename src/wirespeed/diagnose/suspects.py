@@ -14,7 +14,7 @@ from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Line
 from wirespeed.records import Finding, Subject
 
-__all__ = ["ANCHORS", "Suspects"]
+__all__ = ["ANCHORS", "Suspects", "looks_wrong"]
 
 ANCHORS = (
     "error",
@@ -89,7 +89,8 @@ _HARMLESS = re.compile(
     re.IGNORECASE,
 )
 _QUIET = re.compile(
-    r"\b(?:INFO|DEBUG|TRACE|NOTICE)\b|\b(?:\w*Warning|warn|warning)\b\s?[:\]]|\bWARN(?:ING)?\b"
+    r"\b(?:INFO|DEBUG|TRACE|NOTICE)\b|\b(?:\w*Warning|warn|warning)\b\s?[:\]]"
+    r"|(?<![NR]CCL )\bWARN(?:ING)?\b"
     r"|^\s*(?:#|export |set -|\$ |\+ |-{2,}\w|\"?\w+\"?\s*[:=] *(?:true|false|\d+)\b)"
 )
 """Levels below an error, comments and listings of settings: weak words there are no suspects."""
@@ -153,7 +154,7 @@ class Suspects:
         if kept.full():
             return
         line = strip(raw[:2000].decode("utf-8", "replace"))
-        sure = _looks_wrong(line.text)
+        sure = looks_wrong(line.text)
         if sure is None:
             return
         of = kept.sure if sure else kept.weak
@@ -184,7 +185,7 @@ class Suspects:
         return []
 
 
-def _looks_wrong(text: str) -> bool | None:
+def looks_wrong(text: str) -> bool | None:
     """True: surely; False: perhaps; None: no."""
     if _HARMLESS.search(text):
         return None
