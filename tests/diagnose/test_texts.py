@@ -67,6 +67,7 @@ def causes(reading: Reading) -> list[str]:
 
 def test_a_star_stands_for_what_a_program_fills_in() -> None:
     assert GENERAL.match("the window 12 of rank 3 went away now") is not None
+    assert GENERAL.match("a window 9 went away: 12 s") == {"what": "window 9 went away: 12 s"}
     assert GENERAL.match("window went") is None
     assert GENERAL.match("lane lost: 4") == {"what": "lane lost: 4"}
     assert GENERAL.match("a lane lost: 4") is None

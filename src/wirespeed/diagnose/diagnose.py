@@ -75,7 +75,8 @@ def diagnose(
     logged += [*differ, *fabric_findings(fabric, told=named)]
     if not any(one.status == "fail" for one in (*logged, *recorded)):
         symptom = found.answers[0].first.start.line if found.answers else None
-        logged += suspects.findings(known, symptom)
+        if shown := suspects.findings(known, symptom):
+            logged = [*(one for one in logged if one.status != "not_checked"), *shown]
     findings = _merged(logged, recorded)
     return Reading(found, findings, len(sources), scanner.lines, scanner.bytes)
 

@@ -34,5 +34,6 @@ EXPLANATIONS: dict[str, str] = {
     "LOG-001": "No rule knows a cause, and this is the first line whose words look wrong (error, fatal, "
     "failed, refused, …), with whose it is and what came just before. What healthy jobs print, such as "
     "'0 errors' or names of settings, does not count.",
-    "LOG-002": "As LOG-001, for a Python stack: its last line, and the innermost frame.",
+    "LOG-002": "As LOG-001, for an exception that nothing caught: its last line, and of a Python stack "
+    "the innermost frame.",
 }

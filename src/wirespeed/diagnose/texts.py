@@ -19,6 +19,8 @@ GONE = (
 """What follows where a process ended itself."""
 _LEAST = 6
 _GAP = ".{0,200}?"
+_REST = 120
+"""Characters that are told of what follows a text."""
 _FILLED = "x1"
 _COMMON = re.compile(r"\b(?:failed|with|error|has|is|not|a|file|device|rank|the|to)\b|[^a-z]")
 """What many lines hold, and finds none."""
@@ -28,7 +30,7 @@ def rule_of(texts: str, *, starts: str = "", said: str = "", **of: Any) -> Rule:
     """A general rule for the texts, one a line.
 
     starts: a regular expression that must stand before each text; said: an example of it. A text that
-    begins with `^` begins its line. In the rule's own texts `{what}` is the whole message.
+    begins with `^` begins its line. In the rule's own texts `{what}` is the message to its line's end.
     """
     given = [line.strip() for line in texts.strip().splitlines()]
     ends = "|".join(sorted((_pattern(text) for text in given), key=len, reverse=True))
@@ -37,7 +39,7 @@ def rule_of(texts: str, *, starts: str = "", said: str = "", **of: Any) -> Rule:
         "general": True,
         "explains": GONE,
         "anchors": of.get("anchors") or _anchors(given),
-        "pattern": f"{starts}(?P<what>{ends})",
+        "pattern": f"{starts}(?P<what>(?:{ends}).{{0,{_REST}}})",
         "positive": tuple(said + text.removeprefix("^").replace("*", _FILLED) for text in given),
     }
     return Rule(**{**rule, **of})
@@ -46,9 +48,7 @@ def rule_of(texts: str, *, starts: str = "", said: str = "", **of: Any) -> Rule:
 def _pattern(text: str) -> str:
     begins = "^" if text.startswith("^") else ""
     parts = (re.escape(part) for part in text.removeprefix("^").split("*"))
-    found = begins + _GAP.join(parts)
-    # What comes last is told with the rest.
-    return found.removesuffix("?") if text.endswith("*") else found
+    return begins + _GAP.join(parts)
 
 
 def _says(part: str) -> int:

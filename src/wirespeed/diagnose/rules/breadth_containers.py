@@ -419,6 +419,7 @@ RULES: tuple[Rule, ...] = (
         Write error
         """,
         id="MUNGE-004",
+        unless="passwd file|supplementary|origin address",
         category="munge",
         role="symptom",
         stage="machine",

@@ -253,7 +253,6 @@ RULES: tuple[Rule, ...] = (
         not all NVLinks are trained
         failed to open NVSwitch driver
         aborting fabric manager
-        fabric manager is exiting
         NVLSM is not running
         failed to connect to NVLink Subnet Manager
         Starting of nvidia-fabricmanager.service failed
@@ -264,6 +263,7 @@ RULES: tuple[Rule, ...] = (
         GPU fabric state: error
         """,
         id="FM-001",
+        general=False,
         category="fabric-manager",
         stage="machine",
         confidence="certain",
@@ -348,7 +348,6 @@ RULES: tuple[Rule, ...] = (
         vGPU * unlicensed
         Valid GRID license not found
         Unlicensed state
-        Failed to return license
         """,
         id="VGPU-003",
         category="vgpu-license",

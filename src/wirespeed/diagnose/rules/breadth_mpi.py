@@ -50,7 +50,6 @@ RULES: tuple[Rule, ...] = (
         The * directive contains an unrecognized qualifier
         The * option contains a directive that is missing a value
         Conflicting directives for * policy are causing
-        Conflicting directives for * policy
         A request was made to map a specified number of processes
         A process attempted to bind to resources already allocated
         An invalid value was given for the number of processes
@@ -155,7 +154,6 @@ RULES: tuple[Rule, ...] = (
         A PMIx server was unable to bind its listening socket
         The PMIx server's listener thread failed to start
         PMIx has detected * malformed I
-        WARNING: The accept(3) system call failed on a TCP socket
         """,
         id="PRTE-005",
         category="mpi-wrong-interface",
@@ -329,7 +327,6 @@ RULES: tuple[Rule, ...] = (
         The host environment answered a request with
         The fabric topology file
         A process was assigned specific Intel GPUs
-        A specified file is not changing, indicating a possibly stalled
         A PMIx tool asked to connect to its server
         A blocking call to * was made from the PMIx progress thread
         PMIx ERROR: *

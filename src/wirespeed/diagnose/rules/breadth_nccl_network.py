@@ -130,8 +130,6 @@ RULES: tuple[Rule, ...] = (
         gdr_copy_from_mapping(*
         gdr_pin_buffer_v2(*
         gdr_close() failed
-        gdr_pin_buffer_v2 not available
-        Unable to use GIN: Peermem is not supported
         Window registration of addresses that span multiple physical segments requires DMABUF
         """,
         id="GDR-201",
@@ -149,19 +147,14 @@ RULES: tuple[Rule, ...] = (
         GIN Proxy: RMA backend not found
         GIN VA signals are required
         GIN strong signals are required
-        GIN is disabled
-        GIN not supported
         GIN plugin * returned invalid context
         GIN plugin does not support
         Cannot create worldGinBarrier
         Cannot get backend version for invalid GIN type
         Elastic GIN: rank
         Invalid GIN * backend version
-        No GIN-capable devices found
-        No RMA-capable devices found
         User requested GIN
         One sided RMA: host RMA is not supported
-        RMA not supported
         RMA CE is not initialized
         RMA proxy is not connected
         RMA: trying to send to non-connected peer
@@ -211,7 +204,6 @@ RULES: tuple[Rule, ...] = (
         failed to set the number of devices for netPlugin
         Failed to initialize any NET plugin
         trying to access the number of devices of an uninitialized
-        NCCL_DEVICE_UNPACK plugin has incompatible version
         Rma connect : min local net count is zero
         Invalid number of network devices
         Unknown netDevs policy

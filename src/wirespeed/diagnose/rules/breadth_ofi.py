@@ -12,7 +12,7 @@ __all__ = ["RULES"]
 
 _of = partial(
     rule_of,
-    starts=r"(?:NET/OFI|OFI PLUGIN|NCCL WARN|libfabric:\d+:\S+).{0,80}?",
+    starts=r"(?:NCCL WARN (?:NET/OFI|OFI)|libfabric:\d+:\S*<warn>).{0,80}?",
     said="ip-10-0-0-1:41:52 [0] nccl_ofi_net.c:12 NCCL WARN NET/OFI ",
     costs="this rank cannot communicate: it ends, and the others wait for it",
     explains=(*GONE, "nccl-system-error", "nccl-remote-error", "nccl-invalid-usage"),
@@ -61,8 +61,6 @@ RULES: tuple[Rule, ...] = (
     ),
     _of(
         """
-        fi_getinfo() call failed
-        OFI fi_getinfo() call failed
         Couldn't open a fabric
         Couldn't create fabric
         Couldn't open a domain
@@ -84,14 +82,9 @@ RULES: tuple[Rule, ...] = (
         fi_dupinfo failed
         Unable to duplicate libfabric NIC info
         EFA provider requires at least libfabric version
-        No eligible providers were found
-        Failed to initialize * protocol
         Initializing rail * failed
         Initializing control rail * failed
         Assigning device * failed
-        Unable to find a protocol that worked
-        Initializing plugin failed
-        Could not find any
         No info list provided
         fi_nic attributes not available
         Call to fi_getname() failed
@@ -109,7 +102,6 @@ RULES: tuple[Rule, ...] = (
         Unable to insert local address into address vector
         Setting * option failed
         CUDA initialization failed
-        Caught exception in rdma_init
         Could not allocate new fi_info
         """,
         id="OFI-202",
@@ -132,8 +124,6 @@ RULES: tuple[Rule, ...] = (
         Unable to (re)allocate product name
         Unable to flush NCCL topology file
         Unable to write NCCL topology file
-        Unable to configure NVLS option
-        Unable to configure tuner
         Invalid NCCL OFI topology user data
         Invalid topology
         Expected topology node to be
@@ -153,7 +143,6 @@ RULES: tuple[Rule, ...] = (
         Did not find a device with expected index
         Bridge is missing attribute
         Number of forced rails
-        GDR disabled on GDR-supported instance type
         """,
         id="OFI-203",
         category="topo-file",
@@ -209,7 +198,6 @@ RULES: tuple[Rule, ...] = (
         preparing for connection failed
         Caught exception in plugin
         Caught exception in GIN
-        Caught exception in sendrecv
         Could not send request for device
         Call to post_with_pending_retry failed
         Failed call to fi_
@@ -310,7 +298,6 @@ RULES: tuple[Rule, ...] = (
         Invalid user data pointer
         Invalid value for OFI_NCCL
         Invalid Device Interface
-        Conflicted configuration of
         Attempt to insert duplicate id
         Attempted to free an ID
         Comm for device does not have valid free list

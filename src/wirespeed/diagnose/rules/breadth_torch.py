@@ -13,7 +13,7 @@ __all__ = ["RULES"]
 _of = partial(
     rule_of,
     stage="program",
-    starts=r"^(?:\w+(?:Error|Exception): .{0,120}?|\[[^\]]*\]\s*|.{0,200}?what\(\):\s+)?",
+    starts=r"(?:^[\w.]+(?:Error|Exception): .{0,120}?|\bwhat\(\):\s+.{0,60}?|^\[c10d\] )",
     said="RuntimeError: ",
     costs="this rank ends; the others wait for it",
 )
@@ -263,6 +263,7 @@ RULES: tuple[Rule, ...] = (
         is setting up NCCL communicator and retrieving ncclUniqueId
         """,
         id="TORCH-007",
+        starts=r"^(?:[\w.]+(?:Error|Exception): .{0,60}?|[\w.]+\.)?",
         category="rendezvous",
         role="symptom",
         stage="network",
@@ -356,13 +357,12 @@ RULES: tuple[Rule, ...] = (
         coalesce_grad_reduction
         'max_grad_norm' is not supported as an optimizer parameter
         Type * is not supported on your device
-        DeepSpeedConfigError
         Client Optimizer
         random_ltd_layer_num
         """,
         id="DS-201",
         category="deepspeed-config",
-        starts=r"^(?:\w+(?:Error|Exception): )?.{0,120}?",
+        starts=r"^[\w.]+(?:Error|Exception): .{0,120}?",
         said="AssertionError: ",
         sentence="DeepSpeed refuses its configuration: {what}",
         because="values of ds_config.json contradict each other, the program, or this version",
@@ -398,7 +398,7 @@ RULES: tuple[Rule, ...] = (
         id="DS-202",
         category="world-settings",
         stage="setup",
-        starts=r"^(?:\w+Error: )?.{0,120}?",
+        starts=r"^\w+Error: .{0,120}?",
         said="AssertionError: ",
         sentence="DeepSpeed's launch does not fit together: {what}",
         because="ranks, hosts and addresses come from its launcher, from MPI or from the "
@@ -422,7 +422,7 @@ RULES: tuple[Rule, ...] = (
         """,
         id="DS-203",
         category="checkpoint",
-        starts=r"^(?:\w+(?:Error|Exception): )?.{0,120}?",
+        starts=r"^[\w.]+(?:Error|Exception): .{0,120}?",
         said="RuntimeError: ",
         sentence="DeepSpeed cannot load or save this checkpoint: {what}",
         because="it was written with another number of ranks, another layout or version, or is "
