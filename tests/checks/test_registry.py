@@ -52,7 +52,10 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     settings |= {f"SOAK-{number:03}" for number in range(1, 8)}
     clusters = {id for id in others if id.startswith("CLUSTER-")}
     assert len(clusters) > 30
-    assert others == imported | located | trained | launched | settings | clusters | {"RUN-001", "GATE-001"}
+    assert others == imported | located | trained | launched | settings | clusters | {
+        "RUN-001",
+        "GATE-001",
+    }
     with pytest.raises(UsageError):
         select("IMP-002")
 

@@ -87,7 +87,8 @@ def diagnose(
     logged += [broken_off(log, how) for log, how in scanner.broken.items()]
     if not any(one.status == "fail" for one in (*logged, *recorded)):
         symptom = found.answers[0].first.start.line if found.answers else None
-        logged += suspects.findings(known, symptom)
+        if shown := suspects.findings(known, symptom):
+            logged = [*(one for one in logged if one.status != "not_checked"), *shown]
     findings = _merged(logged, recorded)
     if scanner.ends and not any(one.status in ("fail", "warn") for one in findings):
         told = proofs or told_end(good_end(evidence, scanner.ends, scanner.tails))

@@ -48,7 +48,8 @@ EXPLANATIONS: dict[str, str] = {
     "LOG-001": "No rule knows a cause, and this is the first line whose words look wrong (error, fatal, "
     "failed, refused, …), with whose it is and what came just before. What healthy jobs print, such as "
     "'0 errors' or names of settings, does not count.",
-    "LOG-002": "As LOG-001, for a Python stack: its last line, and the innermost frame.",
+    "LOG-002": "As LOG-001, for an exception that nothing caught: its last line, and of a Python stack "
+    "the innermost frame.",
     "INSP-000": "The lines of NCCL's Inspector plugin show no rank whose collectives last longer or "
     "shorter than the others'. Whether they are fast is another question.",
     "INSP-001": "A collective ends for all ranks at once. A rank that is in it for a much shorter time "
