@@ -76,7 +76,9 @@ def test_every_rank_must_show_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "pack", [gzip.compress, zstandard.compress, bz2.compress, lzma.compress], ids=str
+    "pack",
+    [gzip.compress, zstandard.compress, bz2.compress, lzma.compress],
+    ids=["gzip", "zstd", "bzip2", "xz"],
 )
 def test_a_packed_log_that_breaks_off_is_no_good_one(tmp_path: Path, pack: object) -> None:
     text = os.urandom(200_000).hex().encode() + b"\n" + TRAINED.encode()
