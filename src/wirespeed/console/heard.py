@@ -212,14 +212,15 @@ class Heard:
         self.refusal = self.refusal or data
 
     def _on_memory(self, data: Mapping[str, Any]) -> None:
-        size = format_size(data["size_bytes"]) if data["size_bytes"] else "any size"
+        need, free = (format_size(data[name]) for name in ("need_bytes", "free_bytes"))
+        where = f"on {data['host']} it needs {need} of {free} that may be taken"
         self.notes.append(
             Finding(
                 id="MEM-001",
                 status="warn",
                 title=f"{data['label']} does not fit in memory; the larger sizes were left out",
-                saw=f"{size} and its copy do not fit beside the other ranks' buffers",
-                expected="free memory for input and output on every rank",
-                fix="fewer local ranks, or a smaller -e",
+                saw=where if data["host"] else "no size fits",
+                expected="free memory for the buffers of all ranks of a node, and for checking them",
+                fix="fewer local ranks, a smaller -e, --in-place yes, or -c 0",
             )
         )
