@@ -56,7 +56,7 @@ class Heard:
         choices: Sequence[Choice],
     ) -> None:
         self._folder, self._progress = folder, progress
-        self._launcher, self._world_size = launcher, world_size
+        self._launcher, self.world_size = launcher, world_size
         self._backend = "unknown"
         self._seats: dict[int, tuple[str, int]] = {}
         self.choices = list(choices)
@@ -120,7 +120,7 @@ class Heard:
 
     def world(self) -> World:
         return World(
-            size=self._world_size,
+            size=self.world_size,
             nodes=self.nodes.nodes(),
             backend=self._backend,
             launcher=self._launcher,
@@ -144,9 +144,9 @@ class Heard:
     def _on_seat(self, data: Mapping[str, Any]) -> None:
         """Where a rank is that opens no process group; with the last of them the world is joined."""
         self._seats[data["rank"]] = data["host"], data["space"]
-        if len(self._seats) == self._world_size:
+        if len(self._seats) == self.world_size:
             self._backend = ""
-            ranks = range(self._world_size)
+            ranks = range(self.world_size)
             self.nodes.seat(distinct_names([self._seats[rank] for rank in ranks]))
             self._store_world()
 
