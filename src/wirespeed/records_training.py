@@ -77,6 +77,9 @@ class Training:
     precision: str = "float32"
     study: TrainingKind = "compare"
     """`strong`: the same batch on any number of ranks; `weak`: the same batch a rank."""
+    data_workers: int | None = None
+    """Processes of each rank that read batches from a file, 0: the rank itself; None: batches were made
+    on the spot. `parts` has the time that the step waited for them, as `data`."""
     rounds: int
     step: Spread
     round_steps: tuple[float, ...] = ()

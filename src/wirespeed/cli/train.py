@@ -93,6 +93,12 @@ Examples:
     help="Train on the bytes of this file, not on random tokens.",
 )
 @click.option(
+    "--data-workers",
+    type=click.IntRange(0, 64),
+    help="Batches come from a file by torch's DataLoader with so many workers a rank (0: the rank reads "
+    "itself); the wait for them is a part of the step.  [default: batches are made on the spot]",
+)
+@click.option(
     "--optimizer", type=click.Choice(["adamw", "sgd"]), default="adamw", help="Optimizer."
 )
 @click.option("--lr", type=FiniteRange(0, 1e6), default=1e-3, help="Learning rate.")
@@ -198,6 +204,11 @@ def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int
     _refuse_bad_files(options.output)
     batch = values["batch"]
     batches = batch if isinstance(batch, tuple) else () if batch is None else (batch,)
+    if values["for_"] and values["data_workers"] is not None:
+        raise UsageError(
+            "--data-workers with --for: training that goes on from a checkpoint makes its batches anew",
+            expected="one of the two",
+        )
     several = bool(options.grid) or len(batches) > 1
     if several:
         _refuse_with_grid(values, options)
@@ -279,6 +290,7 @@ def _plan(
             budget_bytes=parse_size(values["budget"]) if values["budget"] else None,
             trace=alone and (output.trace is not None or output.html is not None),
             load=values["load"],
+            data_workers=values["data_workers"],
             lasting=lasting,
         ),
         engine=options.engine,

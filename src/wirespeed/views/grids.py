@@ -99,7 +99,14 @@ def _missing(point: GridPoint) -> Sequence[Missing]:
 
 
 def _training(run: Run) -> Grid:
-    from wirespeed.views.training import name, ratio_cell, reach, seconds_cell, share_cell
+    from wirespeed.views.training import (
+        data_cells,
+        name,
+        ratio_cell,
+        reach,
+        seconds_cell,
+        share_cell,
+    )
 
     grid = Grid(
         (
@@ -109,6 +116,8 @@ def _training(run: Run) -> Grid:
             Column("step"),
             Column("95 %"),
             Column("n"),
+            Column("data"),
+            Column("of step"),
             Column("comm"),
             Column("95 %"),
             Column("of step"),
@@ -130,6 +139,7 @@ def _training(run: Run) -> Grid:
                 format_duration(one.step.mean),
                 reach(one.step),
                 str(one.step.samples),
+                *data_cells(one),
                 seconds_cell(one.comm or None),
                 reach(one.comm_spread) if one.comm and one.comm_spread else "",
                 share_cell(one.comm_fraction or None),
@@ -143,8 +153,8 @@ def _training(run: Run) -> Grid:
                 "",
             )
         for row in _missing(point):
-            grid.add(row.what, *world, *[_NOTHING] * 2, *[""] * 9, row.reason)
-            grid.painted[len(grid.rows) - 1, 14] = "yellow"
+            grid.add(row.what, *world, *[_NOTHING] * 2, *[""] * 11, row.reason)
+            grid.painted[len(grid.rows) - 1, 16] = "yellow"
     return grid
 
 

@@ -15,6 +15,7 @@ from wirespeed.views.sections import note
 from wirespeed.views.style import Style
 
 __all__ = [
+    "data_cells",
     "name",
     "ratio_cell",
     "reach",
@@ -81,6 +82,10 @@ def tables(run: Run) -> list[tuple[str, Grid]]:
 def _title(one: Training) -> str:
     parts = [f"{one.model}", _ranks(one), f"{one.batch} samples a step", one.precision]
     parts += [f"{one.micro_batches} micro batches"] if one.micro_batches > 1 else []
+    if one.data_workers is not None:
+        parts.append(
+            f"{one.data_workers or 'no'} data worker{'' if one.data_workers == 1 else 's'}"
+        )
     return " · ".join([*parts, f"{one.rounds} rounds"])
 
 
@@ -106,6 +111,8 @@ def _strategies(rows: Sequence[Training]) -> Grid:
             Column("95 %"),
             Column("std"),
             Column("n"),
+            Column("data"),
+            Column("of step"),
             Column("comm"),
             Column("95 %"),
             Column("of step"),
@@ -126,6 +133,7 @@ def _strategies(rows: Sequence[Training]) -> Grid:
             reach(step),
             format_duration(step.std),
             str(step.samples),
+            *data_cells(one),
             seconds_cell(one.comm or None),
             reach(one.comm_spread) if one.comm and one.comm_spread else "",
             share_cell(one.comm_fraction or None),
@@ -150,6 +158,14 @@ def _parts(rows: Sequence[Training]) -> Grid:
             name(one), _world(one, rows), *(seconds_cell(one.parts.get(kind)) for kind in shown)
         )
     return grid
+
+
+def data_cells(one: Training) -> tuple[str, str]:
+    """(waiting for a batch, its share of the step); empty where no loader read it."""
+    waited = one.parts.get("data")
+    if one.data_workers is None or waited is None:
+        return "", ""
+    return seconds_cell(waited), share_cell(waited / one.step.mean)
 
 
 def _world(one: Training, rows: Sequence[Training]) -> str:
