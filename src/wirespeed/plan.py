@@ -166,6 +166,8 @@ class TrainPlan:
     """Memory of one rank that `fit` may use; None: what is free."""
     trace: bool = False
     load: bool = False
+    data_workers: int | None = None
+    """Processes of a rank that read batches from a file, 0: the rank itself; None: batches are made."""
     lasting: LastingPlan | None = None
     """Train for a time instead of comparing."""
 

@@ -8,6 +8,7 @@ how it is measured or shown.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from wirespeed.records_grid import GridPoint
 from wirespeed.records_lasting import Goodput, Soak
 from wirespeed.records_reference import ReferenceFigure
 from wirespeed.records_settings import Setting
@@ -157,6 +158,8 @@ class Measurement:
     setting: str = ""
     """`Setting.name` of the combination under which it was taken; empty for the default. Where settings
     were compared the samples are the rounds' medians."""
+    backend: str = ""
+    """Of the point of a grid that it belongs to; empty in other runs: the world's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,3 +372,5 @@ class Run:
     """Of `check -l soak`."""
     goodput: Goodput | None = None
     """Of `train --for`."""
+    grid: tuple[GridPoint, ...] = ()
+    """Of several values of --ranks, --backend or --batch: every combination, in the order asked for."""

@@ -25,6 +25,7 @@ from wirespeed.records import (
     World,
     WrongData,
 )
+from wirespeed.records_grid import point_from_json, point_to_json
 from wirespeed.records_lasting_json import (
     goodput_from_json,
     goodput_to_json,
@@ -87,7 +88,7 @@ def measurement_to_json(measurement: Measurement) -> dict[str, Any]:
     data["busbw_GBps"] = data.pop("busbw") / GIGA
     data["skew_us"] = data.pop("skew") * _US
     data["rank_medians_us"] = [value * _US for value in data.pop("rank_medians")]
-    return _without_empty(data, "setting")
+    return _without_empty(data, "setting", "backend")
 
 
 def _without_empty(data: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -227,6 +228,8 @@ def _located_parts(run: Run) -> dict[str, Any]:
         parts["soak"] = soak_to_json(run.soak)
     if run.goodput is not None:
         parts["goodput"] = goodput_to_json(run.goodput)
+    if run.grid:
+        parts["grid"] = [point_to_json(one) for one in run.grid]
     return parts
 
 
@@ -250,5 +253,6 @@ def run_from_json(data: Mapping[str, Any]) -> Run:
             "settings": tuple(map(setting_from_json, data.get("settings", ()))),
             "soak": soak_from_json(data["soak"]) if "soak" in data else None,
             "goodput": goodput_from_json(data["goodput"]) if "goodput" in data else None,
+            "grid": tuple(map(point_from_json, data.get("grid", ()))),
         }
     )

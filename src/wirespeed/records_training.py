@@ -47,6 +47,18 @@ class TrainingMemory:
     peak: int
     resident: int | None = None
     """The process's resident set at its highest; None on GPUs."""
+    started: int | None = None
+    """Alive when the trainer has been made."""
+    started_peak: int | None = None
+    """The most that was alive until then, from before the model."""
+    before_optimizer: int | None = None
+    """Alive when gradients are complete, before the optimizer's step."""
+    before_optimizer_peak: int | None = None
+    """The most from the step's begin to then."""
+    after_optimizer: int | None = None
+    """Alive when the optimizer has stepped and gradients are cleared."""
+    after_optimizer_peak: int | None = None
+    """The most in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +77,9 @@ class Training:
     precision: str = "float32"
     study: TrainingKind = "compare"
     """`strong`: the same batch on any number of ranks; `weak`: the same batch a rank."""
+    data_workers: int | None = None
+    """Processes of each rank that read batches from a file, 0: the rank itself; None: batches were made
+    on the spot. `parts` has the time that the step waited for them, as `data`."""
     rounds: int
     step: Spread
     round_steps: tuple[float, ...] = ()
@@ -111,9 +126,9 @@ class Training:
     """Where the missing efficiency went: shares that add up to 1 - efficiency."""
 
     @property
-    def key(self) -> tuple[str, str, float | None, int]:
+    def key(self) -> tuple[str, str, float | None, int, int]:
         """What was measured: a later record of the same takes the place of an earlier one."""
-        return self.study, self.strategy, self.bucket_mb, self.ranks
+        return self.study, self.strategy, self.bucket_mb, self.ranks, self.batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

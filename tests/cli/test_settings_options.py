@@ -12,7 +12,7 @@ def asked_of(monkeypatch, *arguments):
     taken = []
     monkeypatch.setattr(
         "wirespeed.cli.execute.execute",
-        lambda ctx, plan, options, settings=None: taken.append((plan, settings)) or 0,
+        lambda ctx, plan, options, settings=None, **_: taken.append((plan, settings)) or 0,
     )
     module.bench.main(["all_reduce", "-e", "4K", *arguments], standalone_mode=False)
     return taken[0]

@@ -246,3 +246,28 @@ def test_under_torchrun(cli: Any) -> None:
     run = cli.run()
     assert run["world"]["launcher"] == "torchrun"
     assert [row["ranks"] for row in run["training"]] == [2, 2]
+
+
+LEAST = ("train", "--rounds", "1", "--steps", "1", "-q", "--max-time", "0.5", "--layers", "1")
+LEAST += ("--strategy", "none", "--no-prove", "-o", "json")
+"""For the ways of a run, not for its figures."""
+
+
+def test_a_data_loader_is_a_part_of_the_step_and_ends_with_its_rank(cli: Any, finding: Any) -> None:
+    killed = ("--rounds", "2", "--data-workers", "1", "--inject", "kill:rank=1,after=1")
+    run = trained(cli(*LEAST, "--ranks", "2", *killed), code=1)
+    assert finding(run, "DIED-001")["status"] == "fail"
+    (row,) = run["training"]
+    assert row["data_workers"] == 1
+    assert 0 < row["parts_ms"]["data"] < row["step_ms"]["mean"]
+    assert "1 data worker" in cli("runs", "show", "last").out
+
+
+def test_a_grid_is_one_run(cli: Any, finding: Any) -> None:
+    run = trained(cli(*LEAST, "--ranks", "1,2", "--batch", "2,3", timeout=300))
+    assert {(row["ranks"], row["batch"]) for row in run["training"]} == {(1, 2), (1, 3), (2, 2)}
+    assert [bool(one["reason"]) for one in run["grid"]] == [False, False, False, True]
+    assert "2 ranks, 3 samples" in finding(run, "GRID-001")["title"]
+    page = cli.folder / "grid.html"
+    assert cli("report", "last", "--to", str(page)).code == 0
+    assert "Throughput" in page.read_text()

@@ -39,6 +39,10 @@ EXPLANATIONS = {
     "SET-003": "Every combination was compared. `--search` drops the slower half of many combinations "
     "after a few rounds. What was dropped is not proven slower: a verdict holds for what is left, "
     "against the default, and says nothing of the dropped ones or of values that were not listed.",
+    "GRID-001": "Every point of the grid was measured. With several values of --ranks, --backend or "
+    "--batch each combination has a world of ranks of its own. Some could not be started here (no GPU "
+    "for NCCL, too little memory for so many ranks, a batch that so many ranks cannot share) or ended "
+    "before their time; their rows of the table say why, and the others stand.",
 }
 
 _ERROR = 0.05

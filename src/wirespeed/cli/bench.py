@@ -7,6 +7,7 @@ import click
 from click.core import ParameterSource
 
 from wirespeed.cli import suggest
+from wirespeed.cli.grids import grid_of
 from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options, split_output
 from wirespeed.cli.settings import ROUND_S, asked_settings, settings_options
 from wirespeed.collectives.catalogue import CATALOGUE, Collective, collective_named
@@ -31,6 +32,7 @@ Examples:
   wirespeed bench all_gather --groups every-2                 groups side by side
   wirespeed bench all_reduce -b 1M -e 64M -f 8 --env NCCL_ALGO=Ring,Tree
   wirespeed bench all_reduce -b 4M -e 4M --env OMP_NUM_THREADS=2,4 --env TORCH_GLOO_LAZY_INIT=1,unset
+  wirespeed bench all_reduce --ranks 2,4,6 --sizes 1M,10M,100M   a grid: one table
   torchrun --nproc-per-node 8 -m wirespeed bench all_reduce -b 8 -e 8G -f 2
 """
 
@@ -46,6 +48,7 @@ Examples:
 @click.option(
     "-f", "--factor", type=click.IntRange(min=2), help="Multiply the size by this.  [default: 4]"
 )
+@click.option("--sizes", metavar="SIZE,…", help="These sizes, instead of -b, -e, -f and -i.")
 @click.option("-i", "--step-bytes", metavar="SIZE", help="Add this to the size, instead of -f.")
 @click.option(
     "-w",
@@ -142,11 +145,12 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
     from wirespeed.cli.execute import execute
 
     redops, format = split_output(values.pop("output"))
-    options = RunOptions.take(values, format)
+    options = RunOptions.take(values, format, several=("ranks", "backend"))
     if values["env"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
         values["max_time"] = ROUND_S
     if values["timing"] == "graph":
         _require_gpus(options.backend)
+    _refuse_sizes_twice(ctx)
     plan = Plan(
         command="bench",
         steps=_steps(values, redops, format),
@@ -163,7 +167,19 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
         plan=plan,
         passed=options.where.passed if options.where else (),
     )
-    return execute(ctx, plan, options, settings=asked)
+    grid = grid_of(options, lambda _: plan)
+    if grid and asked:
+        raise UsageError(
+            "--env on a grid", expected="one value of --ranks and --backend with --env"
+        )
+    return execute(ctx, plan, options, settings=asked, grid=grid)
+
+
+def _refuse_sizes_twice(ctx: click.Context) -> None:
+    names = ("min_bytes", "max_bytes", "factor", "step_bytes")
+    typed = [ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names]
+    if ctx.params["sizes"] is not None and any(typed):
+        raise UsageError("--sizes beside -b, -e, -f or -i", expected="one of the two")
 
 
 def _require_gpus(backend: str) -> None:
@@ -239,7 +255,9 @@ def _cases(
 
 
 def _sizes(values: dict[str, Any]) -> list[int]:
-    """Sizes in bytes from -b to -e, by -f or -i."""
+    """Sizes in bytes of --sizes, else from -b to -e, by -f or -i."""
+    if values["sizes"] is not None:
+        return _listed_sizes(values["sizes"])
     smallest = parse_size(values["min_bytes"])
     text = values["max_bytes"]
     largest = parse_size(text) if text else max(smallest, parse_size("16M"))
@@ -259,4 +277,11 @@ def _sizes(values: dict[str, Any]) -> list[int]:
         sizes.append(following)
         if len(sizes) > 10_000:
             raise UsageError("more than 10,000 sizes", expected="a larger step (-i) or factor (-f)")
+    return sizes
+
+
+def _listed_sizes(text: str) -> list[int]:
+    sizes = sorted({parse_size(word) for word in text.split(",") if word.strip()})
+    if not sizes or sizes[0] < 1:
+        raise UsageError(f"--sizes {text!r}", expected="sizes of 1 byte or more, such as 1M,10M,1G")
     return sizes

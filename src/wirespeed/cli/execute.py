@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from wirespeed.world.mistaken import refuse_separate_worlds
 if TYPE_CHECKING:
     from wirespeed.console.book import Book
     from wirespeed.console.combinations import Comparison
+    from wirespeed.console.grids import GridWorld
     from wirespeed.console.lasting import Work
     from wirespeed.console.session import Session
     from wirespeed.world.watch import Outcome
@@ -38,8 +40,12 @@ def execute(
     options: RunOptions,
     only: frozenset[str] = frozenset(),
     settings: "Comparison | None" = None,
+    grid: "Sequence[GridWorld]" = (),
 ) -> int:
-    """Run the plan, or compare settings with it, and print the result; the exit code of the run."""
+    """Run the plan, or compare settings with it, and print the result; the exit code of the run.
+
+    grid: worlds of several sizes, each with its own plan, in the place of one.
+    """
     refuse_unknown_keys(ctx)
     if ctx.params.get("print_config"):
         click.echo(print_config(ctx))
@@ -58,7 +64,8 @@ def execute(
     if not plan.facts_only:
         require_torch()
     if identity is None:
-        return show(_on_this_machine(plan, options, config, only, settings), options.output)
+        run = _on_this_machine(plan, options, config, only, settings, grid)
+        return show(run, options.output)
     return _as_member(identity, plan, options, config, only)
 
 
@@ -68,15 +75,20 @@ def _on_this_machine(
     config: dict[str, Any],
     only: frozenset[str],
     settings: "Comparison | None",
+    grid: "Sequence[GridWorld]",
 ) -> Run:
     from wirespeed.cli.settings import replaced_choices, tell_estimate
+    from wirespeed.console.grids import run_grid
     from wirespeed.console.lasting import run_lasting
     from wirespeed.console.local import interface_choice, run_local
     from wirespeed.console.settings import run_settings
     from wirespeed.console.worlds import local_place
     from wirespeed.world.local import choose_ranks
 
-    if plan.facts_only and options.ranks is None:
+    if grid:
+        largest = max(one.point.ranks for one in grid if one.plan is not None)
+        ranks = Choice("ranks", str(largest), "the largest world of the grid")
+    elif plan.facts_only and options.ranks is None:
         ranks = Choice("ranks", "1", "one tells the facts of this machine")
     else:
         ranks = choose_ranks(options.ranks, options.backend)
@@ -86,6 +98,8 @@ def _on_this_machine(
     if settings is not None:
         tell_estimate(settings, plan, size, quiet=options.output.quiet)
     session = _session(plan, options, config, only, "local", size, choices)
+    if grid:
+        return run_grid(session, grid)
     if settings is not None:
         return run_settings(session, local_place(size, options.backend), plan, settings)
     if work := _lasting_work(plan, session):

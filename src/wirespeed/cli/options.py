@@ -1,8 +1,8 @@
 """Options that check and bench share, and what they mean together."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,9 +15,19 @@ from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from wirespeed.cli.soaking import Resumed
 
-__all__ = ["CONTEXT", "FiniteRange", "Output", "RunOptions", "common_options", "split_output"]
+__all__ = [
+    "CONTEXT",
+    "FiniteRange",
+    "Listed",
+    "Output",
+    "RunOptions",
+    "common_options",
+    "split_output",
+]
 
 MOST_RANKS = 65_536
 """Of a world; on this machine the memory allows far fewer."""
@@ -43,21 +53,44 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+class Listed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no [Any]
+    """One value, or several with commas between them: each makes a world of a grid.
+
+    One gives the value itself, several a tuple; twice the same counts once.
+    """
+
+    def __init__(self, each: "click.ParamType[Any]") -> None:
+        self.each, self.name = each, each.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        words = str(value).split(",") if isinstance(value, str) else [value]
+        found = tuple(dict.fromkeys(self.each.convert(one, param, ctx) for one in words))
+        return found[0] if len(found) == 1 else found
+
+    def get_metavar(self, param: click.Parameter, *args: Any, **context: Any) -> str | None:
+        return self.each.get_metavar(param, *args, **context)  # click 8.1 hands no context
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> "list[CompletionItem[str]]":
+        return self.each.shell_complete(ctx, param, incomplete)
+
+
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--ranks",
-        type=click.IntRange(1, MOST_RANKS),
+        type=Listed(click.IntRange(1, MOST_RANKS)),
         metavar="N",
-        help="Ranks to start on this machine; with --on, the size of the world.  [default: one a GPU; "
-        "without GPUs 4, or one a core up to 8]",
+        help="Ranks to start on this machine; with --on, the size of the world. bench and train take "
+        "several (2,4,6): a grid.  [default: one a GPU; without GPUs 4, or one a core up to 8]",
     ),
     click.option(
         "--backend",
-        type=click.Choice(["auto", "gloo", "nccl"]),
+        type=Listed(click.Choice(["auto", "gloo", "nccl"])),
         default="auto",
-        help="auto: nccl if each rank of this machine has a GPU, else gloo.",
+        help="auto: nccl if each rank of this machine has a GPU, else gloo. bench takes several.",
     ),
     click.option(
         "--engine",
@@ -166,6 +199,8 @@ class RunOptions:
     """Completes the command that a finding proposes."""
     gate: Gate = PLAIN
     """What fails the run."""
+    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """`ranks` and `backend` where each has several values."""
 
     def placed(self) -> Placed:
         """What the engine has found; only with `where`."""
@@ -174,9 +209,14 @@ class RunOptions:
         return self.where.place(self.ranks, self.startup_timeout)
 
     @staticmethod
-    def take(values: dict[str, Any], format: str) -> "RunOptions":
-        """Take the shared options out of click's keyword arguments."""
+    def take(values: dict[str, Any], format: str, several: Collection[str] = ()) -> "RunOptions":
+        """Take the shared options out of click's keyword arguments.
+
+        several: which of `ranks` and `backend` may have more than one value.
+        """
         from wirespeed.ranks.faults import Fault
+
+        grid = _grid_of(values, several)
 
         for text in values["inject"]:
             Fault.parse(text)
@@ -186,7 +226,7 @@ class RunOptions:
         gate = Gate(values.pop("fail_on"), _allowed(values.pop("allow")))
         where = Where.take(values)
         return RunOptions(
-            **{n: values.pop(n) for n in names}, output=output, where=where, gate=gate
+            **{n: values.pop(n) for n in names}, output=output, where=where, gate=gate, grid=grid
         )
 
 
@@ -206,6 +246,23 @@ def _allowed(text: str | None) -> frozenset[str]:
                 next="wirespeed check --list",
             )
     return frozenset(words)
+
+
+def _grid_of(values: dict[str, Any], several: Collection[str]) -> dict[str, tuple[Any, ...]]:
+    """Values of the options that have more than one; of these the first, or the most ranks, stays."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for name in ("ranks", "backend"):
+        if not isinstance(values[name], tuple):
+            continue
+        if name not in several:
+            raise UsageError(
+                f"--{name} with several values",
+                expected="one value; `bench` measures several --ranks and --backend, `train` several "
+                "--ranks and --batch",
+            )
+        found[name] = values[name]
+        values[name] = max(found[name]) if name == "ranks" else found[name][0]
+    return found
 
 
 def split_output(values: tuple[str, ...]) -> tuple[tuple[str, ...], str]:

@@ -7,8 +7,17 @@ from typing import Any
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.options import CONTEXT, FiniteRange, Output, RunOptions, common_options
+from wirespeed.cli.options import (
+    CONTEXT,
+    FiniteRange,
+    Listed,
+    Output,
+    RunOptions,
+    common_options,
+)
 from wirespeed.errors import UsageError
+from wirespeed.plan import Plan, TrainPlan
+from wirespeed.records_grid import GridPoint
 from wirespeed.records_training import TrainingKind
 
 __all__ = ["train"]
@@ -31,6 +40,7 @@ Examples:
   wirespeed train --strategy bucketed,ddp --bucket-mb 0.1,1,10,100
   wirespeed train --strategy ddp,fsdp2,zero1,sharded --memory
   wirespeed train --scaling 1,2,4                           strong and weak scaling
+  wirespeed train --ranks 1,2,4 --batch 16,32,64            a grid: one table
   wirespeed train --trace step.json                         timeline of a step, and step.svg
   wirespeed train --memory --load --html train.html         charts and tables in one offline file
   wirespeed train --model my_package.models:make --strategy ddp
@@ -56,8 +66,9 @@ Examples:
 @click.option("--bucket-mb", metavar="MB,…", help="Bucket sizes to compare, in 10^6 bytes.")
 @click.option(
     "--batch",
-    type=click.IntRange(min=1),
-    help="Samples of one step over all ranks.  [default: 4 a rank]",
+    type=Listed(click.IntRange(min=1)),
+    metavar="N",
+    help="Samples of one step over all ranks; several (16,32,64): a grid.  [default: 4 a rank]",
 )
 @click.option(
     "--micro-batches",
@@ -80,6 +91,12 @@ Examples:
     metavar="FILE",
     shell_complete=suggest.files,
     help="Train on the bytes of this file, not on random tokens.",
+)
+@click.option(
+    "--data-workers",
+    type=click.IntRange(0, 64),
+    help="Batches come from a file by torch's DataLoader with so many workers a rank (0: the rank reads "
+    "itself); the wait for them is a part of the step.  [default: batches are made on the spot]",
 )
 @click.option(
     "--optimizer", type=click.Choice(["adamw", "sgd"]), default="adamw", help="Optimizer."
@@ -172,34 +189,77 @@ def train(ctx: click.Context, /, **values: Any) -> int:
         click.echo(_listing())
         return 0
     trace = values["trace"]
-    options = RunOptions.take(values, values.pop("output"))
+    options = RunOptions.take(values, values.pop("output"), several=("ranks",))
     options = replace(options, output=replace(options.output, trace=trace))
     return _run(ctx, values, options)
 
 
 def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int:
     from wirespeed.cli.execute import execute
-    from wirespeed.cli.train_lasting import lasting_case, lasting_of
-    from wirespeed.cli.train_plan import Asked, bucket_sizes, cases_of, world_sizes
-    from wirespeed.plan import Plan, TrainPlan
-    from wirespeed.training.strategies.registry import strategies_named
-    from wirespeed.units import parse_size
+    from wirespeed.cli.grids import grid_of
+    from wirespeed.cli.train_plan import world_sizes
 
     _refuse_other_engines(options.engine)
     _refuse_unknown_model(values["model"])
     _refuse_bad_files(options.output)
-    lasting = lasting_of(values, launched=_launched(), elsewhere=options.where is not None)
+    batch = values["batch"]
+    batches = batch if isinstance(batch, tuple) else () if batch is None else (batch,)
+    if values["for_"] and values["data_workers"] is not None:
+        raise UsageError(
+            "--data-workers with --for: training that goes on from a checkpoint makes its batches anew",
+            expected="one of the two",
+        )
+    several = bool(options.grid) or len(batches) > 1
+    if several:
+        _refuse_with_grid(values, options)
     worlds = world_sizes(values["scaling"])
     if worlds and options.ranks is None and options.where is None and not _launched():
         options = replace(options, ranks=max(worlds))
-    world = _world_size(options)
+
+    def plan_for(point: GridPoint) -> Plan:
+        return _plan(values, options, worlds, point.ranks, point.batch or None, alone=False)
+
+    grid = grid_of(options, plan_for, batches)
+    if grid:
+        plan = next(one.plan for one in grid if one.plan is not None)
+    else:
+        plan = _plan(values, options, worlds, _world_size(options), batch, alone=True)
+    return execute(ctx, plan, options, grid=grid)
+
+
+def _refuse_with_grid(values: dict[str, Any], options: RunOptions) -> None:
+    for name, given in (("--scaling", values["scaling"]), ("--for", values["for_"])):
+        if given:
+            raise UsageError(
+                f"{name} on a grid", expected="one value of --ranks and --batch with it"
+            )
+    if options.output.trace is not None:
+        raise UsageError("--trace on a grid", expected="one value of --ranks and --batch with it")
+
+
+def _plan(
+    values: dict[str, Any],
+    options: RunOptions,
+    worlds: tuple[int, ...],
+    world: int,
+    batch: int | None,
+    *,
+    alone: bool,
+) -> Plan:
+    """For one world of that many ranks; alone: no part of a grid."""
+    from wirespeed.cli.train_lasting import lasting_case, lasting_of
+    from wirespeed.cli.train_plan import Asked, bucket_sizes, cases_of
+    from wirespeed.training.strategies.registry import strategies_named
+    from wirespeed.units import parse_size
+
+    lasting = lasting_of(values, launched=_launched(), elsewhere=options.where is not None)
     asked = Asked(
         strategies=strategies_named(
             values["strategy"] or (LASTS if lasting else _SCALED if worlds else _STRATEGIES)
         ),
         buckets=bucket_sizes(values["bucket_mb"]),
         world=world,
-        batch=values["batch"] or _SAMPLES_A_RANK * world * values["micro_batches"],
+        batch=batch or _SAMPLES_A_RANK * world * values["micro_batches"],
         micro_batches=values["micro_batches"],
         worlds=worlds,
         kinds=_KINDS[values["scaling_kind"]],
@@ -207,7 +267,8 @@ def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int
     _require_packages(asked.strategies)
     names = ("context", "layers", "vocab", "tied", "text")
     given = {name: values[name] for name in names if values[name] is not None}
-    plan = Plan(
+    output = options.output
+    return Plan(
         command="train",
         steps=(),
         training=TrainPlan(
@@ -227,8 +288,9 @@ def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int
             memory=values["memory"] or values["fit"],
             fit=values["fit"],
             budget_bytes=parse_size(values["budget"]) if values["budget"] else None,
-            trace=options.output.trace is not None or options.output.html is not None,
+            trace=alone and (output.trace is not None or output.html is not None),
             load=values["load"],
+            data_workers=values["data_workers"],
             lasting=lasting,
         ),
         engine=options.engine,
@@ -237,7 +299,6 @@ def _run(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int
         startup_timeout_s=options.startup_timeout,
         faults=options.inject,
     )
-    return execute(ctx, plan, options)
 
 
 def _launched() -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wirespeed.collectives.catalogue import Collective, Geometry
+from wirespeed.collectives.need import buffer_elements
 
 if TYPE_CHECKING:
     import torch
@@ -60,6 +61,7 @@ def _one(
         output = torch.zeros(n_out, dtype=dtype, device=device)
         return Buffers(given, output, output)
     input_at, output_at = collective.in_place_slice(geometry)
-    whole = torch.zeros(max(input_at + n_in, output_at + n_out), dtype=dtype, device=device)
+    size = buffer_elements(collective, geometry, in_place=True)
+    whole = torch.zeros(size, dtype=dtype, device=device)
     given = whole[input_at : input_at + n_in]
     return Buffers(given, whole[output_at : output_at + n_out], whole)

@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wirespeed.collectives.catalogue import Collective, Copy, Geometry, Segment
+from wirespeed.collectives.need import SLICE
 from wirespeed.collectives.patterns import Pattern
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SLICE", "Mismatch", "Oracle", "bits", "sentinel_fill"]
-
-SLICE = 1 << 20
-"""Elements compared at a time."""
+__all__ = ["Mismatch", "Oracle", "bits", "sentinel_fill"]
 
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 _KEPT = 64

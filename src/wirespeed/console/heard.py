@@ -56,7 +56,7 @@ class Heard:
         choices: Sequence[Choice],
     ) -> None:
         self._folder, self._progress = folder, progress
-        self._launcher, self._world_size = launcher, world_size
+        self._launcher, self.world_size = launcher, world_size
         self._backend = "unknown"
         self._seats: dict[int, tuple[str, int]] = {}
         self.choices = list(choices)
@@ -121,7 +121,7 @@ class Heard:
 
     def world(self) -> World:
         return World(
-            size=self._world_size,
+            size=self.world_size,
             nodes=self.nodes.nodes(),
             backend=self._backend,
             launcher=self._launcher,
@@ -145,9 +145,9 @@ class Heard:
     def _on_seat(self, data: Mapping[str, Any]) -> None:
         """Where a rank is that opens no process group; with the last of them the world is joined."""
         self._seats[data["rank"]] = data["host"], data["space"]
-        if len(self._seats) == self._world_size:
+        if len(self._seats) == self.world_size:
             self._backend = ""
-            ranks = range(self._world_size)
+            ranks = range(self.world_size)
             self.nodes.seat(distinct_names([self._seats[rank] for rank in ranks]))
             self._store_world()
 
@@ -213,14 +213,15 @@ class Heard:
         self.refusal = self.refusal or data
 
     def _on_memory(self, data: Mapping[str, Any]) -> None:
-        size = format_size(data["size_bytes"]) if data["size_bytes"] else "any size"
+        need, free = (format_size(data[name]) for name in ("need_bytes", "free_bytes"))
+        where = f"on {data['host']} it needs {need} of {free} that may be taken"
         self.notes.append(
             Finding(
                 id="MEM-001",
                 status="warn",
                 title=f"{data['label']} does not fit in memory; the larger sizes were left out",
-                saw=f"{size} and its copy do not fit beside the other ranks' buffers",
-                expected="free memory for input and output on every rank",
-                fix="fewer local ranks, or a smaller -e",
+                saw=where if data["host"] else "no size fits",
+                expected="free memory for the buffers of all ranks of a node, and for checking them",
+                fix="fewer local ranks, a smaller -e, --in-place yes, or -c 0",
             )
         )

@@ -27,6 +27,7 @@ from wirespeed.records import (
     Subject,
     World,
 )
+from wirespeed.records_grid import GridPoint
 from wirespeed.records_json import (
     finding_to_json,
 )
@@ -72,6 +73,9 @@ class Session:
         self._begin = time.monotonic()
         self._settings: tuple[Setting, ...] = ()
         self._goodput: Goodput | None = None
+        self._grid: tuple[GridPoint, ...] = ()
+        self.facts_of = 0
+        """Number of the world that tells the run's facts, where there are several."""
         self._heard = Heard(
             folder, progress, launcher=launcher, world_size=world_size, choices=choices
         )
@@ -94,6 +98,19 @@ class Session:
     def keep_goodput(self, goodput: Goodput) -> None:
         """What training that lasted made of its time."""
         self._goodput = goodput
+
+    def keep_grid(self, points: Iterable[GridPoint]) -> None:
+        """What the worlds of a grid came to."""
+        self._grid = tuple(points)
+
+    @property
+    def joined(self) -> bool:
+        """Whether some world of this run has joined."""
+        return self._heard.nodes.joined
+
+    def stands_for(self, ranks: int) -> None:
+        """The run's world has so many ranks; before it has joined."""
+        self._heard.world_size = ranks
 
     def store_goodput(self, goodput: Goodput) -> None:
         """The same as known by now, in case that this process is killed."""
@@ -174,6 +191,7 @@ class Session:
             under_load=tuple(heard.load),
             settings=self._settings,
             goodput=self._goodput,
+            grid=self._grid,
         )
 
     def _way_on(self) -> str:

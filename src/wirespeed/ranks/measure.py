@@ -24,7 +24,7 @@ from wirespeed.statistics import time_stats
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["gathered", "measure", "shots_of"]
+__all__ = ["gathered", "measure", "shots_of", "slots_of"]
 
 BATCH = 8
 """Calls in a batch when the count is not fixed; a fixed count is cut into at most this many."""
@@ -72,10 +72,7 @@ def shots_of(place: Place, site: Site, how: Measure) -> list[Shot]:
     """What to time, over rotating buffers; a rank outside of every group does nothing."""
     if site.group is None:
         return [lambda: None]
-    per_slot = site.dtype.itemsize * (
-        site.collective.input_count(site.geometry) + site.collective.output_count(site.geometry)
-    )
-    slots = max(rotation(per_slot, place.cache_bytes), how.in_flight)
+    slots = slots_of(place, site, how)
     buffers = allocate(
         site.collective,
         site.geometry,
@@ -91,6 +88,14 @@ def shots_of(place: Place, site: Site, how: Measure) -> list[Shot]:
     if how.timing == "graph":
         return [as_graph(fire, place.device) for fire in shots[:1]]
     return shots
+
+
+def slots_of(place: Place, site: Site, how: Measure) -> int:
+    """Pairs of buffers that are rotated through."""
+    per_slot = site.dtype.itemsize * (
+        site.collective.input_count(site.geometry) + site.collective.output_count(site.geometry)
+    )
+    return max(rotation(per_slot, place.cache_bytes), how.in_flight)
 
 
 def _bound(place: Place, site: Site, slot: Buffers, blocking: bool) -> Issue:

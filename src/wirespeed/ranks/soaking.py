@@ -24,7 +24,7 @@ from wirespeed.ranks.counting import Counting
 from wirespeed.ranks.ownlog import reopen_log
 from wirespeed.ranks.place import Place, Site, meeting, site_of
 from wirespeed.ranks.pulse import CoreWaits, Pulse
-from wirespeed.ranks.steps import Countdown, Reporter, fits, process_faults
+from wirespeed.ranks.steps import Countdown, Reporter, process_faults, shortage
 from wirespeed.ranks.verify import (
     judged,
     prepared,
@@ -104,7 +104,7 @@ def _site(place: Place, case: Case, seed: int, beacon: Reporter) -> Site | None:
     """
     site = site_of(place, case, CATALOGUE[case.op], case.size_bytes)
     reason = reason_not_to_run(place, site) or why_not_exact(site.dtype, case.redop, site.ranks)
-    if not reason and not place.control.all_true(fits(place, site)):
+    if not reason and shortage(place, site, Step(case=case)):
         reason = "it does not fit in memory"
     label = Step(case=case).label
     if not reason:

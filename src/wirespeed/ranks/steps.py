@@ -1,13 +1,14 @@
 """Carry out a plan's steps in order, on every rank alike; rank 0 tells the console the results."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wirespeed.collectives.catalogue import CATALOGUE, Collective
+from wirespeed.collectives.need import buffer_elements, needed_bytes
 from wirespeed.plan import Plan, Step
 from wirespeed.ranks.faults import PROCESS_FAULTS, Fault, strike
-from wirespeed.ranks.measure import measure
+from wirespeed.ranks.measure import measure, slots_of
 from wirespeed.ranks.place import Place, Site, site_of
 from wirespeed.ranks.verify import reason_not_to_run, verify
 from wirespeed.records import Verification
@@ -16,7 +17,7 @@ from wirespeed.records_json import measurement_to_json, verification_to_json
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Countdown", "Reporter", "fits", "process_faults", "run_steps"]
+__all__ = ["Countdown", "Reporter", "Shortage", "process_faults", "run_steps", "shortage"]
 
 
 class Reporter(Protocol):
@@ -25,6 +26,16 @@ class Reporter(Protocol):
     def enter(self, label: str) -> None: ...
 
     def record(self, kind: str, data: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A case that does not fit."""
+
+    host: str
+    need_bytes: int
+    """Of the ranks that share that memory; of one where its allocator refused it."""
+    free_bytes: int
 
 
 def run_steps(place: Place, plan: Plan, beacon: Reporter) -> None:
@@ -43,9 +54,11 @@ def run_steps(place: Place, plan: Plan, beacon: Reporter) -> None:
             step = fault.apply(step)
         beacon.enter(step.label)
         seed = plan.seed * 1_000_003 + number
-        if not _run_step(place, step, seed, previous, tell):
+        short = _run_step(place, step, seed, previous, tell)
+        if short is not None:
             full.add(family)
-            tell("memory", {"label": step.label, "size_bytes": case.size_bytes})
+            told = {"label": step.label, "size_bytes": case.size_bytes, **asdict(short)}
+            tell("memory", told)
         previous = seed
 
 
@@ -56,12 +69,13 @@ def _silent(_: str, __: dict[str, Any]) -> None:
 Tell = Callable[[str, dict[str, Any]], None]
 
 
-def _run_step(place: Place, step: Step, seed: int, previous: int | None, tell: Tell) -> bool:
-    """False when some rank had not enough memory (all ranks then skip the step alike)."""
-    collective = CATALOGUE[step.case.op]
-    site = _fitting_site(place, step, collective)
-    if site is None:
-        return False
+def _run_step(
+    place: Place, step: Step, seed: int, previous: int | None, tell: Tell
+) -> Shortage | None:
+    """What memory lacks, where it does: all ranks then skip the step alike."""
+    site = _fitting_site(place, step, CATALOGUE[step.case.op])
+    if isinstance(site, Shortage):
+        return site
     reason = reason_not_to_run(place, site)
     checked: Verification | None = None
     if step.verify or reason:
@@ -69,24 +83,27 @@ def _run_step(place: Place, step: Step, seed: int, previous: int | None, tell: T
         tell("verification", verification_to_json(checked))
     refused = reason or (checked is not None and checked.wrong is None and checked.reason)
     if step.measure is None or refused:
-        return True
+        return None
     wrong = checked.wrong if checked else None
     tell("measurement", measurement_to_json(measure(place, site, step.measure, wrong)))
-    return True
+    return None
 
 
-def _fitting_site(place: Place, step: Step, collective: Collective) -> Site | None:
-    """The site at the asked size, or at the largest that fits; None when memory does not do."""
+def _fitting_site(place: Place, step: Step, collective: Collective) -> Site | Shortage:
+    """The site at the asked size, or at the largest that fits."""
     if not step.case.max_fit:
         site = site_of(place, step.case, collective, step.case.size_bytes)
-        return site if place.control.all_true(fits(place, site)) else None
+        return shortage(place, site, step) or site
     # The same sizes in the same order on every rank: nodes differ in memory, and so do moments.
     least = place.control.matrix([float(_memory(place.device))]).min()
+    short = Shortage("", 0, int(least))
     for size in _halving(int(least)):
         site = site_of(place, step.case, collective, size)
-        if place.control.all_true(fits(place, site)):
+        found = shortage(place, site, step)
+        if found is None:
             return replace_size(site, step)
-    return None
+        short = found
+    return short
 
 
 def replace_size(site: Site, step: Step) -> Site:
@@ -99,19 +116,46 @@ def _halving(start: int) -> Iterator[int]:
         yield 1 << power
 
 
-def fits(place: Place, site: Site) -> bool:
-    """Whether this rank's buffers, and one slice of expected values, can be allocated now."""
+def shortage(place: Place, site: Site, step: Step) -> Shortage | None:
+    """Where buffers of all ranks, and what checking them takes, do not fit; collective."""
+    need = _need(place, site, step)
+    rows = place.control.matrix([float(need), float(_memory(place.device))]).tolist()
+    shared = place.device.type == "cpu"
+    for rank, host in enumerate(place.hosts):
+        sharing = [row for row, other in zip(rows, place.hosts, strict=True) if other == host]
+        mine = sharing if shared else [rows[rank]]
+        needed, free = sum(row[0] for row in mine), min(row[1] for row in mine)
+        if needed > free:
+            return Shortage(host, int(needed), int(free))
+    refused = place.control.matrix([float(not _granted(place, site))])[:, 0].tolist()
+    if not any(refused):
+        return None
+    rank = refused.index(1.0)
+    return Shortage(place.hosts[rank], int(rows[rank][0]), int(rows[rank][1]))
+
+
+def _need(place: Place, site: Site, step: Step) -> int:
+    """Bytes on this rank."""
+    if site.group is None:
+        return 0
+    return needed_bytes(
+        site.collective,
+        site.geometry,
+        site.dtype.itemsize,
+        in_place=step.case.in_place,
+        check=step.verify,
+        backend=place.engine.backend,
+        slots=slots_of(place, site, step.measure) if step.measure else 1,
+    )
+
+
+def _granted(place: Place, site: Site) -> bool:
+    """Whether the allocator would give this rank its buffers; a limit on its own may be lower."""
     import torch
 
     if site.group is None:
         return True
-    elements = site.collective.input_count(site.geometry) + site.collective.output_count(
-        site.geometry
-    )
-    needed = 2 * elements * site.dtype.itemsize
-    share = place.local_ranks_here if place.device.type == "cpu" else 1
-    if needed > _memory(place.device) // share:
-        return False
+    elements = buffer_elements(site.collective, site.geometry, in_place=site.case.in_place)
     try:
         torch.empty(elements, dtype=site.torch_dtype, device=place.device)
     except (RuntimeError, MemoryError):
@@ -127,7 +171,7 @@ def _memory(device: "torch.device") -> int:
         return int(torch.cuda.mem_get_info(device)[0] * 0.9)
     from wirespeed.world.facts import memory_available_bytes
 
-    return int(memory_available_bytes() * 0.8)
+    return int(memory_available_bytes() * 0.9)
 
 
 def process_faults(plan: Plan, rank: int) -> list[Fault]:

@@ -56,6 +56,7 @@ class Series:
         parts += ["async"] if m.timing == "each" and not m.blocking else []
         parts += [f"{m.in_flight} in flight"] if m.in_flight > 1 else []
         parts += [m.setting] if m.setting else []
+        parts += [m.backend] if m.backend else []
         return " · ".join(parts)
 
 
@@ -64,7 +65,9 @@ def series_of(measurements: Iterable[Measurement]) -> list[Series]:
     groups: dict[tuple[object, ...], list[Measurement]] = {}
     for m in measurements:
         how = (m.op, m.engine, m.dtype, m.redop, m.root, m.ranks, m.groups)
-        groups.setdefault((*how, m.timing, m.blocking, m.in_flight, m.setting), []).append(m)
+        groups.setdefault(
+            (*how, m.timing, m.blocking, m.in_flight, m.setting, m.backend), []
+        ).append(m)
     return [
         Series(rows[0], tuple(sorted(rows, key=lambda m: (m.size_bytes, m.in_place))))
         for rows in groups.values()

@@ -20,6 +20,7 @@ from wirespeed.views.report.comparison import comparison_section, runs_grid
 from wirespeed.views.report.environment import environment_section
 from wirespeed.views.report.findings import KINDS, culprits_section, others_section, verdict_header
 from wirespeed.views.report.goodput import goodput_section
+from wirespeed.views.report.grid import grid_section
 from wirespeed.views.report.maps import maps_section, simulation_section
 from wirespeed.views.report.nodes import nodes_section
 from wirespeed.views.report.prediction import prediction_head, prediction_sections
@@ -132,6 +133,7 @@ def _sections(run: Run, trace: Trace | None, spot: Spot) -> Iterator[Section]:
     yield culprits_section(run, spot)
     yield maps_section(run, spot)
     yield simulation_section(run, spot)
+    yield grid_section(run, spot)
     yield from training_sections(run, trace, spot)
     yield settings_section(run, spot)
     yield soak_section(run, spot)

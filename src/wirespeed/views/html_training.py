@@ -36,7 +36,7 @@ def training_sections(run: Run, trace: Mapping[str, Any] | None, spot: Spot) -> 
 
 def _strategies(run: Run, spot: Spot) -> str:
     rows = [one for one in run.training if one.study == "compare"]
-    if not rows:
+    if not rows or run.grid:
         return ""
     bars = chart(
         spot,
@@ -109,8 +109,8 @@ def _memory(run: Run, spot: Spot) -> str:
     measured = [(one, one.memory) for one in run.training if one.memory is not None]
     if not measured:
         return ""
-    title, grid = tables(replace(run, under_load=()))[-1]
-    titles = [cells[0] for cells in grid.rows]
+    found = [one for one in tables(replace(run, under_load=())) if one[0].startswith("memory ")]
+    titles = [cells[0] for cells in found[0][1].rows]
     rows = [
         (title, memory, one.memory_predicted)
         for title, (one, memory) in zip(titles, measured, strict=True)
@@ -126,7 +126,7 @@ def _memory(run: Run, spot: Spot) -> str:
         charts=[
             chart(spot, "memory", "Memory of the rank that needs most", memory_chart(rows), note)
         ],
-        tables=_html(spot, "memory", [(title, grid)]),
+        tables=_html(spot, "memory", found),
         notes=[],
     )
 

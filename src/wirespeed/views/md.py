@@ -10,6 +10,7 @@ from wirespeed.views.folding import of_interest
 from wirespeed.views.goodput import conclusion
 from wirespeed.views.goodput import tables as goodput_tables
 from wirespeed.views.grid import Grid
+from wirespeed.views.grids import grid_tables
 from wirespeed.views.markdown import code, escape, plain_text, table
 from wirespeed.views.pairs import pair_tables, simulation_lines
 from wirespeed.views.references import references_grid
@@ -127,6 +128,8 @@ def _tables(found: Sequence[tuple[str, Grid]], style: Style) -> list[list[str]]:
 
 
 def _measurements(run: Run, style: Style) -> list[list[str]]:
+    if run.grid and run.command == "bench":
+        return _tables(grid_tables(run), style)
     blocks = []
     for series in series_of(run.measurements):
         title = f"### {escape(series.first.op, style)}"

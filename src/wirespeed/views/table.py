@@ -12,6 +12,7 @@ from wirespeed.views.findings import finding_lines
 from wirespeed.views.folding import folded, of_interest
 from wirespeed.views.goodput import goodput_lines
 from wirespeed.views.grid import Column, Grid
+from wirespeed.views.grids import grid_lines
 from wirespeed.views.pairs import pair_lines, simulation_lines
 from wirespeed.views.sections import (
     bandwidth_note,
@@ -63,7 +64,9 @@ def _figures(run: Run, style: Style) -> list[str]:
     if run.command == "check":
         lines = _summary(series, style) if series else []
     else:
-        lines = [] if run.settings else _sizes(series, style)
+        joint = run.command == "bench" and bool(run.grid)
+        lines = [] if run.settings else grid_lines(run, style) if joint else _sizes(series, style)
+        lines += [""] if joint else []
     return lines + _notes(run, style)
 
 

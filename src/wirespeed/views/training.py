@@ -10,16 +10,29 @@ from wirespeed.records import Run
 from wirespeed.records_training import Ratio, Spread, Training, TrainingMemory
 from wirespeed.units import format_duration
 from wirespeed.views.grid import Column, Grid
+from wirespeed.views.grids import grid_tables, world_of
 from wirespeed.views.sections import note
 from wirespeed.views.style import Style
 
-__all__ = ["name", "tables", "training_lines", "training_notes"]
+__all__ = [
+    "data_cells",
+    "name",
+    "ratio_cell",
+    "reach",
+    "seconds_cell",
+    "share_cell",
+    "tables",
+    "training_lines",
+    "training_notes",
+]
 
 _NOTHING = "–"
 _KINDS = ("data", "forward", "backward", "synchronise", "optimizer")
 _MEMORY = ("parameters", "gradients", "optimizer", "activations", "communication", "other", "peak")
 _MIB = 1 << 20
 _SENDING = "communication of a step (comm: mean of n profiled steps; exposed: median of the rounds)"
+_POINTS = "memory at three points, MiB alive (in brackets: the most since the point before)"
+_WORLD = Column("world", left=True)
 _RED = {"slower": "red", "fastest": "green", "poor": "red", "excellent": "green", "good": "green"}
 
 
@@ -36,8 +49,12 @@ def tables(run: Run) -> list[tuple[str, Grid]]:
     """(title, grid) of each table that this run has figures for."""
     found = []
     compared = [one for one in run.training if one.study == "compare"]
-    if compared:
+    if run.grid:
+        compared.sort(key=lambda one: (one.ranks, one.batch))
+    found += grid_tables(run) if run.command == "train" else []
+    if compared and not run.grid:
         found.append((_title(compared[0]), _strategies(compared)))
+    if compared:
         found.append(("where a step goes (mean of the slowest rank)", _parts(compared)))
     sending = [one for one in compared if one.comm and one.comm_spread]
     if sending:
@@ -54,6 +71,9 @@ def tables(run: Run) -> list[tuple[str, Grid]]:
                 _memory(with_memory),
             )
         )
+    at_points = [one for one in with_memory if one.memory and one.memory.started is not None]
+    if at_points:
+        found.append((_POINTS, _points(at_points)))
     if run.under_load:
         found.append(("alone and side by side", _load(run)))
     return found
@@ -62,6 +82,10 @@ def tables(run: Run) -> list[tuple[str, Grid]]:
 def _title(one: Training) -> str:
     parts = [f"{one.model}", _ranks(one), f"{one.batch} samples a step", one.precision]
     parts += [f"{one.micro_batches} micro batches"] if one.micro_batches > 1 else []
+    if one.data_workers is not None:
+        parts.append(
+            f"{one.data_workers or 'no'} data worker{'' if one.data_workers == 1 else 's'}"
+        )
     return " · ".join([*parts, f"{one.rounds} rounds"])
 
 
@@ -87,6 +111,8 @@ def _strategies(rows: Sequence[Training]) -> Grid:
             Column("95 %"),
             Column("std"),
             Column("n"),
+            Column("data"),
+            Column("of step"),
             Column("comm"),
             Column("95 %"),
             Column("of step"),
@@ -104,19 +130,20 @@ def _strategies(rows: Sequence[Training]) -> Grid:
         grid.add(
             name(one),
             format_duration(step.mean),
-            _reach(step),
+            reach(step),
             format_duration(step.std),
             str(step.samples),
-            _seconds(one.comm or None),
-            _reach(one.comm_spread) if one.comm and one.comm_spread else "",
-            _percent(one.comm_fraction or None),
+            *data_cells(one),
+            seconds_cell(one.comm or None),
+            reach(one.comm_spread) if one.comm and one.comm_spread else "",
+            share_cell(one.comm_fraction or None),
             _signed(one.exposed),
-            _percent(one.exposed_fraction),
+            share_cell(one.exposed_fraction),
             _number(one.samples_per_s),
             _number(one.tokens_per_s),
-            _percent(one.mfu) if one.mfu is not None else "",
-            _seconds(one.predicted_step) if one.predicted_step is not None else "",
-            _verdict(one),
+            share_cell(one.mfu) if one.mfu is not None else "",
+            seconds_cell(one.predicted_step) if one.predicted_step is not None else "",
+            ratio_cell(one),
         )
         if color := _RED.get(one.verdict):
             grid.painted[len(grid.rows) - 1, len(grid.columns) - 1] = color
@@ -125,16 +152,32 @@ def _strategies(rows: Sequence[Training]) -> Grid:
 
 def _parts(rows: Sequence[Training]) -> Grid:
     shown = [kind for kind in _KINDS if any(kind in one.parts for one in rows)]
-    grid = Grid((Column("strategy", left=True), *(Column(kind) for kind in shown)))
+    grid = Grid((Column("strategy", left=True), _WORLD, *(Column(kind) for kind in shown)))
     for one in rows:
-        grid.add(name(one), *(_seconds(one.parts.get(kind)) for kind in shown))
+        grid.add(
+            name(one), _world(one, rows), *(seconds_cell(one.parts.get(kind)) for kind in shown)
+        )
     return grid
+
+
+def data_cells(one: Training) -> tuple[str, str]:
+    """(waiting for a batch, its share of the step); empty where no loader read it."""
+    waited = one.parts.get("data")
+    if one.data_workers is None or waited is None:
+        return "", ""
+    return seconds_cell(waited), share_cell(waited / one.step.mean)
+
+
+def _world(one: Training, rows: Sequence[Training]) -> str:
+    """Where there are several."""
+    return world_of(one) if len({(row.ranks, row.batch) for row in rows}) > 1 else ""
 
 
 def _communication(rows: Sequence[Training]) -> Grid:
     grid = Grid(
         (
             Column("strategy", left=True),
+            _WORLD,
             Column("comm"),
             Column("std"),
             Column("95 %", left=True),
@@ -151,11 +194,12 @@ def _communication(rows: Sequence[Training]) -> Grid:
             continue
         grid.add(
             name(one),
+            _world(one, rows),
             format_duration(spread.mean),
             format_duration(spread.std),
             _ends(spread.low, spread.high),
             str(spread.samples),
-            _percent(one.comm_fraction),
+            share_cell(one.comm_fraction),
             f"{share.low:.0%} … {share.high:.0%}" if share and share.low < share.high else "",
             _signed(exposed),
             _ends(exposed.low, exposed.high) if exposed else "",
@@ -165,7 +209,7 @@ def _communication(rows: Sequence[Training]) -> Grid:
 
 def _ends(low: float, high: float) -> str:
     """`38.1 ms … 44.2 ms`; nothing where one figure alone has no interval."""
-    return f"{_seconds_signed(low)} … {_seconds_signed(high)}" if low < high else ""
+    return f"{seconds_cell(low)} … {seconds_cell(high)}" if low < high else ""
 
 
 def _scaling(rows: Sequence[Training]) -> Grid:
@@ -193,12 +237,12 @@ def _scaling(rows: Sequence[Training]) -> Grid:
             str(one.nodes),
             str(one.batch),
             format_duration(one.step.mean),
-            _reach(one.step),
+            reach(one.step),
             _number(one.samples_per_s),
-            _percent(part.value) if part else _NOTHING,
+            share_cell(part.value) if part else _NOTHING,
             f"{part.low:.0%} … {part.high:.0%}" if part and part.low < part.high else "",
             one.grade,
-            *(_percent(one.loss[cause]) if _lost(one, cause) else "" for cause in causes),
+            *(share_cell(one.loss[cause]) if _lost(one, cause) else "" for cause in causes),
         )
         if color := _RED.get(one.grade):
             grid.painted[len(grid.rows) - 1, 9] = color
@@ -220,12 +264,32 @@ def _memory(rows: Sequence[Training]) -> Grid:
         cells = [_mebibytes(memory, one.memory_predicted, kind) for kind in _MEMORY]
         resident = f"{memory.resident / _MIB:,.0f}" if memory.resident else ""
         largest = "" if one.largest_samples is None else str(one.largest_samples)
-        grid.add(_with_world(one), *cells, resident, largest)
+        grid.add(_with_world(one, rows), *cells, resident, largest)
     return grid
 
 
-def _with_world(one: Training) -> str:
-    return name(one) if one.study == "compare" else f"{name(one)}, {one.study}, {_ranks(one)}"
+def _points(rows: Sequence[Training]) -> Grid:
+    titles = {
+        "started": "after the start",
+        "before_optimizer": "before the optimizer's step",
+        "after_optimizer": "after it",
+    }
+    grid = Grid((Column("strategy", left=True), *map(Column, titles.values())))
+    for one in rows:
+        read = [
+            (getattr(one.memory, point), getattr(one.memory, f"{point}_peak")) for point in titles
+        ]
+        cells = [
+            "" if alive is None else f"{_mib(alive)} ({_mib(peak or 0)})" for alive, peak in read
+        ]
+        grid.add(_with_world(one, rows), *cells)
+    return grid
+
+
+def _with_world(one: Training, rows: Sequence[Training]) -> str:
+    if one.study != "compare":
+        return f"{name(one)}, {one.study}, {_ranks(one)}"
+    return ", ".join(filter(None, (name(one), _world(one, rows))))
 
 
 def _mebibytes(memory: TrainingMemory, predicted: TrainingMemory | None, kind: str) -> str:
@@ -269,7 +333,8 @@ def training_notes(run: Run, style: Style) -> list[str]:
         style,
     )
     for one in run.training:
-        lines += note(text, style) if (text := _beyond_sending(one)) else []
+        text = "" if run.grid else _beyond_sending(one)
+        lines += note(text, style) if text else []
     if any(one.verdict == "not enough rounds" for one in run.training):
         lines += note("not enough rounds: --rounds or --max-time give more", style)
     return lines
@@ -289,33 +354,30 @@ def _beyond_sending(one: Training) -> str:
     )
 
 
-def _verdict(one: Training) -> str:
+def ratio_cell(one: Training) -> str:
     ratio = one.ratio
     if one.verdict in ("fastest", "fastest so far", "yardstick", "") or ratio is None:
         return one.verdict
     return f"{ratio.value:.2f}× ({ratio.low:.2f} … {ratio.high:.2f})  {one.verdict}"
 
 
-def _reach(step: Spread) -> str:
+def reach(step: Spread) -> str:
     """`±3.1 %`: half of the 95 % interval of the mean, relative to it."""
     if not step.low < step.high < float("inf"):
         return _NOTHING
     return f"±{(step.high - step.low) / 2 / step.mean:.1%}".replace("%", " %")
 
 
-def _seconds(value: float | None) -> str:
-    return _NOTHING if value is None else format_duration(value)
+def seconds_cell(value: float | None) -> str:
+    """A duration, which may be below 0."""
+    return _NOTHING if value is None else f"{'−' if value < 0 else ''}{format_duration(abs(value))}"
 
 
 def _signed(value: Ratio | None) -> str:
-    return _NOTHING if value is None else _seconds_signed(value.value)
+    return _NOTHING if value is None else seconds_cell(value.value)
 
 
-def _seconds_signed(value: float) -> str:
-    return f"{'−' if value < 0 else ''}{format_duration(abs(value))}"
-
-
-def _percent(value: float | None) -> str:
+def share_cell(value: float | None) -> str:
     return _NOTHING if value is None else f"{value:.1%}".replace("-", "−")
 
 

@@ -13,7 +13,7 @@ from wirespeed.units import format_duration
 from wirespeed.views.heatmap import label
 from wirespeed.views.training import name
 
-__all__ = ["memory_chart", "scaling_chart", "step_chart"]
+__all__ = ["memory_chart", "scaling_chart", "step_chart", "throughput_chart"]
 
 _PARTS = (
     ("data", "--c-data"),
@@ -301,6 +301,54 @@ def _scaling_layout(ranks: Sequence[int], lines: int) -> Figure:
             for at, text, _ in levels
         ],
     }
+
+
+def throughput_chart(rows: Sequence[Training]) -> Figure | None:
+    """Samples a second of a grid, over ranks (over the batch where those are one), a line a strategy.
+
+    None without figures.
+    """
+    if not rows:
+        return None
+    by_ranks = len({one.ranks for one in rows}) > 1
+    lines: dict[tuple[str, int], list[Training]] = {}
+    for one in rows:
+        lines.setdefault((name(one), one.batch if by_ranks else one.ranks), []).append(one)
+    places = sorted({one.ranks if by_ranks else one.batch for one in rows})
+    several = len({other for _, other in lines}) > 1
+    other = "samples" if by_ranks else "ranks"
+    traces = []
+    for index, ((strategy, number), line) in enumerate(lines.items()):
+        title = f"{label(strategy)}, {number} {other}" if several else label(strategy)
+        traces.append(_throughput(title, line, index, by_ranks=by_ranks))
+    layout = _scaling_layout(places, len(lines))
+    layout["xaxis"]["title"] = _axis_title("ranks" if by_ranks else "samples a step")
+    layout["yaxis"] |= {"title": _axis_title("samples a second"), "ticksuffix": ""}
+    return {"data": traces, "layout": layout | {"shapes": [], "annotations": []}}
+
+
+def _throughput(title: str, rows: list[Training], index: int, *, by_ranks: bool) -> Figure:
+    rows = sorted(rows, key=lambda one: (one.ranks, one.batch))
+    color = _LINES[index % len(_LINES)]
+    ends = [
+        _reach(one.samples_per_s, _rate(one, one.step.high), _rate(one, one.step.low), 1)
+        for one in rows
+    ]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": title,
+        "x": [one.ranks if by_ranks else one.batch for one in rows],
+        "y": [one.samples_per_s for one in rows],
+        "error_y": _errors(ends) | {"color": color},
+        "line": {"color": color, "width": 2, "dash": _DASHES[index // len(_LINES) % len(_DASHES)]},
+        "marker": {"color": color, "size": 8, "symbol": _SYMBOLS[index % len(_SYMBOLS)]},
+        "hovertemplate": "%{x}: %{y:.1f} samples/s",
+    }
+
+
+def _rate(one: Training, seconds: float) -> float:
+    return one.batch / seconds if seconds > 0 else math.inf
 
 
 def _log_range(ranks: Sequence[int]) -> list[float]:

@@ -204,3 +204,15 @@ def test_the_resident_size_is_the_process_with_all_that_it_imported():
     figures = measure_memory(mlp_spec(), Alone, setup())
     assert isinstance(figures, TrainingMemory)
     assert figures.resident > figures.peak
+
+
+def test_three_points_of_a_step_are_read_to_the_byte():
+    """Parameters; with gradients and AdamW's two moments; without gradients."""
+    found = measure_memory(mlp_spec(), Alone, setup())
+    p, steps = 4 * PARAMETERS, 4 * TENSORS
+    batch = found.before_optimizer - (4 * p + steps)
+    assert found.started == p and found.started_peak >= p
+    assert 0 <= batch <= 4 * SAMPLES * (IN + 2) + 64, "the batch, and the loss"
+    assert found.after_optimizer == found.before_optimizer - p
+    assert found.before_optimizer <= found.before_optimizer_peak <= found.peak
+    assert found.peak == max(found.before_optimizer_peak, found.after_optimizer_peak)

@@ -72,6 +72,8 @@ def run_training(place: Place, whole: Plan, plan: TrainPlan, beacon: Reporter) -
         ended = error if isinstance(error, NoMemory) else stage.alone(error)
     else:
         return
+    finally:
+        stage.end()
     run.tell_the_end(ended)
     raise ended
 

@@ -73,8 +73,9 @@ def _most(stage: Stage, mine: TrainingMemory | None) -> TrainingMemory | None:
     rows = stage.place.control.matrix(row)
     best = rows[int(rows[:, names.index("peak")].argmax())].tolist()
     figures = {name: int(value) for name, value in zip(names, best, strict=True)}
-    resident = figures.pop("resident")
-    return TrainingMemory(**figures, resident=resident or None)
+    optional = [field.name for field in fields(TrainingMemory) if field.default is None]
+    known = {name: value for name, value in figures.items() if value or name not in optional}
+    return TrainingMemory(**known)
 
 
 def predicted(stage: Stage, case: TrainCase, setup: Setup | None) -> TrainingMemory | None:

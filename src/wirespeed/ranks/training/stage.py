@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
+    from wirespeed.training.loading import Loader
     from wirespeed.training.step import Precision, Stepper
 
 T = TypeVar("T")
@@ -68,6 +69,8 @@ class Stage:
         """The case whose trainer was used last."""
         self._groups: dict[int, dist.ProcessGroup | None] = {}
         self._kept: dict[TrainCase, Act | None] = {}
+        self._loaders: dict[int, Loader] = {}
+        """By samples of a batch: all cases of as many take their batches from the same."""
         self.keeps = self._fits_all()
 
     def group(self, ranks: int) -> "dist.ProcessGroup | None":
@@ -127,6 +130,12 @@ class Stage:
         self._kept.clear()
         free_what_is_left()
 
+    def end(self) -> None:
+        """Workers of the data loaders have nothing more to do."""
+        for loader in self._loaders.values():
+            loader.close()
+        self._loaders.clear()
+
     def _drop(self, case: TrainCase) -> None:
         act = self._kept.pop(case, None)
         if act is not None:
@@ -164,12 +173,13 @@ class Stage:
                 return None
             torch.manual_seed(self.seed)
             trainer = self.builder(case)(self.model.build(), setup)
+            batches = self._batches(setup.samples)
         finally:
             self.place.busy(None)
         step = Stepper(
             trainer,
             self.sabotage.model(self.model),
-            self._batches(setup.samples),
+            batches,
             rank=self.place.rank,
             device=self.place.device,
             micro_batches=self.plan.micro_batches,
@@ -240,12 +250,22 @@ class Stage:
     def _batches(self, samples: int) -> Callable[[int, int], Batch]:
         """Every rank, step and micro batch has data of its own."""
         micro, ranks = self.plan.micro_batches, self.place.world_size
+        if self.plan.data_workers is not None:
+            return self._loader(samples, self.plan.data_workers)
 
         def batch(step: int, which: int) -> Batch:
             number = (step * micro + which) * ranks + self.place.rank
             return self.model.batch(self.seed + number, samples)
 
         return batch
+
+    def _loader(self, samples: int, workers: int) -> "Loader":
+        from wirespeed.training.loading import Loader
+
+        if samples not in self._loaders:
+            seed = self.seed + self.place.rank
+            self._loaders[samples] = Loader(self.model, samples, workers, seed)
+        return self._loaders[samples]
 
     def _fits_all(self) -> bool:
         """Whether all cases' trainers may live at once; decided for all ranks alike."""

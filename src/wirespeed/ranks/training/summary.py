@@ -53,6 +53,7 @@ def figures(
         micro_batches=plan.micro_batches,
         precision=plan.precision,
         study=case.kind,
+        data_workers=plan.data_workers,
         rounds=len(samples.turns),
         step=step,
         round_steps=tuple(samples.round_means()),

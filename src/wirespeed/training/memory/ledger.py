@@ -34,6 +34,10 @@ class Story:
     kinds: dict[int, str] = field(default_factory=dict)
     """Kind by number of the storage; the others have none."""
 
+    def alive(self) -> int:
+        """Bytes by now."""
+        return sum(change for _, change in self.changes)
+
     def highest(
         self, since: int, without: Sequence[str] = ()
     ) -> tuple[int, Mapping[str, int], Mapping[str, int]]:

@@ -57,14 +57,16 @@ def measure_memory(
     if setup.device.type == "cuda":
         gc.collect()
         torch.cuda.synchronize(setup.device)
-    allocator, ledger = _Allocator(setup.device), Ledger(setup.device)
+    ledger = Ledger(setup.device)
+    allocator = _Allocator(setup.device, ledger)
     with ledger:
         trainer = build(spec.build(), setup)
         try:
+            allocator.read("started")
             # What was sent once, such as rank 0's values at the start, is still what it is.
             ledger.mark(parameters_of(trainer), "parameters", over=_SENT)
             step = Stepper(
-                _Watched(trainer, ledger),
+                _Watched(trainer, ledger, allocator),
                 replace(spec, loss=partial(_watched_loss, spec, ledger)),
                 lambda number, micro: spec.batch(seed + micro, setup.samples),
                 rank=0,
@@ -91,6 +93,7 @@ def _second(step: Stepper, ledger: Ledger, allocator: "_Allocator") -> TrainingM
     known = sum(at_peak.get(kind, 0) for kind in KINDS)
     return TrainingMemory(
         **{kind: highest.get(kind, 0) for kind in KINDS},
+        **allocator.points,
         other=max(peak - known, 0),
         peak=peak,
         resident=resident,
@@ -98,22 +101,27 @@ def _second(step: Stepper, ledger: Ledger, allocator: "_Allocator") -> TrainingM
 
 
 class _Watched:
-    """The trainer itself, but that gradients are told of when they are complete."""
+    """The trainer itself, but that gradients are told of when they are complete, and points are read."""
 
-    def __init__(self, trainer: Trainer, ledger: Ledger) -> None:
+    def __init__(self, trainer: Trainer, ledger: Ledger, allocator: "_Allocator") -> None:
         self._trainer = trainer
         self._ledger = ledger
+        self._allocator = allocator
         self.model = trainer.model
         self.no_sync = trainer.no_sync
         self.backward = trainer.backward
         self.clip = trainer.clip
-        self.step = trainer.step
         self.full_parameters = trainer.full_parameters
         self.close = trainer.close
 
     def finish(self) -> None:
         self._trainer.finish()
         self._ledger.mark(gradients_of(self._trainer), "gradients", over=_SENT)
+
+    def step(self) -> None:
+        self._allocator.read("before_optimizer")
+        self._trainer.step()
+        self._allocator.read("after_optimizer")
 
 
 def _watched_loss(spec: ModelSpec, ledger: Ledger, model: nn.Module, batch: Batch) -> torch.Tensor:
@@ -147,15 +155,23 @@ def _gathered(model: nn.Module, tell: Callable[[torch.Tensor], None]) -> Iterato
 
 
 class _Allocator:
-    """The peak by the allocator where it tells (CUDA), and the resident size."""
+    """What is alive, and the peaks: by the allocator where it tells (CUDA), else by the ledger."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, ledger: Ledger) -> None:
         self._device = device
         self._cuda = device.type == "cuda"
         self._before = torch.cuda.memory_allocated(device) if self._cuda else 0
+        self._story = ledger.story
+        self._since = 0
+        self._most = 0
+        self.points: dict[str, int] = {}
+        """Bytes alive by point, and as `POINT_peak` the most since the point before."""
+        if self._cuda:
+            torch.cuda.reset_peak_memory_stats(device)
 
     def begin(self) -> None:
-        """The peak is counted from here."""
+        """The step begins: the peaks are counted from here."""
+        self._most, self._since = 0, len(self._story.changes)
         if self._cuda:
             torch.cuda.synchronize(self._device)
             torch.cuda.reset_peak_memory_stats(self._device)
@@ -163,10 +179,27 @@ class _Allocator:
             give_back_freed()
             reset_highest_resident()
 
+    def read(self, point: str) -> None:
+        """A point is reached: after the start, before the optimizer's step, or after it."""
+        if self._cuda:
+            alive, peak = self._read_device()
+        else:
+            alive, peak = self._story.alive(), self._story.highest(self._since)[0]
+        self._since = len(self._story.changes)
+        self.points |= {point: alive, f"{point}_peak": peak}
+
     def end(self) -> tuple[int | None, int | None]:
         """(peak above what was there before the trainer, resident size) in bytes, where known."""
         if not self._cuda:
             return None, highest_resident()
+        self._read_device()
+        return self._most, None
+
+    def _read_device(self) -> tuple[int, int]:
+        """(alive, the most since the last call), both without what was there before the trainer."""
         torch.cuda.synchronize(self._device)
+        alive = torch.cuda.memory_allocated(self._device) - self._before
         peak = torch.cuda.max_memory_allocated(self._device) - self._before
-        return peak, None
+        torch.cuda.reset_peak_memory_stats(self._device)
+        self._most = max(self._most, peak)
+        return alive, peak
