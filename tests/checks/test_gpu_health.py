@@ -320,7 +320,7 @@ def test_gpus_on_the_bus_without_nvml_are_not_checked() -> None:
 )
 def test_a_library_that_fails_is_the_nodes_fault(error: dict[str, Any], fix: str) -> None:
     """Also where there is no GPU on the bus that sysfs shows."""
-    facts = {"gpu.nvml_failed": error, "gpu.count": None, "gpu.on_bus": []}
+    facts: dict[str, Any] = {"gpu.nvml_failed": error, "gpu.count": None, "gpu.on_bus": []}
     one = node(gpus=(), facts=facts, unknown={"gpus": f"NVML: {error['text']}"})
     finding = only(judged(one), "GPU-009")
     assert (finding.status, finding.saw) == (
