@@ -308,6 +308,34 @@ def test_gpus_on_the_bus_without_nvml_are_not_checked() -> None:
     assert only(found, "GPU-005").because == "NVML: Driver Not Loaded"
 
 
+# GPU-009.
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ({"call": "nvmlInit", "code": 18, "text": "Driver/library version mismatch"}, "updated"),
+        ({"call": "nvml", "code": 10, "text": "no answer within 60 s"}, "NVRM lines in dmesg"),
+    ],
+)
+def test_a_library_that_fails_is_the_nodes_fault(error: dict[str, Any], fix: str) -> None:
+    """Also where there is no GPU on the bus that sysfs shows."""
+    facts: dict[str, Any] = {"gpu.nvml_failed": error, "gpu.count": None, "gpu.on_bus": []}
+    one = node(gpus=(), facts=facts, unknown={"gpus": f"NVML: {error['text']}"})
+    finding = only(judged(one), "GPU-009")
+    assert (finding.status, finding.saw) == (
+        "fail",
+        f"NVML failed: {error['text']} ({error['call']})",
+    )
+    assert fix in finding.fix
+
+
+def test_gpus_of_others_are_not_checked() -> None:
+    one = node(gpus=gpus()[:7], unknown={"gpu.7": "NVML: Insufficient Permissions"})
+    finding = only(judged(one), "GPU-009")
+    assert (finding.status, finding.because) == ("not_checked", "NVML: Insufficient Permissions")
+
+
 # GPU-013.
 
 SEEN = {"gpu.visible": [f"GPU-{place}" for place in range(5)]}

@@ -223,3 +223,13 @@ def test_colour_is_only_colour() -> None:
     for code in ("0", "1", "2", "32", "33"):
         coloured = coloured.replace(f"\x1b[{code}m", "")
     assert [line.rstrip() for line in coloured.splitlines()] == plain.splitlines()
+
+
+def test_a_gpu_that_is_lost_says_so_in_its_row() -> None:
+    lost = {
+        "index": 0,
+        "name": "H100",
+        "errors": [{"call": "x", "code": 15, "text": "GPU is lost"}],
+    }
+    text = table(replace(node(0), gpus=(lost,)))
+    assert "answers 'GPU is lost'" in text

@@ -383,6 +383,9 @@ def test_an_error_of_the_reader_itself_is_unknown_and_no_fault() -> None:
     found, notes = asked("", "raise ImportError('no pynvml here')")
     assert (found, notes.facts) == ((), {})
     assert notes.unknown["gpus"].endswith("ended with ImportError: no pynvml here")
+    found, notes = asked(f"{START}\\n{GPU0}", "raise TypeError('no such field')")
+    assert [gpu["index"] for gpu in found] == [0]
+    assert notes.unknown["gpu.1"].endswith("ended with TypeError: no such field")
 
 
 def test_the_real_reader_ends_where_there_is_no_library() -> None:

@@ -108,9 +108,14 @@ def _gpus(node: NodeFacts, style: Style) -> list[str]:
             str(gpu.get("pci", "")),
             str(gpu.get("numa_node", "")),
             _pcie(gpu),
-            _nvlinks(gpu, links.get(f"GPU{gpu['index']}", {})),
+            _trouble(gpu) or _nvlinks(gpu, links.get(f"GPU{gpu['index']}", {})),
         )
     return grid.lines(style, indent=_INDENT)
+
+
+def _trouble(gpu: Device) -> str:
+    """What a GPU answers that does not answer: its other columns are empty then."""
+    return f"answers {gpu['errors'][0]['text']!r}" if gpu.get("errors") else ""
 
 
 def _no_gpu(node: NodeFacts) -> list[str]:

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from wirespeed.world.cuda_visible import Refused, cuda_uuids
@@ -110,7 +111,8 @@ def read_gpus(nvml: Any, pause_s: float = PAUSE_S) -> Iterator[dict[str, Any]]:
         for index, before in errors.items():
             yield from _again(nvml, index, handles[index], before, began)
     finally:
-        nvml.nvmlShutdown()
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
 
 
 def _start(nvml: Any, count: int) -> dict[str, Any]:
@@ -147,7 +149,7 @@ def _one(nvml: Any, index: int, handles: dict[int, Any]) -> dict[str, Any]:
             if error.value not in _NOT_HERE:
                 errors.append(_error(name, error))
                 silent = unknown[key] if error.value in _SILENT else ""
-        except AttributeError as error:
+        except (AttributeError, TypeError, ValueError) as error:
             unknown[key] = f"this nvidia-ml-py is too old: {error}"
     if errors:
         gpu["errors"] = errors
@@ -230,6 +232,11 @@ def read_cuda(load: Callable[[str], Any] = ctypes.CDLL) -> dict[str, Any]:
 
 def _main() -> None:
     signal.alarm(LONGEST_S)
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:  # as NVML would say it, without what importing its module takes
+        _say({"failed": {"call": "nvmlInit", "code": 12, "text": "NVML Shared Library Not Found"}})
+        return
     import pynvml
 
     counted = False

@@ -19,9 +19,9 @@ from wirespeed.world.reading import Notes, read_number
 
 __all__ = ["QUIET_S", "gather_gpus"]
 
-QUIET_S = 30.0
+QUIET_S = 60.0
 """Without a line for so long the library hangs. Starting it without nvidia-persistenced takes some
-seconds on nodes of 8 GPUs, one GPU some ms."""
+seconds a GPU, all within its first call."""
 _READER = (sys.executable, "-P", "-m", "wirespeed.world.gpu_reader")
 _ABSENT = frozenset({4, 9, 12, 13})
 """Codes of nvmlInit that tell of no GPU for us: no permission, no driver, no library, no function."""
@@ -114,9 +114,13 @@ def _note_growth(gpu: dict[str, Any], line: Line) -> None:
 def _note_failure(
     notes: Notes, found: dict[int, dict[str, Any]], error: dict[str, Any], asking: int | None
 ) -> None:
-    """The library does not start, or hangs or crashes: then at the GPU that was being asked."""
-    if asking is None and (error["code"] in _ABSENT or error["code"] == _OURS):
-        notes.unknown["gpus"] = f"NVML: {error['text']}"
+    """The library does not start, or hangs or crashes: then at the GPU that was being asked.
+
+    An error of the reader itself (a module that does not fit) accuses nobody.
+    """
+    name = "gpus" if asking is None else f"gpu.{asking}"
+    if error["code"] == _OURS or (asking is None and error["code"] in _ABSENT):
+        notes.unknown[name] = f"NVML: {error['text']}"
         return
     if asking is None:
         notes.facts["gpu.nvml_failed"] = error
