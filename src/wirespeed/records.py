@@ -324,6 +324,11 @@ class World:
     told: ToldShape | None = None
     """Of an imported run: what completes the facts of its nodes."""
 
+    @property
+    def node_count(self) -> int:
+        """Nodes that took part, named or not; 0: not known."""
+        return max(len(self.nodes), self.told.nodes if self.told else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:

@@ -62,7 +62,8 @@ def test_a_run_that_read_no_counters_has_no_finding() -> None:
     [
         ("COUNT-001", PORT, {"link_downed": 1}, "fail"),
         ("COUNT-001", PORT, {"link_error_recovery": 1}, "fail"),
-        ("COUNT-001", "interface eth0", {"carrier_down_count": 1}, "fail"),
+        ("COUNT-001", "interface eth0", {**FRAMES, "carrier_down_count": 1}, "fail"),
+        ("COUNT-001", "interface eth0", {"rx_packets": 7, "carrier_down_count": 1}, "warn"),
         ("COUNT-002", PORT, {"symbol_error": 3}, "warn"),
         ("COUNT-002", PORT, {"symbol_error": 200}, "fail"),
         ("COUNT-002", PORT, {"port_rcv_errors": 1}, "warn"),
@@ -132,7 +133,7 @@ def test_two_devices_have_two_findings() -> None:
 @pytest.mark.parametrize(
     "told, id",
     [
-        ({"unread": {"the rest": "reading took longer than 5 s"}}, "COUNT-008"),
+        ({"unread": {"NVLink": "reading took longer than 15 s"}}, "COUNT-006"),
         ({"unread": {f"{PORT} counters": "Input/output error: link_downed"}}, "COUNT-001"),
         ({"unread": {"GPU 3": "NVML: GPU is lost"}}, "COUNT-007"),
         ({"reset": [f"{PORT}: symbol_error"]}, "COUNT-002"),

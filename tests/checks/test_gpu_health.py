@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.checks.gpu_faults import gpu_fault_findings
+from wirespeed.checks.gpu_faults import gpu_cuda_findings, gpu_fault_findings
 from wirespeed.checks.xids import meaning_of
 from wirespeed.records import Finding, NodeFacts, World
 
@@ -306,3 +306,63 @@ def test_gpus_on_the_bus_without_nvml_are_not_checked() -> None:
     found = judged(bare)
     assert only(found, "GPU-008").because == "NVML: Driver Not Loaded"
     assert only(found, "GPU-005").because == "NVML: Driver Not Loaded"
+
+
+# GPU-013.
+
+SEEN = {"gpu.visible": [f"GPU-{place}" for place in range(5)]}
+
+
+def under_cuda(**changes: Any) -> Finding:
+    """The finding about a node whose CUDA shows GPU0 to GPU4."""
+    shown = tuple({**gpu, "visible": gpu["index"] < 5, **changes.pop("gpu", {})} for gpu in gpus())
+    one = node(gpus=shown, facts=changes.pop("facts", SEEN), **changes)
+    world = World(size=1, nodes=(one,), backend="nccl", launcher="torchrun")
+    return only(gpu_cuda_findings(world), "GPU-013")
+
+
+def test_gpus_that_cuda_does_not_show_fail_unless_a_variable_hides_them() -> None:
+    finding = under_cuda()
+    assert (finding.status, len(finding.evidence)) == ("fail", 3)
+    assert finding.evidence[0] == "GPU5 (0000:1f:00.0, GPU-5): CUDA does not show it"
+    hidden = under_cuda(environment={"CUDA_VISIBLE_DEVICES": "0,1,2,3,4"})
+    assert (hidden.status, hidden.saw) == (
+        "pass",
+        "a: GPU5, GPU6, GPU7 outside of CUDA_VISIBLE_DEVICES",
+    )
+
+
+def test_a_variable_of_each_rank_hides_no_gpu_of_the_job() -> None:
+    finding = under_cuda(environment={"CUDA_VISIBLE_DEVICES": "0"}, ranks=tuple(range(8)))
+    assert (finding.status, finding.saw) == ("pass", "")
+
+
+def test_cuda_that_does_not_start() -> None:
+    failed = {"call": "cuInit", "code": 802, "text": "error 802"}
+    finding = under_cuda(facts={"gpu.cuda_failed": failed})
+    assert (finding.status, finding.saw) == (
+        "fail",
+        "CUDA does not start: cuInit gives error 802",
+    )
+    assert "nvidia-fabricmanager" in finding.fix
+
+
+def test_what_cuda_does_not_tell_is_not_checked() -> None:
+    assert under_cuda(gpu={"mig": True}).status == "not_checked"
+    blind = under_cuda(
+        facts={},
+        unknown={"gpu.visible": "no libcuda"},
+        environment={"CUDA_VISIBLE_DEVICES": "0,1,2,3,4"},
+    )
+    assert blind.because == "no libcuda; GPU5, GPU6, GPU7 outside of CUDA_VISIBLE_DEVICES"
+
+
+def test_a_fault_says_whose_gpu_it_is() -> None:
+    """By UUID: the rank that computes on it, or that nobody may."""
+    hurt = {"errors": [LOST], "visible": True, "ranks": [3, 4]}
+    finding = only(judged(node(gpus=gpus(**hurt))), "GPU-009")
+    assert "GPU5 (0000:1f:00.0, GPU-5, rank 3, rank 4): NVML" in finding.saw
+    shown = [{**gpu, "visible": gpu["index"] < 5} for gpu in gpus(errors=[LOST])]
+    hidden = node(gpus=tuple(shown), environment={"CUDA_VISIBLE_DEVICES": "0,1,2,3,4"})
+    finding = only(judged(hidden), "GPU-009")
+    assert "(0000:1f:00.0, GPU-5, outside CUDA_VISIBLE_DEVICES): NVML" in finding.saw

@@ -52,7 +52,10 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     settings |= {f"SOAK-{number:03}" for number in range(1, 8)}
     clusters = {id for id in others if id.startswith("CLUSTER-")}
     assert len(clusters) > 30
-    assert others == imported | located | trained | launched | settings | clusters | {"RUN-001"}
+    assert others == imported | located | trained | launched | settings | clusters | {
+        "RUN-001",
+        "GATE-001",
+    }
     with pytest.raises(UsageError):
         select("IMP-002")
 
@@ -63,7 +66,7 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
         ("COL-001", {"COL-001"}),
         (" col-001 , BW-002,", {"COL-001", "BW-002"}),
         ("stragglers", {"SKEW-001"}),
-        ("GPU", {f"GPU-{number:03}" for number in range(1, 13)}),
+        ("GPU", {f"GPU-{number:03}" for number in range(1, 14)}),
         ("CAP,CAP-001", {"CAP-001"}),
     ],
 )

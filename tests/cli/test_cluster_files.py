@@ -93,7 +93,7 @@ def test_new_refuses_what_no_file_may_say(say: Say, words: list[str], said: str)
 
 
 def test_new_asks_on_a_terminal_and_asks_again(say: Say) -> None:
-    answers = "team\nr.example.org/x:1\nmany\n4\n2\n\nrwx\n"
+    answers = "team\nmany\n4\nr.example.org/x:1\n2\n\nrwx\n"
     code, _, err = say("new", "mine", answers=answers, terminal=True)
     assert code == 0
     assert "saw 'many', expected a whole number from 0 to 64" in err
@@ -111,6 +111,7 @@ def test_new_asks_only_where_nothing_is_told_or_when_it_shall(say: Say) -> None:
     code, _, err = say("new", "c", "--interactive", "--gpus", "4", answers="\n" * 6)
     assert code == 0
     assert "GPUs of each node (0: none) [4]" in err
+    assert "image of the pods [localhost/wirespeed:cuda]" in err
     assert "\n  per_node: 4\n" in Path("clusters/c.yaml").read_text()
     assert say("new", "d", "--interactive", answers="x\n")[0] == 130
     assert not Path("clusters/d.yaml").exists()

@@ -53,6 +53,8 @@ def test_a_shortened_list_tells_nodes_and_is_graded_by_itself(capsys: Any) -> No
     told = load(find("last")).world.told
     assert told is not None
     assert (told.nodes, told.gpus_per_node, told.guessed) == (16, 8, True)
+    assert wirespeed(["runs", "list", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["nodes"] == 16
     known = answer([], capsys)
     assert (known["verdict"], round(known["share"], 2)) == ("normal", 1.0)
     assert wirespeed(["reference", "ask", "--run", "last"]) == 0

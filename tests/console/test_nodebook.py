@@ -33,6 +33,17 @@ def test_a_host_that_is_told_twice_is_one_node() -> None:
     assert [(one.host, one.ranks) for one in book.nodes()] == [("box", (0, 1))]
 
 
+def test_gpus_are_joined_with_ranks_by_uuid() -> None:
+    """CUDA's order is not NVML's; without a rank that computes on a GPU nothing is said."""
+    told = {**node("box", 0), "gpus": [{"index": 0, "uuid": "GPU-a"}, {"index": 1}]}
+    book = NodeBook()
+    book.tell(told)
+    book.seat(["box", "box"], ["GPU-b", "GPU-a"])
+    assert book.nodes()[0].gpus == ({"index": 0, "uuid": "GPU-a", "ranks": [1]}, {"index": 1})
+    book.seat(["box", "box"], ["", ""])
+    assert book.nodes()[0].gpus == tuple(told["gpus"])
+
+
 def test_peers_get_the_settled_names() -> None:
     book = NodeBook()
     book.tell(node("box", 0))

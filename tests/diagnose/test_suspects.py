@@ -37,6 +37,8 @@ on_error: abort
 exception handling enabled
 computing reconstruction error for layer 3
 error-feedback compression on
+Failed to detect the name of this notebook, you can set it manually with the WANDB_NOTEBOOK_NAME variable
+W1120 09:00:02.123456 12345 timer.cc:82] Delay kernel timed out: measured time has sub-optimal accuracy.
 set error_policy to abort
 """
 WRONG = (
@@ -96,6 +98,27 @@ def test_a_stack_is_told_by_its_last_line(tmp_path: Path) -> None:
     assert found.id == "LOG-002"
     assert "acme.LaneLost: lane 3 went away" in found.title
     assert "/app/lanes.py:7" in found.title and "rank 1" in found.title
+
+
+def test_an_exception_of_cpp_is_told_by_what_it_says(tmp_path: Path) -> None:
+    text = (
+        "terminate called after throwing an instance of 'acme::Gone'\n  what():  lane 3 went away\n"
+    )
+    (found,) = suspects(tmp_path, text)
+    assert found.id == "LOG-002" and "lane 3 went away" in found.title
+
+
+def test_the_level_of_glog_counts(tmp_path: Path) -> None:
+    text = (
+        "E1120 09:05:02.113456 12399 agent.cc:649] Failed to reach the lane service\n"
+        "F1120 09:05:02.120456 12399 client.h:80] fatal error: leaving\n"
+    )
+    (found,) = suspects(tmp_path, text)
+    assert found.saw == "job.log:1"
+
+
+def test_nothing_else_is_said_beside_a_suspect(tmp_path: Path) -> None:
+    assert [one.id for one in told(tmp_path, "acme: could not open lane 1\n")] == ["LOG-001"]
 
 
 def test_what_a_rule_names_leaves_no_suspect(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.base import Held, Holding, Host, Job, Piece
+from wirespeed.launchers.base import Held, Holding, Host, Job, Piece, Sharing
 from wirespeed.launchers.engines import engine_named
 from wirespeed.launchers.k8s.findings import Asking, trouble_of
 from wirespeed.launchers.k8s.lease import lease_job
@@ -547,3 +547,20 @@ def _told(job: Job) -> Job:
         node |= {"python": "/opt/py/bin/python", "interface": "eth0", "told": []}
     options = {**job.options, "found": json.dumps(found), "torchrun": "yes"}
     return replace(job, options=options, environment={"NCCL_DEBUG": "INFO"})
+
+
+def test_a_shared_volume_is_looked_at_where_the_file_has_one(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    monkeypatch.setattr("wirespeed.launchers.k8s.looking.WORKSPACE", str(folder))
+    cluster.pods(stateful(2), pod("demo-0"), pod("demo-1"))
+    assert isinstance(ENGINE, Sharing)
+    for mode, ids in (("none", []), ("rwx", ["CLUSTER-047"])):
+        cluster.write({"storage": {"mode": mode}})
+        job = ENGINE.prepare(cluster.job("true")).job
+        found = ENGINE.shared(job, lambda _: None)
+        assert [one.id for one in found] == ids
+        assert {one.status for one in found} <= {"pass"}
+    assert list(folder.iterdir()) == []

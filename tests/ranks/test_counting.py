@@ -26,9 +26,12 @@ class Beacon:
 def counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node whose only counter grows by one at each reading."""
     readings = iter(range(100))
-    monkeypatch.setattr(
-        module, "take", lambda: Snapshot((at := next(readings)), {"TCP": {"RetransSegs": at}}, {})
-    )
+
+    def take(bound_s: float) -> Snapshot:
+        at = next(readings)
+        return Snapshot(at, {"TCP": {"RetransSegs": at}}, {})
+
+    monkeypatch.setattr(module, "take", take)
 
 
 def place(rank: int, waits: list[str]) -> Any:

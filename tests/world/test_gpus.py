@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import pytest
 
 from wirespeed.world import gpu_reader, gpus, nvlink
-from wirespeed.world.gpu_reader import read_gpus
+from wirespeed.world.cuda_visible import mark_visible
+from wirespeed.world.gpu_reader import read_cuda, read_gpus
 from wirespeed.world.nvlink import error_counters, fabric, grown, link_ends, link_states
 from wirespeed.world.reading import Notes
 
@@ -398,6 +399,97 @@ def test_no_module_is_unknown_with_what_to_install(monkeypatch: pytest.MonkeyPat
     notes = Notes()
     assert gpus.gather_gpus(notes) == ()
     assert "wirespeed[gpu]" in notes.unknown["gpus"]
+
+
+# CUDA.
+
+
+class FakeCuda:
+    """A driver that shows two GPUs, or answers a call with an error."""
+
+    def __init__(self, **codes: int) -> None:
+        self.codes = codes
+
+    def cuInit(self, flags: int) -> int:
+        return self.codes.get("cuInit", 0)
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = 2
+        return 0
+
+    def cuDeviceGet(self, device: Any, ordinal: int) -> int:
+        device._obj.value = ordinal + 5
+        return 0
+
+    def cuDeviceGetUuid(self, uuid: Any, device: Any) -> int:
+        uuid[0], uuid[15] = 0x7C, device.value
+        return self.codes.get("cuDeviceGetUuid", 0)
+
+
+UUIDS = ["GPU-7c000000-0000-0000-0000-000000000005", "GPU-7c000000-0000-0000-0000-000000000006"]
+
+
+@pytest.mark.parametrize(
+    ("cuda", "told"),
+    [
+        (FakeCuda(), {"uuids": UUIDS}),
+        (FakeCuda(cuInit=100), {"uuids": []}),
+        (FakeCuda(cuInit=802), {"call": "cuInit", "code": 802}),
+        (FakeCuda(cuDeviceGetUuid=999), {"call": "cuDeviceGetUuid", "code": 999}),
+    ],
+)
+def test_what_cuda_shows(cuda: FakeCuda, told: dict[str, Any]) -> None:
+    assert read_cuda(lambda name: cuda) == told
+
+
+def test_no_cuda_is_unknown_with_its_reason() -> None:
+    def load(name: str) -> Any:
+        raise OSError("cannot open shared object file")
+
+    assert read_cuda(load) == {"why": "CUDA: cannot open shared object file"}
+
+
+@pytest.mark.usefixtures("module")
+def test_cuda_is_joined_by_uuid_and_its_hanging_is_no_gpus() -> None:
+    gpu1 = '{"gpu": {"index": 1, "uuid": "GPU-1"}, "unknown": {}}\\n{"asking": "cuda"}'
+    found, notes = asked(f'{START}\\n{GPU0}\\n{gpu1}\\n{{"cuda": {{"uuids": ["GPU-1"]}}}}')
+    assert [gpu["visible"] for gpu in found] == [False, True]
+    assert notes.facts["gpu.visible"] == ["GPU-1"]
+    found, notes = asked(f"{START}\\n{GPU0}\\n{gpu1}", "time.sleep(600)", quiet_s=1.0)
+    error = {"call": "cuInit", "code": TIMEOUT, "text": "no answer within 1 s"}
+    assert notes.facts["gpu.cuda_failed"] == error
+    assert all("errors" not in gpu for gpu in found)
+
+
+@pytest.mark.parametrize(
+    ("environ", "visible"),
+    [
+        ({}, [None, None, None]),
+        ({"CUDA_VISIBLE_DEVICES": ""}, [False, False, False]),
+        ({"CUDA_VISIBLE_DEVICES": "2,0"}, [True, False, True]),
+        ({"CUDA_VISIBLE_DEVICES": "1,-1,2"}, [False, True, False]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-b"}, [False, True, False]),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-1c"}, [None, None, None]),
+    ],
+)
+def test_the_variable_tells_where_cuda_cannot(
+    environ: dict[str, str], visible: list[bool | None]
+) -> None:
+    found: list[dict[str, Any]] = [
+        {"index": index, "name": "H100", "uuid": f"GPU-{letter}1"}
+        for index, letter in enumerate("abc")
+    ]
+    mark_visible(found, None, environ)
+    assert [gpu.get("visible") for gpu in found] == visible
+
+
+def test_numbers_of_unequal_gpus_are_cudas_own() -> None:
+    """CUDA puts the fastest first unless it is told to go by the bus."""
+    found: list[dict[str, Any]] = [{"index": i, "name": f"{i}", "uuid": f"GPU-{i}"} for i in (0, 1)]
+    mark_visible(found, None, {"CUDA_VISIBLE_DEVICES": "0"})
+    assert "visible" not in found[0]
+    mark_visible(found, None, {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+    assert [gpu["visible"] for gpu in found] == [True, False]
 
 
 # NVLink.

@@ -8,7 +8,6 @@ from wirespeed.checks.counting_rules import EXPLANATIONS, FAMILIES, Rule
 from wirespeed.checks.per_node import absent, worse
 from wirespeed.records import Finding, NodeFacts, Subject, World
 from wirespeed.units import format_duration
-from wirespeed.world.counters.snapshot import EVERYTHING
 
 __all__ = ["EXPLANATIONS", "count_findings", "with_counters"]
 
@@ -108,7 +107,7 @@ def _judged(rule: Rule, device: str, counts: Mapping[str, int], seconds: float) 
         if rule.warn and count >= rule.warn.count and rate >= rule.warn.rate:
             status = "warn"
         if rule.fail and count >= rule.fail.count and rate >= rule.fail.rate:
-            status = "fail"
+            status = "fail" if packets >= rule.busy else "warn"
         yield _Grown(device, f"{name} +{count:,} ({text})", status)
 
 
@@ -183,7 +182,7 @@ def _blind(id: str, nodes: Sequence[NodeFacts]) -> Iterator[str]:
     for node in nodes:
         told = node.counters
         for what, why in told["unread"].items():
-            if what == EVERYTHING or _applies(id, what):
+            if _applies(id, what):
                 yield f"{node.host}: {what}: {why}"
         for what in (*told["gone"], *told["came"]):
             if _applies(id, what):

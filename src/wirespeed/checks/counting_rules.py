@@ -42,6 +42,8 @@ class Rule:
     """A counter of those among them that were no fault."""
     warn: Bound | None = None
     fail: Bound | None = None
+    busy: int = 0
+    """Fewer packets of the device during the traffic, and a failure is a warning: it was not in use."""
 
 
 def _rule(id: str, kind: str, names: str, **more: object) -> Rule:
@@ -54,7 +56,7 @@ _BITS_FAIL = Bound(10, 1.0)
 
 RULES = (
     _rule("COUNT-001", "RDMA", "link_downed|link_error_recovery", fail=_ANY),
-    _rule("COUNT-001", "interface", "carrier_down_count|link_down_events_phy", fail=_ANY),
+    _rule("COUNT-001", "interface", "carrier_down_count|link_down_events_phy", fail=_ANY, busy=100),
     _rule(
         "COUNT-002",
         "RDMA",

@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 from typing import Any
 
+from wirespeed.checks.gpu_cuda import judge_cuda, outside
 from wirespeed.checks.gpu_links import judge_growth, judge_links, most_links
-from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty
+from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty, why_blind
 from wirespeed.checks.per_node import Blind, Judge, judge_nodes
 from wirespeed.checks.xids import meaning_of
 from wirespeed.records import Finding, NodeFacts, World
 from wirespeed.units import format_duration
 
-__all__ = ["gpu_fault_findings"]
+__all__ = ["gpu_cuda_findings", "gpu_fault_findings"]
 
 _DAY_S = 86400.0
 
@@ -37,6 +38,7 @@ _GOOD_LOG = "no critical Xid in the kernel log"
 _GOOD_LINKS = "NVLinks and fabric up"
 _GOOD_BUS = "every GPU on the PCI bus answers"
 _GOOD_ANSWERS = "every GPU answers NVML"
+_GOOD_CUDA = "CUDA shows every GPU that it may"
 _GOOD_COUNTERS = "NVLink errors do not grow"
 
 
@@ -51,20 +53,15 @@ def _check(
     return judge_nodes(id, nodes, judge, about=about, good=good, none=none, saw=saw)
 
 
+def gpu_cuda_findings(world: World) -> list[Finding]:
+    """GPU-013."""
+    return _check("GPU-013", world, judge_cuda, "GPUs under CUDA", _GOOD_CUDA, saw=outside(world))
+
+
 def _concerned(node: NodeFacts) -> bool:
     """Whether there is a GPU, though it may be one that nobody answers for."""
     known = node.facts.get("gpu.on_bus") or node.facts.get("gpu.nvml_failed")
     return bool(node.gpus or known)
-
-
-def _why_no_gpu(node: NodeFacts, keys: Iterable[str]) -> Blind:
-    """Why NVML did not tell something about the first GPU, or about any."""
-    if not node.gpus:
-        return Blind(node.unknown.get("gpus", "NVML shows no GPU"))
-    names = (f"gpu.{node.gpus[0]['index']}.{key}" for key in keys)
-    return Blind(
-        next((node.unknown[name] for name in names if name in node.unknown), "not reported")
-    )
 
 
 # GPU-005.
@@ -84,7 +81,7 @@ def _judge_memory(node: NodeFacts) -> Finding | Blind | None:
             "remapping failed, or rows keep coming, have it replaced",
         )
     if not node.gpus or any(not _tells_memory(gpu) for gpu in node.gpus):
-        return _why_no_gpu(node, ("remapped_rows", "pages_pending"))
+        return why_blind(node, "remapped_rows", "pages_pending")
     return None
 
 
@@ -276,7 +273,7 @@ def _judge_answers(node: NodeFacts) -> Finding | Blind | None:
     hidden = [why for key, why in node.unknown.items() if key.removeprefix("gpu.").isdecimal()]
     if hidden:
         return Blind(hidden[0])
-    return None if node.gpus else _why_no_gpu(node, ())
+    return None if node.gpus else why_blind(node)
 
 
 def _said(error: dict[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty
+from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty, why_blind
 from wirespeed.checks.per_node import Blind
 from wirespeed.records import Finding, NodeFacts, World
 
@@ -43,7 +43,9 @@ def judge_links(node: NodeFacts, most: dict[str, int]) -> Finding | Blind | None
     if any(_has_links(gpu, most) for gpu in node.gpus):
         return None
     told = any("nvlinks" in gpu or "fabric" in gpu for gpu in node.gpus)
-    return Blind("no GPU with an active NVLink, and no fabric") if told else _blind(node, "nvlinks")
+    return (
+        Blind("no GPU with an active NVLink, and no fabric") if told else why_blind(node, "nvlinks")
+    )
 
 
 def _has_links(gpu: Gpu, most: dict[str, int]) -> bool:
@@ -55,13 +57,6 @@ def _silent(node: NodeFacts, key: str) -> Blind | None:
     """GPUs that answered with an error before they told this."""
     lost = [f"GPU{gpu['index']}" for gpu in node.gpus if gpu.get("errors") and key not in gpu]
     return Blind(f"{', '.join(lost)} answered with an error") if lost else None
-
-
-def _blind(node: NodeFacts, key: str) -> Blind:
-    if not node.gpus:
-        return Blind(node.unknown.get("gpus", "NVML shows no GPU"))
-    reasons = (node.unknown.get(f"gpu.{gpu['index']}.{key}") for gpu in node.gpus)
-    return Blind(next(filter(None, reasons), "not reported"))
 
 
 def _link_faults(gpu: Gpu, most: dict[str, int]) -> Iterable[Fault]:
@@ -103,7 +98,7 @@ def judge_growth(node: NodeFacts) -> Finding | Blind | None:
     if silent := _silent(node, "nvlink_errors"):
         return silent
     told = any("nvlink_errors" in gpu for gpu in node.gpus)
-    return None if told else _blind(node, "nvlink_errors")
+    return None if told else why_blind(node, "nvlink_errors")
 
 
 def _growth(found: Gpu) -> str:

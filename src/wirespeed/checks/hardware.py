@@ -1,11 +1,11 @@
 """Whether links, devices and CPUs of a node are as fast and as free as they can be.
 
-NODE-010 to NODE-016, and with them GPU-005 to GPU-012 (`wirespeed.checks.gpu_faults`). Every check
+NODE-010 to NODE-016, and with them GPU-005 to GPU-013 (`wirespeed.checks.gpu_faults`). Every check
 looks at one node by itself; what differs between nodes is told by NODE-001 to NODE-005.
 """
 
 from wirespeed.checks.cpu_health import cpu_findings
-from wirespeed.checks.gpu_faults import gpu_fault_findings
+from wirespeed.checks.gpu_faults import gpu_cuda_findings, gpu_fault_findings
 from wirespeed.checks.gpu_health import gpu_state_findings
 from wirespeed.checks.links import link_findings
 from wirespeed.checks.peer_paths import peer_findings
@@ -63,15 +63,19 @@ EXPLANATIONS: dict[str, str] = {
     "GPU-012": "GPU clocks are as high as those of their siblings. Of GPUs of one model, in one state "
     "and without a power cap or heat as a reason, one whose clock is lower was locked there or lacks "
     "power. Unlock its clocks with nvidia-smi -rgc.",
+    "GPU-013": "CUDA shows the GPUs that NVML shows. CUDA numbers GPUs in an order of its own, so both "
+    "are joined by UUID. GPUs outside of CUDA_VISIBLE_DEVICES are told and are no fault; that CUDA does "
+    "not start (error 802: the fabric manager) or leaves out another GPU is one. See dmesg.",
 }
 
 
 def hardware_findings(world: World) -> list[Finding]:
-    """NODE-010 to NODE-016 and GPU-005 to GPU-012, in the order of their ids."""
+    """NODE-010 to NODE-016 and GPU-005 to GPU-013, in the order of their ids."""
     return [
         *link_findings(world),
         *peer_findings(world),
         *cpu_findings(world),
         *gpu_fault_findings(world),
         *gpu_state_findings(world),
+        *gpu_cuda_findings(world),
     ]

@@ -15,6 +15,7 @@ from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
     from wirespeed.records import Run
+    from wirespeed.reference import Reference
     from wirespeed.runs.store import RunSummary
 
 __all__ = ["runs"]
@@ -180,6 +181,7 @@ def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **
     Which nodes it was is read out of the file as far as it tells; --gpu and the like complete that
     and are kept. The last line of each run says whether its best figure is normal for such nodes.
     """
+    from wirespeed.console.references import references_for
     from wirespeed.runs.importers import import_bytes
     from wirespeed.runs.store import save
 
@@ -195,9 +197,10 @@ def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **
         for file in files
         for run in import_bytes(_read(file), name=_name(file), op=known, ranks=count)
     ]
+    reference = references_for("check")
     for run in found:
         save(run)
-        click.echo(_imported(run))
+        click.echo(_imported(run, reference))
     click.echo(f"next: wirespeed runs show {found[-1].id}")
 
 
@@ -258,9 +261,9 @@ def _read(file: str) -> bytes:
     return data
 
 
-def _imported(run: "Run") -> str:
+def _imported(run: "Run", reference: "Reference") -> str:
     from wirespeed.views.sections import import_lines
     from wirespeed.views.style import style_for
 
     style = style_for(sys.stdout)
-    return "\n".join([*import_lines(run, style), *verdict_lines(run, style)])
+    return "\n".join([*import_lines(run, style), *verdict_lines(run, style, reference)])

@@ -32,6 +32,8 @@ class Deployment:
     """Interfaces that would be there, did the cluster have network attachments of these names."""
     seeks_resource: bool = False
     """No RDMA resource is named: the one that nodes advertise is taken, where it is one."""
+    names_adapters: bool = True
+    """False: unless the cluster names an RDMA resource, there is no RDMA."""
     owner: Mapping[str, str] | None = None
     """An ownerReference: the object that all others go with when it is deleted."""
 

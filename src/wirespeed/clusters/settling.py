@@ -48,6 +48,7 @@ def settle(
         warnings=warnings_of(file, fabric),
         attachable=fabric.attachable,
         seeks_resource=fabric.seeks_resource,
+        names_adapters=fabric.names_adapters,
         preset=fabric.preset,
         choices=(
             *(*counted, *_engine(file, engine), *fabric.choices, *_gpus(file)),

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 from wirespeed.clusters.file.model import ClusterFile, Workload
+from wirespeed.clusters.images import CPU_IMAGE, GPU_IMAGE
 from wirespeed.clusters.presets.fabric import Fabric
 from wirespeed.records import Finding
 
-__all__ = ["CPU_IMAGE", "GPU_IMAGE", "root_for_locking", "warnings_of", "workload_of"]
-
-CPU_IMAGE, GPU_IMAGE = "localhost/wirespeed:cpu", "localhost/wirespeed:cuda"
-"""What images/build makes."""
+__all__ = ["root_for_locking", "warnings_of", "workload_of"]
 
 
 def workload_of(file: ClusterFile) -> Workload:
@@ -65,7 +63,7 @@ def _resource(fabric: Fabric) -> Iterator[Finding]:
         status="warn",
         title="network.rdma.resource is empty: no RDMA device is asked of a device plugin",
         because="deploy takes the one that nodes advertise, where it is one; render cannot know it"
-        + ("" if fabric.network.rdma.devices or fabric.preset else " and refuses"),
+        + ("" if fabric.names_adapters else " and refuses"),
         fix="network.rdma.resource, such as rdma/ib: what kubectl describe node has under Allocatable",
     )
 

@@ -127,7 +127,7 @@ def _of_run(run: Run) -> Iterator[tuple[str, str, Any]]:
         yield "hosts", "hosts", sorted(node.host for node in run.world.nodes)
     if run.world.size:
         yield "world", "ranks", run.world.size
-        yield "world", "nodes", len(run.world.nodes) or None
+        yield "world", "nodes", run.world.node_count or None
     yield from (
         ("world", name, value)
         for name, value in (("backend", run.world.backend), ("launcher", run.world.launcher))

@@ -32,7 +32,7 @@ def trend(runs: Sequence[Run], only: Collection[str] = (), fail_on: float | None
         for what, figure in figures_of(run).items():
             wanted = not only or what.get("op") in only or what.get("strategy") in only
             if wanted and not figure.wrong:
-                key = (what, run.world.backend, len(run.world.nodes))
+                key = (what, run.world.backend, run.world.node_count)
                 points = found.setdefault(key, _Points([], []))
                 points.runs.append(run)
                 points.figures.append(figure)

@@ -135,7 +135,7 @@ class Heard:
 
     def _on_joined(self, data: Mapping[str, Any]) -> None:
         self._backend = data["backend"]
-        self.nodes.seat(data["hosts"])
+        self.nodes.seat(data["hosts"], data.get("gpus", ()))
         self._store_world()
 
     def _on_node(self, data: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ class NodeBook:
         self._peers: dict[int, tuple[dict[str, Any], ...]] = {}
         self._counted: dict[int, dict[str, Any]] = {}
         self._hosts: tuple[str, ...] = ()
+        self._gpus: tuple[str, ...] = ()
 
     @property
     def joined(self) -> bool:
@@ -40,9 +41,13 @@ class NodeBook:
         known = self._counted.get(first)
         self._counted[first] = added(known, told) if known else told
 
-    def seat(self, hosts: Sequence[str]) -> None:
-        """The world is joined: host names by global rank, told apart where two are alike."""
+    def seat(self, hosts: Sequence[str], gpus: Sequence[str] = ()) -> None:
+        """The world is joined: host names by global rank, told apart where two are alike.
+
+        gpus: UUIDs of what CUDA gave to each rank, empty where that is no GPU.
+        """
         self._hosts = tuple(hosts)
+        self._gpus = tuple(gpus)
 
     def nodes(self) -> tuple[NodeFacts, ...]:
         """By first rank; one for each host."""
@@ -63,7 +68,14 @@ class NodeBook:
             return node
         host = self._hosts[first]
         ranks = tuple(rank for rank, name in enumerate(self._hosts) if name == host)
-        return replace(node, host=host, ranks=ranks)
+        return replace(node, host=host, ranks=ranks, gpus=tuple(map(self._used, node.gpus)))
+
+    def _used(self, gpu: dict[str, Any]) -> dict[str, Any]:
+        """With the ranks that compute on it, joined by UUID: CUDA's numbers are not NVML's."""
+        if not any(self._gpus) or "uuid" not in gpu:
+            return gpu
+        ranks = [rank for rank, uuid in enumerate(self._gpus) if uuid == gpu["uuid"]]
+        return {**gpu, "ranks": ranks}
 
     def _named(self, peer: dict[str, Any]) -> dict[str, Any]:
         return {**peer, "host": self._hosts[peer["rank"]]} if self._hosts else peer

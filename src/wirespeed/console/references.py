@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["answer_of", "references_for"]
 
 
-def answer_of(run: "Run", one: "Measurement") -> "Answer":
+def answer_of(run: "Run", one: "Measurement", reference: Reference | None = None) -> "Answer":
     """Is this figure of a run normal? Held against all that `check` knows; the run has a shape."""
     from wirespeed.reference.ask import Asked, ask
     from wirespeed.reference.known import busbw_interval
@@ -21,7 +21,7 @@ def answer_of(run: "Run", one: "Measurement") -> "Answer":
     if shape is None:
         raise ValueError(f"run {run.id} has no shape")
     figure = Asked(one.size_bytes, one.busbw, busbw_interval(one), one.iterations, one.engine)
-    expected = references_for("check").expect(run.world, one)
+    expected = (reference or references_for("check")).expect(run.world, one)
     return ask(shape, one.op, figure, expected, nodes=run.world.nodes)
 
 

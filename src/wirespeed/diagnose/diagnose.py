@@ -19,6 +19,7 @@ from wirespeed.diagnose.fabric_findings import fabric_findings
 from wirespeed.diagnose.flight import Dump, compare, is_dump, read_dump, unread
 from wirespeed.diagnose.nccl_lines import ANCHORS
 from wirespeed.diagnose.reason import Diagnosis, reason
+from wirespeed.diagnose.reports import Reports
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.rules import all_rules
 from wirespeed.diagnose.scan import Scanner, Watcher
@@ -67,6 +68,7 @@ def diagnose(
     scanner = Scanner(known, watchers)
     suspects.around = scanner.around
     dumps: list[Dump] = []
+    reports = Reports()
     damaged: list[Finding] = []
     for number, source in enumerate(sources, 1):
         progress(source.name, number)
@@ -75,7 +77,7 @@ def diagnose(
             dump = is_dump(source)
             if dump:
                 dumps.append(read_dump(source, len(dumps)))
-            else:
+            elif not reports.take(source):
                 evidence.add(scanner.read(source))
         except InputError as error:
             if len(sources) == 1:
@@ -85,7 +87,7 @@ def diagnose(
     evidence.trains = any(map(trains, scanner.tails.values()))
     evidence.settle(known, scanner.counts)
     found = reason(evidence)
-    recorded = [*(compare(dumps, len(damaged)) if dumps else []), *damaged]
+    recorded = [*(compare(dumps, len(damaged)) if dumps else []), *reports.findings(), *damaged]
     logged = findings_of(found)
     differ = disagreements(found.facts)
     # A host that says that it uses another network is told once.
@@ -94,7 +96,8 @@ def diagnose(
     logged += [broken_off(log, how) for log, how in scanner.broken.items()]
     if not any(one.status == "fail" for one in (*logged, *recorded)):
         symptom = found.answers[0].first.start.line if found.answers else None
-        logged += suspects.findings(known, symptom)
+        if shown := suspects.findings(known, symptom):
+            logged = [*(one for one in logged if one.status != "not_checked"), *shown]
     findings = _merged(logged, recorded)
     if scanner.ends and not any(one.status in ("fail", "warn") for one in findings):
         told = proofs or told_end(good_end(evidence, scanner.ends, scanner.tails))

@@ -48,5 +48,19 @@ EXPLANATIONS: dict[str, str] = {
     "LOG-001": "No rule knows a cause, and this is the first line whose words look wrong (error, fatal, "
     "failed, refused, …), with whose it is and what came just before. What healthy jobs print, such as "
     "'0 errors' or names of settings, does not count.",
-    "LOG-002": "As LOG-001, for a Python stack: its last line, and the innermost frame.",
+    "LOG-002": "As LOG-001, for an exception that nothing caught: its last line, and of a Python stack "
+    "the innermost frame.",
+    "INSP-000": "The lines of NCCL's Inspector plugin show no rank whose collectives last longer or "
+    "shorter than the others'. Whether they are fast is another question.",
+    "INSP-001": "A collective ends for all ranks at once. A rank that is in it for a much shorter time "
+    "than the others came late, and they waited; one that is in it for longer is slow to end.",
+    "INSP-002": "Lines of NCCL's Inspector that cannot be read, such as the last one of a killed job.",
+    "RAS-100": "NCCL's RAS found nothing. It also says so where all ranks hang in one collective: the "
+    "counts of two reports, 10 s apart, tell whether the job moves.",
+    "RAS-101": "NCCL's RAS could not reach a process for a minute and calls it dead: it ended, or its "
+    "node is cut off. All others wait for it.",
+    "RAS-102": "NCCL's RAS got no data of a rank's process, which may be stopped, blocked or cut off.",
+    "RAS-103": "Some ranks of a communicator aborted it, or report an error, and others still use it.",
+    "RAS-104": "The ranks of a communicator have launched different numbers of one collective. By more "
+    "than one, or with ranks that do not answer, somebody is stuck; by one, it may be a moment.",
 }

@@ -18,6 +18,8 @@ _CLEARLY_S = 2.0
 
 _FEW = 8
 """Ranks without a word that are named where others lost one of them."""
+_ANY_PROGRAM = ("python-error", "python-runtime")
+"""Categories of rules that know any exception at all."""
 _SLOW = ("gdr-disabled", "net-socket-fallback", "efa-not-used")
 """Categories that slow a job down and end none."""
 
@@ -50,16 +52,38 @@ class Diagnosis:
 def reason(evidence: Evidence) -> Diagnosis:
     """The answers of a job whose logs are read; pure."""
     facts = tuple(sorted(evidence.of("fact"), key=lambda one: one.rule.id))
-    causes = _without_explained(_sorted(evidence.of("cause")))
-    symptoms = _sorted(evidence.of("symptom"))
     aftermath = _sorted(evidence.of("consequence"))
+    own, behind = _stand_back(evidence.of("cause"), evidence)
+    causes = _without_explained(_sorted(own))
+    symptoms = _sorted(_stand_back(evidence.of("symptom"), evidence)[0])
     if causes:
-        return Diagnosis(_of_causes(causes, evidence, [*symptoms, *aftermath]), facts)
+        return Diagnosis(_of_causes(causes, evidence, [*behind, *symptoms, *aftermath]), facts)
     if symptoms:
         return Diagnosis(_of_symptoms(symptoms, aftermath), facts, _silent(symptoms, evidence))
     # Consequences alone: somebody's end is not in these logs.
     alone = [_cannot_tell([one], aftermath) for one in aftermath[:1]]
     return Diagnosis(tuple(alone), facts, evidence.silent(aftermath[:1], _FEW))
+
+
+def _stand_back(told: Sequence[Seen], evidence: Evidence) -> tuple[list[Seen], list[Seen]]:
+    """Those that speak, and general ones that only follow, since another names a cause.
+
+    A general one whose line another rule knows is neither.
+    """
+    others = [one for one in evidence.seen.values() if not one.rule.general]
+    lines = {
+        hit.line.where
+        for one in others
+        if one.rule.role != "fact" and one.rule.category not in _ANY_PROGRAM
+        for hit in (one.start, *one.hits)
+    }
+    speak = [one for one in told if not one.rule.general]
+    general = [one for one in told if one.rule.general and one.start.line.where not in lines]
+    named = any(
+        one.rule.role == "cause" and one.rule.category not in (*_ANY_PROGRAM, *_SLOW)
+        for one in speak
+    )
+    return (speak, general) if named else ([*speak, *general], [])
 
 
 def _silent(symptoms: Sequence[Seen], evidence: Evidence) -> tuple[str, ...]:
@@ -119,7 +143,8 @@ def _of_causes(
     # What was so before anything failed, such as a slow transport, follows from nothing.
     before = [one for one in late if _is_before(one, begins) and one.rule.stage == "network"]
     late = [one for one in late if one not in before]
-    explained = [one for one in evidence.of("cause") if one not in causes]
+    known = (*causes, *rest)
+    explained = [one for one in evidence.of("cause") if one not in known and not one.rule.general]
     groups: dict[str, list[Seen]] = {}
     for one in [*begins, *before]:
         groups.setdefault(one.rule.category, []).append(one)

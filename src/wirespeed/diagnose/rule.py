@@ -54,6 +54,9 @@ class Rule:
     """Ids of rules that must not have hit in the same job."""
     until: tuple[str, ...] = ()
     """Ids of rules that tell that it ended well: lines before those, of the same pod, do not count."""
+    general: bool = False
+    """A meaning for a whole family of texts: it stands back where a rule of its own knows the same
+    line, and follows where one names a cause."""
     ends: bool = False
     """Whether other rules name this one in `until`."""
     least: int = 1

@@ -16,7 +16,7 @@ from wirespeed.diagnose.torchrun_blocks import ANCHORS, Blocks, Joined
 __all__ = ["Hit", "Line", "Scanner", "Watcher"]
 
 _FACTS_READ = 20_000
-"""Lines that are read for one rule that is only a fact, or a consequence; more are counted."""
+"""Lines read for a rule that is general, only a fact, or a consequence; more are counted."""
 _SAMPLE = 1 << 14
 """Bytes at the start and the end of a log of which every line is asked who wrote it."""
 _SHOWN = 2000
@@ -261,7 +261,8 @@ class Scanner:
 
     def _is_enough(self, rule: Rule) -> bool:
         most = rule.most or _FACTS_READ
-        return rule.role in ("fact", "consequence") and self._looked[rule.id] >= most
+        bounded = rule.general or rule.role in ("fact", "consequence")
+        return bounded and self._looked[rule.id] >= most
 
 
 def _zeros(block: bytes) -> str:

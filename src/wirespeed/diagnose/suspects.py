@@ -14,7 +14,7 @@ from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Line
 from wirespeed.records import Finding, Subject
 
-__all__ = ["ANCHORS", "Suspects"]
+__all__ = ["ANCHORS", "Suspects", "looks_wrong"]
 
 ANCHORS = (
     "error",
@@ -34,6 +34,9 @@ ANCHORS = (
     "unable to",
     "refused",
     "denied",
+    "forbidden",
+    "unauthorized",
+    "killed",
     "timed out",
     "core dumped",
     "undefined symbol",
@@ -64,7 +67,8 @@ _WEAK = re.compile(
     r"|device|hardware) error\b|\b\w+_(?:err|error)\b"
     r"|\bfail(?:ed|ure)\b|\babort(?:ed|ing)\b|\bpanic\b|\bexception\b"
     r"|\b(?:cannot|can't|could not|couldn't|unable to)\b|\b(?:connection|permission|access) "
-    r"(?:refused|denied)|\btimed out|\bnot found\b|\bno such\b|\bnot permitted\b",
+    r"(?:refused|denied)|\bforbidden\b|\bunauthorized\b"
+    r"|\b(?:job|was|been|process) killed\b|\btimed out|\bnot found\b|\bno such\b|\bnot permitted\b",
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
@@ -80,7 +84,8 @@ _HARMLESS = re.compile(
     # What went on nevertheless, or only tells of a setting.
     r"|\b(?:ignor|retry|re-?try|falling back|fall back|fallback|will try|trying again|recovered|handled"
     r"|from scratch|instead\b|using (?:the )?default|will (?:proceed|use|be|continue)|above exception"
-    r"|optional|skipp|harmless|expected|disabl|not (?:be )?fatal|non-?fatal|deprecat|continu)"
+    r"|optional|skipp|harmless|expected|disabl|not (?:be )?fatal|non-?fatal|deprecat|continu"
+    r"|you can (?:set|safely|ignore))"
     r"|direct cause of|exception raised from|^frame #|^last error:|busbw|^errors?:?\s*$|\.py failed$"
     r"|\b(?:on|if|upon|in case of|for|of|any|raise|handle|log|ecc|as) (?:an? |any |of )?"
     r"(?:error|failure|exception)s?\b"
@@ -89,10 +94,13 @@ _HARMLESS = re.compile(
     re.IGNORECASE,
 )
 _QUIET = re.compile(
-    r"\b(?:INFO|DEBUG|TRACE|NOTICE)\b|\b(?:\w*Warning|warn|warning)\b\s?[:\]]|\bWARN(?:ING)?\b"
+    r"\b(?:INFO|DEBUG|TRACE|NOTICE)\b|\b(?:\w*Warning|warn|warning)\b\s?[:\]]"
+    r"|(?<![NR]CCL )\bWARN(?:ING)?\b"
     r"|^\s*(?:#|export |set -|\$ |\+ |-{2,}\w|\"?\w+\"?\s*[:=] *(?:true|false|\d+)\b)"
 )
 """Levels below an error, comments and listings of settings: weak words there are no suspects."""
+_GLOG = re.compile(rb"(?:^|[\[ ])([IWEF])\d{4} \d\d:\d\d:\d\d")
+"""The level that glog writes before the time, which is taken off with it."""
 _PROGRAM = re.compile(r"(?!https?:|error:|fatal:)\[?([A-Za-z][\w.+-]{1,40})(?:\[\d+\])?\]?: ")
 _FILE = re.compile(r"\b([\w/.+-]*\w\.(?:py|cc|cpp|cxx|cu|c|h|hpp|go|rs|sh|pl)):(\d+)\b")
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -108,7 +116,7 @@ class _Suspect:
     rank: int | None
     before: tuple[str, ...]
     last: str = ""
-    """Of a traceback: its last line, where it is in sight."""
+    """Of a traceback, or an exception of C++: its last line, where it is in sight."""
     frame: str = ""
     """Of a traceback: `file:line` of its innermost frame."""
 
@@ -153,7 +161,9 @@ class Suspects:
         if kept.full():
             return
         line = strip(raw[:2000].decode("utf-8", "replace"))
-        sure = _looks_wrong(line.text)
+        sure = looks_wrong(line.text)
+        if sure is not None and (level := _GLOG.search(raw[:200])) is not None:
+            sure = None if level[1] in b"IW" else True
         if sure is None:
             return
         of = kept.sure if sure else kept.weak
@@ -162,7 +172,11 @@ class Suspects:
 
     def _suspect(self, raw: bytes, log: str, number: int, sure: bool, line: Prefix) -> _Suspect:
         before, after = self.around()
-        said, frame = _traceback(raw, after) if b"Traceback (most" in raw else ("", "")
+        said, frame = "", ""
+        if b"Traceback (most" in raw:
+            said, frame = _traceback(raw, after)
+        elif b"terminate called after" in raw:
+            said = _what(after)
         rank = rank_in_name(log) if line.rank is None else line.rank
         return _Suspect(log, number, sure, line, rank, _last_lines(before), said, frame)
 
@@ -184,7 +198,7 @@ class Suspects:
         return []
 
 
-def _looks_wrong(text: str) -> bool | None:
+def looks_wrong(text: str) -> bool | None:
     """True: surely; False: perhaps; None: no."""
     if _HARMLESS.search(text):
         return None
@@ -236,6 +250,13 @@ def _traceback(raw: bytes, after: bytes) -> tuple[str, str]:
     return "", frame
 
 
+def _what(after: bytes) -> str:
+    """What an exception of C++ that nothing caught says: `what():  …` on the next line."""
+    line = after.split(b"\n", 2)[1:2]
+    text = strip(line[0].decode("utf-8", "replace")).text if line else ""
+    return text[:_LONG] if "what()" in text else ""
+
+
 def _last_lines(before: bytes) -> tuple[str, ...]:
     lines = [line for line in before.decode("utf-8", "replace").splitlines() if line.strip()]
     return tuple(_cut(strip(line).text or line) for line in lines[-_BEFORE:])
@@ -255,7 +276,7 @@ def _finding(first: _Suspect, found: Sequence[_Suspect]) -> Finding:
     alike = [one for one in found if _shape(one) == _shape(first)]
     kind = "the first line that looks wrong says"
     if stack:
-        kind = "a Python stack that no rule knows ends in"
+        kind = "an exception that no rule knows ends in"
     evidence = [f"{first.log}:{first.number}: {_cut(first.line.text)}"]
     if stack:
         evidence.append(f"its last line: {_cut(first.last)}")

@@ -20,8 +20,9 @@ _EVERY_S = 60.0
 class Counting:
     """`look` tells what has grown since the look before; outside of what is timed."""
 
-    def __init__(self, place: Place, beacon: Reporter) -> None:
+    def __init__(self, place: Place, beacon: Reporter, op_timeout_s: float) -> None:
         self._place, self._beacon = place, beacon
+        self._patience_s = op_timeout_s / 4
         self._before: Snapshot | None = None
         self._told_at = time.monotonic()
 
@@ -32,7 +33,8 @@ class Counting:
         if not first or not (at_once or now > self._told_at + _EVERY_S):
             return
         self._told_at, before = now, self._before
-        self._before = take()
+        # Ranks that wait between two turns of a soak do not know of this, and have their own time-out.
+        self._before = take(bound_s=BOUND_S if at_once else min(BOUND_S, self._patience_s))
         if before is not None:
             told = {"rank": place.rank, **growth(before, self._before)}
             self._beacon.record("counters", told)
@@ -52,7 +54,7 @@ def counting(place: Place, plan: Plan, beacon: Reporter) -> Iterator[Counting | 
     if plan.command not in _VERBS:
         yield None
         return
-    counted = Counting(place, beacon)
+    counted = Counting(place, beacon, plan.op_timeout_s)
     counted.look_together("reading counters before")
     try:
         yield counted

@@ -71,7 +71,7 @@ def join(
     )
     group = dist.new_group(backend="gloo")
     control = Control(group, identity.rank, identity.world_size)
-    seats = control.objects((*own_seat(), identity.local_rank or 0, rack))
+    seats = control.objects((*own_seat(), identity.local_rank or 0, rack, _uuid(device)))
     engine = open_engine(plan.engine, backend, device)
     for text in plan.faults:
         fault = Fault.parse(text)
@@ -81,9 +81,10 @@ def join(
     return Place(
         rank=identity.rank,
         world_size=identity.world_size,
-        hosts=distinct_names([(host, space) for host, space, _, _ in seats]),
-        local_ranks=tuple(local for _, _, local, _ in seats),
-        racks=tuple(rack for _, _, _, rack in seats),
+        hosts=distinct_names([(host, space) for host, space, *_ in seats]),
+        local_ranks=tuple(local for _, _, local, *_ in seats),
+        racks=tuple(rack for _, _, _, rack, _ in seats),
+        gpus=tuple(uuid for *_, uuid in seats),
         engine=engine,
         control=control,
         store=dist.PrefixStore("wirespeed/marks", store),
@@ -109,6 +110,16 @@ def torch_cache_bytes(device: "torch.device") -> int | None:
 
     size = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", None)
     return int(size) if size else None
+
+
+def _uuid(device: "torch.device") -> str:
+    """The GPU's, as NVML spells it; empty for a CPU, or where this torch does not tell."""
+    import torch
+
+    if device.type != "cuda":
+        return ""
+    told = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+    return f"GPU-{told}" if told else ""
 
 
 def _device(backend: str, identity: Identity) -> "torch.device":

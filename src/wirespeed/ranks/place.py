@@ -31,6 +31,8 @@ class Place:
     """Local rank by global rank."""
     racks: tuple[str, ...]
     """Rack (or leaf switch) by global rank, empty where that rank does not know it."""
+    gpus: tuple[str, ...]
+    """UUID of the GPU by global rank, empty where a rank has none."""
     engine: Engine
     control: Control
     store: "dist.Store"

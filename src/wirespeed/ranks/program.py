@@ -170,7 +170,8 @@ def _join(
     if identity.rank == 0:
         beacon.record("choices", {"choices": [asdict(choice)]})
         beacon.record("versions", _versions())
-        beacon.record("joined", {"backend": choice.value, "hosts": list(place.hosts)})
+        seats = {"hosts": list(place.hosts), "gpus": list(place.gpus)}
+        beacon.record("joined", {"backend": choice.value, **seats})
     if identity.local_rank and place.hosts.index(place.hosts[place.rank]) == place.rank:
         _tell_facts(identity, beacon)  # its launcher counts local ranks over several hosts
     return place

@@ -209,7 +209,7 @@ def _summary(path: Path) -> RunSummary:
         verdict=run.verdict,
         exit_code=run.exit_code,
         world_size=run.world.size,
-        nodes=(run.world.told and run.world.told.nodes) or len(run.world.nodes),
+        nodes=run.world.node_count,
         backend=run.world.backend,
         measurements=len(run.measurements),
         finished=not any(finding.id == "RUN-001" for finding in run.findings),

@@ -200,7 +200,7 @@ RUN_METRICS: tuple[Family, ...] = (
         "wirespeed_world_nodes",
         "Nodes that took part.",
         (),
-        single(lambda run: len(run.world.nodes)),
+        single(lambda run: run.world.node_count),
     ),
     Family("wirespeed_findings", "Findings of the run, by status.", ("status",), _findings),
     Family(

@@ -33,6 +33,8 @@ def head_line(run: Run, style: Style) -> str:
         all_known = nodes and sum(len(node.ranks) for node in world.nodes) >= world.size
         place = world.nodes[0].host if nodes == 1 else f"{nodes} nodes"
         where = f" on {place}" if all_known else ""
+        if not all_known and world.told and world.told.nodes:
+            where = f" on {_plural(world.told.nodes, 'node')}"
         parts.append(_plural(world.size, "rank") + where)
     parts += [part for part in (world.backend, world.launcher) if part]
     told = [name for name in ("torch", "nccl") if name in run.versions]

@@ -57,7 +57,7 @@ def gather_node(
     return NodeFacts(
         host=socket.gethostname(),
         ranks=tuple(ranks),
-        gpus=gather_gpus(notes, nvml),
+        gpus=gather_gpus(notes, nvml, environ=variables),
         nics=nics,
         rdma=rdma,
         environment=allowed_environment(variables),

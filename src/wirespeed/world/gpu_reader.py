@@ -1,7 +1,7 @@
 """What NVML tells of each GPU, line by line: the program that `wirespeed.world.gpus` starts.
 
-The library is asked, not CUDA: no context is made and no GPU is woken. Meanings are those of the
-NVML API reference (https://docs.nvidia.com/deploy/nvml-api/) and of nvml.h.
+No context is made and no GPU is woken; CUDA is asked last, and only which GPUs it shows. Meanings are
+those of the NVML API reference (https://docs.nvidia.com/deploy/nvml-api/) and of nvml.h.
 """
 
 import ctypes
@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from wirespeed.world.cuda_visible import Refused, cuda_uuids
 from wirespeed.world.nvlink import counted, error_counters, fabric, grown, link_ends, link_states
 
-__all__ = ["LONGEST_S", "read_gpus"]
+__all__ = ["LONGEST_S", "read_cuda", "read_gpus"]
 
 LONGEST_S = 240
 """After so long this process ends itself, should whoever started it be gone."""
@@ -216,13 +217,33 @@ def _pci(bus_id: str) -> str:
     return bus_id.lower()[-12:]
 
 
+def read_cuda(load: Callable[[str], Any] = ctypes.CDLL) -> dict[str, Any]:
+    """The UUIDs of the devices that CUDA shows, its `code` where it fails, or `why` it tells nothing."""
+    try:
+        return {"uuids": cuda_uuids(load("libcuda.so.1"))}
+    except Refused as error:
+        call, code = error.args
+        return {"call": call, "code": code}
+    except (OSError, AttributeError) as error:
+        return {"why": f"CUDA: {error}"}
+
+
 def _main() -> None:
     signal.alarm(LONGEST_S)
     import pynvml
 
+    counted = False
     for line in read_gpus(pynvml):
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
+        _say(line)
+        counted = counted or "gpu" in line
+    if counted:
+        _say({"asking": "cuda"})
+        _say({"cuda": read_cuda()})
+
+
+def _say(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

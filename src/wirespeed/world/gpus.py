@@ -9,10 +9,11 @@ import os
 import selectors
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from wirespeed.world.cuda_visible import mark_visible
 from wirespeed.world.gpu_reader import read_gpus
 from wirespeed.world.reading import Notes, read_number
 
@@ -30,6 +31,8 @@ _TIMEOUT = 10
 """NVML_ERROR_TIMEOUT, for what did not answer us."""
 _OURS = 0
 """No code of NVML: the reader itself ended with an error."""
+_CUDA = "cuda"
+"""What is asked after the last GPU."""
 Line = dict[str, Any]
 
 
@@ -37,6 +40,7 @@ def gather_gpus(
     notes: Notes,
     nvml: Any = None,
     *,
+    environ: Mapping[str, str] = os.environ,
     reader: Sequence[str] = _READER,
     quiet_s: float = QUIET_S,
 ) -> tuple[dict[str, Any], ...]:
@@ -44,8 +48,10 @@ def gather_gpus(
 
     Keys: `index`, those of `wirespeed.world.gpu_reader` that the GPU answers, `errors` (`call`,
     `code`, `text`) where it answers with a fault, `nvlink_growth` where errors grew while we looked,
-    and `numa_node`. Notes `gpu.count`, `gpu.driver`, `gpu.cuda`, and `gpu.nvml_failed` (as an
-    error) where the library itself fails. `nvml` is asked in this process where it is given (tests).
+    `visible` where it is known whether CUDA shows it here, and `numa_node`. Notes `gpu.count`,
+    `gpu.driver`, `gpu.cuda`, `gpu.visible` (UUIDs that CUDA shows), and `gpu.nvml_failed` or
+    `gpu.cuda_failed` (as an error) where one itself fails. `nvml` is asked in this process where it
+    is given (tests).
     """
     if nvml is None and not _installed():
         notes.unknown["gpus"] = "nvidia-ml-py is not installed: pip install 'wirespeed[gpu]'"
@@ -56,6 +62,7 @@ def gather_gpus(
         node = read_number(notes.root / "sys/bus/pci/devices" / gpu.get("pci", "") / "numa_node")
         if node is not None and node >= 0:
             gpu["numa_node"] = node
+    mark_visible(found.values(), notes.facts.get("gpu.visible"), environ)
     return tuple(found.values())
 
 
@@ -69,7 +76,7 @@ def _installed() -> bool:
 def _fold(notes: Notes, lines: Iterable[Line]) -> dict[int, dict[str, Any]]:
     """The GPUs by index, from the reader's lines."""
     found: dict[int, dict[str, Any]] = {}
-    asking = None
+    asking: Any = None
     for line in lines:
         notes.facts |= line.get("start", {}).get("facts", {})
         notes.unknown |= line.get("start", {}).get("unknown", {}) | line.get("unknown", {})
@@ -78,9 +85,23 @@ def _fold(notes: Notes, lines: Iterable[Line]) -> dict[int, dict[str, Any]]:
             found[line["gpu"]["index"]] = line["gpu"]
         elif "grown" in line:
             _note_growth(found[line["grown"]], line)
+        elif "cuda" in line:
+            asking = None
+            _note_cuda(notes, line["cuda"])
+        elif "failed" in line and asking == _CUDA:
+            notes.facts["gpu.cuda_failed"] = {**line["failed"], "call": "cuInit"}
         elif "failed" in line:
             _note_failure(notes, found, line["failed"], asking)
     return found
+
+
+def _note_cuda(notes: Notes, told: dict[str, Any]) -> None:
+    if "uuids" in told:
+        notes.facts["gpu.visible"] = told["uuids"]
+    elif "code" in told:
+        notes.facts["gpu.cuda_failed"] = {**told, "text": f"error {told['code']}"}
+    else:
+        notes.unknown["gpu.visible"] = told["why"]
 
 
 def _note_growth(gpu: dict[str, Any], line: Line) -> None:

@@ -128,3 +128,13 @@ def test_what_the_cluster_says_is_no_template_and_no_secret() -> None:
     (line,) = said(refused("error: https://user:word@host/?token=abc failed"))
     assert "word" not in line
     assert "abc" not in line
+
+
+def test_a_missing_account_comes_with_the_command_that_makes_it() -> None:
+    text = (
+        'Error from server (Forbidden): pods "x" is forbidden: error looking up service account '
+        'team/nope: serviceaccount "nope" not found'
+    )
+    found = finding_of(Answer(("kubectl",), 1, "", text))
+    assert found.id == "CLUSTER-025"
+    assert found.next == "kubectl create serviceaccount nope --namespace team"

@@ -84,6 +84,10 @@ def test_none_or_several_are_refused_where_nothing_else_names_rdma(
     memory.allocatable = there
     with pytest.raises(UsageError, match="names no RDMA resource"):
         settle(rdma())
+    preset = ClusterFile.model_validate(
+        {"cluster": {"name": "demo"}, "network": {"preset": "rdma"}}
+    )
+    assert served(kubectl, settle(preset, live=True))[1][0].id == "CLUSTER-014"
     made = settle(rdma(), live=True)
     found = deploy(kubectl, made, Silent(), within_s=5)
     (failed,) = [one for one in found.findings if one.status == "fail"]

@@ -20,23 +20,27 @@ Tree = Any
 """`conftest.Tree`."""
 
 
+class NvmlError(Exception):
+    def __init__(self, value: int) -> None:
+        super().__init__(f"error {value}")
+        self.value = value
+
+
 class NoNvml:
-    class NVMLError(Exception):
-        pass
+    """The library is there, and no driver."""
+
+    NVMLError = NvmlError
 
     def nvmlInit(self) -> None:
-        raise self.NVMLError("NVML Shared Library Not Found")
+        raise NvmlError(13)
 
 
 class Nvml:
-    """Two GPUs: one with two NVLinks; one with none, whose ECC answers with an error."""
+    """Two GPUs: one with two NVLinks; one with none, whose ECC answers that it is lost."""
 
+    NVMLError = NvmlError
     NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 1, 0
-
-    class NVMLError(Exception):
-        def __init__(self, value: int) -> None:
-            super().__init__("Not Supported" if value == 3 else f"error {value}")
-            self.value = value
+    NVML_ERROR_INVALID_ARGUMENT, NVML_ERROR_NOT_SUPPORTED = 2, 3
 
     def __init__(self) -> None:
         self.errors = {(1, 2): 0}
@@ -52,14 +56,17 @@ class Nvml:
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         return index
 
+    def nvmlDeviceGetNvLinkState(self, gpu: int, link: int) -> int:
+        if gpu or link > 1:
+            raise NvmlError(3 if gpu else 2)
+        return 1
+
     def nvmlDeviceGetNvLinkErrorCounter(self, gpu: int, link: int, kind: int) -> int:
-        if gpu or link > 1 or kind > 3:
-            raise self.NVMLError(3 if gpu else 2)
         return self.errors.get((link, kind), 0)
 
     def nvmlDeviceGetTotalEccErrors(self, gpu: int, kind: int, counter: int) -> int:
         if gpu:
-            raise self.NVMLError(15)  # GPU is lost
+            raise NvmlError(15)
         return self.uncorrectable
 
 
@@ -181,10 +188,10 @@ def test_gpus_tell_links_and_memory(tree: Tree) -> None:
     told = growth(before, read(tree, nvml=nvml))
     assert told["grown"] == {
         "GPU 0": {"ECC uncorrectable": 1},
-        "NVLink GPU 0": {"link 1 CRC of flits": 5},
+        "NVLink GPU 0": {"link 1 crc flit": 5},
     }
     assert told["unread"] == {"GPU 1": "NVML: error 15"}
-    assert told["watched"]["NVLink GPU 0"] == 8
+    assert told["watched"]["NVLink GPU 0"] == 10
 
 
 def test_a_device_that_does_not_answer_is_not_waited_for(tree: Tree) -> None:
@@ -196,7 +203,8 @@ def test_a_device_that_does_not_answer_is_not_waited_for(tree: Tree) -> None:
 
     found = read(tree, nvml=Stuck(), bound_s=0.5)
     stuck.set()
-    assert "took longer" in found.unread["the rest"]
+    told = "reading took longer than 0.5 s"
+    assert found.unread == {"GPU": told, "NVLink": told}
     assert PORT in found.values
 
 
@@ -205,7 +213,7 @@ def test_a_source_that_fails_takes_no_other_with_it(tree: Tree) -> None:
         raise RuntimeError("odd")
 
     found = read(tree, own=own)
-    assert found.unread == {"interfaces": "RuntimeError: odd"}
+    assert found.unread == {"interface": "RuntimeError: odd"}
     assert PORT in found.values
 
 

@@ -8,6 +8,7 @@ import click
 
 from wirespeed.cli import suggest
 from wirespeed.cli.clusters.common import CONTEXT
+from wirespeed.clusters.images import CPU_IMAGE, GPU_IMAGE
 from wirespeed.errors import UsageError
 
 __all__ = ["command"]
@@ -22,8 +23,8 @@ _KEYS = {
 """Key of the file by option."""
 _QUESTIONS = (
     ("cluster.namespace", "namespace", "default"),
-    ("workload.image", "image of the pods", "localhost/wirespeed:cpu"),
     ("gpus.per_node", "GPUs of each node (0: none)", "0"),
+    ("workload.image", "image of the pods", CPU_IMAGE),
     ("gpus.default_nodes", "nodes", "2"),
     ("network.preset", "fabric (`wirespeed cluster presets` explains them; empty: none)", ""),
     ("storage.mode", "storage: rwx (shared), volumeClaimTemplates (a pod's own) or none", "none"),
@@ -100,6 +101,8 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
     click.echo("Enter keeps what is in brackets.", err=True)
     found = dict(given)
     for key, question, default in _QUESTIONS:
+        if key == "workload.image" and found.get("gpus.per_node"):
+            default = GPU_IMAGE
         preset = str(given.get(key, default))
         answer = click.prompt(
             question, default=preset, value_proc=_checked(key), err=True, show_default=bool(preset)

@@ -288,7 +288,7 @@ class Workload(_Part):
     engine: EngineName = "statefulset"
     """What makes the pods: a StatefulSet, or an operator's MPIJob, TrainJob or JobSet."""
     image: Image = "localhost/wirespeed:cpu"
-    """Must have a shell, Python 3.11 and wirespeed (images/ builds two)."""
+    """Must have a shell, Python 3.11 and wirespeed (images/ builds two); with GPUs: …:cuda."""
     image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = "IfNotPresent"
     """When a node asks the registry."""
     image_pull_secrets: tuple[Subdomain, ...] = Field(default=(), examples=[["registry"]])

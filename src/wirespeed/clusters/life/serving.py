@@ -81,13 +81,13 @@ def _attached(deployment: Deployment, there: Iterable[Attachment]) -> Deployment
 def _with_resource(
     deployment: Deployment, nodes: Iterable[Node]
 ) -> tuple[Deployment, tuple[Finding, ...]]:
-    rdma, nodes = deployment.file.network.rdma, list(nodes)
+    nodes = list(nodes)
     there = adapter_resources(one.allocatable for one in nodes)
     if len(there) == 1:
         why = f"the only RDMA resource among what {_count(nodes)} can give"
         choice = Choice("network.rdma.resource", there[0], why)
         return _changed(deployment, {"resource": there[0]}, choice, (_RESOURCE,)), ()
-    if rdma.devices or deployment.preset is not None:
+    if deployment.names_adapters:
         return deployment, ()
     return deployment, (_no_single(there, nodes),)
 

@@ -36,6 +36,8 @@ class Fabric:
     """Interfaces that the file names and nothing attaches: attachments of the same names would."""
     seeks_resource: bool = False
     """No resource of a device plugin is named."""
+    names_adapters: bool = True
+    """The file or its preset names something of RDMA; else only a cluster can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,9 @@ def _with_rdma(network: Network, preset: Preset | None, choices: list[Choice]) -
         network=network.model_copy(update={"rdma": rdma}),
         choices=tuple(choices),
         attachable=attachable,
-        seeks_resource=not (rdma.resource or rdma.networks),
+        seeks_resource=not (rdma.resource or rdma.networks or _annotated(preset)),
+        names_adapters=bool(rdma.resource or rdma.devices or rdma.networks)
+        or _names_adapters(preset),
     )
 
 

@@ -18,12 +18,14 @@ RULES: tuple[Rule, ...] = (
         category="duplicate-gpu",
         role="cause",
         confidence="certain",
-        anchors=("Duplicate GPU detected",),
-        pattern=r"duplicate GPU detected ?: rank (?P<rank>\d+) and rank (?P<other>\d+) both on "
-        r"(?:CUDA|HIP|ROCm)? ?device (?P<device>\w+)",
-        sentence="ranks {rank} and {other} use the same GPU (duplicate GPU, PCI bus {device})",
+        # The second text is NCCL 2.30's, which does not say which ranks.
+        anchors=("Duplicate GPU detected", "Ranks are using the same GPU"),
+        pattern=r"(?P<who>rank (?P<rank>\d+) and rank \d+|multiple ranks) (?:both on|are using) "
+        r"(?P<device>(?:CUDA|HIP|ROCm)? ?device \w+|the same GPU)",
+        sentence="{who} use the same GPU (duplicate GPU: {device})",
         because="NCCL needs one GPU for each rank; the processes were not pinned to different "
-        "GPUs, or there are more processes on the node than GPUs",
+        "GPUs, or there are more processes on the node than GPUs (from 2.30 on "
+        "NCCL_MULTI_RANK_GPU_ENABLE=1 allows that, where it is meant)",
         costs="NCCL cannot be initialised (invalid usage)",
         fix="pin each process to the GPU of its local rank before NCCL starts: "
         'torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), or a CUDA_VISIBLE_DEVICES of its own; '
@@ -36,8 +38,13 @@ RULES: tuple[Rule, ...] = (
             "init.cc:497 NCCL WARN Duplicate GPU detected : rank 2 and rank 0 both on CUDA device "
             "1000",
             "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 10",
+            "init.cc:1057 NCCL WARN Multiple Ranks are using the same GPU/Partition. Set "
+            "NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this configuration.",
         ),
-        negative=("NCCL INFO comm 0x55 rank 2 nranks 4 cudaDev 2 busId 1000 - Init START",),
+        negative=(
+            "NCCL INFO comm 0x55 rank 2 nranks 4 cudaDev 2 busId 1000 - Init START",
+            "NCCL INFO NCCL_MULTI_RANK_GPU_ENABLE set by environment to 1.",
+        ),
     ),
     Rule(
         id="NCCL-002",

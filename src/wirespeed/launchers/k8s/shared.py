@@ -112,7 +112,7 @@ def _shared(wrote: _Told, read: Sequence[_Told], folder: str, size: int) -> Find
     return Finding(
         id=_ID,
         status="pass",
-        title=f"{folder} is shared: {len(read)} pods read the {format_size(size)} that {wrote.pod} "
+        title=f"{folder} is shared: {_pods(len(read))} read the {format_size(size)} that {wrote.pod} "
         f"wrote in {format_duration(float(wrote.figures['seconds']))}, the last after "
         f"{format_duration(seconds)} ({slowest.pod})",
         evidence=tuple(
@@ -157,3 +157,7 @@ def _unread(one: _Told, writer: str, folder: str, size: int) -> Finding:
         fix="storage.class_rwx: a class that offers ReadWriteMany (NFS, CephFS)",
         next=f"kubectl exec {one.pod} -- df -h {folder}",
     )
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

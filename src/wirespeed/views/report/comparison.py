@@ -82,7 +82,7 @@ def runs_grid(runs: Sequence[Run]) -> Grid:
     grid = Grid(tuple(Column(title, left=title not in left) for title in titles))
     for run in runs:
         grid.painted[len(grid.rows), 3] = VERDICTS[run.verdict]
-        size, nodes = str(run.world.size or ""), str(len(run.world.nodes) or "")
+        size, nodes = str(run.world.size or ""), str(run.world.node_count or "")
         when = run.started[:19].replace("T", " ")
         grid.add(
             run.id, run.command, when, run.verdict, counts(run), size, nodes, run.world.backend
