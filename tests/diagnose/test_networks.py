@@ -100,4 +100,6 @@ def test_an_address_of_nobody_is_the_cause(tmp_path: Path, address: str) -> None
 def test_connections_that_are_tried_again_and_never_succeed(tmp_path: Path) -> None:
     assert warned(read(tmp_path, RETRY, RETRY)) == [("RETRY-001", "warn")]
     assert warned(read(tmp_path, RETRY, CONNECTED)) == []
+    assert warned(read(tmp_path, RETRY, "step 10 loss 3.1")) == []
+    assert warned(read(tmp_path, "step 10 loss 3.1", RETRY)) == [("RETRY-001", "warn")]
     assert warned(read(tmp_path, CONNECTED, RETRY)) == [("RETRY-001", "warn")]

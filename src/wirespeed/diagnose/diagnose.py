@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from wirespeed.diagnose.disagreements import disagreements
-from wirespeed.diagnose.endings import broken_off, closing, good_end, not_read, told_end, verdict_of
+from wirespeed.diagnose.endings import (
+    broken_off,
+    closing,
+    good_end,
+    not_read,
+    told_end,
+    trains,
+    verdict_of,
+)
 from wirespeed.diagnose.evidence import Evidence
 from wirespeed.diagnose.fabric import Fabric
 from wirespeed.diagnose.fabric_findings import fabric_findings
@@ -76,6 +84,7 @@ def diagnose(
                 raise
             damaged.append(unread(error) if dump else not_read(error))
     evidence.ranks, evidence.hosts = scanner.ranks, scanner.hosts
+    evidence.trains = any(map(trains, scanner.tails.values()))
     evidence.settle(known, scanner.counts)
     found = reason(evidence)
     recorded = [*(compare(dumps, len(damaged)) if dumps else []), *reports.findings(), *damaged]

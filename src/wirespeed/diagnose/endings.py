@@ -13,7 +13,7 @@ from wirespeed.diagnose.scan import Hit
 from wirespeed.errors import InputError
 from wirespeed.records import Finding, LogVerdict
 
-__all__ = ["broken_off", "closing", "good_end", "not_read", "told_end", "verdict_of"]
+__all__ = ["broken_off", "closing", "good_end", "not_read", "told_end", "trains", "verdict_of"]
 
 _AFTER = 1_000
 """Lines that may follow an end: of many ranks that say goodbye."""
@@ -29,6 +29,10 @@ _WRONG = re.compile(
 _HARMLESS = re.compile(
     rb"(?i)\b(?:no|0|without|zero) (?:errors?|fail|exception)|abort complete|errors?[ :=]+0\b"
 )
+_STEP = re.compile(
+    rb"(?i)\bloss\b|\b(?:it/s|s/it|tokens?/s|samples?/s)|\b(?:iter|iteration|epoch|step)s?\b\W{0,4}\d"
+)
+_TRIED = (b"retry", b"failed to connect", b"trying again", b"reconnecting")
 _NEAR = 20
 """Lines between the two closing lines of nccl-tests."""
 _SHOWN = 4
@@ -72,6 +76,13 @@ def good_end(evidence: Evidence, lines: Mapping[str, int], tails: Mapping[str, b
         if source not in ends and of_job and not for_all:
             return []
     return [hit for hits in ends.values() for hit in hits]
+
+
+def trains(tail: bytes) -> bool:
+    """Whether steps of a training follow what failed or was tried again, if anything did."""
+    steps = [found.end() for found in _STEP.finditer(tail)]
+    text = tail.lower()
+    return bool(steps) and steps[-1] > max(text.rfind(word) for word in _TRIED)
 
 
 def _goes_wrong(tail: bytes, after: int) -> bool:

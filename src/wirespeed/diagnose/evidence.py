@@ -88,6 +88,8 @@ class Evidence:
         self.seen: dict[str, Seen] = {}
         self.last: dict[tuple[str, str], Hit] = {}
         """By rule and log: the last line of rules that tell how a log begins and ends."""
+        self.trains = False
+        """Whether the logs end with steps of a training."""
         self.ranks: set[int] = set()
         self.hosts: set[str] = set()
         """Who wrote anything at all, as far as that is known."""

@@ -15,8 +15,8 @@ _LINES = 4
 _FOLLOWERS = 12
 """Consequences shown of one answer."""
 _LONG = 300
-_JUDGED = ("GOOD-", "SAME-", "ADDR-")
-"""Facts that are judged by themselves: endings.py, disagreements.py, rules/peer_addresses.py."""
+_JUDGED = ("GOOD-", "SAME-", "ADDR-", "RETRY-")
+"""Facts that are judged by themselves: endings.py, disagreements.py, the rules of those names."""
 _NAMED = 6
 _NAMES_RANKS = re.compile(r"\branks? \[?\d")
 _FIELD = re.compile(r"\{(\w+)\}")

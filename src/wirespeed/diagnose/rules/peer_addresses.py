@@ -36,7 +36,7 @@ def _several_hosts(evidence: Evidence) -> bool:
 
 def _between_hosts(evidence: Evidence) -> Iterator[Hit]:
     """Addresses that lead to the own machine, where there are several."""
-    if not _several_hosts(evidence):
+    if evidence.trains or not _several_hosts(evidence):
         return
     for hit in evidence.seen["ADDR-002"].hits:
         interface = hit.groups.get("interface", "")

@@ -1,6 +1,10 @@
 """Sockets where RDMA was wanted, and connections that are tried again and again."""
 
+from collections.abc import Iterator
+
+from wirespeed.diagnose.evidence import Evidence
 from wirespeed.diagnose.rule import Rule
+from wirespeed.diagnose.scan import Hit
 
 __all__ = ["RULES"]
 
@@ -19,6 +23,14 @@ _KNOWN = ("NSOCK-031", "NSOCK-032", "NSOCK-034", "NSOCK-036", "RDMA-003", "FACT-
 _LATE = r"(?:timed?[- ]?out|refused|unreachable|no route to host|failed to connect|not respond)"
 _AGAIN = r"(?:retrying|will retry|trying again|re-?connecting|retry (?:\d|in\b|attempt))"
 _WHOSE = r"(?:NCCL|c10d|gloo|rendezvous|rdzv|tcpstore|\bUCX|\bOFI|socket|connect)"
+
+
+def _without_success(evidence: Evidence) -> Iterator[Hit]:
+    """Retries, unless the job trains on after them: then they are of its start."""
+    if not evidence.trains:
+        seen = evidence.seen["RETRY-002"].hits
+        yield from (Hit(RULES[5], hit.line, hit.groups) for hit in seen)
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -82,6 +94,20 @@ RULES: tuple[Rule, ...] = (
         category="connections-retried",
         role="symptom",
         stage="wait",
+        needs=("RETRY-002",),
+        derive=_without_success,
+        sentence="connections fail and are tried again, and no later line shows that one succeeded",
+        checks=(
+            "whether the other side was started and listens: the log of rank 0, ss -ltn there",
+            "whether its address and port can be reached from here: nc -vz ADDRESS PORT, firewalls",
+            "whether the job went on afterwards: the logs of all ranks, to their end",
+        ),
+        links=_LINKS,
+    ),
+    Rule(
+        id="RETRY-002",
+        category="connections-retried",
+        role="fact",
         anchors=(
             "retrying",
             "will retry",
@@ -93,13 +119,7 @@ RULES: tuple[Rule, ...] = (
         r"|client socket has failed to connect to \S+ \(errno: (?:22|101|110|111|113)\b",
         unless=r"https?://|\bpip\b|max retries exceeded with url",
         until=("FACT-020", "FACT-033", "NT-004", "STORE-090", "GOOD-001", "GOOD-002", "GOOD-005"),
-        sentence="connections fail and are tried again, and no later line shows that one succeeded",
-        checks=(
-            "whether the other side was started and listens: the log of rank 0, ss -ltn there",
-            "whether its address and port can be reached from here: nc -vz ADDRESS PORT, firewalls",
-            "whether the job went on afterwards: the logs of all ranks, to their end",
-        ),
-        links=_LINKS,
+        sentence="a connection is tried again",
         positive=(
             "NCCL INFO socketPollConnect: connect to 10.0.0.3<33513> returned Connection refused, "
             "retrying (1/34) after sleep for 100 msec",
