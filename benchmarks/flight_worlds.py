@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 os.environ["TORCH_FR_BUFFER_SIZE"] = "100"
@@ -52,6 +53,10 @@ class World:
     """Whether its groups have descriptions."""
     odd: str
     """What it calls instead."""
+    sends: bool
+    """Whether stages hand over by send and receive, which gloo does not record; else by broadcast."""
+    patience: float
+    """Seconds after which a call that waits fails."""
 
     @property
     def ranks(self) -> int:
@@ -73,6 +78,8 @@ def random_world(dice: random.Random, most: int = 8) -> World:
         dice.randrange(1, 4),
         dice.random() < 0.7,
         dice.choice(("all_gather", "broadcast", "barrier")),
+        dice.random() < 0.6,
+        dice.choice((120.0, 120.0, 2.0)),
     )
 
 
@@ -108,15 +115,22 @@ class Rank:
             store=dist.FileStore(str(self.folder / "store"), self.world.ranks),
             rank=self.rank,
             world_size=self.world.ranks,
-            timeout=timedelta(seconds=120),
+            timeout=timedelta(seconds=self.world.patience),
         )
         self.groups = {}
+        self.pairs = {}
         for along in self.world.sizes:
             desc = f"{along}_GROUP" if self.world.named else None
             for ranks in lines_of(self.world, along):
                 group = dist.new_group(ranks, group_desc=desc)
                 if self.rank in ranks:
                     self.groups[along] = (group, ranks)
+        # One group for each step between two stages, as a broadcast needs it.
+        for line in lines_of(self.world, "PP"):
+            for pair in pairwise(line):
+                group = dist.new_group(list(pair), group_desc=None)
+                if self.rank in pair:
+                    self.pairs[pair] = group
 
     def one_step(self) -> None:
         data = torch.ones(256)
@@ -124,15 +138,24 @@ class Rank:
         stage = line.index(self.rank)
         for _ in range(2):
             if stage > 0:
-                dist.recv(data, line[stage - 1])
+                self.hand_over(data, line[stage - 1], self.rank)
             for _ in range(self.world.layers):
                 self.call("TP", data)
             if stage + 1 < len(line):
-                dist.send(data, line[stage + 1])
+                self.hand_over(data, self.rank, line[stage + 1])
         for _ in range(2):
             self.call("DP", torch.ones(64))
         if self.step % 2:
             self.call("PP", torch.ones(2))
+
+    def hand_over(self, data: torch.Tensor, source: int, target: int) -> None:
+        """From one stage to the next."""
+        if not self.world.sends:
+            dist.broadcast(data, source, group=self.pairs[source, target])
+        elif self.rank == source:
+            dist.send(data, target)
+        else:
+            dist.recv(data, source)
 
     def call(self, along: str, data: torch.Tensor) -> None:
         group, ranks = self.groups[along]
@@ -197,7 +220,7 @@ def run_world(world: World, folder: Path) -> None:
             if (pid := os.fork()) == 0:
                 run_rank(world, rank, moved, folder)
             children.append(pid)
-        _settle(moved)
+        _settle(moved, world.patience)
         (folder / "now").touch()
         until = time.monotonic() + 10
         while len(list((folder / "dumps").iterdir())) < world.ranks and time.monotonic() < until:
@@ -209,15 +232,16 @@ def run_world(world: World, folder: Path) -> None:
             os.waitpid(pid, 0)
 
 
-def _settle(moved: mmap.mmap) -> None:
+def _settle(moved: mmap.mmap, patience: float) -> None:
     """Until every rank has begun, and for a while none has made a call."""
+    quiet = QUIET_S if patience > LONGEST_S else 2 * patience + QUIET_S
     begin = since = time.monotonic()
     last = moved[:]
     while time.monotonic() - begin < LONGEST_S:
         time.sleep(0.02)
         if moved[:] != last:
             last, since = moved[:], time.monotonic()
-        elif any(last) and time.monotonic() - since > QUIET_S:
+        elif any(last) and time.monotonic() - since > quiet:
             return
 
 

@@ -286,7 +286,9 @@ def test_a_list_that_holds_itself_is_no_trouble(tmp_path: Path) -> None:
         laughs = [laughs] * 10
     dumps = job(2, 1)
     for rank, dump in dumps.items():
-        call(dump, "TP", 1 + rank, input_sizes=laughs, **OPEN)
+        call(dump, "TP", 1 + rank, input_sizes=laughs, input_dtypes=laughs, **OPEN)
+        call(dump, "TP", 2 + rank, profiling_name=laughs, state=laughs, pg_id=laughs)
+        dump["entries"][-1]["process_group"] = [laughs, laughs]
     write(tmp_path, dumps)
     assert findings(tmp_path)
 

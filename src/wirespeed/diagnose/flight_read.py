@@ -90,7 +90,7 @@ class Call:
         """Over, and whether well is not said: gloo retires a collective that failed, too."""
         self.many = False
         """Whether several entries have this number (coalesced calls)."""
-        self.state = "completed" if ended else "retired" if self.done else str(state or "open")[:20]
+        self.state = "completed" if ended else "retired" if self.done else _text(state or "open")
         self.created = 0 if ended else int(entry.get("time_created_ns") or 0)
         """When it was issued, ns since 1970; 0: not told, or it is over."""
         place = entry.get("record_id")
@@ -185,7 +185,14 @@ def read_dump(source: Source, number: int) -> Dump:
         if isinstance(known, list):  # the first versions hold nothing else
             known = {"entries": known}
         return _dump(known, source, number)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ) as error:
         cut = isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip()) - 1
         raise InputError(
             f"{source.name} is no dump of the flight recorder that can be read: "
@@ -228,8 +235,8 @@ def _told(config: Mapping[str, Any]) -> dict[str, Group]:
     for name, one in config.items():
         ranks = one.get("ranks", "") if isinstance(one, dict) else ""
         ranks = ranks if isinstance(ranks, str) else json.dumps(ranks)
-        if str(name) and _numbers(ranks):
-            found[str(name)] = Group("", str(name)[:80], str(one.get("desc") or "")[:80], ranks)
+        if name and _numbers(ranks):
+            found[_text(name)] = Group("", _text(name), _text(one.get("desc") or ""), ranks)
     return found
 
 
@@ -258,9 +265,16 @@ def _rank(
     return number, False
 
 
-def _is_pending(status: Any) -> bool:
-    last = int(status["last_enqueued_collective"])
-    return last > max(int(status["last_completed_collective"]), 0)
+def _is_pending(status: Mapping[str, Any]) -> bool:
+    last = int(status.get("last_enqueued_collective", -1))
+    return last > max(int(status.get("last_completed_collective", last)), 0)
+
+
+def _text(value: object) -> str:
+    """Of a text or number; lists in lists without end have none."""
+    if isinstance(value, str):
+        return value[:80]
+    return str(value) if isinstance(value, int) else "?"
 
 
 def _fill(dump: Dump, entries: list[Any], told: Mapping[str, Group]) -> None:
@@ -268,13 +282,15 @@ def _fill(dump: Dump, entries: list[Any], told: Mapping[str, Group]) -> None:
     known: dict[tuple[str, str], tuple[Group, dict[int, Call]]] = {}
     for entry in reversed(entries):
         named = entry.get("process_group") or (entry.get("pg_name", entry.get("pg_id", 0)),)
-        name, what = str(named[0]), str(entry.get("profiling_name", "a collective"))[:80]
+        name, what = _text(named[0]), _text(entry.get("profiling_name", "a collective"))
         backend = what.partition(":")[0] if ":" in what else ""
         place = known.get((backend, name))
         if place is None:
-            group = _group(backend, name, str(named[-1]) if len(named) > 1 else "", told.get(name))
+            group = _group(
+                backend, name, _text(named[-1]) if len(named) > 1 else "", told.get(name)
+            )
             described = group.desc if group.desc != "undefined" else ""
-            dump.kinds[group] = f"{backend}:{described or entry.get('pg_id', '')}"
+            dump.kinds[group] = f"{backend}:{described or _text(entry.get('pg_id', ''))}"
             place = known[backend, name] = (group, {})
         group, calls = place
         if entry.get("is_p2p"):
