@@ -49,7 +49,7 @@ BUSY = FabricSpec(nodes=4, noise=0.05, wild=0.0, busy=0.4)
 def named_beside_other_work(*faults: Fault) -> list[set[int]]:
     """By fleet, the stragglers of 25 timings while other work takes cores from whoever is there."""
     fabrics = [SimulatedFabric(BUSY, faults, seed) for seed in range(FLEETS)]
-    found = (stragglers([one.compute() for _ in range(25)], LEAST)[0] for one in fabrics)
+    found = (stragglers([one.compute().seconds for _ in range(25)], LEAST)[0] for one in fabrics)
     return [{one.nodes[0] for one in culprits} for culprits in found]
 
 

@@ -1,6 +1,6 @@
 """Runs as a rank: two rounds of pairs of ranks, by plain TCP and by the backend's own sockets.
 
-Every rank writes the JSON of what it got to RESULT.<rank>: {"tcp" or "backend": {readings, compute}}.
+Every rank writes what it got to RESULT.<rank>, as JSON: {"tcp" or "backend": {readings, seconds, own}}.
 """
 
 import json
@@ -32,7 +32,7 @@ result = {}
 for way, own_sockets in (("tcp", True), ("backend", False)):
     fabric = RankFabric(place, "ranks", lambda label: None, own_sockets=own_sockets)
     readings = fabric.round([(0, 2)]) + fabric.round([(0, 1)])
-    result[way] = {"readings": [asdict(one) for one in readings], "compute": fabric.compute()}
+    result[way] = {"readings": [asdict(one) for one in readings], **asdict(fabric.compute())}
     fabric.close()
 Path(f"{os.environ['RESULT']}.{rank}").write_text(json.dumps(result))
 leave(place)

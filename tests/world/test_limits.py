@@ -27,6 +27,7 @@ def test_cgroup_v2_the_smallest_limit_above_us_counts(tmp_path: Path) -> None:
         "proc/meminfo": "MemTotal:       16777216 kB\nMemAvailable:   8388608 kB",
         f"{V2}/pod/box/cpu.max": "max 100000",
         f"{V2}/pod/cpu.max": "350000 100000",
+        f"{V2}/pod/cpu.stat": "nr_throttled 3\nthrottled_usec 250000",
         f"{V2}/pod/box/memory.max": "max",
         f"{V2}/pod/memory.max": str(4 << 30),
         f"{V2}/pod/memory.current": str(3 << 30),
@@ -34,6 +35,7 @@ def test_cgroup_v2_the_smallest_limit_above_us_counts(tmp_path: Path) -> None:
     }
     tree(tmp_path, files)
     assert cgroups.cpu_quota(tmp_path) == 3.5
+    assert cgroups.throttled_s(tmp_path) == 0.25
     assert cgroups.memory_limit(tmp_path) == 4 << 30
     assert limits.memory_available_bytes(tmp_path) == 2 << 30
 
@@ -43,12 +45,14 @@ def test_cgroup_v1_in_a_container_that_sees_its_own_as_the_root(tmp_path: Path) 
         "proc/self/cgroup": "4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n0::/",
         "proc/meminfo": "MemAvailable:   8388608 kB",
         f"{V2}/cpu/cpu.cfs_quota_us": "150000",
+        f"{V2}/cpu/cpu.stat": "nr_throttled 3\nthrottled_time 1500000000",
         f"{V2}/cpu/cpu.cfs_period_us": "100000",
         f"{V2}/memory/memory.limit_in_bytes": str(1 << 30),
         f"{V2}/memory/memory.usage_in_bytes": str(1 << 29),
     }
     tree(tmp_path, files)
     assert cgroups.cpu_quota(tmp_path) == 1.5
+    assert cgroups.throttled_s(tmp_path) == 1.5
     assert limits.memory_available_bytes(tmp_path) == 1 << 29
 
 

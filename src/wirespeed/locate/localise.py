@@ -13,7 +13,7 @@ import numpy as np
 
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.locate.explain import explain
-from wirespeed.locate.model import Culprit, Diagnosis, Fabric, Pair, Reading
+from wirespeed.locate.model import Culprit, Diagnosis, Fabric, Pair, Reading, Worked
 from wirespeed.locate.problem import SMALL, Blame, Findings, Problem
 from wirespeed.locate.schedule import across, circle_round, fill, rounds_for_all_pairs
 from wirespeed.locate.table import Ints, Table
@@ -86,7 +86,7 @@ class _Search:
         self.again: set[Pair] = set()
         self.findings, self.latency = Findings(), Findings()
         self.order = self.random.sample(range(fabric.nodes), fabric.nodes)
-        self.seconds: list[list[float]] = []
+        self.worked: list[Worked] = []
         self.slow_workers: list[Culprit] = []
         self.dead: set[int] = set()
         self.stopped = ""
@@ -118,11 +118,11 @@ class _Search:
     def _work(self) -> None:
         """Time the work without traffic until each node is clear."""
         unclear = True
-        while len(self.seconds) < FIRST_COMPUTE or (unclear and len(self.seconds) < MOST_COMPUTE):
-            self.seconds.append(self.fabric.compute())
-            if len(self.seconds) >= FIRST_COMPUTE:
-                self.slow_workers, unclear = stragglers(self.seconds, self.least)
-        last = np.array(self.seconds[-1])
+        while len(self.worked) < FIRST_COMPUTE or (unclear and len(self.worked) < MOST_COMPUTE):
+            self.worked.append(self.fabric.compute())
+            if len(self.worked) >= FIRST_COMPUTE:
+                unclear = self._judge_work()
+        last = np.array(self.worked[-1].seconds)
         self.dead = set(np.flatnonzero(~np.isfinite(last)).tolist())
 
     def _single_nodes_blamed(self) -> bool:
@@ -131,10 +131,19 @@ class _Search:
     def _work_again(self) -> None:
         """Who is slow in traffic may be so at work now and then, which few timings miss: a node that
         is stopped for moments makes its partners wait, and they start together when it goes on."""
-        while len(self.seconds) < MOST_COMPUTE:
-            self.seconds.append(self.fabric.compute())
-        self.slow_workers, _ = stragglers(self.seconds, self.least)
+        while len(self.worked) < MOST_COMPUTE:
+            self.worked.append(self.fabric.compute())
+        self._judge_work()
         self._look()
+
+    def _judge_work(self) -> bool:
+        """Who is slow by the clock, or by its own time alone, in which other work makes no noise;
+        whether more timings could change that."""
+        late, unclear = stragglers([one.seconds for one in self.worked], self.least)
+        slow, open_ = stragglers([one.own for one in self.worked], self.least)
+        known = {culprit.nodes for culprit in late}
+        self.slow_workers = [*late, *(one for one in slow if one.nodes not in known)]
+        return unclear or open_
 
     def _measure(self, pairs: Sequence[Pair]) -> None:
         """One round; whoever is dead already is left out."""
@@ -260,7 +269,9 @@ class _Search:
         return Diagnosis(
             culprits=self._culprits(),
             readings=tuple(self.readings),
-            compute=tuple(np.median(np.array(self.seconds), axis=0).tolist()),
+            compute=tuple(
+                np.median(np.array([one.seconds for one in self.worked]), axis=0).tolist()
+            ),
             rounds=self.table.rounds,
             pairs_measured=len(self.met),
             pairs=nodes * (nodes - 1) // 2,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-__all__ = ["Culprit", "CulpritKind", "Diagnosis", "Fabric", "Pair", "Reading"]
+__all__ = ["Culprit", "CulpritKind", "Diagnosis", "Fabric", "Pair", "Reading", "Worked"]
 
 Pair = tuple[int, int]
 """Two nodes; the first is the smaller number."""
@@ -27,6 +27,16 @@ class Reading:
     """Sum of both directions at once, where it was measured."""
     latency: tuple[float, ...] = ()
     """Half of a small message's round trip (median); infinite where none came back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """How long each node took for the same work without traffic."""
+
+    seconds: list[float]
+    """By the clock; infinite: no answer."""
+    own: list[float]
+    """Without what other work of the machine took: the time on a core, and what a quota stopped."""
 
 
 class Fabric(Protocol):
@@ -55,8 +65,8 @@ class Fabric(Protocol):
         """
         ...
 
-    def compute(self) -> list[float]:
-        """Seconds that each node takes for the same work without any traffic; infinite: no answer."""
+    def compute(self) -> Worked:
+        """Let each node do the same work without any traffic."""
         ...
 
 

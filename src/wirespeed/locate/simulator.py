@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from wirespeed.locate.faults import FabricSpec, Fault
 from wirespeed.locate.localise import localise
-from wirespeed.locate.model import Diagnosis, Pair, Reading
+from wirespeed.locate.model import Diagnosis, Pair, Reading, Worked
 from wirespeed.locate.schedule import work_order
 
 __all__ = ["SimulatedFabric", "simulate", "standard_spec"]
@@ -77,17 +77,19 @@ class SimulatedFabric:
         )
         return [Reading(pair, tuple(f), tuple(b), latency=(s,)) for pair, f, b, s in figures]
 
-    def compute(self) -> list[float]:
+    def compute(self) -> Worked:
         seconds = np.full(self.nodes, WORK)
         for fault in self.faults:
             if fault.kind in ("straggler", "dead") and self._random.random() < fault.often:
                 seconds[list(fault.nodes)] *= fault.factor
         self._calls += 1
+        own = seconds
         if self._other is not None:
             # A quota leaves less than the others' work does, and not less again.
             seconds = np.maximum(seconds, WORK * self._other.factors(self._calls))
-        result: list[float] = (self._noisy(seconds) / self._wild(self.nodes)[:, 0]).tolist()
-        return result
+        # What makes a node's own time wander shows on the clock as well.
+        noise = self._noisy(np.ones(self.nodes)) / self._wild(self.nodes)[:, 0]
+        return Worked((seconds * noise).tolist(), (own * noise).tolist())
 
     def _both_ways(
         self, a: NDArray[np.intp], b: NDArray[np.intp], faults: list[Fault]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import median_low
 
 from wirespeed.locate.localise import localise
-from wirespeed.locate.model import Diagnosis, Pair, Reading
+from wirespeed.locate.model import Diagnosis, Pair, Reading, Worked
 from wirespeed.locate.telling import culprit_json, pair_figures
 from wirespeed.plan import PairPlan
 from wirespeed.ranks.faults import Fault, strike
@@ -39,10 +39,10 @@ class _Watched:
         self._tell.ended(readings)
         return readings
 
-    def compute(self) -> list[float]:
-        seconds = self._fabric.compute()
-        self._tell.worked(seconds)
-        return seconds
+    def compute(self) -> Worked:
+        worked = self._fabric.compute()
+        self._tell.worked(worked.seconds)
+        return worked
 
 
 class _Teller:

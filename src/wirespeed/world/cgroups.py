@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wirespeed.world.reading import read_number, read_text
 
-__all__ = ["UNLIMITED", "cpu_quota", "memory_limit", "memory_room"]
+__all__ = ["UNLIMITED", "cpu_quota", "memory_limit", "memory_room", "throttled_s"]
 
 UNLIMITED = "unlimited"
 """How a limit that is not there is noted among the facts."""
@@ -24,6 +24,13 @@ def cpu_quota(root: Path) -> float | None:
     """CPUs' worth of time that we may use, such as 3.5; None without a limit."""
     quotas = [*_quotas_v2(root), *_quotas_v1(root)]
     return min(quotas, default=None)
+
+
+def throttled_s(root: Path) -> float:
+    """Seconds for which a quota has stopped us so far, by the cgroup that was stopped longest."""
+    v2 = (_statistic(at / "cpu.stat", "throttled_usec") / 1e6 for at in _folders(root, ""))
+    v1 = (_statistic(at / "cpu.stat", "throttled_time") / 1e9 for at in _folders(root, "cpu"))
+    return max(*v2, *v1, 0.0, 0.0)
 
 
 def memory_limit(root: Path) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wirespeed.locate.model import Pair, Reading
+from wirespeed.locate.model import Pair, Reading, Worked
 from wirespeed.ranks.pairs.p2p import FIRST_BYTES, MOST_BYTES, PeerToPeer
 from wirespeed.ranks.pairs.tcp import Door, own_address
 from wirespeed.ranks.pairs.work import Work
@@ -126,13 +126,16 @@ class RankFabric:
         rows = self._place.control.matrix([latency, forth, back, both])
         return [self._reading(pair, rows) for pair in pairs]
 
-    def compute(self) -> list[float]:
+    def compute(self) -> Worked:
         """The slowest rank of each node."""
         self._announce("work without traffic")
         together = [range(self._place.world_size)]
         turns = self.cut.ranks if self.nodes <= MOST_IN_TURNS else together
-        seconds = self._work.seconds(turns)
-        return [max(seconds[rank] for rank in ranks) for ranks in self.cut.ranks]
+        by_rank = self._work.seconds(turns)
+        seconds, own = (
+            [max(times[rank] for rank in ranks) for ranks in self.cut.ranks] for times in by_rank
+        )
+        return Worked(seconds, own)
 
     def _partner(self, pairs: Sequence[Pair]) -> tuple[int | None, bool, bool]:
         """(global rank of this rank's partner or None, whether this rank is of the first node,

@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
 
 from wirespeed.locate.schedule import work_order
 from wirespeed.ranks.place import Place
+from wirespeed.world.cgroups import throttled_s
 
 __all__ = ["Work"]
 
-_TARGET_S = 0.1
-"""Of the quickest rank, each time: a period of a CPU quota. It is done several times over."""
+_TARGET_S = 0.2
+"""Of the quickest rank, each time: two periods of a CPU quota, so that at least one of them stops it
+also where other work leaves it little to stop. It is done several times over."""
 _PAUSE_S, _LONG_PAUSE_S = 0.1, 0.7
 """Seconds at most before the work."""
 _SHORT_PAUSES = 5
@@ -19,6 +22,7 @@ _WINDOW_S, _NAP_S, _GAP_S = 0.5, 0.002, 0.05
 """How long to watch for gaps; a gap is longer than any scheduler leaves an idle machine's process."""
 _FIRST_WINDOWS = 4
 """Later pauses that are long enough are watched, too."""
+_ROOT = Path("/")
 _PROBE = 8
 _MOST = 100_000
 _QUEUED = 16
@@ -39,8 +43,10 @@ class Work:
         self._absent: list[float] = []
         """Share of each window in which this rank was not there."""
 
-    def seconds(self, turns: Sequence[Sequence[int]]) -> list[float]:
-        """By global rank; collective. turns: ranks that work at once, one turn after the other.
+    def seconds(self, turns: Sequence[Sequence[int]]) -> tuple[list[float], list[float]]:
+        """(by the clock, on a core or stopped by a quota), by global rank; collective.
+
+        turns: ranks that work at once, one turn after the other.
 
         A rank that is absent for a share of the time takes as much longer in the long run, whether
         a turn was hit or not: after a common start everybody has just come back. It is the middle
@@ -53,21 +59,20 @@ class Work:
         if not self._count:
             self._multiply(_PROBE)
             control.barrier()
-            quickest = float(control.matrix([self._multiply(_PROBE)]).min())
+            quickest = float(control.matrix([self._multiply(_PROBE)[0]]).min())
             wanted = int(_PROBE * _TARGET_S / max(quickest, 1e-6))
             self._count = min(_MOST, max(_PROBE, wanted))
         # Pauses of different lengths: what comes and goes with a period must not be missed each time.
         self._calls += 1
         longest = _PAUSE_S if self._calls <= _SHORT_PAUSES else _LONG_PAUSE_S
         self._pause(longest * (self._calls * 0.618 % 1))
-        mine = 0.0
+        mine = (0.0, 0.0)
         for turn in work_order(len(turns), self._calls):
             control.barrier()
             if self._place.rank in turns[turn]:
                 mine = self._multiply(self._count)
-        rows = control.matrix([mine, 1 - median(self._absent)])
-        spent: list[float] = (rows[:, 0] / rows[:, 1]).tolist()
-        return spent
+        rows = control.matrix([*mine, 1 - median(self._absent)])
+        return (rows[:, 0] / rows[:, 2]).tolist(), rows[:, 1].tolist()
 
     def _pause(self, seconds: float) -> None:
         if seconds >= _WINDOW_S:
@@ -75,13 +80,15 @@ class Work:
             seconds -= _WINDOW_S
         time.sleep(seconds)
 
-    def _multiply(self, count: int) -> float:
+    def _multiply(self, count: int) -> tuple[float, float]:
+        """(seconds, those of them on a core or stopped by a quota; on a GPU all of them)."""
         import torch
 
         cuda = self._place.device.type == "cuda"
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
-        begin = time.perf_counter()
+        stopped = throttled_s(_ROOT)
+        begin, busy = time.perf_counter(), time.thread_time()
         for number in range(count):
             torch.mm(self._in, self._in, out=self._out)
             if cuda and number % _QUEUED == _QUEUED - 1:
@@ -89,9 +96,9 @@ class Work:
             self._place.tick()
         if cuda:
             torch.cuda.synchronize(self._place.device)
-        spent = time.perf_counter() - begin
+        spent, busy = time.perf_counter() - begin, time.thread_time() - busy
         torch.set_num_threads(threads)
-        return spent
+        return spent, spent if cuda else min(spent, busy + throttled_s(_ROOT) - stopped)
 
 
 def _absent_share(tick: Callable[[], None]) -> float:
