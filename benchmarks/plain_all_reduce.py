@@ -30,7 +30,7 @@ def timed(size_bytes: int, buffers: int = 1, calls: int = CALLS) -> float:
         times.append(perf_counter() - begin)
     slowest = torch.tensor(times[WARM_UP:], dtype=torch.float64)
     dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-    return median(slowest.tolist())
+    return float(median(slowest.tolist()))
 
 
 def main() -> None:
