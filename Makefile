@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test test-system lint types contracts unit benchmark diagnose-score docs man images clean
+.PHONY: run test test-system lint types contracts unit benchmark diagnose-score diagnose-texts docs man images clean
 
 # A test that fails is run once more by itself: what fails there too is broken, and what passes is named
 # as one that the load of the machine, or a race, had brought down.
@@ -42,6 +42,9 @@ benchmark: $(VENV)/.dev ## ratios to a peer; see docs/benchmarks.md
 
 diagnose-score: $(VENV)/.run ## precision and recall of diagnose on labelled cases: CASES=folder
 	$(BIN)/python benchmarks/diagnose_score.py "$(CASES)"
+
+diagnose-texts: $(VENV)/.run ## share of the error texts of public sources that diagnose knows
+	$(BIN)/python benchmarks/diagnose_texts.py
 
 # Not with --quiet: mkdocs counts no warnings then, and --strict lets them pass.
 docs: $(VENV)/.docs ## the documentation site, into site/; fails on a broken link
