@@ -1,13 +1,14 @@
 """Which counters tell of a fault, from how much on, and what it means.
 
-Sources of meanings: the kernel's Documentation/ABI/stable/sysfs-class-infiniband, InfiniBand Architecture
-Specification 1 (PortCounters), NVIDIA's lists of mlx5 counters, the kernel's drivers of bnxt_re and EFA,
-the NVML API reference, RFC 4022.
+Sources of meanings: the kernel's Documentation/ABI/stable/sysfs-class-infiniband, InfiniBand
+Architecture Specification 1 (PortCounters), NVIDIA's lists of mlx5 counters, the kernel's drivers of
+bnxt_re and EFA, the NVML API reference, RFC 4022.
 
 Of the bounds: a link of InfiniBand or RoCE that works shows none of these in the seconds of a check;
-go-back-N transports lose half of their rate at a loss of 1 in 1,000 and measurably at 1 in 100,000 (DCQCN,
-SIGCOMM 2015; IRN, SIGCOMM 2018), so that 1 in 1,000,000 packets warns and 1 in 10,000 fails. What ordinary
-congestion counts (port_xmit_wait, CNPs, ECN marks, flushed completions) is no fault and is not here.
+go-back-N transports lose half of their rate at a loss of 1 in 1,000 and measurably at 1 in 100,000
+(DCQCN, SIGCOMM 2015; IRN, SIGCOMM 2018), so that 1 in 1,000,000 packets warns and 1 in 10,000 fails.
+What ordinary congestion counts (port_xmit_wait, CNPs, ECN marks, flushed completions) is no fault and
+is not here.
 """
 
 import re
