@@ -55,6 +55,7 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     assert others == imported | located | trained | launched | settings | clusters | {
         "RUN-001",
         "GATE-001",
+        "GRID-001",
     }
     with pytest.raises(UsageError):
         select("IMP-002")

@@ -24,6 +24,7 @@ def options(**values):
     given = {
         "color": "auto", "quiet": True, "verbose": False, "ranks": None, "backend": "auto",
         "engine": "torch", "seed": 1, "timeout": 30.0, "startup_timeout": 120.0, "inject": (),
+        "fail_on": "fail", "allow": None,
     }  # fmt: skip
     from wirespeed.cli.where import Where
 

@@ -7,7 +7,6 @@ import click
 from click.core import ParameterSource
 
 from wirespeed.cli import suggest
-from wirespeed.cli.grids import grid_of
 from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options, split_output
 from wirespeed.cli.settings import ROUND_S, asked_settings, settings_options
 from wirespeed.collectives.catalogue import CATALOGUE, Collective, collective_named
@@ -143,6 +142,7 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
     Options are those of nccl-tests where it has them; `OP…` is one or more operations, or `all`.
     """
     from wirespeed.cli.execute import execute
+    from wirespeed.cli.grids import grid_of
 
     redops, format = split_output(values.pop("output"))
     options = RunOptions.take(values, format, several=("ranks", "backend"))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.checks.gate import PLAIN, Gate
 from wirespeed.cli import suggest
 from wirespeed.cli.where import Placed, Where, where_options
 from wirespeed.collectives.catalogue import REDOPS
@@ -17,6 +16,7 @@ from wirespeed.views import FORMATS
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from wirespeed.checks.gate import Gate
     from wirespeed.cli.soaking import Resumed
 
 __all__ = [
@@ -179,6 +179,12 @@ class Output:
     """File to write the timeline of a training step to."""
 
 
+def _gate(fail_on: str = "fail", allow: str | None = None) -> "Gate":
+    from wirespeed.checks.gate import Gate
+
+    return Gate("warn" if fail_on == "warn" else "fail", _allowed(allow))
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """The shared options, as the verbs hand them on."""
@@ -197,7 +203,7 @@ class RunOptions:
     """The soak to go on with."""
     again: Callable[[str], str] = str
     """Completes the command that a finding proposes."""
-    gate: Gate = PLAIN
+    gate: "Gate" = field(default_factory=_gate)
     """What fails the run."""
     grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """`ranks` and `backend` where each has several values."""
@@ -223,7 +229,7 @@ class RunOptions:
         color, quiet, verbose = (values.pop(name) for name in ("color", "quiet", "verbose"))
         output = Output(format, color, quiet, verbose, html=values.pop("html", None))
         names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
-        gate = Gate(values.pop("fail_on"), _allowed(values.pop("allow")))
+        gate = _gate(values.pop("fail_on"), values.pop("allow"))
         where = Where.take(values)
         return RunOptions(
             **{n: values.pop(n) for n in names}, output=output, where=where, gate=gate, grid=grid
