@@ -255,7 +255,10 @@ LEAST += ("--strategy", "none", "--no-prove", "-o", "json")
 
 def test_a_data_loader_is_a_part_of_the_step_and_ends_with_its_rank(cli: Any, finding: Any) -> None:
     killed = ("--rounds", "2", "--data-workers", "1", "--inject", "kill:rank=1,after=1")
-    run = trained(cli(*LEAST, "--ranks", "2", *killed, timeout=300), code=1)
+    far = cli.folder / ("a-long-name-" * 9)
+    far.mkdir()
+    words = (*LEAST, "--ranks", "2", *killed)
+    run = trained(cli(*words, env={"TMPDIR": str(far)}, timeout=300), code=1)
     assert finding(run, "DIED-001")["status"] == "fail"
     (row,) = run["training"]
     assert row["data_workers"] == 1

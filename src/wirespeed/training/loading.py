@@ -27,6 +27,7 @@ _MOST_SAMPLES, _MOST_BYTES = 1024, 64 << 20
 _WAIT_S = 120.0
 """For a batch of a worker: it imports torch before its first."""
 _PR_SET_PDEATHSIG = 1
+_LONGEST_FOLDER = 60
 
 
 class Loader:
@@ -43,7 +44,7 @@ class Loader:
             num_workers=workers,
             multiprocessing_context="spawn" if workers else None,
             timeout=_WAIT_S if workers else 0,
-            worker_init_fn=_end_with_parent,
+            worker_init_fn=_in_worker,
         )
         self._batches: Iterator[Batch] | None = iter(loader)
         self._first: Batch | None = next(self._batches)
@@ -128,7 +129,12 @@ def _written(model: ModelSpec, seed: int, descriptor: int) -> _Samples:
     return _Samples(f"/proc/{os.getpid()}/fd/{descriptor}", count, (parts[0], parts[1]))
 
 
-def _end_with_parent(_: int) -> None:
-    """In a worker: the kernel kills it when its rank ends; where it cannot, torch's watchdog does."""
+def _in_worker(_: int) -> None:
+    """The kernel ends it when its rank ends; where it cannot, torch's watchdog does."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    folder = tempfile.gettempdir()
+    if len(folder) > _LONGEST_FOLDER:
+        # Batches are handed over by a socket in this folder, and a longer name than 107 bytes hangs.
+        opened = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        tempfile.tempdir = f"/proc/{os.getpid()}/fd/{opened}"
