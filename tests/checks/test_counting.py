@@ -160,6 +160,18 @@ def test_both_ends_of_a_lossy_path_count_and_none_is_accused() -> None:
     assert told == "n1: TCP: RetransSegs +90 in 20.0 s of our traffic (COUNT-008)"
 
 
+def test_who_loses_on_all_paths_stands_out_of_those_who_met_it() -> None:
+    def again(host: str, times: int) -> NodeFacts:
+        return node(host, grown={"TCP": {"OutSegs": 50_000, "RetransSegs": times}})
+
+    alike = again("n0", 300), again("n2", 300)
+    (found,) = judged(alike[0], again("n1", 2_300), alike[1])["COUNT-008"]
+    assert found.subject == Subject("node", "n1")
+    assert found.title == "TCP had to send again on 3 of 3 nodes, most of all on n1"
+    (found,) = judged(alike[0], again("n1", 800), alike[1])["COUNT-008"]
+    assert found.subject == Subject("job", "job")
+
+
 def test_a_node_that_told_nothing_is_no_pass() -> None:
     silent = NodeFacts(host="n1", ranks=(1,), facts={})
     (found,) = judged(node(), silent)["COUNT-001"]

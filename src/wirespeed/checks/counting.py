@@ -23,7 +23,9 @@ _SMALL = ("local_link_integrity_errors", "excessive_buffer_overrun_errors")
 """Counters of four bits, which stand at their end on healthy nodes, too."""
 _SHOWN = 8
 _OF_PATHS = "COUNT-008"
-"""Both ends of a bad path count: several nodes are one finding, and none of them is accused."""
+"""Both ends of a bad path count: several nodes are one finding, that accuses only who stands out."""
+_STANDS_OUT = 3.0
+"""Times the rate of the next: who loses a share of all paths is met by each other node on one path."""
 _RESET = "perfquery -R"
 _NONE = "no device here has such counters"
 
@@ -36,6 +38,8 @@ class _Grown:
     text: str
     """`symbol_error +12 (0.5/s)`."""
     status: Literal["pass", "warn", "fail"]
+    rate: float
+    """Of what the rule asks for."""
 
 
 def count_findings(world: World) -> list[Finding]:
@@ -59,7 +63,7 @@ def _of_id(id: str, nodes: Sequence[NodeFacts], silent: Sequence[str]) -> list[F
         own = [(node, one) for node, one in bad if (node.host, one.device) == (host, device)]
         found.append(_bad(id, own[0][0], device, [one for _, one in own]))
     if id == _OF_PATHS and len(found) > 1:
-        found = [_joint(found, len(nodes))]
+        found = [_joint(found, len(nodes), _worst_node(bad))]
     family = FAMILIES[id]
     blind = [*(f"{host}: not told" for host in silent), *_blind(id, nodes)]
     if blind:
@@ -108,7 +112,7 @@ def _judged(rule: Rule, device: str, counts: Mapping[str, int], seconds: float) 
             status = "warn"
         if rule.fail and count >= rule.fail.count and rate >= rule.fail.rate:
             status = "fail" if packets >= rule.busy else "warn"
-        yield _Grown(device, f"{name} +{count:,} ({text})", status)
+        yield _Grown(device, f"{name} +{count:,} ({text})", status, rate)
 
 
 def _packets(counts: Mapping[str, int]) -> int:
@@ -149,14 +153,23 @@ def _bad(id: str, node: NodeFacts, device: str, grown: Sequence[_Grown]) -> Find
     )
 
 
-def _joint(found: Sequence[Finding], nodes: int) -> Finding:
-    """One finding for what several nodes saw of the same paths, worst first."""
+def _worst_node(bad: Sequence[tuple[NodeFacts, _Grown]]) -> str:
+    """Whose rate fails and stands out of at least two others'; empty: nobody's."""
+    worst = sorted(bad, key=lambda one: -one[1].rate)
+    if len(worst) < 3 or worst[0][1].status != "fail":
+        return ""
+    return worst[0][0].host if worst[0][1].rate >= _STANDS_OUT * worst[1][1].rate else ""
+
+
+def _joint(found: Sequence[Finding], nodes: int, worst: str) -> Finding:
+    """One finding for what several nodes saw of the same paths. worst: the node to accuse, if any."""
     failed = [one for one in found if one.status == "fail"]
     first = (failed or list(found))[0]
+    most = f", most of all on {worst}" if worst else ""
     return replace(
         first,
-        title=f"TCP had to send again on {len(found)} of {nodes} nodes",
-        subject=Subject("job", "job"),
+        title=f"TCP had to send again on {len(found)} of {nodes} nodes{most}",
+        subject=Subject("node", worst) if worst else Subject("job", "job"),
         saw="; ".join(f"{one.subject.name}: {one.saw}" for one in found[:_SHOWN]),
         evidence=tuple(one.title for one in found),
     )
@@ -220,7 +233,6 @@ def _evidence(culprit: Finding, counts: Sequence[Finding], world: World) -> Iter
         ranks = any(f"rank {rank}" == culprit.subject.name for rank in node.ranks)
         if node.host in words or ranks:
             for one in counts:
-                told = [one.title] if one.subject.name == node.host else one.evidence
-                for text in told:
+                for text in (one.title, *one.evidence):
                     if text.startswith(f"{node.host}: "):
                         yield f"{text} ({one.id})"
