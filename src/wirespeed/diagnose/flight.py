@@ -106,7 +106,7 @@ def _behind(rank: int, job: Job) -> Finding:
         title=f"{_who(dump)} never came to {_where(first)}",
         subject=Subject("rank", f"rank {rank}") if dump.sure else Subject("job", "job"),
         saw=f"{_ranks(direct)} {_verb(direct, 'waits')} for it{more}; rank {rank} waits for nobody, "
-        f"last in that group: {last}",
+        f"its last call in that group: {last}",
         expected="the collective issued by every rank of the group",
         because="a rank that is stuck or slow before the call (data loading, a checkpoint, a lock, an "
         "exception that was caught), or that left its loop early; where the job still ran, dump "
@@ -115,7 +115,7 @@ def _behind(rank: int, job: Job) -> Finding:
         fix=f"look at what rank {rank} did at that moment: its stack and its log",
         next="py-spy dump --pid PID on that rank's node, while it hangs",
         evidence=(
-            f"{dump.source}: last {last}",
+            f"{dump.source}: its last call in that group: {last}",
             *(
                 f"{job.dumps[one.waiting[0]].source}: {_where(one)}, {one.call.state}, waited for by "
                 f"{_ranks(one.waiting)}"
@@ -227,7 +227,7 @@ def _where(lack: Lack) -> str:
 def _last(dump: Dump, lack: Lack) -> str:
     of = dump.groups.get(lack.group)
     if not of:
-        return "nothing is recorded"
+        return "none is recorded"
     call = of[max(of)]
     return f"{call.seq} {call.title} {call.state}"
 
