@@ -39,7 +39,7 @@ def test_one(data: bytes) -> None:
         evidence.add(SCANNER._in_block("fuzz", block, 1, None))
     evidence.settle(RULES, {})
     found = reason(evidence)
-    told = findings_of(found, lines=1) + disagreements(found.facts)
+    told = findings_of(found) + disagreements(found.facts)
     if not all(one.title for one in told):
         raise ValueError(told)
 

@@ -369,7 +369,7 @@ def test_nccl_tests_runs_over_two_pods_and_leaves_nothing(
 
     # One that is killed before its launcher comes leaves things behind, which the next one removes.
     running = kube.cli.start(*words)
-    kube.cli.until(lambda: "waiting: 0 of 2 workers" in running.err(), BOUND_S)
+    kube.cli.until(lambda: "of 2 workers ready" in running.err(), BOUND_S)
     running.signal(signal.SIGKILL)
     running.wait(BOUND_S)
     assert left(kube)

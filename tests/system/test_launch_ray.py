@@ -78,10 +78,12 @@ def above(pid: int, generations: int) -> psutil.Process:
 
 
 def child_of(pid: int, module: str) -> psutil.Process:
-    (found,) = [
-        one for one in psutil.Process(pid).children(recursive=True) if module in one.cmdline()
-    ]
-    return found
+    found = []
+    for one in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # one that has just ended
+            found += [one] if module in one.cmdline() else []
+    (only,) = found
+    return only
 
 
 def places(out: str) -> list[list[str]]:
