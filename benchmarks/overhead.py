@@ -7,9 +7,10 @@ as many rotating buffers; one sleeps while the other measures, and who goes firs
 a block of each; the figure is the median of the rounds' ratios with its bootstrap interval.
 
 A row is **kept** when the whole interval lies within 2 % or within 3 µs, **over** when it lies beyond
-both, **not shown** in between. Exit code 1 unless every row is kept; run it on a quiet machine.
+both, **not shown** in between. Exit code 1 unless every row is kept; run it on a quiet machine. What
+`--same` shows, the plain script against itself, is the machine's own noise: less cannot be told apart.
 
-    python benchmarks/overhead.py [--ranks 2] [--rounds 40] [--calls 400] [--sizes 4096,65536,1048576]
+    [chrt -r 1] python benchmarks/overhead.py [--rounds 40] [--calls 400] [--sizes 4096,65536] [--same]
 """
 
 import argparse
@@ -43,12 +44,19 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--sizes", default="4096,65536,1048576")
+    parser.add_argument("--same", action="store_true", help="the plain script against itself")
     asked = parser.parse_args()
     sizes = [int(size) for size in asked.sizes.split(",")]
-    sys.stdout.write(f"{asked.ranks} ranks, {os.cpu_count()} cores, default scheduler\n\n{HEADER}")
-    with plain_world(asked.ranks) as plain, our_world(asked.ranks) as ours:
+    sys.stdout.write(f"{asked.ranks} ranks, {os.cpu_count()} cores, {scheduler()}\n\n{HEADER}")
+    other = plain_world if asked.same else our_world
+    with plain_world(asked.ranks) as plain, other(asked.ranks) as ours:
         rows = [compare(plain, ours, size, asked.rounds, asked.calls) for size in sizes]
     return 0 if all(rows) else 1
+
+
+def scheduler() -> str:
+    default = os.sched_getscheduler(0) == os.SCHED_OTHER
+    return "default scheduler" if default else "real-time scheduler"
 
 
 def compare(plain: Turn, ours: Turn, size: int, rounds: int, calls: int) -> bool:
