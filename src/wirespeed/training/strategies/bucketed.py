@@ -22,7 +22,8 @@ __all__ = ["DEFAULT_BUCKET_MB", "Bucketed", "build"]
 DEFAULT_BUCKET_MB = 25.0
 """As torch's DDP."""
 FIRST_BYTES = 10**6
-"""The first bucket is small, so that sending begins early."""
+"""The first of several buckets is small, so that sending begins early. What fits into one is not cut:
+on 2 gloo ranks with 3.6 MB of gradients a small first one made a step 4 % longer."""
 
 
 class Bucketed(Overlapping):
@@ -37,7 +38,8 @@ class Bucketed(Overlapping):
         super().__init__(module, group)
 
     def _plan(self) -> Sequence[Parcel]:
-        first = min(FIRST_BYTES, self._limit)
+        every = sum(one.numel() * one.element_size() for one in self.parameters)
+        first = min(FIRST_BYTES, self._limit) if every > self._limit else None
         return bucket_buffers(self.parameters, self.group, self._limit, first)
 
 
