@@ -102,6 +102,7 @@ def _training(run: Run) -> Grid:
     from wirespeed.views.training import (
         data_cells,
         name,
+        number_cell,
         ratio_cell,
         reach,
         seconds_cell,
@@ -144,10 +145,8 @@ def _training(run: Run) -> Grid:
                 reach(one.comm_spread) if one.comm and one.comm_spread else "",
                 share_cell(one.comm_fraction or None),
                 "" if one.exposed is None else seconds_cell(one.exposed.value),
-                f"{one.samples_per_s:,.3g}"
-                if one.samples_per_s < 100
-                else f"{one.samples_per_s:,.0f}",
-                "" if one.tokens_per_s is None else f"{one.tokens_per_s:,.0f}",
+                number_cell(one.samples_per_s),
+                number_cell(one.tokens_per_s),
                 f"{one.memory.peak / 2**20:,.1f}" if one.memory else "",
                 ratio_cell(one),
                 "",

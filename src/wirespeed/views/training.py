@@ -17,6 +17,7 @@ from wirespeed.views.style import Style
 __all__ = [
     "data_cells",
     "name",
+    "number_cell",
     "ratio_cell",
     "reach",
     "seconds_cell",
@@ -139,8 +140,8 @@ def _strategies(rows: Sequence[Training]) -> Grid:
             share_cell(one.comm_fraction or None),
             _signed(one.exposed),
             share_cell(one.exposed_fraction),
-            _number(one.samples_per_s),
-            _number(one.tokens_per_s),
+            number_cell(one.samples_per_s),
+            number_cell(one.tokens_per_s),
             share_cell(one.mfu) if one.mfu is not None else "",
             seconds_cell(one.predicted_step) if one.predicted_step is not None else "",
             ratio_cell(one),
@@ -238,7 +239,7 @@ def _scaling(rows: Sequence[Training]) -> Grid:
             str(one.batch),
             format_duration(one.step.mean),
             reach(one.step),
-            _number(one.samples_per_s),
+            number_cell(one.samples_per_s),
             share_cell(part.value) if part else _NOTHING,
             f"{part.low:.0%} … {part.high:.0%}" if part and part.low < part.high else "",
             one.grade,
@@ -381,7 +382,7 @@ def share_cell(value: float | None) -> str:
     return _NOTHING if value is None else f"{value:.1%}".replace("-", "−")
 
 
-def _number(value: float | None) -> str:
+def number_cell(value: float | None) -> str:
     if value is None:
         return _NOTHING
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
