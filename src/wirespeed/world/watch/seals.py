@@ -21,7 +21,8 @@ class LineSeal:
     """One direction of one connection; both ends make the same one and count the lines."""
 
     def __init__(self, token: str, *purpose: str) -> None:
-        self._key = hmac.digest(token.encode(), "\n".join(purpose).encode(), "sha256")
+        key = hmac.digest(token.encode(), "\n".join(purpose).encode(), "sha256")
+        self._keyed = hmac.new(key, digestmod="sha256")
         self._number = 0
 
     def sealed(self, line: bytes) -> bytes:
@@ -36,9 +37,11 @@ class LineSeal:
         return text
 
     def _next(self, line: bytes) -> bytes:
-        number = self._number.to_bytes(_COUNTER_BYTES, "big")
+        mac = self._keyed.copy()
+        mac.update(self._number.to_bytes(_COUNTER_BYTES, "big"))
+        mac.update(line)
         self._number += 1
-        return hmac.digest(self._key, number + line, "sha256").hex()[:SEAL_BYTES].encode()
+        return mac.hexdigest()[:SEAL_BYTES].encode()
 
 
 def hello_seal(token: str, greeted: str) -> LineSeal:
