@@ -63,10 +63,11 @@ class Doors:
         self._voice = voice
         self._joined = threading.Event()
         self._shift = shift_s
-        self._bell = Doorbell(shift_s)
+        address = _address(identity, node)
+        self._bell = Doorbell(shift_s, address)
         self._store = _second(store)
         self._mine = store.add(f"{_DOORS}/count", 1) - 1
-        door = self._bell.door(identity.rank, node.host, _address(identity, node))
+        door = self._bell.door(identity.rank, node.host, address)
         store.set(f"{_DOORS}/{self._mine}", door.to_json())
         store.add(_READY, 1)
         self._thread = threading.Thread(target=self._scout, name="scout", daemon=True)
