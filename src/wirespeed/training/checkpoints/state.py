@@ -59,8 +59,9 @@ def shared_state(trainer: Trainer, rank: int) -> State:
         packed = optimizer.state_dict(to=0)
     elif hasattr(optimizer, "consolidate_state_dict"):
         # ZeroRedundancyOptimizer (its import is slow): its own way has rank 0 load pickles of others.
-        state = whole_state(optimizer, optimizer.optim, optimizer.process_group, keeps=rank == 0)
-        packed = {**torch.optim.Optimizer.state_dict(optimizer), "state": state}
+        zero: Any = optimizer
+        state = whole_state(zero, zero.optim, zero.process_group, keeps=rank == 0)
+        packed = {**torch.optim.Optimizer.state_dict(zero), "state": state}
     else:
         packed = optimizer.state_dict() if rank == 0 else {}
     return {"model": plain.state_dict(), "optimizer": packed} if rank == 0 else {}
