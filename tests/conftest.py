@@ -20,6 +20,7 @@ BOUND_S = 90.0
 END_S = 20.0
 """Within this every process of a run is gone after the command ended."""
 
+_NO_PICKLES = Path(__file__).parent / "training" / "no_pickles"
 _LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC")
 _LAUNCHERS += ("OMPI_", "PMI", "PRTE_", "SLURM_", "CROSS_", "MPI_")
 _SETTINGS = ("WIRESPEED", "GLOO_", "NCCL_", "TORCH_", "OMP_", "XDG_", "PYTHON", "NO_COLOR", "COV_")
@@ -145,6 +146,14 @@ class Cli:
         kept |= NO_CLOUD
         places = {"TMPDIR": str(self.folder / "tmp"), "HOME": str(self.folder)}
         return {**kept, **places, "PATH": path, "WIRESPEED_HOME": str(self.home)}
+
+    def no_pickles(self) -> dict[str, str]:
+        """What makes ranks raise where they send a pickle; see `without_pickles`."""
+        return {"PYTHONPATH": str(_NO_PICKLES), "NO_PICKLES": str(self.folder / "no-pickles")}
+
+    def without_pickles(self) -> int:
+        """In how many processes that was in force."""
+        return len((self.folder / "no-pickles").read_text().splitlines())
 
     # What runs.
 

@@ -74,11 +74,30 @@ def resumed_values(ctx: click.Context, values: dict[str, Any]) -> Resumed | None
             f"the soak {run.id} is over: {soak.elapsed_s:.0f} of {soak.for_s:.0f} s",
             next=f"wirespeed runs show {run.id}",
         )
+    _refuse_foreign_places(ctx, path, run)
     for name, value in run.config.items():
         if name in values and name not in _OWN and not _given(ctx, name):
             values[name] = tuple(value) if isinstance(value, list) else value
             ctx.params[name] = values[name]
     return Resumed(path, run, soak)
+
+
+def _refuse_foreign_places(ctx: click.Context, path: Path, run: Run) -> None:
+    """A folder that somebody sent chooses no hosts, and no programs on them."""
+    from wirespeed.cli.where import NAMES
+    from wirespeed.runs.folder import runs_home
+
+    if path.resolve().parent == runs_home().resolve():
+        return
+    chosen = [
+        word for name, word in NAMES.items() if run.config.get(name) and not _given(ctx, name)
+    ]
+    if chosen:
+        raise UsageError(
+            f"{path} is not among your own runs, and would choose {' and '.join(chosen)}",
+            expected="a soak of `wirespeed runs list`, or these options on the command line",
+            next="wirespeed check -l soak",
+        )
 
 
 def _given(ctx: click.Context, name: str) -> bool:

@@ -107,6 +107,7 @@ class _Session:
     @contextmanager
     def _placed(self) -> Iterator[list[Any]]:
         """Actors in a placement group; both are gone after the block."""
+        # Ray pickles whatever it carries: who reaches its ports runs programs, with us or without.
         import_module("ray.cloudpickle").register_pickle_by_value(rank_actor)
         room = room_for(self._orders, self._ray, self._stop, _say)
         bundles = enumerate(self._orders.bundles)

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from wirespeed.errors import UsageError
+from wirespeed.errors import UsageError, WorldError
 from wirespeed.plan import LastingPlan
 from wirespeed.ranks.place import Place
 from wirespeed.ranks.training.stage import Act, Stage
@@ -45,7 +45,7 @@ class Keeper:
         """ "" when the checkpoint of that step is there, on every rank; else why it is not."""
         data = self._state()
         why = self._attempt(lambda: self._files.write(step, data)) if self._writes else ""
-        whys = [text for text in self._place.control.objects(why) if text]
+        whys = [text for text in self._place.control.objects(why, str) if text]
         if whys:
             if self._writes:
                 self._files.remove(step)
@@ -61,7 +61,7 @@ class Keeper:
         UsageError: nobody asked to resume, and the folder holds checkpoints.
         """
         mine = self._files.steps() if self._writes else []
-        steps = sorted(set().union(*self._place.control.objects(mine)), reverse=True)
+        steps = sorted(set().union(*self._place.control.objects(mine, [int])), reverse=True)
         if steps and not resume:
             raise UsageError(
                 f"{self._folder} holds checkpoints, the newest of step {steps[0]}",
@@ -90,34 +90,40 @@ class Keeper:
         if self._each:
             return to_bytes({**part_state(trainer, place.device), "scale": scale})
         shared = shared_state(trainer, place.rank)
-        own = place.control.objects(own_state(trainer, place.device))
+        own = place.control.states(own_state(trainer, place.device), keeps=self._writes)
         return to_bytes({**shared, "own": own, "scale": scale}) if self._writes else b""
 
     def _load(self, step: int) -> str:
         """ "" when every rank has taken it; else why one cannot."""
-        data = b""
+        from wirespeed.training.checkpoints.state import from_bytes
+
+        state: Any = None
 
         def read() -> None:
-            nonlocal data
-            data = self._files.read(step)
+            nonlocal state
+            state = from_bytes(self._files.read(step), f"step-{step}")
 
         why = self._attempt(read) if self._writes else ""
-        whys = [text for text in self._place.control.objects(why) if text]
+        whys = [text for text in self._place.control.objects(why, str) if text]
         if whys:
             return str(whys[0])
-        self._take(data if self._each else self._place.control.from_first(data))
+        if not self._each:  # only rank 0 has one
+            state = self._place.control.states(state)[0]
+        try:
+            self._take(state)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise WorldError(
+                f"the state of step {step} that rank {self._place.rank} got is not this model's "
+                f"({type(error).__name__}: {error})",
+                next="train with another --checkpoint-dir",
+            ) from error
         self._act.number = step
         return ""
 
-    def _take(self, data: bytes) -> None:
-        from wirespeed.training.checkpoints.state import (
-            from_bytes,
-            load_own,
-            load_part,
-            load_shared,
-        )
+    def _take(self, state: Any) -> None:
+        from wirespeed.training.checkpoints.state import load_own, load_part, load_shared
 
-        state, place, trainer = from_bytes(data), self._place, self._act.trainer
+        place, trainer = self._place, self._act.trainer
         if self._each:
             load_part(trainer, place.device, state)
         else:
