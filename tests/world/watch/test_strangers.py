@@ -53,6 +53,7 @@ def finish_well(monitor: Monitor) -> None:
     assert outcome is not None and outcome.ok
 
 
+@pytest.mark.hostile("forged messages")
 @pytest.mark.parametrize(
     "bytes_sent",
     [
@@ -78,13 +79,15 @@ def test_strangers_are_dropped_without_an_answer(monitor, bytes_sent):
     finish_well(monitor)
 
 
+@pytest.mark.hostile("slow callers")
 def test_a_silent_stranger_does_not_hold_up_the_run(monitor):
     with dial(monitor), dial(monitor) as half:
         half.sendall(hello()[:10])
         finish_well(monitor)
 
 
-def test_more_strangers_than_allowed_push_out_the_oldest(monitor):
+@pytest.mark.hostile("floods")
+def test_more_strangers_than_allowed_push_out_the_oldest(monitor, count_attacks):
     connections = [dial(monitor) for _ in range(150)]
     try:
         assert answer(connections[0]) is None
@@ -92,8 +95,10 @@ def test_more_strangers_than_allowed_push_out_the_oldest(monitor):
     finally:
         for connection in connections:
             connection.close()
+    count_attacks("floods", len(connections))
 
 
+@pytest.mark.hostile("forged messages")
 @pytest.mark.parametrize(
     ("first_line", "reason"),
     [
@@ -112,6 +117,7 @@ def test_ranks_of_another_world_are_refused_with_the_reason(monitor, first_line,
     finish_well(monitor)
 
 
+@pytest.mark.hostile("forged messages")
 def test_the_second_process_of_a_rank_is_refused_and_the_first_stays():
     with Monitor(2, TOKEN, on_record=lambda *_: None, startup_timeout_s=1.5) as monitor:
         monitor.port = monitor.start()
@@ -126,6 +132,7 @@ def test_the_second_process_of_a_rank_is_refused_and_the_first_stays():
             assert any("already pid 1" in line for line in outcome.findings[0].evidence)
 
 
+@pytest.mark.hostile("forged messages")
 def test_a_rank_that_sends_garbage_counts_as_dead(monitor):
     with dial(monitor) as connection:
         connection.sendall(hello() + b"garbage\n")
@@ -142,6 +149,7 @@ def test_a_latecomer_after_the_end_is_refused(monitor):
         assert answer(connection)["reason"] == "the run is over"
 
 
+@pytest.mark.hostile("slow callers")
 def test_messages_in_many_small_pieces_arrive(monitor):
     with dial(monitor) as connection:
         for byte in hello() + encode(Beat("running", "", "op", 7, 0, 0.0, 0.0)):
