@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -282,3 +283,39 @@ def says_clearly() -> Callable[[Done, int], str]:
         return done.err
 
     return check
+
+
+@pytest.fixture
+def count_attacks(request: pytest.FixtureRequest) -> Callable[[str, int], None]:
+    """`count_attacks("floods", 500)`: so many were made; a hostile test that says nothing made one."""
+
+    def count(kind: str, made: int) -> None:
+        request.node.user_properties.append(("attacks", [kind, made]))
+
+    return count
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    mark = item.get_closest_marker("hostile")
+    counted = any(name == "attacks" for name, _ in item.user_properties)
+    if mark and call.when == "call" and not counted:
+        item.user_properties.append(("attacks", [mark.args[0], 1]))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many attacks of each kind were made; reports come from the workers of xdist, too."""
+    made, tests = Counter[str](), Counter[str]()
+    for report in (
+        one for name in ("passed", "failed") for one in terminalreporter.stats.get(name, ())
+    ):
+        told = [value for name, value in report.user_properties if name == "attacks"]
+        if report.when == "call":
+            tests.update({kind for kind, _ in told})
+            for kind, number in told:
+                made[kind] += number
+    if made:
+        terminalreporter.section("attacks made")
+        for kind in sorted(made):
+            terminalreporter.write_line(f"{made[kind]:>10,}  {kind} (tests: {tests[kind]})")
+        terminalreporter.write_line(f"{made.total():>10,}  in all")

@@ -4,6 +4,7 @@ import http.client
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,8 @@ def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int,
         link.close()
 
 
-def test_a_page_is_served_and_nothing_else(port: int) -> None:
+@pytest.mark.hostile("foreign requests")
+def test_a_page_is_served_and_nothing_else(port: int, count_attacks: Any) -> None:
     assert get(port, "/") == (200, b"<p>hi", "text/html")
     assert get(port, "/?a=b")[:2] == (200, b"<p>hi")
     for path in ("/etc/passwd", "/../etc/passwd", "/%2e%2e/"):
@@ -42,6 +44,7 @@ def test_a_page_is_served_and_nothing_else(port: int) -> None:
     assert get(port, "/", "HEAD")[:2] == (200, b"")
     for method in ("POST", "PUT", "DELETE"):
         assert get(port, "/", method)[0] == 501
+    count_attacks("foreign requests", 6)
 
 
 def test_an_error_of_ours_is_told_and_the_next_request_is_answered(port: int) -> None:
@@ -50,6 +53,7 @@ def test_an_error_of_ours_is_told_and_the_next_request_is_answered(port: int) ->
     assert get(port, "/")[0] == 200
 
 
+@pytest.mark.hostile("foreign requests")
 @pytest.mark.parametrize("name", ["evil.example", "evil.example:80", "10.0.0.1", "127.0.0.1.evil"])
 def test_a_page_elsewhere_cannot_read_it_by_a_name_of_its_own(port: int, name: str) -> None:
     """DNS rebinding."""
@@ -61,6 +65,7 @@ def test_names_of_loopback_may(port: int, name: str) -> None:
     assert get(port, "/", Host=name)[0] == 200
 
 
+@pytest.mark.hostile("slow callers")
 def test_connections_are_bounded_and_come_free_again(port: int) -> None:
     with ExitStack() as stack:
         held = [
