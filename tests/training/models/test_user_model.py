@@ -173,3 +173,10 @@ def test_a_loss_that_is_no_single_number(write):
 def test_sizes_of_a_user_s_model_are_not_ours_to_change(write):
     with pytest.raises(UsageError, match="has no layers to set"):
         model_named(write(GOOD) + ":make", layers=2)
+
+
+def test_an_installed_module_comes_before_the_working_directory(write):
+    """A json.py, or a torch.py, that lies there takes no module's place."""
+    write("raise SystemExit('ran')", name="wave")
+    with pytest.raises(UsageError, match="does not exist in wave"):
+        model_named("wave:make")

@@ -9,7 +9,8 @@
    - loss: a function `(outputs, targets) -> scalar`, the mean over the samples, such as
      `torch.nn.functional.cross_entropy`.
 
-The module is found as `python -m` would find it: in the working directory too.
+The module may lie in the working directory, which is looked into last: nothing there takes the place
+of an installed module.
 """
 
 import importlib
@@ -154,9 +155,9 @@ def _function(path: str) -> _Maker:
 
 
 def _import(name: str) -> Any:
-    folder = str(os.getcwd())  # noqa: PTH109 - a string for sys.path, as python -m puts it there
+    folder = str(os.getcwd())  # noqa: PTH109 - a string for sys.path
     if folder not in sys.path:
-        sys.path.insert(0, folder)
+        sys.path.append(folder)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
