@@ -2,6 +2,9 @@
 
 import sys
 
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # the working directory, which `-m` has put before all modules
+
 from wirespeed import __version__
 
 __all__ = ["main"]

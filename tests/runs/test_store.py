@@ -1,5 +1,6 @@
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from wirespeed.records_json import (
     verification_to_json,
     world_to_json,
 )
+from wirespeed.runs import recovery, store
 from wirespeed.runs.folder import RunFolder
+from wirespeed.runs.past import past_runs
 from wirespeed.runs.store import find, list_runs, load, remove, save
 
 
@@ -295,3 +298,36 @@ def test_remove_says_what_it_could_not_do(small_run: Run, home: Path) -> None:
             remove(small_run.id)
     finally:
         (home / "runs").chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (os.mkfifo, "it is a pipe"),
+        (lambda path: path.symlink_to("/dev/zero"), "a link to another place"),
+        (os.mkdir, "it is a folder"),
+    ],
+)
+def test_what_is_no_file_is_never_waited_for(
+    small_run: Run, make: Callable[[Path], None], told: str
+) -> None:
+    good, bad = save(replace(small_run, id="00000001")), save(small_run)
+    for name in ("run.json", "records.jsonl"):
+        (bad / name).unlink()
+        make(bad / name)
+    with pytest.raises(InputError, match=told):
+        load(bad)
+    shown = {Path(one.path): one.damaged for one in list_runs()}
+    assert not shown[good]
+    assert told in shown[bad]
+    assert list(past_runs()) == []
+
+
+def test_a_run_that_is_too_large_is_refused(
+    small_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(small_run)
+    monkeypatch.setattr(store, "LARGEST", 1000)
+    monkeypatch.setattr(recovery, "LARGEST", 1000)
+    with pytest.raises(InputError, match="larger than 1000 B"):
+        load(path / "run.json")

@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ _VERBS = {
     "report": "Stored runs as one offline page; also Markdown, JUnit, Prometheus text, CSV.",
     "reference": "Is this number normal? Expected figures, with their sources; your own.",
     "runs": "The stored runs: list, show, import, remove.",
+    "config": "Whether a wirespeed.yaml found here may choose what is run: trust, untrust.",
     "completion": "The script for bash, zsh or fish that completes all of this.",
 }
 
@@ -90,13 +91,25 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, message="wirespeed %(version)s")
 @click.option("--local_rank", "--local-rank", hidden=True, expose_value=False, type=int)
+@click.option(
+    "--config",
+    type=click.Path(),
+    envvar="WIRESPEED_CONFIG",
+    metavar="FILE",
+    help="Options from this file, in place of the wirespeed.yaml of the working directory.",
+)
 @click.pass_context
-def _cli(ctx: click.Context) -> None:
+def _cli(ctx: click.Context, config: str | None) -> None:
     """Is my training cluster ready, how close to wire speed is it, and which machine is to blame?"""
     # deepspeed's launcher hands every rank --local_rank=N; the variable LOCAL_RANK says it too.
     from wirespeed.cli.config import read_config
 
-    ctx.default_map = read_config(_VERBS)
+    verb = str(ctx.invoked_subcommand)
+    if verb == "config":
+        return
+    found = read_config(_VERBS, config)
+    found.refuse_untrusted(ctx, verb)
+    ctx.default_map = dict(found.options)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -105,6 +118,7 @@ def run(arguments: Sequence[str]) -> int:
         from wirespeed.cli.completion import answer
 
         return answer(_cli, os.environ)
+    _without_relative_places(os.environ)
     try:
         returned: Any = _cli.main(list(arguments), prog_name="wirespeed", standalone_mode=False)
         sys.stdout.flush()
@@ -130,6 +144,13 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         return _own_bug(error)
     return returned if isinstance(returned, int) else 0
+
+
+def _without_relative_places(environ: MutableMapping[str, str]) -> None:
+    """No program that we start is found in the working directory (`.` or nothing in PATH)."""
+    places = environ.get("PATH", os.defpath).split(os.pathsep)
+    if not all(map(os.path.isabs, places)):
+        environ["PATH"] = os.pathsep.join(filter(os.path.isabs, places))
 
 
 def _refuse(error: click.ClickException) -> int:

@@ -18,6 +18,7 @@ from wirespeed.records import Choice, Run
 from wirespeed.world.identity import Identity, detect
 from wirespeed.world.local import require_torch
 from wirespeed.world.mistaken import refuse_separate_worlds
+from wirespeed.world.redact import redact_words
 
 if TYPE_CHECKING:
     from wirespeed.console.book import Book
@@ -324,7 +325,12 @@ def _tell_unstored(why: str) -> None:
 
 
 def _jsonable(config: dict[str, Any]) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in config.items()}
+    """Words of -x, --with and the like without what looks like a secret."""
+    return {k: _told(v) if isinstance(v, tuple) else v for k, v in config.items()}
+
+
+def _told(values: tuple[Any, ...]) -> list[Any]:
+    return redact_words(values) if all(isinstance(v, str) for v in values) else list(values)
 
 
 def show(run: Run, output: Output) -> int:

@@ -231,13 +231,16 @@ def written(placed: Placed, job: "Job", form: str, title: str) -> str:
     from wirespeed.launchers.base import Holding
     from wirespeed.launchers.forwarding import shown
     from wirespeed.launchers.script import SCRATCH, as_sh, as_yaml
+    from wirespeed.world.redact import TAKEN_OUT, redact_words
 
     environment, hidden = shown(job.environment)
-    job = replace(job, environment=environment)
+    command = tuple(redact_words(job.command))
+    notes = [] if command == job.command else [TAKEN_OUT.strip()]
+    job = replace(job, environment=environment, command=command)
     engine = placed.engine
     pieces = engine.pieces(job, SCRATCH)
     before, after = engine.around(job, SCRATCH) if isinstance(engine, Holding) else ([], [])
-    notes = [f"# not used: {one.title}" for one in placed.findings]
+    notes += [f"# not used: {one.title}" for one in placed.findings]
     if form == "sh" and len(pieces) == 1 and pieces[0].script:
         text = pieces[0].script
     else:

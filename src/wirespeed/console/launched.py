@@ -21,7 +21,7 @@ from wirespeed.launchers.joblogs import JobLogs
 from wirespeed.launchers.supervise import Bounds, JobEnd, Reason, Supervisor, worst_code
 from wirespeed.records import Choice, Finding, NodeFacts, Run, Verdict, World
 from wirespeed.runs.folder import RunFolder
-from wirespeed.world.redact import allowed_environment
+from wirespeed.world.redact import allowed_environment, redact_words
 from wirespeed.world.watch.phrases import returncode_text
 
 __all__ = ["Launched"]
@@ -42,7 +42,7 @@ class Launched:
     def __init__(
         self, engine: Engine, job: Job, findings: Sequence[Finding], choices: Sequence[Choice]
     ) -> None:
-        config = {"command": list(job.command), "engine": engine.name, "ranks": job.size}
+        config = {"command": redact_words(job.command), "engine": engine.name, "ranks": job.size}
         self._engine = engine
         self._job = job
         self._findings = tuple(findings)

@@ -110,7 +110,7 @@ def _children(
         Child(
             number=rank,
             name=f"rank {rank}",
-            command=(sys.executable, "-m", "wirespeed.ranks"),
+            command=(sys.executable, "-P", "-m", "wirespeed.ranks"),
             environment={
                 **shared,
                 "RANK": str(rank),

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import socket
+import stat
 import tempfile
 import time
 import zlib
@@ -131,7 +132,8 @@ def meeting_file(identity: Identity) -> Path:
     """A file that only the ranks of this job know, in a folder that only this user may enter."""
     folder = Path(tempfile.gettempdir()) / f"wirespeed-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
+    about = folder.lstat()
+    if about.st_uid != os.getuid() or not stat.S_ISDIR(about.st_mode) or about.st_mode & 0o022:
         raise StorageError(f"{folder} belongs to somebody else", expected="a folder of this user")
     job = identity.job or f"{os.getppid()}-{_start_time(os.getppid())}"
     return folder / "".join(c if c.isalnum() else "-" for c in job)

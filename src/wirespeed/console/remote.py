@@ -26,7 +26,7 @@ from wirespeed.world.watch.phrases import returncode_text
 
 __all__ = ["COMMAND", "interrupted_before", "note_nodes", "ordered", "ran_remote", "run_remote"]
 
-COMMAND = ("-m", "wirespeed.console.relayed")
+COMMAND = ("-P", "-m", "wirespeed.console.relayed")
 """What each rank runs, after its Python."""
 _CONSOLE_FIRST_S = 10.0
 """Ranks that do not come are named by the console on the nodes, if there is one, before us."""

@@ -47,7 +47,6 @@ _FILES = NamedFiles(
     what="a baseline",
     missing=_missing,
     again=_SET,
-    private=True,
 )
 
 

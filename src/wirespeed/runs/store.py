@@ -15,9 +15,10 @@ from wirespeed.records_json import (
     world_to_json,
 )
 from wirespeed.runs import jsontext
-from wirespeed.runs.folder import FOLDER_NAME, RunFolder, runs_home
+from wirespeed.runs.folder import FOLDER_NAME, LARGEST, RunFolder, runs_home
 from wirespeed.runs.recovery import rebuild
 from wirespeed.runs.schema import prune, validate
+from wirespeed.world.reading import read_whole
 
 __all__ = ["RunSummary", "find", "list_runs", "load", "remove", "save"]
 
@@ -182,7 +183,7 @@ def _existing(path: Path) -> Path:
 def _read(path: Path) -> tuple[Run, bool]:
     """The run in a JSON file and whether it had finished; InputError when it is no run."""
     try:
-        text = path.read_text("utf-8")
+        text = read_whole(path, LARGEST, links=path.name != "run.json").decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text", expected="a run as JSON") from error
     except OSError as error:

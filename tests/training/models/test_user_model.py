@@ -185,3 +185,10 @@ def test_nothing_in_the_working_directory_stands_before_what_is_installed(write,
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     assert "rgb_to_hsv" in vars(importlib.import_module("colorsys"))
     assert spec.parameters == 9
+
+
+def test_an_installed_module_comes_before_the_working_directory(write):
+    """A json.py, or a torch.py, that lies there takes no module's place."""
+    write("raise SystemExit('ran')", name="wave")
+    with pytest.raises(UsageError, match="does not exist in wave"):
+        model_named("wave:make")

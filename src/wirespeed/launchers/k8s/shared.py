@@ -74,7 +74,7 @@ def shared_findings(
     path = f"{folder.rstrip('/')}/.wirespeed-shared-{secrets.token_hex(8)}"
 
     def run(pod: str, program: str, *words: str) -> _Told:
-        far = (python, "-c", program, path, *words)
+        far = (python, "-I", "-c", program, path, *words)
         answer = kubectl.ask("exec", "-i", pod, "-c", CONTAINER, "--", *far, within_s=_WITHIN_S)
         return _told(pod, answer)
 

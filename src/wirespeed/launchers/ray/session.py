@@ -60,6 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         orders = Orders.from_json(_first_line_of(0))
         stop.watch(0)
+        os.chdir("/")  # Ray puts the working directory before all modules of its workers
         with connected(orders, folder, stop) as ray:
             return _Session(orders, ray, stop).run()
     except WirespeedError as error:
