@@ -46,6 +46,8 @@ NO_CLOUD = {
 }
 """Closed ports: no test asks the metadata service of the cloud that it may run in."""
 os.environ.update(NO_CLOUD)
+os.environ["WIRESPEED_NEIGHBOURS"] = f"tests of {os.getpid()}"
+"""Commands of other tests, which run at the same time, are no neighbours."""
 
 # A shell starts what it puts in the background without SIGINT, and nohup without SIGHUP; every command
 # started here would keep that.
@@ -128,7 +130,8 @@ class Cli:
         """Start any command; `limits` by resource, such as `{resource.RLIMIT_FSIZE: 1000}`."""
         folder = self.folder / f"command-{len(self._started)}"
         folder.mkdir()
-        environment = {**self.environment(), **(env or {})}
+        own = {"WIRESPEED_NEIGHBOURS": str(folder)}
+        environment = {**self.environment(), **own, **(env or {})}
         if limits:
             # Python would write bytecode cut at the limit, and every later command would read it.
             environment["PYTHONDONTWRITEBYTECODE"] = "1"

@@ -91,6 +91,16 @@ _SINGLE = (
         "UNKNOWN with exit code 3, and the finding says what to do.",
     ),
     Check(
+        "WORLD-003",
+        "world",
+        "nobody else measures on these nodes",
+        "Another wirespeed run measured on a node of this one at the same time. Both share its cores, "
+        "memory and links, so that neither's figures tell what the node can do: latency, bandwidth and "
+        "stragglers are not checked, and the verdict is UNKNOWN (exit code 3) unless something else "
+        "failed. Data and settings are checked as ever. Run it again when the others have ended; runs "
+        "in other containers, which have network namespaces of their own, are not seen.",
+    ),
+    Check(
         "CAP-001",
         "correctness",
         "what the backend cannot do",

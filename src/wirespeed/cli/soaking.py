@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from wirespeed.cli import suggest
-from wirespeed.errors import UsageError
+from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.plan import Plan
 from wirespeed.records import Run
 from wirespeed.records_lasting import Soak
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wirespeed.console.book import ProgressView
     from wirespeed.console.soaking import SoakLedger
     from wirespeed.runs.patient import PatientFolder
+    from wirespeed.world.lock import Lock
 
 __all__ = ["DEFAULT_FOR", "Resumed", "asked_soak", "open_soak", "resumed_values", "soak_options"]
 
@@ -131,9 +132,27 @@ def open_soak(
     if soak is None:
         raise UsageError("no soak was asked for", expected="-l soak")
     if resumed is not None:
-        folder = PatientFolder.reopen(resumed.path, resumed.run)
+        folder = PatientFolder.reopen(resumed.path, resumed.run, _locked(resumed, progress))
         start = replace(resumed.soak, resumed=resumed.soak.resumed + 1)
     else:
         folder = PatientFolder.create(plan.command, config)
         start = Soak(for_s=soak.for_s, elapsed_s=0.0, window_s=soak.window_s)
     return folder, SoakLedger(plan, folder, progress, start)
+
+
+def _locked(resumed: Resumed, progress: "ProgressView") -> "Lock":
+    """The lock of that run's folder; CannotMeasure while another process goes on with it."""
+    from wirespeed.runs.store import load
+    from wirespeed.world.lock import Lock
+
+    lock = Lock.take(resumed.path, "wirespeed check --resume", say=progress.phase)
+    if load(resumed.path).soak != resumed.soak:
+        lock.release()
+        raise CannotMeasure(
+            f"another process has gone on with run {resumed.run.id} meanwhile",
+            expected="one at a time",
+            next=f"wirespeed check --resume {resumed.run.id}",
+        )
+    if lock.before is not None:
+        progress.say(f"run {resumed.run.id} is taken over: its last owner is dead, {lock.before}")
+    return lock
