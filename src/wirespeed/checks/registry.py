@@ -91,6 +91,15 @@ _SINGLE = (
         "UNKNOWN with exit code 3, and the finding says what to do.",
     ),
     Check(
+        "WORLD-003",
+        "world",
+        "nobody else writes where the ranks meet",
+        "A key of the store in which ranks meet holds what no rank of this job has left there: it does "
+        "not bear the mark of the job's secret, or it is no message of ours. It was ignored. Whoever "
+        "reaches the master port can write to that store and end the run: let only the nodes of the job "
+        "reach it (docs/security.md).",
+    ),
+    Check(
         "CAP-001",
         "correctness",
         "what the backend cannot do",
