@@ -135,6 +135,8 @@ _WATCH_TITLES = {
     "HANG-004": "data arrive where every rank waits",
     "INT-001": "the run is not interrupted",
     "JOIN-001": "every rank joins in time",
+    "JOIN-002": "every rank is one process",
+    "JOIN-003": "nobody but the ranks speaks to the console",
     "RAISED-001": "no rank raises an exception",
 }
 

@@ -61,11 +61,12 @@ class Doors:
         self._voice = voice
         self._joined = threading.Event()
         self._shift = shift_s
-        self._bell = Doorbell(shift_s)
+        address = _address(identity, node)
+        self._bell = Doorbell(shift_s, address)
         # The thread's own: a connection that the main thread waits on is locked (torch 2.7+).
         self._store = store.clone()
         self._mine = store.add(f"{_DOORS}/count", 1) - 1
-        door = self._bell.door(identity.rank, node.host, _address(identity, node))
+        door = self._bell.door(identity.rank, node.host, address)
         store.set(f"{_DOORS}/{self._mine}", door.to_json())
         store.add(_READY, 1)
         self._thread = threading.Thread(target=self._scout, name="scout", daemon=True)
@@ -140,7 +141,7 @@ class Doors:
         """None where somebody else has written there, which is told."""
         try:
             return Door.from_json(store.get(f"{_DOORS}/{number}"))
-        except (ValueError, TypeError) as error:
+        except ValueError as error:
             saw = f"what stands in the store as a node's door is none: {error}"
             self._voice.record("odd", {"saw": saw})
             return None

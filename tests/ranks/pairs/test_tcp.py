@@ -80,6 +80,34 @@ def test_a_stranger_is_turned_away(doors: list[Door]) -> None:
         answered.result(BOUND_S)
 
 
+def test_silent_and_quick_strangers_cost_no_figure(doors: list[Door]) -> None:
+    """Some keep their connection and say nothing, some leave at once: the peer is heard all the same."""
+    target = (doors[1].seat.address, doors[1].seat.port)
+    silent = [socket.create_connection(target, CONNECT_S) for _ in range(40)]
+    for _ in range(40):
+        socket.create_connection(target, CONNECT_S).close()
+    assert together(doors, "ping", {}, {})[0] < CONNECT_S
+    assert together(doors, "transfer", way(True, False), way(False, True))[1] > 0
+    for one in silent:
+        one.close()
+
+
+def test_the_token_never_crosses_the_wire(doors: list[Door]) -> None:
+    """Whoever takes the address of a peer learns nothing from those who call."""
+    with socket.create_server(("127.0.0.1", 0)) as thief, ThreadPoolExecutor(1) as pool:
+        seat = Seat("127.0.0.1", thief.getsockname()[1], doors[1].seat.token)
+        calling = pool.submit(doors[0].ping, seat)
+        line, _ = thief.accept()
+        with line:
+            line.settimeout(CONNECT_S)
+            assert seat.token not in line.recv(64)
+            line.sendall(bytes(32))
+            line.settimeout(0.5)
+            assert line.recv(64) == b"", "it says nothing more to who does not know the token"
+        thief.close()
+        assert calling.result(BOUND_S) == math.inf
+
+
 def test_a_peer_that_stalls_costs_its_figure_only(doors: list[Door]) -> None:
     """As behind a black hole: the connection stands and no data come."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -1,7 +1,8 @@
-"""A small world of real processes under a real monitor."""
+"""A small world of real processes under a real monitor; and a rank's side spoken by hand."""
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from wirespeed.world.watch import LocalProcess, Monitor, Outcome, RankStatus, new_token
+from wirespeed.world.watch.protocol import Hello, Message, decode, encode
+from wirespeed.world.watch.seals import hello_seal, session_seals
 
 PROGRAM = Path(__file__).parent / "rank_program.py"
 
@@ -89,6 +92,56 @@ class WatchedWorld:
             if process.poll() is None:
                 process.kill()
             process.wait(10)
+
+
+class Speaker:
+    """A caller that was greeted; with the right `token` a rank, sealed line by sealed line."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.token = token
+        self.greeted = json.loads(self.line())["nonce"]
+        self.to_console, self.to_rank = session_seals(token, self.greeted, "nonce")
+
+    def hello(self, rank: int = 0, size: int = 2, host: str = "node-a", pid: int = 1) -> bytes:
+        hello = Hello("nonce", rank, size, host, pid)
+        return hello_seal(self.token, self.greeted).sealed(encode(hello))
+
+    def sealed(self, *messages: Message) -> bytes:
+        return b"".join(self.to_console.sealed(encode(message)) for message in messages)
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def line(self) -> bytes:
+        """Without its newline; empty when the console closed the connection."""
+        line = b""
+        while not line.endswith(b"\n"):
+            try:
+                byte = self.socket.recv(1)
+            except ConnectionResetError:
+                return b""
+            if not byte:
+                return b""
+            line += byte
+        return line[:-1]
+
+    def hear(self) -> Message | None:
+        """The next message; None when the console closed the connection."""
+        line = self.line()
+        return decode(self.to_rank.opened(line)) if line else None
+
+    def __enter__(self) -> "Speaker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+
+@pytest.fixture
+def speaker() -> Callable[[int, str], Speaker]:
+    """`speaker(port, token)`, a context."""
+    return Speaker
 
 
 @pytest.fixture

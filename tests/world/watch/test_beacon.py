@@ -37,7 +37,7 @@ def test_wrong_token_and_wrong_world_are_told_apart():
     with Monitor(2, "right", on_record=lambda *_: None) as monitor:
         port = monitor.start()
         with pytest.raises(WorldError, match="another run"):
-            Beacon("127.0.0.1", port, "wrong", 0, 2).connect(5)
+            Beacon("127.0.0.1", port, "wrong", 0, 2).connect(0.3)
         with pytest.raises(WorldError, match="world of 3 ranks, this one has 2"):
             Beacon("127.0.0.1", port, "right", 0, 3).connect(5)
 

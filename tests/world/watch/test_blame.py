@@ -244,6 +244,8 @@ def test_every_finding_is_complete_and_explained():
         facts(at(0), at(1)),
         facts(at(0), RankStatus(rank=1)),
         facts(at(0), at(1), interrupted=""),
+        facts(at(0), at(1), claims=(1, "pid 7 on a (10.0.0.1:5)", "pid 8 on b (10.0.0.2:6)")),
+        facts(at(0), at(1), strangers=2, strangers_seen=("10.0.0.3:7: no line of this run",)),
         facts(at(0, phase="finished", exit_code=0, returncode=-6), overdue=frozenset()),
     ]
     seen = set()

@@ -5,6 +5,7 @@ from wirespeed.world.watch.protocol import (
     Beat,
     Bye,
     Failed,
+    Greeting,
     Hello,
     LineBuffer,
     ProtocolError,
@@ -19,7 +20,8 @@ from wirespeed.world.watch.protocol import (
 )
 
 MESSAGES = [
-    Hello("token", 3, 8, "node-ä", 77),
+    Greeting("nonce"),
+    Hello("nonce", 3, 8, "node-ä", 77),
     Welcome(),
     Refused("why\nnot"),
     Beat("running", "detail", "all_reduce", 5, 6, 0.25, 0.0),

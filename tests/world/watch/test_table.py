@@ -22,7 +22,7 @@ def beat(phase="running", sequence=1, ticks=0, bound=0.0, age=0.0, detail="") ->
 def joined(size: int = 2, now: float = 0.0) -> RankTable:
     table = RankTable(size, 0.0, op_timeout=30.0, startup_timeout=120.0)
     for rank in range(size):
-        table.hello(Hello("t", rank, size, "node", rank + 1), now)
+        table.hello(Hello("n", rank, size, "node", rank + 1), f"10.0.0.1:{rank}", now)
         table.beat(rank, beat(), now)
     return table
 
@@ -61,7 +61,7 @@ def test_the_rank_tells_how_long_ago_its_operation_began():
 
 def test_missing_ranks_are_overdue_at_the_startup_bound_and_excuse_the_others():
     table = RankTable(2, 0.0, op_timeout=30.0, startup_timeout=120.0)
-    table.hello(Hello("t", 0, 2, "node", 1), 1)
+    table.hello(Hello("n", 0, 2, "node", 1), "10.0.0.1:1", 1)
     assert keep_alive(table, [0], 1, 125, phase="ready") == list(range(121, 125))
     assert table.overdue(124) == {1}
 

@@ -2,11 +2,11 @@
 
 import resource
 import selectors
-import socket
 import time
+from typing import Any
 
 from wirespeed.world.watch import Monitor
-from wirespeed.world.watch.protocol import Abort, Beat, Hello, LineBuffer, StackText, decode, encode
+from wirespeed.world.watch.protocol import Abort, Beat, LineBuffer, StackText, decode
 
 OP = "all_reduce float32 1 MiB"
 
@@ -14,21 +14,21 @@ OP = "all_reduce float32 1 MiB"
 class Swarm:
     """Simulated ranks: each joins, beats every 0.5 s and answers requests."""
 
-    def __init__(self, port: int, size: int, sequences: dict[int, int]) -> None:
+    def __init__(self, speaker: Any, port: int, size: int, sequences: dict[int, int]) -> None:
         self.size, self.sequences = size, sequences
         self.aborted: set[int] = set()
         self.selector = selectors.DefaultSelector()
-        self.sockets = []
+        self.speakers = []
         for rank in range(size):
-            connection = socket.create_connection(("127.0.0.1", port), timeout=10)
-            connection.sendall(encode(Hello("t", rank, size, f"node-{rank // 8}", rank + 1)))
-            self.selector.register(connection, selectors.EVENT_READ, (rank, LineBuffer(1 << 20)))
-            self.sockets.append(connection)
+            one = speaker(port, "t")
+            one.send(one.hello(rank, size, f"node-{rank // 8}", rank + 1))
+            self.selector.register(one.socket, selectors.EVENT_READ, (rank, LineBuffer(1 << 20)))
+            self.speakers.append(one)
 
     def beat(self) -> None:
-        for rank, connection in enumerate(self.sockets):
+        for rank, one in enumerate(self.speakers):
             sequence = self.sequences.get(rank, 6)
-            connection.sendall(encode(Beat("running", "", OP, sequence, 0, 0.0, 0.0)))
+            one.send(one.sealed(Beat("running", "", OP, sequence, 0, 0.0, 0.0)))
 
     def answer(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -39,26 +39,27 @@ class Swarm:
                 if not data:
                     self.selector.unregister(key.fileobj)
                 for line in lines.feed(data):
-                    self.obey(rank, key.fileobj, decode(line))
+                    self.obey(rank, decode(self.speakers[rank].to_rank.opened(line)))
 
-    def obey(self, rank: int, connection: socket.socket, message: object) -> None:
+    def obey(self, rank: int, message: object) -> None:
         if isinstance(message, Abort):
             self.aborted.add(rank)
         elif type(message).__name__ == "StackRequest":
-            connection.sendall(encode(StackText(f"stack of {rank}", [[1, OP]])))
+            one = self.speakers[rank]
+            one.send(one.sealed(StackText(f"stack of {rank}", [[1, OP]])))
 
     def close(self) -> None:
         self.selector.close()
-        for connection in self.sockets:
-            connection.close()
+        for one in self.speakers:
+            one.socket.close()
 
 
-def test_a_thousand_ranks_and_the_one_that_is_behind():
+def test_a_thousand_ranks_and_the_one_that_is_behind(speaker):
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     size = min(1000, (allowed - 100) // 2)
     culprit = size // 2 + 1
     with Monitor(size, "t", on_record=lambda *_: None, op_timeout_s=3.0) as monitor:
-        swarm = Swarm(monitor.start(), size, {culprit: 5})
+        swarm = Swarm(speaker, monitor.start(), size, {culprit: 5})
         try:
             deadline = time.monotonic() + 60
             while monitor.outcome() is None:

@@ -1,8 +1,9 @@
 """A pair over plain TCP: what a CPU world's collectives run on, with a bound on every wait.
 
 Every phase opens a connection of its own, so that one which stalls (a black hole, a firewall, a node
-that died) costs that figure and nothing else. The receiving side measures: what left the sender may
-still lie in a buffer.
+that died) costs that figure and nothing else. Who calls shows that it knows the token before it counts
+as the peer, and strangers hold up nobody. The receiving side measures: what left the sender may still
+lie in a buffer.
 """
 
 import os
@@ -11,8 +12,12 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 from statistics import median
-from threading import Thread
+from threading import Event, Thread
+
+from wirespeed.world.network.callers import serve_callers, take
+from wirespeed.world.network.knocking import admits, call
 
 __all__ = ["Door", "Seat", "own_address"]
 
@@ -26,13 +31,16 @@ _PING = bytes(32)
 _BLOCK = bytes(256 << 10)
 _TOKEN_BYTES = 16
 _STEP_S = 0.25
+_BACKLOG = 256
+_AT_ONCE, _OF_ONE_PEER = 32, 8
+"""Callers that have not shown the token yet: a peer calls once at a time."""
 
 Tick = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Where a rank can be reached, and the word by which it knows a caller."""
+    """Where a rank can be reached, and the key by which it knows a caller; the key is never sent."""
 
     address: str
     port: int
@@ -46,11 +54,15 @@ class Door:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         self._socket.bind((address, 0))
-        self._socket.listen(64)
+        self._socket.listen(_BACKLOG)
         self._tick = tick
         self.seat = Seat(address, self._socket.getsockname()[1], os.urandom(_TOKEN_BYTES))
+        self._came: SimpleQueue[socket.socket] = SimpleQueue()
+        self._closing = Event()
+        Thread(target=self._serve, name="pairs", daemon=True).start()
 
     def close(self) -> None:
+        self._closing.set()
         self._socket.close()
 
     def ping(self, peer: Seat | None) -> float:
@@ -65,7 +77,7 @@ class Door:
                 begin = time.perf_counter()
                 if peer is not None:
                     line.sendall(_PING)
-                _take(line, len(_PING))
+                take(line, len(_PING))
                 times.append(time.perf_counter() - begin)
                 if peer is None:
                     line.sendall(_PING)
@@ -90,27 +102,33 @@ class Door:
         return 0.0
 
     def _line(self, peer: Seat | None) -> socket.socket:
-        line = self._call(peer) if peer is not None else self._answer()
+        if peer is not None:
+            line = call(peer.address, peer.port, peer.token, CONNECT_S)
+        else:
+            line = self._answer()
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return line
 
-    def _call(self, peer: Seat) -> socket.socket:
-        line = socket.create_connection((peer.address, peer.port), CONNECT_S)
-        line.sendall(peer.token)
-        return line
-
     def _answer(self) -> socket.socket:
-        """The next caller that knows our token; others are turned away."""
-        deadline = time.monotonic() + CONNECT_S
-        while (left := deadline - time.monotonic()) > 0:
-            self._socket.settimeout(left)
-            line, _ = self._socket.accept()
-            line.settimeout(left)
-            with suppress(OSError):
-                if _take(line, _TOKEN_BYTES) == self.seat.token:
-                    return line
-            line.close()
-        raise TimeoutError("nobody called")
+        """The next caller that knows our token."""
+        try:
+            return self._came.get(timeout=CONNECT_S)
+        except Empty:
+            raise TimeoutError("nobody called") from None
+
+    def _serve(self) -> None:
+        serve_callers(
+            self._socket,
+            self._greet,
+            seconds=CONNECT_S,
+            at_once=_AT_ONCE,
+            of_one_peer=_OF_ONE_PEER,
+            closing=self._closing.is_set,
+        )
+
+    def _greet(self, line: socket.socket) -> None:
+        if admits(line, self.seat.token):
+            self._came.put(socket.socket(fileno=line.detach()))
 
     def _send(self, line: socket.socket, seconds: float) -> None:
         """As much as goes through in that time, then the end."""
@@ -176,16 +194,6 @@ class _Meter:
         if self._counted and last > self._mark:
             return self._counted / (last - self._mark)
         return self._all / (last - self._begin) if last > self._begin else 0.0
-
-
-def _take(line: socket.socket, count: int) -> bytes:
-    got = b""
-    while len(got) < count:
-        part = line.recv(count - len(got))
-        if not part:
-            raise ConnectionError("the other side hung up")
-        got += part
-    return got
 
 
 def own_address(one_host: bool) -> str:

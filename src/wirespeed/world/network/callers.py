@@ -23,7 +23,7 @@ _BREATH_S = 0.01
 
 def serve_callers(
     listener: socket.socket,
-    answer: Callable[[socket.socket], None],
+    answer: Callable[[socket.socket], object],
     *,
     seconds: float,
     at_once: int,
@@ -38,7 +38,8 @@ def serve_callers(
     beyond that takes the place of an older one, or is turned away where all are new.
     """
     desk = _Desk(answer, seconds, at_once, of_one_peer)
-    listener.settimeout(_LOOK_S)
+    with suppress(OSError):  # it may be closed already
+        listener.settimeout(_LOOK_S)
     while not closing() and listener.fileno() >= 0:
         try:
             caller, address = listener.accept()
@@ -83,7 +84,7 @@ class _Desk:
 
     def __init__(
         self,
-        answer: Callable[[socket.socket], None],
+        answer: Callable[[socket.socket], object],
         seconds: float,
         at_once: int,
         of_one_peer: int,

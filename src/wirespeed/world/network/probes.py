@@ -3,7 +3,9 @@
 Every function is bounded by the seconds it is given, and raises nothing for a peer that is away.
 """
 
+import hmac
 import itertools
+import secrets
 import socket
 import statistics
 import time
@@ -11,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.world.network.doorbell import ANSWER, QUESTION, SECRET_BYTES, Door
+from wirespeed.world.network.doorbell import ANSWER, QUESTION, Door, sealed
+from wirespeed.world.network.knocking import call
 
 __all__ = ["Path", "knock", "path_to_json", "probe_path"]
 
@@ -46,30 +49,24 @@ class Path:
 
 
 def knock(door: Door, timeout_s: float) -> str:
-    """Connect by TCP and hear the answer; "" when it came, else what happened (the last of two tries).
+    """Connect by TCP and see that it knows the secret: "", else what happened (the last of two tries).
 
-    Takes up to `2 * timeout_s`. A connection that is refused was answered: it is not tried again.
+    Takes about `2 * timeout_s`. A connection that is refused was answered: it is not tried again.
     """
     problem = ""
     for _ in range(_KNOCKS):
         try:
-            with socket.create_connection((door.address, door.port), timeout_s) as connection:
-                connection.sendall(door.key)
-                return "" if _read(connection) == door.key[::-1] else "another program answered"
+            call(door.address, door.port, door.key, timeout_s).close()
+            return ""
         except TimeoutError:
             problem = f"no answer within {timeout_s:g} s"
         except ConnectionRefusedError:
             return "connection refused"
         except OSError as error:
             problem = error.strerror or str(error)
+            if error.errno is None:  # somebody is there
+                return problem
     return problem
-
-
-def _read(connection: socket.socket) -> bytes:
-    data = b""
-    while len(data) < SECRET_BYTES and (more := connection.recv(SECRET_BYTES - len(data))):
-        data += more
-    return data
 
 
 def probe_path(door: Door, bound_s: float, clock_shift_s: float = 0.0) -> Path:
@@ -102,7 +99,8 @@ class _Asker:
         self._udp = udp
         self._key = door.key
         self._deadline = deadline
-        self._numbers = itertools.count()
+        # Not from 0: an answer that was overheard earlier must not fit.
+        self._numbers = itertools.count(secrets.randbits(31))
 
     def ask(self, payload: int, wait: float) -> tuple[float, float, float] | None:
         """(sent, their clock, received) of a packet of so many bytes; None without the answer."""
@@ -110,15 +108,17 @@ class _Asker:
         number = next(self._numbers)
         sent = time.time()
         try:
-            self._udp.send(QUESTION.pack(self._key, number) + bytes(payload - QUESTION.size))
+            asked = sealed(QUESTION, self._key, b"%d bytes" % payload, number)
+            self._udp.send(asked + bytes(payload - QUESTION.size))
             while (left := until - time.monotonic()) > 0:
                 self._udp.settimeout(left)
                 packet = self._udp.recv(ANSWER.size)
                 received = time.time()
                 # Others are late answers to packets that were given up.
                 if len(packet) == ANSWER.size:
-                    secret, answered, size, clock = ANSWER.unpack(packet)
-                    if (secret, answered, size) == (self._key, number, payload):
+                    clock = ANSWER.unpack(packet)[-1]
+                    expected = sealed(ANSWER, self._key, b"answer", number, payload, clock)
+                    if hmac.compare_digest(packet, expected):
                         return sent, clock, received
         except OSError:  # refused, too long for the interface, or time is over
             time.sleep(max(0.0, min(_PAUSE_S, until - time.monotonic())))

@@ -11,11 +11,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from wirespeed.errors import StorageError, WorldError
+from wirespeed.world.watch.dialling import bound_unacknowledged, read_line, small_segments
 from wirespeed.world.watch.protocol import (
     HEARTBEAT_S,
     LINE_LIMIT,
@@ -23,6 +25,7 @@ from wirespeed.world.watch.protocol import (
     Beat,
     Bye,
     Failed,
+    Greeting,
     Hello,
     LineBuffer,
     Message,
@@ -34,7 +37,9 @@ from wirespeed.world.watch.protocol import (
     Welcome,
     decode,
     encode,
+    new_token,
 )
+from wirespeed.world.watch.seals import SEAL_BYTES, LineSeal, hello_seal, session_seals
 from wirespeed.world.watch.stacks import main_thread_stack
 from wirespeed.world.watch.status import Phase
 
@@ -49,8 +54,6 @@ _SEND_BOUND_S = 30.0
 _GOODBYE_BOUND_S = 10.0
 _FLUSH_BOUND_S = 1.0
 _RETRY_S = 0.1
-_SEGMENT_BYTES = 500
-"""With headers below 576 bytes, which every IPv4 path takes (RFC 791)."""
 _TRACE_LIMIT = 64 * 1024
 CONSOLE_GONE = "the console process is gone"
 """The reason given to `on_abort` when the connection to the console ended."""
@@ -95,16 +98,22 @@ class Beacon:
         on_abort: Callable[[str], None] = leave,
         stack_file: Path | None = None,
     ) -> None:
-        """`stack_file`: where `faulthandler` writes stacks upon SIGUSR1; None: not installed."""
+        """`token`: the run's key, which is shown to be known and never sent.
+
+        `stack_file`: where `faulthandler` writes stacks upon SIGUSR1; None: not installed.
+        """
         self.host, self.port = host, port
-        self._hello = Hello(token, rank, world_size, socket.gethostname(), os.getpid())
+        self._token = token
+        self._hello = Hello("", rank, world_size, socket.gethostname(), os.getpid())
+        self._in: LineSeal | None = None
+        self._out: LineSeal | None = None
         self._on_abort = on_abort
         self._stack_path = stack_file
         self._stack_file: TextIOWrapper | None = None
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
         self._send_lock = threading.Lock()
-        self._lines = LineBuffer(LINE_LIMIT)
+        self._lines = LineBuffer(LINE_LIMIT + SEAL_BYTES)
         self._closing = False
         self._said_bye = False
         self._aborted = ""
@@ -147,12 +156,7 @@ class Beacon:
         """
         deadline = time.monotonic() + timeout
         self._install_stack_dump()
-        connection = self._dial(deadline)
-        try:
-            self._introduce(connection, deadline)
-        except BaseException:
-            connection.close()
-            raise
+        connection = self._welcomed(deadline)
         connection.settimeout(_SEND_BOUND_S)
         self._socket = connection
         self._thread = threading.Thread(target=self._listen, name="beacon", daemon=True)
@@ -213,17 +217,34 @@ class Beacon:
 
     # Connecting.
 
+    def _welcomed(self, deadline: float) -> socket.socket:
+        """A connection on which the console took us; in a crowd it may drop us once or more."""
+        while True:
+            connection = self._dial(deadline)
+            try:
+                self._introduce(connection, deadline)
+            except OSError as error:
+                connection.close()
+                if time.monotonic() + _RETRY_S > deadline:
+                    raise self._not_taken(str(error)) from error
+                time.sleep(_RETRY_S)
+            except BaseException:
+                connection.close()
+                raise
+            else:
+                return connection
+
     def _dial(self, deadline: float) -> socket.socket:
         problem = "no time to try"
         while (left := deadline - time.monotonic()) > 0:
             try:
-                connection = _small_segments(self.host, self.port, left)
+                connection = small_segments(self.host, self.port, left)
             except OSError as error:
                 problem = str(error)
                 time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _bound_unacknowledged(connection)
+            bound_unacknowledged(connection, _SEND_BOUND_S)
             return connection
         raise WorldError(
             f"rank {self._hello.rank} found no console at {self.host}:{self.port}: {problem}",
@@ -232,36 +253,28 @@ class Beacon:
         )
 
     def _introduce(self, connection: socket.socket, deadline: float) -> None:
-        reason = "it closed the connection, so it belongs to another run or is another program"
+        """Each shows the other to know the run's key. OSError when we are dropped, or nobody answers."""
         try:
-            connection.sendall(encode(self._hello))
-            answer = self._first_answer(connection, deadline)
-        except (OSError, ProtocolError) as error:
-            answer, reason = None, str(error)
-        if isinstance(answer, Refused):
-            reason = answer.reason
-        elif isinstance(answer, Welcome):
-            return
-        raise WorldError(
+            greeting = decode(read_line(connection, deadline))
+            if not isinstance(greeting, Greeting):
+                raise ProtocolError("it is another program")
+            hello = replace(self._hello, nonce=new_token())
+            connection.sendall(hello_seal(self._token, greeting.nonce).sealed(encode(hello)))
+            self._out, self._in = session_seals(self._token, greeting.nonce, hello.nonce)
+            answer = decode(self._in.opened(read_line(connection, deadline)))
+        except ProtocolError as error:
+            raise self._not_taken(str(error)) from error
+        if not isinstance(answer, Welcome):
+            raise self._not_taken(answer.reason if isinstance(answer, Refused) else "no welcome")
+
+    def _not_taken(self, reason: str) -> WorldError:
+        return WorldError(
             f"the console at {self.host}:{self.port} does not take rank {self._hello.rank}: "
             f"{reason}",
             expected=f"a console that waits for rank {self._hello.rank} of "
             f"{self._hello.world_size}",
             next="env | grep -E 'RANK|WORLD_SIZE|MASTER_|WIRESPEED_' on each node",
         )
-
-    def _first_answer(self, connection: socket.socket, deadline: float) -> Message | None:
-        """The console's first message, read byte by byte so that none of the next is taken."""
-        line = bytearray()
-        while not line.endswith(b"\n"):
-            connection.settimeout(max(0.01, deadline - time.monotonic()))
-            byte = connection.recv(1)
-            if not byte:
-                return None
-            line += byte
-            if len(line) > LINE_LIMIT:
-                raise ProtocolError("an answer without end")
-        return decode(bytes(line))
 
     # Sending.
 
@@ -286,15 +299,15 @@ class Beacon:
     def _send(self, message: Message, lock_bound: float = _SEND_BOUND_S) -> None:
         """Raises WorldError when the console does not take it within the bound."""
         line = encode(message)
-        connection = self._socket
-        if connection is None or self._aborted:
+        connection, seal = self._socket, self._out
+        if connection is None or seal is None or self._aborted:
             raise WorldError(self._aborted or "the rank has no connection to the console")
         if len(line) > LINE_LIMIT:
             raise WorldError(f"a message of {len(line)} bytes", expected=f"at most {LINE_LIMIT}")
         if not self._send_lock.acquire(timeout=lock_bound):
             raise WorldError(f"the console took nothing for {lock_bound:.0f} s")
         try:
-            connection.sendall(line)
+            connection.sendall(seal.sealed(line))
         except OSError as error:
             # Part of the line may be gone, so the stream is of no more use.
             self._abort(f"{CONSOLE_GONE}: {error}")
@@ -335,7 +348,7 @@ class Beacon:
             return
         try:
             for line in self._lines.feed(data):
-                self._obey(decode(line))
+                self._obey(decode(self._in.opened(line) if self._in else line))
         except ProtocolError as error:
             self._abort(f"the console sent {error}")
 
@@ -382,30 +395,3 @@ class Beacon:
             faulthandler.unregister(signal.SIGUSR1)
             self._stack_file.close()
             self._stack_file = None
-
-
-def _small_segments(host: str, port: int, timeout: float) -> socket.socket:
-    """A connection that sends and asks for small packets only, to say what becomes of large ones.
-
-    Where a switch drops large packets, all other connections stall, and this one shall tell it.
-    """
-    error: OSError = OSError(f"{host} has no address")
-    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
-        connection = socket.socket(family, kind, protocol)
-        try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES)
-            connection.settimeout(timeout)
-            connection.connect(address)
-        except OSError as problem:
-            connection.close()
-            error = problem
-            continue
-        return connection
-    raise error
-
-
-def _bound_unacknowledged(connection: socket.socket) -> None:
-    """A console whose machine vanished never closes; give up on it like on one that did."""
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        milliseconds = int(_SEND_BOUND_S * 1000)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)

@@ -2,7 +2,7 @@
 
 The first cause is named, never its consequences. In this order:
 
-1. a person or signal interrupted the run;
+1. a person or signal interrupted the run, or two processes claim one rank;
 2. the earliest of: a rank that died, a rank that raised something other than "the connection
    broke" or "timed out" (a dead or stuck rank makes its peers raise those);
 3. a rank that never connected;
@@ -59,8 +59,8 @@ _FOLLOWING_SIGNALS = (-15, -6)
 
 
 def blame(facts: Facts) -> tuple[Finding, ...]:
-    """The findings, first cause first; warnings on abnormal exits after results come last."""
-    return (*_cause(facts), *ends.abnormal_exits(facts))
+    """The findings, first cause first; warnings (odd exits after results, strangers) come last."""
+    return (*_cause(facts), *ends.abnormal_exits(facts), *ends.strangers(facts))
 
 
 def is_consequence(error: str) -> bool:
@@ -72,6 +72,8 @@ def is_consequence(error: str) -> bool:
 def _cause(facts: Facts) -> tuple[Finding, ...]:
     if facts.interrupted is not None:
         return (ends.interrupted(facts),)
+    if facts.claims is not None:
+        return (ends.claimed_twice(facts, *facts.claims),)
     if ended := _first_end(facts):
         return ended
     if not facts.overdue and not facts.raised:

@@ -20,7 +20,15 @@ from wirespeed.world.watch.phrases import (
 )
 from wirespeed.world.watch.status import RankStatus, ranks_text
 
-__all__ = ["abnormal_exits", "died", "exit_hint", "interrupted", "raised"]
+__all__ = [
+    "abnormal_exits",
+    "claimed_twice",
+    "died",
+    "exit_hint",
+    "interrupted",
+    "raised",
+    "strangers",
+]
 
 _SIGNAL_HINTS = {
     signal.SIGKILL: "the kernel's out-of-memory killer, a scheduler or a person killed it",
@@ -144,6 +152,45 @@ def interrupted(facts: Facts) -> Finding:
         because="it was asked to stop",
         costs=ENDED,
         next="run the same command again",
+    )
+
+
+def claimed_twice(facts: Facts, rank: int, one: str, other: str) -> Finding:
+    """JOIN-002: two processes that know the run's key say that they are the same rank."""
+    return Finding(
+        id="JOIN-002",
+        status="fail",
+        title=f"rank {rank} is claimed by two processes: {one} and {other}",
+        subject=subject_of(facts.statuses[rank]),
+        saw=f"{one} came first, then {other}",
+        expected="each rank to be one process",
+        because="two processes were started with the same rank, or somebody who can read the run's "
+        "key takes a rank's place",
+        costs=ENDED,
+        fix="start each rank once; where others share the network, give the run a secret "
+        "(WIRESPEED_SECRET)",
+        next="env | grep -E 'RANK|WORLD_SIZE|MASTER_|WIRESPEED_' on each node",
+    )
+
+
+def strangers(facts: Facts) -> tuple[Finding, ...]:
+    """JOIN-003 (a warning): somebody spoke to the console without the run's key."""
+    if not facts.strangers:
+        return ()
+    times = "once" if facts.strangers == 1 else f"{facts.strangers} times"
+    return (
+        Finding(
+            id="JOIN-003",
+            status="warn",
+            title=f"who does not know the run's key spoke to the console {times}",
+            saw=facts.strangers_seen[0],
+            expected="the ranks of this run only",
+            because="a rank of another run, a port scanner, or somebody who would be taken for a rank",
+            costs="nothing: each was turned away at its first line",
+            fix="none needed for this run; see who calls from there",
+            next=f"getent hosts {facts.strangers_seen[0].partition(':')[0]}",
+            evidence=facts.strangers_seen,
+        ),
     )
 
 

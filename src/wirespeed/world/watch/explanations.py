@@ -42,6 +42,17 @@ measured until then is kept.""",
 A rank did not join the world within the start-up bound: it never connected to the console, or it
 connected and stayed in an early phase (importing PyTorch, forming the process group) while others
 were through. All other ranks wait for it.""",
+    "JOIN-002": """\
+Two processes that know the run's key said that they are the same rank. Both are named with their
+addresses, and the run ends: which of them is the rank cannot be told, so no figure of it can be
+trusted. As a rule a launcher or a person started a rank twice, or two jobs share one port. Without a
+secret the run's key stands in the world's store, where whoever reaches it can read it: give the run
+one (WIRESPEED_SECRET, or --secret-file) where others share the network.""",
+    "JOIN-003": """\
+Somebody connected to the console and said something that was not sealed with the run's key: a rank
+of another run with a wrong address, a port scanner, or somebody who wants to be taken for a rank.
+Each was turned away at its first line, and nothing that they said was read. Callers who say nothing
+are not told of.""",
     "RAISED-001": """\
 A rank ended with a Python exception. The last line and the traceback are shown. It is the first
 exception that is not a consequence of another rank's end ("connection closed by peer", "timed

@@ -54,4 +54,10 @@ class Facts:
     interrupted: str | None = None
     """Who or what interrupted the run."""
     refusals: tuple[str, ...] = ()
-    """Processes that showed the token but were turned away, and why."""
+    """Processes that knew the run's key but were turned away, and why."""
+    claims: tuple[int, str, str] | None = None
+    """A rank, and the two processes with the run's key that claim it, with their addresses."""
+    strangers: int = 0
+    """How many spoke to the console without the run's key."""
+    strangers_seen: tuple[str, ...] = ()
+    """The first of them: address, and what was wrong."""

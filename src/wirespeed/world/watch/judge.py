@@ -14,14 +14,16 @@ RAISE_GRACE_S = 1.0
 EXIT_GRACE_S = 10.0
 """Wait for the processes of local ranks to end after all have said goodbye."""
 
-Trigger = Literal["finished", "ended", "overdue"]
+Trigger = Literal["claimed", "finished", "ended", "overdue"]
 
 
 def trigger(table: RankTable, now: float, is_local: Callable[[int], bool]) -> Trigger | None:
-    """What to decide on now: all is done, some rank ended badly, or some rank is overdue.
+    """What to decide on now: a rank is claimed twice, all is done, one ended badly or is overdue.
 
     `is_local`: whether the owner will report the end of that rank's process.
     """
+    if table.claims is not None:
+        return "claimed"
     if _ended_badly(table, now):
         return "ended"
     if all(entry.finished_at is not None for entry in table.entries):

@@ -162,14 +162,18 @@ class Monitor:
 
     # For the server (a Listener); the monitor's thread.
 
-    def joined(self, hello: Hello, now: float) -> str:
+    def joined(self, hello: Hello, address: str, now: float) -> str:
         """A rank introduces itself; returns why it is refused, or ``."""
         if self._outcome is not None:
             return "the run is over"
-        reason = self._table.hello(hello, now)
+        reason = self._table.hello(hello, address, now)
         if not reason:
             self._tell(hello.rank, now)
         return reason
+
+    def turned_away(self, address: str, why: str) -> None:
+        """Somebody spoke without the run's key; it is told at the end, once."""
+        self._table.stranger(address, why)
 
     def heard(self, rank: int, message: Message, now: float) -> None:
         """Take a message of a rank. Raises ProtocolError for one that ranks do not send."""
@@ -305,6 +309,9 @@ class Monitor:
             stacks={**stacks, **self._stacks_of_silent(silent)},
             interrupted=self._interrupted,
             refusals=tuple(table.refusals),
+            claims=table.claims,
+            strangers=table.turned_away_count,
+            strangers_seen=tuple(table.turned_away),
         )
 
     def _silent(

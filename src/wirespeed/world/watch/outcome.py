@@ -9,7 +9,9 @@ from wirespeed.world.watch.status import RankStatus
 
 __all__ = ["Outcome", "OutcomeKind", "kind_of"]
 
-OutcomeKind = Literal["finished", "died", "raised", "hung", "never_joined", "interrupted"]
+OutcomeKind = Literal[
+    "finished", "died", "raised", "hung", "never_joined", "claimed_twice", "interrupted"
+]
 
 _KINDS: dict[str, OutcomeKind] = {
     "DIED-001": "died",
@@ -19,6 +21,7 @@ _KINDS: dict[str, OutcomeKind] = {
     "HANG-003": "hung",
     "HANG-004": "hung",
     "JOIN-001": "never_joined",
+    "JOIN-002": "claimed_twice",
     "INT-001": "interrupted",
 }
 

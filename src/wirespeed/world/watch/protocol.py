@@ -1,7 +1,8 @@
 """The wire form between ranks and console: one JSON object a line over TCP.
 
-A rank's first line is `Hello`, which carries the run's token; until then a line may be 4 KiB long,
-afterwards 16 MiB. The console answers `Welcome` or `Refused`. Then, in any order:
+The console says `Greeting`, the rank answers `Hello`; until then a line may be 4 KiB long, afterwards
+16 MiB. The console answers `Welcome` or `Refused`. All but the greeting is sealed (seals.py): what
+stands here is known to come from this run before any of it is read. Then, in any order:
 
     rank to console   Beat      every 0.5 s and at each change of phase
                       Record    a result; order is kept
@@ -24,6 +25,7 @@ __all__ = [
     "Beat",
     "Bye",
     "Failed",
+    "Greeting",
     "Hello",
     "LineBuffer",
     "Message",
@@ -41,7 +43,7 @@ __all__ = [
 HEARTBEAT_S = 0.5
 """Seconds between two heartbeats of a rank."""
 HELLO_LIMIT = 4 * 1024
-"""Bytes of a line from somebody who has not shown the token."""
+"""Bytes of a line from somebody who has not shown that he knows the run's key."""
 LINE_LIMIT = 16 * 1024 * 1024
 """Bytes of a line from a rank; node facts of a large machine stay far below."""
 
@@ -51,8 +53,14 @@ class ProtocolError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Greeting:
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True)
 class Hello:
-    token: str
+    nonce: str
+    """The rank's own, so that no answer of an earlier time fits."""
     rank: int
     world_size: int
     host: str
@@ -117,14 +125,14 @@ class Bye:
     exit_code: int = 0
 
 
-Message = (
-    Hello | Welcome | Refused | Beat | Record | Failed | StackRequest | StackText | Abort | Bye
+Message = (Greeting | Hello | Welcome | Refused | Beat | Record | Failed) | (
+    StackRequest | StackText | Abort | Bye
 )
 
 _TYPES: dict[str, type[Message]] = {
     kind.__name__: kind
     for kind in (
-        *(Hello, Welcome, Refused, Beat, Record),
+        *(Greeting, Hello, Welcome, Refused, Beat, Record),
         *(Failed, StackRequest, StackText, Abort, Bye),
     )
 }
@@ -144,7 +152,7 @@ _OPTIONAL = {
 
 
 def new_token() -> str:
-    """A fresh secret for one run."""
+    """A fresh key for one run, or a nonce."""
     return os.urandom(16).hex()
 
 

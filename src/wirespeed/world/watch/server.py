@@ -1,16 +1,16 @@
-"""The console's TCP side: accepts, admits those with the token, reads and writes without blocking.
+"""The console's TCP side: accepts, admits who knows the key, reads and writes without blocking.
 
 What a message means is not known here: it is handed to the `Listener`.
 """
 
 import contextlib
-import hmac
 import selectors
 import socket
 import time
 from typing import Protocol
 
 from wirespeed.errors import CannotMeasure
+from wirespeed.world.network.callers import crowded_out
 from wirespeed.world.watch.connection import Connection
 from wirespeed.world.watch.protocol import (
     Hello,
@@ -18,14 +18,15 @@ from wirespeed.world.watch.protocol import (
     ProtocolError,
     Refused,
     Welcome,
-    decode,
 )
 
 __all__ = ["Listener", "Server"]
 
 _HELLO_BOUND_S = 10.0
 _MOST_STRANGERS = 128
-"""Connections without token at a time, beyond one for each rank."""
+"""Connections that are no rank's yet, beyond one for each rank."""
+_ACCEPTED_AT_ONCE = 64
+"""Then the ranks are served, however many more are at the door."""
 _FLUSH_BOUND_S = 1.0
 _BACKLOG = 4096
 
@@ -33,8 +34,11 @@ _BACKLOG = 4096
 class Listener(Protocol):
     """Who is told what arrives."""
 
-    def joined(self, hello: Hello, now: float) -> str:
-        """Returns why the rank is refused, or ``."""
+    def joined(self, hello: Hello, address: str, now: float) -> str:
+        """Returns why the rank, which calls from `address`, is refused, or ``."""
+
+    def turned_away(self, address: str, why: str) -> None:
+        """Somebody said something without the run's key."""
 
     def heard(self, rank: int, message: Message, now: float) -> None: ...
 
@@ -45,11 +49,11 @@ class Server:
     """Serves the ranks of one run from one thread, which calls `step` again and again."""
 
     def __init__(self, token: str, world_size: int, listener: Listener) -> None:
-        self._token = token.encode()
+        self._token = token
         self._listener = listener
         self._limit = world_size + _MOST_STRANGERS
         self._selector = selectors.DefaultSelector()
-        self._strangers: list[Connection] = []
+        self._strangers: dict[Connection, None] = {}  # the oldest first
         self._ranks: dict[int, Connection] = {}
         self._door: socket.socket | None = None
         self._wake_in, self._wake_out = socket.socketpair()
@@ -91,8 +95,8 @@ class Server:
             else:
                 with contextlib.suppress(BlockingIOError):
                     self._wake_out.recv(4096)
-        for stranger in [s for s in self._strangers if now - s.opened_at > _HELLO_BOUND_S]:
-            self._drop(stranger)
+        while self._strangers and now - next(iter(self._strangers)).opened_at > _HELLO_BOUND_S:
+            self._drop(next(iter(self._strangers)))
 
     def send(self, rank: int, message: Message) -> None:
         """To one rank, if it is connected."""
@@ -121,20 +125,28 @@ class Server:
         self._selector.close()
 
     def _accept(self, now: float) -> None:
-        while self._door is not None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            if self._door is None:
+                return
             try:
-                accepted, _ = self._door.accept()
+                accepted, address = self._door.accept()
             except BlockingIOError:
                 return
             except OSError:
                 # Out of file descriptors, or the peer is gone already: come back to it later.
+                self._crowd_out(1)
                 time.sleep(0.01)
                 return
-            connection = Connection(accepted, now)
+            connection = Connection(accepted, address, now)
             self._selector.register(accepted, selectors.EVENT_READ, connection)
-            self._strangers.append(connection)
-            if len(self._strangers) > self._limit:
-                self._drop(self._strangers[0])
+            self._strangers[connection] = None
+            self._crowd_out(self._limit + 1)
+
+    def _crowd_out(self, too_many: int) -> None:
+        """Where so many strangers are here, one leaves; a rank that is quick to say hello never does."""
+        if len(self._strangers) >= too_many:
+            here = list(self._strangers)
+            self._drop(here[crowded_out([one.peer for one in here])])
 
     def _serve_connection(self, connection: Connection, now: float) -> None:
         if connection.socket.fileno() < 0:
@@ -144,9 +156,11 @@ class Server:
         try:
             lines = connection.read()
             for line in lines or ():
-                self._take(connection, decode(line), now)
+                self._take(connection, line, now)
         except ProtocolError as error:
             lines, why = None, f"the console closed the connection ({error})"
+            if connection.hello is None:
+                self._listener.turned_away(connection.address, str(error))
         if lines is None:
             self._drop(connection)
             if connection.rank is not None:
@@ -154,19 +168,17 @@ class Server:
         else:
             self._register_writes(connection)
 
-    def _take(self, connection: Connection, message: Message, now: float) -> None:
+    def _take(self, connection: Connection, line: bytes, now: float) -> None:
         if connection.rank is not None:
-            self._listener.heard(connection.rank, message, now)
+            self._listener.heard(connection.rank, connection.message(line), now)
             return
-        token = message.token.encode(errors="replace") if isinstance(message, Hello) else b""
-        if not isinstance(message, Hello) or not hmac.compare_digest(token, self._token):
-            raise ProtocolError("no token")
-        if reason := self._listener.joined(message, now):
+        hello = connection.meet(self._token, line)
+        if reason := self._listener.joined(hello, connection.address, now):
             connection.send(Refused(reason))
             raise ProtocolError(reason)
-        connection.trust(message.rank)
-        self._strangers.remove(connection)
-        self._ranks[message.rank] = connection
+        connection.trust(hello.rank)
+        del self._strangers[connection]
+        self._ranks[hello.rank] = connection
         connection.send(Welcome())
 
     def _register_writes(self, connection: Connection) -> None:
@@ -179,7 +191,6 @@ class Server:
     def _drop(self, connection: Connection) -> None:
         self._selector.unregister(connection.socket)
         connection.close()
-        if connection in self._strangers:
-            self._strangers.remove(connection)
+        self._strangers.pop(connection, None)
         if connection.rank is not None:
             self._ranks.pop(connection.rank, None)

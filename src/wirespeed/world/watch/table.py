@@ -15,6 +15,10 @@ from wirespeed.world.watch.status import PHASES, STARTUP_PHASES, Phase, RankStat
 __all__ = ["RankEntry", "RankTable"]
 
 
+_TOLD = 4
+"""Strangers that are told of; the others are counted."""
+
+
 @dataclass(slots=True)
 class RankEntry:
     """The mutable row of one rank; moments are seconds of the console's monotonic clock."""
@@ -24,6 +28,8 @@ class RankEntry:
     progressed_at: float
     host: str = ""
     pid: int = 0
+    address: str = ""
+    """From where it calls, as host:port."""
     phase: Phase = "starting"
     detail: str = ""
     op: str = ""
@@ -90,6 +96,11 @@ class RankTable:
         self.startup_timeout = startup_timeout
         self.entries = [RankEntry(rank, now, now) for rank in range(world_size)]
         self.refusals: list[str] = []
+        self.claims: tuple[int, str, str] | None = None
+        """A rank, the process that has it and the first other one that knows the key and claims it."""
+        self.turned_away: list[str] = []
+        """The first of those who spoke without the run's key, as address and what was wrong."""
+        self.turned_away_count = 0
         self._started = now
         self._startup_at = now
         """Last moment at which some rank was rightly starting."""
@@ -98,14 +109,20 @@ class RankTable:
 
     # What is heard.
 
-    def hello(self, hello: Hello, now: float) -> str:
-        """Enter a rank; returns why it is refused, or ``."""
+    def hello(self, hello: Hello, address: str, now: float) -> str:
+        """Enter a rank that calls from `address`; returns why it is refused, or ``."""
         reason = self._objection(hello)
+        if not reason and (first := self.entries[hello.rank]).connected:
+            reason = f"rank {hello.rank} is already pid {first.pid} on {first.host}"
+            if self.claims is None:
+                one = _process(first.pid, first.host, first.address)
+                other = _process(hello.pid, hello.host, address)
+                self.claims = (hello.rank, one, other)
         if reason:
             self.refusals.append(f"a process on {hello.host}, pid {hello.pid}: {reason}")
             return reason
         entry = self.entries[hello.rank]
-        entry.host, entry.pid = hello.host, hello.pid
+        entry.host, entry.pid, entry.address = hello.host, hello.pid, address
         entry.connected = entry.open = True
         entry.heard_at = entry.progressed_at = now
         return ""
@@ -116,10 +133,13 @@ class RankTable:
             return f"it believes in a world of {hello.world_size} ranks, this one has {size}"
         if not 0 <= hello.rank < size:
             return f"it calls itself rank {hello.rank} in a world of {size} ranks"
-        entry = self.entries[hello.rank]
-        if entry.connected:
-            return f"rank {hello.rank} is already pid {entry.pid} on {entry.host}"
         return ""
+
+    def stranger(self, address: str, why: str) -> None:
+        """Somebody spoke without the run's key; only the first few are kept."""
+        self.turned_away_count += 1
+        if len(self.turned_away) < _TOLD:
+            self.turned_away.append(f"{address}: {why}")
 
     def beat(self, rank: int, beat: Beat, now: float) -> bool:
         """Take a heartbeat; returns whether phase or operation changed."""
@@ -245,3 +265,7 @@ class RankTable:
 
     def statuses(self, now: float) -> tuple[RankStatus, ...]:
         return tuple(entry.status(now) for entry in self.entries)
+
+
+def _process(pid: int, host: str, address: str) -> str:
+    return f"pid {pid} on {host} ({address})"
