@@ -1,8 +1,9 @@
 """A plan crosses to the ranks as JSON and comes back the same."""
 
 import json
+from dataclasses import replace
 
-from wirespeed.plan import Case, Measure, Plan, Step
+from wirespeed.plan import Case, Measure, PairPlan, Plan, Step
 
 
 def test_round_trip_through_json():
@@ -39,3 +40,17 @@ def test_labels_tell_steps_apart():
     labels = [Step(case=case).label for case in cases]
     assert len(set(labels)) == len(labels)
     assert all(label.startswith(case.op) for label, case in zip(labels, cases, strict=True))
+
+
+def test_digests_name_the_part_that_differs():
+    one = Plan(command="bench", steps=(Step(case=Case(op="barrier")),), pairs=PairPlan())
+    crossed = Plan.from_json(json.loads(json.dumps(one.to_json())))
+    assert crossed.digests() == one.digests()
+    for name, other in {
+        "seed": replace(one, seed=2),
+        "steps": replace(one, steps=()),
+        "pairs.threshold": replace(one, pairs=PairPlan(threshold=2.0)),
+    }.items():
+        theirs = other.digests()
+        assert [part for part, digest in one.digests().items() if theirs[part] != digest] == [name]
+    assert "bench" not in "".join(one.digests().values())

@@ -4,7 +4,9 @@ A plan names no process, host or view. It crosses to the ranks as JSON (`to_json
 that each rank, wherever it was started, runs the same steps in the same order.
 """
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -206,6 +208,13 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def digests(self) -> dict[str, str]:
+        """A word for every part by its name, such as `seed` or `training.model`: equal where they are.
+
+        Of no part two ranks may have their own: clocks and sizes that fit are settled among the ranks.
+        """
+        return dict(_digests(self.to_json(), ""))
+
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Plan":
         fields = dict(data)
@@ -215,6 +224,15 @@ class Plan:
         fields["training"] = _training(data["training"]) if data.get("training") else None
         fields["soak"] = _soak(data["soak"]) if data.get("soak") else None
         return Plan(**fields)
+
+
+def _digests(parts: Mapping[str, Any], within: str) -> Iterator[tuple[str, str]]:
+    for name, value in parts.items():
+        if isinstance(value, dict) and value:
+            yield from _digests(value, f"{within}{name}.")
+        else:
+            digest = hashlib.sha256(json.dumps(value).encode()).hexdigest()
+            yield f"{within}{name}", digest[:16]
 
 
 def _soak(data: Mapping[str, Any]) -> SoakPlan:

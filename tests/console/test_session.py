@@ -154,6 +154,25 @@ def test_a_refusal_is_unknown_with_its_own_exit_code_and_no_failure(session):
     assert [f.id for f in run.findings] == ["WORLD-002"]
 
 
+@pytest.mark.parametrize("code", [0, 1, None, "0"])
+def test_no_rank_can_refuse_a_run_into_a_good_end(session, code):
+    told = {"rank": 1, "saw": "no GPU", "expected": "a GPU", "next": "gloo", "exit_code": code}
+    session.on_record(1, "refusal", told)
+    run = session.close(Outcome(kind="raised", findings=()))
+    assert (run.verdict, run.exit_code) == ("UNKNOWN", 3)
+
+
+def test_what_somebody_else_wrote_in_the_store_is_told_once(session):
+    feed(session)
+    for saw in ("no door", "no letter", "no door", *map(str, range(20))):
+        session.on_record(0, "odd", {"saw": saw})
+    run = session.close(Outcome(kind="finished", findings=()))
+    told = [one for one in run.findings if one.id == "WORLD-004"]
+    assert [one.saw for one in told][:2] == ["no door", "no letter"]
+    assert len(told) == 8
+    assert {one.status for one in told} == {"warn"}
+
+
 def test_a_death_comes_first_and_what_was_proven_stays(session):
     feed(session)
     session.on_record(0, "verification", verification(0))

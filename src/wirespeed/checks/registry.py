@@ -101,6 +101,15 @@ _SINGLE = (
         "in other containers, which have network namespaces of their own, are not seen.",
     ),
     Check(
+        "WORLD-004",
+        "world",
+        "nobody else writes where the ranks meet",
+        "A key of the store in which ranks meet holds what no rank of this job has left there: it does "
+        "not bear the mark of the job's secret, or it is no message of ours. It was ignored. Whoever "
+        "reaches the master port can write to that store and end the run: let only the nodes of the job "
+        "reach it (docs/security.md).",
+    ),
+    Check(
         "CAP-001",
         "correctness",
         "what the backend cannot do",

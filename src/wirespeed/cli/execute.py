@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,7 @@ from wirespeed.world.identity import Identity, detect
 from wirespeed.world.local import require_torch
 from wirespeed.world.mistaken import refuse_separate_worlds
 from wirespeed.world.redact import redact_words
+from wirespeed.world.secret import job_secret
 
 if TYPE_CHECKING:
     from wirespeed.console.book import Book
@@ -51,6 +53,8 @@ def execute(
     if ctx.params.get("print_config"):
         click.echo(print_config(ctx))
         return 0
+    file = options.secret_file
+    secret = job_secret(os.environ, Path(file) if file else None)
     options = replace(options, again=with_typed(ctx))
     config = _jsonable({k: v for k, v in ctx.params.items() if k != "print_config"})
     _refuse_faults_of_other_verbs(plan)
@@ -67,7 +71,7 @@ def execute(
     if identity is None:
         run = _on_this_machine(plan, options, config, only, settings, grid)
         return show(run, options.output)
-    return _as_member(identity, plan, options, config, only)
+    return _as_member(identity, plan, options, config, only, secret)
 
 
 def _on_this_machine(
@@ -161,8 +165,14 @@ def _as_member(
     options: RunOptions,
     config: dict[str, Any],
     only: frozenset[str],
+    secret: bytes | None,
 ) -> int:
-    from wirespeed.console.member import carry_rank_in_environment, run_member
+    from wirespeed.console.member import (
+        TRUSTS_NETWORK,
+        carry_rank_in_environment,
+        run_member,
+        trusts_network,
+    )
 
     if options.ranks is not None and options.ranks != identity.world_size:
         raise UsageError(
@@ -171,7 +181,7 @@ def _as_member(
             expected="no --ranks: the launcher has decided",
         )
     _refuse_faults_beyond(options.inject, identity.world_size)
-    carry_rank_in_environment(identity)
+    carry_rank_in_environment(identity, secret)
     launcher = os.environ.get("WIRESPEED_LAUNCHER", identity.launcher)
     choice = Choice("launcher", launcher, identity.reason)
 
@@ -186,7 +196,9 @@ def _as_member(
             plan, _session(plan, options, config, only, launcher, size, (choice,)), output
         )
 
-    return run_member(identity, plan, options.backend, open_book)
+    if identity.rank == 0 and trusts_network(identity, secret) and not output.quiet:
+        click.echo(f"this run trusts {TRUSTS_NETWORK.value}: {TRUSTS_NETWORK.reason}", err=True)
+    return run_member(identity, plan, options.backend, open_book, secret)
 
 
 def _lasting_work(

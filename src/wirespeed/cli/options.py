@@ -26,6 +26,7 @@ __all__ = [
     "Output",
     "RunOptions",
     "common_options",
+    "secret_option",
     "split_output",
 ]
 
@@ -78,6 +79,14 @@ class Listed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no [An
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+secret_option: Decorator = click.option(
+    "--secret-file",
+    metavar="FILE",
+    shell_complete=suggest.files,
+    help="Where another launcher starts the ranks: a file (mode 0600) with a secret, the same for all, "
+    "by which they know each other; or WIRESPEED_SECRET holds it.",
+)
+
 _OPTIONS: tuple[Decorator, ...] = (
     click.option(
         "--ranks",
@@ -116,6 +125,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         default=120.0,
         help="Seconds for all ranks to join.",
     ),
+    secret_option,
     click.option(
         "--inject",
         multiple=True,
@@ -197,6 +207,7 @@ class RunOptions:
     startup_timeout: float
     inject: tuple[str, ...]
     output: Output
+    secret_file: str | None = None
     where: Where | None = None
     """Where ranks run, unless on this machine or where a launcher has put us."""
     resumed: "Resumed | None" = None
@@ -229,6 +240,7 @@ class RunOptions:
         color, quiet, verbose = (values.pop(name) for name in ("color", "quiet", "verbose"))
         output = Output(format, color, quiet, verbose, html=values.pop("html", None))
         names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
+        names += ("secret_file",)
         gate = _gate(values.pop("fail_on"), values.pop("allow"))
         where = Where.take(values)
         return RunOptions(

@@ -9,7 +9,7 @@ import click
 
 from wirespeed.cli.config import print_config, refuse_unknown_keys
 from wirespeed.cli.execute import execute, show
-from wirespeed.cli.options import CONTEXT, FiniteRange, Output, RunOptions
+from wirespeed.cli.options import CONTEXT, FiniteRange, Output, RunOptions, secret_option
 from wirespeed.records import NodeFacts, Run, World
 
 __all__ = ["topo"]
@@ -37,6 +37,7 @@ Examples:
     default=120.0,
     help="Seconds for all nodes to tell what they are.",
 )
+@secret_option
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Also nodes that are alike, and what could not be read."
@@ -68,10 +69,10 @@ def topo(ctx: click.Context, /, **values: Any) -> int:
     plan = Plan(
         command="topo", steps=(), facts_only=True, startup_timeout_s=values["startup_timeout"]
     )
-    return execute(ctx, plan, _options(plan, output))
+    return execute(ctx, plan, _options(plan, output, values["secret_file"]))
 
 
-def _options(plan: Any, output: Output) -> RunOptions:
+def _options(plan: Any, output: Output, secret_file: str | None) -> RunOptions:
     """What the other verbs let the user choose, and has no meaning here."""
     return RunOptions(
         ranks=None,
@@ -82,6 +83,7 @@ def _options(plan: Any, output: Output) -> RunOptions:
         startup_timeout=plan.startup_timeout_s,
         inject=(),
         output=output,
+        secret_file=secret_file,
     )
 
 

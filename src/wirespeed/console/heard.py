@@ -40,6 +40,8 @@ __all__ = ["Heard"]
 _STORED = ("measurement", "verification", "pairs", "located", "training", "under_load")
 """Kinds of records that the run folder keeps as they come."""
 
+_MOST_ODD = 8
+
 Take = Callable[[Mapping[str, Any]], None]
 
 
@@ -101,6 +103,7 @@ class Heard:
             "trouble": self._on_trouble,
             "trace": self._on_trace,
             "refusal": self._on_refusal,
+            "odd": self._on_odd,
             "environment": self._on_environment,
             "identity": self._on_identity,
         }
@@ -216,6 +219,21 @@ class Heard:
     def _on_refusal(self, data: Mapping[str, Any]) -> None:
         """A rank cannot do what was asked: the first to say so is shown, and it is no failure."""
         self.refusal = self.refusal or data
+
+    def _on_odd(self, data: Mapping[str, Any]) -> None:
+        """Something that no rank of this job has left where ranks leave word; each is told once."""
+        known = [one.saw for one in self.notes if one.id == "WORLD-004"]
+        if len(known) < _MOST_ODD and data["saw"] not in known:
+            self.notes.append(
+                Finding(
+                    id="WORLD-004",
+                    status="warn",
+                    title="somebody else has written where the ranks meet; it was ignored",
+                    saw=data["saw"],
+                    expected="what the ranks of this job have left there, and nothing else",
+                    fix="let only the nodes of the job reach the master port (docs/security.md)",
+                )
+            )
 
     def _on_memory(self, data: Mapping[str, Any]) -> None:
         need, free = (format_size(data[name]) for name in ("need_bytes", "free_bytes"))

@@ -1,31 +1,45 @@
 """What ranks that cannot reach the console tell it all the same: letters in the world's store.
 
 Where only the master port is open, the store is the one thing that every rank can reach. A letter is
-a record or the error that ends a rank; rank 0 reads them while it waits for the ranks.
+what a node is, what it can reach, or the error that ends a rank; rank 0 reads them while it waits for
+the ranks. Others may write there, too: what is no letter of this job is left alone, and told once.
 """
 
 import json
 import socket
-from collections.abc import Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
 
 from wirespeed.errors import WorldError
+from wirespeed.records_json import node_from_json
 from wirespeed.world.identity import Identity
+from wirespeed.world.secret import SealedStore
 
-if TYPE_CHECKING:
-    import torch.distributed as dist
+__all__ = ["FAILED", "ODD", "Letter", "Letters", "Postman", "explain_by_letter"]
 
-__all__ = ["Letters", "Postman", "explain_by_letter"]
-
+FAILED, ODD = "failed", "odd"
 _BOX = "wirespeed/letters"
-_FAILED = "failed"
+_MOST_A_RANK, _MOST_BYTES, _DEEPEST = 16, 1 << 20, 6
+_GET_S = 2.0
+"""A letter that was seen to be there is there, unless somebody takes it away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    rank: int
+    host: str
+    kind: str
+    """`node`, `peers`, `failed`, or `odd`: something else stands there."""
+    data: dict[str, Any]
 
 
 class Letters:
     """Writes letters of one rank."""
 
-    def __init__(self, store: "dist.Store", rank: int, host: str) -> None:
+    def __init__(self, store: SealedStore, rank: int, host: str) -> None:
         self._store = store
         self._sender = {"rank": rank, "host": host}
 
@@ -37,27 +51,36 @@ class Letters:
 
     def failed(self, exception: BaseException) -> None:
         """As `Beacon.failed`."""
-        self.record(_FAILED, {"error": f"{type(exception).__name__}: {exception}"})
+        self.record(FAILED, {"error": f"{type(exception).__name__}: {exception}"})
 
 
 class Postman:
     """Rank 0's reader; it has a connection of its own, since the main thread's may be waited on."""
 
-    def __init__(self, store: "dist.Store") -> None:
-        clone = getattr(store, "clone", None)
-        self._store: dist.Store | None = clone() if clone is not None else None
+    def __init__(self, store: SealedStore, ranks: int) -> None:
+        self._store = store.clone()
+        self._ranks = ranks
         self._read = 0
+        if self._store is not None:
+            self._store.store.set_timeout(timedelta(seconds=_GET_S))
 
-    def letters(self) -> Iterator[tuple[int, str, str, dict[str, Any]]]:
-        """(rank, host, kind, data) of those that came since; `failed` ends a rank."""
-        while self._store is not None and self._store.check([f"{_BOX}/{self._read}"]):
-            letter = json.loads(self._store.get(f"{_BOX}/{self._read}"))
-            self._read += 1
-            yield letter["rank"], letter["host"], letter["kind"], letter["data"]
+    def letters(self) -> Iterator[Letter]:
+        """Those that came since; `failed` ends a rank. However many there are, it takes so many."""
+        with suppress(RuntimeError):  # the store is gone, or somebody has taken the letter away
+            while self._read < _MOST_A_RANK * self._ranks and self._store is not None:
+                key = f"{_BOX}/{self._read}"
+                if not self._store.check([key]):
+                    return
+                self._read += 1
+                try:
+                    yield _letter(self._store.get(key), self._ranks)
+                except ValueError as error:
+                    saw = f"what stands in the store as a letter of a rank is none: {error}"
+                    yield Letter(rank=0, host="", kind=ODD, data={"saw": saw})
 
 
 def explain_by_letter(
-    identity: Identity, store: "dist.Store", error: WorldError, bound_s: float
+    identity: Identity, store: SealedStore, error: WorldError, bound_s: float
 ) -> None:
     """Tell why this rank cannot take part: its error and, on a node's first rank, what it can reach."""
     from wirespeed.ranks.doors import Doors
@@ -71,3 +94,88 @@ def explain_by_letter(
         with Doors(identity, node, store, letters, 0.0) as doors:
             doors.wait(bound_s)
     letters.failed(error)
+
+
+# What a letter must be.
+
+
+def _letter(text: bytes, ranks: int) -> Letter:
+    """ValueError for anything that no rank of this version would write."""
+    if len(text) > _MOST_BYTES:
+        raise ValueError("it is too long")
+    try:
+        letter = Letter(**json.loads(text))
+        sound = _is_sender(letter, ranks) and _SHAPES[letter.kind](letter, ranks)
+    except (TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        raise ValueError(f"it has another shape ({type(error).__name__})") from error
+    if not sound:
+        raise ValueError("it holds a value that cannot be")
+    return letter
+
+
+def _is_sender(letter: Letter, ranks: int) -> bool:
+    return (
+        _is_rank(letter.rank, ranks)
+        and letter.rank > 0
+        and isinstance(letter.host, str)
+        and letter.host.isprintable()
+        and isinstance(letter.data, dict)
+    )
+
+
+def _is_rank(value: Any, ranks: int) -> bool:
+    return type(value) is int and 0 <= value < ranks
+
+
+def _is_failure(letter: Letter, _: int) -> bool:
+    return letter.data.keys() == {"error"} and isinstance(letter.data["error"], str)
+
+
+def _is_node(letter: Letter, ranks: int) -> bool:
+    node = node_from_json(letter.data)
+    words = (*node.environment.values(), *node.unknown.values(), node.host)
+    devices = (*node.gpus, *node.nics, *node.rdma)
+    return (
+        node.ranks[0] == letter.rank
+        and all(_is_rank(rank, ranks) for rank in node.ranks)
+        and all(isinstance(word, str) for word in words)
+        and all(isinstance(one, dict) for one in (*devices, node.facts))
+        and not (node.peers or node.counters)
+        and _is_flat(letter.data, _DEEPEST)
+    )
+
+
+def _is_flat(value: Any, depth: int) -> bool:
+    """Whether lists and mappings lie in each other no deeper than that."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return not inner or (depth > 0 and all(_is_flat(one, depth - 1) for one in inner))
+
+
+def _is_peers(letter: Letter, ranks: int) -> bool:
+    return (
+        letter.data.keys() == {"rank", "peers"}
+        and letter.data["rank"] == letter.rank
+        and all(_is_peer(one, ranks) for one in letter.data["peers"])
+    )
+
+
+def _is_peer(peer: dict[str, Any], ranks: int) -> bool:
+    texts = [peer[name] for name in ("host", "address", "tcp", "resolve_error")]
+    numbers = [peer[name] for name in _FIGURES if name in peer]
+    return (
+        _is_rank(peer["rank"], ranks)
+        and all(isinstance(text, str) for text in (*texts, *peer["resolves"], peer.get("why", "")))
+        and all(type(number) in (int, float) for number in (peer["port"], *numbers))
+        and peer.keys() <= {*_PEER, *_FIGURES}
+        and ("passes" in peer) <= ("mtu" in peer)
+        and ("clock_offset_s" in peer) == ("clock_error_s" in peer)
+    )
+
+
+_FIGURES = ("mtu", "passes", "clock_offset_s", "clock_error_s")
+_PEER = ("rank", "host", "address", "port", "tcp", "resolves", "resolve_error", "why")
+_SHAPES: dict[str, Callable[[Letter, int], bool]] = {
+    "node": _is_node,
+    "peers": _is_peers,
+    FAILED: _is_failure,
+}

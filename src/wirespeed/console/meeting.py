@@ -2,6 +2,10 @@
 
 torchrun's agents hold a store already. Elsewhere rank 0 holds one at MASTER_ADDR:MASTER_PORT; and
 where the launcher names no master but all ranks share a machine, a file does. Runs in ranks only.
+
+Others may be able to write there. So what is told is sealed where the job has a secret, is checked to
+the last field, and tells nobody what to do: of rank 0's plan only digests, which each rank compares
+with its own. The console's key is made from the secret; without one, it is what stands there.
 """
 
 import base64
@@ -15,12 +19,15 @@ import time
 import zlib
 from dataclasses import dataclass
 from datetime import timedelta
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.console.listening import ANY, listening_address
 from wirespeed.errors import StorageError, WorldError
+from wirespeed.plan import Plan
 from wirespeed.world.identity import Identity
+from wirespeed.world.secret import Seal, derived
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Meeting",
     "console_address",
+    "console_key",
     "forget_meeting_file",
     "from_text",
     "meeting_file",
@@ -46,18 +54,31 @@ RETRY_S = 0.2
 _KEY = "wirespeed/console"
 _PIECE = 400
 """Characters; with its headers a packet of less than 576 bytes, which every IPv4 path takes."""
+_MOST_PIECES = 160
+MOST_BYTES = 64 * 1024
+"""Of a meeting as text, and as JSON."""
+_MOST_ADDRESSES, _MOST_PARTS, _LONGEST = 256, 1024, 400
+PATIENCE_S = 3.0
+"""How long rank 0's word is looked for where somebody else's stands."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:
     """What rank 0 tells the others before anything else."""
 
     addresses: tuple[str, ...]
     port: int
-    token: str
+    nonce: str
+    """Of this run alone; see `console_key`."""
     here: str
     """Marks rank 0's own network namespace, in which loopback reaches it."""
-    plan: dict[str, Any]
+    plan: dict[str, str]
+    """Rank 0's `Plan.digests()`."""
+
+
+def console_key(secret: bytes | None, nonce: str) -> str:
+    """What the console and its ranks know; without a secret, whoever sees the meeting does, too."""
+    return nonce if secret is None else derived(secret, f"console {nonce}").hex()
 
 
 def open_store(identity: Identity, timeout_s: float) -> "dist.Store":
@@ -132,9 +153,12 @@ def meeting_file(identity: Identity) -> Path:
     """A file that only the ranks of this job know, in a folder that only this user may enter."""
     folder = Path(tempfile.gettempdir()) / f"wirespeed-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    about = folder.lstat()
-    if about.st_uid != os.getuid() or not stat.S_ISDIR(about.st_mode) or about.st_mode & 0o022:
-        raise StorageError(f"{folder} belongs to somebody else", expected="a folder of this user")
+    info = folder.lstat()
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
+        raise StorageError(
+            f"{folder} is somebody else's, or open to others",
+            expected="a folder of this user alone",
+        )
     job = identity.job or f"{os.getppid()}-{_start_time(os.getppid())}"
     return folder / "".join(c if c.isalnum() else "-" for c in job)
 
@@ -154,46 +178,88 @@ def forget_meeting_file(identity: Identity) -> None:
             file.parent.rmdir()
 
 
-def publish(
-    store: "dist.Store", identity: Identity, port: int, token: str, plan: dict[str, Any]
-) -> None:
-    """Rank 0 tells where the console listens, and the plan that all ranks carry out."""
+def publish(store: "dist.Store", text: bytes, seal: Seal) -> None:
+    """Rank 0 tells where the console listens, and what all ranks carry out."""
     # In small pieces: where a switch drops large packets, every rank can still come and tell so.
-    data = to_text(identity, port, token, plan)
+    data = seal.close(text, _KEY).decode()
     pieces = [data[at : at + _PIECE] for at in range(0, len(data), _PIECE)]
     for number, piece in enumerate(pieces):
         store.set(f"{_KEY}/{number}", piece)
     store.set(_KEY, str(len(pieces)))
 
 
-def read_meeting(store: "dist.Store") -> Meeting:
+def read_meeting(store: "dist.Store", seal: Seal) -> Meeting:
     """Wait for rank 0's word, up to the store's timeout; WorldError when it does not come."""
-    try:
-        pieces = [store.get(f"{_KEY}/{number}") for number in range(int(store.get(_KEY)))]
-    except RuntimeError as error:
-        raise WorldError(
-            f"rank 0 did not tell where its console is: {str(error).splitlines()[0]}",
-            expected="rank 0 to start within --startup-timeout",
-        ) from error
-    return from_text(b"".join(pieces))
+    until = None
+    while True:
+        try:
+            return from_text(seal.open(_pieces(store), _KEY))
+        except RuntimeError as error:
+            raise WorldError(
+                f"rank 0 did not tell where its console is: {str(error).splitlines()[0]}",
+                expected="rank 0 to start within --startup-timeout",
+            ) from error
+        except ValueError as error:
+            until = until or time.monotonic() + PATIENCE_S
+            if time.monotonic() > until:
+                raise WorldError(
+                    f"what stands in the store in the place of rank 0's word is not its own: {error}",
+                    expected="one secret for all ranks, or none for any (WIRESPEED_SECRET, "
+                    "--secret-file), and nobody else who writes to the store",
+                ) from error
+        time.sleep(RETRY_S)
 
 
-def to_text(identity: Identity, port: int, token: str, plan: dict[str, Any]) -> str:
+def _pieces(store: "dist.Store") -> bytes:
+    count = store.get(_KEY)
+    if not count.isdigit() or len(count) > len(str(_MOST_PIECES)) or int(count) > _MOST_PIECES:
+        raise ValueError("it has no length")
+    return b"".join(store.get(f"{_KEY}/{number}") for number in range(int(count)))
+
+
+def to_text(identity: Identity, port: int, nonce: str, plan: Plan) -> bytes:
     """The meeting as rank 0 tells it: one short line of ASCII."""
     meeting = {
-        "addresses": _own_addresses(identity),
+        "addresses": _own_addresses(identity)[:_MOST_ADDRESSES],
         "port": port,
-        "token": token,
+        "nonce": nonce,
         "here": namespace(),
-        "plan": plan,
+        "plan": plan.digests(),
     }
-    return base64.b64encode(zlib.compress(json.dumps(meeting).encode())).decode()
+    return base64.b64encode(zlib.compress(json.dumps(meeting).encode()))
 
 
 def from_text(text: bytes) -> Meeting:
-    """The inverse of `to_text`; ValueError or zlib.error for anything else."""
-    data = json.loads(zlib.decompress(base64.b64decode(text)))
-    return Meeting(**{**data, "addresses": tuple(data["addresses"])})
+    """The inverse of `to_text`; ValueError for anything else, whatever it would unpack to."""
+    try:
+        unpacking = zlib.decompressobj()
+        data = json.loads(unpacking.decompress(base64.b64decode(text, validate=True), MOST_BYTES))
+        meeting = Meeting(
+            **{**data, "addresses": tuple(map(str, map(IPv4Address, data["addresses"])))}
+        )
+    except (ValueError, zlib.error, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"it is no meeting ({type(error).__name__})") from error
+    if not _is_sound(meeting):
+        raise ValueError("it is no meeting (a value that cannot be)")
+    return meeting
+
+
+def _is_sound(meeting: Meeting) -> bool:
+    """Types and bounds of every field."""
+    words = (meeting.nonce, meeting.here)
+    parts = meeting.plan.items() if isinstance(meeting.plan, dict) else [("", None)]
+    return (
+        0 < len(meeting.addresses) <= _MOST_ADDRESSES
+        and type(meeting.port) is int
+        and 0 < meeting.port < 65536
+        and all(map(_is_word, words))
+        and len(parts) <= _MOST_PARTS
+        and all(_is_word(name) and _is_word(digest) for name, digest in parts)
+    )
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable()
 
 
 def console_address(meeting: Meeting) -> str:

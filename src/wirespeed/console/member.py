@@ -13,15 +13,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from wirespeed.console.follower import abort_quietly, watch_console
-from wirespeed.console.letters import Postman, explain_by_letter
+from wirespeed.console.letters import FAILED, Postman, explain_by_letter
 from wirespeed.console.listening import listening_address, reached_at
 from wirespeed.console.meeting import (
     Meeting,
     console_address,
+    console_key,
     forget_meeting_file,
     namespace,
     on_one_machine,
@@ -33,18 +34,29 @@ from wirespeed.console.meeting import (
 from wirespeed.console.plain_meeting import find_meeting, meets_plainly, tell_meeting
 from wirespeed.errors import WirespeedError, WorldError
 from wirespeed.plan import Plan
-from wirespeed.ranks.program import leave_at_once, run_rank, stay_away_if_told
+from wirespeed.ranks.program import leave_at_once, run_rank, stay_away_if_told, told
+from wirespeed.records import Choice
 from wirespeed.world.identity import Identity, local_from_hosts
+from wirespeed.world.secret import VARIABLE as SECRET
+from wirespeed.world.secret import Seal, SealedStore
 from wirespeed.world.watch import Beacon, Monitor, Outcome, new_token
 
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["Book", "carry_rank_in_environment", "run_member"]
+__all__ = ["TRUSTS_NETWORK", "Book", "carry_rank_in_environment", "run_member", "trusts_network"]
 
+TRUSTS_NETWORK = Choice(
+    "trust",
+    "the network",
+    "no secret was given: whoever reaches the master port can pass for a rank; give every rank one by "
+    "WIRESPEED_SECRET or --secret-file (docs/security.md)",
+)
 CONNECT_S = 20.0
 LETTERS_S = 0.5
 """How often letters are looked for, until every rank is here."""
+_NAMED = 6
+"""Parts of a plan that are named."""
 LAST_WAIT_S = 30.0
 """How long the end of the run is waited for after this rank's own end."""
 LAUNCHER_PATIENCE_S = 1.5
@@ -65,10 +77,17 @@ class Book(Protocol):
         ...
 
 
-def carry_rank_in_environment(identity: Identity) -> None:
+def trusts_network(identity: Identity, secret: bytes | None) -> bool:
+    """Whether others can pass for a rank of this job; where ranks meet by a file, only this user can."""
+    by_network = identity.master_port is not None or not on_one_machine(identity)
+    return secret is None and identity.world_size > 1 and by_network
+
+
+def carry_rank_in_environment(identity: Identity, secret: bytes | None) -> None:
     """Start this process anew (same pid) with RANK, WORLD_SIZE, LOCAL_RANK, as torchrun sets them.
 
-    So a rank can be told from its environment under every launcher. Returns if they are there.
+    So a rank can be told from its environment under every launcher. Returns if they are there. The
+    secret, which was taken out of the environment, goes along for this process's new self to take.
     """
     wanted = {"RANK": identity.rank, "WORLD_SIZE": identity.world_size}
     if identity.local_rank is not None:
@@ -77,25 +96,33 @@ def carry_rank_in_environment(identity: Identity) -> None:
         return
     environ = {**os.environ, **{name: str(value) for name, value in wanted.items()}}
     environ["WIRESPEED_LAUNCHER"] = identity.launcher
+    if secret is not None:
+        environ[SECRET] = secret.decode()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environ)
 
 
-def run_member(identity: Identity, plan: Plan, backend: str, open_book: Callable[[], Book]) -> int:
+def run_member(
+    identity: Identity,
+    plan: Plan,
+    backend: str,
+    open_book: Callable[[], Book],
+    secret: bytes | None,
+) -> int:
     """Run this rank to its end; the exit code. Only rank 0 opens a book."""
     # Else every rank prints pages of C++ stacks when rank 0's store goes away at the end.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if identity.rank > 0:
-        _follow(identity, plan, backend)
-    return _Console(identity, plan, backend, open_book).run()
+        _follow(identity, plan, backend, secret)
+    return _Console(identity, plan, backend, open_book, secret).run()
 
 
-def _follow(identity: Identity, plan: Plan, backend: str) -> NoReturn:
+def _follow(identity: Identity, plan: Plan, backend: str, secret: bytes | None) -> NoReturn:
     """Any other rank: the console ends it, or the loss of the console does; no signal is needed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     stay_away_if_told(plan, identity.rank)
-    store, meeting = _meet(identity, plan)
-    plan, host = Plan.from_json(meeting.plan), meeting.here.partition("/")[0]
+    store, meeting = _meet(identity, plan, secret)
+    host = meeting.here.partition("/")[0]
     try:
         address = console_address(meeting)
     except WorldError as error:
@@ -106,15 +133,17 @@ def _follow(identity: Identity, plan: Plan, backend: str) -> NoReturn:
     beacon = Beacon(
         address,
         meeting.port,
-        meeting.token,
+        console_key(secret, meeting.nonce),
         identity.rank,
         identity.world_size,
         on_abort=abort_quietly(identity, host),
     )
     beacon.connect(CONNECT_S)
     watch_console(identity, plan, beacon, host)
-    identity = _with_local_rank(_if_so_near(identity, meeting), store)
     try:
+        with told(identity, beacon):
+            _refuse_other_plan(identity, plan, meeting)
+            identity = _with_local_rank(_if_so_near(identity, plan, meeting), store)
         run_rank(identity, plan, beacon, lambda: _needed(store), backend)
     except Exception:
         # The console has the traceback; it ends this process, or its loss does.
@@ -123,38 +152,70 @@ def _follow(identity: Identity, plan: Plan, backend: str) -> NoReturn:
     leave_at_once(0)
 
 
-def _meet(identity: Identity, plan: Plan) -> tuple["dist.Store | None", Meeting]:
+def _meet(
+    identity: Identity, plan: Plan, secret: bytes | None
+) -> tuple[SealedStore | None, Meeting]:
     """Where all ranks meet, and what rank 0 tells there; no store where none of them needs torch."""
+    seal = Seal(secret, "meeting")
     if meets_plainly(plan):
-        return None, find_meeting(identity, plan.startup_timeout_s)
+        return None, find_meeting(identity, plan.startup_timeout_s, seal)
     store = open_store(identity, plan.startup_timeout_s)
-    return store, read_meeting(store)
+    meeting = read_meeting(store, seal)
+    return _sealed(store, secret, meeting.nonce), meeting
 
 
-def _needed(store: "dist.Store | None") -> "dist.Store":
+def _sealed(store: "dist.Store", secret: bytes | None, nonce: str) -> SealedStore:
+    """What ranks leave there for each other in this run."""
+    return SealedStore(store, Seal(secret, f"store {nonce}"))
+
+
+def _refuse_other_plan(identity: Identity, plan: Plan, meeting: Meeting) -> None:
+    """What this rank does comes from its own command line; WorldError where rank 0's says another."""
+    own = plan.digests()
+    names = [name for name in {**own, **meeting.plan} if own.get(name) != meeting.plan.get(name)]
+    if names:
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        raise WorldError(
+            f"rank {identity.rank} on {socket.gethostname()} was asked for something else than "
+            f"rank 0: {', '.join(names[:_NAMED])}{more}",
+            expected="one command with the same options, settings (WIRESPEED_…, wirespeed.yaml) and "
+            "version on every node, and GPUs on all of them or on none",
+            next=f"on both nodes: wirespeed {plan.command} … --print-config",
+        )
+
+
+def _needed(store: SealedStore | None) -> SealedStore:
     if store is None:
         raise WorldError("these ranks met without a store, and this plan needs one")
     return store
 
 
-def _if_so_near(identity: Identity, meeting: Meeting) -> Identity:
+def _if_so_near(identity: Identity, plan: Plan, meeting: Meeting) -> Identity:
     """Without local ranks where the launcher believes that all are on rank 0's node and errs.
 
     A launcher counts namespaces of one machine as one node; each tells its facts for itself then.
     """
-    plain = meets_plainly(Plan.from_json(meeting.plan))
-    if plain and on_one_machine(identity) and meeting.here != namespace():
+    if meets_plainly(plan) and on_one_machine(identity) and meeting.here != namespace():
         return replace(identity, local_rank=None, local_world_size=None)
     return identity
 
 
-def _with_local_rank(identity: Identity, store: "dist.Store | None") -> Identity:
-    """Where the launcher tells no local rank, count the ranks of the same host before this one."""
+def _with_local_rank(identity: Identity, store: SealedStore | None) -> Identity:
+    """Where the launcher tells no local rank, count the ranks of the same host before this one.
+
+    WorldError where somebody else has told a rank's host.
+    """
     if store is None or (identity.local_rank is not None and identity.local_world_size is not None):
         return identity
     store.set(f"wirespeed/host/{identity.rank}", socket.gethostname())
     keys = [f"wirespeed/host/{rank}" for rank in range(identity.world_size)]
-    hosts = [store.get(key).decode() for key in keys]
+    try:
+        hosts = [store.get(key).decode() for key in keys]
+    except ValueError as error:
+        raise WorldError(
+            f"the store holds a rank's host that no rank has told: {error}",
+            expected="nobody else who writes to the store",
+        ) from error
     local_rank, local_size = local_from_hosts(hosts, identity.rank)
     return replace(identity, local_rank=local_rank, local_world_size=local_size)
 
@@ -168,16 +229,20 @@ class _Console:
         plan: Plan,
         backend: str,
         open_book: Callable[[], Book],
+        secret: bytes | None,
     ) -> None:
         self._identity = identity
         self._plan = plan
         self._backend = backend
         self._book = open_book()
-        self._token = new_token()
+        if trusts_network(identity, secret):
+            self._book.on_record(0, "choices", {"choices": [asdict(TRUSTS_NETWORK)]})
+        self._secret, self._nonce = secret, new_token()
+        self._key = console_key(secret, self._nonce)
         self._listens = listening_address(identity)
         self._monitor = Monitor(
             identity.world_size,
-            self._token,
+            self._key,
             on_record=self._book.on_record,
             op_timeout_s=plan.op_timeout_s,
             startup_timeout_s=plan.startup_timeout_s,
@@ -200,27 +265,30 @@ class _Console:
         beacon = Beacon(
             reached_at(self._listens),
             port,
-            self._token,
+            self._key,
             0,
             self._identity.world_size,
             on_abort=lambda reason: None,
         )
         beacon.connect(CONNECT_S)
-        identity = _with_local_rank(self._identity, store)
         with contextlib.suppress(Exception):  # the console has it, and tells it as a finding
+            with told(self._identity, beacon):
+                identity = _with_local_rank(self._identity, store)
             run_rank(identity, self._plan, beacon, lambda: _needed(store), self._backend)
         watcher.join(self._plan.op_timeout_s + self._plan.startup_timeout_s + LAST_WAIT_S)
         return 4
 
-    def _publish(self, port: int) -> "dist.Store | None":
+    def _publish(self, port: int) -> SealedStore | None:
         """Tell the others where the console is; the store in which that stands, if one is needed."""
         identity, plan = self._identity, self._plan
+        text, seal = to_text(identity, port, self._nonce, plan), Seal(self._secret, "meeting")
         if meets_plainly(plan):
-            tell_meeting(identity, to_text(identity, port, self._token, plan.to_json()))
+            tell_meeting(identity, text, seal)
             return None
-        store = open_store(identity, plan.startup_timeout_s)
-        publish(store, identity, port, self._token, plan.to_json())
-        self._postman = Postman(store)
+        bare = open_store(identity, plan.startup_timeout_s)
+        publish(bare, text, seal)
+        store = _sealed(bare, self._secret, self._nonce)
+        self._postman = Postman(store, identity.world_size)
         return store
 
     def _watch(self) -> None:
@@ -255,8 +323,8 @@ class _Console:
         if self._postman is None or time.monotonic() < self._letters_at:
             return
         self._letters_at = time.monotonic() + LETTERS_S
-        for rank, host, kind, data in self._postman.letters():
-            if kind == "failed":
-                self._monitor.rank_failed(rank, host, data["error"])
+        for letter in self._postman.letters():
+            if letter.kind == FAILED:
+                self._monitor.rank_failed(letter.rank, letter.host, letter.data["error"])
             else:
-                self._book.on_record(rank, kind, data)
+                self._book.on_record(letter.rank, letter.kind, letter.data)

@@ -1,19 +1,23 @@
 """How ranks meet that need no torch: rank 0 answers at MASTER_PORT itself, or leaves a file.
 
-For plans that only ask for the nodes' facts. Whoever connects and greets is given the one line that
-all ranks must know (`meeting.to_text`), as torch's store would give it; nothing else is taken or told.
-Under torchrun the port belongs to its agents' store, and torch is there: then that store serves.
+For plans that only ask for the nodes' facts. Who connects and greets is given the one line that all
+ranks must know (`meeting.to_text`), as torch's store would give it; nothing else is taken or told. With
+a secret a greeting is a fresh number with the job's mark, and so is the answer to that very number: a
+stranger, or a recorded answer, is of no use. Under torchrun the port belongs to its agents' store, and
+torch is there: then that store serves.
 """
 
 import contextlib
 import os
+import secrets
 import socket
 import threading
 import time
-import zlib
 from pathlib import Path
 
 from wirespeed.console.meeting import (
+    MOST_BYTES,
+    PATIENCE_S,
     RETRY_S,
     TRY_S,
     Meeting,
@@ -25,14 +29,20 @@ from wirespeed.console.meeting import (
 from wirespeed.errors import WorldError
 from wirespeed.plan import Plan
 from wirespeed.world.identity import Identity
+from wirespeed.world.network.callers import serve_callers
+from wirespeed.world.secret import Seal
 
 __all__ = ["find_meeting", "meets_plainly", "tell_meeting"]
 
 GREETING = b"wirespeed meeting\n"
 GREETING_S = 1.0
-"""How long a caller may take to greet; the others wait behind it."""
+"""How long a caller may take to greet and to be answered."""
 _BACKLOG = 1024
-_MOST_BYTES = 64 * 1024
+_AT_ONCE, _OF_ONE_PEER = 64, 16
+"""Callers that are answered side by side."""
+_MOST_GREETING = 256
+_QUESTION, _FILE = "question", "file"
+"""What a seal is about."""
 _SEGMENT_BYTES = 500
 """With headers below 576 bytes: packets that pass where larger ones are dropped."""
 
@@ -43,29 +53,29 @@ def meets_plainly(plan: Plan) -> bool:
     return plan.facts_only and not agents
 
 
-def tell_meeting(identity: Identity, text: str) -> None:
+def tell_meeting(identity: Identity, text: bytes, seal: Seal) -> None:
     """Rank 0: be found from now on, in a thread of its own or by a file. WorldError if impossible."""
     if identity.world_size == 1:
         return
     if identity.master_addr is not None and identity.master_port is not None:
         listener = _listen(identity.master_port)
         thread = threading.Thread(
-            target=_serve, args=(listener, text.encode()), name="meeting", daemon=True
+            target=_serve, args=(listener, text, seal), name="meeting", daemon=True
         )
         thread.start()
     elif on_one_machine(identity):
-        _leave_file(meeting_file(identity), text)
+        _leave_file(meeting_file(identity), seal.close(text, _FILE))
     else:
         raise no_place(identity)
 
 
-def find_meeting(identity: Identity, timeout_s: float) -> Meeting:
+def find_meeting(identity: Identity, timeout_s: float, seal: Seal) -> Meeting:
     """Any other rank: what rank 0 tells; WorldError when it does not within `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     if identity.master_addr is not None and identity.master_port is not None:
-        return _ask_until(identity, identity.master_addr, identity.master_port, deadline)
+        return _ask_until(identity, identity.master_addr, identity.master_port, deadline, seal)
     if on_one_machine(identity):
-        return _read_until(identity, meeting_file(identity), deadline)
+        return _read_until(identity, meeting_file(identity), deadline, seal)
     raise no_place(identity)
 
 
@@ -91,58 +101,82 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-def _serve(listener: socket.socket, text: bytes) -> None:
-    """Until the process ends; one caller after the other, each for a bounded time."""
-    while True:
-        with contextlib.suppress(OSError):  # who leaves or is silent comes back, or is nobody
-            caller, _ = listener.accept()
-            with caller:
-                caller.settimeout(GREETING_S)
-                if caller.recv(len(GREETING), socket.MSG_WAITALL) == GREETING:
-                    caller.sendall(GREETING + text + b"\n")
+def _serve(listener: socket.socket, text: bytes, seal: Seal) -> None:
+    """Until the process ends."""
+
+    def answer(caller: socket.socket) -> None:
+        greeting = _line(caller, _MOST_GREETING, GREETING_S)
+        if greeting.startswith(GREETING):
+            caller.sendall(GREETING + _answer(greeting.removeprefix(GREETING), text, seal) + b"\n")
+
+    serve_callers(
+        listener,
+        answer,
+        seconds=GREETING_S,
+        at_once=_AT_ONCE,
+        of_one_peer=_OF_ONE_PEER,
+        closing=lambda: False,
+    )
 
 
-def _ask_until(identity: Identity, address: str, port: int, deadline: float) -> Meeting:
+def _answer(question: bytes, text: bytes, seal: Seal) -> bytes:
+    """The meeting, for this question; an empty one for who does not know the secret: it says why."""
+    try:
+        seal.open(question, _QUESTION)
+    except ValueError:
+        text = b"" if seal.marks else text
+    return seal.close(text, f"answer to {question.decode(errors='replace')}")
+
+
+def _line(connection: socket.socket, most: int, seconds: float) -> bytes:
+    """Up to a second newline (the first ends the greeting), without it; ConnectionError for more."""
+    got, until = b"", time.monotonic() + seconds
+    while got.count(b"\n") < 2:
+        part = connection.recv(most)
+        got += part
+        if not part or len(got) > most or time.monotonic() > until:
+            raise ConnectionError("what listens there is not rank 0 of this command")
+    return got[:-1]
+
+
+def _ask_until(identity: Identity, address: str, port: int, deadline: float, seal: Seal) -> Meeting:
     while True:
         try:
-            return from_text(_ask(address, port))
-        except (OSError, ValueError, zlib.error) as error:
+            return from_text(_ask(address, port, seal))
+        except (OSError, ValueError) as error:
+            if isinstance(error, ValueError):  # somebody's word, whoever he is: it will not change
+                deadline = min(deadline, time.monotonic() + PATIENCE_S)
             if time.monotonic() > deadline:
                 raise _not_found(identity, f"{address}:{port}", error) from error
         time.sleep(RETRY_S)
 
 
-def _ask(address: str, port: int) -> bytes:
-    """The line of rank 0; OSError when nobody answers, or not as rank 0 would."""
-    until = time.monotonic() + TRY_S
+def _ask(address: str, port: int, seal: Seal) -> bytes:
+    """What rank 0 tells; OSError or ValueError when nobody answers, or not as rank 0 would."""
+    question = seal.close(secrets.token_hex(16).encode(), _QUESTION)
     with socket.create_connection((address, port), timeout=TRY_S) as connection:
-        connection.sendall(GREETING)
-        answer = b""
-        while time.monotonic() < until and len(answer) < _MOST_BYTES:
-            part = connection.recv(_MOST_BYTES)
-            if not part:
-                break
-            answer += part
-    if not answer.startswith(GREETING) or not answer.endswith(b"\n"):
+        connection.sendall(GREETING + question + b"\n")
+        answer = _line(connection, MOST_BYTES, TRY_S)
+    if not answer.startswith(GREETING):
         raise ConnectionError("what listens there is not rank 0 of this command")
-    return answer.removeprefix(GREETING)
+    return seal.open(answer.removeprefix(GREETING), f"answer to {question.decode()}")
 
 
 # By a file.
 
 
-def _leave_file(file: Path, text: str) -> None:
+def _leave_file(file: Path, text: bytes) -> None:
     """Whole or not at all: written beside, then renamed."""
     beside = file.with_name(f"{file.name}.{os.getpid()}")
-    beside.write_text(text)
+    beside.write_bytes(text)
     beside.replace(file)
 
 
-def _read_until(identity: Identity, file: Path, deadline: float) -> Meeting:
+def _read_until(identity: Identity, file: Path, deadline: float, seal: Seal) -> Meeting:
     while True:
         try:
-            return from_text(file.read_bytes())
-        except (OSError, ValueError, zlib.error) as error:
+            return from_text(seal.open(file.read_bytes(), _FILE))
+        except (OSError, ValueError) as error:
             if time.monotonic() > deadline:
                 raise _not_found(identity, str(file), error) from error
         time.sleep(RETRY_S)
@@ -152,7 +186,7 @@ def _not_found(identity: Identity, place: str, error: Exception) -> WorldError:
     cause = error.strerror if isinstance(error, OSError) and error.strerror else error
     return WorldError(
         f"rank {identity.rank} on {socket.gethostname()} does not find rank 0 at {place}: {cause}",
-        expected="rank 0 to run the same command, MASTER_ADDR to name its node for every rank, "
-        "and MASTER_PORT to be free",
+        expected="rank 0 to run the same command with the same secret, if any; MASTER_ADDR to name its "
+        "node for every rank, and MASTER_PORT to be free",
         next=f"getent hosts {identity.master_addr}" if identity.master_addr else "",
     )

@@ -71,7 +71,9 @@ def _run() -> int:
     from wirespeed.world.identity import detect
     from wirespeed.world.local import require_torch
     from wirespeed.world.mistaken import refuse_separate_worlds
+    from wirespeed.world.secret import job_secret
 
+    secret = job_secret(os.environ)
     plan, backend = read_order(os.environ.get(VARIABLE, ""))
     apply_settings(os.environ[VARIABLE], os.environ)
     identity = detect(os.environ)
@@ -80,9 +82,9 @@ def _run() -> int:
         raise UsageError("no launcher has given this process a rank", expected="RANK and such")
     if not plan.facts_only:
         require_torch()
-    carry_rank_in_environment(identity)
+    carry_rank_in_environment(identity, secret)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    return run_member(identity, plan, backend, lambda: Relay(identity.reason))
+    return run_member(identity, plan, backend, lambda: Relay(identity.reason), secret)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from wirespeed.launchers.joblogs import JobLogs
 from wirespeed.launchers.supervise import Bounds, JobEnd, Reason, Supervisor
 from wirespeed.plan import Plan
 from wirespeed.records import Finding, Run, Subject
+from wirespeed.world.secret import VARIABLE as SECRET
+from wirespeed.world.secret import new_secret
 from wirespeed.world.watch import Outcome
 from wirespeed.world.watch.ends import exit_hint
 from wirespeed.world.watch.phrases import returncode_text
@@ -50,6 +52,8 @@ def ordered(
     told = {k: v for k, v in (settings or {}).items() if v is not None or k not in job.environment}
     given = {k: v for k, v in told.items() if v is not None}
     environment = {**job.environment, **given, VARIABLE: order(plan, backend, told)}
+    if not job.written:  # each world has its own, which no script shows
+        environment[SECRET] = new_secret()
     return replace(job, command=(job.python or python, *COMMAND), environment=environment)
 
 

@@ -18,6 +18,7 @@ from wirespeed.checks.training import proof_findings
 from wirespeed.console.book import Ledger, ProgressView
 from wirespeed.console.heard import Heard
 from wirespeed.console.ranklogs import log_findings
+from wirespeed.errors import CannotMeasure, NothingRan, UsageError, WirespeedError
 from wirespeed.plan import Plan
 from wirespeed.records import (
     Choice,
@@ -39,6 +40,9 @@ from wirespeed.runs.folder import RunFolder
 from wirespeed.world.watch import Outcome
 
 __all__ = ["Session"]
+
+_REFUSALS = tuple(one.exit_code for one in (UsageError, CannotMeasure, NothingRan, WirespeedError))
+"""What a rank's word can end a run with: never as a good one."""
 
 
 class Session:
@@ -156,7 +160,8 @@ class Session:
         if outcome.kind == "interrupted":
             verdict, code = "UNKNOWN", 130
         elif heard.refusal:
-            verdict, code = "UNKNOWN", heard.refusal["exit_code"]
+            told = heard.refusal["exit_code"]
+            verdict, code = "UNKNOWN", told if told in _REFUSALS else CannotMeasure.exit_code
         findings, verdict, code = self._gate.judged(findings, verdict, code)
         findings = [replace(one, next=self._again(one.next)) for one in findings]
         for finding in findings:

@@ -5,15 +5,12 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wirespeed.plan import Plan
 from wirespeed.ranks.program import leave_at_once, run_rank, stay_away_if_told
 from wirespeed.world.identity import detect
+from wirespeed.world.secret import Seal, SealedStore
 from wirespeed.world.watch.beacon import Beacon
-
-if TYPE_CHECKING:
-    import torch.distributed as dist
 
 CONNECT_S = 20.0
 
@@ -29,7 +26,7 @@ def main() -> int:
     beacon = Beacon(
         host,
         int(port),
-        environ["WIRESPEED_TOKEN"],
+        environ.pop("WIRESPEED_TOKEN"),  # no child of a rank needs it
         identity.rank,
         identity.world_size,
         stack_file=Path(environ["WIRESPEED_STACK"]),
@@ -44,11 +41,11 @@ def main() -> int:
 _OURS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
-def _open_store(path: str, world_size: int) -> "dist.Store":
-    """A store in a file: one machine needs no port, so none can be taken by somebody else."""
+def _open_store(path: str, world_size: int) -> SealedStore:
+    """A store in a file of this user's own: one machine needs no port, so none can be taken."""
     import torch.distributed as dist
 
-    return dist.FileStore(path, world_size)
+    return SealedStore(dist.FileStore(path, world_size), Seal(None, ""))
 
 
 if __name__ == "__main__":

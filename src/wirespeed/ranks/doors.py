@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import Any, Protocol, Self
 
 from wirespeed.errors import WorldError
 from wirespeed.records import NodeFacts
@@ -19,9 +19,7 @@ from wirespeed.world.identity import Identity
 from wirespeed.world.network.doorbell import Door, Doorbell
 from wirespeed.world.network.names import resolve_name
 from wirespeed.world.network.probes import knock, path_to_json, probe_path
-
-if TYPE_CHECKING:
-    import torch.distributed as dist
+from wirespeed.world.secret import SealedStore
 
 __all__ = ["Doors"]
 
@@ -55,7 +53,7 @@ class Doors:
     """
 
     def __init__(
-        self, identity: Identity, node: NodeFacts, store: "dist.Store", voice: Voice, shift_s: float
+        self, identity: Identity, node: NodeFacts, store: SealedStore, voice: Voice, shift_s: float
     ) -> None:
         self._rank = identity.rank
         self._nodes = identity.world_size // (identity.local_world_size or 1)
@@ -65,7 +63,8 @@ class Doors:
         self._shift = shift_s
         address = _address(identity, node)
         self._bell = Doorbell(shift_s, address)
-        self._store = _second(store)
+        # The thread's own: a connection that the main thread waits on is locked (torch 2.7+).
+        self._store = store.clone()
         self._mine = store.add(f"{_DOORS}/count", 1) - 1
         door = self._bell.door(identity.rank, node.host, address)
         store.set(f"{_DOORS}/{self._mine}", door.to_json())
@@ -130,11 +129,22 @@ class Doors:
         """Record what each door showed; those that are shut, or that large packets do not reach."""
         if self._store is None or not numbers:
             return []
-        doors = [Door.from_json(self._store.get(f"{_DOORS}/{number}")) for number in numbers]
+        doors = [door for number in numbers if (door := self._door(self._store, number))]
+        if not doors:
+            return []
         with ThreadPoolExecutor(len(doors), "knock") as threads:
             peers = list(threads.map(self._look, doors))
         self._voice.record("peers", {"rank": self._rank, "peers": peers})
         return [peer for peer in peers if peer["tcp"] or _loses(peer)]
+
+    def _door(self, store: SealedStore, number: int) -> Door | None:
+        """None where somebody else has written there, which is told."""
+        try:
+            return Door.from_json(store.get(f"{_DOORS}/{number}"))
+        except ValueError as error:
+            saw = f"what stands in the store as a node's door is none: {error}"
+            self._voice.record("odd", {"saw": saw})
+            return None
 
     def _look(self, door: Door) -> dict[str, Any]:
         """Whether it can be reached, and by what size of packets; its clock; what its name leads to."""
@@ -149,12 +159,6 @@ class Doors:
             "resolves": list(named.addresses),
             "resolve_error": named.reason,
         }
-
-
-def _second(store: "dist.Store") -> "dist.Store | None":
-    """A connection of the thread's own: one that the main thread waits on is locked (torch 2.7+)."""
-    clone = getattr(store, "clone", None)
-    return clone() if clone is not None else None
 
 
 def _address(identity: Identity, node: NodeFacts) -> str:

@@ -4,7 +4,8 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NoReturn
 
@@ -15,30 +16,39 @@ from wirespeed.ranks.facts_only import tell_facts
 from wirespeed.ranks.faults import CLOCK_SHIFT_S, Fault
 from wirespeed.records import NodeFacts
 from wirespeed.world.identity import Identity
+from wirespeed.world.secret import SealedStore
 from wirespeed.world.watch.beacon import Beacon
 
 if TYPE_CHECKING:
-    import torch.distributed as dist
-
     from wirespeed.ranks.counting import Counting
     from wirespeed.ranks.place import Place
 
-__all__ = ["leave_at_once", "run_rank", "stay_away_if_told"]
+__all__ = ["leave_at_once", "run_rank", "stay_away_if_told", "told"]
 
 
 def run_rank(
     identity: Identity,
     plan: Plan,
     beacon: Beacon,
-    open_store: Callable[[], "dist.Store"],
+    open_store: Callable[[], SealedStore],
     backend: str,
 ) -> None:
     """Join, tell the facts, carry out the plan, leave. An exception is reported, then raised."""
-    try:
+    with told(identity, beacon):
         if plan.facts_only:
             tell_facts(identity, plan, beacon)
         else:
             _run_joined(identity, plan, beacon, open_store, backend)
+    beacon.finish(0)
+    if _has(plan, "abort", identity.rank):
+        os.abort()
+
+
+@contextmanager
+def told(identity: Identity, beacon: Beacon) -> Iterator[None]:
+    """Report an exception to the console, before it goes on."""
+    try:
+        yield
     except WirespeedError as error:
         beacon.record("refusal", {"rank": identity.rank, **error.to_json()})
         beacon.failed(error)
@@ -46,16 +56,13 @@ def run_rank(
     except BaseException as error:
         beacon.failed(error)
         raise
-    beacon.finish(0)
-    if _has(plan, "abort", identity.rank):
-        os.abort()
 
 
 def _run_joined(
     identity: Identity,
     plan: Plan,
     beacon: Beacon,
-    open_store: Callable[[], "dist.Store"],
+    open_store: Callable[[], SealedStore],
     backend: str,
 ) -> None:
     """Open the process group, carry out the plan with it, close it."""
@@ -129,7 +136,7 @@ def _has(plan: Plan, kind: str, rank: int) -> bool:
 
 
 def _join_watched(
-    identity: Identity, plan: Plan, beacon: Beacon, store: "dist.Store", backend: str
+    identity: Identity, plan: Plan, beacon: Beacon, store: SealedStore, backend: str
 ) -> "Place":
     """Join; on the first rank of a node with its facts told before and, of several, its door open."""
     node = None if identity.local_rank else _tell_facts(identity, beacon)
@@ -152,7 +159,7 @@ def _join(
     identity: Identity,
     plan: Plan,
     beacon: Beacon,
-    store: "dist.Store",
+    store: SealedStore,
     backend: str,
     node: NodeFacts | None,
 ) -> "Place":
@@ -162,7 +169,7 @@ def _join(
     place = join(
         identity,
         plan,
-        store,
+        store.store,
         choice.value,
         beacon.tick,
         lambda bound_s: beacon.phase("running", bound_s=bound_s),

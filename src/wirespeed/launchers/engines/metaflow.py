@@ -20,6 +20,7 @@ from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
 from wirespeed.launchers.metaflow import CARRY, COMMAND, COMPUTE, FLOW, FOLDER, PYTHON
 from wirespeed.records import Choice
 from wirespeed.world.identity import port_of
+from wirespeed.world.secret import VARIABLE as SECRET
 
 __all__ = ["ENGINE"]
 
@@ -211,7 +212,8 @@ def _told(job: Job, compute: str) -> dict[str, str]:
         names = [name for name in job.options if name in _COMPUTES[compute]]
         attributes = {name: _attribute(name, job.options[name]) for name in names}
         told[COMPUTE] = json.dumps({compute: attributes})
-        told[CARRY] = ",".join(sorted([*job.environment, *told, CARRY]))
+        # Those who read job definitions shall not learn the job's own secret.
+        told[CARRY] = ",".join(sorted({*job.environment, *told, CARRY} - {SECRET}))
     return told
 
 
