@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import sys
 import time
 from collections.abc import MutableMapping, Sequence
@@ -12,11 +13,12 @@ import click
 
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, WirespeedError, WorldError
+from wirespeed.harmless import harmless_lines
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["run"]
+__all__ = ["forget_stdout", "run"]
 
 _VERBS = {
     "check": "Is this cluster ready? Data, speed and nodes; a verdict.",
@@ -133,12 +135,12 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted", 130)
     except BrokenPipeError:
-        _forget_stdout()
-        return 0
+        forget_stdout()
+        return 128 + signal.SIGPIPE
     except OSError as error:
         if error.errno not in _EXHAUSTED:
             return _own_bug(error)
-        _forget_stdout()
+        forget_stdout()
         place = error.filename or "the output"
         return _complain(f"cannot write {place}: {error.strerror}", CannotMeasure.exit_code)
     except Exception as error:
@@ -167,7 +169,7 @@ def _refuse(error: click.ClickException) -> int:
 def _complain(message: str, code: int, *, always: bool = False) -> int:
     """always: rank 0 cannot speak for this rank, since the two do not share a world."""
     if always or _speaks():
-        click.echo(f"wirespeed: {message}", err=True)
+        click.echo(f"wirespeed: {harmless_lines(message)}", err=True)
     return code
 
 
@@ -190,10 +192,11 @@ def _own_bug(error: Exception) -> int:
     """Exit code 4, with the traceback, since only we can do something about it."""
     import traceback
 
-    click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    told = harmless_lines("".join(traceback.format_exception(error)))
+    click.echo(told, err=True, nl=False)
     return _complain("this is a bug of wirespeed; please report the lines above", 4)
 
 
-def _forget_stdout() -> None:
+def forget_stdout() -> None:
     """The reader left (`| head`), or no more fits: let the interpreter's last flush go nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -239,8 +239,7 @@ class RunOptions:
             Fault.parse(text)
         color, quiet, verbose = (values.pop(name) for name in ("color", "quiet", "verbose"))
         output = Output(format, color, quiet, verbose, html=values.pop("html", None))
-        names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
-        names += ("secret_file",)
+        names = "ranks backend engine seed timeout startup_timeout inject secret_file".split()
         gate = _gate(values.pop("fail_on"), values.pop("allow"))
         where = Where.take(values)
         return RunOptions(

@@ -30,6 +30,7 @@ from wirespeed.records_lasting_json import goodput_from_json
 from wirespeed.records_training import LoadFigures, Training
 from wirespeed.records_training_json import load_from_json, training_from_json
 from wirespeed.runs import jsontext
+from wirespeed.runs.damage import damage
 from wirespeed.runs.folder import FOLDER_NAME, LARGEST
 from wirespeed.runs.schema import prune, validate
 from wirespeed.runs.soaking import SOAK_KINDS, SoakTally
@@ -139,7 +140,8 @@ class _Parts:
         self.goodput: Goodput | None = None
         for record in records:
             try:
-                self._take(record)
+                with damage("record"):
+                    self._take(record)
             except InputError:
                 self.damaged += 1
 

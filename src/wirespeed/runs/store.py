@@ -15,6 +15,7 @@ from wirespeed.records_json import (
     world_to_json,
 )
 from wirespeed.runs import jsontext
+from wirespeed.runs.damage import damage
 from wirespeed.runs.folder import FOLDER_NAME, LARGEST, RunFolder, runs_home
 from wirespeed.runs.recovery import rebuild
 from wirespeed.runs.schema import prune, validate
@@ -76,10 +77,16 @@ def load(path: Path) -> Run:
     A folder whose run.json is cut or only the header is rebuilt from its records, with a finding
     RUN-001. InputError for anything else than a run.
     """
+    with damage(str(path)):
+        return _load(path)
+
+
+def _load(path: Path) -> Run:
     folder = path if path.is_dir() else path.parent
     document = path / "run.json" if path.is_dir() else path
     try:
-        run, finished = _read(document)
+        with damage(str(document)):
+            run, finished = _read(document)
     except InputError as error:
         if document.name != "run.json" or not (folder / "records.jsonl").is_file():
             raise
