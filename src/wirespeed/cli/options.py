@@ -239,11 +239,15 @@ class RunOptions:
             Fault.parse(text)
         color, quiet, verbose = (values.pop(name) for name in ("color", "quiet", "verbose"))
         output = Output(format, color, quiet, verbose, html=values.pop("html", None))
-        names = "ranks backend engine seed timeout startup_timeout inject secret_file".split()
+        names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
         gate = _gate(values.pop("fail_on"), values.pop("allow"))
         where = Where.take(values)
         return RunOptions(
-            **{n: values.pop(n) for n in names}, output=output, where=where, gate=gate, grid=grid
+            **{n: values.pop(n) for n in (*names, "secret_file")},
+            output=output,
+            where=where,
+            gate=gate,
+            grid=grid,
         )
 
 
