@@ -233,7 +233,10 @@ def test_ranks_join_tell_and_finish_beside_a_flood(monitor: Any) -> None:
     stranger = threading.Thread(target=flood)
     stranger.start()
     try:
-        beacons = [Beacon("127.0.0.1", monitor.port, TOKEN, rank, 2) for rank in (0, 1)]
+        beacons = [
+            Beacon("127.0.0.1", monitor.port, TOKEN, rank, 2, on_abort=lambda _: None)
+            for rank in (0, 1)
+        ]
         for beacon in beacons:
             time.sleep(0.3)
             beacon.connect(10)
