@@ -80,14 +80,15 @@ sbom: $(VENV)/.audit dist ## CycloneDX of the wheel as it is installed: dist/wir
 	rm -rf $(SHIPPED)
 	$(PYTHON) -m venv --without-pip $(SHIPPED)
 	$(PIP) --python $(SHIPPED)/bin/python install -q -c constraints.txt dist/wirespeed-*.whl
-	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-format JSON \
+	sed "s/^dynamic = .*/version = \"$$($(BIN)/python -m hatchling version)\"/" pyproject.toml >build/pyproject.toml
+	$(BIN)/cyclonedx-py environment --pyproject build/pyproject.toml --output-reproducible --output-format JSON \
 	  --output-file dist/wirespeed.cdx.json $(SHIPPED)/bin/python
 
 # Without a report nobody was asked: that is no clean result.
 audit: sbom ## known vulnerabilities of what the SBOM lists, where the service for them can be reached
 	$(PIP) --python $(SHIPPED)/bin/python list --format freeze --exclude wirespeed >build/audited.txt
 	$(BIN)/pip-audit --strict --no-deps --disable-pip -r build/audited.txt -f json -o dist/audit.json; code=$$?; \
-	  [ -s dist/audit.json ] || { echo "NOT AUDITED: the service of known vulnerabilities could not be asked" >&2; \
+	  [ -s dist/audit.json ] || { echo "NOT AUDITED: no answer about every package, so nothing is known of them" >&2; \
 	  exit 3; }; exit $$code
 
 clean:
