@@ -120,7 +120,8 @@ def opened(path: Path, *, pipes: bool = False, links: bool = True) -> Iterator[i
 
 def read_whole(path: Path, most: int, *, pipes: bool = False, links: bool = True) -> bytes:
     """All bytes of a file as `opened` takes it; OSError where there are more than `most` of them."""
-    parts, size, end = [], 0, time.monotonic() + PIPE_S
+    parts: list[bytes] = []
+    size, end = 0, time.monotonic() + PIPE_S
     with opened(path, pipes=pipes, links=links) as handle:
         waiting = select.poll()
         waiting.register(handle, select.POLLIN)
