@@ -28,11 +28,11 @@ class Pods(Kubectl):
         pod, far = words[2], list(words[words.index("--") + 1 :])
         self.done.append(pod)
         folder = self.folders[pod]
-        far[3] = far[3].replace("/workspace", str(folder))
+        far[4] = far[4].replace("/workspace", str(folder))
         if pod == self.torn:
-            path = Path(far[3])
+            path = Path(far[4])
             path.with_name("torn").write_bytes(b"x" + path.read_bytes()[1:])
-            far[3] = str(path.with_name("torn"))
+            far[4] = str(path.with_name("torn"))
         done = subprocess.run(far, capture_output=True, text=True, timeout=20, check=False)
         return Answer(words, done.returncode, done.stdout, done.stderr)
 
