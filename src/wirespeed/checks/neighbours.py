@@ -10,6 +10,7 @@ from wirespeed.records import Finding, Subject, World
 __all__ = ["SHARED", "beside_others"]
 
 SHARED = "WORLD-003"
+_SKEW = "SKEW-001"
 _SHOWN = 4
 
 
@@ -21,7 +22,8 @@ def beside_others(
     asked: tell of them also where nothing was judged by its speed: figures are shown.
     """
     crowded = {node.host: told for node in world.nodes if (told := node.facts.get("neighbours"))}
-    judged = any(one.status != "not_checked" for one in speed)
+    # What was timed and is too noisy to be judged is so because of them.
+    judged = any(one.id != _SKEW or one.status != "not_checked" for one in speed)
     if not crowded or not (judged or asked):
         return list(speed), []
     host = max(crowded, key=lambda one: len(crowded[one]))
@@ -52,7 +54,7 @@ def _held_back(one: Finding, reason: str) -> Finding:
     return replace(
         one,
         status="not_checked",
-        title="stragglers not checked" if one.id == "SKEW-001" else one.title,
+        title="stragglers not checked" if one.id == _SKEW else one.title,
         subject=Subject("job", "job"),
         because=reason,
         costs="",
