@@ -58,7 +58,8 @@ def test_what_is_too_noisy_beside_others_is_not_ready(
     crowded: World, measured: Any, verified: Any
 ) -> None:
     found = judge("check", crowded, [measured(half=0.9)], [verified()], Quick())
-    assert "interval wider" in by_id(found)["LAT-001"].because
+    assert "other wirespeed runs" in by_id(found)["LAT-001"].because
+    assert by_id(found)["WORLD-003"].next and not by_id(found)["LAT-001"].next
     assert verdict_of(found, 2) == ("UNKNOWN", 3)
 
 

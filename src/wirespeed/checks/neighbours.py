@@ -22,8 +22,7 @@ def beside_others(
     asked: tell of them also where nothing was judged by its speed: figures are shown.
     """
     crowded = {node.host: told for node in world.nodes if (told := node.facts.get("neighbours"))}
-    # What was timed and is too noisy to be judged is so because of them.
-    judged = any(one.id != _SKEW or one.status != "not_checked" for one in speed)
+    judged = any(map(_was_timed, speed))
     if not crowded or not (judged or asked):
         return list(speed), []
     host = max(crowded, key=lambda one: len(crowded[one]))
@@ -44,13 +43,17 @@ def beside_others(
         fix="one run at a time",
         next="the same command again, once the others have ended",
     )
-    return [_held_back(one, reason) for one in speed], [shared]
+    held_back = [_held_back(one, reason) if _was_timed(one) else one for one in speed]
+    return held_back, [shared]
+
+
+def _was_timed(one: Finding) -> bool:
+    """What is too noisy to be judged is so because of the others, too."""
+    return one.id != _SKEW or one.status != "not_checked"
 
 
 def _held_back(one: Finding, reason: str) -> Finding:
     """What was seen stays; nobody is accused by it."""
-    if one.status == "not_checked":
-        return one
     return replace(
         one,
         status="not_checked",
