@@ -54,6 +54,15 @@ def test_a_slow_node_is_not_accused_where_others_measure(
     assert verdict_of(list(found.values()), 3) == ("UNKNOWN", 3)
 
 
+def test_what_is_too_noisy_beside_others_is_not_ready(
+    crowded: World, measured: Any, verified: Any
+) -> None:
+    found = judge("check", crowded, [measured(half=0.9)], [verified()], Quick())
+    assert "other wirespeed runs" in by_id(found)["LAT-001"].because
+    assert by_id(found)["WORLD-003"].next and not by_id(found)["LAT-001"].next
+    assert verdict_of(found, 2) == ("UNKNOWN", 3)
+
+
 def test_wrong_data_fail_all_the_same(
     crowded: World, measured: Any, verified: Any, wrong: Any
 ) -> None:

@@ -42,7 +42,7 @@ def judge(
     speed = speed_findings(world, measurements, reference) if command == "check" else []
     speed = [finding for finding in speed if not only or finding.id in only]
     judged, shared = beside_others(world, speed, asked=not only or SHARED in only)
-    return [*findings, *judged, *shared]
+    return [*findings, *shared, *judged]
 
 
 def _joined(world: World) -> Finding:

@@ -10,6 +10,7 @@ from wirespeed.records import Finding, Subject, World
 __all__ = ["SHARED", "beside_others"]
 
 SHARED = "WORLD-003"
+_SKEW = "SKEW-001"
 _SHOWN = 4
 
 
@@ -21,7 +22,7 @@ def beside_others(
     asked: tell of them also where nothing was judged by its speed: figures are shown.
     """
     crowded = {node.host: told for node in world.nodes if (told := node.facts.get("neighbours"))}
-    judged = any(one.status != "not_checked" for one in speed)
+    judged = any(map(_was_timed, speed))
     if not crowded or not (judged or asked):
         return list(speed), []
     host = max(crowded, key=lambda one: len(crowded[one]))
@@ -42,17 +43,21 @@ def beside_others(
         fix="one run at a time",
         next="the same command again, once the others have ended",
     )
-    return [_held_back(one, reason) for one in speed], [shared]
+    held_back = [_held_back(one, reason) if _was_timed(one) else one for one in speed]
+    return held_back, [shared]
+
+
+def _was_timed(one: Finding) -> bool:
+    """What is too noisy to be judged is so because of the others, too."""
+    return one.id != _SKEW or one.status != "not_checked"
 
 
 def _held_back(one: Finding, reason: str) -> Finding:
     """What was seen stays; nobody is accused by it."""
-    if one.status == "not_checked":
-        return one
     return replace(
         one,
         status="not_checked",
-        title="stragglers not checked" if one.id == "SKEW-001" else one.title,
+        title="stragglers not checked" if one.id == _SKEW else one.title,
         subject=Subject("job", "job"),
         because=reason,
         costs="",
