@@ -167,7 +167,7 @@ def test_what_somebody_else_wrote_in_the_store_is_told_once(session):
     for saw in ("no door", "no letter", "no door", *map(str, range(20))):
         session.on_record(0, "odd", {"saw": saw})
     run = session.close(Outcome(kind="finished", findings=()))
-    told = [one for one in run.findings if one.id == "WORLD-003"]
+    told = [one for one in run.findings if one.id == "WORLD-004"]
     assert [one.saw for one in told][:2] == ["no door", "no letter"]
     assert len(told) == 8
     assert {one.status for one in told} == {"warn"}

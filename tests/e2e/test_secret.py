@@ -135,5 +135,5 @@ def test_a_malformed_letter_ends_nothing_and_is_told(
     assert done.code in (1, 3), done.err
     told = [one["saw"] + one["title"] for one in done.json["findings"]]
     assert any("no way" in one for one in told), told
-    assert finding(done.json, "WORLD-003")["status"] == "warn"
+    assert finding(done.json, "WORLD-004")["status"] == "warn"
     assert "Traceback" not in done.err

@@ -91,7 +91,7 @@ _SINGLE = (
         "UNKNOWN with exit code 3, and the finding says what to do.",
     ),
     Check(
-        "WORLD-003",
+        "WORLD-004",
         "world",
         "nobody else writes where the ranks meet",
         "A key of the store in which ranks meet holds what no rank of this job has left there: it does "

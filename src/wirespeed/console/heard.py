@@ -217,11 +217,11 @@ class Heard:
 
     def _on_odd(self, data: Mapping[str, Any]) -> None:
         """Something that no rank of this job has left where ranks leave word; each is told once."""
-        known = [one.saw for one in self.notes if one.id == "WORLD-003"]
+        known = [one.saw for one in self.notes if one.id == "WORLD-004"]
         if len(known) < _MOST_ODD and data["saw"] not in known:
             self.notes.append(
                 Finding(
-                    id="WORLD-003",
+                    id="WORLD-004",
                     status="warn",
                     title="somebody else has written where the ranks meet; it was ignored",
                     saw=data["saw"],
