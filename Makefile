@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test test-system lint types contracts unit benchmark diagnose-score diagnose-texts docs man images clean
+.PHONY: run test test-system test-hostile lint types contracts unit benchmark reliability diagnose-score \
+	diagnose-texts docs man images dist sbom audit clean
 
 # A test that fails is run once more by itself: what fails there too is broken, and what passes is named
 # as one that the load of the machine, or a race, had brought down.
@@ -18,9 +19,15 @@ test: lint types contracts unit ## lint, types, import contracts, tests without 
 
 # Most of the time these tests wait: four at once; what compares speeds has the machine for itself.
 test-system: export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
-test-system: $(VENV)/.system ## network namespaces, ssh, MPI, Slurm, Kubernetes, images, browser
-	$(BIN)/pytest -m "system and quiet" --durations=15 || $(call alone,system and quiet)
-	$(BIN)/pytest -m "system and not quiet" -n 4 --dist worksteal --durations=25 || $(call alone,system)
+test-system: test-hostile ## network namespaces, ssh, MPI, Slurm, Kubernetes, images, browser
+	$(BIN)/pytest -m "system and quiet and not hostile" --durations=15 || $(call alone,system and quiet)
+	$(BIN)/pytest -m "system and not quiet and not hostile" -n 4 --dist worksteal --durations=25 || $(call alone,system)
+
+# 5: no hostile test is a quiet one.
+test-hostile: export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
+test-hostile: $(VENV)/.system ## strangers, floods, forged messages, tampered stores, fuzzed files; how many of each
+	$(BIN)/pytest -m "hostile and quiet" || [ $$? = 5 ]
+	$(BIN)/pytest -m "hostile and not quiet" -n 4 --dist worksteal || $(call alone,hostile)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -40,6 +47,9 @@ unit: $(VENV)/.dev
 benchmark: $(VENV)/.dev ## ratios to a peer; see docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py
 
+reliability: $(VENV)/.dev ## each fault made, and what was said of it: the tables of docs/reliability.md
+	$(BIN)/python benchmarks/reliability.py
+
 diagnose-score: $(VENV)/.run ## precision and recall of diagnose on labelled cases: CASES=folder
 	$(BIN)/python benchmarks/diagnose_score.py "$(CASES)"
 
@@ -56,6 +66,29 @@ man: $(VENV)/.dev ## man pages from the help of every command, into share/man
 images: ## both container images, by podman, docker or buildah: images/README.md
 	images/build cpu
 	images/build cuda
+
+# The same sources give the same bytes, wherever and whenever they are built.
+dist images: export SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null || echo 1577836800))
+dist: $(VENV)/.dev ## wheel and sdist into dist/, reproducible, with their SHA-256
+	rm -rf dist
+	$(BIN)/python -m hatchling build
+	cd dist && sha256sum wirespeed-* | tee SHA256SUMS
+
+# The wheel with what it declares, and nothing else.
+SHIPPED := build/shipped
+sbom: $(VENV)/.audit dist ## CycloneDX of the wheel as it is installed: dist/wirespeed.cdx.json
+	rm -rf $(SHIPPED)
+	$(PYTHON) -m venv --without-pip $(SHIPPED)
+	$(PIP) --python $(SHIPPED)/bin/python install -q -c constraints.txt dist/wirespeed-*.whl
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-format JSON \
+	  --output-file dist/wirespeed.cdx.json $(SHIPPED)/bin/python
+
+# Without a report nobody was asked: that is no clean result.
+audit: sbom ## known vulnerabilities of what the SBOM lists, where the service for them can be reached
+	$(PIP) --python $(SHIPPED)/bin/python list --format freeze --exclude wirespeed >build/audited.txt
+	$(BIN)/pip-audit --strict --no-deps --disable-pip -r build/audited.txt -f json -o dist/audit.json; code=$$?; \
+	  [ -s dist/audit.json ] || { echo "NOT AUDITED: the service of known vulnerabilities could not be asked" >&2; \
+	  exit 3; }; exit $$code
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist site
@@ -74,6 +107,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.system: $(VENV)/.dev
 	DS_BUILD_OPS=0 $(PIP) install -q -c constraints.txt -e '.[mpi,deepspeed,flows,fuzz]'
+	touch $@
+
+$(VENV)/.audit: $(VENV)/.dev
+	$(PIP) install -q -c constraints.txt -e '.[audit]'
 	touch $@
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python

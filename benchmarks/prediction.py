@@ -16,8 +16,8 @@ refuses (a fit that does not hold, an interval wider than a factor of 10) is cou
 how far one round lies from the median of the others at the same places: no forecast can be expected to
 come nearer than that. Exit code 1 where a goal is missed.
 
-Run:    python benchmarks/prediction.py --keep /tmp/prediction             (at most 10 minutes)
-Again:  python benchmarks/prediction.py --keep /tmp/prediction --again     (no measuring)
+Run:    python benchmarks/prediction.py --keep prediction-runs             (at most 10 minutes)
+Again:  python benchmarks/prediction.py --keep prediction-runs --again     (no measuring)
 """
 
 import argparse

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ BOUND_S = 90.0
 END_S = 20.0
 """Within this every process of a run is gone after the command ended."""
 
+_NO_PICKLES = Path(__file__).parent / "training" / "no_pickles"
 _LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC")
 _LAUNCHERS += ("OMPI_", "PMI", "PRTE_", "SLURM_", "CROSS_", "MPI_")
 _SETTINGS = ("WIRESPEED", "GLOO_", "NCCL_", "TORCH_", "OMP_", "XDG_", "PYTHON", "NO_COLOR", "COV_")
@@ -44,6 +46,8 @@ NO_CLOUD = {
 }
 """Closed ports: no test asks the metadata service of the cloud that it may run in."""
 os.environ.update(NO_CLOUD)
+os.environ["WIRESPEED_NEIGHBOURS"] = f"tests of {os.getpid()}"
+"""Commands of other tests, which run at the same time, are no neighbours."""
 
 # A shell starts what it puts in the background without SIGINT, and nohup without SIGHUP; every command
 # started here would keep that.
@@ -126,7 +130,8 @@ class Cli:
         """Start any command; `limits` by resource, such as `{resource.RLIMIT_FSIZE: 1000}`."""
         folder = self.folder / f"command-{len(self._started)}"
         folder.mkdir()
-        environment = {**self.environment(), **(env or {})}
+        own = {"WIRESPEED_NEIGHBOURS": str(folder)}
+        environment = {**self.environment(), **own, **(env or {})}
         if limits:
             # Python would write bytecode cut at the limit, and every later command would read it.
             environment["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -145,6 +150,14 @@ class Cli:
         kept |= NO_CLOUD
         places = {"TMPDIR": str(self.folder / "tmp"), "HOME": str(self.folder)}
         return {**kept, **places, "PATH": path, "WIRESPEED_HOME": str(self.home)}
+
+    def no_pickles(self) -> dict[str, str]:
+        """What makes ranks raise where they send a pickle; see `without_pickles`."""
+        return {"PYTHONPATH": str(_NO_PICKLES), "NO_PICKLES": str(self.folder / "no-pickles")}
+
+    def without_pickles(self) -> int:
+        """In how many processes that was in force."""
+        return len((self.folder / "no-pickles").read_text().splitlines())
 
     # What runs.
 
@@ -273,3 +286,39 @@ def says_clearly() -> Callable[[Done, int], str]:
         return done.err
 
     return check
+
+
+@pytest.fixture
+def count_attacks(request: pytest.FixtureRequest) -> Callable[[str, int], None]:
+    """`count_attacks("floods", 500)`: so many were made; a hostile test that says nothing made one."""
+
+    def count(kind: str, made: int) -> None:
+        request.node.user_properties.append(("attacks", [kind, made]))
+
+    return count
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    mark = item.get_closest_marker("hostile")
+    counted = any(name == "attacks" for name, _ in item.user_properties)
+    if mark and call.when == "call" and not counted:
+        item.user_properties.append(("attacks", [mark.args[0], 1]))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many attacks of each kind were made; reports come from the workers of xdist, too."""
+    made, tests = Counter[str](), Counter[str]()
+    for report in (
+        one for name in ("passed", "failed") for one in terminalreporter.stats.get(name, ())
+    ):
+        told = [value for name, value in report.user_properties if name == "attacks"]
+        if report.when == "call":
+            tests.update({kind for kind, _ in told})
+            for kind, number in told:
+                made[kind] += number
+    if made:
+        terminalreporter.section("attacks made")
+        for kind in sorted(made):
+            terminalreporter.write_line(f"{made[kind]:>10,}  {kind} (tests: {tests[kind]})")
+        terminalreporter.write_line(f"{made.total():>10,}  in all")

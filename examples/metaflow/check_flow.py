@@ -45,7 +45,13 @@ class WirespeedCheck(FlowSpec):
         place = Place(here.node_index, here.num_nodes, each, here.main_ip)
         environ = {k: v for k, v in os.environ.items() if k not in OURS}
         environ |= {"MASTER_PORT": str(self.port), "WIRESPEED_LAUNCHER": "metaflow"}
-        command = [sys.executable, "-m", "wirespeed", *words(self.verb, self.level, self.more)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "wirespeed",
+            *words(self.verb, self.level, self.more),
+        ]
         # A verb bounds itself; this is for the case that it cannot.
         over = threading.Timer(self.limit, os.kill, (os.getpid(), signal.SIGTERM))
         over.start()

@@ -92,7 +92,13 @@ class WirespeedRay(FlowSpec):
         """Runs on the first node alone: the others only lend their Ray."""
         where = ["--on", "ray", "--with", f"address={current.parallel.main_ip}:{PORT}"]
         where += ["--nodes", str(self.nodes), "--ranks-per-node", str(self.ranks_per_node)]
-        command = [sys.executable, "-m", "wirespeed", *words(self.verb, self.level, self.more)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "wirespeed",
+            *words(self.verb, self.level, self.more),
+        ]
         with tempfile.TemporaryDirectory(prefix="wirespeed-") as folder:
             env = {**os.environ, "WIRESPEED_HOME": folder}
             try:

@@ -40,7 +40,7 @@ def run_of(files: dict[str, bytes]) -> dict[str, Any]:
 def page_of(folder: Path) -> str:
     """The offline HTML page of the newest run of this home."""
     page = folder / "page.html"
-    show = [sys.executable, "-m", "wirespeed", "runs", "show", "last", "--html", str(page)]
+    show = [sys.executable, "-P", "-m", "wirespeed", "runs", "show", "last", "--html", str(page)]
     env = {**os.environ, "WIRESPEED_HOME": str(folder)}
     subprocess.run(show, env=env, timeout=PAGE_S, check=True, stdout=subprocess.DEVNULL)
     return page.read_text()

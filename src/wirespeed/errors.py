@@ -13,6 +13,8 @@ Each carries what was seen, what was expected and the next command, so that a me
 only "invalid value".
 """
 
+from wirespeed.harmless import harmless_lines
+
 __all__ = [
     "CannotMeasure",
     "InputError",
@@ -51,7 +53,7 @@ class WirespeedError(Exception):
             lines.append(f"  expected  {self.expected}")
         if self.next:
             lines.append(f"  next      {self.next}")
-        return "\n".join(lines)
+        return harmless_lines("\n".join(lines))
 
 
 class UsageError(WirespeedError):

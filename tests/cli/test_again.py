@@ -5,6 +5,7 @@ from importlib import import_module
 import pytest
 
 from wirespeed.cli.again import with_typed
+from wirespeed.world.redact import TAKEN_OUT
 
 
 def again(verb: str, *words: str):
@@ -54,3 +55,11 @@ def test_what_was_typed_stays(typed: str, proposed: str, completed: str | None) 
 def test_words_with_spaces_are_quoted() -> None:
     found = again("train", "--text", "my text")("wirespeed train --lr 1e-4")
     assert found == "wirespeed train --lr 1e-4 --text 'my text'"
+
+
+def test_a_secret_is_taken_out_and_that_is_said() -> None:
+    typed = ("check", "--on", "slurm", "--with", "output=https://me:abc@host/x")
+    found = again(*typed)("wirespeed check --only NET-001")
+    assert "abc" not in found
+    assert "https://***@host/x" in found
+    assert found.endswith(TAKEN_OUT)

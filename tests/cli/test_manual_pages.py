@@ -94,6 +94,7 @@ def test_text_is_never_taken_as_a_request() -> None:
     assert code(["  .c"])[3:-2] == [r"\&.c"]
 
 
+@pytest.mark.hostile("hostile values")
 def test_a_hostile_help_adds_no_request() -> None:
     command = click.Command(
         "x",

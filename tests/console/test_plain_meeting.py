@@ -74,6 +74,7 @@ def test_a_rank_that_comes_first_waits(port: int) -> None:
     timer.join(BOUND_S)
 
 
+@pytest.mark.hostile("strangers")
 def test_strangers_get_nothing_and_hold_nobody_up(port: int) -> None:
     tell(port)
     silent = socket.create_connection(("127.0.0.1", port), timeout=BOUND_S)
@@ -89,6 +90,7 @@ def test_strangers_get_nothing_and_hold_nobody_up(port: int) -> None:
     assert GREETING_S < 5
 
 
+@pytest.mark.hostile("strangers")
 def test_another_program_at_the_port_is_told(port: int) -> None:
     def answer() -> None:
         with listener:

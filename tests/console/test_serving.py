@@ -2,11 +2,14 @@
 
 import http.client
 import socket
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from typing import Any
 
 import pytest
 
+from wirespeed.console import serving
 from wirespeed.console.serving import MOST_CONNECTIONS, Answer, Server, parse_listen
 from wirespeed.errors import CannotMeasure, InputError, UsageError
 
@@ -19,7 +22,12 @@ def damaged() -> Answer:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    pages = {"/": lambda: Answer("text/html", b"<p>hi"), "/damaged": damaged}
+    large = Answer("text/html", bytes(20 << 20))
+    pages = {
+        "/": lambda: Answer("text/html", b"<p>hi"),
+        "/damaged": damaged,
+        "/large": lambda: large,
+    }
     with Server(pages, "127.0.0.1", 0) as server:
         yield int(server.address.rstrip("/").rpartition(":")[2])
 
@@ -34,7 +42,8 @@ def get(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int,
         link.close()
 
 
-def test_a_page_is_served_and_nothing_else(port: int) -> None:
+@pytest.mark.hostile("foreign requests")
+def test_a_page_is_served_and_nothing_else(port: int, count_attacks: Any) -> None:
     assert get(port, "/") == (200, b"<p>hi", "text/html")
     assert get(port, "/?a=b")[:2] == (200, b"<p>hi")
     for path in ("/etc/passwd", "/../etc/passwd", "/%2e%2e/"):
@@ -42,6 +51,7 @@ def test_a_page_is_served_and_nothing_else(port: int) -> None:
     assert get(port, "/", "HEAD")[:2] == (200, b"")
     for method in ("POST", "PUT", "DELETE"):
         assert get(port, "/", method)[0] == 501
+    count_attacks("foreign requests", 6)
 
 
 def test_an_error_of_ours_is_told_and_the_next_request_is_answered(port: int) -> None:
@@ -50,6 +60,7 @@ def test_an_error_of_ours_is_told_and_the_next_request_is_answered(port: int) ->
     assert get(port, "/")[0] == 200
 
 
+@pytest.mark.hostile("foreign requests")
 @pytest.mark.parametrize("name", ["evil.example", "evil.example:80", "10.0.0.1", "127.0.0.1.evil"])
 def test_a_page_elsewhere_cannot_read_it_by_a_name_of_its_own(port: int, name: str) -> None:
     """DNS rebinding."""
@@ -61,21 +72,51 @@ def test_names_of_loopback_may(port: int, name: str) -> None:
     assert get(port, "/", Host=name)[0] == 200
 
 
-def test_connections_are_bounded_and_come_free_again(port: int) -> None:
+@pytest.mark.hostile("slow callers")
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.0\r\nX: ", b"GET /large HTTP/1.0\r\n\r\n"])
+def test_slow_callers_take_nobodys_place(port: int, said: bytes) -> None:
+    """They say nothing, never end what they say, or never take the answer."""
     with ExitStack() as stack:
-        held = [
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), BOUND_S))
-            for _ in range(MOST_CONNECTIONS)
-        ]
-        for link in held:
-            link.sendall(b"GET / HTTP/1.0\r\n")
-        with pytest.raises((http.client.HTTPException, OSError)):
-            for _ in range(MOST_CONNECTIONS):
-                get(port, "/")
-        for link in held:
-            link.sendall(b"\r\n")
-            assert link.recv(12).endswith(b"200")
-    assert get(port, "/")[0] == 200
+        held = []
+        for _ in range(200):
+            link = stack.enter_context(socket.create_connection(("127.0.0.1", port), BOUND_S))
+            link.sendall(said)
+            held.append(link)
+        assert [get(port, "/")[0] for _ in range(3)] == [200] * 3
+        with suppress(ConnectionResetError):
+            while held[0].recv(1 << 20):
+                pass  # the first had to go, before its time was over
+        threads = [one for one in threading.enumerate() if "process_request" in one.name]
+        assert len(threads) <= 2 * MOST_CONNECTIONS
+
+
+def test_a_request_has_one_bound_for_all_its_bytes(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "TIMEOUT_S", 0.3)
+    with socket.create_connection(("127.0.0.1", port), BOUND_S) as link:
+        link.settimeout(0.05)
+        link.sendall(b"GET / HTTP/1.0\r\nX: ")
+        closed = False
+        for _ in range(200):
+            with suppress(TimeoutError):
+                try:
+                    link.sendall(b"x")
+                    closed = link.recv(1) == b""
+                except ConnectionError:
+                    closed = True
+            if closed:
+                break
+        assert closed
+
+
+def test_a_request_without_an_end_is_cut_off(port: int) -> None:
+    with (
+        socket.create_connection(("127.0.0.1", port), BOUND_S) as link,
+        suppress(ConnectionError),
+    ):
+        link.sendall(b"GET / HTTP/1.0\r\nX: " + b"x" * (1 << 20))
+        assert link.recv(100) == b""
 
 
 def test_a_taken_port_is_said_so(port: int) -> None:

@@ -245,6 +245,7 @@ class Hostile:
         return os.system, (f"touch {self.mark}",)
 
 
+@pytest.mark.hostile("pickles")
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_a_hostile_pickle_runs_nothing(tmp_path: Path, protocol: int) -> None:
     mark = tmp_path / "it-ran"

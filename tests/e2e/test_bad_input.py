@@ -84,11 +84,14 @@ def test_a_disk_that_is_full_from_the_start(cli: Any, says_clearly: Any) -> None
     assert "run.json" in says_clearly(done, 3)
 
 
-def test_a_disk_that_fills_while_it_runs(cli: Any, says_clearly: Any) -> None:
-    """The header fits, a later record does not: what was written stays readable, all ranks end."""
+def test_a_disk_that_fills_while_it_runs(cli: Any) -> None:
+    """The header fits, a later record does not: all is told, and what was written stays readable."""
     words = ("bench", "all_reduce", "-b", "1K", "-e", "16M", "-f", "2", "-n", "3", "--ranks", "2")
-    done = cli(*words, "-q", limits={resource.RLIMIT_FSIZE: 12_000}, timeout=60)
-    assert "records.jsonl" in says_clearly(done, 3)
+    limits = {resource.RLIMIT_FSIZE: 12_000}
+    done = cli(*words, "-q", limits=limits, timeout=60)
+    assert done.code == 0, done.err
+    assert "READY" in done.out and "16M" in done.out.replace(" ", "")
+    assert "could not be stored whole" in done.err and "next" in done.err
     cli.nothing_runs()
     assert cli.stored("measurement"), "12 KB hold some of fifteen sizes"
     shown = cli("runs", "show", "last", "-o", "json")
@@ -111,6 +114,26 @@ def test_a_reader_that_leaves(cli: Any) -> None:
     done = cli.start_words(["sh", "-c", script]).wait(15)
     assert done.err == ""
     assert len(done.out.splitlines()) == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_streams_that_are_closed(cli: Any, closed: str) -> None:
+    """Nothing opened later takes their place, and the run is stored with its own exit code."""
+    words = "-m wirespeed launch --ranks 1 -- sh -c 'echo told; exit 7'"
+    done = cli.start_words(["sh", "-c", f"{sys.executable} {words} {closed}"]).wait(30)
+    assert done.code == 7 and "Traceback" not in done.err
+    assert cli.run()["exit_code"] == 7
+    logs = [path.read_text() for path in cli.folders()[0].glob("logs/rank-*.log")]
+    assert logs == ["told\n"]
+
+
+def test_a_reader_that_leaves_before_the_verdict(cli: Any) -> None:
+    """The exit code is the verdict's, and the run is stored."""
+    log = cli.folder / "job.log"
+    log.write_text("nothing known\n")
+    script = f"({sys.executable} -m wirespeed diagnose {log} -q; echo $? >&2) | true"
+    assert cli.start_words(["sh", "-c", f"sleep 0.1; {script}"]).wait(30).err == "3\n"
+    assert cli.run()["exit_code"] == 3
 
 
 @pytest.fixture(scope="module")

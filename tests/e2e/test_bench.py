@@ -37,9 +37,12 @@ def checked(text: str) -> dict[str, Any]:
 
 
 def test_every_operation_as_json(cli: Any) -> None:
-    done = cli("bench", "all", *QUICK, "-e", "1K", "--ranks", "3", "-o", "json")
+    done = cli(
+        "bench", "all", *QUICK, "-e", "1K", "--ranks", "3", "-o", "json", env=cli.no_pickles()
+    )
     run = checked(done.out)
     assert done.code == run["exit_code"] == 0, done.err
+    assert cli.without_pickles() == 3
     assert run["verdict"] == "READY"
     assert set(run) >= RUN_FIELDS
     assert run["world"]["size"] == 3

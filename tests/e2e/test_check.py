@@ -13,8 +13,9 @@ QUICK = ("check", "-l", "quick", "--ranks", "2", "-q")
 
 
 def test_a_healthy_machine_is_ready(cli: Any, finding: Any) -> None:
-    done = cli(*QUICK)
+    done = cli(*QUICK, env=cli.no_pickles())
     assert done.code == 0, done.out + done.err
+    assert cli.without_pickles() == 2
     run = cli.run()
     validate(run, source="run.json")
     jsonschema.Draft202012Validator(load_schema()).validate(run)
@@ -36,7 +37,7 @@ def test_a_healthy_machine_is_ready(cli: Any, finding: Any) -> None:
 
 def test_wrong_data_is_not_ready(cli: Any, finding: Any) -> None:
     words = ("--only", "COL-001,COL-002", "--inject", "twice:rank=1,at=reduce_scatter")
-    done = cli(*QUICK, *words, "-o", "json")
+    done = cli(*QUICK, *words, "-o", "json", env=cli.no_pickles())
     assert done.code == done.json["exit_code"] == 1
     assert done.json["verdict"] == "NOT READY"
     found = finding(done.json, "COL-002")

@@ -58,9 +58,10 @@ def test_a_wrong_file_is_no_hindrance_to_help(cli: Any) -> None:
 
 
 def test_where_ranks_run_is_spelled_as_on_the_command_line(cli: Any) -> None:
-    """YAML reads a bare `on` as true."""
+    """YAML 1.1 reads a bare `on` as true."""
     text = "check:\n  on: ssh\n  hosts: a,b:2\n  with: [torchrun=no]\n  x: [HF_TOKEN]\n"
     (cli.folder / "wirespeed.yaml").write_text(text)
+    assert cli("config", "trust").code == 0
     shown = printed(cli)
     assert shown["on"] == ("ssh", "wirespeed.yaml")
     assert shown["hosts"] == ("a,b:2", "wirespeed.yaml")

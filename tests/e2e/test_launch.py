@@ -189,3 +189,14 @@ def test_an_odd_end_after_the_results_is_a_warning(cli: Any, finding: Any) -> No
     assert done.code == 0, done.err
     odd = finding(cli.run(), "EXIT-001")
     assert (odd["status"], odd["subject"]["name"]) == ("warn", "rank 1")
+
+
+def test_a_secret_of_the_command_reaches_the_rank_and_nobody_else(cli: Any) -> None:
+    words = ("launch", "--ranks", "1", "-q", "--", "sh", "-c", '[ "$1" = --token=abc-1 ]')
+    assert cli(*words, "sh", "--token=abc-1", "--password", "abc-2").code == 0
+    assert cli.run()["config"]["command"][4:] == ["--token=***", "--password", "***"]
+    kept = [path.read_bytes() for path in cli.home.rglob("*") if path.is_file()]
+    assert not any(b"abc-" in text for text in kept)
+    shown = cli(*words[:4], "-o", "sh", "--", "prog", "--token=abc-1")
+    assert "abc-1" not in shown.out
+    assert "# *** stands for a secret that was taken out: put it back" in shown.out

@@ -107,9 +107,9 @@ def test_ctrl_c_while_ranks_start(cli: Any) -> None:
     assert cli.run()["exit_code"] == 130
 
 
-def test_ranks_end_by_themselves_when_the_parent_is_killed(cli: Any) -> None:
+def test_ranks_end_when_the_parent_is_killed_and_the_next_run_tidies_up(cli: Any) -> None:
     running = cli.start(*SLOW, "--ranks", "2", "-q")
-    cli.measuring(2)
+    os.kill(cli.measuring(2)[1], signal.SIGSTOP)  # it could not end by itself
     running.signal(signal.SIGKILL)
     assert running.wait(5).code == -signal.SIGKILL
     cli.nothing_runs(AFTER_S)
@@ -118,6 +118,9 @@ def test_ranks_end_by_themselves_when_the_parent_is_killed(cli: Any) -> None:
     assert shown.code == 0, shown.err
     assert shown.json["measurements"]
     assert shown.json["verdict"] == "UNKNOWN"
+    assert list((cli.folder / "tmp").glob("wirespeed-*"))
+    assert cli("launch", "--ranks", "1", "-q", "--", "true").code == 0
+    assert not list((cli.folder / "tmp").glob("wirespeed-*"))
 
 
 def test_a_stopped_parent_goes_on_where_it_was(cli: Any) -> None:

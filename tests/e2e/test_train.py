@@ -44,7 +44,9 @@ def study(new_cli: Any) -> Study:
     cli = new_cli()
     timeline = cli.folder / "step.json"
     words = ("--strategy", ",".join(NAMES), "--memory", "--trace", str(timeline), "-o", "json")
-    return Study(cli, trained(cli(*SHORT, *UNHURRIED, *words)), timeline)
+    done = cli(*SHORT, *UNHURRIED, *words, env=cli.no_pickles())
+    assert cli.without_pickles() == 2
+    return Study(cli, trained(done), timeline)
 
 
 def test_strategies_are_proven_timed_and_compared(study: Study, finding: Any) -> None:

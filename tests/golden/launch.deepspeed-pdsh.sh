@@ -14,10 +14,10 @@ pids=
 '; while kill -0 "$$" && echo; do sleep 1; done 2> /dev/null; } |
   env 'NCCL_ALGO=a b' NCCL_DEBUG=INFO \
   'PDSH_SSH_ARGS_APPEND=-oBatchMode=yes -oServerAliveInterval=5 -oServerAliveCountMax=3 -oControlPath=none' \
-  WIRESPEED_DIRECTORY=/home/me /opt/py/bin/python -m wirespeed.launchers.deepspeed.leash 5 \
-  wirespeed-launch/orders -- /opt/py/bin/python -m deepspeed.launcher.runner --hostfile \
+  WIRESPEED_DIRECTORY=/home/me /opt/py/bin/python -P -m wirespeed.launchers.deepspeed.leash 5 \
+  wirespeed-launch/orders -- /opt/py/bin/python -P -m deepspeed.launcher.runner --hostfile \
   wirespeed-launch/hostfile --launcher pdsh --force_multi --no_ssh_check --master_addr 10.0.0.1 \
-  --master_port 40123 --no_python --no_local_rank /opt/py/bin/python -m \
+  --master_port 40123 --no_python --no_local_rank /opt/py/bin/python -P -m \
   wirespeed.launchers.deepspeed.far --carried /tmp/wirespeed-e3b98a4da31a127d --job \
   WyJweXRob24iLCAidHJhaW4ucHkiXQ== &
 pids="$pids $!"

@@ -9,6 +9,7 @@ node-1
 exec env A=1 \
   'I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS=-F /etc/my_ssh -oBatchMode=yes -oConnectTimeout=30' \
   I_MPI_PIN=0 PATH=/opt/intel/bin:/usr/bin WIRESPEED_MASTER=10.0.0.1:40123 /opt/py/bin/python \
-  -m wirespeed.launchers.mpi.guard -- /opt/intel/bin/mpirun -n 4 -f wirespeed-launch/hostfile \
-  -ppn 1 -iface eth0 -genvlist A,WIRESPEED_MASTER /opt/py/bin/python -m \
-  wirespeed.launchers.rank_wrapper --job WyJweXRob24iLCAidHJhaW4ucHkiLCAiLS1sciIsICIwLjEiXQ==
+  -P -m wirespeed.launchers.mpi.guard -- /opt/intel/bin/mpirun -n 4 -f \
+  wirespeed-launch/hostfile -ppn 1 -iface eth0 -genvlist A,WIRESPEED_MASTER /opt/py/bin/python \
+  -P -m wirespeed.launchers.rank_wrapper --job \
+  WyJweXRob24iLCAidHJhaW4ucHkiLCAiLS1sciIsICIwLjEiXQ==

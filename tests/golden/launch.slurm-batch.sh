@@ -25,7 +25,7 @@ srun \
   --kill-on-bad-exit=0 \
   --wait=0 \
   --chdir=/ \
-  /opt/venv/bin/python -m wirespeed.launchers.rank_wrapper -- python train.py --name 'a b; $(id) '"'"'c'"'"''
+  /opt/venv/bin/python -P -m wirespeed.launchers.rank_wrapper -- python train.py --name 'a b; $(id) '"'"'c'"'"''
 code=$?
 echo "wirespeed: job $SLURM_JOB_ID ended with $code"
 exit "$code"

@@ -78,7 +78,7 @@ class TestDockerfile:
 
     def test_every_argument_has_its_version_in_versions_env(self, path: Path) -> None:
         arguments = {words.split("=")[0] for words in words_of("ARG", path=path)}
-        assert arguments <= set(versions())
+        assert arguments <= {*versions(), "SOURCE_DATE_EPOCH"}
 
     def test_nothing_is_fetched_unchecked(self, path: Path) -> None:
         assert words_of("ADD", path=path) == []
@@ -167,12 +167,14 @@ class TestBuild:
 
     @pytest.mark.parametrize("kind", ["cpu", "cuda"])
     def test_gives_each_version_that_the_image_asks_for(self, engine: str, kind: str) -> None:
-        said = sh("build", kind, ENGINE=engine).stdout.splitlines()
+        said = sh("build", kind, ENGINE=engine, SOURCE_DATE_EPOCH="1700000000").stdout.splitlines()
         asked = {
             words.split("=")[0] for words in words_of("ARG", path=IMAGES / f"Dockerfile.{kind}")
         }
         given = [said[at + 1] for at, word in enumerate(said) if word == "--build-arg"]
-        assert sorted(given) == sorted(f"{name}={versions()[name]}" for name in asked)
+        wanted = {**versions(), "SOURCE_DATE_EPOCH": "1700000000"}
+        assert sorted(given) == sorted(f"{name}={wanted[name]}" for name in asked)
+        assert said[said.index("--timestamp") + 1] == "1700000000"
         assert [said[0], said[-1]] == ["build", "."]
         assert f"images/Dockerfile.{kind}" in said
 

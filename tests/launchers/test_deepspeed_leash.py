@@ -192,7 +192,7 @@ def test_deepspeed_sees_nothing_that_it_would_export(start: Start, tmp_path: Pat
 def test_a_module_found_by_pythonpath_runs_without_it(start: Start, tmp_path: Path) -> None:
     (tmp_path / "only_there.py").write_text(f"import sys\nprint(sys.argv[1:])\n{TELL_ALL}\n")
     orders = written(tmp_path, Orders(names=()))
-    words = (sys.executable, "-m", "only_there", "--a", "b c")
+    words = (sys.executable, "-P", "-m", "only_there", "--a", "b c")
     out, err = told(start(*words, orders=orders, PYTHONPATH=str(tmp_path)))
     first, second = out.splitlines()
     assert (first, err) == ("['--a', 'b c']", "")

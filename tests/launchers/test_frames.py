@@ -1,11 +1,13 @@
 """Frames survive whatever engines do to lines."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed.launchers.frames import (
     BLOCK,
     EXIT,
+    MARK,
     OUT,
     OUT_PART,
     VARIABLE,
@@ -47,6 +49,17 @@ def test_half_a_frame_another_job_s_and_a_plain_line_are_none() -> None:
     assert parse("hello", "t") is None
     assert parse('\x1et x node o 0 "a"', "t") is None
     assert parse("\x1et 0 node o 0 5", "t") is None
+
+
+@pytest.mark.parametrize("end", ["x", "", "1e3", "9" * 9, "1 2", "١"])
+def test_an_end_without_a_code_is_no_frame(end: str) -> None:
+    """It ended the console with a traceback: a node says what it likes."""
+    assert parse(Writer("T", 0, "n").frame(EXIT, end).decode(), "T") is None
+    assert parse(Writer("T", 0, "n").frame(EXIT, "-9 asked").decode(), "T") is not None
+
+
+def test_a_text_that_nests_without_end_is_no_frame() -> None:
+    assert parse(f"{MARK}T 0 n o 0 {'[' * 100_000}", "T") is None
 
 
 def test_a_host_name_cannot_break_a_frame() -> None:

@@ -1,12 +1,14 @@
 """Hosts in the notations of DeepSpeed, Open MPI and MPICH; all else is refused with its line."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from wirespeed.errors import UsageError
+from wirespeed.errors import InputError, UsageError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.hostfile import parse_hosts, read_hostfile
+from wirespeed.world import reading
 
 
 def test_hosts_on_the_command_line() -> None:
@@ -84,3 +86,20 @@ def test_a_file_without_hosts(content: str | None, tmp_path: Path) -> None:
 )
 def test_world_size(job: Job, size: int) -> None:
     assert job.size == size
+
+
+def test_what_has_no_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "PIPE_S", 0.1)
+    os.mkfifo(tmp_path / "fifo")
+    for path, told in ((Path("/dev/zero"), "a device"), (tmp_path / "fifo", "its writer took")):
+        with pytest.raises(InputError, match=told):
+            read_hostfile(path)
+
+
+def test_a_pipe_of_the_shell_is_a_hostfile(tmp_path: Path) -> None:
+    """`--hostfile <(scontrol show hostnames)`"""
+    ends = os.pipe()
+    os.write(ends[1], b"node-0\nnode-1\n")
+    os.close(ends[1])
+    assert read_hostfile(Path(f"/dev/fd/{ends[0]}")) == (Host("node-0"), Host("node-1"))
+    os.close(ends[0])

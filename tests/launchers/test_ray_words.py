@@ -41,7 +41,7 @@ def orders(**given: object) -> Orders:
 def test_golden() -> None:
     done = prepared(ranks_per_node=2, nodes=2, options={"address": "auto", "gpus-per-rank": "1"})
     (piece,) = ENGINE.pieces(done, SCRATCH)
-    assert piece.command == (sys.executable, "-m", "wirespeed.launchers.ray.driver")
+    assert piece.command == (sys.executable, "-P", "-m", "wirespeed.launchers.ray.driver")
     assert (piece.name, piece.environment, piece.files) == ("ray", {}, {})
     assert piece.ends_with_stdin
     assert json.loads(piece.stdin) == {
@@ -172,3 +172,11 @@ def test_without_ray_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatc
 def test_keyed_options_are_all_in_the_help() -> None:
     names = {option.name for option in ENGINE.options}
     assert names == {"address", "strategy", "cpus-per-rank", "gpus-per-rank", "timeout"}
+
+
+def test_a_python_named_from_here_is_found_from_anywhere() -> None:
+    """Ray's session leaves the working directory, which Ray would put before all modules."""
+    assert orders(python="venv/bin/python").python == str(Path("venv/bin/python").absolute())
+    assert orders(python="python3").python == "python3"
+    there = orders(python="venv/bin/python", options={"address": "auto"})
+    assert there.python == "venv/bin/python"

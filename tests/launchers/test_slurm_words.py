@@ -44,7 +44,7 @@ HOSTILE = (
 SRUN = (
     "srun --job-name=wirespeed-{name} --nodes=4 --ntasks=32 --ntasks-per-node=8 "
     "--distribution=block --partition=gpu --time=2:00:00 --gres=gpu:8 --exclusive --export=ALL "
-    "--input=none --kill-on-bad-exit=0 --wait=0 --chdir=/ /opt/venv/bin/python -m "
+    "--input=none --kill-on-bad-exit=0 --wait=0 --chdir=/ /opt/venv/bin/python -P -m "
     "wirespeed.launchers.rank_wrapper -- python3 train.py --lr 0.1"
 )
 SCRIPT = """\
@@ -75,7 +75,7 @@ srun \\
   --kill-on-bad-exit=0 \\
   --wait=0 \\
   --chdir=/ \\
-  /opt/venv/bin/python -m wirespeed.launchers.rank_wrapper -- python3 train.py --lr 0.1
+  /opt/venv/bin/python -P -m wirespeed.launchers.rank_wrapper -- python3 train.py --lr 0.1
 code=$?
 echo "wirespeed: job $SLURM_JOB_ID ended with $code"
 exit "$code"

@@ -14,7 +14,7 @@ from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.engines.ssh import ENGINE
 from wirespeed.launchers.node.facts import MARK
-from wirespeed.launchers.node.probe import Answer, Facts, ask_all
+from wirespeed.launchers.node.probe import Answer, Facts, _read, ask_all
 from wirespeed.launchers.node.slots import with_slots
 from wirespeed.launchers.node.software import differing
 from wirespeed.launchers.node.words import probe_words
@@ -220,6 +220,33 @@ def test_dry_run_as_a_script() -> None:
     job = prepared(job, **{"node-0": "10.0.0.1", "me@node-1": "10.0.0.2"})
     text = as_sh(ENGINE.pieces(job, Path("scratch")), "two nodes", ["HF_TOKEN"])
     assert text.replace(__version__, "VERSION") == GOLDEN.read_text()
+
+
+# What a node says.
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"gpus": "8"},
+        {"gpus": 10**9},
+        {"gpus": True},
+        {"port": -1},
+        {"executable": ["/bin/sh"]},
+        {"told": [1]},
+        {"interfaces": [["eth0", "evil", "255.0.0.0"]]},
+        {"interfaces": [[1, "10.0.0.1", "255.0.0.0"]]},
+        {"reached": ["::evil"]},
+        {"unknown": 1},
+    ],
+)
+def test_an_answer_that_no_node_gives_is_none(change: dict[str, Any]) -> None:
+    """It ended the command with a traceback, or asked for a billion ranks."""
+    told = {**_as_dict(GOOD), "reached": ["10.0.0.1"], "told": []}
+    told.pop("zone")
+    assert _read(MARK + json.dumps(told))[0] == GOOD
+    assert _read(MARK + json.dumps({**told, **change}))[0] is None
+    assert _read(MARK + "[" * 90_000)[0] is None
 
 
 # Slots.

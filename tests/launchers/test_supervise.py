@@ -164,6 +164,16 @@ def test_lost_output_is_counted() -> None:
     assert (finding.id, finding.status, worst_code(end)) == ("LAUNCH-009", "warn", 0)
 
 
+def test_a_node_that_makes_up_ranks_gets_no_files_for_them() -> None:
+    script = (
+        'for r in 0 1 2 3; do printf \'\\036t %d n h 0 "1"\\n\\036t %d n x 1 "0"\\n\' $r $r; done'
+    )
+    heard = Heard()
+    end = Supervisor(2, "t", heard, SHORT).run([Piece(name="p", command=("sh", "-c", script))])
+    assert (end.codes, worst_code(end)) == ({0: 0, 1: 0}, 0)
+    assert len(heard.words) == 4
+
+
 def test_much_output_of_many_ranks_arrives_line_by_line() -> None:
     count = 4000
     end, heard, _ = run(f'i=0; while [ $i -lt {count} ]; do echo "$i $RANK"; i=$((i+1)); done', 4)

@@ -31,12 +31,14 @@ def test_five_runs_of_the_same_nodes_are_a_fleet(cluster: Any, run: Any, timed: 
 def test_what_is_no_fleet(cluster: Any, run: Any, timed: Any) -> None:
     world = cluster(2)
     good = past(run, world, timed, RATES)()
+    beside = [replace(node, facts={**node.facts, "neighbours": [{}]}) for node in world.nodes]
     few = FleetReference(lambda: good[:4])
     assert few.expect(world, timed()) is None
     for spoilt in (
         [replace(one, verdict="NOT READY") for one in good],
         [replace(one, config={"inject": ["flip:rank=1"]}) for one in good],
         [replace(one, world=cluster(3)) for one in good],
+        [replace(one, world=replace(world, nodes=tuple(beside))) for one in good],
         [replace(one, world=replace(world, backend="gloo")) for one in good],
     ):
         assert FleetReference(lambda runs=spoilt: runs).expect(world, timed()) is None

@@ -15,7 +15,7 @@ from wirespeed.records import Run
 from wirespeed.runs import folder as folder_module
 from wirespeed.runs.folder import FOLDER_NAME, RunFolder, home, new_id
 from wirespeed.runs.schema import load_schema
-from wirespeed.runs.store import load
+from wirespeed.runs.store import list_runs, load
 
 
 def test_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,6 +27,61 @@ def test_home_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert home() == Path("/b/wirespeed")
     monkeypatch.delenv("XDG_STATE_HOME")
     assert home() == Path("/c/.local/state/wirespeed")
+
+
+def test_what_is_made_is_for_the_user_alone(home: Path, small_run: Run) -> None:
+    folder = RunFolder.create("check", {})
+    folder.keep("trace.json", "{}")
+    folder.finish(small_run)
+    for path in (home, *home.rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+@pytest.mark.parametrize("name", ["", "runs"])
+def test_a_home_that_others_may_write_to_is_refused(home: Path, name: str) -> None:
+    RunFolder.create("check", {})
+    (home / name).chmod(0o775)
+    for use in (lambda: RunFolder.create("check", {}), list_runs):
+        with pytest.raises(StorageError, match="may be changed by other users") as told:
+            use()
+        assert told.value.next == f"chmod go-w {home / name}".rstrip("/")
+    (home / name).chmod(0o1777)  # as /tmp is: nobody removes what is another's
+    RunFolder.create("check", {})
+
+
+@pytest.mark.parametrize("name", ["", "runs"])
+def test_a_home_of_another_user_is_refused(
+    home: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    RunFolder.create("check", {})
+    if os.geteuid() == 0:  # whose folders count as everybody's
+        os.chown(home / name, 4242, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 4242)
+    with pytest.raises(StorageError, match="belongs to another user"):
+        RunFolder.create("check", {})
+    if os.geteuid() == 0:
+        monkeypatch.setenv("SUDO_UID", "4242")
+        RunFolder.create("check", {})
+
+
+def test_a_home_may_be_a_link_and_a_file_of_a_run_may_not(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    home.symlink_to(tmp_path / "elsewhere")
+    folder = RunFolder.create("check", {})
+    (victim := tmp_path / "victim").write_text("mine")
+    records = folder.path / "records.jsonl"
+    records.unlink()
+    records.symlink_to(victim)
+    (folder.path / f".trace.json.{os.getpid()}").symlink_to(victim)
+    with pytest.raises(StorageError):
+        folder.append("versions", {})
+    with pytest.raises(StorageError):
+        folder.keep("trace.json", "{}")
+    assert victim.read_text() == "mine"
 
 
 def test_an_id_is_eight_hexadecimal_digits() -> None:
@@ -103,7 +158,7 @@ def test_an_unwritable_home_names_place_cause_and_way_out(
         RunFolder.create("check", {})
     assert where in caught.value.saw
     assert re.search("No such file|Not a directory|Permission|Read-only", caught.value.saw)
-    assert re.match("WIRESPEED_HOME=/tmp/.* wirespeed check", caught.value.next)
+    assert re.match('WIRESPEED_HOME="\\$PWD/.* wirespeed check', caught.value.next)
     assert caught.value.exit_code == 3
 
 

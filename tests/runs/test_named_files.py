@@ -1,5 +1,7 @@
 """Files kept by a name: whole or not at all, private where they are told to be, damage is told."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,13 +40,19 @@ def test_kept_replaced_listed_removed(home: Path) -> None:
     assert kept.names() == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("private", "mode", "folder"), [(True, 0o600, 0o700), (False, 0o644, 0o755)]
-)
-def test_permissions(private: bool, mode: int, folder: int) -> None:
-    path = files(private=private).write("a", "x")
-    assert path.stat().st_mode & 0o777 == mode
-    assert path.parent.stat().st_mode & 0o777 == folder
+def test_permissions(home: Path) -> None:
+    path = files().write("a", "x")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert {one.stat().st_mode & 0o777 for one in (home, path.parent)} == {0o700}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_told(make: Callable[[Path], None]) -> None:
+    kept = files()
+    kept.write("b", "x")
+    make(kept.path("a"))
+    with pytest.raises(InputError, match="it is a"):
+        kept.read("a")
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 65, "a\nb"])

@@ -42,6 +42,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PatientFolder:
     return made
 
 
+def test_who_lost_the_run_to_another_process_writes_no_more(folder: PatientFolder) -> None:
+    before = (folder.path / "run.json").read_text()
+    (folder.path / ".wirespeed-lock.2").write_text("{}")  # it was stopped, and taken for dead
+    unstored: list[str] = []
+    folder.on_unstored = unstored.append
+    folder.append("soak_window", window(0))
+    folder.checkpoint(replace(START, elapsed_s=9.0))
+    folder.finish(load(folder.path))
+    assert (folder.path / "run.json").read_text() == before
+    assert "another process has taken this run over" in folder.full and unstored
+
+
 def test_nothing_grows_without_bound() -> None:
     tally = SoakTally(START)
     for number in range(10 * MOST_WINDOWS):

@@ -1,7 +1,9 @@
 import json
 import os
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,9 @@ from wirespeed.records_json import (
     verification_to_json,
     world_to_json,
 )
+from wirespeed.runs import recovery, store
 from wirespeed.runs.folder import RunFolder
+from wirespeed.runs.past import past_runs
 from wirespeed.runs.store import find, list_runs, load, remove, save
 
 
@@ -82,6 +86,7 @@ def test_records_without_their_header_have_the_name_of_the_folder(small_run: Run
     assert run.measurements == small_run.measurements
 
 
+@pytest.mark.hostile("tampered stores")
 def test_damaged_and_unknown_records_are_left_out_and_counted(small_run: Run) -> None:
     folder = unfinished(small_run)
     with (folder.path / "records.jsonl").open("ab") as file:
@@ -97,7 +102,8 @@ def test_damaged_and_unknown_records_are_left_out_and_counted(small_run: Run) ->
     assert "6 damaged records were left out" in run.findings[0].saw
 
 
-def test_run_json_cut_at_every_byte(small_run: Run) -> None:
+@pytest.mark.hostile("tampered stores")
+def test_run_json_cut_at_every_byte(small_run: Run, count_attacks: Any) -> None:
     """A finished run whose run.json is cut: the records give it back, or it is whole."""
     folder = unfinished(small_run)
     folder.finish(small_run)
@@ -112,18 +118,24 @@ def test_run_json_cut_at_every_byte(small_run: Run) -> None:
             assert run.verdict == "UNKNOWN"
         else:
             assert not whole[end:].strip()
+    count_attacks("tampered stores", len(whole))
 
 
-def test_run_json_cut_at_every_byte_without_records(small_run: Run, tmp_path: Path) -> None:
+@pytest.mark.hostile("tampered stores")
+def test_run_json_cut_at_every_byte_without_records(
+    small_run: Run, tmp_path: Path, count_attacks: Any
+) -> None:
     file = tmp_path / "run.json"
     whole = json.dumps(run_to_json(small_run)).encode()
     for end in range(len(whole)):
         file.write_bytes(whole[:end])
         with pytest.raises(InputError, match=r"run\.json: no valid JSON"):
             load(file)
+    count_attacks("tampered stores", len(whole))
 
 
-def test_records_cut_at_every_byte(small_run: Run) -> None:
+@pytest.mark.hostile("tampered stores")
+def test_records_cut_at_every_byte(small_run: Run, count_attacks: Any) -> None:
     folder = unfinished(small_run)
     file = folder.path / "records.jsonl"
     whole = file.read_bytes()
@@ -142,8 +154,10 @@ def test_records_cut_at_every_byte(small_run: Run) -> None:
             assert run.findings[0].id == "RUN-001"
             assert "damaged" not in run.findings[0].saw
     assert seen == {0, 1}
+    count_attacks("tampered stores", 2 * len(whole))
 
 
+@pytest.mark.hostile("tampered stores")
 @pytest.mark.parametrize(
     "content",
     [
@@ -248,6 +262,7 @@ def test_remove_deletes_a_damaged_run_too(home: Path) -> None:
     assert not path.exists()
 
 
+@pytest.mark.hostile("tampered stores")
 def test_remove_touches_nothing_but_run_folders(small_run: Run, home: Path, tmp_path: Path) -> None:
     inside = save(replace(small_run, id="00000001"))
     outside = tmp_path / "20200101-000000-0000000a"
@@ -283,3 +298,36 @@ def test_remove_says_what_it_could_not_do(small_run: Run, home: Path) -> None:
             remove(small_run.id)
     finally:
         (home / "runs").chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (os.mkfifo, "it is a pipe"),
+        (lambda path: path.symlink_to("/dev/zero"), "a link to another place"),
+        (os.mkdir, "it is a folder"),
+    ],
+)
+def test_what_is_no_file_is_never_waited_for(
+    small_run: Run, make: Callable[[Path], None], told: str
+) -> None:
+    good, bad = save(replace(small_run, id="00000001")), save(small_run)
+    for name in ("run.json", "records.jsonl"):
+        (bad / name).unlink()
+        make(bad / name)
+    with pytest.raises(InputError, match=told):
+        load(bad)
+    shown = {Path(one.path): one.damaged for one in list_runs()}
+    assert not shown[good]
+    assert told in shown[bad]
+    assert list(past_runs()) == []
+
+
+def test_a_run_that_is_too_large_is_refused(
+    small_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(small_run)
+    monkeypatch.setattr(store, "LARGEST", 1000)
+    monkeypatch.setattr(recovery, "LARGEST", 1000)
+    with pytest.raises(InputError, match="larger than 1000 B"):
+        load(path / "run.json")

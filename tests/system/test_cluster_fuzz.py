@@ -6,8 +6,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.hostile("fuzzed files")
 
 HOSTILE = Path(__file__).parents[1] / "clusters" / "file" / "hostile.py"
 SHARES = {"files": 2000, "damaged": 3000, "texts": 2500, "raw": 2500}
@@ -24,7 +27,7 @@ def _hostile() -> ModuleType:
     return sys.modules[name]
 
 
-def run(kind: str, check: Any) -> dict[str, int]:
+def run(kind: str, check: Any, count_attacks: Any) -> dict[str, int]:
     """How many were looked at, how many were read."""
     hostile = _hostile()
     counts = {"all": 0, "read": 0}
@@ -42,6 +45,7 @@ def run(kind: str, check: Any) -> dict[str, int]:
         counts["read"] += check(hostile, made)
 
     look()
+    count_attacks("fuzzed files", counts["all"])
     return counts
 
 
@@ -54,24 +58,24 @@ def _valid(hostile: ModuleType, made: Any) -> bool:
     return hostile.check_valid(made) is not None
 
 
-def test_what_the_schema_allows() -> None:
-    counts = run("files", _valid)
+def test_what_the_schema_allows(count_attacks: Any) -> None:
+    counts = run("files", _valid, count_attacks)
     assert counts["all"] >= SHARES["files"]
     assert counts["read"] > counts["all"] / 2, "most of these are right"
 
 
-def test_damaged_files() -> None:
-    counts = run("damaged", _read)
+def test_damaged_files(count_attacks: Any) -> None:
+    counts = run("damaged", _read, count_attacks)
     assert counts["all"] >= SHARES["damaged"]
     assert counts["all"] / 4 < counts["all"] - counts["read"], "most of these are wrong"
 
 
-def test_texts_with_hostile_pieces() -> None:
-    assert run("texts", _read)["all"] >= SHARES["texts"]
+def test_texts_with_hostile_pieces(count_attacks: Any) -> None:
+    assert run("texts", _read, count_attacks)["all"] >= SHARES["texts"]
 
 
-def test_raw_text() -> None:
-    counts = run("raw", _read)
+def test_raw_text(count_attacks: Any) -> None:
+    counts = run("raw", _read, count_attacks)
     assert counts["all"] >= SHARES["raw"]
     assert counts["read"] < counts["all"] / 2
 

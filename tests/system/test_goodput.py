@@ -56,7 +56,7 @@ def differences(one: Any, other: Any, place: str = "") -> Iterator[str]:
 def test_a_killed_rank_resumes_from_its_checkpoint_to_the_bit(cli, finding):
     kept = cli.folder / "kept"
     words = (*TINY, "--for", f"{FOR_S}s", "--checkpoint-every", "2s")
-    running = cli.start(*words, "--checkpoint-dir", str(kept))
+    running = cli.start(*words, "--checkpoint-dir", str(kept), env=cli.no_pickles())
     cli.until(lambda: newest(kept) and len(cli.ranks()) == 2)
     victim = cli.ranks()[1]
     os.kill(victim, signal.SIGKILL)

@@ -99,6 +99,7 @@ def test_no_line_is_lost(way: list[str], launch: Launch) -> None:
     assert set(lines) == {f"{r} {i} {'x' * (i % 90)}" for r in range(4) for i in range(LINES)}
 
 
+@pytest.mark.hostile("hostile values")
 @pytest.mark.parametrize("way", WAYS)
 def test_words_are_data_and_values_are_hidden(
     way: list[str], launch: Launch, slurm_lab: Any, cli: Any

@@ -89,6 +89,7 @@ def test_a_request_and_a_complaint_would_be_seen(tab: Any, tmp_path: Path) -> No
     assert any("127.0.0.1:9" in asked for asked in tab.requests)
 
 
+@pytest.mark.hostile("hostile values")
 def test_names_are_text_and_no_script_of_theirs_runs(tab: Any, tmp_path: Path) -> None:
     file = tmp_path / "evil.html"
     runs = [lab.hostile(golden(name), EVIL) for name in ("check", "bench")]

@@ -14,7 +14,9 @@ SHORT = ("check", "-l", "soak", "--ranks", "2", "--only", "COL-001", "-q", "-o",
 
 def test_a_rare_flip_is_named_and_a_killed_rank_does_not_end_it(cli: Any) -> None:
     """One bit in one of a hundred calls; then a rank dies, and the next world goes on."""
-    running = cli.start(*SHORT, "--for", "25s", "--inject", "flip:rank=1,after=100,every=100")
+    running = cli.start(
+        *SHORT, "--for", "25s", "--inject", "flip:rank=1,after=100,every=100", env=cli.no_pickles()
+    )
     wait_for_records(cli, "soak_wrong")
     os.kill(cli.ranks()[1], signal.SIGKILL)
     done = running.wait()

@@ -50,16 +50,22 @@ def test_the_same_seed_gives_the_same_batches() -> None:
     assert not torch.equal(first(1), first(2))
 
 
-def test_a_rank_that_is_killed_takes_its_workers_along_and_leaves_no_socket_open() -> None:
+def test_a_rank_that_is_killed_takes_its_workers_along_and_leaves_no_socket_open(
+    tmp_path: Path,
+) -> None:
+    """And no file of the working directory runs in a worker, which Python starts with `-c`."""
+    for name in ("bisect", "random", "signal", "threading"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(60)
         port = str(server.getsockname()[1])
-        rank = subprocess.Popen([sys.executable, str(PROGRAM), port])
+        rank = subprocess.Popen([sys.executable, str(PROGRAM), port], cwd=tmp_path)
         try:
             peer, _ = server.accept()
             peer.settimeout(60)
             worker = int(peer.makefile().readline())
             assert _runs(worker)
+            assert not (tmp_path / "ran").exists()
             rank.kill()
             assert peer.recv(1) == b"", "nobody else holds it"
             peer.close()

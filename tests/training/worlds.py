@@ -115,6 +115,7 @@ def _serve() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for pytest, which then ends this
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     importlib.import_module("torch._dynamo")
+    importlib.import_module("no_pickles.sitecustomize").forbid()  # in every world of these tests
     gc.freeze()
     for line in sys.stdin:
         place = Path(line.rstrip("\n"))

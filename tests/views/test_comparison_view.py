@@ -185,6 +185,7 @@ def test_unpaired_are_counted() -> None:
 HOSTILE = "\x1b[31m<script>alert(1)</script>|`x`\n# head"
 
 
+@pytest.mark.hostile("hostile values")
 @pytest.mark.parametrize("format", ["table", "md", "json"])
 def test_hostile_names_are_inert(format: str) -> None:
     bad = replace(

@@ -103,6 +103,7 @@ def test_a_row_of_figures(lasted):
     assert (row["parts_s.useful"], row["last_step"], row["restarts"]) == ("80.0", "400", "1")
 
 
+@pytest.mark.hostile("hostile values")
 def test_hostile_names_are_inert(lasted):
     bad = "<script>alert(1)</script>\x1b[31m"
     one = goodput(model=bad, folder=bad, incidents=(incident(title=bad, subject=bad),))

@@ -197,6 +197,7 @@ def test_a_case_has_the_same_name_in_the_next_build() -> None:
     assert len(set(names(first))) == 2
 
 
+@pytest.mark.hostile("hostile values")
 def test_hostile_names_of_a_comparison_stay_text() -> None:
     text = render_comparison(compared("WORSE", "not enough runs", name=EVIL))
     root = read(text)

@@ -115,6 +115,7 @@ def test_links_of_the_page_lead_somewhere() -> None:
     assert set(links) - {"content"} <= set(ids) and "steps" in links
 
 
+@pytest.mark.hostile("hostile values")
 @pytest.mark.parametrize("name", [*EVIL, "a\x1b[31m\u202eb"])
 def test_hostile_names_are_text(name: str) -> None:
     text = prediction_page(made(name))

@@ -184,6 +184,7 @@ def test_the_comparison_stands_before_the_runs(bench: Run) -> None:
     assert "9.9.9" in text and "what differs between" in text
 
 
+@pytest.mark.hostile("hostile values")
 @pytest.mark.parametrize("name", [EVIL, '"><img src=x onerror=alert(1)>', "{{ 7*7 }}"])
 def test_a_hostile_name_is_text_everywhere(check: Run, bench: Run, name: str) -> None:
     def with_name(run: Run, text: str) -> Run:

@@ -128,6 +128,7 @@ def test_runs_without_settings_have_none_of_their_keys(bench: Run) -> None:
     assert '"settings"' not in text
 
 
+@pytest.mark.hostile("hostile values")
 def test_hostile_values_are_inert(compared: Run) -> None:
     evil = "\x1b[31m<script>|=cmd()`x`"
     hostile = replace(WINNER, name=f"A={evil}", values={"A": evil}, reason=evil)

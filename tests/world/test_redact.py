@@ -1,6 +1,6 @@
 import pytest
 
-from wirespeed.world.redact import allowed_environment, redact_value
+from wirespeed.world.redact import allowed_environment, redact_value, redact_words
 
 
 def test_only_listed_variables_are_kept() -> None:
@@ -70,3 +70,48 @@ def test_names_that_speak_of_a_secret_are_dropped(name: str) -> None:
 def test_values(value: str, shown: str) -> None:
     assert redact_value(value) == shown
     assert allowed_environment({"NCCL_X": value}) == {"NCCL_X": shown}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("train.py --token=abc --lr 0.1", "train.py --token=*** --lr 0.1"),
+        ("train.py --password abc -v", "train.py --password *** -v"),
+        ("train.py --api-key abc", "train.py --api-key ***"),
+        ("mpirun -x HF_TOKEN=abc -x NCCL_DEBUG=INFO", "mpirun -x HF_TOKEN=*** -x NCCL_DEBUG=INFO"),
+        ("env --env WANDB_API_KEY=a,b prog", "env --env WANDB_API_KEY=*** prog"),
+        ("get https://me:abc@host/p?a=1", "get https://***@host/p?a=1"),
+        # What only sounds like one stays, and so does where one is found.
+        (
+            "train.py --max-tokens 100 --tokenizer gpt2",
+            "train.py --max-tokens 100 --tokenizer gpt2",
+        ),
+        (
+            "train.py --key-value-heads=8 --token-file t",
+            "train.py --key-value-heads=8 --token-file t",
+        ),
+        ("prog --hosts a:4,me@b:4 --verbose-auth -x", "prog --hosts a:4,me@b:4 --verbose-auth -x"),
+    ],
+)
+def test_secrets_of_a_command_line(words: str, told: str) -> None:
+    assert redact_words(words.split()) == told.split()
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "Authorization: Bearer abc",
+        "curl -H 'Authorization: Basic abc' https://host",
+        "curl -H 'X-Api-Key: abc' https://host",
+        "API_KEY=abc prog",
+        "prog -v --token abc --lr 0.1",
+        '{"token": "abc"}',
+        "--db-password=abc def",
+        "git clone https://me:abc@host/x.git",
+    ],
+)
+def test_secrets_inside_one_word(word: str) -> None:
+    (told,) = redact_words([word])
+    assert "abc" not in told
+    assert "***" in told
+    assert redact_words([told]) == [told]

@@ -6,6 +6,7 @@ from wirespeed.checks.correctness import correctness_findings
 from wirespeed.checks.counting import count_findings
 from wirespeed.checks.hardware import hardware_findings
 from wirespeed.checks.interfaces import interface_findings
+from wirespeed.checks.neighbours import SHARED, beside_others
 from wirespeed.checks.nodes import node_findings
 from wirespeed.checks.placement import placement_findings, placement_of
 from wirespeed.checks.reach import reach_findings
@@ -37,9 +38,11 @@ def judge(
     findings += placement_findings(placed, asserted="PLACE-001" in only)
     findings += count_findings(world)
     findings += correctness_findings(verifications)
-    if command == "check":
-        findings += speed_findings(world, measurements, reference)
-    return [finding for finding in findings if not only or finding.id in only]
+    findings = [finding for finding in findings if not only or finding.id in only]
+    speed = speed_findings(world, measurements, reference) if command == "check" else []
+    speed = [finding for finding in speed if not only or finding.id in only]
+    judged, shared = beside_others(world, speed, asked=not only or SHARED in only)
+    return [*findings, *judged, *shared]
 
 
 def _joined(world: World) -> Finding:
@@ -55,10 +58,12 @@ def _joined(world: World) -> Finding:
 def verdict_of(findings: Sequence[Finding], measured: int) -> tuple[Verdict, int]:
     """READY needs something measured or checked, and nothing failed; unknown is never a pass.
 
+    Nor is it said of nodes whose speed was to be judged and was not, as others measured there.
     measured: measurements and data checks that gave a result.
     """
     if any(finding.status == "fail" for finding in findings):
         return "NOT READY", 1
-    if not measured:
+    shared = any(one.id == SHARED and one.status == "not_checked" for one in findings)
+    if shared or not measured:
         return "UNKNOWN", 3
     return "READY", 0

@@ -93,6 +93,16 @@ _SINGLE = (
     Check(
         "WORLD-004",
         "world",
+        "nobody else measures on these nodes",
+        "Another wirespeed run measured on a node of this one at the same time. Both share its cores, "
+        "memory and links, so that neither's figures tell what the node can do: latency, bandwidth and "
+        "stragglers are not checked, and the verdict is UNKNOWN (exit code 3) unless something else "
+        "failed. Data and settings are checked as ever. Run it again when the others have ended; runs "
+        "in other containers, which have network namespaces of their own, are not seen.",
+    ),
+    Check(
+        "WORLD-004",
+        "world",
         "nobody else writes where the ranks meet",
         "A key of the store in which ranks meet holds what no rank of this job has left there: it does "
         "not bear the mark of the job's secret, or it is no message of ours. It was ignored. Whoever "

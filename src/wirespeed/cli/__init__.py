@@ -2,9 +2,10 @@
 
 import errno
 import os
+import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,12 @@ import click
 
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, WirespeedError, WorldError
+from wirespeed.harmless import harmless_lines
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["run"]
+__all__ = ["forget_stdout", "run"]
 
 _VERBS = {
     "check": "Is this cluster ready? Data, speed and nodes; a verdict.",
@@ -34,6 +36,7 @@ _VERBS = {
     "report": "Stored runs as one offline page; also Markdown, JUnit, Prometheus text, CSV.",
     "reference": "Is this number normal? Expected figures, with their sources; your own.",
     "runs": "The stored runs: list, show, import, remove.",
+    "config": "Whether a wirespeed.yaml found here may choose what is run: trust, untrust.",
     "completion": "The script for bash, zsh or fish that completes all of this.",
 }
 
@@ -90,13 +93,25 @@ class _LazyGroup(click.Group):
 )
 @click.version_option(__version__, message="wirespeed %(version)s")
 @click.option("--local_rank", "--local-rank", hidden=True, expose_value=False, type=int)
+@click.option(
+    "--config",
+    type=click.Path(),
+    envvar="WIRESPEED_CONFIG",
+    metavar="FILE",
+    help="Options from this file, in place of the wirespeed.yaml of the working directory.",
+)
 @click.pass_context
-def _cli(ctx: click.Context) -> None:
+def _cli(ctx: click.Context, config: str | None) -> None:
     """Is my training cluster ready, how close to wire speed is it, and which machine is to blame?"""
     # deepspeed's launcher hands every rank --local_rank=N; the variable LOCAL_RANK says it too.
     from wirespeed.cli.config import read_config
 
-    ctx.default_map = read_config(_VERBS)
+    verb = str(ctx.invoked_subcommand)
+    if verb == "config":
+        return
+    found = read_config(_VERBS, config)
+    found.refuse_untrusted(ctx, verb)
+    ctx.default_map = dict(found.options)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -105,6 +120,7 @@ def run(arguments: Sequence[str]) -> int:
         from wirespeed.cli.completion import answer
 
         return answer(_cli, os.environ)
+    _without_relative_places(os.environ)
     try:
         returned: Any = _cli.main(list(arguments), prog_name="wirespeed", standalone_mode=False)
         sys.stdout.flush()
@@ -119,17 +135,24 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted", 130)
     except BrokenPipeError:
-        _forget_stdout()
-        return 0
+        forget_stdout()
+        return 128 + signal.SIGPIPE
     except OSError as error:
         if error.errno not in _EXHAUSTED:
             return _own_bug(error)
-        _forget_stdout()
+        forget_stdout()
         place = error.filename or "the output"
         return _complain(f"cannot write {place}: {error.strerror}", CannotMeasure.exit_code)
     except Exception as error:
         return _own_bug(error)
     return returned if isinstance(returned, int) else 0
+
+
+def _without_relative_places(environ: MutableMapping[str, str]) -> None:
+    """No program that we start is found in the working directory (`.` or nothing in PATH)."""
+    places = environ.get("PATH", os.defpath).split(os.pathsep)
+    if not all(map(os.path.isabs, places)):
+        environ["PATH"] = os.pathsep.join(filter(os.path.isabs, places))
 
 
 def _refuse(error: click.ClickException) -> int:
@@ -146,7 +169,7 @@ def _refuse(error: click.ClickException) -> int:
 def _complain(message: str, code: int, *, always: bool = False) -> int:
     """always: rank 0 cannot speak for this rank, since the two do not share a world."""
     if always or _speaks():
-        click.echo(f"wirespeed: {message}", err=True)
+        click.echo(f"wirespeed: {harmless_lines(message)}", err=True)
     return code
 
 
@@ -169,10 +192,11 @@ def _own_bug(error: Exception) -> int:
     """Exit code 4, with the traceback, since only we can do something about it."""
     import traceback
 
-    click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    told = harmless_lines("".join(traceback.format_exception(error)))
+    click.echo(told, err=True, nl=False)
     return _complain("this is a bug of wirespeed; please report the lines above", 4)
 
 
-def _forget_stdout() -> None:
+def forget_stdout() -> None:
     """The reader left (`| head`), or no more fits: let the interpreter's last flush go nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from wirespeed.cli.where import where_options
+from wirespeed.world.redact import TAKEN_OUT, redact_words
 
 __all__ = ["with_typed"]
 
@@ -50,7 +51,9 @@ def with_typed(ctx: click.Context) -> Callable[[str], str]:
             and not set_anew & {*one.opts, *one.secondary_opts}
             for text in _written(one, ctx.params[str(one.name)])
         ]
-        return " ".join([command, *map(shlex.quote, kept)])
+        told = redact_words(kept)
+        note = "" if told == kept else TAKEN_OUT
+        return " ".join([command, *map(shlex.quote, told)]) + note
 
     return again
 

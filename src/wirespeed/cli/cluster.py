@@ -1,9 +1,12 @@
 """`wirespeed cluster`: training environments on Kubernetes and OpenShift; one file a verb beside it."""
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from wirespeed.errors import CannotMeasure
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -51,6 +54,22 @@ class _LazyGroup(click.Group):
         module = cmd_name.replace("-", "_")
         command: click.Command = import_module(f"wirespeed.cli.clusters.{module}").command
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """What kubectl refused, or answered in rubbish, is told as a finding."""
+        try:
+            return super().invoke(ctx)
+        except CannotMeasure as error:
+            from wirespeed.clusters.kube.kubectl import Refused
+            from wirespeed.clusters.kube.refusals import finding_of
+            from wirespeed.views.findings import finding_lines
+            from wirespeed.views.style import style_for
+
+            if not isinstance(error, Refused):
+                raise
+            lines = finding_lines([finding_of(error)], style_for(sys.stderr))
+            click.echo("\n".join(lines), err=True)
+            return error.exit_code
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -1,20 +1,36 @@
-"""Where a value comes from: flag > WIRESPEED_* environment > wirespeed.yaml > default."""
+"""Where a value comes from: flag > WIRESPEED_* environment > wirespeed.yaml > default.
 
-from collections.abc import Collection
+A wirespeed.yaml that merely lies in the working directory may have been put there by somebody else.
+What chooses what is run, or where (programs, modules, hosts, files, what is removed), holds only from
+one that is the user's, that nobody else can write to, and that was confirmed as it is now by
+`wirespeed config trust`. A file that `--config` or WIRESPEED_CONFIG names is the user's word.
+"""
+
+import hashlib
+import json
+import os
+import shlex
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.errors import InputError
+from wirespeed.cli import suggest
+from wirespeed.errors import InputError, UsageError
 
-__all__ = ["print_config", "read_config", "refuse_unknown_keys"]
+if TYPE_CHECKING:
+    from wirespeed.runs.named_files import NamedFiles
+
+__all__ = ["ConfigFile", "config", "print_config", "read_config", "refuse_unknown_keys"]
 
 CONFIG_FILE = "wirespeed.yaml"
 
-_SPELLED: dict[object, str] = {True: "on", "with": "with_", "x": "pass_"}
-"""YAML reads `on` as true; the others are words of Python."""
-_PLAIN = {parameter: str(key) for key, parameter in _SPELLED.items() if key is not True}
+_SPELLED = {"with": "with_", "x": "pass_"}
+"""Words of Python."""
+_PLAIN = {parameter: key for key, parameter in _SPELLED.items()}
 
 _ORIGINS = {
     click.core.ParameterSource.COMMANDLINE: "flag",
@@ -22,38 +38,148 @@ _ORIGINS = {
     click.core.ParameterSource.DEFAULT_MAP: CONFIG_FILE,
     click.core.ParameterSource.DEFAULT: "default",
 }
+_ACTS = {"claims", "delete", "force", "no_preflight", "on", "recreate", "serve", "yes"}
+"""Flags and choices that say more than how something is measured and shown."""
+_TELLS = {
+    *("allow", "baseline", "bucket_mb", "budget", "checkpoint_every", "dtypes", "explain"),
+    *("fail_on", "for_", "gpu", "groups", "improve", "inject", "max_bytes", "min_bytes", "nics"),
+    *("nodes", "noise", "only", "op", "ops", "output", "ranks", "scaling", "since", "sizes"),
+    *("step_bytes", "strategy"),
+}
+"""Text that chooses only what is measured, compared and shown."""
 
 
-def read_config(verbs: Collection[str]) -> dict[str, Any]:
-    """The options of wirespeed.yaml in this folder, by verb; InputError if it is not such a file."""
-    path = Path(CONFIG_FILE)
-    if not path.is_file():
-        return {}
-    import yaml
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A configuration file as it was read."""
+
+    path: Path
+    named: bool = False
+    """By the user, not found in the working directory."""
+    digest: str = ""
+    """SHA-256 of its bytes."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Options by verb, each as click calls it."""
+
+    def refuse_untrusted(self, ctx: click.Context, verb: str) -> None:
+        """UsageError where it chooses for this verb what only a trusted file may."""
+        keys = list(_choosing(ctx, self.options, [verb]))
+        if keys and (why := self._owned_by_others() or self._unconfirmed()):
+            words = shlex.quote(str(self.path))
+            other = f"cp {words} mine.yaml, read it, and wirespeed --config mine.yaml {verb} …"
+            raise UsageError(
+                f"{self.path}: `{keys[0]}` chooses what is run, or where, and this file {why}",
+                expected="a file of yours that others cannot write to, read and confirmed once",
+                next=other if self._owned_by_others() else f"wirespeed config trust {words}",
+            )
+
+    def trust(self, ctx: click.Context) -> list[str]:
+        """Confirm the file as it is now; the keys that count from now on."""
+        if why := self._owned_by_others():
+            raise UsageError(
+                f"{self.path} {why}",
+                expected="a file of yours that others cannot write to",
+                next=f"chmod go-w {shlex.quote(str(self.path))}, if it is yours",
+            )
+        _trusted().write(_name(self.path), self._record())
+        return list(_choosing(ctx, self.options, self.options))
+
+    def _owned_by_others(self) -> str:
+        """Why somebody else may have written it; nothing where nobody else can."""
+        from wirespeed.runs.folder import is_ours
+
+        about = self.path.stat()
+        if not is_ours(about.st_uid):
+            return f"belongs to another user (id {about.st_uid})"
+        if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return f"can be written by other users ({stat.filemode(about.st_mode)})"
+        return ""
+
+    def _unconfirmed(self) -> str:
+        if self.named:
+            return ""
+        try:
+            known = _trusted().read(_name(self.path))
+        except UsageError:
+            return "was found in the working directory and not confirmed by you"
+        return "" if known == self._record() else "has changed since you confirmed it"
+
+    def _record(self) -> str:
+        return json.dumps({"file": str(self.path.resolve()), "sha256": self.digest}) + "\n"
+
+
+def read_config(verbs: Collection[str], named: str | None = None) -> ConfigFile:
+    """wirespeed.yaml of this folder, or the file named; InputError if it is no such file."""
+    path = Path(named or CONFIG_FILE)
+    if not named and not os.path.lexists(path):
+        return ConfigFile(path)
+    from wirespeed.clusters.file.yaml_tree import MOST_BYTES, parse
+    from wirespeed.world.reading import read_whole
 
     try:
-        data = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{path} cannot be read: {error}", expected="a YAML file") from error
+        data = read_whole(path, MOST_BYTES)
+        tree = parse(data.decode())
+    except (UnicodeDecodeError, OSError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read: {why}", expected="a YAML file") from error
+    if tree.complaints:
+        first = min(tree.complaints, key=lambda one: one.mark)
+        raise InputError(f"{path}:{first.mark.line}: {first.saw}", expected=first.expected)
+    digest = hashlib.sha256(data).hexdigest()
+    return ConfigFile(path, named is not None, digest, _by_verb(path, tree.data, verbs))
+
+
+def _by_verb(path: Path, data: Any, verbs: Collection[str]) -> dict[str, Any]:
+    shape = "verbs with their options, such as `check: {level: quick}`"
     if data is None:
         return {}
-    shape = "verbs with their options, such as `check: {level: quick}`"
     if not isinstance(data, dict):
         raise InputError(f"{path} holds a {type(data).__name__}", expected=shape)
-    options: dict[str, Any] = {}
     for verb, values in data.items():
         if verb not in verbs:
             raise InputError(f"{path}: there is no verb {verb!r}", expected=", ".join(verbs))
         if not isinstance(values, dict):
             raise InputError(f"{path}: {verb!r} holds {values!r}", expected=shape)
-        options[str(verb)] = {_parameter(key): value for key, value in values.items()}
-    return options
+    return {verb: _options(values) for verb, values in data.items()}
 
 
-def _parameter(key: object) -> str:
-    """What click calls the option that the file spells as the command line does."""
-    name = _SPELLED.get(key, str(key))
-    return name.replace("-", "_")
+def _options(values: Mapping[str, Any]) -> dict[str, Any]:
+    """As click calls them, which the file spells as the command line does; verbs below as they are."""
+    return {
+        key if isinstance(value, dict) else _parameter(key): _options(value)
+        if isinstance(value, dict)
+        else value
+        for key, value in values.items()
+    }
+
+
+def _parameter(key: str) -> str:
+    return _SPELLED.get(key, key).replace("-", "_")
+
+
+def _choosing(
+    ctx: click.Context, options: Mapping[str, Any], verbs: Collection[str]
+) -> Iterator[str]:
+    """Keys of these verbs, as the file has them, that only a trusted file may set."""
+    for verb in verbs:
+        group, values = ctx.command, options.get(verb)
+        command = group.get_command(ctx, verb) if isinstance(group, click.Group) else None
+        if command is None or not isinstance(values, dict):
+            continue
+        for one in command.params:
+            if one.name in values and _chooses(one, values[one.name]):
+                yield f"{verb}: {_PLAIN.get(one.name, one.name)}"
+        below = click.Context(command, parent=ctx, info_name=verb)
+        yield from (f"{verb}: {key}" for key in _choosing(below, values, values))
+
+
+def _chooses(one: click.Parameter, value: Any) -> bool:
+    kind, name = getattr(one.type, "each", one.type), str(one.name)
+    if name == "model":
+        return ":" in str(value)
+    measured = isinstance(kind, (click.Choice, *map(type, (click.INT, click.FLOAT, click.BOOL))))
+    names_a_file = isinstance(one, click.Option) and one.metavar == "FILE"
+    return name in _ACTS or names_a_file or not (measured or name in _TELLS)
 
 
 def refuse_unknown_keys(ctx: click.Context) -> None:
@@ -79,3 +205,70 @@ def print_config(ctx: click.Context) -> str:
             rows.append((_PLAIN.get(name, name), str(ctx.params[name]), origin))
     wide = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{n:<{wide[0]}}  {v:<{wide[1]}}  {o}" for n, v, o in rows)
+
+
+# What the user has confirmed: a file of the home for each.
+
+
+def _trusted() -> "NamedFiles":
+    from wirespeed.runs.named_files import NamedFiles
+
+    return NamedFiles(
+        folder="trusted",
+        suffix=".json",
+        what="a trusted file",
+        missing=lambda name, others: UsageError("it is not trusted"),
+        again="wirespeed config trust",
+    )
+
+
+def _name(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
+
+
+_FILE = click.argument(
+    "file", metavar="[FILE]", default=CONFIG_FILE, shell_complete=suggest.files, required=False
+)
+
+
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Examples:
+  wirespeed config trust                 the wirespeed.yaml of this folder, once you have read it
+  wirespeed config untrust
+  wirespeed --config nightly.yaml check  a file that you name needs no confirmation
+""",
+)
+def config() -> None:
+    """Whether a wirespeed.yaml that is found in a folder may choose what is run: trust, untrust.
+
+    Numbers and formats hold from any file. Programs, modules, hosts, files and what removes something
+    hold only from one that is yours, that others cannot write to, and that you have confirmed; once it
+    is changed it needs that again.
+    """
+
+
+@config.command()
+@_FILE
+@click.pass_context
+def trust(ctx: click.Context, file: str) -> None:
+    """Confirm this file as it is now."""
+    root = ctx.find_root()
+    group = root.command
+    verbs = group.list_commands(root) if isinstance(group, click.Group) else []
+    found = read_config(verbs, file)
+    keys = found.trust(root)
+    chosen = f"; it chooses {', '.join(keys)}" if keys else ""
+    click.echo(f"trusted as it is now: {found.path.resolve()}{chosen}")
+
+
+@config.command()
+@_FILE
+def untrust(file: str) -> None:
+    """Take the confirmation back; the file itself stays."""
+    try:
+        _trusted().remove(_name(Path(file)))
+    except UsageError:
+        raise UsageError(f"{file} is not trusted", expected="a file that was confirmed") from None
+    click.echo(f"no longer trusted: {Path(file).resolve()}")

@@ -8,7 +8,7 @@ import click
 from wirespeed.cli import suggest
 from wirespeed.cli.execute import show
 from wirespeed.cli.options import Output
-from wirespeed.errors import InputError, UsageError
+from wirespeed.errors import InputError, StorageError, UsageError
 from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
@@ -85,11 +85,13 @@ def diagnose(
 def _diagnosed(paths: tuple[str, ...], quiet: bool) -> "Run":
     """Read, judge and store."""
     import time
+    from datetime import UTC, datetime
 
     from wirespeed import __version__
+    from wirespeed.console.unstored import patient_folder, tell_unstored
     from wirespeed.diagnose.diagnose import diagnose as read
     from wirespeed.records import Run, World
-    from wirespeed.runs.folder import RunFolder
+    from wirespeed.runs.folder import new_id
     from wirespeed.views.progress import open_progress
 
     begin = time.monotonic()
@@ -103,20 +105,25 @@ def _diagnosed(paths: tuple[str, ...], quiet: bool) -> "Run":
         )
     finally:
         progress.close()
-    folder = RunFolder.create("diagnose", {"paths": list(paths)})
+    folder, now = None, datetime.now(UTC).isoformat(timespec="milliseconds")
+    try:
+        folder = patient_folder("diagnose", {"paths": list(paths)})
+    except StorageError as error:
+        tell_unstored(error.saw)
     run = Run(
-        id=folder.id,
+        id=folder.id if folder else new_id(),
         command="diagnose",
         verdict=reading.verdict,
         exit_code=reading.exit_code,
-        started=folder.started,
+        started=folder.started if folder else now.replace("+00:00", "Z"),
         seconds=time.monotonic() - begin,
         world=World(size=0, nodes=(), backend="", launcher=""),
         versions={"wirespeed": __version__},
         config={"paths": list(paths), "logs": reading.logs, "lines": reading.lines},
         findings=reading.findings,
     )
-    folder.finish(run)
+    if folder:
+        folder.finish(run)
     return run
 
 

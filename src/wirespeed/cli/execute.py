@@ -19,6 +19,7 @@ from wirespeed.records import Choice, Run
 from wirespeed.world.identity import Identity, detect
 from wirespeed.world.local import require_torch
 from wirespeed.world.mistaken import refuse_separate_worlds
+from wirespeed.world.redact import redact_words
 from wirespeed.world.secret import job_secret
 
 if TYPE_CHECKING:
@@ -298,25 +299,22 @@ def _session(
 ) -> "Session":
     from wirespeed.console.references import references_for
     from wirespeed.console.session import Session
-    from wirespeed.runs.folder import RunFolder
+    from wirespeed.console.unstored import patient_folder, tell_unstored
     from wirespeed.views.progress import open_progress
 
     reference = references_for(plan.command)  # before the folder: it may be damaged
     progress = open_progress(quiet=options.output.quiet)
-    folder, ledger = None, None
+    ledger = None
     if plan.soak is not None:
         from wirespeed.cli.soaking import open_soak
 
         folder, ledger = open_soak(plan, options.resumed, config, progress)
-    elif plan.training is not None and plan.training.lasting is not None:
-        from wirespeed.runs.patient import PatientFolder
-
-        folder = PatientFolder.create(plan.command, config)
-    if folder is not None:
-        folder.on_unstored = _tell_unstored
+        folder.on_unstored = tell_unstored
+    else:
+        folder = patient_folder(plan.command, config)
     return Session(
         plan,
-        folder or RunFolder.create(plan.command, config),
+        folder,
         progress,
         launcher=launcher,
         world_size=size,
@@ -330,13 +328,13 @@ def _session(
     )
 
 
-def _tell_unstored(why: str) -> None:
-    """The report comes all the same, and with its exit code."""
-    click.echo(f"wirespeed: this run could not be stored whole: {why}", err=True)
-
-
 def _jsonable(config: dict[str, Any]) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in config.items()}
+    """Words of -x, --with and the like without what looks like a secret."""
+    return {k: _told(v) if isinstance(v, tuple) else v for k, v in config.items()}
+
+
+def _told(values: tuple[Any, ...]) -> list[Any]:
+    return redact_words(values) if all(isinstance(v, str) for v in values) else list(values)
 
 
 def show(run: Run, output: Output) -> int:
@@ -345,7 +343,12 @@ def show(run: Run, output: Output) -> int:
     from wirespeed.views.style import style_for
 
     style = style_for(sys.stdout, color=output.color, verbose=output.verbose)
-    click.echo(render(run, output.format, style), color=style.color, nl=False)
+    try:
+        click.echo(render(run, output.format, style), color=style.color, nl=False)
+    except BrokenPipeError:  # the reader has left; the verdict stands
+        from wirespeed.cli import forget_stdout
+
+        forget_stdout()
     if output.html is not None:
         from wirespeed.cli.page import write_page
         from wirespeed.runs.store import find

@@ -30,12 +30,14 @@ CODES = {
 _VARIABLES = {
     "WIRESPEED_HOME": "Where runs, baselines and own figures are kept.  [default: "
     "$XDG_STATE_HOME/wirespeed, else ~/.local/state/wirespeed]",
+    "WIRESPEED_CONFIG": "As `wirespeed --config FILE`: options from this file.",
     "NO_COLOR": "If set, no colors, unless `--color always`.",
 }
 _FILES = {
     "wirespeed.yaml": "In the working directory: options by verb, such as `check: {level: quick}`. "
     "An option on the command line comes first, then the environment, then this file, then the "
-    "default; `--print-config` tells where each value is from.",
+    "default; `--print-config` tells where each value is from. What chooses programs, modules, hosts or "
+    "files holds only once the file is confirmed: **wirespeed-config**(1).",
     "$WIRESPEED_HOME/runs/": "A folder for each run: run.json, records.jsonl, logs/.",
     "clusters/NAME.yaml": "Cluster files: **wirespeed-cluster**(1).",
 }

@@ -11,6 +11,7 @@ import click
 
 from wirespeed.errors import StorageError, UsageError
 from wirespeed.units import format_size
+from wirespeed.world.reading import read_whole
 
 if TYPE_CHECKING:
     from wirespeed.records import Run
@@ -64,7 +65,7 @@ def write_trace(run: "Run", file: str) -> None:
         click.echo(f"wirespeed: no timeline was recorded{why}, so {file} was not written", err=True)
         return
     stored = folder / _TRACE
-    write_whole(file, stored.read_bytes(), next=f"cp {stored} FILE")
+    write_whole(file, read_whole(stored, _LARGEST_TRACE, links=False), next=f"cp {stored} FILE")
     click.echo("open it in https://ui.perfetto.dev or chrome://tracing", err=True)
     if (beside := _picture_of(Path(file))) is not None:
         write_whole(str(beside), picture.encode(), next=f"cp {stored} FILE")
@@ -84,9 +85,7 @@ def timeline_of(folder: Path) -> Mapping[str, Any] | None:
     if not stored.is_file():
         return None
     try:
-        if stored.stat().st_size > _LARGEST_TRACE:
-            raise ValueError(f"larger than {format_size(_LARGEST_TRACE)}")
-        found = json.loads(stored.read_bytes())
+        found = json.loads(read_whole(stored, _LARGEST_TRACE, links=False))
     except (OSError, ValueError, RecursionError) as error:
         click.echo(f"wirespeed: the timeline in {stored} cannot be read: {error}", err=True)
         return None

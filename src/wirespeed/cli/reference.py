@@ -255,18 +255,17 @@ def _from_run(ref: str, name: str | None, told: "ToldShape | None") -> "tuple[li
 
 def _from_csv(file: str, name: str | None) -> "tuple[list[Figure], str]":
     from wirespeed.reference.figures import figures_from_csv
+    from wirespeed.world.reading import read_whole
 
     path = Path(file)
     try:
-        with path.open("rb") as stream:
-            data = stream.read(_LARGEST_FILE + 1)
-        text = data.decode("utf-8-sig")
+        text = read_whole(path, _LARGEST_FILE, pipes=True).decode("utf-8-sig")
     except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror or error}") from error
+        raise InputError(
+            f"cannot read {file}: {error.strerror or error}", expected="a table of figures"
+        ) from error
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not text", expected="CSV in UTF-8") from error
-    if len(data) > _LARGEST_FILE:
-        raise InputError(f"{file} is larger than 16 MiB", expected="a table of figures")
     called = name or path.stem
     figures = figures_from_csv(text, source=file, name=called)
     if not figures:

@@ -248,14 +248,17 @@ def _name(file: str) -> str:
 
 
 def _read(file: str) -> bytes:
+    from wirespeed.world.reading import read_whole
+
     try:
-        if file == "-":
-            data = sys.stdin.buffer.read(_LARGEST_FILE + 1)
-        else:
-            with Path(file).open("rb") as stream:
-                data = stream.read(_LARGEST_FILE + 1)
+        if file != "-":
+            return read_whole(Path(file), _LARGEST_FILE, pipes=True)
+        data = sys.stdin.buffer.read(_LARGEST_FILE + 1)
     except OSError as error:
-        raise InputError(f"cannot read {_name(file)}: {error.strerror or error}") from error
+        raise InputError(
+            f"cannot read {_name(file)}: {error.strerror or error}",
+            expected="the output of one test",
+        ) from error
     if len(data) > _LARGEST_FILE:
         raise InputError(f"{_name(file)} is larger than 256 MiB", expected="the output of one test")
     return data

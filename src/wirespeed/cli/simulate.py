@@ -31,10 +31,10 @@ def run_simulation(
         raise UsageError(
             f"--nodes {asked['nodes']}", expected=f"at least {LEAST_NODES} simulated nodes"
         )
-    from wirespeed.runs.folder import RunFolder
+    from wirespeed.console.unstored import patient_folder
 
     config = {**{k: v for k, v in ctx.params.items() if k != "print_config"}}
-    folder = RunFolder.create("locate", {k: _plain(v) for k, v in config.items()})
+    folder = patient_folder("locate", {k: _plain(v) for k, v in config.items()})
     run = _simulated(folder.id, folder.started, pairs, asked, options)
     folder.finish(run)
     return show(run, options.output)

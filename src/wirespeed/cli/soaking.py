@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from wirespeed.cli import suggest
-from wirespeed.errors import UsageError
+from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.plan import Plan
 from wirespeed.records import Run
 from wirespeed.records_lasting import Soak
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from wirespeed.console.book import ProgressView
     from wirespeed.console.soaking import SoakLedger
     from wirespeed.runs.patient import PatientFolder
+    from wirespeed.world.lock import Lock
 
 __all__ = ["DEFAULT_FOR", "Resumed", "asked_soak", "open_soak", "resumed_values", "soak_options"]
 
@@ -77,11 +78,30 @@ def resumed_values(ctx: click.Context, values: dict[str, Any]) -> Resumed | None
             f"the soak {run.id} is over: {soak.elapsed_s:.0f} of {soak.for_s:.0f} s",
             next=f"wirespeed runs show {run.id}",
         )
+    _refuse_foreign_places(ctx, path, run)
     for name, value in run.config.items():
         if name in values and name not in _OWN and not _given(ctx, name):
             values[name] = tuple(value) if isinstance(value, list) else value
             ctx.params[name] = values[name]
     return Resumed(path, run, soak)
+
+
+def _refuse_foreign_places(ctx: click.Context, path: Path, run: Run) -> None:
+    """A folder that somebody sent chooses no hosts, and no programs on them."""
+    from wirespeed.cli.where import NAMES
+    from wirespeed.runs.folder import runs_home
+
+    if path.resolve().parent == runs_home().resolve():
+        return
+    chosen = [
+        word for name, word in NAMES.items() if run.config.get(name) and not _given(ctx, name)
+    ]
+    if chosen:
+        raise UsageError(
+            f"{path} is not among your own runs, and would choose {' and '.join(chosen)}",
+            expected="a soak of `wirespeed runs list`, or these options on the command line",
+            next="wirespeed check -l soak",
+        )
 
 
 def _given(ctx: click.Context, name: str) -> bool:
@@ -115,9 +135,27 @@ def open_soak(
     if soak is None:
         raise UsageError("no soak was asked for", expected="-l soak")
     if resumed is not None:
-        folder = PatientFolder.reopen(resumed.path, resumed.run)
+        folder = PatientFolder.reopen(resumed.path, resumed.run, _locked(resumed, progress))
         start = replace(resumed.soak, resumed=resumed.soak.resumed + 1)
     else:
         folder = PatientFolder.create(plan.command, config)
         start = Soak(for_s=soak.for_s, elapsed_s=0.0, window_s=soak.window_s)
     return folder, SoakLedger(plan, folder, progress, start)
+
+
+def _locked(resumed: Resumed, progress: "ProgressView") -> "Lock":
+    """The lock of that run's folder; CannotMeasure while another process goes on with it."""
+    from wirespeed.runs.store import load
+    from wirespeed.world.lock import Lock
+
+    lock = Lock.take(resumed.path, "wirespeed check --resume", say=progress.phase)
+    if load(resumed.path).soak != resumed.soak:
+        lock.release()
+        raise CannotMeasure(
+            f"another process has gone on with run {resumed.run.id} meanwhile",
+            expected="one at a time",
+            next=f"wirespeed check --resume {resumed.run.id}",
+        )
+    if lock.before is not None:
+        progress.say(f"run {resumed.run.id} is taken over: its last owner is dead, {lock.before}")
+    return lock

@@ -7,7 +7,6 @@ imported here only when a shell asks.
 
 import os
 import re
-import stat
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
@@ -285,17 +284,12 @@ def _about(folder: Path) -> str:
 
 def _named(document: Path) -> list[str]:
     """The command and the verdict, which stand in the first lines of a run's JSON."""
+    from wirespeed.world.reading import opened
+
     try:
-        handle = os.open(document, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with opened(document, links=False) as handle:
+            head = os.read(handle, _HEAD).decode("utf-8", "replace")
     except OSError:
         return []
-    try:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return []
-        head = os.read(handle, _HEAD).decode("utf-8", "replace")
-    except OSError:
-        return []
-    finally:
-        os.close(handle)
     found = (pattern.search(head) for pattern in (_COMMAND, _VERDICT))
     return [match[1] for match in found if match]

@@ -93,14 +93,14 @@ def _here(ctx: click.Context, output: Output) -> int:
     if ctx.params.get("print_config"):
         click.echo(print_config(ctx))
         return 0
-    from wirespeed.runs.folder import RunFolder
+    from wirespeed.console.unstored import patient_folder
     from wirespeed.world.mistaken import refuse_separate_worlds
     from wirespeed.world.survey import survey_node
 
     began = time.monotonic()
     refuse_separate_worlds(os.environ, None)
     config = {name: value for name, value in ctx.params.items() if name != "print_config"}
-    folder = RunFolder.create("topo", config)
+    folder = patient_folder("topo", config)
     node = survey_node((0,))
     run = _run(folder.id, folder.started, time.monotonic() - began, config, node)
     folder.finish(run)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from wirespeed.launchers.base import Engine, Host, Job
     from wirespeed.records import Choice, Finding
 
-__all__ = ["Placed", "Where", "pod_options", "where_options", "written"]
+__all__ = ["NAMES", "Placed", "Where", "pod_options", "where_options", "written"]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _MOST = 65_536
-_NAMES = {
+NAMES = {
     "on": "--on",
     "cluster": "--cluster",
     "hosts": "--hosts",
@@ -107,7 +107,7 @@ _OPTIONS: tuple[Decorator, ...] = (
     ),
 )
 
-_NAMED = dict(zip(_NAMES, _OPTIONS, strict=True))
+_NAMED = dict(zip(NAMES, _OPTIONS, strict=True))
 
 
 def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -159,10 +159,10 @@ class Where:
 
         UsageError for an option that says nothing without `--on`.
         """
-        taken = {name: values.pop(name) for name in _NAMES}
+        taken = {name: values.pop(name) for name in NAMES}
         engine = taken.pop("on") or default
         if engine is None:
-            given = [_NAMES[name] for name, value in taken.items() if value]
+            given = [NAMES[name] for name, value in taken.items() if value]
             if given:
                 raise UsageError(
                     f"{given[0]} says nothing without --on",
@@ -231,13 +231,16 @@ def written(placed: Placed, job: "Job", form: str, title: str) -> str:
     from wirespeed.launchers.base import Holding
     from wirespeed.launchers.forwarding import shown
     from wirespeed.launchers.script import SCRATCH, as_sh, as_yaml
+    from wirespeed.world.redact import TAKEN_OUT, redact_words
 
     environment, hidden = shown(job.environment)
-    job = replace(job, environment=environment)
+    command = tuple(redact_words(job.command))
+    notes = [] if command == job.command else [TAKEN_OUT.strip()]
+    job = replace(job, environment=environment, command=command)
     engine = placed.engine
     pieces = engine.pieces(job, SCRATCH)
     before, after = engine.around(job, SCRATCH) if isinstance(engine, Holding) else ([], [])
-    notes = [f"# not used: {one.title}" for one in placed.findings]
+    notes += [f"# not used: {one.title}" for one in placed.findings]
     if form == "sh" and len(pieces) == 1 and pieces[0].script:
         text = pieces[0].script
     else:

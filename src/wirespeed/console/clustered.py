@@ -63,10 +63,10 @@ def show_deploy(
     deployment: "Deployment", telling: Telling, work: Callable[[Progress], "Deployed"]
 ) -> tuple[str, int]:
     """Do it as a stored run; what to print, and the exit code. Raises Interrupted, with the run kept."""
-    from wirespeed.runs.folder import RunFolder
+    from wirespeed.console.unstored import patient_folder
 
     config = _config(deployment)
-    folder, began = RunFolder.create("cluster deploy", config), time.monotonic()
+    folder, began = patient_folder("cluster deploy", config), time.monotonic()
 
     def finished(code: int, done: "Deployed | None") -> Run:
         run = _run(folder.id, folder.started, deployment, code, done, time.monotonic() - began)

@@ -88,6 +88,7 @@ class Heard:
             "seat": self._on_seat,
             "peers": self._on_peers,
             "counters": self.nodes.counted,
+            "neighbours": self._on_neighbours,
             "choices": self._on_choices,
             "versions": self._on_versions,
             "measurement": self._on_measurement,
@@ -156,6 +157,10 @@ class Heard:
 
     def _on_peers(self, data: Mapping[str, Any]) -> None:
         self.nodes.peers(data)
+        self._store_world()
+
+    def _on_neighbours(self, data: Mapping[str, Any]) -> None:
+        self.nodes.others(data)
         self._store_world()
 
     def _on_choices(self, data: Mapping[str, Any]) -> None:

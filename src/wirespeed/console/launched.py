@@ -3,25 +3,25 @@
 import os
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from wirespeed import __version__
 from wirespeed.console.holding import STOPPING, held, lost_findings
 from wirespeed.console.ranklogs import log_findings
+from wirespeed.console.scratch import new_scratch
 from wirespeed.console.signals import interrupted_by_signals
+from wirespeed.console.unstored import patient_folder
 from wirespeed.errors import Interrupted
+from wirespeed.harmless import harmless
 from wirespeed.launchers.base import Engine, Held, Job, Piece
 from wirespeed.launchers.endings import end_findings, rank_name
 from wirespeed.launchers.frames import VARIABLE
 from wirespeed.launchers.joblogs import JobLogs
 from wirespeed.launchers.supervise import Bounds, JobEnd, Reason, Supervisor, worst_code
 from wirespeed.records import Choice, Finding, NodeFacts, Run, Verdict, World
-from wirespeed.runs.folder import RunFolder
-from wirespeed.world.redact import allowed_environment
+from wirespeed.world.redact import allowed_environment, redact_words
 from wirespeed.world.watch.phrases import returncode_text
 
 __all__ = ["Launched"]
@@ -42,13 +42,13 @@ class Launched:
     def __init__(
         self, engine: Engine, job: Job, findings: Sequence[Finding], choices: Sequence[Choice]
     ) -> None:
-        config = {"command": list(job.command), "engine": engine.name, "ranks": job.size}
+        config = {"command": redact_words(job.command), "engine": engine.name, "ranks": job.size}
         self._engine = engine
         self._job = job
         self._findings = tuple(findings)
         self._choices = tuple(choices)
         self._config = config
-        self._folder = RunFolder.create("launch", config)
+        self._folder = patient_folder("launch", config)
         self._began = time.monotonic()
 
     def refuse(self) -> int:
@@ -78,7 +78,7 @@ class Launched:
     def _ran(self, nodes: Held, *, quiet: bool, prefix: bool) -> "_Ended":
         logs = JobLogs(self._folder.log_path(0).parent)
         live = _Live(logs, quiet=quiet, prefix=prefix)
-        scratch = Path(tempfile.mkdtemp(prefix="wirespeed-"))
+        scratch = new_scratch()
         try:
             pieces = self._engine.pieces(self._job, scratch)
             end = self._supervise(pieces, live)
@@ -173,7 +173,7 @@ class _Live:
     def said(self, piece: str, text: str) -> None:
         self._logs.engine(piece, text)
         if not self._quiet:
-            sys.stderr.write(f"{piece}: {text}\n")
+            sys.stderr.write(f"{piece}: {harmless(text)}\n")
 
     def ending(self, reason: Reason) -> None:
         if reason != "finished" and not self._quiet:
@@ -200,7 +200,7 @@ _ENDING: dict[Reason, str] = {
 
 
 def _tell(text: str) -> None:
-    sys.stderr.write(f"wirespeed: {text}\n")
+    sys.stderr.write(f"wirespeed: {harmless(text)}\n")
     sys.stderr.flush()
 
 

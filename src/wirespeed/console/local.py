@@ -4,11 +4,11 @@ import json
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from wirespeed.console.book import Book
+from wirespeed.console.scratch import new_scratch
 from wirespeed.console.session import Session
 from wirespeed.console.signals import interrupted_by_signals
 from wirespeed.launchers.children import Child, Children
@@ -43,7 +43,7 @@ def ran_local(
     """Start, watch and stop one world of ranks, whose records go to `book`."""
     token = new_token()
     local: dict[int, LocalProcess] = {}
-    scratch = Path(tempfile.mkdtemp(prefix="wirespeed-"))
+    scratch = new_scratch()
     children = Children()
     monitor = Monitor(
         ranks,
@@ -110,7 +110,7 @@ def _children(
         Child(
             number=rank,
             name=f"rank {rank}",
-            command=(sys.executable, "-m", "wirespeed.ranks"),
+            command=(sys.executable, "-P", "-m", "wirespeed.ranks"),
             environment={
                 **shared,
                 "RANK": str(rank),

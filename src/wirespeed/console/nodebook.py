@@ -18,6 +18,7 @@ class NodeBook:
         self._told: list[NodeFacts] = []
         self._peers: dict[int, tuple[dict[str, Any], ...]] = {}
         self._counted: dict[int, dict[str, Any]] = {}
+        self._others: dict[int, list[dict[str, Any]]] = {}
         self._hosts: tuple[str, ...] = ()
         self._gpus: tuple[str, ...] = ()
 
@@ -40,6 +41,10 @@ class NodeBook:
         del told["rank"]
         known = self._counted.get(first)
         self._counted[first] = added(known, told) if known else told
+
+    def others(self, data: Mapping[str, Any]) -> None:
+        """The other runs that the node of `rank` saw meanwhile; the last word counts."""
+        self._others[data["rank"]] = list(data["others"])
 
     def seat(self, hosts: Sequence[str], gpus: Sequence[str] = ()) -> None:
         """The world is joined: host names by global rank, told apart where two are alike.
@@ -64,6 +69,8 @@ class NodeBook:
             peers=tuple(map(self._named, self._peers.get(first, ()))),
             counters=self._counted.get(first, {}),
         )
+        if first in self._others:
+            node = replace(node, facts={**node.facts, "neighbours": self._others[first]})
         if not self._hosts:
             return node
         host = self._hosts[first]

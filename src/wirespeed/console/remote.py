@@ -1,15 +1,14 @@
 """Run a plan on ranks that an engine starts elsewhere; their records come back, and are judged here."""
 
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from wirespeed.console.book import Book
 from wirespeed.console.holding import STOPPING, held, lost_findings
 from wirespeed.console.relay import outcome_from_json, read_line
 from wirespeed.console.relayed import VARIABLE, order
+from wirespeed.console.scratch import new_scratch
 from wirespeed.console.session import Session
 from wirespeed.console.signals import interrupted_by_signals
 from wirespeed.errors import Interrupted
@@ -28,7 +27,7 @@ from wirespeed.world.watch.phrases import returncode_text
 
 __all__ = ["COMMAND", "interrupted_before", "note_nodes", "ordered", "ran_remote", "run_remote"]
 
-COMMAND = ("-m", "wirespeed.console.relayed")
+COMMAND = ("-P", "-m", "wirespeed.console.relayed")
 """What each rank runs, after its Python."""
 _CONSOLE_FIRST_S = 10.0
 """Ranks that do not come are named by the console on the nodes, if there is one, before us."""
@@ -86,7 +85,7 @@ def note_nodes(session: Session, prepared: Prepared) -> None:
 
 def ran_remote(book: Book, engine: Engine, nodes: Held, job: Job, plan: Plan) -> Outcome:
     """Start, listen and stop one world of ranks on the held nodes; its records go to `book`."""
-    scratch = Path(tempfile.mkdtemp(prefix="wirespeed-"))
+    scratch = new_scratch()
     listener = _Listener(book, job.size)
     pieces: Sequence[Piece] = ()
     try:

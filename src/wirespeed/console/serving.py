@@ -1,16 +1,20 @@
 """A small HTTP endpoint for a report: GET only, on this machine only unless it is told otherwise.
 
 Nothing that comes in has a say in what is read: each path is a key of a table. The number of
-connections, the time of each and the size of a request are bounded.
+connections, the time of each and the size of a request are bounded. Who is slow takes nobody's place:
+where all are taken, the one that has waited longest for its request to come, or to be taken, goes.
 """
 
+import io
 import ipaddress
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET6, socket
+from socket import AF_INET6, SHUT_RDWR, socket
 from typing import Any, ClassVar
 
 from wirespeed import __version__
@@ -18,9 +22,11 @@ from wirespeed.errors import CannotMeasure, UsageError, WirespeedError
 
 __all__ = ["Answer", "Server", "parse_listen"]
 
-MOST_CONNECTIONS = 16
+MOST_CONNECTIONS = 64
 TIMEOUT_S = 10.0
-"""For one request to come in whole, and for its answer to be taken."""
+"""For one request to come in whole, and again for its answer to be taken."""
+_MOST_BYTES = 16 << 10
+"""Of a request with its headers."""
 _ENDS_WITHIN_S = 5.0
 _EXPECTED = "HOST:PORT, such as 127.0.0.1:9477 or [::1]:9477; port 0 takes a free one"
 
@@ -94,27 +100,46 @@ def _is_loopback(host: str) -> bool:
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
-    request_queue_size = MOST_CONNECTIONS
+    request_queue_size = 256
 
     def __init__(self, address: tuple[str, int], pages: Pages, *, check_host: bool) -> None:
         self.pages, self.check_host = pages, check_host
-        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._open: dict[Any, bool] = {}
+        """Connections, the oldest first, and whether they wait for their caller."""
+        self._lock = threading.Lock()
         if ":" in address[0]:
             self.address_family = AF_INET6
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """One thread a connection; whoever comes when all are taken is sent away."""
-        if not self._free.acquire(blocking=False):
+        """One thread a connection, and room for whoever comes as long as another one is slow."""
+        slow: Any = None
+        with self._lock:
+            if len(self._open) >= MOST_CONNECTIONS:
+                slow = next((one for one, waits in self._open.items() if waits), request)
+            if slow is not request:
+                self._open.pop(slow, None)
+                self._open[request] = True
+        if slow is not None:
+            with suppress(OSError):  # wakes its thread, which closes it
+                slow.shutdown(SHUT_RDWR)
+        if slow is request:
             self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
+        else:
+            super().process_request(request, client_address)
+
+    def waits(self, request: Any, *, for_caller: bool) -> None:
+        """Whether that connection is idle until its caller does something."""
+        with self._lock:
+            if request in self._open:
+                self._open[request] = for_caller
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            with self._lock:
+                self._open.pop(request, None)
 
     def handle_error(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
         """Somebody hung up, or was too slow: nothing to tell."""
@@ -133,6 +158,13 @@ class _Handler(BaseHTTPRequestHandler):
         "Cache-Control": "no-store",
     }
 
+    def setup(self) -> None:
+        """The request is read whole first: after that nothing waits for its caller byte by byte."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BytesIO(_head(self.connection))
+        self.server.waits(self.connection, for_caller=False)
+
     def do_GET(self) -> None:
         self._answer(with_body=True)
 
@@ -144,6 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         status, answer = self._found()
+        self.server.waits(self.connection, for_caller=True)
         self.send_response(status)
         self.send_header("Content-Type", answer.kind)
         self.send_header("Content-Length", str(len(answer.body)))
@@ -165,6 +198,19 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.OK, page()
         except WirespeedError as error:
             return HTTPStatus.SERVICE_UNAVAILABLE, _text(f"{error}\n")
+
+
+def _head(connection: socket) -> bytes:
+    """All until the empty line; TimeoutError where that does not come in time, or in some bytes."""
+    data, end = b"", time.monotonic() + TIMEOUT_S
+    while b"\r\n\r\n" not in data and b"\n\n" not in data:
+        connection.settimeout(max(0.01, end - time.monotonic()))
+        piece = connection.recv(4096)
+        data += piece
+        if not piece or len(data) > _MOST_BYTES or time.monotonic() > end:
+            raise TimeoutError
+    connection.settimeout(TIMEOUT_S)
+    return data
 
 
 def _text(message: str) -> Answer:

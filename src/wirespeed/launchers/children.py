@@ -7,9 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 from wirespeed.errors import WorldError
+from wirespeed.launchers.joblogs import private
 
 __all__ = ["Child", "Children"]
 
@@ -118,7 +120,7 @@ def _spawn(child: Child) -> subprocess.Popen[bytes]:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-    with child.log.open("ab", buffering=0) as log:
+    with FileIO(child.log, "a", opener=private) as log:
         return subprocess.Popen(
             words,
             env=environment,

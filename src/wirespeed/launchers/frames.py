@@ -10,6 +10,7 @@ without regard for lines (Open MPI, Hydra, and Slurm where a rank's output ends)
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ __all__ = [
     "ERR_PART",
     "EXIT",
     "HELLO",
+    "MARK",
     "OUT",
     "OUT_PART",
     "VARIABLE",
@@ -39,6 +41,7 @@ HELLO, OUT, OUT_PART, ERR, ERR_PART, EXIT = "h", "o", "O", "e", "E", "x"
 """Started (text: pid); a line of stdout or stderr, or a part of one that goes on; ended (text:
 return code, negative for a signal; `ASKED` behind it where the wrapper had been told to end)."""
 ASKED = "asked"
+_ENDED = re.compile(rf"-?\d{{1,5}}( {ASKED})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,11 @@ def parse(line: str, token: str) -> Frame | None:
     try:
         said, _ = json.JSONDecoder().raw_decode(text)
         frame = Frame(int(rank), node, kind, int(number), said)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return frame if isinstance(said, str) else None
+    if not isinstance(said, str) or (kind == EXIT and not _ENDED.fullmatch(said)):
+        return None
+    return frame
 
 
 def padded(environment: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from wirespeed.errors import InputError, UsageError
 from wirespeed.launchers.base import Host
+from wirespeed.world.reading import read_whole
 
 __all__ = ["parse_hosts", "read_hostfile"]
 
@@ -13,6 +14,7 @@ _NAME = re.compile(r"(?:[\w.-]+@)?[A-Za-z0-9_](?:[\w.-]*\w)?|[0-9a-fA-F:]*:[0-9a
 """A host name, `user@name`, an alias of ssh's configuration, or an address: what no program takes
 for an option or a pattern."""
 _MOST_SLOTS = 4096
+_MOST_BYTES = 16 << 20
 _SLOT_WORD = re.compile(r"slots=(\d+)")
 _IGNORED_WORD = re.compile(r"max[-_]slots=\d+")
 _NOTATIONS = "`host`, `host slots=8` (DeepSpeed, Open MPI) or `host:8` (MPICH, --host)"
@@ -29,7 +31,7 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
 def read_hostfile(path: Path) -> tuple[Host, ...]:
     """The hosts of a file, one a line; InputError names the line that is none."""
     try:
-        lines = path.read_text().splitlines()
+        lines = read_whole(path, _MOST_BYTES, pipes=True).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"hostfile {path} cannot be read: {getattr(error, 'strerror', None) or error}",

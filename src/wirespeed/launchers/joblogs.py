@@ -8,7 +8,7 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
-__all__ = ["JobLogs"]
+__all__ = ["JobLogs", "private"]
 
 _KEPT = 200
 """Last lines of each piece's own words that stay in memory."""
@@ -56,8 +56,13 @@ class JobLogs:
         if file is None or not _is_named(file, path):
             if file is not None:
                 file.close()
-            file = self._files[path] = FileIO(path, "a")
+            file = self._files[path] = FileIO(path, "a", opener=private)
         return file
+
+
+def private(path: str, flags: int) -> int:
+    """An opener of files that are our user's alone, and no links."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _is_named(file: FileIO, path: Path) -> bool:

@@ -70,7 +70,7 @@ _SET_DEATH_SIGNAL = 1
 
 def wrapped(python: str, command: Sequence[str], *, encoded: bool = False) -> list[str]:
     """The words that run `command` as a rank; `encoded` where a shell would see them."""
-    words = [python, "-m", "wirespeed.launchers.rank_wrapper"]
+    words = [python, "-P", "-m", "wirespeed.launchers.rank_wrapper"]
     if encoded:
         text = base64.urlsafe_b64encode(json.dumps(list(command)).encode()).decode()
         return [*words, "--job", text]

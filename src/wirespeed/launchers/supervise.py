@@ -236,7 +236,10 @@ class Supervisor:
     def _line(self, number: int, line: bytes) -> None:
         text = line.decode("utf-8", "replace").rstrip("\r")
         frame = parse(text, self._token)
-        if frame is not None:
+        if frame is not None and frame.rank < 0:
+            return  # it only makes somebody look up (node/output.py)
+        # No node makes up more ranks than the job has: each would be a file here.
+        if frame is not None and (frame.rank in self._numbers or len(self._numbers) < self._size):
             if frame.kind == HELLO:
                 self._came_by[frame.rank] = number
             self._take(frame)

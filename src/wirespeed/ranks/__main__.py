@@ -1,8 +1,11 @@
 """`python -m wirespeed.ranks`: one local rank, started by the launcher; not for hands."""
 
+import ctypes
 import json
 import os
+import signal
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +16,8 @@ from wirespeed.world.secret import Seal, SealedStore
 from wirespeed.world.watch.beacon import Beacon
 
 CONNECT_S = 20.0
+_SET_DEATH_SIGNAL = 1
+"""PR_SET_PDEATHSIG of prctl(2)."""
 
 
 def main() -> int:
@@ -21,6 +26,9 @@ def main() -> int:
     if identity is None:
         sys.stderr.write("this program is started by wirespeed, not by hand\n")
         return 2
+    # A rank that is stopped would never see that its console was killed.
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
     plan = Plan.from_json(json.loads(Path(environ["WIRESPEED_PLAN"]).read_text()))
     host, _, port = environ["WIRESPEED_CONSOLE"].rpartition(":")
     beacon = Beacon(

@@ -11,9 +11,12 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from wirespeed.training.exchange import gathered, gathered_states
+
 __all__ = ["Control"]
 
 T = TypeVar("T")
+_CPU = torch.device("cpu")
 
 
 class Control:
@@ -52,21 +55,16 @@ class Control:
         """Whether it holds on every rank."""
         return bool(self.matrix([float(value)]).min() > 0)
 
-    def from_first(self, data: bytes) -> bytes:
-        """Rank 0's bytes, on every rank; what the others give is not looked at."""
-        size = int(self.matrix([float(len(data))])[0, 0])
-        sent = torch.empty(size, dtype=torch.uint8)
-        if self.rank == 0 and size:
-            sent = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-        if size:
-            dist.broadcast(sent, src=0, group=self._group)
-        return data if self.rank == 0 else sent.numpy().tobytes()
+    def objects(self, value: T, shape: Any) -> list[T]:
+        """Every rank's value, by rank, as that shape (training/exchange.py); small ones.
 
-    def objects(self, value: T) -> list[T]:
-        """Every rank's value, by rank (small ones only: several round trips)."""
-        gathered: list[Any] = [None] * self.world_size
-        dist.all_gather_object(gathered, value, group=self._group)
-        return gathered
+        WorldError where a rank sent anything else.
+        """
+        return gathered(value, shape, self._group, _CPU)
+
+    def states(self, state: Any, *, keeps: bool = True) -> list[Any]:
+        """Every rank's tree of values and tensors, by rank; `keeps`: whether this one needs them."""
+        return gathered_states(state, self._group, _CPU, keeps=keeps)
 
 
 def _wait(work: Any, bound: timedelta) -> None:

@@ -71,7 +71,8 @@ def join(
     )
     group = dist.new_group(backend="gloo")
     control = Control(group, identity.rank, identity.world_size)
-    seats = control.objects((*own_seat(), identity.local_rank or 0, rack, _uuid(device)))
+    seat = (*own_seat(), identity.local_rank or 0, rack, _uuid(device))
+    seats = control.objects(seat, (str, int, int, str, str))
     engine = open_engine(plan.engine, backend, device)
     for text in plan.faults:
         fault = Fault.parse(text)

@@ -17,7 +17,8 @@ def reopen_log() -> None:
         return
     with suppress(OSError):  # no room, or the folder is gone: the old file does
         if not _is_ours(path):
-            handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            handle = os.open(path, flags, 0o600)
             os.dup2(handle, 1)
             os.dup2(handle, 2)
             os.close(handle)

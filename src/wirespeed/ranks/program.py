@@ -73,8 +73,9 @@ def _run_joined(
     place = _join_watched(identity, plan, beacon, open_store(), backend)
     beacon.phase("running")
     from wirespeed.ranks.counting import counting
+    from wirespeed.ranks.presence import present
 
-    with counting(place, plan, beacon) as counted:
+    with present(place, plan, beacon), counting(place, plan, beacon) as counted:
         _carry_out(place, plan, beacon, counted)
     from wirespeed.ranks.join import leave
 

@@ -153,7 +153,8 @@ class _Worker:
         self._cost[label] = float(rows[:, 3 * count + 1].max())
         wrong: list[tuple[int, WrongData]] = []
         if float(rows[:, 3 * count].sum()) > 0:
-            wrong = [one for told in self._place.control.objects(own.wrong) for one in told]
+            told = self._place.control.objects(own.wrong, [(int, WrongData)])
+            wrong = [one for theirs in told for one in theirs]
         done = _turn(site, seed, rows, count, wrong)
         return done, float(rows[:, -1].max())
 

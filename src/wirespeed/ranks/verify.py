@@ -55,13 +55,14 @@ def verify(place: Place, site: Site, seed: int, previous: int | None) -> Verific
         found = found if _wrong(found) else again
     totals = place.control.matrix([_wrong(found), _elements(found), float(bool(refusal))])
     if float(totals[:, 2].max()) > 0:
-        words = [text for text in place.control.objects(refusal) if text]
+        words = [text for text in place.control.objects(refusal, str) if text]
         return _record(place, site, None, 0, reason=words[0])
     wrong, elements = int(totals[:, 0].sum()), int(totals[:, 1].sum())
     errors: tuple[WrongData, ...] = ()
     if wrong:
-        told = place.control.objects(found[1] if found else None)
-        errors = tuple(error for error in told if error is not None)[:MOST_ERRORS]
+        mine = [found[1]] if found and found[1] else []
+        told = place.control.objects(mine, [WrongData])
+        errors = tuple(error for errors in told for error in errors)[:MOST_ERRORS]
     return _record(place, site, wrong, elements, errors=errors)
 
 

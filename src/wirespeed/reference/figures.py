@@ -16,6 +16,7 @@ from typing import Literal, get_args
 
 from wirespeed.collectives.catalogue import collective_named
 from wirespeed.errors import InputError, UsageError
+from wirespeed.harmless import unformulated
 from wirespeed.units import GIGA, format_size, parse_size
 
 __all__ = [
@@ -154,8 +155,8 @@ def _number(value: float | None, scale: float) -> str:
 
 
 def _cell(value: object) -> object:
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
+    if isinstance(value, str):
+        return unformulated(value)
     return "" if value is None else value
 
 

@@ -135,9 +135,10 @@ class FleetReference:
 
 
 def _counts(run: Run, shape: tuple[Any, ...]) -> bool:
-    """Whether a run may speak for the fleet: it was good, nothing was acted out, same nodes."""
+    """Whether a run may speak for the fleet: good, nothing acted out, alone on nodes of that kind."""
     good = run.verdict == "READY" and not run.config.get("inject")
-    return good and fleet_shape(run.world) == shape
+    alone = not any(node.facts.get("neighbours") for node in run.world.nodes)
+    return good and alone and fleet_shape(run.world) == shape
 
 
 def is_crowded(world: World) -> bool:

@@ -15,6 +15,7 @@ from wirespeed.errors import InputError, UsageError
 from wirespeed.records import Run
 from wirespeed.records_json import run_from_json, run_to_json
 from wirespeed.runs import jsontext
+from wirespeed.runs.damage import damage
 from wirespeed.runs.named_files import NamedFiles
 from wirespeed.runs.schema import prune, validate
 
@@ -47,7 +48,6 @@ _FILES = NamedFiles(
     what="a baseline",
     missing=_missing,
     again=_SET,
-    private=True,
 )
 
 
@@ -94,7 +94,8 @@ def _parsed(data: object, path: Path) -> Baseline:
     runs = data["runs"]
     if not isinstance(runs, list):
         raise InputError(f"{path}: its runs are no list", expected=SCHEMA, next=_SET)
-    for run in runs:
-        validate(run, source=str(path))
-    loaded = tuple(run_from_json(prune(run)) for run in runs)
+    with damage(str(path)):
+        for run in runs:
+            validate(run, source=str(path))
+        loaded = tuple(run_from_json(prune(run)) for run in runs)
     return Baseline(str(data.get("name", path.stem)), str(data.get("set", "")), loaded)

@@ -14,6 +14,8 @@ next command.
 import os
 import re
 import secrets
+import shlex
+import stat
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,35 +30,101 @@ from wirespeed.records import Run, World
 from wirespeed.records_json import run_to_json
 from wirespeed.runs import jsontext
 
-__all__ = ["FOLDER_NAME", "RunFolder", "home", "new_id", "runs_home", "write_whole"]
+__all__ = [
+    "ELSEWHERE",
+    "FOLDER_NAME",
+    "LARGEST",
+    "RunFolder",
+    "home",
+    "is_ours",
+    "new_id",
+    "own_folder",
+    "private_folder",
+    "runs_home",
+    "write_whole",
+]
 
 FOLDER_NAME = re.compile(r"(\d{8}-\d{6})-([0-9a-f]{8})")
 """Name of a run folder: start in UTC, then the id."""
 
+LARGEST = 1 << 30
+"""Bytes of a run.json or records.jsonl that are read."""
+
 _STAMP = "%Y%m%d-%H%M%S"
+_OURS = os.O_NOFOLLOW | os.O_CLOEXEC
 _ATTEMPTS = 16
+_NOBODY = "65534"
+ELSEWHERE = 'WIRESPEED_HOME="$PWD/wirespeed-home"'
+"""How a command is told another home."""
 _T = TypeVar("_T")
 
 
 def home() -> Path:
-    """`$WIRESPEED_HOME`, else `$XDG_STATE_HOME/wirespeed`, else `~/.local/state/wirespeed`."""
+    """`$WIRESPEED_HOME`, else `$XDG_STATE_HOME/wirespeed`, else `~/.local/state/wirespeed`.
+
+    StorageError where somebody else could change what is in it.
+    """
     if own := os.environ.get("WIRESPEED_HOME"):
-        return Path(own).expanduser()
+        return own_folder(Path(own).expanduser())
     if state := os.environ.get("XDG_STATE_HOME"):
-        return Path(state).expanduser() / "wirespeed"
+        return own_folder(Path(state).expanduser() / "wirespeed")
     try:
-        return Path.home() / ".local" / "state" / "wirespeed"
+        return own_folder(Path.home() / ".local" / "state" / "wirespeed")
     except RuntimeError as error:  # no HOME and no entry in the password file: some containers
         raise StorageError(
             f"no place for the run folder: {error}",
             expected="a home folder, or WIRESPEED_HOME",
-            next="WIRESPEED_HOME=/tmp/wirespeed wirespeed check",
+            next=f"{ELSEWHERE} wirespeed check",
         ) from error
 
 
 def runs_home() -> Path:
     """Where the run folders lie."""
-    return home() / "runs"
+    return own_folder(home() / "runs")
+
+
+def own_folder(path: Path) -> Path:
+    """`path`, which need not be there; StorageError where it is another user's, or open to others."""
+    try:
+        about = path.stat()
+    except OSError:
+        return path  # whoever needs it tells why it cannot be had
+    if not is_ours(about.st_uid):
+        raise StorageError(
+            f"{path} belongs to another user (id {about.st_uid})",
+            expected=f"a folder of yours (id {os.geteuid()}) for what wirespeed keeps",
+            next=f"{ELSEWHERE} wirespeed …",
+        )
+    if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not about.st_mode & stat.S_ISVTX:
+        mode = stat.filemode(about.st_mode)
+        raise StorageError(
+            f"{path} may be changed by other users ({mode})",
+            expected="a folder that only you can write to: what lies there decides what is trusted",
+            next=f"chmod go-w {shlex.quote(str(path))}"
+            if about.st_uid == os.geteuid()
+            else f"WIRESPEED_HOME={shlex.quote(str(path / 'mine'))} wirespeed …",
+        )
+    return path
+
+
+def is_ours(owner: int) -> bool:
+    """Whether what that user has written is as good as ours.
+
+    root's is, as what root wants happens anyway. For root what it made itself on NFS, which may come to
+    belong to `nobody`, and under sudo what the caller made.
+    """
+    me = os.geteuid()
+    return owner in (me, 0) or (me == 0 and str(owner) in (_NOBODY, os.environ.get("SUDO_UID")))
+
+
+def private_folder(name: str) -> Path:
+    """The folder of that name in the home; what is not there yet is made for this user alone."""
+    top = home()
+    if not top.exists():
+        top.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = top / name
+    path.mkdir(mode=0o700, exist_ok=True)
+    return own_folder(path)
 
 
 def new_id() -> str:
@@ -146,13 +214,13 @@ def _guard(path: Path, command: str, action: Callable[[], _T]) -> _T:
         raise StorageError(
             f"cannot write {path}: {error.strerror or error}",
             expected="a folder that can be written, with room for the run",
-            next=f"WIRESPEED_HOME=/tmp/wirespeed wirespeed {command}",
+            next=f"{ELSEWHERE} wirespeed {command}",
         ) from error
 
 
 def _new_folder(stamp: str, run_id: str | None, command: str) -> Path:
     runs = runs_home()
-    _guard(runs, command, lambda: runs.mkdir(parents=True, exist_ok=True))
+    _guard(runs, command, lambda: private_folder(runs.name))
     names = [run_id] if run_id else [new_id() for _ in range(_ATTEMPTS)]
     for name in names:
         path = runs / f"{stamp}-{name}"
@@ -164,15 +232,15 @@ def _new_folder(stamp: str, run_id: str | None, command: str) -> Path:
 def _make(path: Path) -> bool:
     """Make the folder; False when somebody else has it."""
     try:
-        path.mkdir()
+        path.mkdir(0o700)
     except FileExistsError:
         return False
-    (path / "logs").mkdir()
+    (path / "logs").mkdir(0o700)
     return True
 
 
 def _append(path: Path, data: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _OURS, 0o600)
     try:
         size = os.fstat(handle).st_size
         try:
@@ -186,14 +254,14 @@ def _append(path: Path, data: bytes) -> None:
         os.close(handle)
 
 
-def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Put a file in place in one step, durably; OSError leaves the old one and no other.
+def write_whole(path: Path, data: bytes) -> None:
+    """Put a file for its owner alone in place in one step, durably.
 
-    mode: permissions, as far as the umask leaves them.
+    OSError leaves the old one and no other.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _OURS, 0o600)
         try:
             _write_all(handle, data)
             os.fsync(handle)

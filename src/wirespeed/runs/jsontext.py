@@ -13,10 +13,14 @@ __all__ = ["dump", "parse", "plain"]
 def parse(text: str, *, source: str) -> Any:
     """The value in `text`; InputError names `source` and where it breaks.
 
-    NaN and Infinity are refused (they are no JSON), and so is nesting too deep to follow.
+    NaN and Infinity are refused (they are no JSON), and so are nesting too deep to follow and halves
+    of surrogate pairs, which nobody can print.
     """
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        found = json.loads(text, parse_constant=_no_constant)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
     except json.JSONDecodeError as error:
         raise InputError(
             f"{source}: no valid JSON: {error.msg} at line {error.lineno}, column {error.colno}",

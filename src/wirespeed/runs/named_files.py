@@ -1,12 +1,21 @@
 """Files that are kept by a name below $WIRESPEED_HOME: one a name, replaced in one step."""
 
+import errno
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from wirespeed.errors import InputError, StorageError, UsageError
-from wirespeed.runs.folder import home, write_whole
+from wirespeed.runs.folder import (
+    ELSEWHERE,
+    LARGEST,
+    home,
+    own_folder,
+    private_folder,
+    write_whole,
+)
+from wirespeed.world.reading import read_whole
 
 __all__ = ["NamedFiles"]
 
@@ -26,15 +35,13 @@ class NamedFiles:
     """The error for a name that is not there, given the names that are."""
     again: str
     """The command that writes one, tried elsewhere where a folder cannot be written."""
-    private: bool = False
-    """Whether only the owner may read them."""
-    largest: int | None = None
+    largest: int = LARGEST
     """Bytes beyond which a file is refused."""
 
     @property
     def home(self) -> Path:
         """Where they lie."""
-        return home() / self.folder
+        return own_folder(home() / self.folder)
 
     def path(self, name: str) -> Path:
         """UsageError for what is no name."""
@@ -57,33 +64,32 @@ class NamedFiles:
         """Put it in place of what was there, whole or not at all."""
         path = self.path(name)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700 if self.private else 0o777)
-            write_whole(path, text.encode(), mode=0o600 if self.private else 0o644)
+            private_folder(self.folder)
+            write_whole(path, text.encode())
         except OSError as error:
             raise StorageError(
                 f"cannot write {path}: {error.strerror or error}",
                 expected="a folder that can be written, with room for the file",
-                next=f"WIRESPEED_HOME=/tmp/wirespeed {self.again}",
+                next=f"{ELSEWHERE} {self.again}",
             ) from error
         return path
 
     def read(self, name: str) -> str:
-        """UsageError where it is not there, InputError where it is no text or too large."""
+        """UsageError where it is not there, InputError where it is no text, no file or too large."""
         path = self.path(name)
         try:
-            if self.largest is not None and path.stat().st_size > self.largest:
-                raise InputError(
-                    f"{path} is larger than {self.largest >> 20} MiB",
-                    expected=self.what,
-                    next=self.again,
-                )
-            return path.read_text("utf-8")
+            return read_whole(path, self.largest, links=False).decode()
         except FileNotFoundError as error:
             raise self.missing(name, self.names()) from error
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not text", expected=self.what, next=self.again) from error
         except OSError as error:
-            raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+            unlike = error.errno in (errno.EFBIG, errno.EINVAL, errno.ELOOP)
+            raise (InputError if unlike else StorageError)(
+                f"cannot read {path}: {error.strerror or error}",
+                expected=self.what,
+                next=self.again,
+            ) from error
 
     def remove(self, name: str) -> Path:
         """The file that is gone."""

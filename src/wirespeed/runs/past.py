@@ -1,5 +1,6 @@
 """Earlier runs, newest first, for comparison: in bounded time, and without a word about damage."""
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from wirespeed.errors import WirespeedError
 from wirespeed.records import Run
 from wirespeed.runs.folder import FOLDER_NAME, runs_home
 from wirespeed.runs.store import load
+from wirespeed.world.reading import opened
 
 __all__ = ["past_runs"]
 
@@ -47,7 +49,7 @@ def _newest_first() -> list[Path]:
 def _is_ready(path: Path) -> bool:
     """A glance, so that the many others need not be parsed."""
     try:
-        with (path / "run.json").open("rb") as stream:
-            return _READY in stream.read(_HEAD_BYTES)
+        with opened(path / "run.json", links=False) as handle:
+            return _READY in os.read(handle, _HEAD_BYTES)
     except OSError:
         return False

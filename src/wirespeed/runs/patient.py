@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from wirespeed.errors import StorageError
 from wirespeed.records import Run
@@ -13,6 +13,7 @@ from wirespeed.records_json import run_to_json, world_from_json
 from wirespeed.records_lasting import Soak
 from wirespeed.runs import jsontext
 from wirespeed.runs.folder import RunFolder
+from wirespeed.world.lock import Lock
 
 __all__ = ["MOST_WAITING_BYTES", "PatientFolder"]
 
@@ -21,7 +22,10 @@ MOST_WAITING_BYTES = 16 << 20
 
 
 class PatientFolder(RunFolder):
-    """Only its making raises StorageError. `run.json` holds what is known so far, all the time."""
+    """Only its making raises StorageError. `run.json` holds what is known so far, all the time.
+
+    It is locked from its making to `finish`: who wants to go on with it meanwhile is refused.
+    """
 
     def __init__(self, path: Path, header: Run) -> None:
         super().__init__(path, header)
@@ -35,12 +39,20 @@ class PatientFolder(RunFolder):
         """Called with the reason when the disk is full, and with nothing when there is room again."""
         self.on_unstored: Callable[[str], None] = lambda why: None
         """Called with the reason where `finish` could not write the run."""
+        self.lock: Lock | None = None
 
     @classmethod
-    def reopen(cls, path: Path, run: Run) -> "PatientFolder":
-        """Go on with a run whose console has gone; its records stay."""
+    def create(cls, command: str, config: Mapping[str, Any], *, run_id: str | None = None) -> Self:
+        folder = super().create(command, config, run_id=run_id)
+        folder.lock = Lock.take(folder.path, f"wirespeed {command}")
+        return folder
+
+    @classmethod
+    def reopen(cls, path: Path, run: Run, lock: Lock | None = None) -> "PatientFolder":
+        """Go on with a run whose console has gone; its records stay. lock: of that folder."""
         plain = replace(run, verdict="UNKNOWN", exit_code=3, findings=())
         folder = cls(path, plain)
+        folder.lock = lock
         folder._start = time.monotonic() - run.seconds
         folder._write_unfinished()
         return folder
@@ -84,10 +96,17 @@ class PatientFolder(RunFolder):
             super().finish(run)
         except StorageError as error:
             self.on_unstored(error.saw)
+        if self.lock is not None:
+            self.lock.release()
 
     def _write_unfinished(self) -> None:
         data = {**run_to_json(self._header), "unfinished": True}
         self._replace(jsontext.dump(data) + "\n")
+
+    def _guard(self, path: Path, write: Callable[[], None]) -> None:
+        if self.lock is not None and not self.lock.held:
+            raise StorageError(f"cannot write {path}: another process has taken this run over")
+        super()._guard(path, write)
 
     def _remember(self, kind: str, data: Mapping[str, Any] | list[Any]) -> None:
         """For run.json, should the records be renamed or cut by somebody meanwhile."""

@@ -30,9 +30,11 @@ from wirespeed.records_lasting_json import goodput_from_json
 from wirespeed.records_training import LoadFigures, Training
 from wirespeed.records_training_json import load_from_json, training_from_json
 from wirespeed.runs import jsontext
-from wirespeed.runs.folder import FOLDER_NAME
+from wirespeed.runs.damage import damage
+from wirespeed.runs.folder import FOLDER_NAME, LARGEST
 from wirespeed.runs.schema import prune, validate
 from wirespeed.runs.soaking import SOAK_KINDS, SoakTally
+from wirespeed.world.reading import read_whole
 
 __all__ = ["Record", "read_records", "rebuild"]
 
@@ -56,7 +58,7 @@ def read_records(path: Path) -> tuple[list[Record], int]:
     A last line without its end was being written when the run ended: it is left out, uncounted.
     """
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_whole(path, LARGEST, links=False).split(b"\n")
     except OSError:
         return [], 0
     whole = [line for line in lines[:-1] if line.strip()]
@@ -138,7 +140,8 @@ class _Parts:
         self.goodput: Goodput | None = None
         for record in records:
             try:
-                self._take(record)
+                with damage("record"):
+                    self._take(record)
             except InputError:
                 self.damaged += 1
 

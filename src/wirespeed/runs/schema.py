@@ -2,8 +2,9 @@
 
 `schema/run-1.schema.json` is the one definition. The check here walks that file itself and knows
 just the keywords that it uses, so that reading a run needs no library; the tests compare its
-answers with the jsonschema package's. It is stricter in one point: a number must be finite and
-below 1e300, because a figure beyond that is damage.
+answers with the jsonschema package's. It is stricter in two points: a number must be below 1e30
+(an integer below 2^64), because a figure beyond that is damage, and what may be anything (settings,
+facts) is nested 16 deep at most.
 """
 
 import json
@@ -19,7 +20,11 @@ __all__ = ["load_schema", "prune", "validate"]
 Schema = Mapping[str, Any]
 _Checker = Callable[[object], None]
 
-_HUGE = 1e300
+_HUGE = 1e30
+_HUGE_INTEGER = 1 << 64
+_WHOLE = 1 << 53
+"""Beyond it a float tells no integer."""
+_DEEPEST = 16
 _PLAIN = (str, int, bool, type(None))
 """Kinds of values that pruning leaves as they are; a float may stand for an integer."""
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -166,14 +171,17 @@ def _is_a(data: object, name: str) -> bool:
         return False
     if isinstance(data, bool):
         return name == "boolean"
-    return name != "integer" or not isinstance(data, float) or data.is_integer()
+    if name != "integer" or not isinstance(data, float):
+        return True
+    return data.is_integer() and abs(data) < _WHOLE
 
 
 def _check_range(data: object, schema: Schema) -> None:
     if not isinstance(data, (int, float)) or isinstance(data, bool):
         return
-    if not -_HUGE < data < _HUGE:
-        raise _Wrong(data, "a finite number")
+    huge = _HUGE_INTEGER if isinstance(data, int) else _HUGE
+    if not -huge < data < huge:
+        raise _Wrong(data, "a finite number: an integer below 2^64, or below 1e30")
     if data < schema.get("minimum", data):
         raise _Wrong(data, f"at least {schema['minimum']}")
     if data > schema.get("maximum", data):
@@ -194,7 +202,7 @@ def _required(schema: Schema) -> _Checker:
 
 def _object(schema: Schema) -> _Checker:
     known, rest = schema.get("properties", {}), schema.get("additionalProperties")
-    any_other = _checker(rest) if isinstance(rest, Mapping) else None
+    any_other = _checker(rest) if isinstance(rest, Mapping) else _check_free if rest else None
     of_name = {name: _checker(inner) for name, inner in known.items() if isinstance(inner, Mapping)}
 
     def check(data: object) -> None:
@@ -211,6 +219,17 @@ def _object(schema: Schema) -> _Checker:
             raise
 
     return check
+
+
+def _check_free(data: object, depth: int = _DEEPEST) -> None:
+    """What may be anything is shown all the same: no depth and no number that a view chokes on."""
+    if isinstance(data, (dict, list)):
+        if not depth:
+            raise _Wrong(data, f"at most {_DEEPEST} levels")
+        for item in data.values() if isinstance(data, dict) else data:
+            _check_free(item, depth - 1)
+    else:
+        _check_range(data, {})
 
 
 def _list(schema: Schema) -> _Checker:
@@ -252,7 +271,7 @@ def _short(value: object) -> str:
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if isinstance(value, int) and abs(value) > _HUGE:
-        return "a number of more than 300 digits"
+        return "a number of more than 30 digits"
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "…"
 
@@ -261,14 +280,16 @@ def _prune(data: Any, schema: Schema) -> Any:
     schema = _resolve(schema)
     if isinstance(data, list):
         return [_prune(item, schema.get("items", {})) for item in data]
-    if schema.get("type") == "integer":
-        return int(data)  # JSON Schema takes 3.0 for an integer too
-    known = schema.get("properties")
-    if not isinstance(data, dict) or known is None:
+    if type(data) is float:  # JSON Schema takes 3.0 for an integer too
+        return int(data) if "integer" in schema.get("type", ()) else data
+    if not isinstance(data, dict) or not schema:
         return data
+    known = schema.get("properties", {})
+    rest = schema.get("additionalProperties", "properties" not in schema)
+    other = rest if isinstance(rest, Mapping) else {}
     # Most of a large run are single values: those are taken as they are, without another call.
     return {
-        name: item if type(item) in _PLAIN else _prune(item, known[name])
+        name: item if type(item) in _PLAIN else _prune(item, known.get(name, other))
         for name, item in data.items()
-        if name in known
+        if rest or name in known
     }

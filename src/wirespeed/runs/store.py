@@ -15,9 +15,11 @@ from wirespeed.records_json import (
     world_to_json,
 )
 from wirespeed.runs import jsontext
-from wirespeed.runs.folder import FOLDER_NAME, RunFolder, runs_home
+from wirespeed.runs.damage import damage
+from wirespeed.runs.folder import FOLDER_NAME, LARGEST, RunFolder, runs_home
 from wirespeed.runs.recovery import rebuild
 from wirespeed.runs.schema import prune, validate
+from wirespeed.world.reading import read_whole
 
 __all__ = ["RunSummary", "find", "list_runs", "load", "remove", "save"]
 
@@ -75,10 +77,16 @@ def load(path: Path) -> Run:
     A folder whose run.json is cut or only the header is rebuilt from its records, with a finding
     RUN-001. InputError for anything else than a run.
     """
+    with damage(str(path)):
+        return _load(path)
+
+
+def _load(path: Path) -> Run:
     folder = path if path.is_dir() else path.parent
     document = path / "run.json" if path.is_dir() else path
     try:
-        run, finished = _read(document)
+        with damage(str(document)):
+            run, finished = _read(document)
     except InputError as error:
         if document.name != "run.json" or not (folder / "records.jsonl").is_file():
             raise
@@ -182,7 +190,7 @@ def _existing(path: Path) -> Path:
 def _read(path: Path) -> tuple[Run, bool]:
     """The run in a JSON file and whether it had finished; InputError when it is no run."""
     try:
-        text = path.read_text("utf-8")
+        text = read_whole(path, LARGEST, links=path.name != "run.json").decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text", expected="a run as JSON") from error
     except OSError as error:

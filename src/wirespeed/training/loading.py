@@ -36,6 +36,7 @@ class Loader:
     def __init__(self, model: ModelSpec, samples: int, workers: int, seed: int) -> None:
         """samples: of a batch; workers: processes that read, 0: this one. Waits for the first batch."""
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  (until `close`)
+        os.environ["PYTHONSAFEPATH"] = "1"  # workers look into the working directory last, as we do
         data = _written(model, seed, self._file.fileno())
         loader: DataLoader[Batch] = DataLoader(
             data,

@@ -5,7 +5,6 @@ section 5.1. Every rank steps its own parameters and sends them to the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -13,14 +12,14 @@ import torch
 import torch.distributed as dist
 from torch.optim import Optimizer
 
-from wirespeed.errors import UsageError
-from wirespeed.training.flat_shards import Shards, broadcast
+from wirespeed.errors import UsageError, WorldError
+from wirespeed.training.exchange import gathered_states
+from wirespeed.training.flat_shards import Shards
 
-__all__ = ["ShardedOptimizer"]
+__all__ = ["ShardedOptimizer", "whole_state"]
 
 NOT_OPTIONS = ("params", "param_names")
 """What a parameter group holds beside the options of its optimizer."""
-SIMPLE = (bool, int, float, str, type(None))
 
 StateDict = dict[str, Any]
 
@@ -100,10 +99,9 @@ class ShardedOptimizer(Optimizer):
         self.state = self._inner().state
         packed = super().state_dict()
         keeps = to is None or to == self._rank
-        state = (
-            self._whole_state(packed["state"], keeps=keeps) if self._size > 1 else packed["state"]
-        )
-        return {**packed, "state": state} if keeps else {}
+        if self._size > 1:
+            packed["state"] = whole_state(self, self._inner(), self._group, keeps=keeps)
+        return packed if keeps else {}
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -148,57 +146,26 @@ class ShardedOptimizer(Optimizer):
             "params": [p for p in group["params"] if owner[p] == self._rank],
         }
 
-    def _whole_state(self, mine: Mapping[int, Any], *, keeps: bool) -> dict[int, dict[str, Any]]:
-        """Every owner's state by the parameter's number; one tensor at a time is under way."""
-        parameters = list(self._every_parameter())
-        described: list[Any] = [None] * self._size
-        outline = {number: _described(entries) for number, entries in mine.items()}
-        dist.all_gather_object(described, outline, group=self._group)
-        whole: dict[int, dict[str, Any]] = {}
-        for owner, theirs in enumerate(described):
-            for number, entries in theirs.items():
-                own = mine[number] if owner == self._rank else {}
-                place = parameters[number].device
-                values = {
-                    key: self._passed(owner, value, own.get(key), place)
-                    for key, value in entries.items()
-                }
-                if keeps:
-                    whole[number] = values
-        return dict(sorted(whole.items()))
 
-    def _passed(self, owner: int, value: Any, own: torch.Tensor | None, place: torch.device) -> Any:
-        """One entry of a state, sent by its owner; `own`: the tensor itself, on the owner."""
-        if not isinstance(value, _Outline):
-            return value
-        if owner == self._rank and own is not None:
-            sent = own.detach().to(place).contiguous()
-        else:
-            sent = torch.empty(value.shape, dtype=value.dtype, device=place)
-        broadcast(sent, owner, self._group).wait()
-        return own if owner == self._rank else sent.cpu()
+def whole_state(
+    optimizer: Optimizer, local: Optimizer, group: dist.ProcessGroup | None, *, keeps: bool
+) -> dict[int, dict[str, Any]]:
+    """Every owner's state by the parameter's number in `optimizer`; {} where not kept. Collective.
 
-
-@dataclass(frozen=True, slots=True)
-class _Outline:
-    """A tensor that is to come."""
-
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-
-
-def _described(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """The state of one parameter with outlines in the place of tensors."""
-    odd = [key for key, v in entries.items() if not isinstance(v, (torch.Tensor, *SIMPLE))]
-    if odd:
-        raise UsageError(
-            f"the optimizer's state {odd[0]!r} is a {type(entries[odd[0]]).__name__}",
-            expected="tensors, numbers and texts, which can go to other ranks",
-        )
-    return {
-        key: _Outline(tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else value
-        for key, value in entries.items()
-    }
+    local: the optimizer of this rank's part, over parameters that are `optimizer`'s.
+    """
+    parameters = list(chain.from_iterable(one["params"] for one in optimizer.param_groups))
+    number = {parameter: index for index, parameter in enumerate(parameters)}
+    mine = {number[parameter]: entries for parameter, entries in local.state.items()}
+    every = gathered_states(mine, group, parameters[0].device, keeps=keeps)
+    whole: dict[int, dict[str, Any]] = {}
+    for rank, theirs in enumerate(every if keeps else ()):
+        if not isinstance(theirs, dict) or not set(theirs) <= set(number.values()):
+            raise WorldError(
+                f"rank {rank} of the group sent no state of this optimizer's parameters"
+            )
+        whole |= theirs
+    return dict(sorted(whole.items()))
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from wirespeed.errors import UsageError
+from wirespeed.harmless import escaped
 from wirespeed.records import Run
 from wirespeed.views.style import Style
 
@@ -31,7 +32,8 @@ def render(run: Run, format: str, style: Style) -> str:
         raise UsageError(f"unknown output format {format!r}", expected=", ".join(FORMATS))
     if run.command == "topo" and format in _TOPO:
         return _view("topo", _TOPO[format])(run, style)
-    return _view(_MODULES[format], "render")(run, style)
+    text = _view(_MODULES[format], "render")(run, style)
+    return escaped(text) if format.startswith("json") else text
 
 
 def _view(module: str, name: str) -> Callable[[Run, Style], str]:

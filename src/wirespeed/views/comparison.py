@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from wirespeed.errors import UsageError
+from wirespeed.harmless import escaped
 from wirespeed.records_comparison import CompareVerdict, Comparison, Row, Versus
 from wirespeed.units import GIGA
 from wirespeed.views import comparing
@@ -33,7 +34,7 @@ _US = 1e6
 def render(comparison: Comparison, format: str, style: Style) -> str:
     """Text that ends in a line end; UsageError for a format that there is not."""
     if format == "json":
-        return json.dumps(document(comparison), indent=2, ensure_ascii=style.ascii) + "\n"
+        return escaped(json.dumps(document(comparison), indent=2, ensure_ascii=style.ascii)) + "\n"
     if format == "md":
         return _markdown(comparison, Style(ascii=style.ascii, verbose=style.verbose))
     if format == "table":

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from wirespeed.harmless import unformulated
 from wirespeed.records import Run
 from wirespeed.views.json_view import document
 from wirespeed.views.style import Style
@@ -20,7 +21,6 @@ __all__ = ["render", "render_all"]
 _UNITS = ("_GBps", "_us")
 _SAME = ("op", "engine", "dtype", "redop", "in_place", "size_bytes", "ranks")
 """What a measurement and the figure that it was graded against have in common."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def render(run: Run, style: Style) -> str:
@@ -96,12 +96,12 @@ def _flat(row: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 def _text(columns: list[str], rows: Iterable[list[Any]]) -> str:
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow(map(_cell, columns))
     writer.writerows([_cell(value) for value in row] for row in rows)
     return stream.getvalue()
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
+    if isinstance(value, str):
+        return unformulated(value)
     return "" if value is None else value

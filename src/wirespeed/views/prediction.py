@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from wirespeed.errors import UsageError
+from wirespeed.harmless import escaped
 from wirespeed.records_prediction import (
     BestStep,
     Estimate,
@@ -38,7 +39,7 @@ Section = tuple[str, Grid]
 def render(prediction: Prediction, format: str, style: Style) -> str:
     """Text, ending in a line end; UsageError for an unknown format."""
     if format == "json":
-        return json.dumps(_document(prediction), indent=2, ensure_ascii=style.ascii) + "\n"
+        return escaped(json.dumps(_document(prediction), indent=2, ensure_ascii=style.ascii)) + "\n"
     if format == "md":
         return _markdown(prediction, style)
     if format == "table":

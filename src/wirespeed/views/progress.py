@@ -68,6 +68,7 @@ class Progress:
     def _write(self, text: str) -> None:
         if self._stream is None:
             return
+        text = Style().text(text)
         if self._terminal:
             self._stream.write(f"\r\x1b[K{text[: self._width]}")
         else:

@@ -4,12 +4,12 @@ Colour is never the only sign: each status has a mark, and each verdict is a wor
 """
 
 import os
-import re
 import shutil
 from dataclasses import dataclass
 from typing import TextIO
 
 from wirespeed.errors import UsageError
+from wirespeed.harmless import harmless
 from wirespeed.records import Status, Verdict
 
 __all__ = ["MARKS", "VERDICTS", "Style", "style_for"]
@@ -55,8 +55,6 @@ _ASCII = str.maketrans(
         "’": "'",
     }
 )
-# Whatever steers a terminal: C0 and C1 controls, and the marks that turn text around.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +69,10 @@ class Style:
 
     def text(self, value: object) -> str:
         """One line that is safe to print: foreign text may hold escape sequences."""
-        clean = _CONTROL.sub(" ", str(value))
+        clean = harmless(str(value))
         if self.ascii:
             return clean.translate(_ASCII).encode("ascii", "replace").decode()
-        return clean.encode("utf-8", "replace").decode()
+        return clean
 
     def paint(self, text: str, color: str) -> str:
         """`text` in a colour; pad it first, because the codes have a length too."""

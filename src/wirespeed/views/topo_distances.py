@@ -76,8 +76,8 @@ def _links(mine: Mapping[str, int], others: Mapping[str, int], other: str) -> in
 def _devices(node: NodeFacts, told: Words) -> list[str]:
     """Network devices that some row knows; an interface only where no RDMA device is the same card."""
     known = {name for row in told.values() for name in row}
-    rdma = {one["device"]: one.get("pci") for one in node.rdma}
+    rdma = {one.get("device", "?"): one.get("pci") for one in node.rdma}
     cards = set(rdma.values())
     rows = set(told)
-    nics = [one["name"] for one in node.nics if one.get("pci") not in cards]
+    nics = [one.get("name", "?") for one in node.nics if one.get("pci") not in cards]
     return [name for name in (*rdma, *nics) if name in known and name not in rows]

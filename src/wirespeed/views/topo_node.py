@@ -80,9 +80,9 @@ def _numa(node: NodeFacts, style: Style) -> list[str]:
         return []
     grid = _table("numa", "CPUs", "GPUs", "devices")
     for number, listed in cpus.items():
-        gpus = [f"GPU{one['index']}" for one in node.gpus if _is_on(one, number)]
-        rest = [one["device"] for one in node.rdma if _is_on(one, number)]
-        rest += [one["name"] for one in node.nics if _is_on(one, number)]
+        gpus = [f"GPU{one.get('index', '?')}" for one in node.gpus if _is_on(one, number)]
+        rest = [one.get("device", "?") for one in node.rdma if _is_on(one, number)]
+        rest += [one.get("name", "?") for one in node.nics if _is_on(one, number)]
         grid.add(number, listed or "none", " ".join(gpus), " ".join(dict.fromkeys(rest)))
     return grid.lines(style, indent=_INDENT)
 
@@ -102,20 +102,20 @@ def _gpus(node: NodeFacts, style: Style) -> list[str]:
     for gpu in node.gpus:
         memory = gpu.get("memory_bytes")
         grid.add(
-            f"GPU{gpu['index']}",
+            f"GPU{gpu.get('index', '?')}",
             str(gpu.get("name", "not known")),
             format_size(memory) if memory else "",
             str(gpu.get("pci", "")),
             str(gpu.get("numa_node", "")),
             _pcie(gpu),
-            _trouble(gpu) or _nvlinks(gpu, links.get(f"GPU{gpu['index']}", {})),
+            _trouble(gpu) or _nvlinks(gpu, links.get(f"GPU{gpu.get('index', '?')}", {})),
         )
     return grid.lines(style, indent=_INDENT)
 
 
 def _trouble(gpu: Device) -> str:
     """What a GPU answers that does not answer: its other columns are empty then."""
-    return f"answers {gpu['errors'][0]['text']!r}" if gpu.get("errors") else ""
+    return f"answers {gpu['errors'][0].get('text', '')!r}" if gpu.get("errors") else ""
 
 
 def _no_gpu(node: NodeFacts) -> list[str]:
@@ -156,11 +156,12 @@ def _nvlinks(gpu: Device, ends: Mapping[str, int]) -> str:
 def _rdma(node: NodeFacts, style: Style) -> list[str]:
     if not node.rdma:
         return []
-    several = {one["device"] for one in node.rdma if one["port"] > 1}
-    by_pci = {one["pci"]: one["name"] for one in node.nics if "pci" in one}
+    several = {one.get("device", "?") for one in node.rdma if one.get("port", 1) > 1}
+    by_pci = {one["pci"]: one.get("name", "?") for one in node.nics if "pci" in one}
     grid = _table("rdma", "state", "rate", "layer", "board", "firmware", "pci", "numa", "interface")
     for one in node.rdma:
-        named = one["device"] + (f" port {one['port']}" if one["device"] in several else "")
+        device = one.get("device", "?")
+        named = device + (f" port {one.get('port')}" if device in several else "")
         names = ("state", "rate", "link_layer", "board", "firmware", "pci", "numa_node")
         cells = [str(one.get(name, "")) for name in names]
         grid.add(named, *cells, by_pci.get(one.get("pci"), ""))
@@ -185,16 +186,16 @@ def _nics(node: NodeFacts, style: Style) -> list[str]:
     shown = [one for one in node.nics if style.verbose or _matters(node, one)]
     if not shown:
         return []
-    kinds = {one["name"]: one["kind"] for one in node.facts.get("net.interfaces", ())}
+    kinds = {one.get("name"): one.get("kind", "") for one in node.facts.get("net.interfaces", ())}
     grid = _table("nic", "kind", "speed", "mtu", "addresses", "pci", "numa", "part of")
     for one in shown:
-        kind = str(one.get("driver") or kinds.get(one["name"], ""))
+        kind = str(one.get("driver") or kinds.get(one.get("name", "?"), ""))
         grid.add(
-            one["name"],
+            one.get("name", "?"),
             kind or ("virtual" if one.get("virtual") else ""),
             f"{one['speed_Gbitps']:g} Gbit/s" if "speed_Gbitps" in one else "",
-            str(one["mtu"]),
-            ", ".join(_addresses(node, one["name"])),
+            str(one.get("mtu", "")),
+            ", ".join(_addresses(node, one.get("name", "?"))),
             str(one.get("pci", "")),
             str(one.get("numa_node", "")),
             str(one.get("master", "")),
@@ -204,9 +205,9 @@ def _nics(node: NodeFacts, style: Style) -> list[str]:
 
 def _matters(node: NodeFacts, nic: Device) -> bool:
     """Cards, and what carries an address; not loopback, nor the hundred veths of a Kubernetes node."""
-    if nic["loopback"]:
+    if nic.get("loopback"):
         return False
-    return not nic.get("virtual", True) or bool(_addresses(node, nic["name"]))
+    return not nic.get("virtual", True) or bool(_addresses(node, nic.get("name", "?")))
 
 
 def _addresses(node: NodeFacts, name: str) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from wirespeed.errors import UsageError
+from wirespeed.harmless import escaped
 from wirespeed.records_comparison import Change, Difference, Series, Trend, What
 from wirespeed.units import GIGA
 from wirespeed.views import comparing
@@ -27,7 +28,7 @@ _US = 1e6
 def render(trend: Trend, format: str, style: Style) -> str:
     """Text that ends in a line end; UsageError for a format that there is not."""
     if format == "json":
-        return json.dumps(document(trend), indent=2, ensure_ascii=style.ascii) + "\n"
+        return escaped(json.dumps(document(trend), indent=2, ensure_ascii=style.ascii)) + "\n"
     if format == "md":
         return _markdown(trend, Style(ascii=style.ascii))
     if format == "table":

@@ -1,11 +1,40 @@
-"""Reading facts that may not be there: a value, or the reason why it is unknown. Nothing raises."""
+"""Reading what may not be there: of facts a value, or the reason why it is unknown; nothing raises.
 
+Files that somebody else may have put there (`opened`, `read_whole`): regular ones, within bounds.
+"""
+
+import errno
+import os
 import re
-from collections.abc import Iterable
+import select
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Notes", "numbered", "pci_address", "read_number", "read_text"]
+from wirespeed.units import format_size
+
+__all__ = [
+    "Notes",
+    "numbered",
+    "opened",
+    "pci_address",
+    "read_number",
+    "read_text",
+    "read_whole",
+]
+
+PIPE_S = 10.0
+"""Seconds that whoever writes to a pipe has for all of it."""
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
 
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
@@ -65,3 +94,43 @@ def numbered(folder: Path, prefix: str) -> Iterable[Path]:
         return []
     found = [path for path in found if path.name.startswith(prefix)]
     return sorted(found, key=lambda path: int(path.name.removeprefix(prefix)))
+
+
+@contextmanager
+def opened(path: Path, *, pipes: bool = False, links: bool = True) -> Iterator[int]:
+    """A descriptor of a regular file, which never blocks; OSError for anything else.
+
+    pipes: as `<(command)` of a shell makes one. links: whether `path` itself may be a symbolic link.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags | (0 if links else os.O_NOFOLLOW))
+    except OSError as error:
+        if error.errno != errno.ELOOP or links:
+            raise
+        raise OSError(errno.ELOOP, "it is a link to another place", str(path)) from None
+    try:
+        kind = stat.S_IFMT(os.fstat(handle).st_mode)
+        if kind != stat.S_IFREG and not (pipes and kind == stat.S_IFIFO):
+            raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'no file')}", str(path))
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def read_whole(path: Path, most: int, *, pipes: bool = False, links: bool = True) -> bytes:
+    """All bytes of a file as `opened` takes it; OSError where there are more than `most` of them."""
+    parts: list[bytes] = []
+    size, end = 0, time.monotonic() + PIPE_S
+    with opened(path, pipes=pipes, links=links) as handle:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        while size <= most:
+            if not waiting.poll(max(end - time.monotonic(), 0) * 1000):
+                raise OSError(errno.ETIMEDOUT, f"its writer took more than {PIPE_S:g} s", str(path))
+            part = os.read(handle, min(most + 1 - size, 1 << 20))
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+            size += len(part)
+    raise OSError(errno.EFBIG, f"it is larger than {format_size(most)}", str(path))

@@ -13,6 +13,8 @@ from wirespeed.clusters.discover.writing import fits, inert, written
 from wirespeed.clusters.file.reading import read_cluster
 from wirespeed.clusters.telling import Silent
 
+pytestmark = pytest.mark.hostile("hostile values")
+
 Make = Callable[..., dict[str, Any]]
 NASTY = [
     'x"\ncluster:\n  name: evil\n#',

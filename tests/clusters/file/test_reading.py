@@ -157,6 +157,7 @@ def test_a_wrong_value(text: str, saw: str, expected: str) -> None:
 BAD_NAMES = ("../x", "a b", "$(id)", "`id`", "a'b", 'a"b', "a\nb", "A", "-a", "a/b")
 
 
+@pytest.mark.hostile("hostile values")
 @pytest.mark.parametrize("name", BAD_NAMES)
 @pytest.mark.parametrize("key", ["name", "namespace"])
 def test_hostile_names_are_refused_and_shown_harmless(key: str, name: str) -> None:
@@ -166,6 +167,7 @@ def test_hostile_names_are_refused_and_shown_harmless(key: str, name: str) -> No
     assert str(found).isprintable()
 
 
+@pytest.mark.hostile("hostile values")
 def test_hostile_text_in_values_stays_what_it_is() -> None:
     values = [one for one in hostile.HOSTILE if one.isprintable() and len(one) < 100]
     env = {f"V{index}": value for index, value in enumerate(values)}

@@ -81,6 +81,7 @@ def test_a_duplicate_key_keeps_the_first_value_and_is_read_on() -> None:
     assert tree.whole
 
 
+@pytest.mark.hostile("bombs")
 @pytest.mark.parametrize("loader", ["CSafeLoader", "SafeLoader"])
 def test_bombs_cost_nothing(loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import yaml
@@ -100,6 +101,7 @@ def test_bombs_cost_nothing(loader: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert time.monotonic() - began < 60, "a bomb went off"
 
 
+@pytest.mark.hostile("bombs")
 def test_a_large_file_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
     import yaml
 

@@ -1,5 +1,6 @@
 """kubectl that asks again: a program that fails as kubectl does, and then no longer."""
 
+import json
 import stat
 import sys
 import time
@@ -92,4 +93,4 @@ def test_the_program_is_the_users_own(tmp_path: Path, monkeypatch: pytest.Monkey
     asking = kubectl_of(Cluster(name="demo", namespace="team", context=nasty, kubeconfig="/k"))
     assert asking.program == str(tmp_path / "oc")
     words = ["--namespace=team", f"--context={nasty}", "--kubeconfig=/k", "get", "pods"]
-    assert asking.json("get", "pods") == [*words, "-o", "json"]
+    assert json.loads(asking.do("get", "pods", "-o", "json")) == [*words, "-o", "json"]

@@ -69,6 +69,7 @@ def test_nobody_listens() -> None:
     door.close()
 
 
+@pytest.mark.hostile("strangers")
 def test_a_stranger_is_turned_away(doors: list[Door]) -> None:
     stranger = Seat(doors[1].seat.address, doors[1].seat.port, b"y" * 16)
     with ThreadPoolExecutor(2) as pool:
@@ -80,6 +81,7 @@ def test_a_stranger_is_turned_away(doors: list[Door]) -> None:
         answered.result(BOUND_S)
 
 
+@pytest.mark.hostile("slow callers")
 def test_silent_and_quick_strangers_cost_no_figure(doors: list[Door]) -> None:
     """Some keep their connection and say nothing, some leave at once: the peer is heard all the same."""
     target = (doors[1].seat.address, doors[1].seat.port)
@@ -108,6 +110,7 @@ def test_the_token_never_crosses_the_wire(doors: list[Door]) -> None:
         assert calling.result(BOUND_S) == math.inf
 
 
+@pytest.mark.hostile("slow callers")
 def test_a_peer_that_stalls_costs_its_figure_only(doors: list[Door]) -> None:
     """As behind a black hole: the connection stands and no data come."""
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -57,6 +57,33 @@ def test_a_foreign_one_is_refused_and_never_removed(files, tmp_path):
     assert files.steps() == [7] and other.read(7) == b"theirs"
 
 
+def test_another_job_with_the_same_model_is_another_job(tmp_path):
+    """Two trainings of one model and seed: each removes and writes over its own only."""
+    ours, theirs = (CheckpointFiles(tmp_path, 0, ABOUT, job) for job in ("a", "b"))
+    theirs.write(7, b"theirs")
+    ours.write(8, b"ours")
+    (tmp_path / "step-8" / "notes.txt").write_text("a stranger's")
+    with pytest.raises(FileExistsError, match="another job"):
+        ours.write(7, b"ours")
+    ours.remove(7)
+    ours.keep([])
+    assert theirs.read(7) == b"theirs" == ours.read(7), "but going on from it is possible"
+    assert [path.name for path in (tmp_path / "step-8").iterdir()] == ["notes.txt"]
+    assert (ours.job_of(7), ours.job_of(8)) == ("b", "")
+
+
+def test_one_without_a_job_is_of_an_older_version(tmp_path):
+    files = CheckpointFiles(tmp_path, 0, ABOUT, "a")
+    files.write(7, b"x")
+    path = tmp_path / "step-7" / "rank-0.json"
+    marker = json.loads(path.read_text())
+    del marker["job"]
+    path.write_text(json.dumps(marker))
+    assert files.job_of(7) == "" and files.read(7) == b"x"
+    files.keep([])
+    assert files.steps() == []
+
+
 def test_only_the_named_ones_are_kept(files):
     for step in (1, 2, 3, 4):
         files.write(step, b"x")

@@ -18,6 +18,7 @@ from wirespeed.training.checkpoints.state import (
     to_bytes,
 )
 from wirespeed.training.contract import ModelSpec, Setup
+from wirespeed.training.exchange import gathered, gathered_states
 from wirespeed.training.step import Stepper
 from wirespeed.training.strategies.registry import STRATEGIES, build_of
 
@@ -66,15 +67,14 @@ def _made(name, rank, ranks, precision):
     return trainer, step
 
 
-def _saved(name, trainer, step, rank, ranks):
+def _saved(name, trainer, step, rank):
     scale = step.scale_state()
     if STRATEGIES[name].checkpoint == "part":
         return to_bytes({**part_state(trainer, CPU), "scale": scale})
-    shared, every = shared_state(trainer, rank), [None] * ranks
-    dist.all_gather_object(every, own_state(trainer, CPU))
-    sent = [to_bytes({**shared, "own": every, "scale": scale}) if rank == 0 else b""]
-    dist.broadcast_object_list(sent, src=0)
-    return sent[0]
+    shared = shared_state(trainer, rank)
+    every = gathered_states(own_state(trainer, CPU), None, CPU)
+    data = to_bytes({**shared, "own": every, "scale": scale}) if rank == 0 else b""
+    return gathered(data, bytes, None, CPU)[0]
 
 
 def _load(name, trainer, step, data, rank):
@@ -99,7 +99,7 @@ def both_ways(rank, ranks, names, precision):
     for name in names:
         trainer, step = _made(name, rank, ranks, precision)
         losses = [step(number).loss for number in range(1, STOP + 1)]
-        data = _saved(name, trainer, step, rank, ranks)
+        data = _saved(name, trainer, step, rank)
         losses += [step(number).loss for number in range(STOP + 1, STEPS + 1)]
         straight = _end(trainer, losses[STOP:])
         trainer.close()
@@ -114,7 +114,7 @@ def both_ways(rank, ranks, names, precision):
 
 
 def test_resumed_to_the_bit(world):
-    told = {"names": ["ddp", "sharded"], "precision": "float32"}
+    told = {"names": ["ddp", "sharded", "zero1"], "precision": "float32"}
     assert world("both_ways", ranks=2, arguments=told) == [[], []]
 
 
@@ -122,7 +122,7 @@ def test_resumed_to_the_bit(world):
 @pytest.mark.parametrize(
     ("names", "precision"),
     [
-        (["bucketed", "ddp-view", "zero1", "fsdp2", "hsdp", "none"], "float32"),
+        (["bucketed", "ddp-view", "fsdp2", "hsdp", "none"], "float32"),
         (["ddp", "bucketed"], "fp16"),
     ],
 )

@@ -1,6 +1,7 @@
 """Random tokens by seed, and the bytes of a real file."""
 
 import math
+import os
 
 import pytest
 import torch
@@ -74,6 +75,9 @@ def test_a_text_that_is_missing_or_no_file(tmp_path):
         model_named("tiny", text=str(tmp_path))
     with pytest.raises(UsageError, match="no regular file"):
         model_named("tiny", text="/dev/null")
+    os.mkfifo(tmp_path / "fifo")  # which nobody writes to
+    with pytest.raises(UsageError, match="no regular file"):
+        model_named("tiny", text=str(tmp_path / "fifo"))
 
 
 def test_a_vocabulary_below_a_byte_s(text):

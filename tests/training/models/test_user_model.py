@@ -1,5 +1,6 @@
 """A user's own model: what is accepted, and what each wrong form says."""
 
+import importlib
 import sys
 
 import pytest
@@ -140,7 +141,9 @@ def test_modules_that_do_not_give_a_function(write, code, says):
         model_named(write(code, "their_broken") + ":make")
 
 
-@pytest.mark.parametrize("path", [":make", "their_model:", "a b:make", "-c:make", "a..b:make"])
+@pytest.mark.parametrize(
+    "path", [":make", "their_model:", "a b:make", "-c:make", "a..b:make", "os:a.b"]
+)
 def test_paths_that_name_no_function(write, path):
     with pytest.raises(UsageError, match="names no function"):
         model_named(path)
@@ -173,3 +176,19 @@ def test_a_loss_that_is_no_single_number(write):
 def test_sizes_of_a_user_s_model_are_not_ours_to_change(write):
     with pytest.raises(UsageError, match="has no layers to set"):
         model_named(write(GOOD) + ":make", layers=2)
+
+
+def test_nothing_in_the_working_directory_stands_before_what_is_installed(write, monkeypatch):
+    """A `bisect.py` beside the model was Python's own for all that came after."""
+    spec = model_named(write("import colorsys\n" + GOOD) + ":make")
+    write("raise SystemExit('ran')", "colorsys")
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    assert "rgb_to_hsv" in vars(importlib.import_module("colorsys"))
+    assert spec.parameters == 9
+
+
+def test_an_installed_module_comes_before_the_working_directory(write):
+    """A json.py, or a torch.py, that lies there takes no module's place."""
+    write("raise SystemExit('ran')", name="wave")
+    with pytest.raises(UsageError, match="does not exist in wave"):
+        model_named("wave:make")

@@ -21,6 +21,8 @@ from wirespeed.world.watch.protocol import (
 )
 from wirespeed.world.watch.seals import hello_seal
 
+pytestmark = pytest.mark.hostile("strangers")
+
 TOKEN = "right"
 BEAT = Beat("running", "", "op", 7, 0, 0.0, 0.0)
 

@@ -13,6 +13,7 @@ from wirespeed.cli.clusters.common import CONTEXT, deployment_options, file_argu
 from wirespeed.cli.imported import verdict_lines, verdict_of
 from wirespeed.cli.shape_options import completed
 from wirespeed.errors import InputError, Interrupted, StorageError, UsageError
+from wirespeed.world.redact import redact_words
 
 if TYPE_CHECKING:
     from wirespeed.clusters.deployment import Deployment
@@ -227,7 +228,7 @@ def _completed(
         "mode": deployment.mode,
         "preset": deployment.preset.name if deployment.preset else "",
         "image": deployment.file.workload.image,
-        "words": list(words),
+        "words": redact_words(words),
     }
     done = replace(
         run,
@@ -241,11 +242,12 @@ def _completed(
 
 def _store(run: "Run", log: str) -> Path:
     """The run's folder, and in it what the launcher printed; the path of that."""
+    from wirespeed.runs.folder import write_whole
     from wirespeed.runs.store import save
 
     path = save(run) / "logs" / "launcher.log"
     try:
-        path.write_text(log, "utf-8")
+        write_whole(path, log.encode())
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
     return path

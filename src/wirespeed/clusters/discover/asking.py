@@ -122,7 +122,7 @@ def _forbidden(answer: Answer) -> bool:
 def _mapping(text: str) -> Mapping[str, Any]:
     try:
         told = json.loads(text)
-    except ValueError:
+    except (RecursionError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}
 

@@ -3,17 +3,23 @@
 import json
 import shutil
 import subprocess
+import threading
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import IO, Any
 
 from wirespeed.clusters.file.model import Cluster
 from wirespeed.errors import CannotMeasure
 
-__all__ = ["Answer", "Kubectl", "Refused", "kubectl_of"]
+__all__ = ["Answer", "Kubectl", "Refused", "document", "items_of", "kubectl_of"]
 
 CALL_S = 30.0
 """Bound for one call, unless its caller knows better."""
+MOST_BYTES = 256 << 20
+"""Of one answer: 10,000 whole pods are a tenth of it."""
+_PIECE = 1 << 20
 _INSTALL = "https://kubernetes.io/docs/tasks/tools/"
 
 
@@ -61,17 +67,15 @@ class Kubectl:
         """Run it to its end; never raises for what the cluster answers."""
         command = self.words(*words)
         try:
-            done = subprocess.run(
-                command, input=stdin, capture_output=True, encoding="utf-8", errors="replace",
-                timeout=within_s, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as late:
-            return Answer(command, None, _text(late.stdout), _text(late.stderr))
+            code, out, err = _bounded(command, stdin.encode(), within_s)
         except OSError as error:
             raise CannotMeasure(
                 f"{self.program} cannot be run: {error.strerror}", expected="kubectl or oc"
             ) from error
-        return Answer(command, done.returncode, done.stdout, done.stderr)
+        if len(out) > MOST_BYTES:
+            said = f"error: {self.program} told more than {MOST_BYTES >> 20} MiB"
+            return Answer(command, 1, "", said)
+        return Answer(command, code, *(part.decode("utf-8", "replace") for part in (out, err)))
 
     def do(self, *words: str, stdin: str = "", within_s: float = CALL_S) -> str:
         """Its stdout; Refused where it failed or gave no answer in time."""
@@ -80,14 +84,113 @@ class Kubectl:
             raise Refused(answer)
         return answer.out
 
-    def json(self, *words: str, within_s: float = CALL_S) -> Any:
+    def json(self, *words: str, stdin: str = "", within_s: float = CALL_S) -> dict[str, Any]:
         """What `-o json` told; Refused as `do`."""
-        return json.loads(self.do(*words, "-o", "json", within_s=within_s) or "{}")
+        answer = self.ask(*words, "-o", "json", stdin=stdin, within_s=within_s)
+        if answer.code != 0:
+            raise Refused(answer)
+        return document(answer)
 
     def items(self, *words: str, within_s: float = CALL_S) -> list[dict[str, Any]]:
         """The objects of a list."""
-        found: list[dict[str, Any]] = self.json(*words, within_s=within_s).get("items", [])
-        return found
+        answer = self.ask(*words, "-o", "json", within_s=within_s)
+        if answer.code != 0:
+            raise Refused(answer)
+        return items_of(answer)
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """The object that an answer holds, without nulls; empty where it holds nothing.
+
+    Refused for what no API server says: no JSON, no object, too deep, labels that are a number.
+    """
+    try:
+        told = _known(json.loads(answer.out.strip() or "{}"))
+        if not isinstance(told, dict):
+            raise TypeError("no object")
+        for one in (told, *told.get("items", ())):
+            _check_object(one)
+    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        seen = f"error: its answer is not what an API server says: {error}: {answer.out[:80]!r}"
+        raise Refused(replace(answer, code=answer.code or 1, err=seen)) from error
+    return told
+
+
+def items_of(answer: Answer) -> list[dict[str, Any]]:
+    """The objects of a list, of one object, or of nothing; each has a name. Refused as `document`."""
+    told = document(answer)
+    items: list[dict[str, Any]] = told.get("items", [told] if told else [])
+    if not all(one.get("metadata", {}).get("name") for one in items):
+        raise Refused(replace(answer, code=1, err="error: its answer holds objects without a name"))
+    return items
+
+
+def _known(data: Any) -> Any:
+    """`data` without nulls, which say nothing in Kubernetes."""
+    if isinstance(data, dict):
+        return {key: _known(value) for key, value in data.items() if value is not None}
+    return [_known(one) for one in data] if isinstance(data, list) else data
+
+
+_PARTS: dict[str, type] = {"metadata": dict, "spec": dict, "status": dict, "items": list}
+_PARTS |= {"labels": dict, "annotations": dict, "name": str, "uid": str, "ownerReferences": list}
+_PARTS |= {"containers": list, "conditions": list, "containerStatuses": list, "taints": list}
+_PARTS |= {"allocatable": dict, "nodeName": str, "phase": str, "creationTimestamp": str}
+
+
+def _check_object(told: Any) -> None:
+    """TypeError where a part that we read is of another type than the API says."""
+    inner = (told.get(name, {}) for name in ("metadata", "spec", "status"))
+    for part in (told, *(one for one in inner if isinstance(one, dict))):
+        for name, value in part.items():
+            if not isinstance(value, _PARTS.get(name, object)):
+                raise TypeError(f"{name} is a {type(value).__name__}")
+            each = value if isinstance(value, list) and _PARTS.get(name) is list else []
+            if not all(isinstance(one, dict) for one in each):
+                raise TypeError(f"{name} are no objects")
+
+
+def _bounded(
+    command: Sequence[str], stdin: bytes, within_s: float
+) -> tuple[int | None, bytearray, bytearray]:
+    """(exit code or None, stdout, stderr), of each about MOST_BYTES; it is killed when that, or its
+    time, is over. What it leaves running may hold its pipes: that is not waited for."""
+    end = time.monotonic() + within_s
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)
+    out, err = bytearray(), bytearray()
+    work = (
+        (_read, process.stdout, out),
+        (_read, process.stderr, err),
+        (_feed, process.stdin, stdin),
+    )
+    threads = [threading.Thread(target=do, args=(process, *it), daemon=True) for do, *it in work]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads[:2]:
+            thread.join(max(0.0, end - time.monotonic()))
+        code: int | None = process.wait(max(0.0, end - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        code = None
+    finally:
+        process.kill()
+        process.wait()
+    return code, out, err
+
+
+def _read(process: subprocess.Popen[bytes], stream: IO[bytes], kept: bytearray) -> None:
+    with stream, suppress(OSError):
+        while len(kept) <= MOST_BYTES and (piece := stream.read(_PIECE)):
+            kept += piece
+    if len(kept) > MOST_BYTES:
+        process.kill()
+
+
+def _feed(_: subprocess.Popen[bytes], stream: IO[bytes], data: bytes) -> None:
+    with stream, suppress(OSError):
+        while data:
+            data = data[stream.write(data) :]
 
 
 def kubectl_of(cluster: Cluster, candidates: Sequence[str] = ("kubectl", "oc")) -> Kubectl:
@@ -106,7 +209,3 @@ def kubectl_of(cluster: Cluster, candidates: Sequence[str] = ("kubectl", "oc")) 
         expected="the program that you log in to the cluster with",
         next=_INSTALL,
     )
-
-
-def _text(part: bytes | str | None) -> str:
-    return part.decode("utf-8", "replace") if isinstance(part, bytes) else part or ""

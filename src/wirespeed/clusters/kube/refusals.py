@@ -28,7 +28,8 @@ def said(answer: Answer, *, most: int = _MOST_LINES) -> tuple[str, ...]:
     lines = [line.rstrip() for line in text.splitlines()]
     told = [line for line in lines if not _NOISE.fullmatch(line)]
     kept = dict.fromkeys(told or [line for line in lines if line])
-    return tuple(redact_value(line)[:_MOST_LETTERS] for line in list(kept)[:most])
+    short = (line[: 4 * _MOST_LETTERS] for line in list(kept)[:most])
+    return tuple(redact_value(line)[:_MOST_LETTERS] for line in short)
 
 
 def meaning_of(lines: Iterable[str]) -> tuple[Meaning, str, re.Match[str]]:

@@ -6,10 +6,10 @@ logged in may make them (https://kubernetes.io/docs/reference/access-authn-authz
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from wirespeed.clusters.kube.kubectl import Kubectl
+from wirespeed.clusters.kube.kubectl import Answer, Kubectl, document
 
 __all__ = ["Right", "missing_rights"]
 
@@ -35,17 +35,20 @@ def missing_rights(kubectl: Kubectl, rights: Sequence[Right]) -> tuple[Right, ..
         return ()
     return tuple(
         right
-        for right, review in zip(rights, _documents(answer.out), strict=False)
+        for right, review in zip(rights, _documents(answer), strict=False)
         if not review.get("status", {}).get("allowed", True)
     )
 
 
-def _documents(text: str) -> list[dict[str, Any]]:
-    """`create -o json` writes one document after the other."""
-    decoder, found, text = json.JSONDecoder(), [], text.strip()
+def _documents(answer: Answer) -> list[dict[str, Any]]:
+    """`create -o json` writes one document after the other; Refused where these are none."""
+    decoder, found, text = json.JSONDecoder(), [], answer.out.strip()
     while text:
-        one, end = decoder.raw_decode(text)
-        found.append(one)
+        try:
+            end = decoder.raw_decode(text)[1]
+        except (RecursionError, ValueError):
+            end = len(text)
+        found.append(document(replace(answer, out=text[:end])))
         text = text[end:].lstrip()
     return found
 

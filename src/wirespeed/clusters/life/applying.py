@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused
+from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused, items_of
 from wirespeed.clusters.kube.refusals import findings_of, is_about
 from wirespeed.clusters.kube.rights import Right, missing_rights
 from wirespeed.clusters.life.differences import Difference, differences, frozen_part
@@ -153,6 +153,4 @@ def _list(objects: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _items(answer: Answer) -> list[dict[str, Any]]:
-    told = json.loads(answer.out) if answer.out.strip() else {}
-    items: list[dict[str, Any]] = told.get("items", [told] if told else [])
-    return items
+    return items_of(answer)

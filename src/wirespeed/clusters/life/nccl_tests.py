@@ -5,7 +5,6 @@ an interrupted call left there is removed by the next one.
 """
 
 import getpass
-import json
 import socket
 import subprocess
 import threading
@@ -187,9 +186,7 @@ class _Run:
         )
 
     def _job(self) -> dict[str, Any] | None:
-        words = ("get", _KIND, self.name, "--ignore-not-found", "-o", "json")
-        told = self.kubectl.do(*words)
-        return json.loads(told) if told.strip() else None
+        return self.kubectl.json("get", _KIND, self.name, "--ignore-not-found") or None
 
     def _started(self, start_by: float) -> tuple[Pod | None, tuple[Finding, ...]]:
         """The launcher once it runs or has run; None with what holds it up for good, or until now."""
@@ -265,10 +262,10 @@ class _Run:
 
     def _exit_code(self, pod: str) -> tuple[bool, int | None]:
         """Whether the launcher has ended, and with which code; a pod that is gone has ended."""
-        told = self.kubectl.do("get", "pod", pod, "--ignore-not-found", "-o", "json")
-        if not told.strip():
+        told = self.kubectl.json("get", "pod", pod, "--ignore-not-found")
+        if not told:
             return True, None
-        status = json.loads(told).get("status", {})
+        status = told.get("status", {})
         for one in status.get("containerStatuses") or ():
             held = one.get("state", {}).get("terminated")
             if one.get("name") == CONTAINER and held:

@@ -110,7 +110,7 @@ def _parts(text: str) -> Iterable[str]:
 def _json(text: str) -> dict[str, Any]:
     try:
         told = json.loads(text or "{}")
-    except ValueError:
+    except (RecursionError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}
 

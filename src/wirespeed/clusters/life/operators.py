@@ -1,11 +1,10 @@
 """Does the cluster have what an engine needs: its custom resources, and a server that is new enough?"""
 
-import json
 import re
 from dataclasses import dataclass
 
 from wirespeed.clusters.file.model import EngineName
-from wirespeed.clusters.kube.kubectl import Kubectl, Refused
+from wirespeed.clusters.kube.kubectl import Kubectl, Refused, document
 from wirespeed.records import Finding
 
 __all__ = ["Operator", "missing_for", "operators_in"]
@@ -93,11 +92,7 @@ def _told(kubectl: Kubectl, path: str) -> dict[str, list[dict[str, str]]]:
         if "(NotFound)" in answer.err:
             return {}
         raise Refused(answer)
-    try:
-        told = json.loads(answer.out)
-    except ValueError:
-        raise Refused(answer) from None
-    return told if isinstance(told, dict) else {}
+    return document(answer)
 
 
 def _server(kubectl: Kubectl) -> tuple[int, int] | None:

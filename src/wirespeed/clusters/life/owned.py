@@ -1,12 +1,11 @@
 """What is ours in a namespace, and what is somebody else's."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused
+from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused, items_of
 from wirespeed.clusters.kube.refusals import meaning_of, said
 from wirespeed.clusters.manifests.labels import INSTANCE, MANAGED_BY, OURS, selector_text
 from wirespeed.records import Finding
@@ -177,9 +176,7 @@ def _known(answer: Answer) -> Known:
     lines = said(answer) if answer.code != 0 else ()
     if answer.code is None or any(not _is_partial(line) for line in lines):
         raise Refused(answer)
-    told = json.loads(answer.out) if answer.out.strip() else {}
-    items = told.get("items", [told] if told else [])
-    return Known(tuple(items), lines)
+    return Known(tuple(items_of(answer)), lines)
 
 
 def _is_partial(line: str) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wirespeed.clusters.file.model import EngineName
-from wirespeed.clusters.kube.kubectl import Kubectl
+from wirespeed.clusters.kube.kubectl import Kubectl, Refused, items_of
 from wirespeed.clusters.life.owned import CLAIMS, found
 from wirespeed.clusters.life.pods import RANKS, Pod, ordered
 
@@ -84,9 +84,10 @@ def events_of(kubectl: Kubectl) -> tuple[Event, ...]:
     answer = kubectl.ask("get", "events", "-o", "json")
     if answer.code != 0 or not answer.out.strip():
         return ()
-    import json
-
-    return _events(json.loads(answer.out).get("items", ()))
+    try:
+        return _events(items_of(answer))
+    except Refused:
+        return ()
 
 
 def _events(items: Iterable[Mapping[str, Any]]) -> tuple[Event, ...]:

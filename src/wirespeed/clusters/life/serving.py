@@ -41,7 +41,7 @@ def _attachments(kubectl: Kubectl) -> list[Attachment]:
     answer = kubectl.ask("get", _ATTACHMENTS, "-o", "json")
     try:
         told = json.loads(answer.out) if answer.code == 0 else {}
-    except ValueError:
+    except (RecursionError, ValueError):
         told = {}
     items = told.get("items") if isinstance(told, dict) else None
     return [attachment(one) for one in items or () if isinstance(one, dict)]

@@ -44,7 +44,7 @@ AS_IS = "as-is"
 """In place of orders: the ranks' environment is ours."""
 _PATH = "WIRESPEED_PATH"
 _RUN = (
-    "import os, runpy, sys; sys.path[1:1] = os.environ.pop('WIRESPEED_PATH').split(os.pathsep); "
+    "import os, runpy, sys; sys.path[:0] = os.environ.pop('WIRESPEED_PATH').split(os.pathsep); "
     "del sys.argv[0]; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
 )
 """A module with PYTHONPATH's folders, which DeepSpeed does not see as PYTHONPATH and export."""
@@ -54,7 +54,7 @@ _HOST_ENDED = re.compile(rb"^pdsh@\S+: (\S+): ssh exited with exit code (\d+)")
 def leashed(python: str, words: Sequence[str], grace_s: float, *, orders: str = "") -> list[str]:
     """The words that run `words` on a leash; `orders`: the file of `orders`, for ranks elsewhere."""
     module = "wirespeed.launchers.deepspeed.leash"
-    return [python, "-m", module, f"{grace_s:g}", orders or AS_IS, "--", *words]
+    return [python, "-P", "-m", module, f"{grace_s:g}", orders or AS_IS, "--", *words]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -91,9 +91,9 @@ def _for_runner(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """DeepSpeed's own environment, and its words, which do not need PYTHONPATH to find it."""
     environment = {**bare(os.environ), "DS_ENV_FILE": os.devnull}
     path = os.environ.get(PYTHON_PATH, "")
-    if not path or list(words[1:2]) != ["-m"]:
+    if not path or list(words[1:3]) != ["-P", "-m"]:
         return environment, list(words)
-    return {**environment, _PATH: path}, [words[0], "-c", _RUN, *words[2:]]
+    return {**environment, _PATH: path}, [words[0], "-P", "-c", _RUN, *words[3:]]
 
 
 class _Leash:

@@ -68,7 +68,7 @@ def require_deepspeed(python: str) -> None:
         found = find_spec("deepspeed") is not None
     else:
         try:
-            done = subprocess.run([python, "-c", _FIND], timeout=_FIND_S, capture_output=True)
+            done = subprocess.run([python, "-P", "-c", _FIND], timeout=_FIND_S, capture_output=True)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise UsageError(
                 f"--python {python} does not run on this machine",

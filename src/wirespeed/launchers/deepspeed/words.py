@@ -63,7 +63,7 @@ class Launch:
 
 def runner(launch: Launch) -> list[str]:
     """The runner's words, with the ranks' words at their end."""
-    words = [launch.python, "-m", "deepspeed.launcher.runner"]
+    words = [launch.python, "-P", "-m", "deepspeed.launcher.runner"]
     words += {"local": _local, "node": _node, "nodes": _nodes}[launch.form](launch)
     return [*words, *_rank(launch)]
 
@@ -122,12 +122,11 @@ def _rank(launch: Launch) -> list[str]:
             expected="a path of letters, digits and +=:,./@-_",
             next="--python PATH",
         )
-    job = wrapped(launch.python, launch.command, encoded=True)[3:]
+    job = wrapped(launch.python, launch.command, encoded=True)[-2:]
+    module = [launch.python, "-P", "-m", far.__name__]
     if launch.launcher == "pdsh":
-        return [launch.python, "-m", far.__name__, "--carried", launch.carried, *job]
-    return (
-        [far.__file__, *job] if _wants_script(launch) else [launch.python, "-m", far.__name__, *job]
-    )
+        return [*module, "--carried", launch.carried, *job]
+    return [far.__file__, *job] if _wants_script(launch) else [*module, *job]
 
 
 def _wants_script(launch: Launch) -> bool:

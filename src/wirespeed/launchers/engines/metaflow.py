@@ -174,7 +174,7 @@ def _missing_there(python: str, wanted: list[str], seconds: float) -> list[str]:
     ask += "print(*(n for n in sys.argv[1:] if f(n) is None))"
     try:
         done = subprocess.run(
-            [python, "-c", ask, *wanted, "wirespeed"],
+            [python, "-P", "-c", ask, *wanted, "wirespeed"],
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,

@@ -51,7 +51,7 @@ class _Ray:
         return Prepared(job=settled, choices=(Choice("Ray cluster", address, why),))
 
     def pieces(self, job: Job, scratch: Path) -> list[Piece]:
-        words = (sys.executable, "-m", "wirespeed.launchers.ray.driver")
+        words = (sys.executable, "-P", "-m", "wirespeed.launchers.ray.driver")
         return [
             Piece(name="ray", command=words, stdin=_orders(job).to_json(), ends_with_stdin=True)
         ]
@@ -60,9 +60,10 @@ class _Ray:
 def _orders(job: Job) -> Orders:
     wait_s = _number(job.options, "timeout")
     address = job.options.get("address", LOCAL)
+    here = address == LOCAL and "/" in job.python  # Ray itself runs elsewhere
     return Orders(
         command=job.command,
-        python=job.python,
+        python=str(Path(job.python).absolute()) if here else job.python,
         environment=dict(job.environment),
         address=address,
         bundles=bundles_of(job, local=address == LOCAL),

@@ -99,7 +99,7 @@ def _batch(job: Job, scratch: Path) -> Piece:
 
 def _driver(module: str, job: Job) -> list[str]:
     return [
-        *(sys.executable, "-m", f"wirespeed.launchers.slurm.{module}"),
+        *(sys.executable, "-P", "-m", f"wirespeed.launchers.slurm.{module}"),
         f"--name={job_name(job)}",
         f"--size={job.size}",
         f"--startup={job.startup_s:g}",

@@ -14,6 +14,7 @@ from typing import Any
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.kube.kubectl import Kubectl
 from wirespeed.clusters.manifests.labels import INSTANCE, MANAGED_BY, OURS
+from wirespeed.errors import CannotMeasure
 
 __all__ = ["Lease", "lease_job", "lease_name"]
 
@@ -121,19 +122,21 @@ class Lease:
 
     def take(self) -> Mapping[str, str]:
         """Make the Job; the ownerReference for all other objects. Refused where that may not be."""
-        made = json.loads(
-            self._kubectl.do(
-                "create", "-f", "-", "-o", "json",
-                stdin=json.dumps(lease_job(self._deployment, self._seconds)), within_s=_CALL_S,
+        job = json.dumps(lease_job(self._deployment, self._seconds))
+        made = self._kubectl.json("create", "-f", "-", stdin=job, within_s=_CALL_S)
+        meta = made.get("metadata", {})
+        if not {"name", "uid"} <= meta.keys():
+            raise CannotMeasure(
+                f"{self._kubectl.program} did not tell what it created",
+                expected="a Job with its uid",
             )
-        )  # fmt: skip
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
         return {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "name": made["metadata"]["name"],
-            "uid": made["metadata"]["uid"],
+            "name": meta["name"],
+            "uid": meta["uid"],
         }
 
     def give_back(self) -> bool:

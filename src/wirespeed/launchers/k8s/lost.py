@@ -130,6 +130,6 @@ def _json(text: str) -> dict[str, Any]:
 
     try:
         told = json.loads(text or "{}")
-    except ValueError:
+    except (RecursionError, ValueError):
         return {}
     return told if isinstance(told, dict) else {}

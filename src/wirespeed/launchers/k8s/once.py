@@ -1,7 +1,6 @@
 """An environment that is made for one job alone, and goes with it."""
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.file.model import ClusterFile
-from wirespeed.clusters.kube.kubectl import Kubectl, Refused
+from wirespeed.clusters.kube.kubectl import Kubectl, Refused, items_of
 from wirespeed.clusters.kube.refusals import finding_of
 from wirespeed.clusters.manifests.addresses import hosts, master, slots
 from wirespeed.clusters.manifests.labels import selector_text
@@ -236,7 +235,7 @@ def _going(kubectl: Kubectl, name: str) -> bool:
     while time.monotonic() < until:
         answer = kubectl.ask("get", kinds, "-l", selector_text(name), "-o", "json")
         if answer.code == 0:
-            left = json.loads(answer.out).get("items", [])
+            left = items_of(answer)
             if all("deletionTimestamp" in one["metadata"] for one in left):
                 return True
         time.sleep(_LOOK_S)

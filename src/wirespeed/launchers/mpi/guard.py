@@ -33,7 +33,7 @@ _SET_DEATH_SIGNAL = 1
 
 def guarded(python: str, words: Sequence[str]) -> list[str]:
     """The words that run `words` under the guard."""
-    return [python, "-m", "wirespeed.launchers.mpi.guard", "--", *words]
+    return [python, "-P", "-m", "wirespeed.launchers.mpi.guard", "--", *words]
 
 
 def main(arguments: Sequence[str]) -> int:

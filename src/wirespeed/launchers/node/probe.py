@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, ip_address
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, get_origin, get_type_hints
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.launchers.node import facts as node_facts
@@ -22,6 +22,7 @@ __all__ = ["Answer", "Facts", "ask_all"]
 _LOOK_S = 0.02
 _AT_ONCE = 128
 _MOST_TEXT = 100_000
+_MOST_GPUS = 1024
 _CURES = {"ssh": "apt-get install openssh-client"}
 
 
@@ -187,7 +188,7 @@ def _read(out: str) -> tuple[Facts | None, list[str]]:
     lines = out.splitlines()
     for index, line in enumerate(lines):
         if line.startswith(MARK):
-            with suppress(ValueError, TypeError, KeyError):
+            with suppress(ValueError, TypeError, KeyError, RecursionError):
                 return _facts(json.loads(line.removeprefix(MARK))), lines[:index]
     return None, lines
 
@@ -197,4 +198,20 @@ def _facts(told: dict[str, Any]) -> Facts:
         told["interfaces"] = tuple((name, own, mask) for name, own, mask in told["interfaces"])
         told["reached"] = next(iter(told["reached"]), "")
         told["told"] = tuple(told["told"])
-    return Facts(**told)
+    facts = Facts(**told)
+    _check(facts)
+    return facts
+
+
+def _check(facts: Facts) -> None:
+    """ValueError where a node tells what none is: its answer is a stranger's text."""
+    kinds = {name: get_origin(kind) or kind for name, kind in get_type_hints(Facts).items()}
+    odd = [name for name, kind in kinds.items() if type(getattr(facts, name)) is not kind]
+    names = (*facts.told, *(name for name, _, _ in facts.interfaces))
+    odd += [str(name) for name in names if not isinstance(name, str)]
+    if odd or not 0 <= facts.gpus <= _MOST_GPUS or not 0 <= facts.port < 1 << 16:
+        raise ValueError(f"not what a node tells: {odd}")
+    for _, own, mask in facts.interfaces:
+        IPv4Interface(f"{own}/{mask}")
+    if ":" in facts.reached:
+        ip_address(facts.reached)

@@ -19,7 +19,7 @@ __all__ = [
 
 _FIRST_THERE = (
     'for python in "$@"; do command -v "$python" >/dev/null 2>&1 && '
-    'exec env WIRESPEED_ASKED="$python" "$python" -; done; '
+    'exec env PYTHONSAFEPATH=1 WIRESPEED_ASKED="$python" "$python" -; done; '
     'echo "not there: $*" >&2; exit 127'
 )
 _AGENT = "wirespeed.launchers.node.agent"
@@ -91,7 +91,7 @@ def torchrun_words(
         meet += [f"--node-rank={place.index}"]
         meet += [f"--master-addr={place.master}", f"--master-port={place.port}"]
     rank = wrapped(place.python, command, encoded=any("$" in word for word in command))
-    run = [place.python, "-m", "torch.distributed.run"]
+    run = [place.python, "-P", "-m", "torch.distributed.run"]
     return [*run, *meet, "--log-dir=/dev/null", "--no-python", *rank]
 
 

@@ -97,7 +97,7 @@ def _inherited(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _wirespeed_of(python: str) -> tuple[str, str]:
     """The version of wirespeed in that interpreter, and why there is none: `python`, `wirespeed`."""
-    words = [python, "-c", "import wirespeed; print(wirespeed.__version__)"]
+    words = [python, "-P", "-c", "import wirespeed; print(wirespeed.__version__)"]
     try:
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=_START_S, stdin=subprocess.DEVNULL

@@ -34,7 +34,7 @@ def main() -> int:
     """Run the session, and leave nothing behind; its exit code (128 + n for signal n)."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1)
     with _folder() as folder:
-        words = [sys.executable, "-m", "wirespeed.launchers.ray.session", str(folder)]
+        words = [sys.executable, "-P", "-m", "wirespeed.launchers.ray.session", str(folder)]
         session = subprocess.Popen(words, preexec_fn=_ends_with_us())
 
         def forward(number: int, _: FrameType | None) -> None:

@@ -24,7 +24,7 @@ LOOK_S = 0.05
 
 def kept(python: str, command: Sequence[str]) -> list[str]:
     """The words that run `command` as a rank whose parent is a keeper."""
-    return [python, "-m", "wirespeed.launchers.ray.keeper", "--", *wrapped(python, command)]
+    return [python, "-P", "-m", "wirespeed.launchers.ray.keeper", "--", *wrapped(python, command)]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -60,6 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         orders = Orders.from_json(_first_line_of(0))
         stop.watch(0)
+        os.chdir("/")  # Ray puts the working directory before all modules of its workers
         with connected(orders, folder, stop) as ray:
             return _Session(orders, ray, stop).run()
     except WirespeedError as error:
@@ -107,6 +108,7 @@ class _Session:
     @contextmanager
     def _placed(self) -> Iterator[list[Any]]:
         """Actors in a placement group; both are gone after the block."""
+        # Ray pickles whatever it carries: who reaches its ports runs programs, with us or without.
         import_module("ray.cloudpickle").register_pickle_by_value(rank_actor)
         room = room_for(self._orders, self._ray, self._stop, _say)
         bundles = enumerate(self._orders.bundles)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from wirespeed.locate.model import Pair, Reading, Worked
 from wirespeed.ranks.pairs.p2p import FIRST_BYTES, MOST_BYTES, PeerToPeer
-from wirespeed.ranks.pairs.tcp import Door, own_address
+from wirespeed.ranks.pairs.tcp import Door, Seat, own_address
 from wirespeed.ranks.pairs.work import Work
 from wirespeed.ranks.place import Place
 
@@ -172,7 +172,7 @@ class _Tcp:
     def __init__(self, place: Place) -> None:
         self._place = place
         self._door = Door(own_address(len(set(place.hosts)) == 1), place.tick)
-        self._seats = place.control.objects(self._door.seat)
+        self._seats = place.control.objects(self._door.seat, Seat)
 
     def close(self) -> None:
         self._door.close()

@@ -108,6 +108,12 @@ class _Loop:
         self._saved_left = 0.0
 
     def run(self) -> None:
+        try:
+            self._train()
+        finally:
+            self._keeper.release()
+
+    def _train(self) -> None:
         from wirespeed.training.step import LossNotFinite
 
         self._restore()
@@ -128,6 +134,10 @@ class _Loop:
     def _restore(self) -> None:
         begin = time.monotonic()
         self._enter("looking for a checkpoint", BUILD_BOUND_S)
+        if before := self._keeper.claim():
+            reason = f"its last owner is dead: {before}"
+            taken = {"name": "checkpoint folder", "value": "taken over", "reason": reason}
+            self._tell("choices", {"choices": [taken]})
         loaded = self._keeper.restore(resume=self._lasting.resume)
         self._saved_step = loaded.step
         self._stage.share(0.0)

@@ -29,7 +29,7 @@ def rehearse(stage: Stage, case: TrainCase) -> dict[str, Any] | None:
         end = stage.attempt(case, lambda: _first_step(stage, case))
     except CaseFull as full:
         return does_not_fit(case, saw=f"in its first step {full.saw}", limit=limit)
-    ends = stage.place.control.objects(end)
+    ends = stage.place.control.objects(end, str)
     refused = [end for end in ends if end != _DONE]
     return _cannot(case, refused[0]) if refused else None
 

@@ -354,7 +354,7 @@ def _peak(place: Place, precision: str) -> float | None:
     kind = {"bf16": "bfloat16", "fp16": "float16"}.get(precision, "float32")
     if kind == "float32" and torch.backends.cuda.matmul.allow_tf32:
         kind = "tf32"
-    names = place.control.objects(torch.cuda.get_device_name(place.device))
+    names = place.control.objects(torch.cuda.get_device_name(place.device), str)
     found = peak_flops(names[0], kind) if len(set(names)) == 1 else None
     return found.flops_per_s if found else None
 

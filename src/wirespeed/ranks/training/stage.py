@@ -233,7 +233,7 @@ class Stage:
         full = [rank for rank, one in enumerate(rows[:, 1].tolist()) if one]
         if not full:
             return
-        reasons = self.place.control.objects(reason)
+        reasons = self.place.control.objects(reason, str)
         ranks = self.on.ranks if self.on else self.place.world_size
         if len(set(rows[:ranks, 2].tolist())) > 1:
             raise self._alone(full[0], reasons[full[0]])

@@ -21,11 +21,14 @@ def tell_trace(
     """steps: this rank's spans of each strategy's step. Collective; rank 0 tells."""
     from wirespeed.training.trace import align, chrome_trace, on_one_clock, passages
 
-    alignment = align(place.control.objects(passages(place.control.barrier)))
+    passed = passages(place.control.barrier)
+    alignment = align(place.control.objects(passed, ((float, float),) * len(passed)))
     moved: list[Span] = []
     at = 0.0
     for mine in steps:
-        spans = [span for rank in place.control.objects(list(mine)) for span in rank]
+        told = place.control.objects(list(mine), [Span])
+        # Whose they are is known by who sent them.
+        spans = [replace(span, rank=rank) for rank, theirs in enumerate(told) for span in theirs]
         if not spans:
             continue
         spans = on_one_clock(spans, alignment)

@@ -7,6 +7,7 @@ Both are written under another name, synchronised to the disk, and renamed in on
 marker was never completed.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -29,8 +30,10 @@ class Refused(Exception):
 class CheckpointFiles:
     """The checkpoints of one rank in one folder."""
 
-    def __init__(self, folder: Path, rank: int, about: Mapping[str, Any]) -> None:
-        """about: what a checkpoint must have been made with to be this job's; plain JSON."""
+    def __init__(self, folder: Path, rank: int, about: Mapping[str, Any], job: str = "") -> None:
+        """about: what a checkpoint must have been made with to be gone on with; plain JSON."""
+        self.job = job
+        """Whose they are, with whatever went on from them: only these are removed or written over."""
         self._folder = folder
         self._rank = rank
         self._about = dict(about)
@@ -38,10 +41,13 @@ class CheckpointFiles:
     def write(self, step: int, data: bytes) -> None:
         """Durably; OSError leaves nothing half done, and older checkpoints as they are."""
         place = self._place(step)
+        if self._is_strangers(step):
+            raise FileExistsError(errno.EEXIST, f"{place.name} is a checkpoint of another job")
         marker = {
             "format": FORMAT,
             "step": step,
             "rank": self._rank,
+            "job": self.job,
             "about": self._about,
             "bytes": len(data),
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -83,6 +89,14 @@ class CheckpointFiles:
             raise Refused(f"{name} is damaged: its bytes are not those that were written")
         return data
 
+    def job_of(self, step: int) -> str:
+        """Of the job that wrote it, if training can go on from what that made; else ""."""
+        try:
+            marker = self._read_marker(step, "")
+        except Refused:
+            return ""
+        return str(marker.get("job") or "") if marker.get("about") == self._about else ""
+
     def keep(self, steps: Collection[int]) -> None:
         """Remove this job's other checkpoints; what is not ours stays."""
         for step in self.steps():
@@ -90,7 +104,9 @@ class CheckpointFiles:
                 self.remove(step)
 
     def remove(self, step: int) -> None:
-        """The marker first, so that nobody takes what is half removed."""
+        """The marker first, so that nobody takes what is half removed; another job's stays."""
+        if self._is_strangers(step):
+            return
         with suppress(OSError):
             for path in (self._marker(step), self._data(step)):
                 path.unlink(missing_ok=True)
@@ -98,10 +114,20 @@ class CheckpointFiles:
             self._place(step).rmdir()
 
     def _is_ours(self, step: int) -> bool:
+        """One that names no job was written by an older version."""
         try:
-            return self._read_marker(step, "").get("about") == self._about
+            marker = self._read_marker(step, "")
         except Refused:
             return False
+        return marker.get("about") == self._about and marker.get("job", self.job) == self.job
+
+    def _is_strangers(self, step: int) -> bool:
+        """One without a whole marker is nobody's."""
+        try:
+            json.loads(self._marker(step).read_bytes())
+        except (OSError, ValueError):
+            return False
+        return not self._is_ours(step)
 
     def _read_marker(self, step: int, name: str) -> dict[str, Any]:
         try:

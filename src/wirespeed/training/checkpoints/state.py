@@ -15,8 +15,9 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from wirespeed.errors import UsageError
+from wirespeed.training.checkpoints.files import Refused
 from wirespeed.training.contract import Trainer
-from wirespeed.training.sharded import ShardedOptimizer
+from wirespeed.training.sharded import ShardedOptimizer, whole_state
 from wirespeed.training.strategies.plain import PlainTrainer
 from wirespeed.training.strategies.torch_wrapped import TorchTrainer
 
@@ -42,9 +43,12 @@ def to_bytes(state: State) -> bytes:
     return buffer.getvalue()
 
 
-def from_bytes(data: bytes) -> State:
-    """Tensors on the CPU; nothing but tensors and plain values is ever loaded."""
-    state: State = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+def from_bytes(data: bytes, name: str = "it") -> State:
+    """Tensors on the CPU; nothing but tensors and plain values is ever loaded. Raises Refused."""
+    try:
+        state: State = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:  # whatever a damaged or forged file makes of torch's reader
+        raise Refused(f"{name} holds no state that can be read: {error}") from error
     return state
 
 
@@ -53,11 +57,11 @@ def shared_state(trainer: Trainer, rank: int) -> State:
     plain, optimizer = _open(trainer)
     if isinstance(optimizer, ShardedOptimizer):
         packed = optimizer.state_dict(to=0)
-    elif hasattr(
-        optimizer, "consolidate_state_dict"
-    ):  # ZeroRedundancyOptimizer; its import is slow
-        optimizer.consolidate_state_dict(to=0)
-        packed = optimizer.state_dict() if rank == 0 else {}
+    elif hasattr(optimizer, "consolidate_state_dict"):
+        # ZeroRedundancyOptimizer (its import is slow): its own way has rank 0 load pickles of others.
+        zero: Any = optimizer
+        state = whole_state(zero, zero.optim, zero.process_group, keeps=rank == 0)
+        packed = {**torch.optim.Optimizer.state_dict(zero), "state": state}
     else:
         packed = optimizer.state_dict() if rank == 0 else {}
     return {"model": plain.state_dict(), "optimizer": packed} if rank == 0 else {}

@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,7 +97,7 @@ class TextTokens:
 def _size_of(path: Path) -> int:
     """Bytes of a regular file that can be read."""
     try:
-        with path.open("rb") as file:
+        with FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             status = os.fstat(file.fileno())
     except OSError as error:
         raise UsageError(

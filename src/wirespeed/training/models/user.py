@@ -9,7 +9,8 @@
    - loss: a function `(outputs, targets) -> scalar`, the mean over the samples, such as
      `torch.nn.functional.cross_entropy`.
 
-The module is found as `python -m` would find it: in the working directory too.
+The name comes from this rank's own command line. The module may lie in the working directory, which
+is searched last: no file there takes the place of Python's own modules or of installed ones.
 """
 
 import importlib
@@ -142,7 +143,7 @@ def _trained(path: str, spec: ModelSpec) -> ModelSpec:
 
 def _function(path: str) -> _Maker:
     module_name, _, name = path.partition(":")
-    if not module_name or not name or not all(map(str.isidentifier, module_name.split("."))):
+    if not all(map(str.isidentifier, [*module_name.split("."), name])):
         hint = f"{module_name[:-3].replace(os.sep, '.')}:{name}" if ".py" in module_name else ""
         raise UsageError(f"{path!r} names no function", expected=_FORM, next=hint)
     function = getattr(_import(module_name), name, None)
@@ -154,9 +155,9 @@ def _function(path: str) -> _Maker:
 
 
 def _import(name: str) -> Any:
-    folder = str(os.getcwd())  # noqa: PTH109 - a string for sys.path, as python -m puts it there
+    folder = str(os.getcwd())  # noqa: PTH109 - a string for sys.path
     if folder not in sys.path:
-        sys.path.insert(0, folder)
+        sys.path.append(folder)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

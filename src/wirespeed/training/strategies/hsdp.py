@@ -32,7 +32,7 @@ def build(model: nn.Module, setup: Setup) -> Trainer:
     members = dist.get_process_group_ranks(setup.group)
     rows = mesh_rows(setup.nodes, len(members))
     table = [[members[rank] for rank in row] for row in rows]
-    groups = _groups(table, setup.group)
+    groups = _groups(table, setup.group, setup.device)
     names = ("replicate", "shard")
     mesh = DeviceMesh.from_group(
         list(groups), setup.device.type, torch.tensor(table), mesh_dim_names=names
@@ -58,7 +58,7 @@ def mesh_rows(nodes: Sequence[str], size: int) -> list[list[int]]:
     ]
 
 
-def _groups(table: list[list[int]], whole: dist.ProcessGroup) -> Groups:
+def _groups(table: list[list[int]], whole: dist.ProcessGroup, device: torch.device) -> Groups:
     """This rank's column (replicate) and row (shard) of the table of global ranks, as groups.
 
     Made by the ranks of the table alone: others of the world may be elsewhere at that time.
@@ -70,7 +70,7 @@ def _groups(table: list[list[int]], whole: dist.ProcessGroup) -> Groups:
         me = dist.get_rank()
         row = next(row for row in table if me in row)
         column = [each[row.index(me)] for each in table]
-        _level(whole)
+        _level(whole, device)
         groups = _group(column, whole), _group(row, whole)
         _made[key] = dist.group.WORLD, groups
     return groups
@@ -85,14 +85,14 @@ def _group(ranks: list[int], whole: dist.ProcessGroup) -> dist.ProcessGroup:
     return group
 
 
-def _level(whole: dist.ProcessGroup) -> None:
+def _level(whole: dist.ProcessGroup, device: torch.device) -> None:
     """Let every rank be in equally many groups.
 
     torch names a group that only its members make after its ranks and the number of groups that a
     member is in; where the members' numbers differ they would wait for each other under two names.
     """
-    counts: list[int] = [0] * dist.get_world_size(whole)
     mine = len(dist.distributed_c10d._world.pg_names)
-    dist.all_gather_object(counts, mine, group=whole)
-    for _ in range(max(counts) - mine):
+    most = torch.tensor(mine, device=device)
+    dist.all_reduce(most, dist.ReduceOp.MAX, group=whole)
+    for _ in range(int(most) - mine):
         dist.new_group([dist.get_rank()], backend="gloo", use_local_synchronization=True)

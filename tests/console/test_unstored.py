@@ -1,0 +1,64 @@
+"""A disk that is full at the end: the verdict is told all the same, with its exit code."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from wirespeed.cli import run
+from wirespeed.runs import folder
+
+ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+
+
+@pytest.fixture(params=ERRORS, ids=lambda number: errno.errorcode[number])
+def full(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Once the header is written, nothing more can be."""
+    write = folder._write_all
+
+    def refuse(handle: int, data: bytes) -> None:
+        if b'"unfinished": true' not in data and b'"kind": "run"' not in data:
+            raise OSError(request.param, os.strerror(request.param))
+        write(handle, data)
+
+    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(folder, "_write_all", refuse)
+
+
+@pytest.mark.usefixtures("full")
+def test_a_log_is_told_with_its_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(
+        "n1:1:1 [0] NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory\n"
+    )
+    code = run(["diagnose", str(log), "-q"])
+    out, err = capsys.readouterr()
+    assert code in (1, 3) and f"exit {code}" in out
+    assert "could not be stored whole" in err and "WIRESPEED_HOME" in err
+
+
+@pytest.mark.usefixtures("full")
+def test_a_job_that_ran_well_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["launch", "--ranks", "1", "--", "true"]) == 0
+    err = capsys.readouterr().err
+    assert "could not be stored whole" in err and "exit code 0" in err
+
+
+@pytest.mark.usefixtures("full")
+def test_a_job_that_failed_keeps_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["launch", "--ranks", "1", "--", "sh", "-c", "exit 7"]) == 7
+    assert "could not be stored whole" in capsys.readouterr().err
+
+
+def test_a_log_is_told_where_no_folder_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "home").write_text("a file")
+    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path / "home"))
+    log = tmp_path / "job.log"
+    log.write_text("nothing known\n")
+    assert run(["diagnose", str(log), "-q"]) == 3
+    out, err = capsys.readouterr()
+    assert "NOTHING KNOWN" in out
+    assert "could not be stored whole" in err

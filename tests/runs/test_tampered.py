@@ -1,0 +1,32 @@
+"""Seeds of the fuzzers of tests/programs: tampered runs and damaged files are told in words of ours."""
+
+import os
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
+
+@pytest.fixture
+def fuzzer(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(PROGRAMS)
+    monkeypatch.setenv("WIRESPEED_HOME", "")
+    monkeypatch.chdir(tmp_path)
+    yield import_module(request.param)
+    os.chdir(PROGRAMS)
+
+
+@pytest.mark.parametrize(
+    ("fuzzer", "count"), [("fuzz_runs", 300), ("fuzz_inputs", 48)], indirect=["fuzzer"]
+)
+def test_no_traceback_and_no_exit_of_4(fuzzer: Any, count: int, tmp_path: Path) -> None:
+    codes, wrong = fuzzer.fuzz(tmp_path, count)
+    assert not wrong
+    assert codes.total() == count
+    assert codes[0] > count / 10, "many are still whole enough to be shown"
