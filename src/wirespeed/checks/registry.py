@@ -91,7 +91,7 @@ _SINGLE = (
         "UNKNOWN with exit code 3, and the finding says what to do.",
     ),
     Check(
-        "WORLD-004",
+        "WORLD-003",
         "world",
         "nobody else measures on these nodes",
         "Another wirespeed run measured on a node of this one at the same time. Both share its cores, "
