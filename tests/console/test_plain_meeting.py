@@ -200,6 +200,7 @@ def test_with_a_secret_ranks_meet_and_its_key_is_not_told(port: int) -> None:
     assert console_key(SECRET, NONCE) != console_key(SECRET, "another") != console_key(None, NONCE)
 
 
+@pytest.mark.hostile("strangers")
 def test_with_a_secret_a_greeting_alone_gets_nothing(port: int) -> None:
     tell(port, SEALED)
     heard = Seal(SECRET, "another purpose").close(b"11" * 16, "question")
@@ -227,6 +228,7 @@ def test_ranks_with_other_secrets_do_not_meet_and_say_why(
         find_meeting(rank(1, port), BOUND_S, ours)
 
 
+@pytest.mark.hostile("forged messages")
 def test_a_recorded_answer_is_of_no_use(port: int) -> None:
     tell(port, SEALED)
     question = SEALED.close(b"11" * 16, "question")
@@ -240,6 +242,7 @@ def test_a_recorded_answer_is_of_no_use(port: int) -> None:
     thread.join(BOUND_S)
 
 
+@pytest.mark.hostile("bombs")
 def test_a_bomb_is_not_unpacked() -> None:
     packed = zlib.compressobj(9)
     bomb = b"".join(packed.compress(bytes(1 << 20)) for _ in range(64)) + packed.flush()
@@ -260,6 +263,7 @@ GOOD = {
 }
 
 
+@pytest.mark.hostile("forged messages")
 @pytest.mark.parametrize(
     "wrong",
     [

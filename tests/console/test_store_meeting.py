@@ -18,6 +18,7 @@ from wirespeed.records import NodeFacts
 from wirespeed.world.identity import Identity, detect
 from wirespeed.world.secret import Seal, SealedStore
 
+pytestmark = pytest.mark.hostile("forged messages")
 NONCE = "5ca1ab1e" * 4
 SECRET = b"nobody else knows this"
 SEALS = {"open": Seal(None, "x"), "sealed": Seal(SECRET, "x")}

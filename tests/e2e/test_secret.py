@@ -114,6 +114,7 @@ def test_a_rank_that_was_asked_for_something_else_ends_the_run_in_words(
     assert "Traceback" not in ours.err + theirs.err + json.dumps(ours.json)
 
 
+@pytest.mark.hostile("forged messages")
 @pytest.mark.parametrize("secret", [None, new_secret()], ids=["open", "sealed"])
 def test_a_malformed_letter_ends_nothing_and_is_told(
     cli: Any, finding: Find, secret: str | None

@@ -37,4 +37,7 @@ def test_a_planted_failure_is_named(cli: Any, finding: Any, engine: str, fault: 
     assert (named["status"], named["subject"]["name"]) == ("fail", "rank 1")
     assert run["world"]["launcher"] == engine
     assert run["verifications"], "what was checked before is kept"
+    assert "trust" not in {one["name"] for one in run["choices"]}, (
+        "the job's secret came to its ranks"
+    )
     cli.nothing_runs()

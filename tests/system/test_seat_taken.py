@@ -5,8 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from wirespeed.world.secret import VARIABLE, new_secret
 
+pytestmark = pytest.mark.hostile("strangers")
 Find = Callable[[dict[str, Any], str], dict[str, Any]]
 THIEF = str(Path(__file__).parents[1] / "programs" / "seat_thief.py")
 CHECK = ("check", "--only", "placement", "-o", "json", "-q", "--startup-timeout", "60")

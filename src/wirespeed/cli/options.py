@@ -240,11 +240,13 @@ class RunOptions:
         color, quiet, verbose = (values.pop(name) for name in ("color", "quiet", "verbose"))
         output = Output(format, color, quiet, verbose, html=values.pop("html", None))
         names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
+        secret_file = values.pop("secret_file", None)
         gate = _gate(values.pop("fail_on"), values.pop("allow"))
         where = Where.take(values)
         return RunOptions(
-            **{n: values.pop(n) for n in (*names, "secret_file")},
+            **{n: values.pop(n) for n in names},
             output=output,
+            secret_file=secret_file,
             where=where,
             gate=gate,
             grid=grid,

@@ -22,18 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_FOR", "Resumed", "asked_soak", "open_soak", "resumed_values", "soak_options"]
 
 DEFAULT_FOR = "30m"
-_OWN: tuple[str, ...] = (
-    "resume",
-    "output",
-    "quiet",
-    "verbose",
-    "color",
-    "print_config",
-    "list_",
-    "explain",
-    "html",
+_OWN = (
+    *("resume", "output", "quiet", "verbose", "color", "print_config", "list_", "explain", "html"),
+    "secret_file",
 )
-_OWN += ("secret_file",)
 """Options that say nothing of the soak itself: they are this command's, also on --resume."""
 _LEAST_LEFT_S = 1.0
 
