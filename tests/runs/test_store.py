@@ -102,14 +102,20 @@ def test_damaged_and_unknown_records_are_left_out_and_counted(small_run: Run) ->
     assert "6 damaged records were left out" in run.findings[0].saw
 
 
+def cuts(whole: bytes) -> list[int]:
+    """Where a file is cut: around its ends, and in every seventh place."""
+    last = len(whole)
+    return [end for end in range(last) if end < 100 or last - end < 100 or end % 7 == 0]
+
+
 @pytest.mark.hostile("tampered stores")
-def test_run_json_cut_at_every_byte(small_run: Run, count_attacks: Any) -> None:
+def test_run_json_cut_anywhere(small_run: Run, count_attacks: Any) -> None:
     """A finished run whose run.json is cut: the records give it back, or it is whole."""
     folder = unfinished(small_run)
     folder.finish(small_run)
     file = folder.path / "run.json"
     whole = file.read_bytes()
-    for end in range(len(whole)):
+    for end in (ends := cuts(whole)):
         file.write_bytes(whole[:end])
         run = load(folder.path)
         assert run.measurements == small_run.measurements
@@ -118,30 +124,30 @@ def test_run_json_cut_at_every_byte(small_run: Run, count_attacks: Any) -> None:
             assert run.verdict == "UNKNOWN"
         else:
             assert not whole[end:].strip()
-    count_attacks("tampered stores", len(whole))
+    count_attacks("tampered stores", len(ends))
 
 
 @pytest.mark.hostile("tampered stores")
-def test_run_json_cut_at_every_byte_without_records(
+def test_run_json_cut_anywhere_without_records(
     small_run: Run, tmp_path: Path, count_attacks: Any
 ) -> None:
     file = tmp_path / "run.json"
     whole = json.dumps(run_to_json(small_run)).encode()
-    for end in range(len(whole)):
+    for end in (ends := cuts(whole)):
         file.write_bytes(whole[:end])
         with pytest.raises(InputError, match=r"run\.json: no valid JSON"):
             load(file)
-    count_attacks("tampered stores", len(whole))
+    count_attacks("tampered stores", len(ends))
 
 
 @pytest.mark.hostile("tampered stores")
-def test_records_cut_at_every_byte(small_run: Run, count_attacks: Any) -> None:
+def test_records_cut_anywhere(small_run: Run, count_attacks: Any) -> None:
     folder = unfinished(small_run)
     file = folder.path / "records.jsonl"
     whole = file.read_bytes()
     header = (folder.path / "run.json").read_bytes()
     seen = set()
-    for end in range(len(whole)):
+    for end in (ends := cuts(whole)):
         file.write_bytes(whole[:end])
         for run_json in (header, b""):
             (folder.path / "run.json").write_bytes(run_json)
@@ -154,7 +160,7 @@ def test_records_cut_at_every_byte(small_run: Run, count_attacks: Any) -> None:
             assert run.findings[0].id == "RUN-001"
             assert "damaged" not in run.findings[0].saw
     assert seen == {0, 1}
-    count_attacks("tampered stores", 2 * len(whole))
+    count_attacks("tampered stores", 2 * len(ends))
 
 
 @pytest.mark.hostile("tampered stores")

@@ -44,7 +44,8 @@ def test_small_models_on_the_cpu(name):
 
 @pytest.mark.parametrize("name", LARGE)
 def test_large_models_without_memory(name):
-    agrees(model_named(name), "meta")
+    """With two of their layers: the others are like them."""
+    agrees(model_named(name, layers=2), "meta")
 
 
 @pytest.mark.parametrize(
