@@ -3,8 +3,8 @@
 stranger.py RATE SILENT ADDRESS=PID…
 
 To each port at which wirespeed listens in the network of process PID, which has that address: SILENT
-connections that are kept, and together RATE a second that are reset after a moment, some of them after
-a word. Ends on SIGTERM and tells, as JSON, how many were opened to each port.
+connections that are kept, and others that are reset after a moment, some of them after a word; together
+RATE a second. Ends on SIGTERM and tells, as JSON, how many were opened to each port.
 """
 
 import itertools
@@ -77,18 +77,20 @@ def main(rate: int, silent: int, targets: list[str]) -> None:
                     place: [one for one in kept.get(place, []) if open_still(one)] for place in seen
                 }
                 for place, lines in kept.items():
-                    opened[f"{place[0]}:{place[1]}"] += silent - len(lines)
-                    lines += [call(*place) for _ in range(silent - len(lines))]
+                    missing = silent - len(lines)
+                    opened[f"{place[0]}:{place[1]}"] += missing
+                    owed -= missing  # those that were closed are called again, within the rate
+                    lines += [call(*place) for _ in range(missing)]
             for line in quick:
                 with suppress(OSError):
                     line.send(next(words))
                 line.close()
             owed = min(owed + rate * (now - last), float(rate)) if kept else 0.0
             last, quick = now, []
-            for place in itertools.islice(itertools.cycle(kept or [("", 0)]), int(owed)):
+            for place in itertools.islice(itertools.cycle(kept or [("", 0)]), max(0, int(owed))):
                 opened[f"{place[0]}:{place[1]}"] += 1
                 quick.append(call(*place))
-            owed -= int(owed)
+            owed -= max(0, int(owed))
             time.sleep(TICK_S)
     finally:
         sys.stdout.write(json.dumps(opened) + "\n")
