@@ -29,7 +29,6 @@ def _fixture(module: str, name: str) -> Any:
 
 ssh_lab = _fixture("sshd_lab", "ssh_lab")
 image = _fixture("image_lab", "image")
-build_image = _fixture("image_lab", "build_image")
 kube = _fixture("kube_lab", "kube")
 kube_namespaces = _fixture("kube_lab", "kube_namespaces")
 slurm_lab = _fixture("slurm_lab", "slurm_lab")

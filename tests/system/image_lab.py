@@ -12,7 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -157,12 +157,11 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
 
 
-def build(podman: Podman, *more: str) -> None:
-    """By `images/build`; `more` goes to the builder."""
+def _build(podman: Podman) -> None:
+    _base(podman)
     conf, mounts = _pip(podman)
-    words = ["images/build", "cpu", "--network=host", *mounts, *more]
+    words = ["images/build", "cpu", "--network=host", *mounts]
     settings = {"PIP_CONF": conf, "CPU_BASE": _BASE, "CPU_TORCH_INDEX": ""}
-    settings["SOURCE_DATE_EPOCH"] = "1767225600"
     built = podman.ask(*words, timeout=BUILD_S, **settings)
     assert built.returncode == 0, (built.stdout + built.stderr)[-4000:]
 
@@ -185,17 +184,10 @@ def image(tmp_path_factory: Any) -> Iterator[Podman]:
             podman = Podman(folder)
             _usable(podman)
             if podman.ask("podman", "image", "exists", NAME).returncode:
-                _base(podman)
-                build(podman)
+                _build(podman)
         yield podman
     finally:
         with _alone(folder):
             mine.unlink()
             if not list(folder.glob("user-*")):
                 podman.end()
-
-
-@pytest.fixture
-def build_image(image: Podman) -> Callable[..., None]:
-    """`build_image("--no-cache", "-t", "localhost/again")`."""
-    return lambda *words: build(image, *words)

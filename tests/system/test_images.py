@@ -1,6 +1,5 @@
 """The CPU image, built from Debian for real: its layers, its user, mpirun over its sshd, `check`."""
 
-import hashlib
 import json
 import os
 import subprocess
@@ -54,21 +53,6 @@ class TestContent:
             assert found["python", name].split("+")[0] == lock[name]
         unknown = {name for kind, name in found if kind == "python"} - set(lock) - {"wirespeed"}
         assert unknown == set(), "installed, and not in images/python.lock"
-
-
-class TestBuiltTwice:
-    def test_the_same_packages_give_the_same_image(self, image: Any, build_image: Any) -> None:
-        """With SOURCE_DATE_EPOCH, and nothing of the first build taken over."""
-        again = "localhost/wirespeed:again"
-        build_image("--no-cache", "-t", again)
-        first, second = ({**_contents(image, name)} for name in (NAME, again))
-        ids = [image("image", "inspect", "--format", "{{.Id}}", name) for name in (NAME, again)]
-        image("rmi", "--force", again)
-        unlike = {
-            path for path in first.keys() | second.keys() if first.get(path) != second.get(path)
-        }
-        assert unlike == set()
-        assert ids[0] == ids[1]
 
 
 class TestUser:
@@ -209,24 +193,6 @@ def _unwanted(whole: tarfile.TarFile, layer: str) -> list[str]:
                 content = files.extractfile(one)
                 if content and b"PRIVATE KEY" in content.read():
                     found.append(name)
-    return found
-
-
-def _contents(image: Any, name: str) -> dict[tuple[int, str], tuple[Any, ...]]:
-    """Mode, owner, time and SHA-256 of every file by (number of its layer, path)."""
-    saved = image.folder / "contents.tar"
-    image("save", "--format=docker-archive", "--output", str(saved), name, timeout=300)
-    found = {}
-    with tarfile.open(saved) as whole:
-        manifest = json.load(whole.extractfile("manifest.json"))[0]  # type: ignore[arg-type]
-        for number, layer in enumerate(manifest["Layers"]):
-            with tarfile.open(fileobj=whole.extractfile(layer)) as files:
-                for one in files:
-                    content = files.extractfile(one) if one.isfile() else None
-                    told = hashlib.file_digest(content, "sha256").hexdigest() if content else ""  # type: ignore[arg-type]
-                    facts = (one.mode, one.uid, one.gid, one.mtime, one.linkname, told)
-                    found[number, one.name] = facts
-    saved.unlink()
     return found
 
 
