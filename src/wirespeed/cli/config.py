@@ -33,7 +33,7 @@ def read_config(verbs: Collection[str]) -> dict[str, Any]:
 
     try:
         data = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, OSError) as error:
         raise InputError(f"{path} cannot be read: {error}", expected="a YAML file") from error
     if data is None:
         return {}
