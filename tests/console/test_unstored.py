@@ -1,13 +1,19 @@
 """A disk that is full at the end: the verdict is told all the same, with its exit code."""
 
 import errno
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from wirespeed.cli import run
+from wirespeed.cli import page, run
+from wirespeed.cli.execute import show
+from wirespeed.cli.options import Output
+from wirespeed.records_json import run_from_json
 from wirespeed.runs import folder
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
@@ -62,3 +68,20 @@ def test_a_log_is_told_where_no_folder_can_be_made(
     out, err = capsys.readouterr()
     assert "NOTHING KNOWN" in out
     assert "could not be stored whole" in err
+
+
+def test_a_page_that_cannot_be_written_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(page, "_replace", refuse)
+    told = json.loads((GOLDEN / "check.run.json").read_text())
+    checked = run_from_json(told)
+    asked = Output("table", "never", False, False, html=str(tmp_path / "a.html"))
+    assert show(checked, asked) == checked.exit_code == 1
+    out, err = capsys.readouterr()
+    assert checked.verdict in out
+    assert "No space left" in err

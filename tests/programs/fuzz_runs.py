@@ -61,6 +61,17 @@ TEXTS = {
     "backend": "gloo", "launcher": "local", "at": "2026-11-03T10:11:12Z", "id": "COL-001",
     "started": "2026-11-03T10:11:12.345Z", "setting": "", "case": "all_reduce 1 MiB",
 }  # fmt: skip
+SPAN = {"ph": "X", "pid": 0, "tid": 0, "ts": 10.0, "dur": 500.0}
+TRACE: Any = {
+    "traceEvents": [
+        {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "rank 0 on a"}},
+        *(
+            {**SPAN, "name": name, "cat": name, "tid": n}
+            for n, name in enumerate(("step", "backward"))
+        ),
+    ],
+    "displayTimeUnit": "ms",
+}
 COMMANDS = ("check", "bench", "topo", "locate", "train", "diagnose", "import", "launch")
 OPTIONAL = ("verifications", "located", "simulation", "training", "under_load", "settings", "soak")
 OPTIONAL += ("goodput", "grid")
@@ -308,6 +319,10 @@ class Store:
         else:
             (folder / "records.jsonl").unlink(missing_ok=True)
         (folder / "run.json").write_bytes(text)
+        if rng.random() < 0.05:
+            trace = json.loads(json.dumps(TRACE))
+            change(trace, rng)
+            (folder / "trace.json").write_bytes(as_bytes(trace, rng))
         baseline = self.home / "baselines" / "default.json"
         if rng.random() < 0.05:
             baseline.parent.mkdir(exist_ok=True)

@@ -30,3 +30,15 @@ def test_no_traceback_and_no_exit_of_4(fuzzer: Any, count: int, tmp_path: Path) 
     assert not wrong
     assert codes.total() == count
     assert codes[0] > count / 10, "many are still whole enough to be shown"
+
+
+@pytest.mark.parametrize("fuzzer", ["fuzz_runs"], indirect=True)
+@pytest.mark.parametrize("seed", [5440, 5892])
+def test_seeds_of_runs_that_ended_badly_once(fuzzer: Any, seed: int, tmp_path: Path) -> None:
+    assert not fuzzer.fuzz(tmp_path, 1, seed)[1]
+
+
+@pytest.mark.parametrize("fuzzer", ["fuzz_inputs"], indirect=True)
+@pytest.mark.parametrize("seed", [40148, 41439])
+def test_seeds_of_files_that_ended_badly_once(fuzzer: Any, seed: int, tmp_path: Path) -> None:
+    assert not fuzzer.fuzz(tmp_path, 1, seed)[1]

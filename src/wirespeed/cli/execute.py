@@ -13,7 +13,7 @@ import click
 from wirespeed.cli.again import with_typed
 from wirespeed.cli.config import print_config, refuse_unknown_keys
 from wirespeed.cli.options import Output, RunOptions
-from wirespeed.errors import UsageError
+from wirespeed.errors import StorageError, UsageError
 from wirespeed.plan import Plan
 from wirespeed.records import Choice, Run
 from wirespeed.world.identity import Identity, detect
@@ -349,6 +349,15 @@ def show(run: Run, output: Output) -> int:
         from wirespeed.cli import forget_stdout
 
         forget_stdout()
+    try:
+        _write_files(run, output)
+    except StorageError as error:  # the verdict stands, and so does its exit code
+        click.echo(f"wirespeed: warning: {error}", err=True)
+    return run.exit_code
+
+
+def _write_files(run: Run, output: Output) -> None:
+    """The page and the timeline, where they were asked for."""
     if output.html is not None:
         from wirespeed.cli.page import write_page
         from wirespeed.runs.store import find
@@ -358,4 +367,3 @@ def show(run: Run, output: Output) -> int:
         from wirespeed.cli.page import write_trace
 
         write_trace(run, output.trace)
-    return run.exit_code

@@ -180,7 +180,7 @@ def _figure(row: Mapping[str | None, str | list[str] | None], where: str, name: 
         time_s=read.number("time_us", 1 / _US),
         time_range=read.pair("time_low_us", "time_high_us", 1 / _US),
         kind=read.kind(),
-        source=cells["source"] or read.wrong("source", "a text that is not empty"),
+        source=cells.get("source") or read.wrong("source", "a text that is not empty"),
         published=cells.get("published", ""),
         read=cells.get("read", ""),
     )

@@ -12,7 +12,7 @@ _GARBAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeEr
 
 
 @contextmanager
-def damage(source: str) -> Iterator[None]:
+def damage(source: str, *, expected: str = "a run as wirespeed wrote it") -> Iterator[None]:
     """InputError, naming `source`, for whatever reading and decoding it raise within."""
     try:
         yield
@@ -22,6 +22,5 @@ def damage(source: str) -> Iterator[None]:
         what = f"{type(error).__name__}: {error}"[:200]
         raise InputError(
             f"{source} is damaged: {what}",
-            expected="a run as wirespeed wrote it",
-            next="wirespeed runs list",
+            expected=expected,
         ) from error

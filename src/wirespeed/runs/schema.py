@@ -25,6 +25,7 @@ _HUGE_INTEGER = 1 << 64
 _WHOLE = 1 << 53
 """Beyond it a float tells no integer."""
 _DEEPEST = 16
+_HELD = (str, bool, type(None))
 _PLAIN = (str, int, bool, type(None))
 """Kinds of values that pruning leaves as they are; a float may stand for an integer."""
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -143,14 +144,16 @@ def _type(schema: Schema) -> _Checker:
     # Most values are told by their very type; whole floats, which are integers too, by _is_a.
     plain = {kind for name in wanted for kind in _TYPES[name]}
     plain -= {float} if "number" not in wanted else set()
-    numbers = bool(plain & {int, float})
     low, high = schema.get("minimum", -_HUGE), schema.get("maximum", _HUGE)
+    bounds: dict[type, tuple[Any, Any]] = {float: (max(low, -_HUGE), min(high, _HUGE))}
+    bounds[int] = (max(low, -_HUGE_INTEGER), min(high, _HUGE_INTEGER))
 
     def check(data: object) -> None:
         kind = type(data)
         if kind not in plain and not any(_is_a(data, name) for name in wanted):
             raise _Wrong(data, " or ".join(wanted))
-        if numbers and not (kind is float and -_HUGE < data < _HUGE and low <= data <= high):  # type: ignore[operator]
+        ends = bounds.get(kind)
+        if ends is not None and not ends[0] <= data <= ends[1]:
             _check_range(data, schema)
 
     return check
@@ -221,13 +224,17 @@ def _object(schema: Schema) -> _Checker:
     return check
 
 
-def _check_free(data: object, depth: int = _DEEPEST) -> None:
+def _check_free(data: Any, depth: int = _DEEPEST) -> None:
     """What may be anything is shown all the same: no depth and no number that a view chokes on."""
-    if isinstance(data, (dict, list)):
+    kind = type(data)
+    if kind in _HELD:
+        return
+    if kind is dict or kind is list:
         if not depth:
             raise _Wrong(data, f"at most {_DEEPEST} levels")
-        for item in data.values() if isinstance(data, dict) else data:
-            _check_free(item, depth - 1)
+        for item in data.values() if kind is dict else data:
+            if type(item) not in _HELD:
+                _check_free(item, depth - 1)
     else:
         _check_range(data, {})
 
@@ -286,10 +293,11 @@ def _prune(data: Any, schema: Schema) -> Any:
         return data
     known = schema.get("properties", {})
     rest = schema.get("additionalProperties", "properties" not in schema)
-    other = rest if isinstance(rest, Mapping) else {}
+    if rest is True:
+        return data  # facts and settings, by whatever version
     # Most of a large run are single values: those are taken as they are, without another call.
     return {
-        name: item if type(item) in _PLAIN else _prune(item, known.get(name, other))
+        name: item if type(item) in _PLAIN else _prune(item, known.get(name, rest))
         for name, item in data.items()
         if rest or name in known
     }

@@ -87,7 +87,7 @@ def parse(text: str) -> Tree:
         tree.complaints.append(error.complaint)
     except yaml.MarkedYAMLError as error:
         tree.complaints.append(_syntax(error, text))
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         tree.complaints.append(Complaint(Mark(), (), f"no YAML ({error})", "a YAML file"))
     tree.whole = False
     return tree

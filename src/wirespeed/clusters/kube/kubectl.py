@@ -143,10 +143,10 @@ def _check_object(told: Any) -> None:
     inner = (told.get(name, {}) for name in ("metadata", "spec", "status"))
     for part in (told, *(one for one in inner if isinstance(one, dict))):
         for name, value in part.items():
-            if not isinstance(value, _PARTS.get(name, object)):
+            kind = _PARTS.get(name)
+            if kind is not None and not isinstance(value, kind):
                 raise TypeError(f"{name} is a {type(value).__name__}")
-            each = value if isinstance(value, list) and _PARTS.get(name) is list else []
-            if not all(isinstance(one, dict) for one in each):
+            if isinstance(value, list) and kind and not all(isinstance(one, dict) for one in value):
                 raise TypeError(f"{name} are no objects")
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from wirespeed.errors import InputError
 from wirespeed.records import Run
 from wirespeed.runs import jsontext
+from wirespeed.runs.damage import damage
 from wirespeed.runs.importers.build import run_from_table
 from wirespeed.runs.importers.ddp_script import is_ddp_script, run_of_ddp_script
 from wirespeed.runs.importers.layout import fabric_in
@@ -20,6 +21,11 @@ def import_bytes(data: bytes, *, name: str, op: str = "", ranks: int = 0) -> lis
     `name` is the file's, for messages and as the last hint to the operation; `op` and `ranks` are
     what the user said, or nothing. InputError for anything else than such a file.
     """
+    with damage(name, expected="the output of one test, as it was printed"):
+        return _imported(data, name, op, ranks)
+
+
+def _imported(data: bytes, name: str, op: str, ranks: int) -> list[Run]:
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     if (script := _script(text)) is not None:
         return [run_of_ddp_script(script, name=name)]

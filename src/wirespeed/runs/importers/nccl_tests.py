@@ -209,7 +209,7 @@ def _read_side(words: dict[str, str], unit: float) -> Side | str | None:
     shown = words.get("time") or words.get("cputime") or ""
     if shown.lower() in ("nan", "n/a", "-nan"):
         return "absent"
-    figures = [_figure(text) for text in (shown, words["algbw"], words["busbw"])]
+    figures = [_figure(text) for text in (shown, words.get("algbw", ""), words.get("busbw", ""))]
     mark = words.get("#wrong", words.get("error", "N/A"))
     checked = _figure(mark)
     if None in figures or (checked is None and mark.upper() != "N/A"):
