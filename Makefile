@@ -42,7 +42,7 @@ contracts: $(VENV)/.dev
 # Where no bytecode is written, each worker rewrites the assertions of all test files at each run.
 unit: export PYTHONDONTWRITEBYTECODE :=
 unit: $(VENV)/.dev
-	$(BIN)/pytest -m "not system" -n 2 --dist loadscope || $(call alone,not system)
+	$(BIN)/pytest -m "not system" -n 3 --dist loadscope --durations=30 || $(call alone,not system)
 
 benchmark: $(VENV)/.dev ## ratios to a peer; see docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py
