@@ -23,10 +23,10 @@ def test_it_is_refused_where_somebody_else_may_have_made_it(folder: Path, tmp_pa
     assert meeting_file(identity).parent == folder
     assert folder.stat().st_mode & 0o777 == 0o700
     folder.chmod(0o777)
-    with pytest.raises(StorageError, match="belongs to somebody else"):
+    with pytest.raises(StorageError, match="is somebody else's"):
         meeting_file(identity)
     folder.rename(tmp_path / "mine")
     (tmp_path / "mine").chmod(0o700)
     folder.symlink_to(tmp_path / "mine")  # a folder of ours, where we do not expect to write
-    with pytest.raises(StorageError, match="belongs to somebody else"):
+    with pytest.raises(StorageError, match="is somebody else's"):
         meeting_file(identity)

@@ -52,7 +52,7 @@ def test_all_ranks_are_refused_where_one_is(tmp_path: Path, rank: int) -> None:
 
 
 def test_files_of_two_jobs_are_no_checkpoint(tmp_path: Path) -> None:
-    one = keeper(tmp_path, 0, lambda value: ["", "b"] if isinstance(value, list) else value)
+    one = keeper(tmp_path, 0, lambda value: ("", "b") if isinstance(value, tuple) else value)
     one._files.job = "a"
     one._files.write(7, to_bytes({}))
     assert one._load(7) == "step-7 is of several jobs: its files do not belong together"
