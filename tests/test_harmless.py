@@ -5,6 +5,8 @@ import pytest
 from wirespeed.errors import InputError
 from wirespeed.harmless import escaped, harmless, harmless_lines, unformulated
 
+pytestmark = pytest.mark.hostile("hostile values")
+
 STEERING = ("\x1b[2J", "\x9b31m", "\r", "\b", "\u202e", "\u2066", "\x7f", "\u2028", "\0", "\x85")
 
 

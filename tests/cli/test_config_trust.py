@@ -9,6 +9,8 @@ import pytest
 
 from wirespeed.cli import run
 
+pytestmark = pytest.mark.hostile("working directories")
+
 Do = Callable[..., tuple[int, str]]
 STRANGER = 4242
 

@@ -10,6 +10,8 @@ from wirespeed.console.meeting import meeting_file
 from wirespeed.errors import StorageError
 from wirespeed.world.identity import detect
 
+pytestmark = pytest.mark.hostile("strangers")
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

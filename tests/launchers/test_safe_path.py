@@ -14,6 +14,8 @@ from wirespeed.launchers.node.words import NodePlace, agent_words, probe_words, 
 from wirespeed.launchers.rank_wrapper import wrapped
 from wirespeed.launchers.ray.keeper import kept
 
+pytestmark = pytest.mark.hostile("working directories")
+
 PLACE = NodePlace(
     host="a",
     index=0,

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.hostile("fuzzed files")
+
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
 
@@ -25,8 +27,11 @@ def fuzzer(
 @pytest.mark.parametrize(
     ("fuzzer", "count"), [("fuzz_runs", 300), ("fuzz_inputs", 48)], indirect=["fuzzer"]
 )
-def test_no_traceback_and_no_exit_of_4(fuzzer: Any, count: int, tmp_path: Path) -> None:
+def test_no_traceback_and_no_exit_of_4(
+    fuzzer: Any, count: int, tmp_path: Path, count_attacks: Any
+) -> None:
     codes, wrong = fuzzer.fuzz(tmp_path, count)
+    count_attacks("fuzzed files", count)
     assert not wrong
     assert codes.total() == count
     assert codes[0] > count / 10, "many are still whole enough to be shown"

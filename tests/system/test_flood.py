@@ -7,10 +7,13 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from wirespeed.lab import Lab, LabSpec
+
+pytestmark = pytest.mark.hostile("floods")
 
 STRANGER = Path(__file__).parents[1] / "programs" / "stranger.py"
 CHECK = (sys.executable, "-m", "wirespeed", "check", "-l", "quick", "-q", "-o", "json")
@@ -27,7 +30,9 @@ def lab() -> Iterator[Lab]:
         yield made
 
 
-def test_a_flood_of_strangers_changes_no_verdict(lab: Lab, tmp_path: Path) -> None:
+def test_a_flood_of_strangers_changes_no_verdict(
+    lab: Lab, tmp_path: Path, count_attacks: Any
+) -> None:
     """200 silent connections a port and 500 quick ones a second, some of them with garbage."""
     anchors = lab.start(["sleep", "600"], nodes=NODES, ranks=False).pids
     targets = [f"{lab.address(node)}={anchors[node]}" for node in NODES]
@@ -37,6 +42,7 @@ def test_a_flood_of_strangers_changes_no_verdict(lab: Lab, tmp_path: Path) -> No
     env["WIRESPEED_SECRET"] = secrets.token_hex(32)
     first, second = lab.run(CHECK, nodes=NODES, env=env, timeout=BOUND_S)
     opened = json.loads(flood.end(within_s=5.0)[0].stdout)
+    count_attacks("floods", sum(opened.values()))
     assert (first.returncode, second.returncode) == (0, 0), first.stdout[-3000:] + second.stderr
     run = json.loads(first.stdout)
     assert run["verdict"] == "READY"

@@ -8,6 +8,8 @@ import pytest
 from wirespeed.errors import UsageError
 from wirespeed.world.secret import VARIABLE, Seal, derived, job_secret, new_secret
 
+pytestmark = pytest.mark.hostile("forged messages")
+
 SECRET = new_secret()
 OTHER = new_secret()
 

@@ -10,6 +10,8 @@ from wirespeed.clusters.kube import kubectl as module
 from wirespeed.clusters.kube.kubectl import Kubectl, Refused
 from wirespeed.clusters.kube.refusals import finding_of
 
+pytestmark = pytest.mark.hostile("rubbish of programs")
+
 RUBBISH = {
     "half": "{",
     "page": "<html>\x1b[2Jno</html>",

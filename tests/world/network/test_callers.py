@@ -6,7 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import pytest
+
 from wirespeed.world.network.callers import crowded_out, serve_callers, take
+
+pytestmark = pytest.mark.hostile("floods")
 
 WORD = b"a word of many letters, which is long to say one by one"
 
