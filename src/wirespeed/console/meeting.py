@@ -27,6 +27,7 @@ from wirespeed.console.listening import ANY, listening_address
 from wirespeed.errors import StorageError, WorldError
 from wirespeed.plan import Plan
 from wirespeed.world.identity import Identity
+from wirespeed.world.processes import started
 from wirespeed.world.secret import Seal, derived
 
 if TYPE_CHECKING:
@@ -159,14 +160,8 @@ def meeting_file(identity: Identity) -> Path:
             f"{folder} is somebody else's, or open to others",
             expected="a folder of this user alone",
         )
-    job = identity.job or f"{os.getppid()}-{_start_time(os.getppid())}"
+    job = identity.job or f"{os.getppid()}-{started(os.getppid())}"
     return folder / "".join(c if c.isalnum() else "-" for c in job)
-
-
-def _start_time(pid: int) -> str:
-    """Clock ticks from boot to the start of that process: pid and this name one process for good."""
-    text = Path(f"/proc/{pid}/stat").read_text()
-    return text.rpartition(")")[2].split()[19]
 
 
 def forget_meeting_file(identity: Identity) -> None:

@@ -14,6 +14,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from wirespeed.world.processes import boot_id, pid_space, started
+
 __all__ = ["new_scratch"]
 
 _PREFIX = "wirespeed-"
@@ -48,24 +50,10 @@ def _is_orphan(folder: Path) -> bool:
     host, boot, namespace, pid, _ = told.split("\n")
     if host != socket.gethostname():
         return False
-    return boot != _boot() or (namespace == _namespace() and _record(int(pid)) != told)
+    return boot != boot_id() or (namespace == str(pid_space()) and _record(int(pid)) != told)
 
 
 def _record(pid: int) -> str:
     """Of a process on this host; without its start where it has ended."""
-    return "\n".join((socket.gethostname(), _boot(), _namespace(), str(pid), _start(pid)))
-
-
-def _start(pid: int) -> str:
-    """Clock ticks from boot to its start, so that pid and this name one process for good."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    return ""
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def _namespace() -> str:
-    return str(Path("/proc/self/ns/pid").readlink())
+    words = socket.gethostname(), boot_id(), pid_space(), pid, started(pid)
+    return "\n".join(map(str, words))

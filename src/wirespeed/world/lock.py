@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from wirespeed.errors import CannotMeasure, StorageError
+from wirespeed.world.processes import boot_id, pid_space, started
 
 __all__ = ["BOUND_S", "Held", "Lock", "Owner"]
 
@@ -67,9 +68,9 @@ class Owner:
             command=command,
             host=socket.gethostname(),
             pid=os.getpid(),
-            started=_started(os.getpid()) or 0,
-            boot=_boot(),
-            space=_space(),
+            started=started(os.getpid()) or 0,
+            boot=boot_id(),
+            space=pid_space(),
             since=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             flock=flock,
         )
@@ -289,8 +290,8 @@ def _plain(text: str) -> str:
 def _is_dead(seen: _Seen, bound_s: float, say: Callable[[str], None]) -> bool | None:
     """Whether nobody holds it any more; None where it has changed hands while we looked."""
     owner = seen.owner
-    if owner is not None and owner.boot and owner.boot == _boot():
-        if owner.space and owner.space == _space() and owner.host == socket.gethostname():
+    if owner is not None and owner.boot and owner.boot == boot_id():
+        if owner.space and owner.space == pid_space() and owner.host == socket.gethostname():
             return not _runs(owner)
         if owner.flock:  # a container beside this one
             return not _flocked(seen.path)
@@ -320,34 +321,8 @@ def _runs(owner: Owner) -> bool:
         return False
     except PermissionError:
         pass
-    started = _started(owner.pid)
-    return started is None or started == owner.started  # not to be seen (hidepid): it may be it
-
-
-def _started(pid: int) -> int | None:
-    """When that process began, in clock ticks since the machine's start; 0: it has ended."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except ProcessLookupError:
-        return 0
-    except OSError:
-        return None
-    words = text[text.rindex(")") + 1 :].split()
-    return 0 if words[0] in "ZX" else int(words[19])
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _space() -> int:
-    try:
-        return Path("/proc/self/ns/pid").stat().st_ino
-    except OSError:
-        return 0
+    begun = started(owner.pid)
+    return begun is None or begun == owner.started  # not to be seen (hidepid): it may be it
 
 
 def _flock(handle: int) -> bool:

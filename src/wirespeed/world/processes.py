@@ -4,7 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Process", "ancestors", "descendants", "read_processes"]
+__all__ = [
+    "Process",
+    "ancestors",
+    "boot_id",
+    "descendants",
+    "pid_space",
+    "read_processes",
+    "started",
+]
 
 _MAX_DEPTH = 64
 """Ancestors that are followed: a bound on damaged or circular tables."""
@@ -68,3 +76,34 @@ def descendants(pid: int, processes: Mapping[int, Process]) -> Iterator[Process]
                 seen.add(child.pid)
                 waiting.append(child.pid)
                 yield child
+
+
+def started(pid: int) -> int | None:
+    """When that process began, in clock ticks since the machine's start; 0: it is ending, or a zombie.
+
+    Pid and this name one process for good. None: it is not there, or cannot be seen (hidepid).
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except ProcessLookupError:
+        return 0
+    except OSError:
+        return None
+    words = text[text.rindex(")") + 1 :].split()
+    return 0 if words[0] in "ZX" else int(words[19])
+
+
+def boot_id() -> str:
+    """Another one is another machine, or this one started again; empty where it cannot be read."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def pid_space() -> int:
+    """The inode of the pid namespace that this process counts in; 0 where it cannot be read."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
