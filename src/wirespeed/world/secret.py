@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wirespeed.errors import UsageError
+from wirespeed.world.reading import opened
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -116,26 +117,20 @@ class SealedStore:
 def _read(file: Path) -> bytes:
     """The file's bytes; a pipe or a device holds nobody up."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as opened:
-            _refuse_open_to_others(file, os.fstat(handle))
-            return opened.read(_MOST + 2)
+        with opened(file) as handle:
+            info = os.fstat(handle)
+            if info.st_uid not in (os.geteuid(), 0) or info.st_mode & 0o077:
+                raise UsageError(
+                    f"--secret-file {file} is open to others: owner {info.st_uid}, "
+                    f"mode {stat.S_IMODE(info.st_mode):04o}",
+                    expected="a file of your own, mode 0600",
+                    next=f"chmod 600 {file}",
+                )
+            return os.read(handle, _MOST + 2)
     except OSError as error:
         raise UsageError(
             f"--secret-file {file}: {error.strerror or error}", expected="a file with a secret"
         ) from error
-
-
-def _refuse_open_to_others(file: Path, info: os.stat_result) -> None:
-    if not stat.S_ISREG(info.st_mode):
-        raise UsageError(f"--secret-file {file} is no regular file", expected="a file of your own")
-    if info.st_uid not in (os.geteuid(), 0) or info.st_mode & 0o077:
-        raise UsageError(
-            f"--secret-file {file} is open to others: owner {info.st_uid}, "
-            f"mode {stat.S_IMODE(info.st_mode):04o}",
-            expected="a file of your own, mode 0600",
-            next=f"chmod 600 {file}",
-        )
 
 
 def _checked(secret: bytes, origin: str) -> bytes:
