@@ -34,3 +34,4 @@ def test_no_cell_is_a_formula(text: str) -> None:
 
 def test_json_means_the_same() -> None:
     assert escaped('{"a": "\x9b\u202eé"}') == '{"a": "\\u009b\\u202eé"}'
+    assert escaped('{"a": "b\x7f"}') == '{"a": "b\\u007f"}'

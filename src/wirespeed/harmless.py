@@ -24,7 +24,7 @@ def harmless_lines(text: str) -> str:
 
 def escaped(text: str) -> str:
     """JSON with the same meaning, in which nothing steers a terminal."""
-    if text.isascii():
+    if text.isascii() and "\x7f" not in text:
         return text
     return _STEERS_JSON.sub(lambda told: "".join(f"\\u{ord(one):04x}" for one in told[0]), text)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from wirespeed.launchers import rank_wrapper
-from wirespeed.launchers.frames import EXIT, HELLO, VARIABLE, Frame, parse
+from wirespeed.launchers.frames import ASKED, EXIT, HELLO, VARIABLE, Frame, parse
 from wirespeed.launchers.rank_wrapper import DIRECTORY, GRACE, MASTER, SLOTS, wrapped
 from wirespeed.world.identity import detect
 
@@ -215,6 +215,27 @@ def test_a_signal_ends_even_what_ignores_it(start: Start, number: int) -> None:
     out, _ = process.communicate(timeout=BOUND_S)
     assert frames_of(out)[-1].kind == EXIT
     wait_until(lambda: all(map(gone, pids)))
+
+
+@pytest.mark.parametrize(("both", "asked"), [(True, ASKED), (False, "")])
+def test_an_order_to_all_processes_may_reach_the_command_first(
+    start: Start, both: bool, asked: str
+) -> None:
+    """As slurmstepd sends it at a time limit: the rank did not fail by itself."""
+    process = start(
+        [
+            sys.executable,
+            "-c",
+            "import os, time; print(os.getpid(), 0, flush=True); time.sleep(300)",
+        ]
+    )
+    command = pids_of(process)[0]
+    os.kill(command, signal.SIGTERM)
+    wait_until(lambda: gone(command))
+    if both:
+        process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=BOUND_S)
+    assert frames_of(out)[-1].text == f"-{signal.SIGTERM} {asked}".rstrip()
 
 
 def test_the_command_is_killed_with_its_wrapper(start: Start) -> None:

@@ -164,7 +164,7 @@ def test_no_job_and_no_process_is_left(
 
 
 def test_a_killed_srun_and_a_killed_driver(launch: Launch, slurm_lab: Any, cli: Any) -> None:
-    for program in ("srun ", f"{sys.executable} -m wirespeed.launchers.slurm.step"):
+    for program in ("srun ", f"{sys.executable} -P -m wirespeed.launchers.slurm.step"):
         running = launch("--nodes", "4", "--", sys.executable, "-c", HOLD)
         holding(running, cli)
         mine = slurm_lab.processes("node-0").items()
@@ -341,7 +341,7 @@ def test_check_finds_a_flipped_bit(way: list[str], slurm_lab: Any, cli: Any, fin
 def test_bench_names_a_killed_rank(way: list[str], slurm_lab: Any, cli: Any, finding: Any) -> None:
     running = verb(slurm_lab, *SLOW, *way)
     cli.until(lambda: cli.stored("measurement"))
-    line = f"{sys.executable} -m wirespeed.console.relayed"
+    line = f"{sys.executable} -P -m wirespeed.console.relayed"
     (pid,) = [pid for pid, words in slurm_lab.processes("node-2").items() if words == line]
     os.kill(pid, signal.SIGKILL)
     done = running.wait(AFTER_S)

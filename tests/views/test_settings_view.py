@@ -84,6 +84,11 @@ def test_the_winner_is_told_as_lines_to_set(compared: Run) -> None:
     assert line == "no winner: keep the default; not decided: A=open"
 
 
+def test_a_damaged_ratio_of_zero_is_told(compared: Run) -> None:
+    zero = replace(WINNER, ratio=Ratio(value=0.0, low=0.0, high=0.0))
+    assert "winner: " in winner_lines(replace(compared, settings=(DEFAULT, zero)))[0]
+
+
 def test_several_cases_have_a_table_each(compared: Run) -> None:
     more = replace(figures(9.0, Ratio(value=1.5, low=1.4, high=1.6), "slower"), case="broadcast")
     both = replace(WINNER, figures=(*WINNER.figures, more), verdict="mixed", winner=False)

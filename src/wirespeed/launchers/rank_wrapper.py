@@ -50,6 +50,8 @@ SLOTS = "WIRESPEED_SLOTS"
 GRACE = "WIRESPEED_GRACE"
 """Seconds between SIGTERM and SIGKILL."""
 GRACE_S = 5.0
+_OVERTAKEN_S = 0.5
+"""A scheduler's order reaches a command and its wrapper so far apart at most."""
 LINGER_S = 2.0
 """A failed rank's wrapper stays so long, since some engines kill all others within milliseconds of
 the first end, before these can say what they know."""
@@ -200,9 +202,16 @@ class _Rank:
         self._pump(process)
         self._signal(process, signal.SIGKILL)  # whatever it has left behind in its group
         code = process.wait()
+        self._overtaken(code)
         asked = f" {ASKED}" if self._told_to_end else ""
         self._write(self._writer.frame(EXIT, f"{code}{asked}"))
         return self._end(code)
+
+    def _overtaken(self, code: int) -> None:
+        """Wait for the order to end that the command has heard before us."""
+        until = time.monotonic() + (_OVERTAKEN_S if code == -signal.SIGTERM else 0.0)
+        while not self._told_to_end and time.monotonic() < until:
+            time.sleep(LOOK_S / 10)
 
     def _start(self) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

@@ -85,7 +85,8 @@ def _names(settings: Sequence[Setting]) -> str:
 
 def _faster(ratio: Ratio) -> str:
     """`1.25× (1.20 … 1.31) faster`: the default's time over this one's."""
-    return f"{1 / ratio.value:.2f}× ({1 / ratio.high:.2f} … {1 / ratio.low:.2f}) faster"
+    value, low, high = (1 / max(part, 1e-9) for part in (ratio.value, ratio.high, ratio.low))
+    return f"{value:.2f}× ({low:.2f} … {high:.2f}) faster"
 
 
 def _title(run: Run, cases: Sequence[str]) -> str:
