@@ -1,8 +1,10 @@
 """A disk that is full at the end: the verdict is told all the same, with its exit code."""
 
 import errno
+import io
 import json
 import os
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from wirespeed.cli.execute import show
 from wirespeed.cli.options import Output
 from wirespeed.records_json import run_from_json
 from wirespeed.runs import folder
+from wirespeed.runs.patient import PatientFolder
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -42,6 +45,29 @@ def test_a_log_is_told_with_its_cause(tmp_path: Path, capsys: pytest.CaptureFixt
     out, err = capsys.readouterr()
     assert code in (1, 3) and f"exit {code}" in out
     assert "could not be stored whole" in err and "WIRESPEED_HOME" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("check", "-l", "quick", "--only", "correctness", "--ranks", "1"), "exit 0"),
+        (("locate", "--simulate", "--nodes", "8"), "exit"),
+        (("diagnose", os.devnull), "exit 3"),
+        (("launch", "--ranks", "1", "--", "true"), "exit code 0"),
+    ],
+    ids=lambda words: words[0] if isinstance(words, tuple) else "",
+)
+def test_the_verdict_is_told_before_it_is_stored(
+    words: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A file system may hang for as long as it likes."""
+    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path / "home"))
+    streams = io.StringIO()
+    seen = []
+    monkeypatch.setattr(PatientFolder, "finish", lambda *_: seen.append(streams.getvalue()))
+    with redirect_stdout(streams), redirect_stderr(streams):
+        run(words)
+    assert [told in one for one in seen] == [True]
 
 
 @pytest.mark.usefixtures("full")

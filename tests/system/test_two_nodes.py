@@ -80,6 +80,7 @@ def test_a_rank_stopped_on_the_second_node_is_named_with_its_host(
     stopped = cli.measuring(4)[2]
     os.kill(stopped, signal.SIGSTOP)
     cli.until(lambda: any(r.out() for r in running), AFTER_S)
+    cli.until(lambda: cli.run()["exit_code"] == 1)  # it is told before it is stored
     found = finding(cli.run(), "HANG-001")
     assert "rank 2 on node-1" in found["title"]
     os.kill(stopped, signal.SIGCONT)
@@ -91,6 +92,7 @@ def test_a_cable_pulled_in_the_middle(cli: Any, nodes: Any) -> None:
     cli.measuring(4)
     nodes.cut(1)
     cli.until(lambda: "NOT READY" in running[0].out(), AFTER_S)
+    cli.until(lambda: cli.run()["exit_code"] == 1)
     run = cli.run()
     assert run["exit_code"] == 1
     failed = [one for one in run["findings"] if one["status"] == "fail"]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from wirespeed.diagnose.rule import Rule
     from wirespeed.diagnose.sources import Source
     from wirespeed.records import Run
+    from wirespeed.runs.patient import PatientFolder
 
 __all__ = ["diagnose"]
 
@@ -78,12 +79,12 @@ def diagnose(
             expected="files, folders, a run's id, or - for standard input",
             next="wirespeed diagnose job.log",
         )
-    run = _diagnosed(paths, quiet)
-    return show(run, Output(output, color, quiet, verbose))
+    run, folder = _diagnosed(paths, quiet)
+    return show(run, Output(output, color, quiet, verbose), folder)
 
 
-def _diagnosed(paths: tuple[str, ...], quiet: bool) -> "Run":
-    """Read, judge and store."""
+def _diagnosed(paths: tuple[str, ...], quiet: bool) -> "tuple[Run, PatientFolder | None]":
+    """Read and judge; the folder to store it in, where there can be one."""
     import time
     from datetime import UTC, datetime
 
@@ -122,9 +123,7 @@ def _diagnosed(paths: tuple[str, ...], quiet: bool) -> "Run":
         config={"paths": list(paths), "logs": reading.logs, "lines": reading.lines},
         findings=reading.findings,
     )
-    if folder:
-        folder.finish(run)
-    return run
+    return run, folder
 
 
 def _sources(paths: tuple[str, ...]) -> list["Source"]:

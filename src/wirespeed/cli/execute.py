@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from wirespeed.console.grids import GridWorld
     from wirespeed.console.lasting import Work
     from wirespeed.console.session import Session
+    from wirespeed.runs.patient import PatientFolder
     from wirespeed.world.watch import Outcome
 
 __all__ = ["execute", "show"]
@@ -70,7 +72,7 @@ def execute(
         require_torch()
     if identity is None:
         run = _on_this_machine(plan, options, config, only, settings, grid)
-        return show(run, options.output)
+        return exported(run, options.output)
     return _as_member(identity, plan, options, config, only, secret)
 
 
@@ -156,7 +158,7 @@ def _elsewhere(
         run = run_lasting(session, held, *work)
     else:
         run = run_remote(session, place.engine, job, plan)
-    return show(run, options.output)
+    return exported(run, options.output)
 
 
 def _as_member(
@@ -238,7 +240,7 @@ class _ShownSession:
         if self._work is not None:
             self._work.ended(outcome, time.monotonic() - self._begin)
             self._work.settle()
-        return show(self._session.close(outcome), self._output)
+        return exported(self._session.close(outcome), self._output)
 
 
 def _settings_inside_a_world(identity: Identity) -> UsageError:
@@ -325,6 +327,7 @@ def _session(
         ledger=ledger,
         again=options.again,
         gate=options.gate,
+        show=partial(shown, output=options.output),
     )
 
 
@@ -337,8 +340,19 @@ def _told(values: tuple[Any, ...]) -> list[Any]:
     return redact_words(values) if all(isinstance(v, str) for v in values) else list(values)
 
 
-def show(run: Run, output: Output) -> int:
-    """Print the run in the asked form, and write its page if one is asked for; its exit code."""
+def show(run: Run, output: Output, folder: "PatientFolder | None" = None) -> int:
+    """Print the run in the asked form, then store it in `folder`, and write its page if one is asked
+    for; its exit code."""
+    try:
+        shown(run, output)
+    finally:
+        if folder is not None:
+            folder.finish(run)
+    return exported(run, output)
+
+
+def shown(run: Run, output: Output) -> None:
+    """Print the run in the asked form."""
     from wirespeed.views import render
     from wirespeed.views.style import style_for
 
@@ -349,6 +363,10 @@ def show(run: Run, output: Output) -> int:
         from wirespeed.cli import forget_stdout
 
         forget_stdout()
+
+
+def exported(run: Run, output: Output) -> int:
+    """Write the page and the timeline of a stored run, where asked for; its exit code."""
     try:
         _write_files(run, output)
     except StorageError as error:  # the verdict stands, and so does its exit code

@@ -36,8 +36,7 @@ def run_simulation(
     config = {**{k: v for k, v in ctx.params.items() if k != "print_config"}}
     folder = patient_folder("locate", {k: _plain(v) for k, v in config.items()})
     run = _simulated(folder.id, folder.started, pairs, asked, options)
-    folder.finish(run)
-    return show(run, options.output)
+    return show(run, options.output, folder)
 
 
 def _plain(value: Any) -> Any:

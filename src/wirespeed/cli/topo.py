@@ -103,8 +103,7 @@ def _here(ctx: click.Context, output: Output) -> int:
     folder = patient_folder("topo", config)
     node = survey_node((0,))
     run = _run(folder.id, folder.started, time.monotonic() - began, config, node)
-    folder.finish(run)
-    return show(run, output)
+    return show(run, output, folder)
 
 
 def _run(id: str, started: str, seconds: float, config: dict[str, Any], node: NodeFacts) -> Run:

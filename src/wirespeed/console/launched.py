@@ -53,9 +53,10 @@ class Launched:
 
     def refuse(self) -> int:
         """Some nodes cannot be used: nothing is started."""
-        run = self._finish({}, list(self._findings), 3)
+        run = self._run({}, list(self._findings), 3)
         _tell_findings(run)
         _tell(f"nothing was started; exit code 3; run {run.id}")
+        self._folder.finish(run)
         return 3
 
     def run(self, *, quiet: bool, prefix: bool) -> int:
@@ -69,8 +70,9 @@ class Launched:
                 stop = any(one.status in STOPPING for one in nodes.prepared.findings)
                 ended = None if stop else self._ran(nodes, quiet=quiet, prefix=prefix)
         except Interrupted as error:
-            run = self._finish({}, [*self._findings], 130)
+            run = self._run({}, [*self._findings], 130)
             _tell(f"{error.saw}; no rank was started; exit code 130; run {run.id}")
+            self._folder.finish(run)
             return 130
         self._findings += tuple(nodes.after)
         return self.refuse() if ended is None else self._close(ended, quiet=quiet)
@@ -103,16 +105,17 @@ class Launched:
             said = log_findings(self._folder.log_path(0).parent)
             # Where no rank started, the engine's own words are the cause, and its end follows.
             findings = [*findings, *said] if end.nodes else [*said, *findings]
-        run = self._finish(end.nodes, [*self._findings, *findings], code)
+        run = self._run(end.nodes, [*self._findings, *findings], code)
         if run.findings:
             _tell_findings(run)
         if not quiet or code:
             _tell(f"{_summary(end, self._job.size, run.seconds)}; exit code {code}; run {run.id}")
+        self._folder.finish(run)
         return code
 
-    def _finish(self, nodes: dict[int, str], findings: list[Finding], code: int) -> Run:
+    def _run(self, nodes: dict[int, str], findings: list[Finding], code: int) -> Run:
         verdict: Verdict = "READY" if code == 0 else "UNKNOWN" if code in (3, 130) else "NOT READY"
-        run = Run(
+        return Run(
             id=self._folder.id,
             command="launch",
             verdict=verdict,
@@ -131,8 +134,6 @@ class Launched:
             choices=self._choices,
             findings=tuple(findings),
         )
-        self._folder.finish(run)
-        return run
 
 
 def _nodes(nodes: dict[int, str]) -> tuple[NodeFacts, ...]:

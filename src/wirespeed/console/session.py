@@ -63,8 +63,12 @@ class Session:
         ledger: Ledger | None = None,
         again: Callable[[str], str] = str,
         gate: Gate = PLAIN,
+        show: Callable[[Run], None] = lambda run: None,
     ) -> None:
-        """again: completes the command that a finding proposes, so that it can be typed."""
+        """again: completes the command that a finding proposes, so that it can be typed.
+
+        show: tells the run to its user, before it is stored.
+        """
         self.folder = folder
         self.ledger = ledger
         self._plan = plan
@@ -74,6 +78,7 @@ class Session:
         self._only = only
         self._again = again
         self._gate = gate
+        self._show = show
         self._begin = time.monotonic()
         self._settings: tuple[Setting, ...] = ()
         self._goodput: Goodput | None = None
@@ -164,15 +169,21 @@ class Session:
             verdict, code = "UNKNOWN", told if told in _REFUSALS else CannotMeasure.exit_code
         findings, verdict, code = self._gate.judged(findings, verdict, code)
         findings = [replace(one, next=self._again(one.next)) for one in findings]
-        for finding in findings:
-            self.folder.append("finding", finding_to_json(finding))
         run = replace(
             self._told(world), verdict=verdict, exit_code=code, findings=tuple(findings), soak=soak
         )
-        if heard.trace:
-            self.folder.keep("trace.json", "".join(heard.trace))
-        self.folder.finish(run)
+        try:
+            self._show(run)
+        finally:
+            self._store(run)
         return run
+
+    def _store(self, run: Run) -> None:
+        for finding in run.findings:
+            self.folder.append("finding", finding_to_json(finding))
+        if self._heard.trace:
+            self.folder.keep("trace.json", "".join(self._heard.trace))
+        self.folder.finish(run)
 
     def _told(self, world: World) -> Run:
         """The run as it was heard, without a judgement."""

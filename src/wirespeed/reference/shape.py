@@ -261,7 +261,7 @@ def _interface(node: NodeFacts, gpu: str) -> _Cards:
         names = [name for name in str(node.facts.get("net.gloo.interface", "")).split(",") if name]
     else:
         names = [str(name) for name in node.facts.get("net.nccl.interfaces", ())]
-    known = {str(nic["name"]): nic for nic in node.nics}
+    known = {str(nic["name"]): nic for nic in node.nics if "name" in nic}
     used = [known[name] for name in names if name in known]
     rates = [float(nic["speed_Gbitps"]) for nic in used if nic.get("speed_Gbitps")]
     complete = rates if used and len(rates) == len(used) and not _made_up(used) else []
