@@ -25,7 +25,9 @@ def fuzzer(
 
 
 @pytest.mark.parametrize(
-    ("fuzzer", "count"), [("fuzz_runs", 300), ("fuzz_inputs", 48)], indirect=["fuzzer"]
+    ("fuzzer", "count"),
+    [("fuzz_runs", 300), ("fuzz_inputs", 48), ("fuzz_kubectl", 48)],
+    indirect=["fuzzer"],
 )
 def test_no_traceback_and_no_exit_of_4(
     fuzzer: Any, count: int, tmp_path: Path, count_attacks: Any
@@ -38,7 +40,7 @@ def test_no_traceback_and_no_exit_of_4(
 
 
 @pytest.mark.parametrize("fuzzer", ["fuzz_runs"], indirect=True)
-@pytest.mark.parametrize("seed", [5440, 5892])
+@pytest.mark.parametrize("seed", [5440, 5892, 70862, 96651, 340129])
 def test_seeds_of_runs_that_ended_badly_once(fuzzer: Any, seed: int, tmp_path: Path) -> None:
     assert not fuzzer.fuzz(tmp_path, 1, seed)[1]
 

@@ -16,7 +16,7 @@ SHARES = 2
 
 
 @pytest.mark.timeout(60 + SEEDS // 10)
-@pytest.mark.parametrize("program", ["fuzz_runs", "fuzz_inputs"])
+@pytest.mark.parametrize("program", ["fuzz_runs", "fuzz_inputs", "fuzz_kubectl"])
 def test_no_traceback_and_no_exit_of_4(program: str, count_attacks: Any) -> None:
     words = [sys.executable, str(PROGRAMS / f"{program}.py"), str(SEEDS // SHARES)]
     started = [

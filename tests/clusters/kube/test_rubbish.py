@@ -1,7 +1,9 @@
 """A kubectl that prints rubbish, too much or nothing: told as such, in bounded time and memory."""
 
+import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +27,9 @@ RUBBISH = {
     "no name": '{"items": [{"metadata": {}}]}',
     "odd name": '{"items": [{"metadata": {"name": []}}]}',
     "odd labels": '{"items": [{"metadata": {"name": "a", "labels": 3}}]}',
+    "odd state": '{"items": [{"status": {"containerStatuses": [{"name": "a", "state": 7}]}}]}',
+    "half a condition": '{"items": [{"status": {"conditions": [{"type": "Ready"}]}}]}',
+    "odd amount": '{"items": [{"spec": {"requests": {"cpu": []}}}]}',
     "odd spec": '{"items": [{"metadata": {"name": "a"}, "spec": {"containers": [1]}}]}',
     "bytes": "\ufffd\0",
 }
@@ -89,8 +94,9 @@ def test_no_verb_ends_with_a_traceback(
 
 
 def test_nulls_say_nothing(tmp_path: Path) -> None:
-    told = '{"items": [{"metadata": {"name": "a", "labels": null}, "spec": null}]}'
-    assert of(f"echo '{told}'", tmp_path).items("get", "pods") == [{"metadata": {"name": "a"}}]
+    pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    told = json.dumps({"items": [{**pod, "spec": None, "status": None}]})
+    assert of(f"echo '{told}'", tmp_path).items("get", "pods") == [pod]
 
 
 def test_endless_text_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

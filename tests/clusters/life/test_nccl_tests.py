@@ -17,7 +17,7 @@ from wirespeed.clusters.telling import Silent
 from wirespeed.errors import CannotMeasure, Interrupted
 
 NAME = "mine-nccl-tests"
-RAW = {"resources": [{"name": "mpijobs"}]}
+RAW = {"groupVersion": "kubeflow.org/v2beta1", "resources": [{"name": "mpijobs"}]}
 
 
 @dataclass(frozen=True, kw_only=True)

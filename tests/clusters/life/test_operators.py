@@ -31,7 +31,8 @@ class Fake(Kubectl):
         told = self.known.get(words[-1])
         if told is None:
             return Answer(words, 1, "", NOT_THERE)
-        body = told if isinstance(told, dict) else {"resources": [{"name": one} for one in told]}
+        names = [{"name": one} for one in told]
+        body = told if isinstance(told, dict) else {"groupVersion": "a/v1", "resources": names}
         return Answer(words, 0, json.dumps(body), "")
 
 

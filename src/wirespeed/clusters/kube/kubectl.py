@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import IO, Any
@@ -108,9 +108,8 @@ def document(answer: Answer) -> dict[str, Any]:
         told = _known(json.loads(answer.out.strip() or "{}"))
         if not isinstance(told, dict):
             raise TypeError("no object")
-        for one in (told, *told.get("items", ())):
-            _check_object(one)
-    except (AttributeError, RecursionError, TypeError, ValueError) as error:
+        _check(told)
+    except (RecursionError, TypeError, ValueError) as error:
         seen = f"error: its answer is not what an API server says: {error}: {answer.out[:80]!r}"
         raise Refused(replace(answer, code=answer.code or 1, err=seen)) from error
     return told
@@ -122,7 +121,7 @@ def items_of(answer: Answer) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = told.get("items", [told] if told else [])
     if not all(one.get("metadata", {}).get("name") for one in items):
         raise Refused(replace(answer, code=1, err="error: its answer holds objects without a name"))
-    return items
+    return [{"apiVersion": "", "kind": "", **one} for one in items]
 
 
 def _known(data: Any) -> Any:
@@ -132,22 +131,53 @@ def _known(data: Any) -> Any:
     return [_known(one) for one in data] if isinstance(data, list) else data
 
 
-_PARTS: dict[str, type] = {"metadata": dict, "spec": dict, "status": dict, "items": list}
-_PARTS |= {"labels": dict, "annotations": dict, "name": str, "uid": str, "ownerReferences": list}
-_PARTS |= {"containers": list, "conditions": list, "containerStatuses": list, "taints": list}
-_PARTS |= {"allocatable": dict, "nodeName": str, "phase": str, "creationTimestamp": str}
+_WORDS = ("labels", "annotations", "matchLabels", "nodeSelector", "data")
+_AMOUNTS = ("allocatable", "capacity", "requests", "limits")
+_FREE = (*_WORDS, *_AMOUNTS, "rules", "managedFields")
+"""Their keys are the user's, or mean something else there."""
+_KINDS: dict[type, str] = {
+    dict: "metadata spec template state lastState running waiting terminated resources "
+    "involvedObject securityContext serverVersion " + " ".join((*_WORDS, *_AMOUNTS)),
+    list: "items containers initContainers conditions containerStatuses initContainerStatuses "
+    "taints ownerReferences tolerations env volumes",
+    str: "name namespace uid kind phase reason message nodeName creationTimestamp startedAt type "
+    "finishedAt startTime lastTimestamp eventTime podIP image gitVersion provisioner",
+    int: "count restartCount exitCode replicas readyReplicas generation observedGeneration",
+}
+_KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
+_NEEDS = {"conditions": ("type", "status"), "taints": ("key",), "ownerReferences": ("kind", "name")}
+_NEEDS |= dict.fromkeys(("containers", "initContainers", "containerStatuses"), ("name",))
 
 
-def _check_object(told: Any) -> None:
+def _check(told: Any) -> None:
     """TypeError where a part that we read is of another type than the API says."""
-    inner = (told.get(name, {}) for name in ("metadata", "spec", "status"))
-    for part in (told, *(one for one in inner if isinstance(one, dict))):
-        for name, value in part.items():
-            kind = _PARTS.get(name)
-            if kind is not None and not isinstance(value, kind):
-                raise TypeError(f"{name} is a {type(value).__name__}")
-            if isinstance(value, list) and kind and not all(isinstance(one, dict) for one in value):
-                raise TypeError(f"{name} are no objects")
+    for one in told if isinstance(told, list) else ():
+        _check(one)
+    for name, value in told.items() if isinstance(told, dict) else ():
+        if wrong := _wrong(name, value, told):
+            raise TypeError(wrong)
+        if name not in _FREE:
+            _check(value)
+
+
+def _wrong(name: str, value: Any, among: Mapping[str, Any]) -> str:
+    """What is wrong with a part; empty: nothing."""
+    kind = _KIND_OF.get(name, object)
+    if name == "status":  # a condition has one, too
+        kind = str if "type" in among else dict
+    elif name == "resources" and "groupVersion" in among:
+        kind = list
+    right: bool = isinstance(value, kind) and not (kind is int and type(value) is bool)
+    if not right:
+        return f"{name} is a {type(value).__name__}"
+    needs = {*_NEEDS.get(name, ())}
+    if kind is list and not all(isinstance(one, dict) and one.keys() >= needs for one in value):
+        return " ".join((name, "without", *sorted(needs)))
+    if name in _WORDS and not all(isinstance(one, str) for one in value.values()):
+        return f"{name} are no words"
+    if name in _AMOUNTS and not all(type(one) in (str, int, float) for one in value.values()):
+        return f"{name} are no quantities"
+    return ""
 
 
 def _bounded(
