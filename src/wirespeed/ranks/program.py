@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from wirespeed import __version__
@@ -166,15 +166,20 @@ def _join(
     from wirespeed.ranks.join import choose_backend, join
 
     choice = choose_backend(backend, identity)
-    place = join(
-        identity,
-        plan,
-        store.store,
-        choice.value,
-        beacon.tick,
-        lambda bound_s: beacon.phase("running", bound_s=bound_s),
-        rack=str(node.facts.get("placement.rack", "")) if node else "",
-    )
+    try:
+        place = join(
+            identity,
+            plan,
+            store.store,
+            choice.value,
+            beacon.tick,
+            lambda bound_s: beacon.phase("running", bound_s=bound_s),
+            rack=str(node.facts.get("placement.rack", "")) if node else "",
+        )
+    except Exception:
+        if node is None:  # all are ended at the first exception: the node's first rank may be late
+            _tell_facts(replace(identity, rank=identity.rank - (identity.local_rank or 0)), beacon)
+        raise
     if identity.rank == 0:
         beacon.record("choices", {"choices": [asdict(choice)]})
         beacon.record("versions", _versions())
