@@ -187,18 +187,17 @@ def _as_member(
     launcher = os.environ.get("WIRESPEED_LAUNCHER", identity.launcher)
     choice = Choice("launcher", launcher, identity.reason)
 
-    output = options.output
-    if launcher == "openmpi" and output.color == "auto":
+    if launcher == "openmpi" and options.output.color == "auto":
         # mpirun gives its ranks a terminal of their own, whatever its own output goes to.
-        output = replace(output, color="never")
+        options = replace(options, output=replace(options.output, color="never"))
 
     def open_book() -> _ShownSession:
         size = identity.world_size
         return _ShownSession(
-            plan, _session(plan, options, config, only, launcher, size, (choice,)), output
+            plan, _session(plan, options, config, only, launcher, size, (choice,)), options.output
         )
 
-    if identity.rank == 0 and trusts_network(identity, secret) and not output.quiet:
+    if identity.rank == 0 and trusts_network(identity, secret) and not options.output.quiet:
         click.echo(f"this run trusts {TRUSTS_NETWORK.value}: {TRUSTS_NETWORK.reason}", err=True)
     return run_member(identity, plan, options.backend, open_book, secret)
 
