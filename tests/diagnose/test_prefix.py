@@ -26,6 +26,7 @@ TEXT = "NCCL WARN something happened"
         (f"[node-1] {TEXT}", None, "node-1", None),
         (f"(RayTrainWorker pid=123, ip=10.0.0.5) {TEXT}", None, "10.0.0.5", None),
         (f"3: {TEXT}", 3, None, None),
+        (f"[rank0]: wirespeed: this rank is ended: rank 1 on n-1 {TEXT}", 1, "n-1", None),
         (f"\x1b[33m[rank1]:\x1b[0m {TEXT}\r\n", 1, None, None),
     ],
 )

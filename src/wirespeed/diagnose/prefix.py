@@ -86,6 +86,11 @@ def _local(prefix: Prefix, found: re.Match[str]) -> None:
     prefix.gpu = int(found[1])
 
 
+def _told(prefix: Prefix, found: re.Match[str]) -> None:
+    """What our watch told a rank that it ended: it speaks of another rank."""
+    prefix.rank, prefix.host = int(found[1]), found[2]
+
+
 def _host(prefix: Prefix, found: re.Match[str]) -> None:
     prefix.host = found[1]
 
@@ -119,6 +124,7 @@ _KINDS: tuple[tuple[re.Pattern[str], _Take], ...] = tuple(
         (r"\[(?:[\w.@-]+@)?\d+,\s?(\d+)\]\s?(?:\[[^\]]*\])?<(?:std(?:out|err)|diag)>:\s?", _rank),
         (r"\[rank(\d+)\]:\s?", _rank),
         (r"\[default(\d+)\]:\s?", _local),
+        (r"wirespeed: this rank is ended: rank (\d+) on (\S+) ", _told),
         # kubectl logs --prefix: `[pod/train-worker-3/pytorch] `
         (r"\[pod/([\w.-]+)/[\w.-]+\]\s", _host),
         # Ray: `(RayTrainWorker pid=123, ip=10.0.0.1) `
