@@ -18,9 +18,14 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"wirespeed {__version__}\n")
         return
-    from wirespeed.cli import run
+    try:
+        from wirespeed.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules were loaded, or while `run` told of another one
+        sys.stderr.write("\nwirespeed: interrupted\n")
+        code = 130
+    sys.exit(code)
 
 
 def _open_closed() -> None:

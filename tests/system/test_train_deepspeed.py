@@ -10,10 +10,13 @@ import pytest
 
 pytestmark = [
     pytest.mark.system,
+    pytest.mark.timeout(400),
     pytest.mark.skipif(find_spec("deepspeed") is None, reason="Requires: deepspeed"),
 ]
 
 QUICK = ("--rounds", "2", "--steps", "1", "-q", "--layers", "1")
+BOUND_S = 380.0
+"""Four processes import deepspeed, beside other tests on the same cores."""
 CPU = {"DS_ACCELERATOR": "cpu"}
 
 
@@ -26,7 +29,7 @@ def free_port() -> int:
 def test_each_stage_is_proven_and_timed_in_one_table(cli: Any, finding: Any) -> None:
     names = [f"deepspeed-zero{stage}" for stage in (0, 1, 2, 3)]
     words = ("train", "--ranks", "2", *QUICK, "--strategy", ",".join(names), "-o", "json")
-    done = cli(*words, env=CPU)
+    done = cli(*words, env=CPU, timeout=BOUND_S)
     assert done.code == 0, done.out + done.err
     rows = {row["strategy"]: row for row in done.json["training"]}
     assert list(rows) == ["none", *names]
@@ -40,7 +43,7 @@ def test_as_ranks_of_its_launcher(cli: Any) -> None:
     words = [launcher, "--num_gpus", "2", "--master_port", str(free_port()), "--module"]
     done = cli.start_words(
         [*words, "wirespeed", "train", *QUICK, "--strategy", "deepspeed-zero1"], env=CPU
-    ).wait()
+    ).wait(BOUND_S)
     assert done.code == 0, done.out + done.err
     run = cli.run()
     assert (run["verdict"], run["world"]["size"]) == ("READY", 2)
