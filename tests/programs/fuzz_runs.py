@@ -21,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,7 @@ def change(data: Any, rng: random.Random) -> None:
             )
             inside[key] = rng.choice(numbers)
         case _:
-            inside[key] = rng.choice(ODD)
+            inside[key] = deepcopy(rng.choice(ODD))
 
 
 def as_bytes(data: Any, rng: random.Random) -> bytes:
