@@ -140,8 +140,9 @@ _KINDS: dict[type, str] = {
     "involvedObject securityContext serverVersion " + " ".join((*_WORDS, *_AMOUNTS)),
     list: "items containers initContainers conditions containerStatuses initContainerStatuses "
     "taints ownerReferences tolerations env volumes",
-    str: "name namespace uid kind apiVersion phase reason message nodeName creationTimestamp startedAt type "
-    "finishedAt startTime lastTimestamp eventTime podIP image gitVersion provisioner updateRevision",
+    str: "name namespace uid kind apiVersion phase reason message nodeName creationTimestamp type "
+    "startedAt finishedAt startTime lastTimestamp eventTime podIP image gitVersion provisioner "
+    "updateRevision",
     int: "count restartCount exitCode replicas readyReplicas generation observedGeneration",
 }
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names.split()}
