@@ -17,11 +17,11 @@ run: $(VENV)/.run ## install, then check this machine
 
 test: lint types contracts unit ## lint, types, import contracts, tests without root or servers
 
-# Most of the time these tests wait: four at once; what compares speeds has the machine for itself.
+# Many of these tests wait: three at once on two cores; what compares speeds has the machine for itself.
 test-system: export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
 test-system: test-hostile ## network namespaces, ssh, MPI, Slurm, Kubernetes, images, browser
 	$(BIN)/pytest -m "system and quiet and not hostile" --durations=15 || $(call alone,system and quiet)
-	$(BIN)/pytest -m "system and not quiet and not hostile" -n 4 --dist worksteal --durations=25 || $(call alone,system)
+	$(BIN)/pytest -m "system and not quiet and not hostile" -n 3 --dist worksteal --durations=25 || $(call alone,system)
 
 # 5: no hostile test is a quiet one.
 test-hostile: export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin

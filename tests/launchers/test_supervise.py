@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from wirespeed.launchers import supervise
 from wirespeed.launchers.base import Job, Piece
 from wirespeed.launchers.endings import end_findings
 from wirespeed.launchers.engines.local import ENGINE
@@ -154,6 +155,25 @@ def test_an_engine_s_own_code_counts_when_its_ranks_are_well() -> None:
     end = Supervisor(1, "t", Heard(), SHORT).run(pieces)
     assert (end.reason, end.codes, worst_code(end)) == ("finished", {0: 0}, 5)
     assert [one.status for one in end_findings(end, pieces, LOGS)] == ["warn"]
+
+
+def test_an_engine_that_we_end_after_its_ranks_takes_nothing_from_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """DeepSpeed's launcher takes longer than it may where the machine is busy."""
+    monkeypatch.setattr(supervise, "FAREWELL_S", 0.3)
+    script = 'printf \'\\036t 0 n h 0 "1"\\n\\036t 0 n x 1 "0"\\n\'; exec sleep 300'
+    pieces = [Piece(name="deepspeed", command=("sh", "-c", script))]
+    end = Supervisor(1, "t", Heard(), SHORT).run(pieces)
+    assert (end.reason, end.outlived, end.pieces) == (
+        "finished",
+        ("deepspeed",),
+        {"deepspeed": -15},
+    )
+    assert worst_code(end) == 0
+    (found,) = end_findings(end, pieces, LOGS)
+    assert (found.id, found.status) == ("EXIT-001", "warn")
+    assert "deepspeed still ran" in found.title
 
 
 def test_lost_output_is_counted() -> None:

@@ -16,7 +16,7 @@ BARE = ["--cap-drop=all", "--security-opt=no-new-privileges"]
 UNKNOWN_ID = "1000650000"
 """As OpenShift gives them: known to no /etc/passwd."""
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 class TestContent:

@@ -25,7 +25,7 @@ from wirespeed.launchers.frames import (
 )
 from wirespeed.launchers.pulse import Pulse
 
-__all__ = ["Bounds", "JobEnd", "Listener", "Supervisor", "worst_code"]
+__all__ = ["FAREWELL_S", "Bounds", "JobEnd", "Listener", "Supervisor", "worst_code"]
 
 LOOK_S = 0.05
 FAREWELL_S = 10.0
@@ -87,6 +87,8 @@ class JobEnd:
     """Return code by piece."""
     lost: tuple[str, ...] = ()
     """Pieces that ended before their ranks had."""
+    outlived: tuple[str, ...] = ()
+    """Pieces that had not ended `FAREWELL_S` after all ranks had, so that we ended them."""
     silent: tuple[int, ...] = ()
     """Ranks that started and never told their end, though nobody had asked them to end."""
     absent: tuple[int, ...] = ()
@@ -277,6 +279,8 @@ class Supervisor:
 
     def _stop(self) -> None:
         """In order where a piece can, then SIGTERM, then SIGKILL; what they say is still heard."""
+        if self._end.reason == "finished" and len(self._end.codes) >= self._size:
+            self._end.outlived = tuple(self._pieces[number].name for number in self._running())
         asked = [n for n, piece in enumerate(self._pieces) if piece.ends_with_stdin]
         for number in self._running():
             if number in asked:
@@ -356,7 +360,8 @@ def _write_files(piece: Piece) -> None:
 def worst_code(end: JobEnd) -> int:
     """The exit code of a job: the worst of its ranks; 130 after Ctrl-C; signal n is 128 + n.
 
-    A rank that was told to end after another had failed does not count.
+    A rank that was told to end after another had failed does not count, nor does an engine that we had
+    to end after all ranks had ended well.
     3 where a connection was lost or ranks never started: that is not a success.
     """
     if end.reason == "interrupted":
@@ -366,7 +371,8 @@ def worst_code(end: JobEnd) -> int:
         return max([_shell_code(end.codes[end.first]), *own])
     if end.reason in ("lost", "not_started", "concluded"):
         return 3
-    return max(map(_shell_code, end.pieces.values()), default=3)
+    own = {name: code for name, code in end.pieces.items() if name not in end.outlived}
+    return max(map(_shell_code, own.values()), default=0 if end.outlived else 3)
 
 
 def _shell_code(code: int) -> int:

@@ -117,9 +117,10 @@ def test_what_shards_holds_less(transformers):
 
 
 @pytest.mark.system
+@pytest.mark.timeout(400)
 def test_deepspeed(world):
     pytest.importorskip("deepspeed", reason="Requires: deepspeed")
     names = ["deepspeed-zero0", "deepspeed-zero2", "deepspeed-zero3"]
-    ranks = world("both", arguments={"model": "transformer", "strategies": names})
+    ranks = world("both", arguments={"model": "transformer", "strategies": names}, timeout=300.0)
     for name in names:
         compared(ranks, name, ("parameters", "gradients", "optimizer", "activations"), 0.1)
