@@ -77,6 +77,14 @@ def test_numbers_and_formats_hold_from_any_file(do: Do, here: Path) -> None:
         assert code == 0, said
 
 
+def test_a_key_without_a_value_says_nothing(do: Do, here: Path) -> None:
+    here.write_text("check:\n  level:\n  timeout: 7\n")
+    code, said = do("check", "--print-config")
+    assert code == 0, said
+    shown = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line}
+    assert (shown["level"], shown["timeout"]) == (["medium", "default"], ["7.0", "wirespeed.yaml"])
+
+
 def test_confirmed_once_and_again_once_changed(do: Do, here: Path, tmp_path: Path) -> None:
     here.write_text("train: {model: mine:model}\n")
     code, said = do("config", "trust")

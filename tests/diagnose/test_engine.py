@@ -187,6 +187,14 @@ def test_who_says_nothing_of_the_failure_is_looked_at_first(tmp_path: Path) -> N
     assert "1. rank 1: it wrote no line of the failure" in finding.fix
 
 
+@pytest.mark.parametrize("line", ["[rank{}]: disk full on sda", "[1,{}]<stderr>:disk full on sda"])
+def test_more_digits_than_a_number_has_are_none(tmp_path: Path, line: str) -> None:
+    (found,) = (
+        one for one in read(tmp_path, line.format("7" * 5001)).findings if one.id == "T-001"
+    )
+    assert found.title == "disk sda is full"
+
+
 def test_the_ranks_log_may_be_missing(tmp_path: Path) -> None:
     lines = [line for line in planted(32, 1) if not line.startswith("[rank10]")]
     (finding,) = read(tmp_path, "\n".join(lines)).findings

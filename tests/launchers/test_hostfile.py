@@ -33,6 +33,7 @@ def test_every_notation_in_one_file(tmp_path: Path) -> None:
 
 
 HOSTILE = [
+    pytest.param("a:" + "9" * 5001, id="digits"),
     "-oProxyCommand=id",
     "a;id",
     "$(id)",

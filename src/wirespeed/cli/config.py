@@ -144,12 +144,16 @@ def _by_verb(path: Path, data: Any, verbs: Collection[str]) -> dict[str, Any]:
 
 
 def _options(values: Mapping[str, Any]) -> dict[str, Any]:
-    """As click calls them, which the file spells as the command line does; verbs below as they are."""
+    """As click calls them, which the file spells as the command line does; verbs below as they are.
+
+    A key without a value says nothing: its default holds.
+    """
     return {
         key if isinstance(value, dict) else _parameter(key): _options(value)
         if isinstance(value, dict)
         else value
         for key, value in values.items()
+        if value is not None
     }
 
 

@@ -4,6 +4,7 @@ All rules' anchors are searched at once in each block (Aho-Corasick); only lines
 decoded, stripped of their prefix and shown to the rules of those anchors.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ _SAMPLE = 1 << 14
 """Bytes at the start and the end of a log of which every line is asked who wrote it."""
 _SHOWN = 2000
 """Characters kept of a line."""
+_LONG = 4000
+_ENDLESS = re.compile(rb"\d{4000,}")
+"""What is no number, and no reader of numbers takes for one."""
 _TAIL = 1 << 12
 """Bytes kept of the block before, for who asks what came before a line, and of the end of a log."""
 
@@ -191,6 +195,8 @@ class Scanner:
         rank: int | None,
         known: dict[str, _Reader],
     ) -> Iterator[Hit]:
+        if len(raw) > _LONG:
+            raw = _ENDLESS.sub(b"?", raw)
         if _SUMMARIES in known:
             prefix = strip(raw.decode("utf-8", "replace"))
             taken = self._blocks.take(name, number, prefix)

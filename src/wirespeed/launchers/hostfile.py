@@ -69,8 +69,8 @@ def _host(word: str, where: str) -> Host:
 
 
 def _slots(text: str, where: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_SLOTS:
-        raise InputError(f"{where}: {text!r} slots", expected=f"1 to {_MOST_SLOTS} slots")
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= _MOST_SLOTS:
+        raise InputError(f"{where}: {text[:40]!r} slots", expected=f"1 to {_MOST_SLOTS} slots")
     return int(text)
 
 
