@@ -371,8 +371,8 @@ def worst_code(end: JobEnd) -> int:
         return max([_shell_code(end.codes[end.first]), *own])
     if end.reason in ("lost", "not_started", "concluded"):
         return 3
-    own = {name: code for name, code in end.pieces.items() if name not in end.outlived}
-    return max(map(_shell_code, own.values()), default=0 if end.outlived else 3)
+    engines = [code for name, code in end.pieces.items() if name not in end.outlived]
+    return max(map(_shell_code, engines), default=0 if end.outlived else 3)
 
 
 def _shell_code(code: int) -> int:
