@@ -73,6 +73,21 @@ class ConfigFile:
                 next=other if self._owned_by_others() else f"wirespeed config trust {words}",
             )
 
+    def refuse_lists(self, ctx: click.Context, verb: str) -> None:
+        """InputError for a list where an option has one value."""
+        group, values = ctx.command, self.options.get(verb)
+        command = group.get_command(ctx, verb) if isinstance(group, click.Group) else None
+        if command is None or not isinstance(values, dict):
+            return
+        for one in command.params:
+            name, several = str(one.name), getattr(one, "multiple", False) or one.nargs != 1
+            if not several and isinstance(values.get(name), list):
+                key = _PLAIN.get(name, name)
+                raise InputError(
+                    f"{self.path}: {verb}: {key!r} holds a list",
+                    expected=f"one value, or several with commas: `{key}: A,B`",
+                )
+
     def trust(self, ctx: click.Context) -> list[str]:
         """Confirm the file as it is now; the keys that count from now on."""
         if why := self._owned_by_others():
@@ -140,7 +155,18 @@ def _by_verb(path: Path, data: Any, verbs: Collection[str]) -> dict[str, Any]:
             raise InputError(f"{path}: there is no verb {verb!r}", expected=", ".join(verbs))
         if not isinstance(values, dict):
             raise InputError(f"{path}: {verb!r} holds {values!r}", expected=shape)
+    for key, value in _lists(data):
+        if not all(isinstance(one, str) for one in value):
+            raise InputError(f"{path}: {key!r} holds more than a list of words", expected=shape)
     return {verb: _options(values) for verb, values in data.items()}
+
+
+def _lists(values: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _lists(value)
+        elif isinstance(value, list):
+            yield key, value
 
 
 def _options(values: Mapping[str, Any]) -> dict[str, Any]:
