@@ -215,3 +215,22 @@ def test_a_probe_that_failed_at_the_start_only(tmp_path: Path) -> None:
     )
     assert read(tmp_path, failed)[0].id == "K8S-013"
     assert read(tmp_path, failed, "w-0   1/1   Running   0   6m") == []
+
+
+# --- what a survivor was told --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("end", "id", "status"),
+    [
+        ("died: killed by signal 9 (SIGKILL)", "END-001", "warn"),
+        ("raised torch.OutOfMemoryError: CUDA out of memory. Tried to allocate", "PY-001", "fail"),
+    ],
+)
+def test_it_is_the_story_of_the_rank_that_is_named(
+    tmp_path: Path, end: str, id: str, status: str
+) -> None:
+    told = f"wirespeed: this rank is ended: rank 1 on n-1 {end}"
+    (found,) = read(tmp_path, f"[rank0]: {told}", f"[rank2]: {told}")
+    assert (found.id, found.status, found.subject.name) == (id, status, "rank 1")
+    assert "rank 1 on n-1" in found.title

@@ -110,7 +110,7 @@ def _cli(ctx: click.Context, config: str | None) -> None:
     if verb == "config":
         return
     found = read_config(_VERBS, config)
-    found.refuse_lists(ctx, verb)
+    found.refuse_wrong(ctx, verb)
     found.refuse_untrusted(ctx, verb)
     ctx.default_map = dict(found.options)
 

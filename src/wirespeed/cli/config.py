@@ -73,19 +73,15 @@ class ConfigFile:
                 next=other if self._owned_by_others() else f"wirespeed config trust {words}",
             )
 
-    def refuse_lists(self, ctx: click.Context, verb: str) -> None:
-        """InputError for a list where an option has one value."""
-        group, values = ctx.command, self.options.get(verb)
-        command = group.get_command(ctx, verb) if isinstance(group, click.Group) else None
-        if command is None or not isinstance(values, dict):
-            return
-        for one in command.params:
-            name, several = str(one.name), getattr(one, "multiple", False) or one.nargs != 1
-            if not several and isinstance(values.get(name), list):
-                key = _PLAIN.get(name, name)
+    def refuse_wrong(self, ctx: click.Context, verb: str) -> None:
+        """InputError for keys or a list where an option of this verb has a value."""
+        for key, one, value in _given(ctx, self.options, [verb]):
+            several = getattr(one, "multiple", False) or one.nargs != 1
+            words = value if several and isinstance(value, list) else [value]
+            if not all(isinstance(word, str) for word in words):
                 raise InputError(
-                    f"{self.path}: {verb}: {key!r} holds a list",
-                    expected=f"one value, or several with commas: `{key}: A,B`",
+                    f"{self.path}: `{key}` holds {'a list' if isinstance(value, list) else 'keys'}",
+                    expected="a list of words" if several else "one value; several as `A,B`",
                 )
 
     def trust(self, ctx: click.Context) -> list[str]:
@@ -155,18 +151,7 @@ def _by_verb(path: Path, data: Any, verbs: Collection[str]) -> dict[str, Any]:
             raise InputError(f"{path}: there is no verb {verb!r}", expected=", ".join(verbs))
         if not isinstance(values, dict):
             raise InputError(f"{path}: {verb!r} holds {values!r}", expected=shape)
-    for key, value in _lists(data):
-        if not all(isinstance(one, str) for one in value):
-            raise InputError(f"{path}: {key!r} holds more than a list of words", expected=shape)
     return {verb: _options(values) for verb, values in data.items()}
-
-
-def _lists(values: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _lists(value)
-        elif isinstance(value, list):
-            yield key, value
 
 
 def _options(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,20 +172,28 @@ def _parameter(key: str) -> str:
     return _SPELLED.get(key, key).replace("-", "_")
 
 
-def _choosing(
+def _given(
     ctx: click.Context, options: Mapping[str, Any], verbs: Collection[str]
-) -> Iterator[str]:
-    """Keys of these verbs, as the file has them, that only a trusted file may set."""
+) -> Iterator[tuple[str, click.Parameter, Any]]:
+    """What the file gives these verbs: key as the file has it, parameter, value."""
     for verb in verbs:
         group, values = ctx.command, options.get(verb)
         command = group.get_command(ctx, verb) if isinstance(group, click.Group) else None
         if command is None or not isinstance(values, dict):
             continue
         for one in command.params:
-            if one.name in values and _chooses(one, values[one.name]):
-                yield f"{verb}: {_PLAIN.get(one.name, one.name)}"
+            if one.name in values:
+                yield f"{verb}: {_PLAIN.get(one.name, one.name)}", one, values[one.name]
         below = click.Context(command, parent=ctx, info_name=verb)
-        yield from (f"{verb}: {key}" for key in _choosing(below, values, values))
+        for key, one, value in _given(below, values, values):
+            yield f"{verb}: {key}", one, value
+
+
+def _choosing(
+    ctx: click.Context, options: Mapping[str, Any], verbs: Collection[str]
+) -> Iterator[str]:
+    """Keys of these verbs, as the file has them, that only a trusted file may set."""
+    return (key for key, one, value in _given(ctx, options, verbs) if _chooses(one, value))
 
 
 def _chooses(one: click.Parameter, value: Any) -> bool:

@@ -36,11 +36,10 @@ def end_findings(end: JobEnd, pieces: Sequence[Piece], logs: JobLogs) -> tuple[F
         found.append(_absent(end, pieces, words))
     if end.silent and not found:
         found.append(_silent(end, logs.of_rank(end.silent[0])))
-    odd = {name: code for name, code in end.pieces.items() if code and name not in end.outlived}
+    failed = (name for name, code in end.pieces.items() if code)
+    odd = min(failed, key=lambda name: name in end.outlived, default="")
     if odd and not found and end.reason == "finished":
-        found.append(_odd(odd, words))
-    if end.outlived and not found:
-        found.append(_outlived(end.outlived[0], words))
+        found.append(_odd(end, odd, words))
     if end.missing_frames:
         found.append(_missing(end.missing_frames))
     return tuple(found)
@@ -149,27 +148,16 @@ def _silent(end: JobEnd, log: Path) -> Finding:
     )
 
 
-def _odd(odd: Mapping[str, int], words: Mapping[str, Sequence[str]]) -> Finding:
-    name = next(iter(odd))
+def _odd(end: JobEnd, name: str, words: Mapping[str, Sequence[str]]) -> Finding:
+    how = returncode_text(end.pieces[name])
+    if name in end.outlived:
+        how = f"still ran {FAREWELL_S:.0f} s after its ranks and had to be ended"
     return Finding(
         id="EXIT-001",
         status="warn",
-        title=f"{name} {returncode_text(odd[name])}, though every rank ended with 0",
+        title=f"{name} {how}, though every rank ended with 0",
         saw="all ranks told that they ended with exit code 0",
         expected="exit code 0 of the engine, too",
-        evidence=tuple(words.get(name, ())[-_WORDS:]),
-    )
-
-
-def _outlived(name: str, words: Mapping[str, Sequence[str]]) -> Finding:
-    return Finding(
-        id="EXIT-001",
-        status="warn",
-        title=f"{name} still ran {FAREWELL_S:.0f} s after all ranks had ended with 0, and was ended",
-        saw="all ranks told that they ended with exit code 0",
-        expected="the engine to end with its ranks",
-        because="a busy machine, or an engine that waits for something else",
-        costs="nothing: the ranks' ends count",
         evidence=tuple(words.get(name, ())[-_WORDS:]),
     )
 
