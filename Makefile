@@ -4,24 +4,30 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test test-system test-hostile lint types contracts unit benchmark reliability diagnose-score \
-	diagnose-texts docs man images dist sbom audit clean
+.PHONY: run test test-slow test-system test-hostile lint types contracts unit benchmark reliability diagnose-score \
+	diagnose-texts mutants docs man images dist sbom audit clean
 
 # A test that fails is run once more by itself: what fails there too is broken, and what passes is named
 # as one that the load of the machine, or a race, had brought down.
 alone = { [ $$? = 1 ] && echo "these failed; once more, alone:" && \
 	  $(BIN)/pytest -m "$(1)" --last-failed --last-failed-no-failures none; }
 
+# Which tests take longer than a second is said at the end of every run.
+TIMES := --durations=0 --durations-min=1
+
 run: $(VENV)/.run ## install, then check this machine
 	$(BIN)/wirespeed check
 
-test: lint types contracts unit ## lint, types, import contracts, tests without root or servers
+test: lint types contracts unit ## lint, types, import contracts, quick tests without root or servers
+
+test-slow: $(VENV)/.dev ## whole commands on several real ranks, and what waits for seconds
+	$(BIN)/pytest -m "slow and not system and not hostile" -n 3 --dist loadscope $(TIMES) || $(call alone,slow)
 
 # Many of these tests wait: three at once on two cores; what compares speeds has the machine for itself.
 test-system: export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
-test-system: test-hostile ## network namespaces, ssh, MPI, Slurm, Kubernetes, images, browser
-	$(BIN)/pytest -m "system and quiet and not hostile" --durations=15 || $(call alone,system and quiet)
-	$(BIN)/pytest -m "system and not quiet and not hostile" -n 3 --dist worksteal --durations=25 || $(call alone,system)
+test-system: test-slow test-hostile ## network namespaces, ssh, MPI, Slurm, Kubernetes, images, browser
+	$(BIN)/pytest -m "system and quiet and not hostile" $(TIMES) || $(call alone,system and quiet)
+	$(BIN)/pytest -m "system and not quiet and not hostile" -n 3 --dist worksteal $(TIMES) || $(call alone,system)
 
 # 5: no hostile test is a quiet one.
 test-hostile: export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
@@ -42,7 +48,8 @@ contracts: $(VENV)/.dev
 # Where no bytecode is written, each worker rewrites the assertions of all test files at each run.
 unit: export PYTHONDONTWRITEBYTECODE :=
 unit: $(VENV)/.dev
-	$(BIN)/pytest -m "not system" -n 3 --dist loadscope --durations=30 || $(call alone,not system)
+	$(BIN)/pytest -m "not system and not slow" --ignore tests/system -n 3 --dist loadscope $(TIMES) || \
+	  $(call alone,not system and not slow)
 
 benchmark: $(VENV)/.dev ## ratios to a peer; see docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py
@@ -55,6 +62,14 @@ diagnose-score: $(VENV)/.run ## precision and recall of diagnose on labelled cas
 
 diagnose-texts: $(VENV)/.run ## share of the error texts of public sources that diagnose knows
 	$(BIN)/python benchmarks/diagnose_texts.py
+
+N ?= 200
+SEED ?= 17
+JOBS ?= 1
+TREE ?= .
+OUT ?= build/mutants.jsonl
+mutants: $(VENV)/.dev ## share of N seeded faults in src that the tests notice; goes on where it was stopped
+	nice -n 15 $(BIN)/python benchmarks/mutants.py --tree $(TREE) --count $(N) --seed $(SEED) --jobs $(JOBS) --out $(OUT)
 
 # Not with --quiet: mkdocs counts no warnings then, and --strict lets them pass.
 docs: $(VENV)/.docs ## the documentation site, into site/; fails on a broken link
@@ -98,11 +113,13 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; name it with PYTHON=…")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: pyproject.toml constraints.txt | $(BIN)/python
+DATA := $(wildcard src/wirespeed/checks/*.yaml src/wirespeed/clusters/kube/*.yaml src/wirespeed/diagnose/rules/*.yaml)
+
+$(VENV)/.run: pyproject.toml constraints.txt $(DATA) | $(BIN)/python
 	$(PIP) install -q -c constraints.txt -e '.[torch,gpu]'
 	touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.dev: pyproject.toml constraints.txt $(DATA) | $(BIN)/python
 	$(PIP) install -q -c constraints.txt -e '.[torch,gpu,dev]'
 	touch $@ $(VENV)/.run
 

@@ -44,7 +44,7 @@ def to_verdict(ranks: int) -> int:
     import torch
 
     from wirespeed.checks.judge import judge, verdict_of
-    from wirespeed.ranks.measure import gathered
+    from wirespeed.rank.measure import gathered
     from wirespeed.reference import NoReference
     from wirespeed.statistics import time_stats
 
@@ -62,7 +62,7 @@ def to_verdict(ranks: int) -> int:
 
 
 def large_run(ranks: int):  # type: ignore[no-untyped-def]  # its type needs the import
-    from wirespeed.records import Located, Run, World
+    from wirespeed.model.records import Located, Run, World
 
     rng = random.Random(1)
     hosts = [f"gpu-{n:05d}.pod-{n // 32}.example.org" for n in range(ranks // PER_NODE)]
@@ -97,7 +97,7 @@ def large_run(ranks: int):  # type: ignore[no-untyped-def]  # its type needs the
 
 def _node(host: str, number: int, hosts: list[str]):  # type: ignore[no-untyped-def]
     """About 10 KB as JSON, as a node with 8 GPUs and 8 adapters has."""
-    from wirespeed.records import NodeFacts
+    from wirespeed.model.records import NodeFacts
 
     first = number * PER_NODE
     link = {"pcie_gen": 5, "pcie_gen_max": 5, "pcie_width": 16, "pcie_width_max": 16}
@@ -178,7 +178,7 @@ FACTS = {
 
 
 def _pairs(hosts: list[str], rng: random.Random) -> Iterator[object]:
-    from wirespeed.records import PairFigures
+    from wirespeed.model.records import PairFigures
 
     for round in range(ROUNDS):
         order = rng.sample(hosts, len(hosts))
@@ -199,7 +199,7 @@ def _pairs(hosts: list[str], rng: random.Random) -> Iterator[object]:
 
 def _findings(hosts: list[str]) -> Iterator[object]:
     """A failure with evidence for each tenth node, a warning for each second, and what is good."""
-    from wirespeed.records import Finding, Subject
+    from wirespeed.model.records import Finding, Subject
 
     for number, host in enumerate(hosts):
         about = Subject("node", host)
@@ -226,7 +226,7 @@ OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broad
 
 
 def _measurements(ranks: int, rng: random.Random) -> Iterator[object]:
-    from wirespeed.records import Measurement
+    from wirespeed.model.records import Measurement
     from wirespeed.statistics import time_stats
 
     for op in OPERATIONS:
@@ -252,7 +252,7 @@ def _measurements(ranks: int, rng: random.Random) -> Iterator[object]:
 
 def _verifications(ranks: int) -> Iterator[object]:
     """As many as `check -l long` has; one of them wrong on each 50th rank."""
-    from wirespeed.records import Verification, WrongData
+    from wirespeed.model.records import Verification, WrongData
 
     wrong = tuple(
         WrongData(
@@ -288,12 +288,13 @@ def _verifications(ranks: int) -> Iterator[object]:
 def _training(ranks: int) -> Iterator[object]:
     from dataclasses import replace
 
-    from wirespeed.records_json import run_from_json
+    from wirespeed.model.codec import from_json
+    from wirespeed.model.records import Run
 
     golden = Path(__file__).parents[1] / "tests" / "golden" / "train.run.json"
     import json
 
-    for one in run_from_json(json.loads(golden.read_bytes())).training:
+    for one in from_json(Run, json.loads(golden.read_bytes())).training:
         yield replace(one, ranks=ranks)
 
 
@@ -301,8 +302,7 @@ def make(ranks: int) -> int:
     """Both folders: one as it is stored, one that ended before its `run.json` was whole."""
     from dataclasses import replace
 
-    from wirespeed.records_json import located_to_json, pair_to_json
-    from wirespeed.records_training_json import training_to_json
+    from wirespeed.model.codec import to_json
     from wirespeed.runs.folder import RunFolder
     from wirespeed.runs.store import find, save
 
@@ -310,12 +310,12 @@ def make(ranks: int) -> int:
     save(run)
     path = save(replace(run, id=UNFINISHED))
     folder = RunFolder(path, replace(run, id=UNFINISHED))
-    folder.append("located", located_to_json(replace(run.located, pairs=())))
+    folder.append("located", to_json(replace(run.located, pairs=())))
     for round in range(ROUNDS):
-        pairs = [pair_to_json(pair) for pair in run.located.pairs if pair.round == round]
+        pairs = [to_json(pair) for pair in run.located.pairs if pair.round == round]
         folder.append("pairs", {"pairs": pairs})
     for one in run.training:
-        folder.append("training", training_to_json(one))
+        folder.append("training", to_json(one))
     document = path / "run.json"
     document.write_bytes(document.read_bytes()[:-1000])
     sizes = [(find(FINISHED) / "run.json").stat().st_size, (path / "records.jsonl").stat().st_size]

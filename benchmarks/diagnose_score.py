@@ -23,7 +23,7 @@ from typing import Any
 
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 
 @dataclass(frozen=True, slots=True)

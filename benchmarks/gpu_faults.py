@@ -24,9 +24,9 @@ from typing import Literal
 from wirespeed.checks.gpu_faults import gpu_fault_findings
 from wirespeed.checks.gpu_health import gpu_findings, gpu_state_findings
 from wirespeed.checks.judge import verdict_of
-from wirespeed.records import Finding, NodeFacts, World
-from wirespeed.world.gpus import gather_gpus
-from wirespeed.world.reading import Notes
+from wirespeed.model.records import Finding, NodeFacts, World
+from wirespeed.node.gpus import gather_gpus
+from wirespeed.node.reading import Notes
 
 PROFILES = ("a100", "h100", "b200", "gb200", "gb300", "l40s", "t4")
 LINKED = ("a100", "h100", "gb200", "gb300")

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.launchers.mpi.find import mpirun_path
+from wirespeed.launchers.engines.mpi import mpirun_path
 
 __all__ = ["ENGINES", "SCRIPT", "Commands", "Missing", "Pair", "Place", "free_port"]
 

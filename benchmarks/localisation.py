@@ -14,8 +14,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from wirespeed.locate.faults import COMMON_KINDS, FabricSpec, FaultKind, random_faults, score
-from wirespeed.locate.simulator import simulate, standard_spec
+from wirespeed.locate.simulator import (
+    COMMON_KINDS,
+    FabricSpec,
+    FaultKind,
+    random_faults,
+    score,
+    simulate,
+    standard_spec,
+)
 
 LEAST, MOST_FALSE, ROUNDS, SECONDS, GIGABYTES = 0.99, 0.01, 24, 60.0, 2.0
 KINDS: tuple[FaultKind, ...] = (*COMMON_KINDS, "nic", "dead", "latency")

@@ -1,7 +1,7 @@
 """What does our harness add to a timed operation? A plain script in processes of its own is the peer.
 
 Two worlds live side by side on this machine, on the default scheduler: `plain_all_reduce.py`, as
-torchrun starts it, and ours as the console runs it (watchdog, heartbeats and its polling included;
+torchrun starts it, and ours as the session runs it (watchdog, heartbeats and its polling included;
 barrier, clock and gathering are those of `bench` and `check`). They take turns in short blocks, through
 as many rotating buffers; one sleeps while the other measures, and who goes first alternates. A round is
 a block of each; the figure is the median of the rounds' ratios with its bootstrap interval.
@@ -62,7 +62,7 @@ def scheduler() -> str:
 def compare(plain: Turn, ours: Turn, size: int, rounds: int, calls: int) -> bool:
     """Measure and print one row; whether it is kept."""
     from wirespeed.collectives.buffers import rotation
-    from wirespeed.world.cpus import llc_bytes
+    from wirespeed.node.cpus import llc_bytes
 
     line = f"{size} {rotation(2 * size, llc_bytes())} {calls}"
     pairs = []
@@ -110,9 +110,9 @@ def plain_world(ranks: int) -> Iterator[Turn]:
 
 @contextmanager
 def our_world(ranks: int) -> Iterator[Turn]:
-    """With the console's monitor in this process, which also polls as `console/local.py` does."""
-    from wirespeed.console.local import POLL_S
-    from wirespeed.world.watch import Monitor, new_token
+    """With the session's monitor in this process, which also polls as `session/local.py` does."""
+    from wirespeed.session.local import POLL_S
+    from wirespeed.watchdog import Monitor, new_token
 
     token = new_token()
     over = threading.Event()
@@ -189,39 +189,39 @@ def our_rank() -> int:
     import torch.distributed as dist
 
     from wirespeed.collectives.catalogue import CATALOGUE
+    from wirespeed.node.identity import detect
     from wirespeed.plan import Case, Measure, Plan
-    from wirespeed.ranks.join import join, leave
-    from wirespeed.ranks.measure import measure
-    from wirespeed.ranks.place import site_of
-    from wirespeed.world.identity import detect
-    from wirespeed.world.watch import Beacon
+    from wirespeed.rank.join import join, leave
+    from wirespeed.rank.measure import measure
+    from wirespeed.rank.place import site_of
+    from wirespeed.watchdog import Heartbeat
 
     identity = detect({**os.environ, "LOCAL_WORLD_SIZE": os.environ["WORLD_SIZE"]})
     if identity is None:
         raise RuntimeError("this is started by main")
     host, _, port = os.environ["WIRESPEED_CONSOLE"].rpartition(":")
-    beacon = Beacon(
+    heartbeat = Heartbeat(
         host, int(port), os.environ["WIRESPEED_TOKEN"], identity.rank, identity.world_size
     )
-    beacon.connect(20)
+    heartbeat.connect(20)
     store = dist.FileStore(os.environ["BENCH_STORE"], identity.world_size)
     plan = Plan(command="bench", steps=(), op_timeout_s=600)
-    place = join(identity, plan, store, "gloo", beacon.tick, lambda bound: None)
-    beacon.phase("running")
+    place = join(identity, plan, store, "gloo", heartbeat.tick, lambda bound: None)
+    heartbeat.phase("running")
     while True:
         line = sys.stdin.readline() if place.rank == 0 else ""
         line = place.control.from_first(line.encode()).decode()
         if not line.strip():
             break
         size, _, calls = map(int, line.split())
-        beacon.enter(line)
+        heartbeat.enter(line)
         case = Case(op="all_reduce", redop="sum", size_bytes=size)
         site = site_of(place, case, CATALOGUE["all_reduce"], size)
         found = measure(place, site, Measure(warmup=20, iterations=calls), None)
         if place.rank == 0:
             print(f"{found.time.median * 1e6:.3f}", flush=True)
     leave(place)
-    beacon.finish(0)
+    heartbeat.finish(0)
     return 0
 
 

@@ -35,12 +35,20 @@ from statistics import median
 import numpy as np
 
 from prediction_steps import measure_steps, step_rows
-from wirespeed.predict.bounds import MOST_SPREAD, refuse_fit, refuse_series, refuse_world
-from wirespeed.predict.forecast import Forecast, estimate, fit
-from wirespeed.predict.improve import factors_of, parse_improvement
+from wirespeed.model.prediction_records import WorldSize
+from wirespeed.model.records import Run
+from wirespeed.predict.forecast import (
+    MOST_SPREAD,
+    Forecast,
+    estimate,
+    factors_of,
+    fit,
+    parse_improvement,
+    refuse_fit,
+    refuse_series,
+    refuse_world,
+)
 from wirespeed.predict.points import Point, Series, collect
-from wirespeed.records import Run
-from wirespeed.records_prediction import WorldSize
 from wirespeed.runs.store import load
 
 MOST_ERROR, LEAST_COVERAGE = 0.10, 0.90

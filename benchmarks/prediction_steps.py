@@ -21,9 +21,9 @@ from statistics import median
 
 import numpy as np
 
+from wirespeed.model.records import Run
 from wirespeed.predict.answer import Question, predict
 from wirespeed.predict.steps import KNOWN
-from wirespeed.records import Run
 from wirespeed.runs.store import load
 
 __all__ = ["measure_steps", "step_rows"]

@@ -28,7 +28,7 @@ import psutil
 from reliability_faults import FAULTS, NODES, RATE, Fault
 from wirespeed.errors import WirespeedError
 from wirespeed.lab import Lab, LabSpec
-from wirespeed.records import Run
+from wirespeed.model.records import Run
 from wirespeed.runs.store import load
 
 BOUND_S = 200.0
@@ -45,7 +45,7 @@ class Stage:
     folder: Path
     lab: Lab | None = None
     after: list[Callable[[], object]] = field(default_factory=list)
-    console: "subprocess.Popen[bytes] | None" = None
+    session: "subprocess.Popen[bytes] | None" = None
     struck: float = 0.0
 
     @property
@@ -61,12 +61,15 @@ class Stage:
         return {**kept, **closed, "WIRESPEED_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
 
     def ranks(self) -> dict[int, psutil.Process]:
+        """Forked ranks are told by their names, others by RANK in their environment."""
         found = {}
         for one in psutil.process_iter():
             with suppress(psutil.Error, OSError, ValueError):
                 known = one.environ()
-                if known.get("WIRESPEED_HOME") == str(self.home) and "RANK" in known:
-                    found[int(known["RANK"])] = one
+                if known.get("WIRESPEED_HOME") == str(self.home):
+                    rank = known.get("RANK") or one.name().removeprefix("rank ")
+                    if rank.isdigit():
+                        found[int(rank)] = one
         return found
 
     def measured(self, least: int = 1) -> None:
@@ -133,7 +136,7 @@ def struck(fault: Fault, stage: Stage) -> Told:
 
 def _here(fault: Fault, stage: Stage, out: Path, err: Path) -> tuple[int, float]:
     with out.open("wb") as output, err.open("wb") as errors:
-        stage.console = subprocess.Popen(
+        stage.session = subprocess.Popen(
             [*WIRESPEED, *fault.words],
             env=stage.environment(),
             cwd=stage.folder,
@@ -144,10 +147,10 @@ def _here(fault: Fault, stage: Stage, out: Path, err: Path) -> tuple[int, float]
         )
     _blow(fault, stage)
     try:
-        return stage.console.wait(BOUND_S), time.monotonic()
+        return stage.session.wait(BOUND_S), time.monotonic()
     except subprocess.TimeoutExpired:
-        stage.console.kill()
-        return stage.console.wait(), time.monotonic()
+        stage.session.kill()
+        return stage.session.wait(), time.monotonic()
 
 
 def _in_lab(fault: Fault, stage: Stage, lab: Lab, out: Path, err: Path) -> tuple[int, float]:

@@ -80,8 +80,8 @@ def _signal(number: signal.Signals) -> Callable[[Any], object]:
     return lambda stage: stage.ranks()[1].send_signal(number)
 
 
-def _of_console(number: signal.Signals) -> Callable[[Any], object]:
-    return lambda stage: stage.console.send_signal(number)
+def _of_session(number: signal.Signals) -> Callable[[Any], object]:
+    return lambda stage: stage.session.send_signal(number)
 
 
 def _full_disk(stage: Any) -> None:
@@ -92,7 +92,7 @@ def _full_disk(stage: Any) -> None:
 def _strangers(stage: Any) -> None:
     """Garbage, and 40 callers that say nothing, at every port on which this run listens."""
     held: list[socket.socket] = []
-    for process in (psutil.Process(stage.console.pid), *stage.ranks().values()):
+    for process in (psutil.Process(stage.session.pid), *stage.ranks().values()):
         with suppress(psutil.Error):
             for one in process.net_connections("tcp"):
                 if one.status == psutil.CONN_LISTEN:
@@ -297,7 +297,7 @@ FAULTS = (
         LONG,
         ("RUN-001",),
         codes=(-signal.SIGKILL,),
-        strike=_of_console(signal.SIGKILL),
+        strike=_of_session(signal.SIGKILL),
         then=(("runs", "show", "last"),),
         nccl_tests="nothing is kept but what was printed",
     ),
@@ -307,7 +307,7 @@ FAULTS = (
         LONG,
         ("INT-001",),
         codes=(130,),
-        strike=_of_console(signal.SIGINT),
+        strike=_of_session(signal.SIGINT),
         nccl_tests="nothing is kept but what was printed",
     ),
     Fault(

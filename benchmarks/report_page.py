@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from wirespeed.views.html import page
+from wirespeed.views.html.page import page
 
 LAB = Path(__file__).parents[1] / "tests" / "system"
 OPENED = 5

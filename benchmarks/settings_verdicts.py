@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from wirespeed.checks.combinations import Taken, judge_settings, usual_rounds
-from wirespeed.records import Measurement, TimeStats
+from wirespeed.model.records import Measurement, TimeStats
 
 RUNS = 2000
 PROMISED = 0.05

@@ -15,10 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from wirespeed.collectives.stopping import StopRule, WarmUp
-from wirespeed.lab.lab import Lab
-from wirespeed.lab.parse import parse_rate
-from wirespeed.lab.spec import LabSpec
-from wirespeed.records import Measurement, NodeFacts, Run, World
+from wirespeed.lab import Lab
+from wirespeed.lab.spec import LabSpec, parse_rate
+from wirespeed.model.records import Measurement, NodeFacts, Run, World
 from wirespeed.runs.store import load
 from wirespeed.statistics import time_stats
 

@@ -2,17 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
 from itertools import groupby
-from pkgutil import iter_modules
 from urllib.parse import quote
 
+import yaml
+
 from docs_site.markdown import code, prose, text
-from wirespeed.checks.registry import EXPLAINED, Check
-from wirespeed.diagnose import rules as rules_folder
-from wirespeed.diagnose.explanations import EXPLANATIONS
+from wirespeed.checks.registry import EXPLAINED, OF_LOGS, Check
 from wirespeed.diagnose.rule import Rule
-from wirespeed.diagnose.rules import all_rules
+from wirespeed.diagnose.rules import RULES, all_rules
 
 __all__ = ["finding_anchors", "findings_page"]
 
@@ -43,7 +41,7 @@ def findings_page(
 def finding_anchors() -> dict[str, str]:
     """Anchor by id, which means one thing in all of them."""
     rules = (rule.id for rule in _rules())
-    return {id: id.lower() for id in (*rules, *EXPLANATIONS, *EXPLAINED)}
+    return {id: id.lower() for id in (*rules, *OF_LOGS, *EXPLAINED)}
 
 
 def _rules() -> list[Rule]:
@@ -61,9 +59,9 @@ def _checks(checks: Mapping[str, Check]) -> Iterator[str]:
 
 
 def _explanations() -> Iterator[str]:
-    for id, explanation in EXPLANATIONS.items():
-        yield f"### {text(id)} {{#{id.lower()}}}\n"
-        yield prose(explanation) + "\n"
+    for check in OF_LOGS.values():
+        yield f"### {text(check.id)} {{#{check.id.lower()}}}\n"
+        yield prose(check.explanation) + "\n"
 
 
 def _all_rules(rules: list[Rule]) -> Iterator[str]:
@@ -79,10 +77,12 @@ def _all_rules(rules: list[Rule]) -> Iterator[str]:
 def _words_of_families() -> dict[str, list[str]]:
     """What the files of rules say they are for, by family."""
     told: dict[str, list[str]] = {}
-    for found in iter_modules(rules_folder.__path__):
-        module = import_module(f"{rules_folder.__name__}.{found.name}")
-        for family in {_family(rule) for rule in module.RULES if rule.role != "fact"}:
-            told.setdefault(family, []).append(str(module.__doc__).partition("\n")[0])
+    for path in sorted(RULES.folder.glob(RULES.pattern)):
+        file = yaml.safe_load(path.read_text())
+        role = {"role": file.get("defaults", {}).get("role")}
+        troubles = [one["id"] for one in file["rules"] if (role | one)["role"] != "fact"]
+        for family in {id.rpartition("-")[0] for id in troubles}:
+            told.setdefault(family, []).append(file["about"])
     return told
 
 

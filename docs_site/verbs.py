@@ -7,7 +7,7 @@ import click
 
 from docs_site.help_text import Epilog, body, read_epilog
 from docs_site.markdown import code, fenced, prose, text
-from wirespeed.cli.tree import Node, commands
+from wirespeed.cli.manual import Node, commands
 
 __all__ = ["verb_anchors", "verb_pages"]
 

@@ -1,5 +1,7 @@
 """Wirespeed as a user starts it: processes of their own, in a home of their own, in bounded time."""
 
+import gc
+import importlib.util
 import json
 import os
 import resource
@@ -9,12 +11,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pytest
+
+from wirespeed.__main__ import main
 
 BOUND_S = 150.0
 """No command in a test takes longer, however loaded the machine is."""
@@ -109,6 +113,7 @@ class Cli:
         self.folder = folder
         self.home = folder / "home"
         self._started: list[Running] = []
+        self._commands = 0
         (folder / "tmp").mkdir()
 
     # Starting.
@@ -116,6 +121,22 @@ class Cli:
     def __call__(self, *arguments: str, timeout: float = BOUND_S, **options: Any) -> Done:
         """Run `wirespeed ARGUMENTS` to its end."""
         return self.start(*arguments, **options).wait(timeout)
+
+    def here(self, *arguments: str, env: dict[str, str] | None = None) -> Done:
+        """The same in this process, at a tenth of the price: for what starts no ranks."""
+        folder, environment = self._place(env)
+        out, err = folder / "stdout", folder / "stderr"
+        before, handlers = dict(os.environ), {n: signal.getsignal(n) for n in _HANDLED}
+        began = time.monotonic()
+        with ExitStack() as stack:
+            stack.callback(_set_environment, before)
+            stack.callback(_set_handlers, handlers)
+            stack.enter_context(chdir(self.folder))
+            stack.enter_context(redirect_stdout(stack.enter_context(_to(1, out))))
+            stack.enter_context(redirect_stderr(stack.enter_context(_to(2, err))))
+            _set_environment(environment)
+            code = _ended(arguments)
+        return Done(code, out.read_text("utf-8"), err.read_text("utf-8"), time.monotonic() - began)
 
     def start(self, *arguments: str, **options: Any) -> Running:
         return self.start_words([sys.executable, "-m", "wirespeed", *arguments], **options)
@@ -128,16 +149,20 @@ class Cli:
         limits: dict[int, int] | None = None,
     ) -> Running:
         """Start any command; `limits` by resource, such as `{resource.RLIMIT_FSIZE: 1000}`."""
-        folder = self.folder / f"command-{len(self._started)}"
-        folder.mkdir()
-        own = {"WIRESPEED_NEIGHBOURS": str(folder)}
-        environment = {**self.environment(), **own, **(env or {})}
+        folder, environment = self._place(env)
         if limits:
             # Python would write bytecode cut at the limit, and every later command would read it.
             environment["PYTHONDONTWRITEBYTECODE"] = "1"
         running = Running(words, folder, environment, limits or {})
         self._started.append(running)
         return running
+
+    def _place(self, env: dict[str, str] | None) -> tuple[Path, dict[str, str]]:
+        """A new folder for what one command prints, and its environment."""
+        folder = self.folder / f"command-{self._commands}"
+        self._commands += 1
+        folder.mkdir()
+        return folder, {**self.environment(), "WIRESPEED_NEIGHBOURS": str(folder), **(env or {})}
 
     def environment(self) -> dict[str, str]:
         """Ours, without a word of any launcher or setting."""
@@ -156,8 +181,10 @@ class Cli:
         return {"PYTHONPATH": str(_NO_PICKLES), "NO_PICKLES": str(self.folder / "no-pickles")}
 
     def without_pickles(self) -> int:
-        """In how many processes that was in force."""
-        return len((self.folder / "no-pickles").read_text().splitlines())
+        """In how many processes that was in force, without those that only forked others."""
+        lines = (self.folder / "no-pickles").read_text().splitlines()
+        pids, parents = zip(*(line.split() for line in lines), strict=True)
+        return len({*pids} - {*parents})
 
     # What runs.
 
@@ -175,8 +202,13 @@ class Cli:
         return found
 
     def ranks(self) -> dict[int, int]:
-        """Pid by rank, as a user finds them: RANK in the environment of a process."""
-        return {int(env["RANK"]): pid for pid, env in self.processes().items() if "RANK" in env}
+        """Pid by rank, as a user finds them: by their names, or RANK in the environment of a process."""
+        found = {}
+        for pid, env in self.processes().items():
+            name = _name(pid)
+            if "RANK" in env or name.startswith("rank "):
+                found[int(env.get("RANK") or name.removeprefix("rank "))] = pid
+        return found
 
     def nothing_runs(self, timeout: float = END_S) -> None:
         """Fails when a process of ours still runs after `timeout` seconds; it is ended then."""
@@ -235,6 +267,51 @@ def _limited(limits: dict[int, int]) -> Callable[[], None]:
     return apply
 
 
+def _name(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    return ""
+
+
+_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE)
+
+
+def _set_handlers(handlers: dict[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def _set_environment(wanted: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(wanted)
+
+
+@contextmanager
+def _to(descriptor: int, file: Path) -> Iterator[TextIO]:
+    """That descriptor writes to the file, for our own processes too; a stream on it."""
+    kept = os.dup(descriptor)
+    with file.open("wb") as opened:
+        os.dup2(opened.fileno(), descriptor)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", closefd=False) as stream:
+            yield stream
+    finally:
+        os.dup2(kept, descriptor)
+        os.close(kept)
+
+
+def _ended(arguments: Sequence[str]) -> int:
+    """The exit code of `wirespeed ARGUMENTS`, in this process."""
+    before, sys.argv = sys.argv, ["wirespeed", *arguments]
+    try:
+        main()
+    except SystemExit as end:
+        return int(end.code or 0)
+    finally:
+        sys.argv = before
+    return 0
+
+
 def _command_line(pid: int) -> str:
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -261,6 +338,55 @@ def new_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], C
     yield make
     for one in made:
         one.nothing_runs()
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Any]:
+    """What forks the ranks of all worlds of tests that start no command (training/worlds.py)."""
+    file = Path(__file__).parent / "training" / "worlds.py"
+    spec = importlib.util.spec_from_file_location("worlds", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with module.Nursery() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def world(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, nursery: Any
+) -> Callable[..., list[Any]]:
+    """world("function", ranks=2, arguments={...}) -> what it returned, by rank.
+
+    The function is one of the test's own file, or of `file`.
+    """
+    folder = tmp_path_factory.mktemp("world")
+
+    def start(function: str, *, file: Path = request.path, **options: Any) -> list[Any]:
+        found: list[Any] = nursery.run(file, function, folder=folder, **options)
+        return found
+
+    return start
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What is collected stays to the end: looking for garbage in it takes a third of the time.
+
+    Libraries that are imported now use one thread: workers share the cores, and threads that wait for
+    each other's turn made 25 s of 1 s of work. Commands of tests find the variable as it was.
+    """
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+        del os.environ["OMP_NUM_THREADS"]
+        if before is not None:
+            os.environ["OMP_NUM_THREADS"] = before
 
 
 def finding(run: dict[str, Any], id: str) -> dict[str, Any]:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = """
 import pytest
 
@@ -27,6 +29,7 @@ def test_harmless():
 """
 
 
+@pytest.mark.slow
 def test_counts_of_workers_are_summed_by_kind(tmp_path: Path) -> None:
     shutil.copy(Path(__file__).parent / "conftest.py", tmp_path)
     (tmp_path / "test_it.py").write_text(TESTS)

@@ -1,56 +1,62 @@
 """An id means one thing: what `check`, `diagnose` and the other verbs define, each id once."""
 
-import ast
-from collections import defaultdict
-from collections.abc import Iterator
+import re
+from collections import Counter
 from pathlib import Path
 
+import pytest
+import yaml
+
 import wirespeed
-from wirespeed.checks.registry import CHECKS
-from wirespeed.checks.settings_rules import RULES as SETTINGS
+from wirespeed.checks import registry
+from wirespeed.checks.registry import CHECKS, EXPLAINED
+from wirespeed.checks.settings_rules import settings_rules
 from wirespeed.diagnose.rules import all_rules
-
-PACKAGE = Path(wirespeed.__file__).parent
-TEXTS = "EXPLANATIONS"
-PER_OPERATION = ("COL", "LAT", "BW")
-
-
-def written_ids(file: Path) -> Iterator[str]:
-    """Keys of the file's table of explanations, and ids of its single checks.
-
-    Read as text: where a table has a key twice, or two tables are joined, the code sees the last one.
-    """
-    text = file.read_text()
-    if TEXTS not in text and "Check(" not in text:
-        return
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            if any(isinstance(one, ast.Name) and one.id == TEXTS for one in targets):
-                yield from (key.value for key in node.value.keys if isinstance(key, ast.Constant))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            first = node.args[0] if node.args else None
-            if node.func.id == "Check" and isinstance(first, ast.Constant):
-                yield first.value
+from wirespeed.model.finding_texts import FindingTexts
 
 
 def test_no_id_is_defined_twice() -> None:
-    places = defaultdict(list)
-    for file in PACKAGE.rglob("*.py"):
-        for id in written_ids(file):
-            places[id].append(file.relative_to(PACKAGE).as_posix())
-    for rule in all_rules():
-        places[rule.id].append("diagnose/rules")
-    for setting in SETTINGS:
-        places[setting.id].append("checks/settings_rules.py")
-    for id in CHECKS:
-        if id.partition("-")[0] in PER_OPERATION:
-            places[id].append("checks/registry.py, by operation")
-    assert {id: where for id, where in places.items() if len(where) > 1} == {}
-    assert set(CHECKS) <= set(places), "every table was read"
+    """In groups as they are written: where two are joined, the code sees the last."""
+    text = Path(registry.__file__).with_name("findings.yaml").read_text()
+    groups = yaml.safe_load(text)
+    counted = Counter(id for group in groups for id in group.get("findings", ()))
+    counted.update(id for id in CHECKS if id.partition("-")[0] in ("LAT", "BW"))
+    counted.update(rule.id for rule in all_rules())
+    counted.update(setting.id for setting in settings_rules())
+    assert {id: count for id, count in counted.items() if count > 1} == {}
+    assert set(EXPLAINED) - set(counted) == {id for id in CHECKS if id.startswith("COL-")} - {
+        *counted
+    }
+    assert {setting.id for setting in settings_rules()} <= set(CHECKS)
+
+
+def test_what_was_read_when_the_package_was_built_is_what_the_file_says() -> None:
+    kept = registry.TEXTS
+    assert kept.load() == kept.read({"findings.yaml": (kept.folder / "findings.yaml").read_bytes()})
 
 
 def test_a_family_of_logs_is_no_family_of_checks() -> None:
     """Who reads NODE-003 must not have to ask which verb gave it."""
     of_logs = {rule.id.partition("-")[0] for rule in all_rules()}
     assert of_logs & {id.partition("-")[0] for id in CHECKS} == set()
+
+
+@pytest.mark.parametrize("room", ["clusters", "launchers"])
+def test_each_text_of_a_room_is_named_by_its_code_and_explained(room: str) -> None:
+    folder = Path(wirespeed.__path__[0], room)
+    texts = FindingTexts(folder).texts
+    entries = texts.read({"findings.yaml": (folder / "findings.yaml").read_bytes()})
+    assert texts.load() == entries
+    code = "".join(path.read_text() for path in folder.rglob("*.py"))
+    assert [name for name in entries if f'"{name}"' not in code] == []
+    named = re.findall(r'(?:make|node)_finding\(\s*"(\w+)"', code)
+    assert set(named) <= set(entries)
+    assert {entry.id for entry in entries.values()} <= set(EXPLAINED)
+
+
+def test_what_was_seen_is_no_template(tmp_path: Path) -> None:
+    text = "odd: {id: X-001, title: 'saw {what}', next: 'see {where.name}'}\n"
+    (tmp_path / "findings.yaml").write_text(text)
+    found = FindingTexts(tmp_path)("odd", what="{where}", where=tmp_path, saw="{what}")
+    assert (found.title, found.saw) == ("saw {where}", "{what}")
+    assert (found.next, found.status) == (f"see {tmp_path.name}", "fail")

@@ -3,7 +3,7 @@
 import pytest
 
 from wirespeed.errors import InputError
-from wirespeed.harmless import escaped, harmless, harmless_lines, unformulated
+from wirespeed.escaping import escaped, harmless, harmless_lines, unformulated
 
 pytestmark = pytest.mark.hostile("hostile values")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.units import format_bandwidth, format_duration, format_size, parse_size
+from wirespeed.model.units import format_bandwidth, format_duration, format_size, parse_size
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 

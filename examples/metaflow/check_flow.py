@@ -17,7 +17,7 @@ from wirespeed_report import collect, page_of, report, run_of, words
 
 from wirespeed.errors import WirespeedError
 from wirespeed.launchers.node.ranks import Place, run_ranks
-from wirespeed.world.local import count_gpus
+from wirespeed.node.limits import count_gpus
 
 OURS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "WIRESPEED_FRAMES")
 

@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wirespeed.training.sharded import ShardedOptimizer
+    from wirespeed.training.sharded_optimizer import ShardedOptimizer
     from wirespeed.training.wrapper import DistributedDataParallel
 
 __all__ = ["DistributedDataParallel", "ShardedOptimizer", "__version__"]
@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "DistributedDataParallel": "wirespeed.training.wrapper",
-    "ShardedOptimizer": "wirespeed.training.sharded",
+    "ShardedOptimizer": "wirespeed.training.sharded_optimizer",
 }
 
 

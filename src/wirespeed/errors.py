@@ -13,7 +13,7 @@ Each carries what was seen, what was expected and the next command, so that a me
 only "invalid value".
 """
 
-from wirespeed.harmless import harmless_lines
+from wirespeed.escaping import harmless_lines
 
 __all__ = [
     "CannotMeasure",
@@ -39,7 +39,7 @@ class WirespeedError(Exception):
         self.next = next
 
     def to_json(self) -> dict[str, object]:
-        """What crosses from a rank to the console."""
+        """What crosses from a rank to the session."""
         return {
             "saw": self.saw,
             "expected": self.expected,

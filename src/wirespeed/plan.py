@@ -7,12 +7,13 @@ that each rank, wherever it was started, runs the same steps in the same order.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.records import Timing
-from wirespeed.records_training import TrainingKind
-from wirespeed.units import format_size
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.model.records import Timing
+from wirespeed.model.training_records import TrainingKind
+from wirespeed.model.units import format_size
 
 __all__ = [
     "Case",
@@ -74,7 +75,7 @@ class Step:
         """What the watchdog and the progress call this step."""
         case = self.case
         parts = [case.op]
-        if case.op != "barrier":
+        if CATALOGUE[case.op].has_data:
             parts += [
                 case.dtype,
                 format_size(case.size_bytes, exact=True) if not case.max_fit else "largest",
@@ -203,10 +204,13 @@ class Plan:
     facts_only: bool = False
     """Nothing is run: each node tells what it is, without torch and without a process group."""
     faults: tuple[str, ...] = ()
-    """Faults to act out, such as `flip:rank=1` (ranks/faults.py); for proving the checks."""
+    """Faults to act out, such as `flip:rank=1` (rank/faulty_engine.py); for proving the checks."""
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        from wirespeed.model.codec import to_json  # --help builds no plan
+
+        data: dict[str, Any] = to_json(self)
+        return data
 
     def digests(self) -> dict[str, str]:
         """A word for every part by its name, such as `seed` or `training.model`: equal where they are.
@@ -217,13 +221,13 @@ class Plan:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Plan":
-        fields = dict(data)
-        fields["steps"] = tuple(_step_from_json(step) for step in data["steps"])
-        fields["faults"] = tuple(data["faults"])
-        fields["pairs"] = PairPlan(**data["pairs"]) if data.get("pairs") else None
-        fields["training"] = _training(data["training"]) if data.get("training") else None
-        fields["soak"] = _soak(data["soak"]) if data.get("soak") else None
-        return Plan(**fields)
+        """ValueError for the plan of another version, which may say what this one does not know."""
+        from wirespeed.model.codec import from_json
+
+        plan = from_json(Plan, data)
+        if plan.to_json() != data:
+            raise ValueError("it is a plan of another version")
+        return plan
 
 
 def _digests(parts: Mapping[str, Any], within: str) -> Iterator[tuple[str, str]]:
@@ -233,23 +237,3 @@ def _digests(parts: Mapping[str, Any], within: str) -> Iterator[tuple[str, str]]
         else:
             digest = hashlib.sha256(json.dumps(value).encode()).hexdigest()
             yield f"{within}{name}", digest[:16]
-
-
-def _soak(data: Mapping[str, Any]) -> SoakPlan:
-    return SoakPlan(**{**data, "cases": tuple(Case(**case) for case in data["cases"])})
-
-
-def _training(data: Mapping[str, Any]) -> TrainPlan:
-    cases = tuple(TrainCase(**case) for case in data["cases"])
-    lasting = LastingPlan(**data["lasting"]) if data.get("lasting") else None
-    return TrainPlan(**{**data, "cases": cases, "lasting": lasting})
-
-
-def _step_from_json(data: Mapping[str, Any]) -> Step:
-    measure = data["measure"]
-    return Step(
-        case=Case(**data["case"]),
-        verify=data["verify"],
-        measure=Measure(**measure) if measure else None,
-        expect_unsupported=data["expect_unsupported"],
-    )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist, fmean, median, stdev
 
-from wirespeed.records import TimeStats
+from wirespeed.model.records import TimeStats
 
 __all__ = [
     "LEAST_SAMPLES",

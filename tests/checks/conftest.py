@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from wirespeed.records import (
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import (
     Measurement,
     NodeFacts,
     TimeStats,
@@ -67,7 +68,7 @@ def wrong() -> Callable[..., WrongData]:
 def world() -> World:
     """Four ranks on two nodes, without a fact that could differ."""
     nodes = (
-        NodeFacts(host="node-a", ranks=(0, 1), facts={}),
-        NodeFacts(host="node-b", ranks=(2, 3), facts={}),
+        NodeFacts(host="node-a", ranks=(0, 1), facts=Facts()),
+        NodeFacts(host="node-b", ranks=(2, 3), facts=Facts()),
     )
     return World(size=4, nodes=nodes, backend="gloo", launcher="local")

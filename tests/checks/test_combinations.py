@@ -13,7 +13,7 @@ from wirespeed.checks.combinations import (
     pooled,
     usual_rounds,
 )
-from wirespeed.records import Measurement, TimeStats
+from wirespeed.model.records import Measurement, TimeStats
 
 
 def measured(seconds, size=1024, wrong=None):
@@ -160,6 +160,7 @@ def noisy(generator, shape, factor=1.0):
     return factor * generator.lognormvariate(0, 0.05 if shape == "narrow" else 0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "rivals"), list(product(("narrow", "wide", "two modes"), (1, 4)))
 )

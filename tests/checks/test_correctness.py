@@ -3,7 +3,7 @@
 from typing import Any
 
 from wirespeed.checks.correctness import correctness_findings
-from wirespeed.records import Subject
+from wirespeed.model.records import Subject
 
 
 def test_exact_data_pass_with_what_was_checked(verified: Any) -> None:

@@ -2,7 +2,7 @@
 
 from wirespeed.checks.gate import PLAIN, Gate
 from wirespeed.checks.judge import verdict_of
-from wirespeed.records import Finding, Status
+from wirespeed.model.records import Finding, Status
 
 STRICT = Gate("warn")
 

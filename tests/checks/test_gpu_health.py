@@ -7,7 +7,9 @@ import pytest
 
 from wirespeed.checks.gpu_faults import gpu_cuda_findings, gpu_fault_findings
 from wirespeed.checks.xids import meaning_of
-from wirespeed.records import Finding, NodeFacts, World
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, NodeFacts, World
 
 ROWS = {"corrected": 2, "uncorrected": 0, "pending": 0, "failure": 0}
 GPU = {
@@ -52,7 +54,9 @@ def gpus(**changed: Any) -> tuple[dict[str, Any], ...]:
 def node(host: str = "a", **changes: Any) -> NodeFacts:
     facts = {**FACTS, **changes.pop("facts", {})}
     known = {name: value for name, value in facts.items() if value is not None}
-    return replace(NodeFacts(host=host, ranks=(0,), facts=known, gpus=gpus()), **changes)
+    return replace(
+        NodeFacts(host=host, ranks=(0,), facts=from_json(Facts, known), gpus=gpus()), **changes
+    )
 
 
 def judged(*nodes: NodeFacts) -> list[Finding]:
@@ -192,7 +196,7 @@ def test_one_fault_is_one_finding_about_its_node(
 
 
 def test_no_gpu_is_not_checked_with_the_reason() -> None:
-    bare = NodeFacts(host="a", ranks=(0,), facts={"gpu.on_bus": []})
+    bare = NodeFacts(host="a", ranks=(0,), facts=from_json(Facts, {"gpu.on_bus": []}))
     assert {(one.status, one.because) for one in judged(bare)} == {
         ("not_checked", "no GPU on any node")
     }

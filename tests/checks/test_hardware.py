@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from wirespeed.checks.hardware import EXPLANATIONS, hardware_findings
-from wirespeed.records import Finding, NodeFacts, World
-from wirespeed.world.facts import gather_node
-from wirespeed.world.hardware import note_hardware
-from wirespeed.world.rdma import gather_rdma
-from wirespeed.world.reading import Notes
+from wirespeed.checks.hardware import hardware_findings
+from wirespeed.checks.registry import EXPLAINED
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, NodeFacts, World
+from wirespeed.node.facts import gather_node
+from wirespeed.node.nics import gather_rdma
+from wirespeed.node.pci import note_hardware
+from wirespeed.node.reading import Notes
 
 GIB = 1 << 30
 LINK = {"pcie_GTps": 32.0, "pcie_GTps_max": 32.0, "pcie_width": 16, "pcie_width_max": 16}
@@ -60,6 +63,9 @@ FACTS = {
     "memory.limit_bytes": "unlimited",
 }
 
+IDS = [*(f"NODE-{i:03d}" for i in range(10, 17)), *(f"GPU-{i:03d}" for i in range(5, 14))]
+EXPLANATIONS = {id: EXPLAINED[id].explanation for id in IDS}
+
 
 def ports(**changed: Any) -> tuple[dict[str, Any], ...]:
     """Four ports of which the third is changed."""
@@ -75,7 +81,7 @@ def node(host: str = "a", **changes: Any) -> NodeFacts:
     healthy = NodeFacts(
         host=host,
         ranks=tuple(range(8)),
-        facts={name: value for name, value in facts.items() if value is not None},
+        facts=from_json(Facts, {name: value for name, value in facts.items() if value is not None}),
         gpus=({**GPU}, {**GPU, "index": 1}),
         nics=(NIC, LO),
         rdma=ports(),
@@ -286,7 +292,7 @@ def test_without_root_a_translating_iommu_is_still_told() -> None:
     why = {"acs.redirects": "needs root"}
     unread = node(facts={"acs.redirects": None}, unknown=why)
     assert only(judged(unread), "NODE-013").because == "needs root"
-    bad = replace(unread, facts={**unread.facts, "iommu.groups": {"0000:1b:00.0": "DMA"}})
+    bad = replace(unread, facts=replace(unread.facts, iommu_groups={"0000:1b:00.0": "DMA"}))
     finding = only(judged(bad), "NODE-013")
     assert (finding.status, finding.evidence) == ("warn", ("0000:1b:00.0: IOMMU group DMA",))
 
@@ -419,7 +425,7 @@ def test_what_the_gatherers_note_is_what_the_checks_read(tmp_path: Path) -> None
 
 
 def test_a_node_that_told_nothing_passes_nothing() -> None:
-    bare = NodeFacts(host="a", ranks=(0,), facts={})
+    bare = NodeFacts(host="a", ranks=(0,), facts=Facts())
     assert {one.status for one in judged(bare)} == {"not_checked"}
 
 

@@ -1,17 +1,21 @@
 """NET-001 to NET-003, from facts written by hand and from this machine's own."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
-from wirespeed.checks.interfaces import EXPLANATIONS, interface_findings
-from wirespeed.records import Finding, NodeFacts, World
-from wirespeed.world.network.gather import note_network
-from wirespeed.world.reading import Notes
+from wirespeed.checks.interfaces import interface_findings
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, NodeFacts, World
+from wirespeed.node.network.selection import note_network
+from wirespeed.node.reading import Notes
 
 PORT = {"device": "mlx5_0", "port": 1, "state": "ACTIVE"}
+
+IDS = ["NET-001", "NET-002", "NET-003"]
 
 
 def nic(name: str = "eth0", kind: str = "physical", **more: Any) -> dict[str, Any]:
@@ -39,7 +43,7 @@ def node(host: str = "node-a", rank: int = 0, **changes: Any) -> NodeFacts:
         "net.settings": [],
         **changes.pop("facts", {}),
     }
-    return NodeFacts(host=host, ranks=(rank,), facts=facts, **changes)
+    return NodeFacts(host=host, ranks=(rank,), facts=from_json(Facts, facts), **changes)
 
 
 def judged(*nodes: NodeFacts, backend: str = "gloo", size: int = 0) -> list[Finding]:
@@ -65,7 +69,7 @@ def setting(name: str, value: str, **found: list[str]) -> dict[str, Any]:
 
 def test_good_nodes_pass_everything() -> None:
     found = judged(node(), GOOD)
-    assert [(one.id, one.status) for one in found] == [(id, "pass") for id in EXPLANATIONS]
+    assert [(one.id, one.status) for one in found] == [(id, "pass") for id in IDS]
     assert all("2" in one.title for one in found)
 
 
@@ -89,7 +93,7 @@ def test_this_machine_alone_is_not_failed() -> None:
     note_network(notes, {}, [], [])
     here = NodeFacts(host="here", ranks=(0,), facts=notes.facts, unknown=notes.unknown)
     found = judged(here)
-    assert [one.id for one in found] == list(EXPLANATIONS)
+    assert [one.id for one in found] == IDS
     assert {one.status for one in found} <= {"pass", "not_checked"}
 
 
@@ -130,8 +134,8 @@ def test_with_an_interface_set_the_name_does_not_matter() -> None:
 
 def test_a_name_that_does_not_resolve_warns_with_the_reason() -> None:
     lost = node(unknown={"net.name.addresses": "no answer to 'node-a' within 1 s"})
-    for name in ("net.name.addresses", "net.name.usable", "net.name.loopback"):
-        del lost.facts[name]
+    names = ("net_name_addresses", "net_name_usable", "net_name_loopback")
+    lost = replace(lost, facts=replace(lost.facts, **dict.fromkeys(names)))
     one = only("NET-001", lost, GOOD)
     assert one.status == "warn"
     assert one.because == "no answer to 'node-a' within 1 s"
@@ -146,9 +150,11 @@ def test_an_address_of_no_interface_warns() -> None:
 
 
 def test_a_node_that_reported_nothing_is_not_passed() -> None:
-    blind = NodeFacts(host="node-a", ranks=(0,), facts={}, unknown={"net.interfaces": "no netlink"})
+    blind = NodeFacts(
+        host="node-a", ranks=(0,), facts=Facts(), unknown={"net.interfaces": "no netlink"}
+    )
     found = [one for one in judged(blind, GOOD) if one.subject.name != "node-b"]
-    assert [(one.id, one.status) for one in found] == [(id, "not_checked") for id in EXPLANATIONS]
+    assert [(one.id, one.status) for one in found] == [(id, "not_checked") for id in IDS]
     assert all("no netlink" in one.because for one in found)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from wirespeed.checks.judge import judge, verdict_of
-from wirespeed.records import Finding, World
+from wirespeed.model.records import Finding, World
 from wirespeed.reference import NoReference
 
 

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from wirespeed.checks.judge import judge, verdict_of
-from wirespeed.records import Finding, World
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, World
 from wirespeed.reference import Expectation, NoReference
 
 OTHERS = [
@@ -27,7 +29,9 @@ class Quick(NoReference):
 @pytest.fixture
 def crowded(world: World) -> World:
     first, *rest = world.nodes
-    return replace(world, nodes=(replace(first, facts={"neighbours": OTHERS}), *rest))
+    return replace(
+        world, nodes=(replace(first, facts=from_json(Facts, {"neighbours": OTHERS})), *rest)
+    )
 
 
 def by_id(findings: list[Finding]) -> dict[str, Finding]:

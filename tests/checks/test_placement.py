@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from wirespeed.checks.placement import EXPLANATIONS, placement_findings, placement_of
-from wirespeed.records import Finding, NodeFacts
-from wirespeed.world.placement import Placement
+from wirespeed.checks.placement import placement_findings, placement_of
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, NodeFacts
+from wirespeed.node.placement import Placement
 
 SILENT = Placement(reason="aws: no answer in time")
 
@@ -203,16 +205,16 @@ def test_a_rack_that_is_not_known_is_no_pass() -> None:
 
 def test_the_placement_of_a_node_comes_back_from_its_facts() -> None:
     facts = {"placement.source": "aws", "placement.zone": "us-east-1a", "kernel": "6.8"}
-    node = NodeFacts(host="a", ranks=(0,), facts=facts)
+    node = NodeFacts(host="a", ranks=(0,), facts=from_json(Facts, facts))
     assert placement_of(node) == Placement(source="aws", zone="us-east-1a")
 
 
 def test_why_a_node_has_no_placement_comes_back() -> None:
-    node = NodeFacts(host="a", ranks=(0,), facts={}, unknown={"placement": "no answer"})
+    node = NodeFacts(host="a", ranks=(0,), facts=Facts(), unknown={"placement": "no answer"})
     assert placement_of(node) == Placement(reason="no answer")
-    assert placement_of(NodeFacts(host="a", ranks=(0,), facts={})).reason == "not reported"
+    assert placement_of(NodeFacts(host="a", ranks=(0,), facts=Facts())).reason == "not reported"
 
 
 def test_every_finding_is_explained() -> None:
     found = judged(at(), at("us-east-1b")) + judged(at(), at())
-    assert {one.id for one in found} == set(EXPLANATIONS)
+    assert {one.id for one in found} == {"PLACE-001", "PLACE-002"}

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from wirespeed.checks.causes import cause_first
+from wirespeed.checks.join_failures import cause_first
 from wirespeed.checks.reach import reach_findings
-from wirespeed.records import Finding, NodeFacts, Subject, World
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, NodeFacts, Subject, World
 
 Edges = dict[tuple[int, int], dict[str, Any]]
 
@@ -22,7 +23,7 @@ def world(nodes: int, edges: Edges, **default: Any) -> World:
         NodeFacts(
             host=f"node-{a}",
             ranks=(a,),
-            facts={},
+            facts=Facts(),
             peers=tuple(seen(a, b) for b in range(nodes) if b != a),
         )
         for a in range(nodes)

@@ -1,23 +1,28 @@
 """ENV-001 and on: each rule finds its own example, and lets the other one pass."""
 
 import pytest
+from msgspec.structs import asdict, replace
 
-from wirespeed.checks.settings import EXPLANATIONS, settings_findings
+from wirespeed.checks.registry import EXPLAINED
+from wirespeed.checks.settings import settings_findings
 from wirespeed.checks.settings_names import CHOICES, KNOWN, NUMBERS, OBSOLETE
-from wirespeed.checks.settings_rules import RULES, Example, Rule
-from wirespeed.records import NodeFacts, World
-from wirespeed.world.redact import allowed_environment
+from wirespeed.checks.settings_rules import Example, Port, Rule, settings_rules
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import NodeFacts, World
+from wirespeed.node.redact import allowed_environment
 
-PORT = {"device": "mlx5_0", "port": 1, "state": "ACTIVE", "link_layer": "Ethernet", "gids": 4}
+PORT = Port(link_layer="Ethernet", gids=4)
+RULES = settings_rules()
 
 
 def node(example: Example, host: str = "node-a") -> NodeFacts:
     return NodeFacts(
         host=host,
         ranks=(0,),
-        facts={},
+        facts=Facts(),
         gpus=tuple({"index": i, "name": example.gpu} for i in range(example.gpus)),
-        rdma=tuple(dict(port) for port in example.rdma),
+        rdma=tuple(asdict(port) for port in example.rdma),
         environment=dict(example.environment),
     )
 
@@ -73,7 +78,9 @@ def test_the_one_node_that_has_it_is_named() -> None:
 
 
 def test_nccl_s_own_files_count_and_the_environment_wins() -> None:
-    in_file = NodeFacts(host="a", ranks=(0,), facts={"net.nccl.conf": {"NCCL_PROTO": "LL"}})
+    in_file = NodeFacts(
+        host="a", ranks=(0,), facts=from_json(Facts, {"net.nccl.conf": {"NCCL_PROTO": "LL"}})
+    )
     assert [one.id for one in settings_findings(world(in_file))] == ["ENV-004"]
     over = NodeFacts(
         host="a", ranks=(0,), facts=in_file.facts, environment={"NCCL_PROTO": "^LL128"}
@@ -148,7 +155,7 @@ def test_a_gid_index_beyond_the_table_is_found_on_roce() -> None:
 
 
 def test_an_idle_port_makes_no_contradiction() -> None:
-    down = {**PORT, "state": "DOWN"}
+    down = replace(PORT, state="DOWN")
     example = Example(environment={"NCCL_IB_DISABLE": "1"}, rdma=(down,))
     assert settings_findings(world(node(example)))[0].status == "pass"
 
@@ -164,9 +171,9 @@ def test_ll128_by_force_is_told_as_dangerous() -> None:
 
 
 def test_every_rule_is_explained_with_its_title_first() -> None:
-    assert list(EXPLANATIONS) == [f"ENV-{i:03d}" for i in range(1, len(RULES) + 1)]
+    assert [rule.id for rule in RULES] == [f"ENV-{i:03d}" for i in range(1, len(RULES) + 1)]
     for rule in RULES:
-        assert EXPLANATIONS[rule.id].startswith(rule.good)
+        assert EXPLAINED[rule.id].explanation.startswith(rule.good)
         assert rule.good.count(".") == 1
 
 

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from wirespeed.checks.soaking import soak_findings, stall_incident
-from wirespeed.compare.changepoints import cuts
-from wirespeed.plan import Plan
-from wirespeed.records import Finding
-from wirespeed.records_lasting import (
+from wirespeed.compare.trend import cuts
+from wirespeed.model.lasting_records import (
     Incident,
     Soak,
     SoakCell,
@@ -18,6 +16,8 @@ from wirespeed.records_lasting import (
     SoakWindow,
     SoakWrong,
 )
+from wirespeed.model.records import Finding
+from wirespeed.plan import Plan
 
 PLAN = Plan(command="check", steps=())
 MB = 1 << 20

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wirespeed.checks.speed import speed_findings
-from wirespeed.records import Finding, Measurement, World
+from wirespeed.model.records import Finding, Measurement, World
 from wirespeed.reference import Expectation, NoReference
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from wirespeed.checks.speed import speed_findings
-from wirespeed.records import Finding, NodeFacts, World
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.reference import Expectation, NoReference
 
 
@@ -87,7 +88,7 @@ def node(number: int) -> NodeFacts:
               "link_layer": "InfiniBand"},)  # fmt: skip
     gpus = ({"index": 0, "name": "NVIDIA L40S"}, {"index": 1, "name": "NVIDIA L40S"})
     return NodeFacts(
-        host=f"n{number}", ranks=(2 * number, 2 * number + 1), facts={}, gpus=gpus, rdma=ports
+        host=f"n{number}", ranks=(2 * number, 2 * number + 1), facts=Facts(), gpus=gpus, rdma=ports
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from wirespeed.checks.registry import EXPLAINED
-from wirespeed.checks.training import EXPLANATIONS, proof_findings, trouble_finding
+from wirespeed.checks.training import proof_findings, trouble_finding
 
 
 def proof(label: str, equal: bool = True, **more: Any) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def test_a_trouble_names_its_rank() -> None:
     assert trouble_finding({"id": "x", "status": "warn", "title": "y"}).subject.name == "job"
 
 
-@pytest.mark.parametrize("id", EXPLANATIONS)
+@pytest.mark.parametrize("id", [f"TRAIN-{i:03d}" for i in range(1, 12)])
 def test_each_is_explained(id: str) -> None:
     assert EXPLAINED[id].family == "training"
     assert len(EXPLAINED[id].explanation) > 80

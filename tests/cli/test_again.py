@@ -4,8 +4,8 @@ from importlib import import_module
 
 import pytest
 
-from wirespeed.cli.again import with_typed
-from wirespeed.world.redact import TAKEN_OUT
+from wirespeed.cli.placement import with_typed
+from wirespeed.node.redact import TAKEN_OUT
 
 
 def again(verb: str, *words: str):

@@ -99,7 +99,7 @@ def test_values_out_of_range_are_refused_by_the_parser(monkeypatch, arguments):
 
 
 def test_graph_timing_needs_a_gpu(monkeypatch):
-    monkeypatch.setattr("wirespeed.world.local.count_gpus", lambda: 0)
+    monkeypatch.setattr("wirespeed.node.limits.count_gpus", lambda: 0)
     with pytest.raises(CannotMeasure, match="no GPU"):
         plan_of(monkeypatch, "all_reduce", "--timing", "graph")
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from wirespeed.cli import run as wirespeed
-from wirespeed.records import Measurement, NodeFacts, Run, TimeStats, World
-from wirespeed.records_json import run_to_json
+from wirespeed.model.codec import to_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Measurement, NodeFacts, Run, TimeStats, World
 from wirespeed.runs import jsontext
 from wirespeed.runs.store import list_runs, save
 
@@ -61,7 +62,7 @@ def a_run(id: str, time: float, nccl: str = "2.28.9", op: str = "all_reduce") ->
         algbw=1.0,
         busbw=1.0,
     )
-    node = NodeFacts(host="node-a", ranks=(0, 1), facts={})
+    node = NodeFacts(host="node-a", ranks=(0, 1), facts=Facts())
     return Run(
         id=id,
         command="bench",
@@ -117,7 +118,7 @@ def test_paths_and_json(do, tmp_path: Path) -> None:  # type: ignore[no-untyped-
     for k, factor in enumerate(JITTER):
         for side, time in (("a", 1e-5), ("b", 1.2e-5)):
             path = tmp_path / f"{side}{k}.json"
-            path.write_text(jsontext.dump(run_to_json(a_run(f"{side}{k}", time * factor))))
+            path.write_text(jsontext.dump(to_json(a_run(f"{side}{k}", time * factor))))
             names.append(path.name)
     sides = [",".join(name for name in names if name[0] == side) for side in "ab"]
     shown = do("compare", *sides, "-o", "json")

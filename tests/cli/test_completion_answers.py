@@ -11,7 +11,7 @@ import pytest
 from wirespeed.checks.registry import CHECKS, EXPLAINED
 from wirespeed.cli import _cli, run
 from wirespeed.cli.completion import SHELLS, Answer, script
-from wirespeed.cli.tree import commands
+from wirespeed.cli.manual import commands
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.runs.folder import RunFolder
 from wirespeed.training.models.catalogue import model_names

@@ -6,8 +6,8 @@ import pytest
 from wirespeed.cli.grids import grid_of
 from wirespeed.cli.options import Listed, RunOptions
 from wirespeed.errors import UsageError
+from wirespeed.node import limits
 from wirespeed.plan import Plan
-from wirespeed.world import local
 
 PLAN = Plan(command="bench", steps=())
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID")
@@ -17,7 +17,7 @@ LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_P
 def alone(monkeypatch):
     for name in LAUNCHED:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(local, "count_gpus", lambda: 2)
+    monkeypatch.setattr(limits, "count_gpus", lambda: 2)
 
 
 def options(**values):
@@ -26,13 +26,13 @@ def options(**values):
         "engine": "torch", "seed": 1, "timeout": 30.0, "startup_timeout": 120.0, "inject": (),
         "fail_on": "fail", "allow": None,
     }  # fmt: skip
-    from wirespeed.cli.where import Where
+    from wirespeed.cli.placement import Placement
 
-    original, Where.take = Where.take, staticmethod(lambda _: None)
+    original, Placement.take = Placement.take, staticmethod(lambda _: None)
     try:
         return RunOptions.take({**given, **values}, "table", several=("ranks", "backend"))
     finally:
-        Where.take = original
+        Placement.take = original
 
 
 def test_one_value_is_itself_and_several_are_a_tuple() -> None:
@@ -71,7 +71,7 @@ def test_a_batch_that_cannot_be_shared_is_a_row_unless_all_are() -> None:
 
 
 def test_too_many_ranks_for_the_memory_say_so(monkeypatch) -> None:
-    monkeypatch.setattr(local, "memory_available_bytes", lambda: 1 << 30)
+    monkeypatch.setattr(limits, "memory_available_bytes", lambda: 1 << 30)
     found = grid_of(options(ranks=(2, 100)), lambda point: PLAN)
     assert not found[0].point.reason
     assert "of memory before the first operation" in found[1].point.reason

@@ -7,8 +7,17 @@ import click
 import pytest
 
 from wirespeed.cli import _EPILOG
-from wirespeed.cli.manual import CODES, code, escaped, page, pages, prose, write
-from wirespeed.cli.tree import Node, commands
+from wirespeed.cli.manual import (
+    CODES,
+    Node,
+    code,
+    commands,
+    escaped,
+    page,
+    pages,
+    prose,
+    write,
+)
 
 MAN = Path(__file__).parents[2] / "share" / "man" / "man1"
 NODES = {"-".join(node.path): node for node in commands()}

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from wirespeed.cli import run as wirespeed
-from wirespeed.records import Measurement, NodeFacts, Run, TimeStats, World
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Measurement, NodeFacts, Run, TimeStats, World
 from wirespeed.runs.own_figures import load_own
-from wirespeed.runs.past import past_runs
-from wirespeed.runs.store import save
+from wirespeed.runs.store import past_runs, save
 
 H100 = ["--gpu", "H100", "--nodes", "2", "--interconnect", "ib", "--nics", "8x400"]
 
@@ -25,7 +26,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def stored(
     id: str = "91ae33fe", model: str = "AMD EPYC", ms: float = 1.0, half: float = 0.05
 ) -> Run:
-    node = NodeFacts(host="n", ranks=(0, 1), facts={"cpu.model": model, "cpu.allowed": 8})
+    node = NodeFacts(
+        host="n", ranks=(0, 1), facts=from_json(Facts, {"cpu.model": model, "cpu.allowed": 8})
+    )
     t = ms / 1e3
     time = TimeStats(
         median=t, mean=t, low=t * (1 - half), high=t * (1 + half), min=t, p95=t, p99=t, max=t

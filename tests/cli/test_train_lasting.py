@@ -2,12 +2,11 @@
 
 import pytest
 
-from wirespeed.cli.durations import parse_duration
-from wirespeed.cli.train_lasting import lasting_case, lasting_of
-from wirespeed.cli.train_plan import Asked
+from wirespeed.cli.options import parse_duration
+from wirespeed.cli.train_plan import Asked, lasting_case, lasting_of
 from wirespeed.errors import UsageError
 from wirespeed.plan import Plan, TrainPlan
-from wirespeed.ranks.training.lasting import seconds_left
+from wirespeed.rank.training.lasting import seconds_left
 
 NOTHING = dict.fromkeys(
     ("for_", "checkpoint_every", "checkpoint_dir", "scaling", "rounds", "trace"), None

@@ -12,11 +12,10 @@ from wirespeed.cli.page import write_page, write_trace
 from wirespeed.cli.runs import runs
 from wirespeed.cli.train import train
 from wirespeed.errors import StorageError, UsageError
-from wirespeed.records import Run
-from wirespeed.records_json import run_from_json
+from wirespeed.model.codec import from_json
+from wirespeed.model.records import Run
 from wirespeed.runs.store import save
-from wirespeed.training.spans import Span
-from wirespeed.training.trace import chrome_trace
+from wirespeed.training.trace import Span, chrome_trace
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "train.run.json"
 STEP = chrome_trace([Span(0, "step", "naive on 1 ranks", 0.0, 0.01)], hosts=["a"])
@@ -25,7 +24,7 @@ STEP = chrome_trace([Span(0, "step", "naive on 1 ranks", 0.0, 0.01)], hosts=["a"
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path / "home"))
-    return run_from_json(json.loads(GOLDEN.read_text()))
+    return from_json(Run, json.loads(GOLDEN.read_text()))
 
 
 def stored(run: Run, trace: str | None) -> Path:
@@ -94,6 +93,7 @@ def test_the_page_has_the_timeline_of_the_stored_run(run: Run, tmp_path: Path) -
     assert "naive on 1 ranks" not in (tmp_path / "without.html").read_text()
 
 
+@pytest.mark.slow
 def test_runs_show_has_it_too_but_not_of_another_folder(run: Run, tmp_path: Path) -> None:
     folder = stored(run, STEP)
     elsewhere = tmp_path / "export.json"

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.file.model import ClusterFile
-from wirespeed.clusters.presets.presets import preset_named, preset_names
-from wirespeed.clusters.settling import settle
+from wirespeed.clusters.deployment import Deployment, settle
+from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.presets import preset_named, preset_names
 from wirespeed.errors import UsageError
 
 

@@ -3,7 +3,8 @@
 import torch
 
 from wirespeed.collectives.buffers import MOST_SLOTS, allocate, rotation
-from wirespeed.collectives.catalogue import CATALOGUE, Geometry
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.collective import Geometry
 
 CPU = torch.device("cpu")
 

@@ -2,15 +2,8 @@
 
 import pytest
 
-from wirespeed.collectives.catalogue import (
-    CATALOGUE,
-    Copy,
-    Geometry,
-    Reduce,
-    collective_named,
-    partner,
-    split_count,
-)
+from wirespeed.collectives.catalogue import CATALOGUE, collective_named, partner, split_count
+from wirespeed.collectives.collective import Copy, Geometry, Reduce
 from wirespeed.errors import UsageError
 
 WITH_DATA = [collective for collective in CATALOGUE.values() if collective.has_data]

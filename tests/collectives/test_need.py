@@ -2,7 +2,8 @@
 
 import pytest
 
-from wirespeed.collectives.catalogue import CATALOGUE, Geometry
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.collective import Geometry
 from wirespeed.collectives.need import SLICE, buffer_elements, needed_bytes
 
 GIB, MIB = 1 << 30, 1 << 20

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from wirespeed.collectives.catalogue import CATALOGUE, Geometry
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.collective import Geometry
 from wirespeed.collectives.dtypes import dtype_named
 from wirespeed.collectives.guess import describe_value, guess
 from wirespeed.collectives.oracle import Oracle, bits, sentinel_fill

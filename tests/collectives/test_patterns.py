@@ -15,6 +15,7 @@ def in_type(values: torch.Tensor, name: str) -> torch.Tensor:
     return values.to(getattr(torch, name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REDUCIBLE)
 @pytest.mark.parametrize("redop", ["sum", "prod", "min", "max"])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8, 100, 1000])

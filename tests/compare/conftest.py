@@ -5,7 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
-from wirespeed.records import Measurement, NodeFacts, Run, TimeStats, World
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Measurement, NodeFacts, Run, TimeStats, World
 
 MakeRun = Callable[..., Run]
 
@@ -51,7 +53,7 @@ def make_run() -> MakeRun:
         node = NodeFacts(
             host=host,
             ranks=(0, 1),
-            facts={"kernel": "6.1"},
+            facts=from_json(Facts, {"kernel": "6.1"}),
             environment=dict(environment or {}),
         )
         own = [measurement(size, time, wide=wide) for size, time in (times or {}).items()]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wirespeed.compare.changepoints import LEAST, cuts
+from wirespeed.compare.trend import LEAST, cuts
 
 
 def steps(rng: np.random.Generator, *levels: tuple[int, float], sigma: float = 0.02) -> list[float]:
@@ -40,6 +40,7 @@ def test_deterministic() -> None:
     assert cuts(series) == cuts(series)
 
 
+@pytest.mark.slow
 def test_noise_alone_is_rarely_called() -> None:
     rng = np.random.default_rng(4)
     called = sum(bool(cuts(rng.standard_t(3, 25).tolist(), seed=k)) for k in range(200))

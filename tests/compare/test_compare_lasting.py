@@ -8,9 +8,9 @@ import pytest
 from wirespeed.compare.compare import SideRuns, compare
 from wirespeed.compare.figures import figures_of
 from wirespeed.compare.trend import trend
-from wirespeed.records import Run
-from wirespeed.records_comparison import Comparison, Row
-from wirespeed.records_lasting import Goodput, Soak, SoakCell, SoakWindow
+from wirespeed.model.comparison_records import Comparison, Row
+from wirespeed.model.lasting_records import Goodput, Soak, SoakCell, SoakWindow
+from wirespeed.model.records import Run
 from wirespeed.views import Style
 from wirespeed.views import comparison as view
 from wirespeed.views import trend as trend_view

@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from wirespeed.compare.compare import SideRuns, compare
-from wirespeed.compare.repeats import floors_of
+from wirespeed.compare.compare import SideRuns, compare, floors_of
 from wirespeed.errors import UsageError
-from wirespeed.records import Run
-from wirespeed.records_comparison import Comparison
-from wirespeed.records_training import Spread, Training
+from wirespeed.model.comparison_records import Comparison
+from wirespeed.model.records import Run
+from wirespeed.model.training_records import Spread, Training
 
 JITTER = (0.995, 1.0, 1.006)
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from wirespeed.compare.correction import benjamini_hochberg, holm
+from wirespeed.compare.estimate import benjamini_hochberg, holm
 
 PAPER = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240]
 PAPER += [0.4262, 0.5719, 0.6528, 0.7590, 1.0]

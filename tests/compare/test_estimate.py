@@ -5,8 +5,15 @@ import random
 
 import pytest
 
-from wirespeed.compare.estimate import Estimate, Figure, Floor, estimate, runs_needed
-from wirespeed.compare.student import quantile, two_sided_p
+from wirespeed.compare.estimate import (
+    Estimate,
+    Figure,
+    Floor,
+    estimate,
+    quantile,
+    runs_needed,
+    two_sided_p,
+)
 
 
 def figures(*logs: float, within: float | None = None) -> list[Figure]:

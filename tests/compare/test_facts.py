@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from wirespeed.compare.facts import differences, facts_of
-from wirespeed.records import World
-from wirespeed.records_comparison import Difference
+from wirespeed.compare.figures import differences, facts_of
+from wirespeed.model.comparison_records import Difference
+from wirespeed.model.records import World
 
 
 def test_each_kind_of_difference_is_named(make_run) -> None:  # type: ignore[no-untyped-def]

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from wirespeed.compare.student import quantile, two_sided_p
+from wirespeed.compare.estimate import quantile, two_sided_p
 
 
 @pytest.mark.parametrize(

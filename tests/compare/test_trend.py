@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wirespeed.compare.changepoints import cuts
-from wirespeed.compare.trend import trend
+from wirespeed.compare.trend import cuts, trend
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
-from wirespeed.records import Finding, Subject
+from wirespeed.model.records import Finding, Subject
 
 
 def logs(folder: Path, networks: list[str]) -> list[tuple[str, str, str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 
 def read(folder: Path, *lines: str) -> list[Finding]:
@@ -96,10 +96,10 @@ REFUSED = (
 )
 
 
-def test_loopback_between_hosts_is_certain(tmp_path: Path) -> None:
+def test_loopback_between_hosts_is_named(tmp_path: Path) -> None:
     lines = [f"[node-{node}] step {step}" for step in range(3) for node in range(2)]
     (found,) = read(tmp_path, *lines, f"[node-1] {REFUSED}", *lines)
-    assert (found.id, found.confidence, found.category) == ("GLOO-007", "certain", "gloo-loopback")
+    assert (found.id, found.confidence, found.category) == ("GLOO-007", "likely", "gloo-loopback")
     assert "job of 2 hosts" in found.title
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from wirespeed.diagnose import streams
+from wirespeed.diagnose import sources
 from wirespeed.diagnose.diagnose import Reading, diagnose
 from wirespeed.diagnose.sources import Source, find_sources
 from wirespeed.errors import InputError
@@ -167,7 +167,7 @@ def test_a_fifo_is_opened_once(tmp_path: Path, packed: bool) -> None:
 
 
 def test_a_fifo_without_a_writer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "WRITER_S", 0.1)
+    monkeypatch.setattr(sources, "WRITER_S", 0.1)
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(InputError, match="nobody wrote to"):
         diagnose(find_sources([str(tmp_path / "fifo")]))
@@ -175,7 +175,7 @@ def test_a_fifo_without_a_writer_is_told(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_program_may_write_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody has opened it: then there is no bound, as for standard input."""
-    monkeypatch.setattr(streams, "WRITER_S", 0.1)
+    monkeypatch.setattr(sources, "WRITER_S", 0.1)
     reading, writing = os.pipe()
     words = [sys.executable, "-c", f"import time; time.sleep(.4); print({FULL!r}, flush=True)"]
     with subprocess.Popen(words, stdout=writing):

@@ -201,6 +201,7 @@ def test_the_ranks_log_may_be_missing(tmp_path: Path) -> None:
     assert (finding.id, finding.status) == ("T-003", "warn")
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.binary(max_size=300), max_size=30))
 def test_junk_raises_nothing(tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes]) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.diagnose import fabric as fabric_module
+from wirespeed.diagnose import nccl_fabric as fabric_module
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 PER_NODE = 4
 CHANNELS = 2

@@ -9,7 +9,7 @@ import pytest
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import find_sources
 from wirespeed.errors import InputError
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 
 def entry(seq: int, name: str = "all_reduce", size: int = 1024, state: str = "completed") -> Any:

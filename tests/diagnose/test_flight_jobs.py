@@ -17,7 +17,7 @@ from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.flight_pickle import NotPlainError, plain
 from wirespeed.diagnose.sources import find_sources
 from wirespeed.errors import InputError
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 Dumps = dict[int, dict[str, Any]]
 HOUR = 3600 * 10**9
@@ -294,6 +294,7 @@ def test_a_list_that_holds_itself_is_no_trouble(tmp_path: Path) -> None:
     assert findings(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_real_gloo_job(tmp_path: Path) -> None:
     """Four ranks, torch's own dumps."""
     pytest.importorskip("torch", reason="Requires: torch")

@@ -7,7 +7,7 @@ import pytest
 
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 RANKS = 256
 
@@ -46,6 +46,7 @@ def first(folder: Path, lines: list[str]) -> Finding:
     return diagnose([Source("job.log", path)]).findings[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("category", CAUSES)
 @pytest.mark.parametrize("seed", range(2))
 def test_the_planted_cause_is_first(tmp_path: Path, category: str, seed: int) -> None:

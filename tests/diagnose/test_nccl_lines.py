@@ -2,7 +2,7 @@
 
 import pytest
 
-from wirespeed.diagnose.nccl_lines import Link, Member, Order, Part, Seat, Trees, read_line
+from wirespeed.diagnose.nccl_fabric import Link, Member, Order, Part, Seat, Trees, read_line
 
 WHO = "gpu-3:4015:4652 [1] NCCL INFO "
 

@@ -7,7 +7,7 @@ import pytest
 
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 
 def copy(pid: int, devices: list[tuple[int, str]], busbw: str = "0") -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wirespeed.diagnose.resolved import Episodes, is_over
+from wirespeed.diagnose.derived import Episodes, is_over
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Hit, Line
 

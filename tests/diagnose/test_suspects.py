@@ -7,7 +7,7 @@ import pytest
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.rules import all_rules
 from wirespeed.diagnose.sources import Source
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 CASES = Path(__file__).parent / "cases"
 HEALTHY = """\

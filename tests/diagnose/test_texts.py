@@ -9,21 +9,20 @@ import pytest
 
 from wirespeed.diagnose.diagnose import Reading, diagnose
 from wirespeed.diagnose.rule import Rule
+from wirespeed.diagnose.rule_file import Entry
 from wirespeed.diagnose.rules import all_rules
 from wirespeed.diagnose.sources import Source
-from wirespeed.diagnose.texts import rule_of
 
 JUDGE = Path(__file__).parents[2] / "benchmarks" / "diagnose_texts.py"
-GENERAL = rule_of(
-    """
-    window * went away
-    ^lane lost: *
-    """,
+GENERAL = Entry(
     id="T-201",
     category="window",
+    role="cause",
+    general=True,
+    texts=("window * went away", "^lane lost: *"),
     sentence="something of a kind: {what}",
     fix="look",
-)
+).rule()
 OWN = Rule(
     id="T-202",
     category="own",
@@ -76,7 +75,7 @@ def test_a_star_stands_for_what_a_program_fills_in() -> None:
 
 def test_texts_need_a_plain_part() -> None:
     with pytest.raises(ValueError, match="plain part"):
-        rule_of("abc * def", id="T-204", category="x", sentence="x", fix="x")
+        Entry(texts=("abc * def",), id="T-204", category="x", role="cause", sentence="x").rule()
 
 
 def test_a_general_rule_speaks_alone(tmp_path: Path) -> None:
@@ -95,6 +94,7 @@ def test_it_follows_where_another_names_a_cause(tmp_path: Path) -> None:
     assert any("something of a kind" in line for line in reading.findings[0].evidence)
 
 
+@pytest.mark.slow
 def test_nine_of_ten_texts_that_end_a_job_are_known(judge: ModuleType) -> None:
     kinds = [kind for _, said in judge.judged(judge.FOLDER) for kind in said.values()]
     known = sum(kind in ("own", "shared") for kind in kinds)

@@ -6,7 +6,7 @@ import pytest
 
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 BARRIER = (
     "store based barrier to initialize process group for rank: 0, key: store_based_barrier_key:1"

@@ -6,7 +6,7 @@ import pytest
 
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 LINE, RULE = "-" * 60, "=" * 60
 NO_STACK = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 
 def timeout(rank: int, seq: int, op: str = "ALLREDUCE") -> str:

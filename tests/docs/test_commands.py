@@ -13,10 +13,9 @@ from wirespeed.cli import _cli
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import WirespeedError
 from wirespeed.launchers.engines import engine_named
-from wirespeed.launchers.hostfile import parse_hosts
-from wirespeed.launchers.options import read_options
+from wirespeed.launchers.request import parse_hosts, read_options
+from wirespeed.model.units import parse_size
 from wirespeed.training.strategies.registry import STRATEGIES
-from wirespeed.units import parse_size
 
 ROOT = Path(__file__).parents[2]
 DOCS = (

@@ -50,11 +50,14 @@ USAGE = {
     "runs import nosuch.txt": "nosuch.txt",
     "chekc": "chekc",
 }
+ALONE = ("bench all_reduce -b 1Q", "check --inject boom:rank=1", "runs show nosuch", "chekc")
+"""As processes of their own: of each way to the end one."""
 
 
 @pytest.mark.parametrize("command", USAGE)
 def test_wrong_usage(cli: Any, says_clearly: Any, command: str) -> None:
-    done = cli(*command.split(), timeout=15)
+    words = command.split()
+    done = cli(*words, timeout=15) if command in ALONE else cli.here(*words)
     assert USAGE[command] in says_clearly(done, 2)
     assert done.out == ""
     assert cli.folders() == [], "a run was begun"
@@ -62,7 +65,7 @@ def test_wrong_usage(cli: Any, says_clearly: Any, command: str) -> None:
 
 @pytest.mark.parametrize("place", ["/dev/null/home", "/proc/nothing"])
 def test_a_run_folder_that_cannot_be_written(cli: Any, says_clearly: Any, place: str) -> None:
-    done = cli("check", "-l", "quick", "--ranks", "2", env={"WIRESPEED_HOME": place}, timeout=15)
+    done = cli.here("check", "-l", "quick", "--ranks", "2", env={"WIRESPEED_HOME": place})
     told = says_clearly(done, 3)
     assert place in told
     assert "WIRESPEED_HOME=" in told, "no way out is shown"
@@ -84,6 +87,7 @@ def test_a_disk_that_is_full_from_the_start(cli: Any, says_clearly: Any) -> None
     assert "run.json" in says_clearly(done, 3)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_while_it_runs(cli: Any) -> None:
     """The header fits, a later record does not: all is told, and what was written stays readable."""
     words = ("bench", "all_reduce", "-b", "1K", "-e", "16M", "-f", "2", "-n", "3", "--ranks", "2")
@@ -94,7 +98,7 @@ def test_a_disk_that_fills_while_it_runs(cli: Any) -> None:
     assert "could not be stored whole" in done.err and "next" in done.err
     cli.nothing_runs()
     assert cli.stored("measurement"), "12 KB hold some of fifteen sizes"
-    shown = cli("runs", "show", "last", "-o", "json")
+    shown = cli.here("runs", "show", "last", "-o", "json")
     assert shown.code == 0, shown.err
     assert len(shown.json["measurements"]) == len(cli.stored("measurement"))
     assert shown.json["verdict"] == "UNKNOWN"
@@ -116,6 +120,7 @@ def test_a_reader_that_leaves(cli: Any) -> None:
     assert len(done.out.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
 def test_streams_that_are_closed(cli: Any, closed: str) -> None:
     """Nothing opened later takes their place, and the run is stored with its own exit code."""
@@ -145,13 +150,14 @@ def kept(new_cli: Any) -> tuple[Any, Any, bytes]:
     return cli, done, (folder / "run.json").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 1, 200])
 def test_a_run_folder_cut_short(kept: tuple[Any, Any, bytes], left: int) -> None:
     """run.json cut at any place: the records alone tell the run, with a finding that says so."""
     cli, done, whole = kept
     (folder,) = cli.folders()
     (folder / "run.json").write_bytes(whole[:left])
-    shown = cli("runs", "show", "last", "-o", "json")
+    shown = cli.here("runs", "show", "last", "-o", "json")
     assert shown.code == 0, shown.err
     assert "Traceback" not in shown.err
     assert shown.json["measurements"] == done.json["measurements"]
@@ -162,9 +168,9 @@ def test_a_run_folder_without_anything(cli: Any, says_clearly: Any) -> None:
     folder = cli.home / "runs" / "20261103-101112-0badcafe"
     folder.mkdir(parents=True)
     (folder / "run.json").write_text('{"schema": "wirespeed.run/1", "id"')
-    told = says_clearly(cli("runs", "show", "last"), 2)
+    told = says_clearly(cli.here("runs", "show", "last"), 2)
     assert "run.json" in told
-    listed = cli("runs", "list")
+    listed = cli.here("runs", "list")
     assert listed.code == 0
     assert "damaged" in listed.out
 
@@ -176,16 +182,16 @@ def test_nccl_tests_text_cut_in_the_middle(cli: Any, says_clearly: Any) -> None:
     assert len(rows) == 3
     for end in (0, rows[0], rows[0] + 60):
         file.write_text(text[:end])
-        says_clearly(cli("runs", "import", str(file)), 2)
+        says_clearly(cli.here("runs", "import", str(file)), 2)
         assert cli.folders() == []
     file.write_text(text[: rows[2] + 60])
-    done = cli("runs", "import", str(file))
+    done = cli.here("runs", "import", str(file))
     assert done.code == 0, done.err
     assert {m["size_bytes"] for m in cli.run()["measurements"]} == {1048576, 2097152}
     assert [one["id"] for one in cli.run()["findings"] if one["status"] == "warn"]
 
 
 def test_a_file_that_is_no_measurement(cli: Any, says_clearly: Any) -> None:
-    says_clearly(cli("runs", "import", "/bin/true"), 2)
-    says_clearly(cli("runs", "import", "/dev/null"), 2)
-    says_clearly(cli("runs", "import", str(cli.folder)), 2)
+    says_clearly(cli.here("runs", "import", "/bin/true"), 2)
+    says_clearly(cli.here("runs", "import", "/dev/null"), 2)
+    says_clearly(cli.here("runs", "import", str(cli.folder)), 2)

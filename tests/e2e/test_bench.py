@@ -8,8 +8,10 @@ import jsonschema
 import pytest
 
 from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.model.codec import validated
+from wirespeed.model.records import Run
 from wirespeed.runs.importers import import_bytes
-from wirespeed.runs.schema import load_schema, validate
+from wirespeed.runs.schema import load_schema
 
 QUICK = ("-b", "1K", "-e", "4K", "-w", "1", "-n", "3", "-q")
 FEW = ("--ranks", "2", "-o", "json")
@@ -31,11 +33,12 @@ MEASUREMENT_FIELDS = {
 def checked(text: str) -> dict[str, Any]:
     """The run, valid for our own validator and for jsonschema's."""
     run: dict[str, Any] = json.loads(text)
-    validate(run, source="stdout")
+    validated(Run, run, source="stdout")
     jsonschema.Draft202012Validator(load_schema()).validate(run)
     return run
 
 
+@pytest.mark.slow
 def test_every_operation_as_json(cli: Any) -> None:
     done = cli(
         "bench", "all", *QUICK, "-e", "1K", "--ranks", "3", "-o", "json", env=cli.no_pickles()
@@ -56,6 +59,7 @@ def test_every_operation_as_json(cli: Any) -> None:
     assert run == cli.run(), "what is printed and what is stored differ"
 
 
+@pytest.mark.slow
 def test_ranks_with_unequal_buffers_decide_alike(cli: Any) -> None:
     """In all_to_all_v they differ in size between ranks, and so in how many rotate."""
     sizes = ("-b", "64K", "-e", "4M", "-f", "4", "--max-time", "0.1", "--ranks", "4")
@@ -86,14 +90,15 @@ def test_the_table(cli: Any) -> None:
     for word in ("2 ranks", "all_reduce", "1 KiB", "4 KiB", "busbw", "barrier", "READY", "exit 0"):
         assert word in done.out
     # The stored run gives the same in each other format.
-    wide = cli("runs", "show", "last", "-o", "wide")
+    wide = cli.here("runs", "show", "last", "-o", "wide")
     assert wide.code == 0
     assert "float32" in wide.out
-    markdown = cli("runs", "show", "last", "-o", "md").out
+    markdown = cli.here("runs", "show", "last", "-o", "md").out
     assert re.search(r"^\| 4 KiB \| out \|.*\| 0 \|$", markdown, re.MULTILINE)
-    assert cli("runs", "show", "last", "-o", "table").out == done.out
+    assert cli.here("runs", "show", "last", "-o", "table").out == done.out
 
 
+@pytest.mark.slow
 def test_one_line_a_record(cli: Any) -> None:
     done = cli("bench", "all_reduce", *QUICK, "--ranks", "2", "-o", "jsonl")
     assert done.code == 0, done.err
@@ -103,6 +108,7 @@ def test_one_line_a_record(cli: Any) -> None:
     assert {line["run"] for line in lines if "run" in line} == {cli.run()["id"]}
 
 
+@pytest.mark.slow
 def test_the_layout_of_nccl_tests(cli: Any) -> None:
     """13 columns, both sides, and a parser made for that tool reads the same figures."""
     done = cli("bench", "all_reduce", "broadcast", *QUICK, "--ranks", "2", "-o", "nccl-tests")
@@ -125,6 +131,7 @@ def test_the_layout_of_nccl_tests(cli: Any) -> None:
         assert theirs.time.median * 1e6 == pytest.approx(mine["time_us"]["median"], rel=0.01)
 
 
+@pytest.mark.slow
 def test_warmups_and_iterations_are_what_was_asked_for(cli: Any) -> None:
     done = cli("bench", "all_reduce", "-w", "2", "-n", "7", "-b", "1K", "-e", "4K", *FEW)
     assert done.code == 0, done.err
@@ -135,6 +142,7 @@ def test_warmups_and_iterations_are_what_was_asked_for(cli: Any) -> None:
     assert [step.partition("]")[0] for step in steps] == ["[1/2", "[2/2"], "one line a step"
 
 
+@pytest.mark.slow
 def test_dtypes_reductions_root_and_place(cli: Any) -> None:
     words = ["-d", "int32,bfloat16", "-o", "max", "-o", "sum,json", "-r", "1", "--in-place", "both"]
     done = cli("bench", "reduce", *QUICK[4:], "-b", "1K", "-e", "1K", *words, "--ranks", "2")
@@ -148,6 +156,7 @@ def test_dtypes_reductions_root_and_place(cli: Any) -> None:
 
 
 @pytest.mark.parametrize(("groups", "ranks"), [("pairs", 2), ("every-2", 2)])
+@pytest.mark.slow
 def test_groups_side_by_side(cli: Any, groups: str, ranks: int) -> None:
     done = cli(
         *("bench", "all_reduce", "all_gather", *QUICK, "-e", "1K"),
@@ -170,6 +179,7 @@ def test_groups_side_by_side(cli: Any, groups: str, ranks: int) -> None:
         (("-m", "3"), {"timing": "each", "blocking": False, "in_flight": 3}),
     ],
 )
+@pytest.mark.slow
 def test_the_ways_to_time(cli: Any, words: tuple[str, ...], fields: dict[str, Any]) -> None:
     ops = ("all_reduce", "send_recv", "gather", "barrier")
     done = cli("bench", *ops, *QUICK, "-e", "1K", "--ranks", "2", "-o", "json", *words)
@@ -181,6 +191,7 @@ def test_the_ways_to_time(cli: Any, words: tuple[str, ...], fields: dict[str, An
         assert measurement["wrong"] == 0
 
 
+@pytest.mark.slow
 def test_wrong_data_fails_the_bench_and_names_the_rank(cli: Any, finding: Any) -> None:
     done = cli("bench", "all_reduce", *QUICK, "--ranks", "3", "--inject", "flip:rank=2")
     run = cli.run()
@@ -193,6 +204,7 @@ def test_wrong_data_fails_the_bench_and_names_the_rank(cli: Any, finding: Any) -
     assert "NOT READY" in done.out
 
 
+@pytest.mark.slow
 def test_without_the_data_check_nothing_is_claimed(cli: Any) -> None:
     done = cli("bench", "all_reduce", *QUICK, "-e", "1K", "--ranks", "1", "-c", "0", "-o", "json")
     assert done.code == 0, done.err
@@ -201,6 +213,7 @@ def test_without_the_data_check_nothing_is_claimed(cli: Any) -> None:
     assert "COL-001" not in {one["id"] for one in done.json["findings"] if one["status"] == "pass"}
 
 
+@pytest.mark.slow
 def test_two_runs_at_once_are_not_mixed(cli: Any) -> None:
     mine = ("bench", "all_reduce", "-w", "1", "-n", "20", "--ranks", "2", "-q", "-o", "json")
     first = cli.start(*mine, "-b", "1K", "-e", "32K", "-f", "2")
@@ -216,6 +229,7 @@ def test_two_runs_at_once_are_not_mixed(cli: Any) -> None:
     assert stored == {one["id"], two["id"]}
 
 
+@pytest.mark.slow
 def test_an_operation_that_needs_more_ranks_is_not_checked(cli: Any, finding: Any) -> None:
     done = cli("bench", "all_reduce", "send_recv", *QUICK, "-e", "1K", "--ranks", "1")
     run = cli.run()
@@ -226,6 +240,7 @@ def test_an_operation_that_needs_more_ranks_is_not_checked(cli: Any, finding: An
     assert "2 ranks" in found["because"]
 
 
+@pytest.mark.slow
 def test_nothing_that_could_run_is_no_success(cli: Any) -> None:
     done = cli("bench", "send_recv", *QUICK, "-e", "1K", "--ranks", "1")
     assert done.code == 3, done.out

@@ -3,15 +3,19 @@
 import os
 from typing import Any
 
-from wirespeed.runs.schema import validate
+import pytest
+
+from wirespeed.model.codec import validated
+from wirespeed.model.records import Run
 
 TINY = ("all_reduce", "-b", "1K", "-e", "1K", "-n", "3", "-w", "1", "--ranks", "2", "--rounds", "1")
 
 
+@pytest.mark.slow
 def test_a_setting_that_cannot_work_is_a_finding_of_that_setting_only(cli: Any) -> None:
     done = cli("bench", *TINY, "--env", "GLOO_SOCKET_IFNAME=nosuch", "-o", "json")
     run = done.json
-    validate(run, source="stdout")
+    validated(Run, run, source="stdout")
     assert done.code == 0, done.err
     assert "2 settings (the default among them), 1 round: 2 worlds of 2 ranks" in done.err
     default, bad = run["settings"]
@@ -23,6 +27,7 @@ def test_a_setting_that_cannot_work_is_a_finding_of_that_setting_only(cli: Any) 
     assert run == cli.run()
 
 
+@pytest.mark.slow
 def test_through_an_engine_and_apart_from_what_the_environment_sets(cli: Any) -> None:
     """Of this environment's own value no world would live."""
     words = ("--env", "GLOO_SOCKET_IFNAME=lo", "--on", "local", "-o", "json", "-q")
@@ -44,6 +49,6 @@ def test_as_a_rank_of_somebody_elses_world_it_is_refused(cli: Any) -> None:
         "MASTER_PORT": "1",
         "TORCHELASTIC_RUN_ID": str(os.getpid()),
     }
-    done = cli("bench", *TINY, "--env", "A=1", env=place)
+    done = cli.here("bench", *TINY, "--env", "A=1", env=place)
     assert done.code == 2, done.err
     assert "each combination needs ranks of its own" in done.err

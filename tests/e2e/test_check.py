@@ -7,7 +7,9 @@ import jsonschema
 import pytest
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.runs.schema import load_schema, validate
+from wirespeed.model.codec import validated
+from wirespeed.model.records import Run
+from wirespeed.runs.schema import load_schema
 
 QUICK = ("check", "-l", "quick", "--ranks", "2", "-q")
 
@@ -17,7 +19,7 @@ def test_a_healthy_machine_is_ready(cli: Any, finding: Any) -> None:
     assert done.code == 0, done.out + done.err
     assert cli.without_pickles() == 2
     run = cli.run()
-    validate(run, source="run.json")
+    validated(Run, run, source="run.json")
     jsonschema.Draft202012Validator(load_schema()).validate(run)
     assert (run["verdict"], run["exit_code"]) == ("READY", 0)
     assert {v["op"] for v in run["verifications"]} == set(CATALOGUE)
@@ -32,9 +34,10 @@ def test_a_healthy_machine_is_ready(cli: Any, finding: Any) -> None:
     (last,) = [line for line in done.out.splitlines()[-2:] if line.startswith("READY")]
     assert "exit 0" in last
     assert run["id"] in last
-    assert cli("runs", "list").out.count(run["id"]) == 1
+    assert cli.here("runs", "list").out.count(run["id"]) == 1
 
 
+@pytest.mark.slow
 def test_wrong_data_is_not_ready(cli: Any, finding: Any) -> None:
     words = ("--only", "COL-001,COL-002", "--inject", "twice:rank=1,at=reduce_scatter")
     done = cli(*QUICK, *words, "-o", "json", env=cli.no_pickles())
@@ -54,6 +57,7 @@ def some(new_cli: Any) -> tuple[Any, Any]:
     return cli, cli(*QUICK, "--only", "COL-006,COL-012", "-o", "json")
 
 
+@pytest.mark.slow
 def test_only_some_checks(some: tuple[Any, Any]) -> None:
     _, done = some
     assert done.code == 0, done.err
@@ -61,6 +65,7 @@ def test_only_some_checks(some: tuple[Any, Any]) -> None:
     assert {v["op"] for v in done.json["verifications"]} == {"broadcast", "barrier"}
 
 
+@pytest.mark.slow
 def test_verbose_tells_each_automatic_choice(cli: Any) -> None:
     done = cli("check", "--only", "COL-001", "-l", "quick", "-v")
     assert done.code == 0, done.err
@@ -70,22 +75,23 @@ def test_verbose_tells_each_automatic_choice(cli: Any) -> None:
 
 
 def test_the_list_and_the_explanations(cli: Any) -> None:
-    listed = cli("check", "--list")
+    listed = cli.here("check", "--list")
     assert listed.code == 0
     ids = [line.split()[0] for line in listed.out.splitlines()]
     assert {"COL-001", "DIED-001", "HANG-001", "JOIN-001", "LAT-001", "NODE-001"} <= set(ids)
     assert len(ids) == len(set(ids))
-    explained = cli("check", "--explain", "col-001")
+    explained = cli.here("check", "--explain", "col-001")
     assert explained.code == 0
     assert explained.out.startswith("COL-001")
     assert "all_reduce" in explained.out
     assert cli.folders() == [], "no run for a question"
 
 
+@pytest.mark.slow
 def test_colour_is_never_the_only_sign(cli: Any) -> None:
     done = cli(*QUICK, "--only", "COL-001", "--color", "always", "--inject", "flip:rank=1")
     assert "\x1b[" in done.out
-    plain = cli("runs", "show", "last", "--color", "always")
+    plain = cli.here("runs", "show", "last", "--color", "always")
     assert "\x1b[" in plain.out
     for env in ({"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}, {"NO_COLOR": "1"}):
         shown = cli("runs", "show", "last", env=env)
@@ -96,6 +102,7 @@ def test_colour_is_never_the_only_sign(cli: Any) -> None:
 
 
 @pytest.mark.parametrize("ranks", [1])
+@pytest.mark.slow
 def test_one_rank_alone(cli: Any, ranks: int) -> None:
     """A world of one: what needs two is not checked, the rest is."""
     done = cli("check", "-l", "quick", "--ranks", str(ranks), "-q", "-o", "json")
@@ -105,13 +112,14 @@ def test_one_rank_alone(cli: Any, ranks: int) -> None:
     assert set(reasons) == {"send_recv", "pair_exchange"}
 
 
+@pytest.mark.slow
 def test_the_stored_run_is_the_same_whoever_reads_it(some: tuple[Any, Any]) -> None:
     cli, done = some
     (folder,) = cli.folders()
-    by_path = cli("runs", "show", str(folder), "-o", "json")
+    by_path = cli.here("runs", "show", str(folder), "-o", "json")
     file = cli.folder / "moved.json"
     file.write_text(done.out)
-    by_file = cli("runs", "show", str(file), "-o", "json")
+    by_file = cli.here("runs", "show", str(file), "-o", "json")
     assert (
         done.json == by_path.json == by_file.json == json.loads((folder / "run.json").read_text())
     )

@@ -7,7 +7,7 @@ import pytest
 
 def printed(cli: Any, *words: str, **options: Any) -> dict[str, tuple[str, str]]:
     """(value, origin) by option."""
-    done = cli("check", "--print-config", *words, **options)
+    done = cli.here("check", "--print-config", *words, **options)
     assert done.code == 0, done.err
     assert cli.folders() == [], "it only prints"
     rows = [line.split() for line in done.out.splitlines()]
@@ -42,7 +42,7 @@ def test_each_origin_beats_the_next(cli: Any) -> None:
 )
 def test_a_wrong_file_is_refused(cli: Any, says_clearly: Any, text: str, word: str) -> None:
     (cli.folder / "wirespeed.yaml").write_text(text)
-    assert word in says_clearly(cli("check", timeout=15), 2)
+    assert word in says_clearly(cli.here("check"), 2)
     assert cli.folders() == []
 
 
@@ -61,7 +61,7 @@ def test_where_ranks_run_is_spelled_as_on_the_command_line(cli: Any) -> None:
     """YAML 1.1 reads a bare `on` as true."""
     text = "check:\n  on: ssh\n  hosts: a,b:2\n  with: [torchrun=no]\n  x: [HF_TOKEN]\n"
     (cli.folder / "wirespeed.yaml").write_text(text)
-    assert cli("config", "trust").code == 0
+    assert cli.here("config", "trust").code == 0
     shown = printed(cli)
     assert shown["on"] == ("ssh", "wirespeed.yaml")
     assert shown["hosts"] == ("a,b:2", "wirespeed.yaml")
@@ -77,16 +77,17 @@ def test_the_gate_is_set_in_each_way(cli: Any) -> None:
     (cli.folder / "wirespeed.yaml").write_text("check: {fail-on: warn, allow: PLACE-001}\n")
     assert printed(cli)["fail_on"] == ("warn", "wirespeed.yaml")
     # `compare` asks for a percentage by that name: it reads another variable.
-    assert "WIRESPEED_COMPARE_FAIL_ON" not in cli("compare", "a", "b", env=env).err
-    assert "no run" in cli("compare", "a", "b", env=env).err
+    assert "WIRESPEED_COMPARE_FAIL_ON" not in cli.here("compare", "a", "b", env=env).err
+    assert "no run" in cli.here("compare", "a", "b", env=env).err
 
 
 def test_only_ids_of_findings_can_be_allowed(cli: Any, says_clearly: Any) -> None:
-    said = says_clearly(cli("check", "--allow", "PLACE-01"), 2)
+    said = says_clearly(cli.here("check", "--allow", "PLACE-01"), 2)
     assert "Did you mean 'PLACE-001'" in said
     assert cli.folders() == []
 
 
+@pytest.mark.slow
 def test_a_warning_fails_where_the_file_asks_for_it(cli: Any) -> None:
     env = {"NCCL_ALGO": "Ring"}
     (cli.folder / "wirespeed.yaml").write_text("check: {fail-on: warn}\n")

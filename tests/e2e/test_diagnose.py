@@ -39,25 +39,66 @@ def test_standard_input_and_a_packed_file_together(cli: Any, tmp_path: Path) -> 
 def test_a_log_without_anything_known_is_no_pass(cli: Any, tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     log.write_text("step 1\nstep 2\n")
-    done = cli("diagnose", str(log))
+    done = cli.here("diagnose", str(log))
     assert done.code == 3
     assert "no known trouble in 2 lines; the logs show no end" in " ".join(done.out.split())
     assert "NOTHING KNOWN" in done.out and "READY" not in done.out
 
 
+@pytest.mark.slow
 def test_the_logs_of_a_stored_run(cli: Any, tmp_path: Path) -> None:
     run = cli("check", "-l", "quick", "--ranks", "2", "--only", "COL-012", "-o", "json").json
-    done = cli("diagnose", run["id"])
+    done = cli.here("diagnose", run["id"])
     assert (done.code, run["verdict"]) == (0, "READY"), done.err
     assert "wirespeed check ended with exit code 0" in " ".join(done.out.split())
     assert "GOOD END SHOWN" in done.out and "READY" not in done.out
 
 
+OWN = """\
+rules:
+  - id: MINE-001
+    category: storage
+    role: cause
+    anchors: [stale file handle]
+    pattern: '(?P<path>/\\S+): stale file handle'
+    sentence: 'the NFS server no longer knows {path}'
+    fix: mount it again
+    positive: ['cat: /data/x: Stale file handle']
+"""
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_rules_of_ones_own(cli: Any, tmp_path: Path, named: bool) -> None:
+    """Named, or in the folder where they always count."""
+    log, rules = tmp_path / "job.log", tmp_path / "mine.yaml"
+    log.write_text("open: /data/train.bin: Stale file handle\n")
+    if not named:
+        (cli.home / "rules").mkdir(mode=0o700, parents=True)
+        rules = cli.home / "rules" / "mine.yaml"
+    rules.write_text(OWN)
+    words = ("--rules", str(rules)) if named else ()
+    done = cli.here("diagnose", str(log), *words)
+    assert done.code == 1, done.err
+    assert "the NFS server no longer knows /data/train.bin" in " ".join(done.out.split())
+    assert "mount it again" in cli.here("diagnose", "--explain", "mine-001", *words).out
+    rules.write_text(OWN.replace("role: cause", "role: because"))
+    done = cli.here("diagnose", str(log), *words)
+    assert done.code == 2
+    assert "mine.yaml:4: rules[0].role: saw 'because'" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_file_of_rules_that_is_not_there(cli: Any) -> None:
+    done = cli.here("diagnose", "job.log", "--rules", "nowhere.yaml")
+    assert done.code == 2
+    assert "nowhere.yaml cannot be read: No such file" in done.err
+
+
 @pytest.mark.parametrize(
-    "words", [("--list",), ("--explain", "shm-001"), ("--explain", "DIAG-000")]
+    "words", [("--list",), ("--explain", "shm-001"), ("--explain", "DIAG-000"), ("--rules-schema",)]
 )
 def test_what_it_knows_is_told(cli: Any, words: tuple[str, ...]) -> None:
-    done = cli("diagnose", *words)
+    done = cli.here("diagnose", *words)
     assert done.code == 0
     assert len(done.out) > 80
 
@@ -71,12 +112,13 @@ def test_what_it_knows_is_told(cli: Any, words: tuple[str, ...]) -> None:
     ],
 )
 def test_bad_input_is_told(cli: Any, words: tuple[str, ...], told: str) -> None:
-    done = cli("diagnose", *words)
+    done = cli.here("diagnose", *words)
     assert done.code == 2
     assert told in done.err
     assert "Traceback" not in done.err
 
 
+@pytest.mark.slow
 def test_check_and_the_diagnosis_of_its_logs_agree(cli: Any) -> None:
     """A setting that names no interface: the check names it, and so does what its ranks printed."""
     env = {"GLOO_SOCKET_IFNAME": "ib0"}
@@ -86,6 +128,6 @@ def test_check_and_the_diagnosis_of_its_logs_agree(cli: Any) -> None:
     assert [one["id"] for one in findings if one["status"] == "fail"] == ["NET-002"]
     (logged,) = (one for one in findings if one.get("category"))
     assert logged["status"] == "warn" and "ib0" in logged["title"]
-    alone = cli("diagnose", done.json["id"], "-o", "json").json
+    alone = cli.here("diagnose", done.json["id"], "-o", "json").json
     (cause,) = (one for one in alone["findings"] if one["status"] == "fail")
     assert cause["id"] == logged["id"]

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SHORT = ("bench", "all_reduce", "-b", "1K", "-f", "2", "-w", "1", "-e", "64K", "-n", "3")
 FAULTY = 1
 START_S = 12
@@ -45,7 +47,7 @@ def broken(new_cli: Any) -> Callable[..., Broken]:
         )
         seen = cli.run()
         assert done.code == seen["exit_code"] == 1, done.out
-        logs = cli("diagnose", seen["id"], "-q", "-o", "json")
+        logs = cli.here("diagnose", seen["id"], "-q", "-o", "json")
         assert logs.code in (1, 3), logs.err
         assert "Traceback" not in logs.err
         return cli, seen, logs.json

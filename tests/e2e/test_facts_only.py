@@ -42,6 +42,7 @@ def test_the_environment_has_no_torch(cli: Any, no_torch: dict[str, str]) -> Non
     assert "torch is not here" in done.err
 
 
+@pytest.mark.slow
 @COMMANDS
 def test_by_hand(cli: Any, no_torch: dict[str, str], words: tuple[str, ...]) -> None:
     first, second = by_hand(cli, (*words, "-o", "json"), no_torch)
@@ -54,12 +55,14 @@ def test_by_hand(cli: Any, no_torch: dict[str, str], words: tuple[str, ...]) -> 
     assert first.json["measurements"] == []
 
 
+@pytest.mark.slow
 def test_a_place_that_is_not_known_is_no_pass(cli: Any, no_torch: dict[str, str]) -> None:
     done = cli(*PLACEMENT, "-o", "json", env=no_torch)
     assert done.code == 3
     assert done.json["verdict"] == "UNKNOWN"
 
 
+@pytest.mark.slow
 @COMMANDS
 def test_alone(cli: Any, no_torch: dict[str, str], words: tuple[str, ...]) -> None:
     done = cli(*words, "-o", "json", env=no_torch)
@@ -69,6 +72,7 @@ def test_alone(cli: Any, no_torch: dict[str, str], words: tuple[str, ...]) -> No
 
 
 @COMMANDS
+@pytest.mark.slow
 def test_under_torchrun(cli: Any, words: tuple[str, ...]) -> None:
     done = cli.start_words([*TORCHRUN, "-m", "wirespeed", *words, "-o", "json"]).wait()
     assert done.code == 0, done.err
@@ -93,6 +97,7 @@ def test_under_mpirun(cli: Any, no_torch: dict[str, str], words: tuple[str, ...]
     assert [node["ranks"] for node in done.json["world"]["nodes"]] == [[0, 1]]
 
 
+@pytest.mark.slow
 def test_the_nodes_family_knows_the_versions_without_an_import(cli: Any, no_torch: Any) -> None:
     done = cli("check", "--only", "nodes", "-q", "-o", "json", env=no_torch)
     (node,) = done.json["world"]["nodes"]
@@ -103,6 +108,7 @@ def test_the_nodes_family_knows_the_versions_without_an_import(cli: Any, no_torc
     assert with_torch.json["versions"]["torch"] == node["facts"]["torch"]
 
 
+@pytest.mark.slow
 def test_a_rank_that_never_comes_is_named(cli: Any, no_torch: Any, finding: Find) -> None:
     world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29471", "RANK": "0"}
     words = (*PLACEMENT, "--startup-timeout", "2", "-o", "json")
@@ -111,33 +117,36 @@ def test_a_rank_that_never_comes_is_named(cli: Any, no_torch: Any, finding: Find
     assert "rank 1" in finding(done.json, "JOIN-001")["title"]
 
 
+@pytest.mark.slow
 def test_a_rank_without_rank_0_says_so(cli: Any, no_torch: Any, says_clearly: Any) -> None:
     world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29472", "RANK": "1"}
     done = cli(*TOPO, "--startup-timeout", "2", env={**no_torch, **world})
     assert "127.0.0.1:29472" in says_clearly(done, 3)
 
 
+@pytest.mark.slow
 def test_a_fault_that_shall_strike_needs_the_whole_run(cli: Any, no_torch: Any) -> None:
     done = cli(*PLACEMENT, "--inject", "kill:rank=0,after=1", "--ranks", "1", env=no_torch)
     assert done.code != 0
 
 
+@pytest.mark.slow
 def test_topo_is_stored_and_shown_again(cli: Any) -> None:
     shown = cli(*TOPO)
     assert shown.code == 0, shown.err
     assert shown.out.startswith("wirespeed topo · 1 node · local\n")
     assert shown.err == ""
-    assert cli("runs", "show", "last").out == shown.out
+    assert cli.here("runs", "show", "last").out == shown.out
     assert cli("topo", "-o", "md").out.startswith("## Topology\n")
 
 
 def test_topo_refuses_what_it_cannot_do(cli: Any, says_clearly: Any) -> None:
-    says_clearly(cli("topo", "--inject", "kill:rank=0"), 2)
-    says_clearly(cli("topo", "-o", "nccl-tests"), 2)
+    says_clearly(cli.here("topo", "--inject", "kill:rank=0"), 2)
+    says_clearly(cli.here("topo", "-o", "nccl-tests"), 2)
 
 
 def test_topo_tells_its_settings(cli: Any) -> None:
-    done = cli("topo", "--print-config", env={"WIRESPEED_TOPO_VERBOSE": "1"})
+    done = cli.here("topo", "--print-config", env={"WIRESPEED_TOPO_VERBOSE": "1"})
     assert done.code == 0, done.err
     assert "verbose" in done.out
     assert cli.folders() == []

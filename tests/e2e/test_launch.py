@@ -21,6 +21,7 @@ TORCH = (
 QUICK = ("check", "--only", "COL-001", "--ranks", "2", "-q")
 
 
+@pytest.mark.slow
 def test_any_command_as_ranks_with_its_output_in_order(cli: Any) -> None:
     done = cli("launch", "--ranks", "3", "--", "sh", "-c", 'echo "a $RANK"; echo "b $RANK" >&2')
     assert done.code == 0
@@ -35,6 +36,7 @@ def test_any_command_as_ranks_with_its_output_in_order(cli: Any) -> None:
     assert sorted((logs / "rank-2.log").read_text().split("\n")) == ["", "a 2", "b 2"]
 
 
+@pytest.mark.slow
 def test_torch_finds_its_world(cli: Any) -> None:
     done = cli("launch", "--ranks", "2", "--no-prefix", "-q", "--", sys.executable, "-c", TORCH)
     assert (done.code, done.out, done.err) == (0, "sum 1 of 2\n" * 2, "")
@@ -52,6 +54,7 @@ def test_the_first_failure_is_named_and_its_code_is_ours(cli: Any) -> None:
     assert run["findings"][0]["id"] == "DIED-001"
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing(cli: Any) -> None:
     running = cli.start("launch", "--ranks", "2", "--", "sh", "-c", "echo up; sleep 300")
     wait_for_lines(running, 2)
@@ -61,6 +64,7 @@ def test_ctrl_c_leaves_nothing(cli: Any) -> None:
     assert cli.run()["exit_code"] == 130
 
 
+@pytest.mark.slow
 def test_when_the_launching_process_is_killed_the_ranks_end(cli: Any) -> None:
     running = cli.start("launch", "--ranks", "2", "--", "sh", "-c", "echo $$; sleep 300")
     lines = wait_for_lines(running, 2)
@@ -88,20 +92,22 @@ def wait_until_gone(pid: int) -> None:
 
 def test_a_dry_run_is_a_script_that_does_the_same(cli: Any, tmp_path: Path) -> None:
     words = ("--ranks", "2", "--", "sh", "-c", "echo $RANK of $WORLD_SIZE; exit $RANK")
-    done = cli("launch", "--dry-run", *words, env={"HF_TOKEN": "very-secret"})
+    done = cli.here("launch", "--dry-run", *words, env={"HF_TOKEN": "very-secret"})
     assert (done.code, done.err) == (0, "")
     ran = subprocess.run(
         ["sh", "-c", done.out], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
     assert (ran.returncode, sorted(ran.stdout.splitlines())) == (1, ["0 of 2", "1 of 2"])
-    written = cli("launch", "-o", "yaml", "-x", "HF_TOKEN", *words, env={"HF_TOKEN": "very-secret"})
+    written = cli.here(
+        "launch", "-o", "yaml", "-x", "HF_TOKEN", *words, env={"HF_TOKEN": "very-secret"}
+    )
     assert "HF_TOKEN" in written.out
     assert "very-secret" not in written.out
     assert not (cli.home / "runs").exists()
 
 
 def test_the_engines_and_their_options_are_listed(cli: Any) -> None:
-    done = cli("launch", "--list")
+    done = cli.here("launch", "--list")
     assert done.code == 0
     assert all(f"\n{name} " in f"\n{done.out}" for name in ("local", "ssh", "mpi", "slurm", "ray"))
 
@@ -121,18 +127,20 @@ def test_the_engines_and_their_options_are_listed(cli: Any) -> None:
     ],
 )
 def test_mistakes_are_explained(cli: Any, words: tuple[str, ...], message: str) -> None:
-    done = cli(*words)
+    done = cli.here(*words)
     assert done.code == 2
     assert message in done.err
     assert "Traceback" not in done.err
 
 
+@pytest.mark.slow
 def test_a_command_that_is_not_there(cli: Any) -> None:
     done = cli("launch", "--ranks", "2", "--", "/no/such/program")
     assert done.code == 127
     assert "/no/such/program: No such file" in done.err
 
 
+@pytest.mark.slow
 def test_check_through_an_engine_is_a_run_like_any_other(cli: Any, finding: Any) -> None:
     done = cli(*QUICK, "--on", "local", "-o", "json", env={"NCCL_DEBUG": "WARN"})
     assert done.code == 0, done.err
@@ -144,6 +152,7 @@ def test_check_through_an_engine_is_a_run_like_any_other(cli: Any, finding: Any)
     assert run["verifications"]
 
 
+@pytest.mark.slow
 def test_wrong_data_through_an_engine_is_found(cli: Any, finding: Any) -> None:
     done = cli(*QUICK, "--on", "local", "--inject", "flip:rank=1")
     assert done.code == 1
@@ -151,8 +160,9 @@ def test_wrong_data_through_an_engine_is_found(cli: Any, finding: Any) -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.slow
 def test_a_killed_rank_is_named_with_its_signal(cli: Any, finding: Any, rank: int) -> None:
-    """Also rank 0, which holds the console: then what launched the job names it."""
+    """Also rank 0, which holds the session: then what launched the job names it."""
     done = cli(
         "check",
         "-l",
@@ -172,6 +182,7 @@ def test_a_killed_rank_is_named_with_its_signal(cli: Any, finding: Any, rank: in
     assert cli.run()["verifications"], "what was measured before is kept"
 
 
+@pytest.mark.slow
 def test_a_hang_through_an_engine_is_found(cli: Any, finding: Any) -> None:
     done = cli(*QUICK, "--on", "local", "--timeout", "2", "--inject", "stop:rank=1")
     assert done.code == 1
@@ -179,11 +190,14 @@ def test_a_hang_through_an_engine_is_found(cli: Any, finding: Any) -> None:
 
 
 def test_inside_a_world_an_engine_is_refused(cli: Any) -> None:
-    done = cli(*QUICK, "--on", "local", env={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "x"})
+    done = cli.here(
+        *QUICK, "--on", "local", env={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "x"}
+    )
     assert done.code == 2
     assert "inside a world" in done.err
 
 
+@pytest.mark.slow
 def test_an_odd_end_after_the_results_is_a_warning(cli: Any, finding: Any) -> None:
     done = cli(*QUICK, "--on", "local", "--inject", "abort:rank=1")
     assert done.code == 0, done.err
@@ -197,6 +211,6 @@ def test_a_secret_of_the_command_reaches_the_rank_and_nobody_else(cli: Any) -> N
     assert cli.run()["config"]["command"][4:] == ["--token=***", "--password", "***"]
     kept = [path.read_bytes() for path in cli.home.rglob("*") if path.is_file()]
     assert not any(b"abc-" in text for text in kept)
-    shown = cli(*words[:4], "-o", "sh", "--", "prog", "--token=abc-1")
+    shown = cli.here(*words[:4], "-o", "sh", "--", "prog", "--token=abc-1")
     assert "abc-1" not in shown.out
     assert "# *** stands for a secret that was taken out: put it back" in shown.out

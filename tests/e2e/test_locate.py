@@ -4,22 +4,26 @@ import json
 from typing import Any
 
 import jsonschema
+import pytest
 
-from wirespeed.runs.schema import load_schema, validate
+from wirespeed.model.codec import validated
+from wirespeed.model.records import Run
+from wirespeed.runs.schema import load_schema
 
 
 def checked(text: str) -> dict[str, Any]:
     run: dict[str, Any] = json.loads(text)
-    validate(run, source="stdout")
+    validated(Run, run, source="stdout")
     jsonschema.Draft202012Validator(load_schema()).validate(run)
     return run
 
 
+@pytest.mark.slow
 def test_every_pair_of_local_ranks_is_measured(cli: Any) -> None:
     # A threshold that no noise of a busy machine reaches.
     done = cli("locate", "--ranks", "3", "--threshold", "100", "-q", env=cli.no_pickles())
     assert cli.without_pickles() == 3
-    run = checked(cli("runs", "show", "last", "-o", "json").out)
+    run = checked(cli.here("runs", "show", "last", "-o", "json").out)
     assert done.code == run["exit_code"] == 0, done.out + done.err
     located = run["located"]
     assert located["over"] == "ranks"
@@ -35,10 +39,11 @@ def test_every_pair_of_local_ranks_is_measured(cli: Any) -> None:
     # The matrix is shown, and shown again.
     assert "from \\ to" in done.out
     assert "LOC-001" in done.out
-    again = cli("runs", "show", "last", "-o", "md")
+    again = cli.here("runs", "show", "last", "-o", "md")
     assert "rank 0" in again.out and "GB/s from the node" in again.out
 
 
+@pytest.mark.slow
 def test_one_rank_has_nobody_to_talk_to(cli: Any) -> None:
     done = cli("locate", "--ranks", "1", "-q")
     assert done.code == 3
@@ -46,6 +51,7 @@ def test_one_rank_has_nobody_to_talk_to(cli: Any) -> None:
     assert "Traceback" not in done.err
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_is_named(cli: Any, finding: Any) -> None:
     done = cli("locate", "--ranks", "3", "--inject", "kill:rank=2", "-q", "-o", "json")
     run = checked(done.out)
@@ -53,6 +59,7 @@ def test_a_rank_that_dies_is_named(cli: Any, finding: Any) -> None:
     assert run["findings"][0]["subject"] == {"kind": "rank", "name": "rank 2"}
 
 
+@pytest.mark.slow
 def test_the_simulation_names_what_was_injected(cli: Any) -> None:
     asked = ("--simulate", "--nodes", "1024", "--faults", "4", "--seed", "7")
     done = cli("locate", *asked, "-o", "json")
@@ -69,7 +76,7 @@ def test_the_simulation_names_what_was_injected(cli: Any) -> None:
 
 
 def test_a_healthy_simulation_names_nobody(cli: Any) -> None:
-    done = cli("locate", "--simulate", "--nodes", "16", "--faults", "0", "-o", "json")
+    done = cli.here("locate", "--simulate", "--nodes", "16", "--faults", "0", "-o", "json")
     run = checked(done.out)
     assert done.code == 0, done.err
     assert run["simulation"]["named"] == []
@@ -77,8 +84,8 @@ def test_a_healthy_simulation_names_nobody(cli: Any) -> None:
 
 
 def test_options_of_the_simulation_need_it(cli: Any, says_clearly: Any) -> None:
-    assert "--simulate" in says_clearly(cli("locate", "--nodes", "8"), 2)
+    assert "--simulate" in says_clearly(cli.here("locate", "--nodes", "8"), 2)
 
 
 def test_a_fault_that_cannot_strike_is_refused(cli: Any, says_clearly: Any) -> None:
-    assert "flip" in says_clearly(cli("locate", "--inject", "flip:rank=1"), 2)
+    assert "flip" in says_clearly(cli.here("locate", "--inject", "flip:rank=1"), 2)

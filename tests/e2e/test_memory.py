@@ -3,6 +3,10 @@
 import resource
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 MOST = {resource.RLIMIT_AS: 1500 * 2**20}
 """Address space of each process: torch takes 640 MiB of it, buffers of 128 MiB still fit."""
 ONCE = ("-w", "1", "-n", "2", "--ranks", "2", "-q", "-o", "json")

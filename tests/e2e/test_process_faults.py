@@ -1,4 +1,4 @@
-"""A rank that dies or stops, a console that is told to end: the run ends in time and says so.
+"""A rank that dies or stops, a session that is told to end: the run ends in time and says so.
 
 What a fault that was asked for (--inject) looks like is in test_diagnose_agrees.py.
 """
@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,10 @@ AFTER_S = 20.0
 
 Find = Callable[[dict[str, Any], str], dict[str, Any]]
 HOST = socket.gethostname()
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_rank_killed_from_outside_is_named(cli: Any, finding: Find) -> None:
@@ -41,6 +46,36 @@ def test_a_rank_killed_from_outside_is_named(cli: Any, finding: Find) -> None:
     cli.nothing_runs()
 
 
+@pytest.mark.slow
+def test_the_loss_of_the_process_that_ranks_are_forked_from_is_named(
+    cli: Any, finding: Find
+) -> None:
+    running = cli.start(*SLOW, "--ranks", "2", "-q")
+    ranks = cli.measuring(2)
+    (parent,) = {parent_of(pid) for pid in ranks.values()}
+    assert parent != running.process.pid
+    os.kill(parent, signal.SIGKILL)
+    done = running.wait(AFTER_S)
+    run = cli.run()
+    assert done.code == run["exit_code"] == 1, done.err
+    found = run["findings"][0]
+    assert found == finding(run, "LAUNCH-007")
+    assert "SIGKILL" in found["title"]
+    assert f"process {parent}" in found["saw"]
+    assert run["measurements"]
+    cli.nothing_runs()
+
+
+@pytest.mark.slow
+def test_each_rank_prints_into_its_own_log(cli: Any) -> None:
+    assert cli(*SHORT, "--ranks", "2", "--inject", "raise:rank=1", "-q").code == 1
+    (folder,) = cli.folders()
+    raised, other = ((folder / "logs" / f"rank-{rank}.log").read_text() for rank in (1, 0))
+    assert "Traceback" in raised and "raises on purpose" in raised
+    assert "raises on purpose" not in other
+
+
+@pytest.mark.slow
 def test_a_stopped_rank_is_named_with_its_stack(cli: Any, finding: Find) -> None:
     running = cli.start(*SLOW, "--ranks", "3", "-q")
     ranks = cli.measuring(3)
@@ -58,16 +93,7 @@ def test_a_stopped_rank_is_named_with_its_stack(cli: Any, finding: Find) -> None
     cli.nothing_runs()
 
 
-def test_the_bound_holds_where_nothing_was_measured_yet(cli: Any, finding: Find) -> None:
-    """A rank stopped while it imports torch: the start-up bound ends the run."""
-    running = cli.start(*SHORT, "--ranks", "2", "--startup-timeout", "4", "-q")
-    ranks = cli.until(lambda: found if len(found := cli.ranks()) == 2 else None)
-    os.kill(ranks[1], signal.SIGSTOP)
-    done = running.wait(AFTER_S)
-    assert done.code == 1, done.out
-    assert finding(cli.run(), "JOIN-001")["subject"]["name"] == "rank 1"
-
-
+@pytest.mark.slow
 def test_an_abnormal_end_after_the_results_is_a_warning(cli: Any, finding: Find) -> None:
     done = cli(*SHORT, "--ranks", "2", "--inject", "abort:rank=1", "-q")
     run = cli.run()
@@ -79,7 +105,14 @@ def test_an_abnormal_end_after_the_results_is_a_warning(cli: Any, finding: Find)
     assert len(run["measurements"]) == 7
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_ends_the_run_in_order(cli: Any, finding: Find, number: signal.Signals) -> None:
     running = cli.start(*SLOW, "--ranks", "2", "-q")
     cli.measuring(2)
@@ -96,17 +129,7 @@ def test_a_signal_ends_the_run_in_order(cli: Any, finding: Find, number: signal.
     assert list((cli.folder / "tmp").glob("wirespeed-*")) == []
 
 
-def test_ctrl_c_while_ranks_start(cli: Any) -> None:
-    running = cli.start(*SHORT, "--ranks", "2", "-q")
-    cli.until(cli.ranks)
-    running.signal(signal.SIGINT)
-    running.signal(signal.SIGINT)
-    done = running.wait(AFTER_S)
-    assert done.code == 130
-    assert "Traceback" not in done.err
-    assert cli.run()["exit_code"] == 130
-
-
+@pytest.mark.slow
 def test_ranks_end_when_the_parent_is_killed_and_the_next_run_tidies_up(cli: Any) -> None:
     running = cli.start(*SLOW, "--ranks", "2", "-q")
     os.kill(cli.measuring(2)[1], signal.SIGSTOP)  # it could not end by itself
@@ -123,6 +146,7 @@ def test_ranks_end_when_the_parent_is_killed_and_the_next_run_tidies_up(cli: Any
     assert not list((cli.folder / "tmp").glob("wirespeed-*"))
 
 
+@pytest.mark.slow
 def test_a_stopped_parent_goes_on_where_it_was(cli: Any) -> None:
     """Ctrl-Z and fg: neither the ranks nor the watchdog take that for somebody's silence."""
     running = cli.start(*SHORT, "--ranks", "2", "-q", "--timeout", "2", "-n", "200")

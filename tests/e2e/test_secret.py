@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from wirespeed.console.letters import Letters
-from wirespeed.console.meeting import read_meeting
 from wirespeed.errors import WorldError
-from wirespeed.world.secret import VARIABLE, Seal, SealedStore, new_secret
+from wirespeed.node.secret import VARIABLE, Seal, SealedStore, new_secret
+from wirespeed.session.mailbox import Letters
+from wirespeed.session.rendezvous import read_rendezvous
 
 Find = Callable[[dict[str, Any], str], dict[str, Any]]
 NODES = ("check", "--only", "nodes", "-o", "json")
@@ -34,10 +34,10 @@ def attack(port: int, secret: bytes | None) -> None:
     bare = dist.PrefixStore(
         "wirespeed/0", dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
     )
-    meeting = read_meeting(bare, Seal(secret, "meeting"))
+    rendezvous = read_rendezvous(bare, Seal(secret, "rendezvous"))
     bare.add("wirespeed/letters/count", 1)
     bare.set("wirespeed/letters/0", "no letter")
-    sealed = SealedStore(bare, Seal(secret, f"store {meeting.nonce}"))
+    sealed = SealedStore(bare, Seal(secret, f"store {rendezvous.nonce}"))
     Letters(sealed, 1, "node-1").failed(WorldError("no way"))
 
 
@@ -45,6 +45,7 @@ def trusts(run: dict[str, Any]) -> list[str]:
     return [one["value"] for one in run["choices"] if one["name"] == "trust"]
 
 
+@pytest.mark.slow
 def test_ranks_with_a_secret_meet_and_nobody_is_told(cli: Any) -> None:
     secret = new_secret()
     file = cli.folder / "secret"
@@ -59,6 +60,7 @@ def test_ranks_with_a_secret_meet_and_nobody_is_told(cli: Any) -> None:
     assert secret not in "".join([first.out, first.err, second.out, second.err, *kept])
 
 
+@pytest.mark.slow
 def test_without_one_it_is_said_once_that_the_network_is_trusted(cli: Any) -> None:
     first, second = by_hand(cli, (NODES, {}), (NODES, {}))
     assert (first.code, second.code) == (0, 0), first.err + second.err
@@ -71,6 +73,7 @@ def test_without_one_it_is_said_once_that_the_network_is_trusted(cli: Any) -> No
     assert "trusts" not in alone.err
 
 
+@pytest.mark.slow
 def test_a_secret_survives_the_new_start_under_mpirun(cli: Any) -> None:
     """There a rank starts itself anew, so that it can be told from its environment."""
     secret = {VARIABLE: new_secret()}
@@ -85,15 +88,17 @@ def test_a_secret_survives_the_new_start_under_mpirun(cli: Any) -> None:
     assert trusts(done.json) == []
 
 
+@pytest.mark.slow
 def test_an_engine_of_ours_hands_one_over(cli: Any) -> None:
     done = cli(*NODES, "--on", "local", "--ranks", "2", env={VARIABLE: new_secret()})
     assert done.code == 0, done.err
     assert trusts(done.json) == []
-    dry = cli(*NODES, "--on", "local", "--ranks", "2", "--dry-run")
+    dry = cli.here(*NODES, "--on", "local", "--ranks", "2", "--dry-run")
     assert dry.code == 0, dry.err
     assert VARIABLE not in dry.out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second", "named"),
     [
@@ -116,6 +121,7 @@ def test_a_rank_that_was_asked_for_something_else_ends_the_run_in_words(
 
 @pytest.mark.hostile("forged messages")
 @pytest.mark.parametrize("secret", [None, new_secret()], ids=["open", "sealed"])
+@pytest.mark.slow
 def test_a_malformed_letter_ends_nothing_and_is_told(
     cli: Any, finding: Find, secret: str | None
 ) -> None:

@@ -32,9 +32,10 @@ def bare() -> set[str]:
     return set(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "most"),
-    [("--help", 8), ("check --help", 26), ("bench --help", 27), ("check --list", 95)],
+    [("--help", 8), ("check --help", 16), ("bench --help", 23), ("check --list", 95)],
 )
 def test_help_imports_next_to_nothing(cli: Any, words: str, most: int) -> None:
     found = modules(cli, *words.split())
@@ -55,7 +56,8 @@ def test_the_version_needs_no_click(cli: Any) -> None:
     assert {"click", "json", *HEAVY} & imported == set()
 
 
-def test_the_console_of_a_run_never_imports_torch(cli: Any) -> None:
+@pytest.mark.slow
+def test_the_session_of_a_run_never_imports_torch(cli: Any) -> None:
     words = ("bench", "barrier", "-n", "3", "-w", "1", "--ranks", "1", "-q")
     found = modules(cli, *words)
     assert not {name for name in found if name.split(".")[0] in ("torch", "numpy")}
@@ -67,4 +69,4 @@ def test_help_names_every_verb_and_the_exit_codes(cli: Any) -> None:
     for word in ("check", "bench", "runs", "Exit codes", "130 interrupted", "Examples"):
         assert word in shown.out
     for verb in ("check", "bench", "runs"):
-        assert "Examples" in cli(verb, "--help").out
+        assert "Examples" in cli.here(verb, "--help").out

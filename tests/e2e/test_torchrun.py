@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 QUICK = ("check", "-l", "quick", "-q", "--timeout", "3")
 SIZES = ("bench", "all_reduce", "-b", "1K", "-e", "16M", "-f", "2", "-w", "1", "-q")
@@ -25,6 +27,7 @@ def reports(text: str) -> int:
     return sum(line.startswith("wirespeed ") for line in text.splitlines())
 
 
+@pytest.mark.slow
 def test_a_healthy_world_gives_one_report(cli: Any, finding: Find) -> None:
     done = start(cli, *QUICK).wait()
     assert done.code == 0, done.out + done.err
@@ -37,6 +40,7 @@ def test_a_healthy_world_gives_one_report(cli: Any, finding: Find) -> None:
     assert finding(run, "WORLD-001")["status"] == "pass"
 
 
+@pytest.mark.slow
 def test_wrong_data_gives_exit_1_and_one_report(cli: Any, finding: Find) -> None:
     done = start(cli, *QUICK, "--only", "COL-001", "--inject", "flip:rank=1", "-o", "json").wait()
     assert done.code == 1
@@ -46,7 +50,8 @@ def test_wrong_data_gives_exit_1_and_one_report(cli: Any, finding: Find) -> None
     assert cli.run()["id"] == done.json["id"]
 
 
-def test_a_killed_rank_is_named_by_the_console(cli: Any, finding: Find) -> None:
+@pytest.mark.slow
+def test_a_killed_rank_is_named_by_the_session(cli: Any, finding: Find) -> None:
     running = start(cli, *SLOW)
     os.kill(cli.measuring(2)[1], signal.SIGKILL)
     done = running.wait(AFTER_S)
@@ -59,7 +64,8 @@ def test_a_killed_rank_is_named_by_the_console(cli: Any, finding: Find) -> None:
     assert "Traceback" not in done.out
 
 
-def test_the_death_of_the_console_is_told_by_one_other_rank(cli: Any) -> None:
+@pytest.mark.slow
+def test_the_death_of_the_session_is_told_by_one_other_rank(cli: Any) -> None:
     running = start(cli, *SLOW, ranks=3)
     os.kill(cli.measuring(3)[0], signal.SIGKILL)
     done = running.wait(AFTER_S)
@@ -68,15 +74,16 @@ def test_the_death_of_the_console_is_told_by_one_other_rank(cli: Any) -> None:
     told = [line for line in done.err.splitlines() if line.startswith("wirespeed: ")]
     assert len(told) == 1, done.err
     assert "rank 0" in told[0]
-    assert "console" in told[0]
+    assert "session" in told[0]
     cli.nothing_runs()
     # What was measured before is in the run folder of rank 0's machine.
-    shown = cli("runs", "show", "last", "-o", "json")
+    shown = cli.here("runs", "show", "last", "-o", "json")
     assert shown.code == 0, shown.err
     assert shown.json["measurements"]
 
 
-def test_a_stopped_rank_is_named_by_the_console(cli: Any, finding: Find) -> None:
+@pytest.mark.slow
+def test_a_stopped_rank_is_named_by_the_session(cli: Any, finding: Find) -> None:
     running = start(cli, *SLOW)
     stopped = cli.measuring(2)[1]
     os.kill(stopped, signal.SIGSTOP)
@@ -92,7 +99,8 @@ def test_a_stopped_rank_is_named_by_the_console(cli: Any, finding: Find) -> None
     assert reports(running.out()) == 1
 
 
-def test_a_stopped_console_is_told_by_another_rank(cli: Any) -> None:
+@pytest.mark.slow
+def test_a_stopped_session_is_told_by_another_rank(cli: Any) -> None:
     running = start(cli, *SLOW)
     stopped = cli.measuring(2)[0]
     os.kill(stopped, signal.SIGSTOP)
@@ -102,6 +110,7 @@ def test_a_stopped_console_is_told_by_another_rank(cli: Any) -> None:
     assert running.wait(AFTER_S).code == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_no_verdict(cli: Any) -> None:
     running = start(cli, *SLOW)
     cli.measuring(2)
@@ -115,6 +124,7 @@ def test_ctrl_c_is_no_verdict(cli: Any) -> None:
     assert reports(done.out) == 1
 
 
+@pytest.mark.slow
 def test_wrong_usage_is_said_once(cli: Any) -> None:
     done = start(cli, "bench", "all_reduce", "-b", "1Q").wait()
     assert done.code != 0

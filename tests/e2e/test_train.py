@@ -13,6 +13,8 @@ from wirespeed.runs.schema import load_schema
 
 pytest.importorskip("torch", reason="Requires: torch")
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("naive", "flat", "overlap", "bucketed", "ddp")
 EXPOSED = ("exposed", "against the fastest", "yardstick", "profiled")
 """What every table of timed strategies says."""
@@ -49,6 +51,7 @@ def study(new_cli: Any) -> Study:
     return Study(cli, trained(done), timeline)
 
 
+@pytest.mark.slow
 def test_strategies_are_proven_timed_and_compared(study: Study, finding: Any) -> None:
     run = study.run
     rows = {row["strategy"]: row for row in run["training"]}
@@ -84,6 +87,7 @@ def test_strategies_are_proven_timed_and_compared(study: Study, finding: Any) ->
     assert stored["training"] == run["training"]
 
 
+@pytest.mark.slow
 def test_a_bucket_sweep_stands_beside_the_model(cli: Any, finding: Any) -> None:
     done = cli(*SHORT, "--strategy", "bucketed", "--bucket-mb", "0.1,1", "-o", "json")
     run = trained(done)
@@ -97,12 +101,12 @@ def test_a_bucket_sweep_stands_beside_the_model(cli: Any, finding: Any) -> None:
 
 
 def test_tables_and_what_they_hold(study: Study) -> None:
-    shown = study.cli("runs", "show", "last")
+    shown = study.cli.here("runs", "show", "last")
     assert shown.code == 0, shown.err
     for word in (*EXPOSED, "memory of the rank"):
         assert word in shown.out, word
     for form, start in (("md", "### tiny"), ("csv", "run,strategy")):
-        again = study.cli("runs", "show", "last", "-o", form)
+        again = study.cli.here("runs", "show", "last", "-o", form)
         assert again.code == 0, again.err
         assert start in again.out
     assert "naive" in again.out.splitlines()[2]
@@ -118,6 +122,7 @@ def test_memory_is_measured_beside_what_is_predicted(study: Study) -> None:
     assert rows["ddp"]["memory"]["communication"] > 0
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_left_out_and_what_would_fit_is_told(cli: Any, finding: Any) -> None:
     arguments = ("--strategy", "naive", "--batch", "64", "--budget", "16M", "-o", "json")
     run = trained(cli(*SHORT, *UNHURRIED, "--no-prove", *arguments), code=3)
@@ -128,6 +133,7 @@ def test_what_does_not_fit_is_left_out_and_what_would_fit_is_told(cli: Any, find
     assert int(finding(run, "TRAIN-005")["title"].split(": ")[1].split()[0]) < 32
 
 
+@pytest.mark.slow
 def test_scaling_has_an_efficiency_and_a_grade(cli: Any) -> None:
     run = trained(cli(*SHORT, "--scaling", "1,2", "--no-prove", "-o", "json"))
     points = {(r["study"], r["ranks"]): r for r in run["training"] if r["strategy"] == "bucketed"}
@@ -142,6 +148,7 @@ def test_scaling_has_an_efficiency_and_a_grade(cli: Any) -> None:
         assert sum(row["loss"].values()) == pytest.approx(1 - value, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_gradient_that_counts_twice_is_caught(cli: Any, finding: Any) -> None:
     done = cli(*SHORT, "--strategy", "bucketed", "--inject", "twice:rank=1", "-o", "json")
     run = trained(done, code=1)
@@ -151,6 +158,7 @@ def test_a_gradient_that_counts_twice_is_caught(cli: Any, finding: Any) -> None:
     assert run["training"][1]["equal"] is False
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_stops_and_names_step_and_rank(cli: Any, finding: Any) -> None:
     done = cli(*SHORT, "--strategy", "naive", "--inject", "nan:rank=1,after=3", "-o", "json")
     run = trained(done, code=1)
@@ -159,6 +167,7 @@ def test_a_loss_that_is_no_number_stops_and_names_step_and_rank(cli: Any, findin
     assert "step 4" in found["title"]
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_is_named_and_the_rounds_before_are_kept(cli: Any, finding: Any) -> None:
     words = (*SHORT, "--rounds", "5", "--strategy", "naive")
     done = cli(*words, "--inject", "kill:rank=1,after=6", "-o", "json")
@@ -170,7 +179,7 @@ def test_a_rank_that_dies_is_named_and_the_rounds_before_are_kept(cli: Any, find
     ]
     (folder,) = cli.folders()
     (folder / "run.json").unlink()
-    again = cli("runs", "show", folder.name.rpartition("-")[2], "-o", "json")
+    again = cli.here("runs", "show", folder.name.rpartition("-")[2], "-o", "json")
     assert again.json["training"] == run["training"], "the records alone tell as much"
 
 
@@ -185,6 +194,7 @@ def test_the_timeline_of_a_step_opens_in_perfetto(study: Study) -> None:
     assert all(event["dur"] >= 0 and event["ts"] >= 0 for event in spans)
 
 
+@pytest.mark.slow
 def test_a_model_of_ones_own(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import torch\n"
@@ -225,18 +235,19 @@ def test_a_model_of_ones_own(cli: Any, tmp_path: Path) -> None:
 def test_bad_input_is_told_before_anything_starts(
     cli: Any, says_clearly: Any, words: tuple[str, ...], told: str
 ) -> None:
-    done = cli("train", "--ranks", "2", *words)
+    done = cli.here("train", "--ranks", "2", *words)
     assert told in says_clearly(done, 2)
     assert cli.folders() == [], "nothing may have started"
 
 
 def test_models_and_strategies_are_listed(cli: Any) -> None:
-    done = cli("train", "--list")
+    done = cli.here("train", "--list")
     assert done.code == 0
     for word in ("tiny", "llama-8b", "bucketed", "fsdp2", "deepspeed-zero3-offload"):
         assert word in done.out
 
 
+@pytest.mark.slow
 def test_under_torchrun(cli: Any) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
     words = ["train", "--rounds", "2", "--steps", "1", "-q", "--layers", "1"]
@@ -255,6 +266,7 @@ LEAST += ("--strategy", "none", "--no-prove", "-o", "json")
 """For the ways of a run, not for its figures."""
 
 
+@pytest.mark.slow
 def test_a_data_loader_is_a_part_of_the_step_and_ends_with_its_rank(cli: Any, finding: Any) -> None:
     killed = ("--rounds", "2", "--data-workers", "1", "--inject", "kill:rank=1,after=1")
     far = cli.folder / ("a-long-name-" * 9)
@@ -265,14 +277,15 @@ def test_a_data_loader_is_a_part_of_the_step_and_ends_with_its_rank(cli: Any, fi
     (row,) = run["training"]
     assert row["data_workers"] == 1
     assert 0 < row["parts_ms"]["data"] < row["step_ms"]["mean"]
-    assert "1 data worker" in cli("runs", "show", "last").out
+    assert "1 data worker" in cli.here("runs", "show", "last").out
 
 
+@pytest.mark.slow
 def test_a_grid_is_one_run(cli: Any, finding: Any) -> None:
     run = trained(cli(*LEAST, "--ranks", "1,2", "--batch", "2,3", timeout=300))
     assert {(row["ranks"], row["batch"]) for row in run["training"]} == {(1, 2), (1, 3), (2, 2)}
     assert [bool(one["reason"]) for one in run["grid"]] == [False, False, False, True]
     assert "2 ranks, 3 samples" in finding(run, "GRID-001")["title"]
     page = cli.folder / "grid.html"
-    assert cli("report", "last", "--to", str(page)).code == 0
+    assert cli.here("report", "last", "--to", str(page)).code == 0
     assert "Throughput" in page.read_text()

@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("torch", reason="Requires: torch")
 
+pytestmark = pytest.mark.slow
+
 SHORT = ("train", "--ranks", "2", "--steps", "1", "-q", "-o", "json", "--strategy", "naive,ddp")
 LIMIT = 1_500_000 * 1024
 """Address space of each process: torch takes most of a GB."""

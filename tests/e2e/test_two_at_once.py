@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from wirespeed.world.neighbours import VARIABLE, Presence
+import pytest
+
+from wirespeed.node.neighbours import VARIABLE, Presence
 
 TRAIN = ("train", "--ranks", "1", "--layers", "1", "--context", "16", "-q", "-o", "json")
 INTERRUPTED_SOAK = """\
 import time
-from wirespeed.records_lasting import Soak
+from wirespeed.model.lasting_records import Soak
 from wirespeed.runs.patient import PatientFolder
 told = {"level": "soak", "ranks": 2, "only": "COL-001"}
 PatientFolder.create("check", told).checkpoint(Soak(for_s=60.0, elapsed_s=58.0, window_s=1.0))
@@ -29,6 +31,7 @@ def jobs(folder: Path) -> dict[int, str]:
     return found
 
 
+@pytest.mark.slow
 def test_two_trainings_of_one_folder(cli: Any, finding: Any) -> None:
     """The second is refused with the owner's name; after a kill -9 it goes on, as the same job."""
     kept = cli.folder / "kept"
@@ -55,6 +58,7 @@ def test_two_trainings_of_one_folder(cli: Any, finding: Any) -> None:
     assert len(jobs(kept)) <= 2 and not list(kept.glob(".wirespeed-lock*"))
 
 
+@pytest.mark.slow
 def test_three_resume_one_soak(cli: Any) -> None:
     """None while its owner lives; one of three when it is dead."""
     owner = cli.start_words([sys.executable, "-c", INTERRUPTED_SOAK])
@@ -77,6 +81,7 @@ def test_three_resume_one_soak(cli: Any) -> None:
     assert not list(folder.glob(".wirespeed-lock*"))
 
 
+@pytest.mark.slow
 def test_speed_is_not_judged_beside_another_run(cli: Any, finding: Any) -> None:
     words = (
         "check",

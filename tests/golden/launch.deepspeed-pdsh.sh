@@ -14,7 +14,7 @@ pids=
 '; while kill -0 "$$" && echo; do sleep 1; done 2> /dev/null; } |
   env 'NCCL_ALGO=a b' NCCL_DEBUG=INFO \
   'PDSH_SSH_ARGS_APPEND=-oBatchMode=yes -oServerAliveInterval=5 -oServerAliveCountMax=3 -oControlPath=none' \
-  WIRESPEED_DIRECTORY=/home/me /opt/py/bin/python -P -m wirespeed.launchers.deepspeed.leash 5 \
+  WIRESPEED_DIRECTORY=/home/me /opt/py/bin/python -P -m wirespeed.launchers.deepspeed.guard 5 \
   wirespeed-launch/orders -- /opt/py/bin/python -P -m deepspeed.launcher.runner --hostfile \
   wirespeed-launch/hostfile --launcher pdsh --force_multi --no_ssh_check --master_addr 10.0.0.1 \
   --master_port 40123 --no_python --no_local_rank /opt/py/bin/python -P -m \

@@ -47,6 +47,7 @@ def test_without_root_it_says_how_to_get_it(
         assert "sudo -E" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_help_has_examples_and_torch_is_not_imported(command: Command) -> None:
     for words in ((), ("up",), ("run",)):
         done = command(*words, "--help")

@@ -128,6 +128,6 @@ def test_a_straggler_computes_slowly_and_heals(lab: Lab, how: str) -> None:
 def test_without_cgroups_a_straggler_stops_and_goes(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirespeed.lab.stragglers.cpu_hierarchy", lambda mounts: None)
+    monkeypatch.setattr("wirespeed.lab.faults.cpu_hierarchy", lambda mounts: None)
     lab.straggler("node-1", "20%")
     assert work(lab, "node-1") > 1.5 * work(lab, "node-0")

@@ -254,10 +254,10 @@ def test_a_firewall_without_its_tool_makes_nothing(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from wirespeed.errors import CannotMeasure
-    from wirespeed.lab import tools
+    from wirespeed.lab import processes
 
-    where = tools._where
-    monkeypatch.setattr(tools, "_where", lambda name: None if name == "nft" else where(name))
+    where = processes._where
+    monkeypatch.setattr(processes, "_where", lambda name: None if name == "nft" else where(name))
     with pytest.raises(CannotMeasure) as raised:
         lab.firewall("node-1")
     assert raised.value.next == "apt-get install nftables"

@@ -3,7 +3,6 @@
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.lab.parse import each_node, format_fault, format_rate, parse_fault, parse_rate
 from wirespeed.lab.spec import (
     Bursts,
     Cut,
@@ -17,6 +16,11 @@ from wirespeed.lab.spec import (
     Slow,
     SlowLink,
     Variable,
+    each_node,
+    format_fault,
+    format_rate,
+    parse_fault,
+    parse_rate,
 )
 
 WRITTEN = [

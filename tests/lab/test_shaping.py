@@ -1,6 +1,6 @@
 """From faults to what each end of a link may send."""
 
-from wirespeed.lab.shaping import Shape, plan_in, plan_out, tc_commands
+from wirespeed.lab.network import Shape, plan_in, plan_out, tc_commands
 from wirespeed.lab.spec import Mtu, Slow, SlowLink
 
 GIGA, SLOW = 10**9, 10**8

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from wirespeed.lab.stragglers import cpu_hierarchy
+from wirespeed.lab.faults import cpu_hierarchy
 
 
 def test_version_1_by_its_option() -> None:

@@ -1,4 +1,4 @@
-"""DeepSpeed's command lines, hostfile and orders for its leash: nothing is started here."""
+"""DeepSpeed's command lines, hostfile and orders for its guard: nothing is started here."""
 
 import base64
 import json
@@ -12,24 +12,30 @@ from typing import Any
 import pytest
 
 from wirespeed.errors import CannotMeasure, InputError, UsageError
-from wirespeed.launchers.base import Host, Job, Piece
-from wirespeed.launchers.deepspeed import nodes as deepspeed_nodes
-from wirespeed.launchers.deepspeed.delivery import Node, folder_of
-from wirespeed.launchers.deepspeed.environment import bare, carried, pack, unpack
-from wirespeed.launchers.deepspeed.nodes import (
+from wirespeed.launchers.base import SCRATCH, Host, Job, Piece, as_sh
+from wirespeed.launchers.deepspeed import command_line as deepspeed_nodes
+from wirespeed.launchers.deepspeed.command_line import (
     Seen,
+    chosen,
     first_devices,
+    hostfile,
     is_here,
     require_deepspeed,
     require_programs,
 )
-from wirespeed.launchers.deepspeed.orders import Orders
-from wirespeed.launchers.deepspeed.words import Filter, chosen, hostfile
+from wirespeed.launchers.deepspeed.guard import (
+    Node,
+    Orders,
+    bare,
+    carried,
+    folder_of,
+    pack,
+    unpack,
+)
 from wirespeed.launchers.engines import deepspeed as engine
 from wirespeed.launchers.engines.deepspeed import ENGINE
 from wirespeed.launchers.node.probe import Facts
 from wirespeed.launchers.rank_wrapper import MASTER
-from wirespeed.launchers.script import SCRATCH, as_sh
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PYTHON = "/opt/py/bin/python"
@@ -104,7 +110,7 @@ def job(*hosts: str, env: dict[str, str] | None = None, **more: Any) -> Job:
 
 
 def pieces(made: Job) -> list[Piece]:
-    return ENGINE.pieces(ENGINE.prepare(made).job, SCRATCH)
+    return ENGINE.prepare(made).pieces(SCRATCH)
 
 
 def rank_words(piece: Piece) -> list[str]:
@@ -117,7 +123,7 @@ def after(piece: Piece, word: str) -> str:
 
 
 def orders(piece: Piece) -> Orders:
-    """As the leash reads them."""
+    """As the guard reads them."""
     path = next(path for path in piece.files if path.endswith("/orders"))
     told = json.loads(piece.files[path])
     nodes = [Node(tuple(n["words"]), n["number"], tuple(n["ranks"])) for n in told["nodes"]]
@@ -174,9 +180,9 @@ def test_the_size_of_the_world() -> None:
 
 def test_one_node_of_several_starts_only_its_ranks() -> None:
     how = {"no_ssh": "yes", "node_rank": "1", "master_port": "1234"}
-    prepared = ENGINE.prepare(job("a:1", "b:3", options=how)).job
-    (piece,) = ENGINE.pieces(prepared, SCRATCH)
-    assert prepared.size == 3
+    prepared = ENGINE.prepare(job("a:1", "b:3", options=how))
+    (piece,) = prepared.pieces(SCRATCH)
+    assert prepared.job.size == 3
     assert after(piece, "--node_rank") == "1"
     assert (after(piece, "--master_addr"), after(piece, "--master_port")) == ("a", "1234")
 
@@ -345,11 +351,11 @@ def test_a_configuration_that_pdsh_would_split(tmp_path: Path) -> None:
 
 def test_filters_as_deepspeed_reads_them() -> None:
     hosts = (Host("a", 4), Host("b", 2))
-    assert chosen(hosts, Filter()) == {"a": [0, 1, 2, 3], "b": [0, 1]}
-    assert chosen(hosts, Filter(include="b@a:2,0")) == {"a": [0, 2], "b": [0, 1]}
-    assert chosen(hosts, Filter(exclude="b@a:2,0")) == {"a": [1, 3]}
+    assert chosen(hosts, {}) == {"a": [0, 1, 2, 3], "b": [0, 1]}
+    assert chosen(hosts, {"include": "b@a:2,0"}) == {"a": [0, 2], "b": [0, 1]}
+    assert chosen(hosts, {"exclude": "b@a:2,0"}) == {"a": [1, 3]}
     with pytest.raises(UsageError, match="user@host"):
-        chosen((Host("me@a", 1),), Filter(include="a"))
+        chosen((Host("me@a", 1),), {"include": "a"})
 
 
 # This machine.

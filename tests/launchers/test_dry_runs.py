@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.launchers.base import Host, Job, Piece
-from wirespeed.launchers.engines import engine_named
-from wirespeed.launchers.script import SCRATCH, as_sh
+from wirespeed.launchers.base import SCRATCH, Host, Job, Piece, Prepared, as_sh
+from wirespeed.launchers.engines.local import LocalPrepared
+from wirespeed.launchers.engines.ray import RayPrepared
+from wirespeed.launchers.engines.slurm import SlurmPrepared
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 JOB = Job(
@@ -31,13 +32,18 @@ JOBS = {
     "slurm": replace(JOB, hosts=HOSTS),
     "slurm-batch": replace(JOB, options={"batch": "yes", "partition": "train", "gres": "gpu:8"}),
 }
+PREPARED: dict[str, type[Prepared]] = {
+    "local": LocalPrepared,
+    "ray": RayPrepared,
+    "slurm": SlurmPrepared,
+}
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_what_would_run(name: str) -> None:
-    engine = engine_named(name.partition("-")[0])
-    pieces = [_anywhere(piece) for piece in engine.pieces(JOBS[name], SCRATCH)]
-    text = pieces[0].script or as_sh(pieces, f"wirespeed launch --on {engine.name}: 4 ranks")
+    engine = name.partition("-")[0]
+    pieces = [_anywhere(piece) for piece in PREPARED[engine](job=JOBS[name]).pieces(SCRATCH)]
+    text = pieces[0].script or as_sh(pieces, f"wirespeed launch --on {engine}: 4 ranks")
     path = GOLDEN / f"launch.{name}.sh"
     if os.environ.get("WIRESPEED_RENEW_GOLDEN"):
         path.write_text(text)

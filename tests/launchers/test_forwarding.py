@@ -3,7 +3,7 @@
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.forwarding import forwarded, shown
+from wirespeed.launchers.request import forwarded, shown
 
 HERE = {
     "NCCL_DEBUG": "INFO",

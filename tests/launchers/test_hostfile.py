@@ -7,8 +7,8 @@ import pytest
 
 from wirespeed.errors import InputError, UsageError
 from wirespeed.launchers.base import Host, Job
-from wirespeed.launchers.hostfile import parse_hosts, read_hostfile
-from wirespeed.world import reading
+from wirespeed.launchers.request import parse_hosts, read_hostfile
+from wirespeed.node import reading
 
 
 def test_hosts_on_the_command_line() -> None:

@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
+from wirespeed.clusters.operations.lease import lease_job
+from wirespeed.clusters.pods import why_lost
 from wirespeed.errors import UsageError
-from wirespeed.launchers.base import Held, Holding, Host, Job, Piece, Sharing
+from wirespeed.launchers.base import SCRATCH, Held, Host, Job, Piece, Prepared, as_sh
 from wirespeed.launchers.engines import engine_named
-from wirespeed.launchers.k8s.findings import Asking, trouble_of
-from wirespeed.launchers.k8s.lease import lease_job
-from wirespeed.launchers.k8s.lost import why_lost
-from wirespeed.launchers.k8s.once import name_of
-from wirespeed.launchers.k8s.words import kubectl_told
+from wirespeed.launchers.engines.k8s import PodAsking, PodsPrepared, name_of
 from wirespeed.launchers.node.probe import Answer
-from wirespeed.launchers.ready import made_ready
-from wirespeed.launchers.script import SCRATCH, as_sh
+from wirespeed.launchers.node.torchrun import Found
+from wirespeed.launchers.request import made_ready
 from wirespeed.launchers.supervise import Bounds, JobEnd, Supervisor
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -135,7 +133,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     yield made
 
 
-class Heard:
+class RunBuilder:
     """What ranks say."""
 
     def __init__(self) -> None:
@@ -155,16 +153,23 @@ class Heard:
     def ending(self, reason: str) -> None: ...
 
 
-def run(job: Job, tmp_path: Path) -> tuple[JobEnd, Heard]:
-    heard = Heard()
+def prepared(job: Job) -> PodsPrepared:
+    seen = ENGINE.prepare(job)
+    assert isinstance(seen, PodsPrepared)
+    return seen
+
+
+def run(seen: Prepared, tmp_path: Path) -> tuple[JobEnd, RunBuilder]:
+    heard, job = RunBuilder(), seen.job
     token = job.environment["WIRESPEED_FRAMES"]
     supervisor = Supervisor(job.size, token, heard, Bounds(startup_s=30, grace_s=1))
-    return supervisor.run(ENGINE.pieces(job, tmp_path)), heard
+    return supervisor.run(seen.pieces(tmp_path)), heard
 
 
 # Pods that are there.
 
 
+@pytest.mark.slow
 def test_ranks_run_in_the_pods_with_what_they_need(cluster: Cluster, tmp_path: Path) -> None:
     cluster.pods(stateful(2), pod("demo-1", gpus=2), pod("demo-0", gpus=2))
     cluster.tell(get_nodes=None)
@@ -178,7 +183,7 @@ def test_ranks_run_in_the_pods_with_what_they_need(cluster: Cluster, tmp_path: P
     seen = ENGINE.prepare(job)
     assert seen.findings == ()
     assert [(host.name, host.slots) for host in seen.job.hosts] == [("demo-0", 2), ("demo-1", 2)]
-    end, heard = run(seen.job, tmp_path)
+    end, heard = run(seen, tmp_path)
     assert (end.reason, sorted(end.codes)) == ("finished", [0, 1, 2, 3]), heard.words
     said = [json.loads(heard.lines[rank][0]) for rank in range(4)]
     assert [one[:3] for one in said] == [[f"demo-{rank // 2}", str(rank), "2"] for rank in range(4)]
@@ -186,6 +191,7 @@ def test_ranks_run_in_the_pods_with_what_they_need(cluster: Cluster, tmp_path: P
     assert not [words for words in cluster.asked() if "s3cret" in json.dumps(words)]
 
 
+@pytest.mark.slow
 def test_ranks_per_node_nodes_and_names(cluster: Cluster) -> None:
     cluster.pods(stateful(3), *(pod(f"demo-{index}", gpus=8) for index in range(3)))
     first = ENGINE.prepare(cluster.job("true", nodes=2, ranks_per_node=3))
@@ -223,6 +229,7 @@ def test_each_pod_that_cannot_be_used_is_one_finding(cluster: Cluster) -> None:
     assert [host.name for host in seen.job.hosts] == ["demo-0"]
 
 
+@pytest.mark.slow
 def test_a_pod_that_hangs_holds_up_no_other(cluster: Cluster) -> None:
     cluster.pods(stateful(2), pod("demo-0"), pod("demo-1"))
     cluster.tell(exec={"demo-1": "hangs"})
@@ -256,9 +263,9 @@ def test_the_images_python_is_named_where_it_is_wrong(cluster: Cluster) -> None:
 )
 def test_what_kubectl_says_of_a_pod(cluster: Cluster, said: tuple[str, ...], id: str) -> None:
     cluster.pods(stateful(1), pod("demo-0"))
-    job = ENGINE.prepare(cluster.job("true")).job
-    asking = Asking(kubectl_told(job), "/usr/bin/python3", 5)
-    finding = trouble_of("demo-0", Answer(None, 1, said), asking)
+    seen = prepared(cluster.job("true"))
+    asking = PodAsking(seen.kubectl, "/usr/bin/python3", 5)
+    finding = asking.trouble_of("demo-0", Answer(None, 1, said))
     assert finding is not None
     assert (finding.id, finding.subject.name) == (id, "demo-0")
     assert finding.saw and finding.fix and finding.next
@@ -309,6 +316,7 @@ def test_without_a_cluster_file_the_option_is_named() -> None:
 # How jobs end.
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_cut_is_no_success(cluster: Cluster, tmp_path: Path) -> None:
     """kubectl exec may end with 0 then; the other pod's rank would go on for ever."""
     cluster.pods(stateful(2), pod("demo-0"), pod("demo-1"))
@@ -320,7 +328,7 @@ if os.environ['RANK'] == '1':
 time.sleep(120)"""
     seen = ENGINE.prepare(cluster.job(sys.executable, "-c", code))
     began = time.monotonic()
-    end, _ = run(seen.job, tmp_path)
+    end, _ = run(seen, tmp_path)
     assert time.monotonic() - began < 60
     assert (end.reason, end.lost) == ("lost", ("demo-1",))
     assert end.pieces["demo-1"] == 0
@@ -360,14 +368,13 @@ LOST = {
 @pytest.mark.parametrize("how", LOST)
 def test_why_a_pod_was_lost(cluster: Cluster, how: str) -> None:
     cluster.pods(stateful(1), pod("demo-0"))
-    job = ENGINE.prepare(cluster.job("true")).job
+    seen = prepared(cluster.job("true"))
     told, title = LOST[how]
     node = {"status": {"conditions": [{"type": "Ready", "status": "Unknown", "message": "gone"}]}}
     event = {"reason": "Killing", "message": "Stopping container ranks", "lastTimestamp": "2"}
     cluster.told = {}
     cluster.tell(**{"get_pod demo-0": told, "get_node": node, "get_events": {"items": [event]}})
-    assert isinstance(ENGINE, Holding)
-    with ENGINE.hold(job, lambda text: None) as held:
+    with seen.hold(lambda text: None) as held:
         (finding,) = held.lost(["demo-0", "not-ours"])
     assert (finding.id, finding.status) == ("CLUSTER-013", "fail")
     assert finding.title == f"pod demo-0 {title}"
@@ -377,7 +384,7 @@ def test_why_a_pod_was_lost(cluster: Cluster, how: str) -> None:
 
 def test_a_pod_that_is_as_it_was_is_no_finding(cluster: Cluster) -> None:
     cluster.pods(stateful(1), pod("demo-0"))
-    job = ENGINE.prepare(cluster.job("true")).job
+    seen = prepared(cluster.job("true"))
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     old = {"name": "ranks", "restartCount": 0, "state": {"running": {}}}
     old["lastState"] = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
@@ -385,7 +392,7 @@ def test_a_pod_that_is_as_it_was_is_no_finding(cluster: Cluster) -> None:
     now = pod("demo-0", status={"containerStatuses": [old]})
     cluster.tell(**{"get_pod demo-0": now, "get_node": ready})
     places = {"demo-0": ("uid-demo-0", "node-of-demo-0", 0)}
-    assert why_lost(kubectl_told(job), places, ["demo-0"]) == ()
+    assert why_lost(seen.kubectl, places, ["demo-0"]) == ()
 
 
 # An environment for one job alone.
@@ -394,8 +401,8 @@ def test_a_pod_that_is_as_it_was_is_no_finding(cluster: Cluster) -> None:
 def test_where_nothing_is_deployed_it_is_planned(cluster: Cluster) -> None:
     cluster.pods()
     cluster.write({"gpus": {"per_node": 4, "default_nodes": 3}})
-    seen = ENGINE.prepare(cluster.job("true"))
-    name = seen.job.options["once"]
+    seen = prepared(cluster.job("true"))
+    name = seen.once
     assert name.startswith("demo-") and len(name) == len("demo-") + 4
     assert [(host.name, host.slots) for host in seen.job.hosts] == [
         (f"{name}-{index}", 4) for index in range(3)
@@ -405,8 +412,7 @@ def test_where_nothing_is_deployed_it_is_planned(cluster: Cluster) -> None:
     with pytest.raises(UsageError, match="not deployed"):
         ENGINE.prepare(cluster.job("true", hosts=(Host("demo-0"),)))
     cluster.pods(stateful(1), pod("demo-0"))
-    own = ENGINE.prepare(cluster.job("true", options={"own": "yes"}))
-    assert "once" in own.job.options
+    assert prepared(cluster.job("true", options={"own": "yes"})).once
 
 
 def test_its_name_fits_and_is_no_other_jobs() -> None:
@@ -415,50 +421,49 @@ def test_its_name_fits_and_is_no_other_jobs() -> None:
     assert name_of("demo", "one") != name_of("demo", "two")
 
 
-def hold(job: Job, work: Callable[[Held], None]) -> Held:
-    assert isinstance(ENGINE, Holding)
-    with ENGINE.hold(job, lambda text: None) as held:
+def hold(seen: Prepared, work: Callable[[Held], None]) -> Held:
+    with seen.hold(lambda text: None) as held:
         work(held)
     return held
 
 
 def test_what_cannot_be_made_is_a_finding_and_nothing_is_left(cluster: Cluster) -> None:
     cluster.pods()
-    job = ENGINE.prepare(cluster.job("true")).job
+    seen = prepared(cluster.job("true"))
     cluster.tell(
         create='jobs.batch is forbidden: User "me" cannot create resource "jobs" in API group',
         **{"get_pods,persistent": {"items": []}},
     )
-    held = hold(job, lambda held: None)
+    held = hold(seen, lambda held: None)
     (finding,) = held.prepared.findings
     assert (finding.id, finding.status) == ("CLUSTER-006", "fail")
     assert (held.prepared.job.hosts, held.after) == ((), [])
     (gone,) = [words for words in cluster.asked() if "delete" in words]
-    assert f"{job.options['once']}-lease" in gone
+    assert f"{seen.once}-lease" in gone
 
 
 def test_what_cannot_be_taken_away_is_told(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirespeed.launchers.k8s.once._GONE_S", 0.5)
+    monkeypatch.setattr("wirespeed.clusters.operations.lease._GONE_S", 0.5)
     cluster.pods()
-    job = ENGINE.prepare(cluster.job("true")).job
+    seen = prepared(cluster.job("true"))
     cluster.tell(create="forbidden", **{"get_pods,persistent": {"items": [pod("x")]}})
-    (finding,) = hold(job, lambda held: None).after
+    (finding,) = hold(seen, lambda held: None).after
     assert (finding.id, finding.status) == ("CLUSTER-042", "warn")
-    assert f"delete job {job.options['once']}-lease" in finding.next
+    assert f"delete job {seen.once}-lease" in finding.next
 
 
 def test_it_is_taken_away_when_the_job_is_interrupted(cluster: Cluster) -> None:
     cluster.pods()
-    job = ENGINE.prepare(cluster.job("true")).job
+    seen = prepared(cluster.job("true"))
     cluster.tell(create="forbidden", **{"get_pods,persistent": {"items": []}})
 
     def interrupted(held: Held) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        hold(job, interrupted)
+        hold(seen, interrupted)
     assert [words for words in cluster.asked() if "delete" in words]
 
 
@@ -466,8 +471,8 @@ def test_it_is_taken_away_when_the_job_is_interrupted(cluster: Cluster) -> None:
 
 
 def deployment(cluster: Cluster, **parts: Any) -> Any:
-    from wirespeed.clusters.file.finding import read_named
-    from wirespeed.clusters.settling import settle
+    from wirespeed.clusters.deployment import settle
+    from wirespeed.clusters.reading import read_named
 
     cluster.write(parts)
     return settle(read_named(str(cluster.file)), name="demo-ab12")
@@ -520,13 +525,12 @@ def test_golden(cluster: Cluster, name: str) -> None:
         options=options,
     )
     if "own" not in options:
-        job = _told(ENGINE.prepare(replace(job, python=sys.executable)).job)
+        seen = _told(prepared(replace(job, python=sys.executable)))
     else:
-        job = ENGINE.prepare(job).job
-    assert isinstance(ENGINE, Holding)
-    before, after = (list(map(_anywhere, part)) for part in ENGINE.around(job, SCRATCH))
+        seen = prepared(job)
+    before, after = (list(map(_anywhere, part)) for part in seen.around(SCRATCH))
     title = "wirespeed launch --on k8s: 4 ranks"
-    text = as_sh(list(map(_anywhere, ENGINE.pieces(job, SCRATCH))), title, (), before, after)
+    text = as_sh(list(map(_anywhere, seen.pieces(SCRATCH))), title, (), before, after)
     path = GOLDEN / f"launch.{name}.sh"
     if os.environ.get("WIRESPEED_RENEW_GOLDEN"):
         path.write_text(text)
@@ -539,28 +543,27 @@ def _anywhere(piece: Piece) -> Piece:
     return replace(piece, command=("kubectl", *piece.command[1:]), files=files)
 
 
-def _told(job: Job) -> Job:
+def _told(seen: PodsPrepared) -> PodsPrepared:
     """With words that every machine has in place of what this one told."""
-    found = json.loads(job.options["found"])
-    found |= {"master": "10.89.0.10", "port": 29500}
-    for node in found["nodes"].values():
-        node |= {"python": "/opt/py/bin/python", "interface": "eth0", "told": []}
-    options = {**job.options, "found": json.dumps(found), "torchrun": "yes"}
-    return replace(job, options=options, environment={"NCCL_DEBUG": "INFO"})
+    here = {"python": "/opt/py/bin/python", "interface": "eth0", "told": ()}
+    nodes = {name: replace(node, **here) for name, node in seen.found.nodes.items()}
+    options = {**seen.job.options, "torchrun": "yes"}
+    job = replace(seen.job, options=options, environment={"NCCL_DEBUG": "INFO"})
+    return replace(seen, job=job, found=Found("10.89.0.10", 29500, nodes))
 
 
+@pytest.mark.slow
 def test_a_shared_volume_is_looked_at_where_the_file_has_one(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "workspace"
     folder.mkdir()
-    monkeypatch.setattr("wirespeed.launchers.k8s.looking.WORKSPACE", str(folder))
+    monkeypatch.setattr("wirespeed.launchers.engines.k8s.WORKSPACE", str(folder))
     cluster.pods(stateful(2), pod("demo-0"), pod("demo-1"))
-    assert isinstance(ENGINE, Sharing)
     for mode, ids in (("none", []), ("rwx", ["CLUSTER-047"])):
         cluster.write({"storage": {"mode": mode}})
-        job = ENGINE.prepare(cluster.job("true")).job
-        found = ENGINE.shared(job, lambda _: None)
+        seen = prepared(cluster.job("true"))
+        found = seen.shared(lambda _: None)
         assert [one.id for one in found] == ids
         assert {one.status for one in found} <= {"pass"}
     assert list(folder.iterdir()) == []

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from wirespeed.clusters import pods as shared
 from wirespeed.clusters.kube.kubectl import Answer, Kubectl
-from wirespeed.launchers.k8s import shared
-from wirespeed.launchers.k8s.shared import shared_findings
+from wirespeed.clusters.pods import shared_findings
 
 PODS = ("demo-0", "demo-1", "demo-2")
 SIZE = 1 << 16

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from wirespeed.launchers.metaflow.starting import other_tasks
+from wirespeed.launchers.metaflow import other_tasks
 
 WAIT = "import time; time.sleep(60)"
 

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.launchers.base import Host, Job, Piece
+from wirespeed.launchers.base import SCRATCH, Host, Job, Piece, as_sh
 from wirespeed.launchers.engines import metaflow as engine
 from wirespeed.launchers.engines.metaflow import ENGINE
 from wirespeed.launchers.metaflow import CARRY, COMMAND, COMPUTE, FOLDER, PYTHON
-from wirespeed.launchers.script import SCRATCH, as_sh
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SECRET = "s3cr3t $(id) 'x'"
@@ -33,7 +32,7 @@ def job(**settings: Any) -> Job:
 
 
 def piece(one: Job, scratch: Path = SCRATCH) -> Piece:
-    (found,) = ENGINE.pieces(ENGINE.prepare(one).job, scratch)
+    (found,) = ENGINE.prepare(one).pieces(scratch)
     return found
 
 

@@ -13,15 +13,20 @@ from typing import Any
 import pytest
 
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.launchers.base import Host, Job
-from wirespeed.launchers.engines.mpi import ENGINE
-from wirespeed.launchers.mpi.find import FLAVOURS, first_of_allocation, flavour_of, mpirun_path
+from wirespeed.launchers.base import Host, Job, as_sh
+from wirespeed.launchers.engines.mpi import (
+    ENGINE,
+    FLAVOURS,
+    MpiPrepared,
+    first_of_allocation,
+    flavour_of,
+    mpirun_path,
+    rendezvous_of,
+    slots_of,
+)
+from wirespeed.launchers.mpi.command_line import Launch, passes
 from wirespeed.launchers.mpi.guard import guarded
-from wirespeed.launchers.mpi.meeting import meeting_of
-from wirespeed.launchers.mpi.nodes import slots_of
-from wirespeed.launchers.mpi.words import Launch, passes
 from wirespeed.launchers.node.probe import Facts
-from wirespeed.launchers.script import as_sh
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 BOUND_S = 20.0
@@ -65,9 +70,9 @@ def job(flavour: str, **more: Any) -> Job:
     return Job(**{**given, **more})
 
 
-def words(prepared: Job) -> list[str]:
+def words(prepared: Job, *names: str) -> list[str]:
     """What follows the guard: mpirun and its words."""
-    (piece,) = ENGINE.pieces(prepared, SCRATCH)
+    (piece,) = MpiPrepared(job=prepared, names=names).pieces(SCRATCH)
     return list(piece.command[piece.command.index("--") + 1 :])
 
 
@@ -85,14 +90,14 @@ def test_what_will_run(flavour: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin")
     more = {"map-by": "node", "oversubscribe": "yes", "ssh-config": "/etc/my_ssh"}
     prepared = job(flavour, interface="eth0", options=more)
-    text = as_sh(ENGINE.pieces(prepared, SCRATCH), f"{flavour}: 4 ranks")
+    text = as_sh(MpiPrepared(job=prepared).pieces(SCRATCH), f"{flavour}: 4 ranks")
     assert text == (GOLDEN / f"launch.mpi-{flavour}.sh").read_text()
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_values_are_on_no_command_line(flavour: str) -> None:
     prepared = job(flavour, environment={"TOKEN": "geheim 1", "WIRESPEED_FRAMES": "abc"})
-    (piece,) = ENGINE.pieces(prepared, SCRATCH)
+    (piece,) = MpiPrepared(job=prepared).pieces(SCRATCH)
     assert "geheim" not in " ".join(piece.command) + "".join(piece.files.values())
     assert piece.environment["TOKEN"] == "geheim 1"
     assert piece.environment["WIRESPEED_FRAMES"] == "abc,pad"
@@ -159,8 +164,8 @@ def test_names_of_variables_are_checked() -> None:
 
 def test_a_secret_is_named_where_it_is_not_held() -> None:
     """A written script lacks the value; whoever runs it sets it."""
-    prepared = job("openmpi5", environment={"A": "1"}, options={"variables": "A HF_TOKEN"})
-    assert follows(words(prepared), "-x", "HF_TOKEN")
+    prepared = job("openmpi5", environment={"A": "1"})
+    assert follows(words(prepared, "A", "HF_TOKEN"), "-x", "HF_TOKEN")
 
 
 # Which mpirun.
@@ -285,7 +290,7 @@ def test_the_first_host_tells_address_and_port() -> None:
         "node-0": facts(("docker0", "172.17.0.1"), ("eth0", "10.0.0.1"), reached="10.0.0.1"),
         "node-1": facts(("docker0", "172.17.0.1"), ("eth0", "10.0.0.2"), reached="10.0.0.2"),
     }
-    at = meeting_of(Job(command=()), HOSTS, known)
+    at = rendezvous_of(Job(command=()), HOSTS, known)
     assert (at.address, at.port, at.interface) == ("10.0.0.1", 40123, "eth0")
 
 
@@ -295,13 +300,13 @@ def test_this_machine_takes_the_address_that_leads_to_the_others() -> None:
         "node-0": facts(("docker0", "172.17.0.1"), ("eth0", "10.0.0.1")),
         "node-1": facts(("docker0", "172.17.0.1"), ("eth1", "10.0.0.2"), reached="10.0.0.2"),
     }
-    at = meeting_of(Job(command=()), HOSTS, known)
+    at = rendezvous_of(Job(command=()), HOSTS, known)
     assert (at.address, at.interface) == ("10.0.0.1", "")
 
 
 def test_an_interface_that_was_asked_for_wins() -> None:
     known = {"node-0": facts(("eth0", "10.0.0.1"), ("ib0", "10.1.0.1"), reached="10.0.0.1")}
-    at = meeting_of(Job(command=(), interface="ib0"), HOSTS, known)
+    at = rendezvous_of(Job(command=(), interface="ib0"), HOSTS, known)
     assert (at.address, at.interface) == ("10.1.0.1", "ib0")
 
 

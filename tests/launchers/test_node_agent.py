@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from wirespeed import __version__
-from wirespeed.launchers.node.words import agent_words, order
+from wirespeed.launchers.node.torchrun import agent_words, order
 
 BOUND_S = 30.0
 _MARK = "WIRESPEED_TEST_AGENT"
@@ -156,6 +156,7 @@ def test_exit_code(agent: Agent, codes: list[str], expected: int) -> None:
     assert code == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stdin", "SIGTERM", "SIGHUP", "SIGINT", "silence"])
 def test_everything_ends_however_it_is_told(agent: Agent, how: str) -> None:
     process, grandchild = agent.stubborn(silence_s=2.0 if how == "silence" else 0.0)
@@ -171,6 +172,7 @@ def test_everything_ends_however_it_is_told(agent: Agent, how: str) -> None:
     assert gone(grandchild)
 
 
+@pytest.mark.slow
 def test_signs_of_life_are_heard(agent: Agent) -> None:
     words = python("import time; time.sleep(3)")
     process = agent.obey([(words, {})], silence_s=1.5)
@@ -183,6 +185,7 @@ def test_signs_of_life_are_heard(agent: Agent) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_what_a_command_leaves_behind_is_ended(agent: Agent, tmp_path: Path) -> None:
     script, file = tmp_path / "stubborn.py", tmp_path / "pid"
     script.write_text(STUBBORN)
@@ -243,6 +246,7 @@ def test_a_connection_that_closes_before_the_order(agent: Agent) -> None:
     assert "before the order came" in err
 
 
+@pytest.mark.slow
 def test_what_lies_in_the_folder_is_no_module(agent: Agent, tmp_path: Path) -> None:
     """The agent starts in the home folder, where anything may lie."""
     (tmp_path / "json.py").write_text("raise SystemExit('taken for the real one')")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.launchers.frames import EXIT, HELLO, OUT, Frame, parse
+from wirespeed.process.frames import EXIT, HELLO, OUT, Frame, parse
 
 BOUND_S = 30.0
 TOKEN = "tok"
@@ -111,6 +111,7 @@ def test_a_reader_of_one_line_at_a_time_gets_the_last_one(tmp_path: Path) -> Non
         process.terminate()
 
 
+@pytest.mark.slow
 def test_the_others_end_once_one_has_failed(tmp_path: Path) -> None:
     with node(tmp_path, "sh", "-c", '[ "$RANK" = 3 ] && exit 7; exec sleep 300') as process:
         out, _ = process.communicate(timeout=BOUND_S)
@@ -118,6 +119,7 @@ def test_the_others_end_once_one_has_failed(tmp_path: Path) -> None:
     assert [(frame.rank, frame.text.split()[0]) for frame in ends] == [(3, "7"), (2, "-15")]
 
 
+@pytest.mark.slow
 def test_a_killed_wrapper_is_told_as_its_rank_s_end(tmp_path: Path) -> None:
     with node(tmp_path, "sleep", "300") as process:
         hellos = until_started(process, 2)

@@ -5,7 +5,7 @@ import pytest
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import EngineOption
 from wirespeed.launchers.engines import ENGINES, engine_named
-from wirespeed.launchers.options import read_options
+from wirespeed.launchers.request import read_options
 
 
 class Toy:

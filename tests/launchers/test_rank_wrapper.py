@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from wirespeed.launchers import rank_wrapper
-from wirespeed.launchers.frames import ASKED, EXIT, HELLO, VARIABLE, Frame, parse
 from wirespeed.launchers.rank_wrapper import DIRECTORY, GRACE, MASTER, SLOTS, wrapped
-from wirespeed.world.identity import detect
+from wirespeed.node.identity import detect
+from wirespeed.process.frames import ASKED, EXIT, HELLO, VARIABLE, Frame, parse
 
 TOKEN = "t0ken"
 RANK = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
@@ -74,6 +74,7 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_output_and_code_come_as_frames(start: Start) -> None:
     process = start(["sh", "-c", "echo out; printf 'err\\nmore' >&2; exit 3"])
     out, err = process.communicate(timeout=BOUND_S)
@@ -84,12 +85,14 @@ def test_output_and_code_come_as_frames(start: Start) -> None:
     assert {(f.rank, f.node) for f in frames} == {(1, os.uname().nodename)}
 
 
+@pytest.mark.slow
 def test_a_signal_is_told_as_such(start: Start) -> None:
     process = start(["sh", "-c", "kill -9 $$"])
     out, _ = process.communicate(timeout=BOUND_S)
     assert (process.returncode, frames_of(out)[-1].text) == (137, "-9")
 
 
+@pytest.mark.slow
 def test_a_command_that_is_not_there(start: Start) -> None:
     process = start(["/no/such/program"])
     out, _ = process.communicate(timeout=BOUND_S)
@@ -98,6 +101,7 @@ def test_a_command_that_is_not_there(start: Start) -> None:
     assert frames_of(out)[-1].text == "127"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoded", [False, True])
 def test_arguments_arrive_as_they_are(start: Start, encoded: bool) -> None:
     code = "import sys; print(ascii(sys.argv[1:]))"
@@ -217,6 +221,7 @@ def test_a_signal_ends_even_what_ignores_it(start: Start, number: int) -> None:
     wait_until(lambda: all(map(gone, pids)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("both", "asked"), [(True, ASKED), (False, "")])
 def test_an_order_to_all_processes_may_reach_the_command_first(
     start: Start, both: bool, asked: str

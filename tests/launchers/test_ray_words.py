@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from wirespeed.errors import CannotMeasure, UsageError, WirespeedError
-from wirespeed.launchers.base import Host, Job
+from wirespeed.launchers.base import Host, Job, Prepared
 from wirespeed.launchers.engines import ray
 from wirespeed.launchers.engines.ray import ENGINE
+from wirespeed.launchers.ray.cluster import Bundle, Orders, bundles_of
 from wirespeed.launchers.ray.keeper import kept
-from wirespeed.launchers.ray.orders import Bundle, Orders, bundles_of
 
 HOSTILE = ("a b", "$(touch x)", '";\n', "--help", "-", "ü", "\udc80", "")
 SCRATCH = Path("/scratch")
@@ -29,18 +29,18 @@ def job(**given: object) -> Job:
     return replace(Job(command=("hostname",)), **given)  # type: ignore[arg-type]
 
 
-def prepared(**given: object) -> Job:
-    return ENGINE.prepare(job(**given)).job
+def prepared(**given: object) -> Prepared:
+    return ENGINE.prepare(job(**given))
 
 
 def orders(**given: object) -> Orders:
-    (piece,) = ENGINE.pieces(prepared(**given), SCRATCH)
+    (piece,) = prepared(**given).pieces(SCRATCH)
     return Orders.from_json(piece.stdin)
 
 
 def test_golden() -> None:
     done = prepared(ranks_per_node=2, nodes=2, options={"address": "auto", "gpus-per-rank": "1"})
-    (piece,) = ENGINE.pieces(done, SCRATCH)
+    (piece,) = done.pieces(SCRATCH)
     assert piece.command == (sys.executable, "-P", "-m", "wirespeed.launchers.ray.driver")
     assert (piece.name, piece.environment, piece.files) == ("ray", {}, {})
     assert piece.ends_with_stdin
@@ -61,7 +61,7 @@ def test_golden() -> None:
 
 def test_nothing_of_the_job_is_on_the_command_line() -> None:
     given = job(command=HOSTILE, environment={"HF_TOKEN": "hunter2"}, options={"address": "auto"})
-    (piece,) = ENGINE.pieces(ENGINE.prepare(given).job, SCRATCH)
+    (piece,) = ENGINE.prepare(given).pieces(SCRATCH)
     shown = [*piece.command, *piece.environment.values()]
     assert not [word for word in shown if "hunter2" in word or "touch" in word]
 
@@ -75,7 +75,7 @@ def test_hostile_words_arrive_as_they_are() -> None:
 
 
 def test_orders_are_one_line_of_ascii() -> None:
-    (piece,) = ENGINE.pieces(prepared(command=HOSTILE), SCRATCH)
+    (piece,) = prepared(command=HOSTILE).pieces(SCRATCH)
     assert piece.stdin.isascii()
     assert piece.stdin.count("\n") == 1
 
@@ -157,8 +157,8 @@ def test_names_that_are_options_are_refused(name: str) -> None:
 
 def test_a_longer_wait_for_room_lengthens_the_start() -> None:
     done = prepared(options={"timeout": "300"})
-    assert done.startup_s > 300
-    (piece,) = ENGINE.pieces(done, SCRATCH)
+    assert done.job.startup_s > 300
+    (piece,) = done.pieces(SCRATCH)
     assert Orders.from_json(piece.stdin).place_s == 300
 
 

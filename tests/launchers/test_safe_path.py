@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 
-from wirespeed.console.remote import COMMAND
-from wirespeed.launchers.deepspeed import words as deepspeed
-from wirespeed.launchers.deepspeed.leash import leashed
+from wirespeed.launchers.deepspeed import command_line as deepspeed
+from wirespeed.launchers.deepspeed.guard import guarded as deepspeed_guarded
 from wirespeed.launchers.mpi.guard import guarded
-from wirespeed.launchers.node.words import NodePlace, agent_words, probe_words, torchrun_words
+from wirespeed.launchers.node.torchrun import (
+    NodePlace,
+    agent_words,
+    probe_words,
+    torchrun_words,
+)
 from wirespeed.launchers.rank_wrapper import wrapped
 from wirespeed.launchers.ray.keeper import kept
+from wirespeed.session.remote import COMMAND
 
 pytestmark = pytest.mark.hostile("working directories")
 
@@ -38,7 +43,7 @@ LAUNCH = deepspeed.Launch(form="nodes", python="/py", command=("x",), hostfile="
         wrapped("py", ["x"], encoded=True),
         kept("py", ["x"]),
         guarded("py", ["x"]),
-        leashed("py", ["x"], 1.0),
+        deepspeed_guarded("py", ["x"], 1.0),
         agent_words("py"),
         torchrun_words(PLACE, ["x"], rendezvous="static", token=""),
         deepspeed.runner(LAUNCH),
@@ -68,6 +73,7 @@ def poisoned(folder: Path) -> Path:
     return folder / "mark"
 
 
+@pytest.mark.slow
 def test_the_users_own_program_finds_its_folder_and_ours_does_not(cli: Any) -> None:
     mark = poisoned(cli.folder)
     code = "import os, sys; print('PYTHONSAFEPATH' in os.environ, sys.flags.safe_path, sys.path[0])"
@@ -79,6 +85,7 @@ def test_the_users_own_program_finds_its_folder_and_ours_does_not(cli: Any) -> N
     assert not mark.exists(), mark.read_text()
 
 
+@pytest.mark.slow
 def test_ranks_start_beside_a_torch_py(cli: Any) -> None:
     mark = poisoned(cli.folder)
     start = (sys.executable, "-P", "-m", "wirespeed", "bench", "barrier", "-n", "2", "-w", "1")

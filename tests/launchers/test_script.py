@@ -6,8 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from wirespeed.launchers.base import Piece
-from wirespeed.launchers.script import SCRATCH, as_sh, as_yaml
+from wirespeed.launchers.base import SCRATCH, Piece, as_sh, as_yaml
 
 HOSTILE = ("a b", "it's", '"', ";id", "$(id)", "`id`", "\n", "é", "*", "$HOME", "\\")
 ONE = Piece(

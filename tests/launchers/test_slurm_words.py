@@ -11,15 +11,19 @@ from typing import Any
 import pytest
 
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.launchers.base import Host, Job
-from wirespeed.launchers.engines.slurm import ENGINE
-from wirespeed.launchers.script import as_sh
-from wirespeed.launchers.slurm.allocation import allocation_of
-from wirespeed.launchers.slurm.batch import overruling
-from wirespeed.launchers.slurm.options import OPTIONS, checked, seconds
-from wirespeed.launchers.slurm.sizes import gpus_of, sized
-from wirespeed.launchers.slurm.tail import Tail
-from wirespeed.launchers.slurm.words import batch_script, request_words, sbatch_words, srun_words
+from wirespeed.launchers.base import Host, Job, as_sh
+from wirespeed.launchers.engines.slurm import ENGINE, SlurmPrepared
+from wirespeed.launchers.slurm.allocation import allocation_of, gpus_of, sized
+from wirespeed.launchers.slurm.batch import Tail, overruling
+from wirespeed.launchers.slurm.command_line import (
+    OPTIONS,
+    batch_script,
+    checked,
+    request_words,
+    sbatch_words,
+    seconds,
+    srun_words,
+)
 
 JOB = Job(
     command=("python3", "train.py", "--lr", "0.1"),
@@ -105,7 +109,7 @@ def test_an_allocation_is_not_asked_for_twice() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"batch": "yes"}])
 def test_no_value_on_any_command_line_or_file(options: dict[str, str]) -> None:
-    (piece,) = ENGINE.pieces(replace(JOB, options=options), Path("/scratch"))
+    (piece,) = SlurmPrepared(job=replace(JOB, options=options)).pieces(Path("/scratch"))
     text = " ".join([*piece.command, *piece.files.values()])
     assert "s3cret" not in text
     assert "HF_TOKEN" not in text
@@ -127,7 +131,7 @@ def test_hostile_words_stay_words() -> None:
 
 
 def test_a_dry_run_is_a_script() -> None:
-    pieces = ENGINE.pieces(replace(JOB, options={"batch": "yes"}), Path("folder"))
+    pieces = SlurmPrepared(job=replace(JOB, options={"batch": "yes"})).pieces(Path("folder"))
     done = subprocess.run(["sh", "-n"], input=as_sh(pieces, "t").encode(), timeout=20, check=False)
     assert done.returncode == 0
 
@@ -213,13 +217,13 @@ def test_unlike_slots_go_by_a_file() -> None:
     job, _ = sized(
         replace(JOB, hosts=(Host("b", 2), Host("a", 1)), nodes=None, ranks=None, options={})
     )
-    (piece,) = ENGINE.pieces(job, Path("/scratch"))
+    (piece,) = SlurmPrepared(job=job).pieces(Path("/scratch"))
     assert piece.files == {"/scratch/slurm-hosts": "b\nb\na\n"}
     assert piece.environment["SLURM_HOSTFILE"] == "/scratch/slurm-hosts"
     assert "--distribution=arbitrary" in piece.command
     assert "--nodelist=b,a" in request_words(job)
     with pytest.raises(UsageError, match="batch"):
-        ENGINE.pieces(replace(job, options={"batch": "yes"}), Path("/scratch"))
+        SlurmPrepared(job=replace(job, options={"batch": "yes"})).pieces(Path("/scratch"))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +305,7 @@ def test_prepared_in_an_allocation(programs: Any, monkeypatch: pytest.MonkeyPatc
     assert (seen.job.nodes, seen.job.size) == (2, 8)
     assert [choice.name for choice in seen.choices] == ["jobid", "ranks per node", "python"]
     assert seen.job.environment["WIRESPEED_DIRECTORY"] == "/work"
-    (piece,) = ENGINE.pieces(seen.job, Path("/scratch"))
+    (piece,) = seen.pieces(Path("/scratch"))
     assert piece.queue_s == 0.0
     for wrong in ({"batch": "yes"}, {"partition": "gpu"}):
         with pytest.raises(UsageError, match="inside allocation 811"):
@@ -364,7 +368,7 @@ def test_a_job_is_written_down_where_there_is_no_slurm(
     with pytest.raises(CannotMeasure, match="sbatch"):
         ENGINE.prepare(replace(JOB, options=options))
     job = replace(JOB, options=options, written=True, environment={"NCCL_ALGO": "Ring'$(id)"})
-    (piece,) = ENGINE.pieces(ENGINE.prepare(job).job, Path("scratch"))
+    (piece,) = ENGINE.prepare(job).pieces(Path("scratch"))
     lines = piece.script.splitlines()
     assert lines[0] == "#!/bin/sh"
     assert "#SBATCH --partition=gpu" in lines

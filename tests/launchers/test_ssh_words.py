@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,12 @@ import pytest
 
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.launchers.base import Host, Job
-from wirespeed.launchers.engines.ssh import ENGINE
-from wirespeed.launchers.node.facts import MARK
-from wirespeed.launchers.node.probe import Answer, Facts, _read, ask_all
-from wirespeed.launchers.node.slots import with_slots
-from wirespeed.launchers.node.software import differing
-from wirespeed.launchers.node.words import probe_words
-from wirespeed.launchers.script import as_sh
-from wirespeed.launchers.ssh.findings import Asking, trouble_of
-from wirespeed.launchers.ssh.words import ssh_words
+from wirespeed.launchers.base import Host, Job, as_sh
+from wirespeed.launchers.engines.ssh import ENGINE, SshPrepared
+from wirespeed.launchers.node.probe import Answer, Facts, _read, ask_all, differing, with_slots
+from wirespeed.launchers.node.snapshot import MARK
+from wirespeed.launchers.node.ssh import SshAsking, ssh_words
+from wirespeed.launchers.node.torchrun import Found, NodeFound, probe_words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "launch.ssh.sh"
 NASTY = [
@@ -52,33 +49,20 @@ GOOD = Facts(
     interfaces=(("lo", "127.0.0.1", "255.0.0.0"), ("eth0", "10.0.0.1", "255.255.255.0")),
     reached="10.0.0.1",
 )
-ASKING = Asking("/my config", ["/opt/py/bin/python", "python3"], 15)
+ASKING = SshAsking("/my config", ["/opt/py/bin/python", "python3"], 15)
 
 
 def hosts(*names: str, **slots: int) -> tuple[Host, ...]:
     return tuple(Host(name, slots.get(name)) for name in names)
 
 
-def prepared(job: Job, **nodes: str) -> Job:
+def prepared(job: Job, **nodes: str) -> SshPrepared:
     """As `prepare` leaves it, with an address for each node."""
-    told = {
-        "master": "10.0.0.1",
-        "port": 29400,
-        "nodes": {
-            host: {"python": "/opt/py/bin/python", "address": address, "interface": "eth0"}
-            for host, address in nodes.items()
-        },
+    found = {
+        host: NodeFound("/opt/py/bin/python", address, "eth0") for host, address in nodes.items()
     }
-    options = {**job.options, "found": json.dumps(told)}
-    return Job(
-        command=job.command,
-        hosts=job.hosts,
-        environment=job.environment,
-        directory=job.directory,
-        python="/opt/py/bin/python",
-        token="secret-token",
-        options=options,
-    )
+    job = replace(job, python="/opt/py/bin/python", token="secret-token")
+    return SshPrepared(job=job, found=Found("10.0.0.1", 29400, found))
 
 
 def pieces(tmp_path: Path, *, options: dict[str, str] | None = None, **slots: int) -> Any:
@@ -88,7 +72,7 @@ def pieces(tmp_path: Path, *, options: dict[str, str] | None = None, **slots: in
         environment={"WIRESPEED_FRAMES": "secret-frames", "HF_TOKEN": "two\nlines"},
         options=options or {},
     )
-    return ENGINE.pieces(prepared(job, a="10.0.0.1", b="10.0.0.2"), tmp_path)
+    return prepared(job, a="10.0.0.1", b="10.0.0.2").pieces(tmp_path)
 
 
 # Hosts.
@@ -119,7 +103,7 @@ def test_a_job_that_cannot_be_meant_is_refused(bad: str) -> None:
 
 def test_without_a_usable_node_there_is_nothing_to_run(tmp_path: Path) -> None:
     with pytest.raises(CannotMeasure, match="no node can be used"):
-        ENGINE.pieces(Job(command=("true",)), tmp_path)
+        SshPrepared(job=Job(command=("true",))).pieces(tmp_path)
 
 
 # Words.
@@ -217,8 +201,8 @@ def test_dry_run_as_a_script() -> None:
         environment={"NCCL_DEBUG": "INFO", "WIRESPEED_DIRECTORY": "/home/me"},
         options={"config": "/home/me/ssh config"},
     )
-    job = prepared(job, **{"node-0": "10.0.0.1", "me@node-1": "10.0.0.2"})
-    text = as_sh(ENGINE.pieces(job, Path("scratch")), "two nodes", ["HF_TOKEN"])
+    seen = prepared(job, **{"node-0": "10.0.0.1", "me@node-1": "10.0.0.2"})
+    text = as_sh(seen.pieces(Path("scratch")), "two nodes", ["HF_TOKEN"])
     assert text.replace(__version__, "VERSION") == GOLDEN.read_text()
 
 
@@ -296,6 +280,7 @@ def test_the_interface_is_that_of_the_first_nodes_network() -> None:
     assert behind.interface_to("172.16.0.1") == ("", "")
 
 
+@pytest.mark.slow
 def test_an_answer_is_found_among_a_shells_words_and_silence_is_bounded() -> None:
     noise = f"echo welcome; exec {shlex.join([sys.executable, '-'])}"
     commands = {
@@ -323,7 +308,7 @@ def test_without_ssh_the_package_is_named() -> None:
 
 def test_the_program_says_old_on_an_old_python() -> None:
     """Its first part is what an old Python runs."""
-    from wirespeed.launchers.node import facts
+    from wirespeed.launchers.node import snapshot as facts
 
     text = Path(facts.__file__).read_text().replace("_OLDEST = (3, 11)", "_OLDEST = (99,)")
     done = subprocess.run(
@@ -331,7 +316,7 @@ def test_the_program_says_old_on_an_old_python() -> None:
     )
     told = json.loads(done.stdout.removeprefix(MARK))
     assert told["old"]
-    trouble = trouble_of("a", Answer(Facts(**told), 0, ()), ASKING)
+    trouble = ASKING.trouble_of("a", Answer(Facts(**told), 0, ()))
     assert trouble is not None
     assert (trouble.id, trouble.subject.name) == ("LAUNCH-004", "a")
 
@@ -383,7 +368,7 @@ CHANGED = (
     ],
 )
 def test_ssh_failed(said: tuple[str, ...], id: str, saw: str, fix: str) -> None:
-    found = trouble_of("a", Answer(None, 255, said), ASKING)
+    found = ASKING.trouble_of("a", Answer(None, 255, said))
     assert found is not None
     assert (found.id, found.status, found.subject.kind, found.subject.name) == (
         id,
@@ -408,7 +393,7 @@ def test_ssh_failed(said: tuple[str, ...], id: str, saw: str, fix: str) -> None:
     ],
 )
 def test_no_answer(answer: Answer, id: str, words: str) -> None:
-    found = trouble_of("a", answer, ASKING)
+    found = ASKING.trouble_of("a", answer)
     assert found is not None
     assert found.id == id
     assert words in found.saw
@@ -426,7 +411,7 @@ def test_no_answer(answer: Answer, id: str, words: str) -> None:
     ],
 )
 def test_software(change: dict[str, str], id: str, words: str) -> None:
-    found = trouble_of("a", Answer(Facts(**{**_as_dict(GOOD), **change}), 0, ()), ASKING)
+    found = ASKING.trouble_of("a", Answer(Facts(**{**_as_dict(GOOD), **change}), 0, ()))
     assert (found.id if found else "") == id
     assert words in (found.fix if found else "")
 

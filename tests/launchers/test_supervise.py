@@ -12,19 +12,19 @@ import pytest
 
 from wirespeed.launchers import supervise
 from wirespeed.launchers.base import Job, Piece
-from wirespeed.launchers.endings import end_findings
+from wirespeed.launchers.children import JobLogs
 from wirespeed.launchers.engines.local import ENGINE
-from wirespeed.launchers.frames import VARIABLE
-from wirespeed.launchers.joblogs import JobLogs
-from wirespeed.launchers.ready import made_ready
+from wirespeed.launchers.job_endings import end_findings
+from wirespeed.launchers.request import made_ready
 from wirespeed.launchers.supervise import Bounds, JobEnd, Supervisor, worst_code
+from wirespeed.process.frames import VARIABLE
 
 BOUND_S = 40.0
 LOGS = JobLogs(Path("/logs"))
 SHORT = Bounds(startup_s=20.0, grace_s=0.5, orderly_s=2.0)
 
 
-class Heard:
+class RunBuilder:
     """A listener that keeps all."""
 
     def __init__(self) -> None:
@@ -53,12 +53,12 @@ class Heard:
 
 
 def run(
-    script: str, ranks: int, heard: Heard | None = None, bounds: Bounds = SHORT
-) -> tuple[JobEnd, Heard, list[Piece]]:
-    heard = heard or Heard()
+    script: str, ranks: int, heard: RunBuilder | None = None, bounds: Bounds = SHORT
+) -> tuple[JobEnd, RunBuilder, list[Piece]]:
+    heard = heard or RunBuilder()
     job = made_ready(Job(command=("sh", "-c", script), ranks=ranks))
-    job = ENGINE.prepare(job).job
-    pieces = ENGINE.pieces(job, Path("/unused"))
+    prepared = ENGINE.prepare(job)
+    job, pieces = prepared.job, prepared.pieces(Path("/unused"))
     supervisor = Supervisor(ranks, job.environment[VARIABLE], heard, bounds)
     began = time.monotonic()
     if heard.on_start.__name__ == "interrupt":
@@ -108,7 +108,7 @@ def test_a_killed_rank_is_128_and_more() -> None:
 
 
 def test_an_interrupt_ends_all() -> None:
-    heard = Heard()
+    heard = RunBuilder()
 
     def interrupt(count: int) -> None: ...
 
@@ -128,7 +128,7 @@ def test_a_rank_whose_wrapper_is_killed_is_not_a_success() -> None:
 
 
 def test_ranks_that_never_start_are_named_within_the_bound(tmp_path: Path) -> None:
-    heard = Heard()
+    heard = RunBuilder()
     pieces = [Piece(name="idle", command=("sh", "-c", "echo waiting for nodes; sleep 300"))]
     end = Supervisor(2, "t", heard, replace(SHORT, startup_s=0.5)).run(pieces)
     assert (end.reason, end.absent, worst_code(end)) == ("not_started", (0, 1), 3)
@@ -141,7 +141,7 @@ def test_ranks_that_never_start_are_named_within_the_bound(tmp_path: Path) -> No
 
 
 def test_an_engine_that_fails_before_any_rank_is_lost_with_its_words() -> None:
-    heard = Heard()
+    heard = RunBuilder()
     pieces = [Piece(name="srun", command=("sh", "-c", "echo no such partition >&2; exit 1"))]
     end = Supervisor(2, "t", heard, SHORT).run(pieces)
     assert (end.reason, end.lost, end.pieces) == ("lost", ("srun",), {"srun": 1})
@@ -152,7 +152,7 @@ def test_an_engine_that_fails_before_any_rank_is_lost_with_its_words() -> None:
 def test_an_engine_s_own_code_counts_when_its_ranks_are_well() -> None:
     script = 'printf \'\\036t 0 n h 0 "1"\\n\\036t 0 n x 1 "0"\\n\'; exit 5'
     pieces = [Piece(name="mpirun", command=("sh", "-c", script))]
-    end = Supervisor(1, "t", Heard(), SHORT).run(pieces)
+    end = Supervisor(1, "t", RunBuilder(), SHORT).run(pieces)
     assert (end.reason, end.codes, worst_code(end)) == ("finished", {0: 0}, 5)
     assert [one.status for one in end_findings(end, pieces, LOGS)] == ["warn"]
 
@@ -164,7 +164,7 @@ def test_an_engine_that_we_end_after_its_ranks_takes_nothing_from_them(
     monkeypatch.setattr(supervise, "FAREWELL_S", 0.3)
     script = 'printf \'\\036t 0 n h 0 "1"\\n\\036t 0 n x 1 "0"\\n\'; exec sleep 300'
     pieces = [Piece(name="deepspeed", command=("sh", "-c", script))]
-    end = Supervisor(1, "t", Heard(), SHORT).run(pieces)
+    end = Supervisor(1, "t", RunBuilder(), SHORT).run(pieces)
     assert (end.reason, end.outlived, end.pieces) == (
         "finished",
         ("deepspeed",),
@@ -178,7 +178,9 @@ def test_an_engine_that_we_end_after_its_ranks_takes_nothing_from_them(
 
 def test_lost_output_is_counted() -> None:
     script = 'printf \'\\036t 0 n h 0 "1"\\n\\036t 0 n x 4 "0"\\n\''
-    end = Supervisor(1, "t", Heard(), SHORT).run([Piece(name="p", command=("sh", "-c", script))])
+    end = Supervisor(1, "t", RunBuilder(), SHORT).run(
+        [Piece(name="p", command=("sh", "-c", script))]
+    )
     assert end.missing_frames == 3
     (finding,) = end_findings(end, [], LOGS)
     assert (finding.id, finding.status, worst_code(end)) == ("LAUNCH-009", "warn", 0)
@@ -188,12 +190,13 @@ def test_a_node_that_makes_up_ranks_gets_no_files_for_them() -> None:
     script = (
         'for r in 0 1 2 3; do printf \'\\036t %d n h 0 "1"\\n\\036t %d n x 1 "0"\\n\' $r $r; done'
     )
-    heard = Heard()
+    heard = RunBuilder()
     end = Supervisor(2, "t", heard, SHORT).run([Piece(name="p", command=("sh", "-c", script))])
     assert (end.codes, worst_code(end)) == ({0: 0, 1: 0}, 0)
     assert len(heard.words) == 4
 
 
+@pytest.mark.slow
 def test_much_output_of_many_ranks_arrives_line_by_line() -> None:
     count = 4000
     end, heard, _ = run(f'i=0; while [ $i -lt {count} ]; do echo "$i $RANK"; i=$((i+1)); done', 4)
@@ -207,7 +210,7 @@ def test_a_program_that_is_not_there_leaves_nothing() -> None:
 
     pieces = [Piece(name="a", command=("sleep", "300")), Piece(name="b", command=("/no/such",))]
     with pytest.raises(WorldError, match="/no/such"):
-        Supervisor(2, "t", Heard(), SHORT).run(pieces)
+        Supervisor(2, "t", RunBuilder(), SHORT).run(pieces)
     me = Path(f"/proc/{os.getpid()}/task/{threading.get_native_id()}/children").read_text().split()
     names = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in me]
     assert b"sleep\x00300\x00" not in names
@@ -216,7 +219,7 @@ def test_a_program_that_is_not_there_leaves_nothing() -> None:
 def test_files_of_a_piece_are_for_the_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     piece = Piece(name="p", command=("cat", str(path)), files={str(path): "node-0 slots=2\n"})
-    heard = Heard()
+    heard = RunBuilder()
     Supervisor(1, "t", heard, SHORT).run([piece])
     assert heard.words == ["p: node-0 slots=2"]
     assert path.stat().st_mode & 0o777 == 0o600
@@ -232,7 +235,7 @@ def test_stdin_is_sent_and_stays_open_until_the_end() -> None:
     )
     words = (sys.executable, "-I", "-S", "-c", code)
     piece = Piece(name="p", command=words, stdin="orders\n", ends_with_stdin=True)
-    heard = Heard()
+    heard = RunBuilder()
     supervisor = Supervisor(2, "t", heard, replace(SHORT, startup_s=1.5))
     end = supervisor.run([piece])
     assert heard.words == ["p: got orders", "p: rest ''"]

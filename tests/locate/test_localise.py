@@ -7,10 +7,17 @@ from dataclasses import replace
 import pytest
 
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.locate.faults import FabricSpec, Fault, random_faults, score
 from wirespeed.locate.localise import MOST_ROUNDS, localise
-from wirespeed.locate.model import Diagnosis, Pair, Reading
-from wirespeed.locate.simulator import SimulatedFabric, simulate, standard_spec
+from wirespeed.locate.pair_figures import Diagnosis, Pair, Reading
+from wirespeed.locate.simulator import (
+    FabricSpec,
+    Fault,
+    SimulatedFabric,
+    random_faults,
+    score,
+    simulate,
+    standard_spec,
+)
 
 SMALL = FabricSpec(nodes=6, rails=4)
 LEAVES = FabricSpec(nodes=12, leaf=3)
@@ -123,6 +130,7 @@ def test_a_healthy_fabric_has_no_culprit(nodes):
         assert subjects(named(standard_spec(nodes), seed=seed)) == set()
 
 
+@pytest.mark.slow
 def test_the_bound_of_a_thousand_nodes_and_eight_faults():
     spec, precision, recall = standard_spec(1024), [], []
     for seed in range(6):

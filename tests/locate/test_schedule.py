@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from wirespeed.locate.schedule import (
+from wirespeed.locate.localise import (
     across,
     circle_round,
     circle_rounds,

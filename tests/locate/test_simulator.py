@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.locate.faults import FabricSpec, Fault, random_faults, score
-from wirespeed.locate.model import Culprit
-from wirespeed.locate.simulator import LATENCY, RATE, WORK, SimulatedFabric, standard_spec
+from wirespeed.locate.pair_figures import Culprit
+from wirespeed.locate.simulator import (
+    LATENCY,
+    RATE,
+    WORK,
+    FabricSpec,
+    Fault,
+    SimulatedFabric,
+    random_faults,
+    score,
+    standard_spec,
+)
 
 QUIET = FabricSpec(nodes=8, rails=2, leaf=4, noise=0.0, wild=0.0)
 PAIRS = [(0, 1), (2, 4), (3, 5), (6, 7)]

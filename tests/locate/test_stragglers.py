@@ -6,10 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from wirespeed.locate.faults import FabricSpec, Fault
-from wirespeed.locate.fluke import against_chance, slow_turns
-from wirespeed.locate.simulator import SimulatedFabric
-from wirespeed.locate.verdict import stragglers
+from wirespeed.locate.evidence import against_chance, slow_turns, stragglers
+from wirespeed.locate.simulator import FabricSpec, Fault, SimulatedFabric
 
 LEAST = math.log(1.2)
 CALLS, NODES = 32, 6

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from wirespeed.records import Measurement, NodeFacts, Run, TimeStats, World
-from wirespeed.records_training import Spread, Training
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Measurement, NodeFacts, Run, TimeStats, World
+from wirespeed.model.training_records import Spread, Training
 
 SIZES = tuple(4**k for k in range(5, 13))
 Times = Callable[[int, int, int], float]
@@ -52,7 +53,9 @@ def measurement(size: int, ranks: int, seconds: float, **more: Any) -> Measureme
 
 def world(nodes: int, each: int) -> World:
     facts = tuple(
-        NodeFacts(host=f"node-{node}", ranks=tuple(range(node * each, (node + 1) * each)), facts={})
+        NodeFacts(
+            host=f"node-{node}", ranks=tuple(range(node * each, (node + 1) * each)), facts=Facts()
+        )
         for node in range(nodes)
     )
     return World(size=nodes * each, nodes=facts, backend="gloo", launcher="torchrun")

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from wirespeed.predict.bounds import refuse_fit, refuse_series, refuse_size, refuse_world
-from wirespeed.predict.forecast import fit
+from wirespeed.model.prediction_records import WorldSize
+from wirespeed.predict.forecast import fit, refuse_fit, refuse_series, refuse_size, refuse_world
 from wirespeed.predict.points import collect
-from wirespeed.records_prediction import WorldSize
 
 
 def series_of(made, *worlds, **how):
@@ -57,6 +56,7 @@ def test_sizes_out_of_reach(made):
     assert refuse_size(series, made.sizes[0] // 100) is not None
 
 
+@pytest.mark.slow
 def test_times_without_a_law_are_refused(made):
     dice = random.Random(4)
     series = series_of(

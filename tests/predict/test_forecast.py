@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wirespeed.model.prediction_records import WorldSize
 from wirespeed.predict.forecast import DRAWS, estimate, fit
 from wirespeed.predict.points import collect
-from wirespeed.records_prediction import WorldSize
 
 
 def forecast(made, nodes=(2, 3, 4), **how):
@@ -57,6 +57,7 @@ def test_the_middle_of_the_draws_is_the_fit(made):
         assert told(found, nodes, size).value == pytest.approx(middle, rel=0.08)
 
 
+@pytest.mark.slow
 def test_a_new_measurement_is_no_surer_than_its_neighbours_are(made):
     runs = [made.bench(n, noise=0.3 if n == 2 else 0.02) for n in (2, 3, 4)]
     series = collect(runs)[0]["all_reduce"]
@@ -66,6 +67,7 @@ def test_a_new_measurement_is_no_surer_than_its_neighbours_are(made):
     assert loose.high / loose.low > 1.5 * sure.high / sure.low
 
 
+@pytest.mark.slow
 def test_what_the_backend_does_by_its_source_is_believed_first(made):
     """A binomial tree of three ranks costs two of everything, like a chain: the times do not tell."""
     runs = [
@@ -94,6 +96,7 @@ def test_twice_asked_twice_the_same(made):
     assert found.draws(places).shape == (DRAWS, 1)
 
 
+@pytest.mark.slow
 def test_intervals_hold_what_they_promise(made):
     """16 fits of noisy runs, each asked for new measurements of unseen worlds and sizes."""
     within, errors = [], []

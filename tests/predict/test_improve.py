@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.predict.forecast import estimate, fit
-from wirespeed.predict.improve import factors_of, line_rate, parse_improvement
+from wirespeed.model.prediction_records import Refusal, WorldSize
+from wirespeed.predict.forecast import estimate, factors_of, fit, line_rate, parse_improvement
 from wirespeed.predict.points import collect
-from wirespeed.records_prediction import Refusal, WorldSize
 
 
 def forecast(made, worlds=((2, 1), (3, 1), (4, 1))):

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.prediction_records import WorldSize
 from wirespeed.predict.points import collect, cores_of
-from wirespeed.records_prediction import WorldSize
 
 
 def test_runs_of_several_worlds_become_one_series(made):
@@ -88,7 +90,9 @@ def test_many_runs_stay_affordable(made):
 
 
 def with_facts(run, facts, backend="gloo", gpus=()):
-    nodes = tuple(replace(node, facts=facts, gpus=gpus) for node in run.world.nodes)
+    nodes = tuple(
+        replace(node, facts=from_json(Facts, facts), gpus=gpus) for node in run.world.nodes
+    )
     return replace(run, world=replace(run.world, nodes=nodes, backend=backend))
 
 

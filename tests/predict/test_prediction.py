@@ -8,9 +8,9 @@ import pytest
 
 from wirespeed.errors import UsageError
 from wirespeed.predict.answer import Question, predict
-from wirespeed.predict.improve import parse_improvement
+from wirespeed.predict.forecast import parse_improvement
 from wirespeed.views.prediction import FORMATS, render
-from wirespeed.views.style import Style
+from wirespeed.views.text import Style
 
 
 @pytest.fixture
@@ -72,6 +72,7 @@ def test_unknown_strategies_and_operations_are_refused(runs):
     assert found.collectives == ()
 
 
+@pytest.mark.slow
 def test_an_interval_that_says_nothing_is_refused(made):
     runs = [made.bench(n, noise=0.35, seed=2) for n in (2, 3, 4)]
     found = predict(runs, Question(nodes=(128,)))
@@ -94,6 +95,7 @@ def test_json_has_units_and_no_nan(found):
     assert set(data["gains"][0]) >= {"before_us", "after_us", "ratio", "assumes"}
 
 
+@pytest.mark.slow
 def test_the_table_names_every_part(found):
     text = render(found, "table", Style())
     for word in ("Fitted", "Collectives", "Training steps", "Improvements", "best on 16 × 1"):
@@ -102,6 +104,7 @@ def test_the_table_names_every_part(found):
     assert render(found, "table", Style(ascii=True)).isascii()
 
 
+@pytest.mark.slow
 def test_markdown_tables_are_whole(found):
     text = render(found, "md", Style())
     rows = [line for line in text.splitlines() if line.startswith("|")]
@@ -128,6 +131,7 @@ def test_an_unknown_format_is_the_users_mistake(found):
         render(found, "yaml", Style())
 
 
+@pytest.mark.slow
 def test_a_thousand_odd_figures_do_not_stop_it(made):
     run = made.bench(2)
     odd = [

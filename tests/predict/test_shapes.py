@@ -2,8 +2,8 @@
 
 import pytest
 
-from wirespeed.predict.shapes import known_ops, shapes_for, varied
-from wirespeed.records_prediction import WorldSize
+from wirespeed.model.prediction_records import WorldSize
+from wirespeed.predict.points import known_ops, shapes_for, varied
 
 FLAT = [WorldSize(2, 1), WorldSize(8, 1)]
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from wirespeed.predict.shapes import shapes_for
+from wirespeed.model.prediction_records import WorldSize
+from wirespeed.predict.points import shapes_for
 from wirespeed.predict.solve import latency_share, log_times, solve
-from wirespeed.records_prediction import WorldSize
 
 WORLDS = [WorldSize(n, 1) for n in (2, 3, 4, 8)]
 PLACES = [(world, 4**k) for world in WORLDS for k in range(5, 13)]

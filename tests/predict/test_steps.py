@@ -5,12 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wirespeed.model.prediction_records import Refusal, WorldSize
 from wirespeed.predict.forecast import fit
 from wirespeed.predict.points import collect
-from wirespeed.predict.steps import Choice, Stepper, choices_of, stepper
-from wirespeed.predict.timeline import gradients_of, messages_of, step_s
-from wirespeed.predict.workload import Workload, workload_of
-from wirespeed.records_prediction import Refusal, WorldSize
+from wirespeed.predict.steps import (
+    Choice,
+    Stepper,
+    Workload,
+    choices_of,
+    gradients_of,
+    messages_of,
+    step_s,
+    stepper,
+    workload_of,
+)
 from wirespeed.training.models.sizes import CONVNETS, MLPS, TRANSFORMERS
 
 GRADIENTS = TRANSFORMERS["tiny"].gradient_bytes

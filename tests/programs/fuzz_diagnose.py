@@ -9,13 +9,12 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["wirespeed.diagnose"]):
-    from wirespeed.diagnose.disagreements import disagreements
-    from wirespeed.diagnose.evidence import Evidence
-    from wirespeed.diagnose.reason import reason
+    from wirespeed.diagnose.derived import DERIVED, Evidence
+    from wirespeed.diagnose.endings import disagreements
+    from wirespeed.diagnose.rendering import findings_of, reason
     from wirespeed.diagnose.rules import all_rules
     from wirespeed.diagnose.scan import Scanner
     from wirespeed.diagnose.sources import blocks
-    from wirespeed.diagnose.telling import findings_of
 
 RULES = all_rules()
 LINES = [line.encode() for rule in RULES for line in rule.positive]
@@ -37,7 +36,7 @@ def test_one(data: bytes) -> None:
     evidence = Evidence()
     for block in blocks(io.BytesIO(text), given.ConsumeIntInRange(1, 4096)):
         evidence.add(SCANNER._in_block("fuzz", block, 1, None))
-    evidence.settle(RULES, {})
+    evidence.settle(RULES, {}, DERIVED)
     found = reason(evidence)
     told = findings_of(found) + disagreements(found.facts)
     if not all(one.title for one in told):

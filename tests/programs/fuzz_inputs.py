@@ -24,7 +24,7 @@ import ahocorasick_rs
 from fuzz_runs import NASTY, STEERS, called, change, told
 
 from wirespeed.errors import WirespeedError
-from wirespeed.launchers.hostfile import read_hostfile
+from wirespeed.launchers.request import read_hostfile
 
 HOSTFILE = "the hostfile"
 _new_search = ahocorasick_rs.BytesAhoCorasick

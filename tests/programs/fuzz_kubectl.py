@@ -26,7 +26,7 @@ from fuzz_runs import called, change, told
 from wirespeed.clusters.kube.kubectl import Answer, Kubectl
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
-from tests.clusters.life.conftest import Memory  # noqa: E402
+from tests.clusters.operations.conftest import Memory  # noqa: E402
 
 FILE = "cluster: {name: mine}\ngpus: {per_node: 1, default_nodes: 3}\n"
 DEPLOY = ("deploy", "mine.yaml", "-q", "--timeout", "1")

@@ -97,6 +97,8 @@ def example(schema: Mapping[str, Any], name: str = "") -> Any:
     """Data with every key that the schema knows."""
     if ref := schema.get("$ref"):
         return example(load_schema()["$defs"][ref.rpartition("/")[2]], name)
+    if "anyOf" in schema:
+        return example(schema["anyOf"][0], name)
     if "const" in schema or "enum" in schema:
         return schema.get("const") or schema["enum"][0]
     if name == "facts":

@@ -12,17 +12,17 @@ import torch.distributed as dist
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.need import needed_bytes
+from wirespeed.node.identity import Identity
 from wirespeed.plan import Case, Measure, Plan
-from wirespeed.ranks.join import join, leave
-from wirespeed.ranks.measure import measure, slots_of
-from wirespeed.ranks.place import site_of
-from wirespeed.ranks.verify import reason_not_to_run, verify
-from wirespeed.training.memory.resident import (
+from wirespeed.rank.join import join, leave
+from wirespeed.rank.measure import measure, slots_of
+from wirespeed.rank.place import site_of
+from wirespeed.rank.verify import reason_not_to_run, verify
+from wirespeed.training.memory.holdings import (
     give_back_freed,
     highest_resident,
     reset_highest_resident,
 )
-from wirespeed.world.identity import Identity
 
 rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 identity = Identity(

@@ -6,12 +6,12 @@ Does what a rank does, knowing nothing but that place; says `taken`, or why not,
 import sys
 import time
 
-from wirespeed.console.meeting import console_key
-from wirespeed.console.plain_meeting import find_meeting
 from wirespeed.errors import WorldError
-from wirespeed.world.identity import detect
-from wirespeed.world.secret import Seal
-from wirespeed.world.watch import Beacon
+from wirespeed.node.identity import detect
+from wirespeed.node.secret import Seal
+from wirespeed.session.plain_rendezvous import find_rendezvous
+from wirespeed.session.rendezvous import session_key
+from wirespeed.watchdog import Heartbeat
 
 BOUND_S = 30.0
 
@@ -22,10 +22,10 @@ def main(address: str, port: str) -> None:
     if identity is None:
         raise SystemExit("no rank")
     try:
-        meeting = find_meeting(identity, BOUND_S, Seal(None, "meeting"))
-        beacon = Beacon(address, meeting.port, console_key(None, meeting.nonce), 1, 2)
-        beacon.connect(BOUND_S)
-        beacon.record("seat", {"rank": 1, "host": "thief", "space": 1})
+        sync_point = find_rendezvous(identity, BOUND_S, Seal(None, "sync_point"))
+        heartbeat = Heartbeat(address, sync_point.port, session_key(None, sync_point.nonce), 1, 2)
+        heartbeat.connect(BOUND_S)
+        heartbeat.record("seat", {"rank": 1, "host": "thief", "space": 1})
     except WorldError as error:
         sys.stdout.write(f"nothing: {error}\n")
     else:

@@ -24,7 +24,7 @@ WORDS = (b"", b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64 + b"\n")
 
 
 def ports(pid: str) -> set[int]:
-    """The console listens on every address; a doorbell by TCP and UDP at the same number."""
+    """The session listens on every address; a doorbell by TCP and UDP at the same number."""
     listening = [row for row in _rows(pid, "tcp") if row[3] == "0A"]
     udp = {_port(row) for row in _rows(pid, "udp")}
     return {_port(row) for row in listening if row[1].startswith("00000000:") or _port(row) in udp}

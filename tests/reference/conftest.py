@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from wirespeed.records import Measurement, NodeFacts, Run, TimeStats, World
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Measurement, NodeFacts, Run, TimeStats, World
 
 
 def _port(number: int, rate: float, layer: str = "InfiniBand", **more: Any) -> dict[str, Any]:
@@ -21,12 +23,12 @@ def _node(number: int, gpus: int = 8, **changes: Any) -> NodeFacts:
     fields: dict[str, Any] = {
         "host": f"node-{number}",
         "ranks": tuple(range(number * gpus, number * gpus + gpus)),
-        "facts": {"cpu.model": "Xeon", "cpu.allowed": 96},
         "gpus": tuple({"index": n, **gpu} for n in range(gpus)),
         "rdma": (*(_port(n, 400.0) for n in range(8)), _port(8, 100.0, "Ethernet")),
         "environment": {},
     }
-    return NodeFacts(**{**fields, **changes})
+    facts = from_json(Facts, changes.pop("facts", {"cpu.model": "Xeon", "cpu.allowed": 96}))
+    return NodeFacts(**{**fields, "facts": facts, **changes})
 
 
 def _cluster(nodes: int = 2, backend: str = "nccl", **changes: Any) -> World:
@@ -39,7 +41,7 @@ def _laptop(ranks: int = 2, cores: int = 8) -> World:
     node = NodeFacts(
         host="laptop",
         ranks=tuple(range(ranks)),
-        facts={"cpu.model": "AMD EPYC", "cpu.allowed": cores},
+        facts=from_json(Facts, {"cpu.model": "AMD EPYC", "cpu.allowed": cores}),
     )
     return World(size=ranks, nodes=(node,), backend="gloo", launcher="local")
 

@@ -156,7 +156,7 @@ def test_what_the_older_systems_expect_is_known(row: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("op", ["all_reduce", "all_gather", "reduce_scatter", "send_recv"])
 def test_h100s_collectives_are_known(op: str) -> None:
-    from wirespeed.reference.matching import find
+    from wirespeed.reference.known import find
     from wirespeed.reference.shape import shape_told
 
     match = find(shipped_figures(), shape_told("H100", per_node=8, nodes=1), op, 8 << 30)

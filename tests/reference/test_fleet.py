@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.reference.fleet import FleetReference, fleet_shape, spread_shares
+from wirespeed.reference.known import FleetReference, fleet_shape, spread_shares
 
 
 def past(run: Any, world: Any, timed: Any, rates: list[float]) -> Any:
@@ -31,7 +31,7 @@ def test_five_runs_of_the_same_nodes_are_a_fleet(cluster: Any, run: Any, timed: 
 def test_what_is_no_fleet(cluster: Any, run: Any, timed: Any) -> None:
     world = cluster(2)
     good = past(run, world, timed, RATES)()
-    beside = [replace(node, facts={**node.facts, "neighbours": [{}]}) for node in world.nodes]
+    beside = [replace(node, facts=replace(node.facts, neighbours=[{}])) for node in world.nodes]
     few = FleetReference(lambda: good[:4])
     assert few.expect(world, timed()) is None
     for spoilt in (
@@ -69,6 +69,7 @@ def test_ranks_that_share_cores_warn_at_most(laptop: Any, run: Any, timed: Any) 
         assert told.may_fail is may_fail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("runs", "sigma"), [(5, 0.05), (5, 0.3), (8, 0.15), (20, 0.1)])
 def test_the_fleets_own_noise_is_hardly_ever_outside_its_spread(runs: int, sigma: float) -> None:
     """Of the same distribution, 0.05 % are below the bound for a failure; 4000 draws show few."""

@@ -4,11 +4,17 @@ from typing import Any
 
 import pytest
 
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
 from wirespeed.reference import Chain
 from wirespeed.reference.ask import Asked, ask, expected_of
 from wirespeed.reference.figures import figures_from_csv, figures_to_csv, shipped_figures
-from wirespeed.reference.fleet import FleetReference
-from wirespeed.reference.known import FigureReference, baseline_references, figures_of_run
+from wirespeed.reference.known import (
+    FigureReference,
+    FleetReference,
+    baseline_references,
+    figures_of_run,
+)
 from wirespeed.reference.shape import shape_told
 
 
@@ -66,7 +72,7 @@ def test_own_figures_of_processors_are_for_the_same_model(
     own = FigureReference(figures_of_run(run(world, timed()), "x"), "own")
     assert own.expect(world, timed()) is not None
     facts = {"cpu.model": "another", "cpu.allowed": 8}
-    other = replace(world, nodes=(replace(world.nodes[0], facts=facts),))
+    other = replace(world, nodes=(replace(world.nodes[0], facts=from_json(Facts, facts)),))
     assert own.expect(other, timed()) is None
 
 

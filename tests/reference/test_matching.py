@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wirespeed.reference.figures import shipped_figures
-from wirespeed.reference.matching import Match, find
+from wirespeed.reference.known import Match, find
 from wirespeed.reference.shape import Shape, shape_told
 
 G, M = 1 << 30, 1 << 20

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from wirespeed.reference.peaks import PEAKS, peak_flops
+from wirespeed.reference.shape import PEAKS, peak_flops
 
 # Names as torch.cuda.get_device_name() reports them, and the data sheets' dense figures in TFLOP/s.
 KNOWN = {

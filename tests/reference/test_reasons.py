@@ -1,5 +1,6 @@
 """Three reasons, first what the facts prove."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,9 +29,10 @@ def test_a_setting_comes_first_with_the_hosts_that_have_it(cluster: Any) -> None
 
 
 def test_facts_come_before_what_is_frequent(cluster: Any) -> None:
-    world = cluster(2)
-    world.nodes[0].gpus[3]["slowed_by"] = ["power cap"]
-    world.nodes[1].facts.update({"memlock.soft": 65536, "gpudirect.peer_module": ""})
+    one, other = cluster(2).nodes
+    one.gpus[3]["slowed_by"] = ["power cap"]
+    facts = replace(other.facts, memlock_soft=65536, gpudirect_peer_module="")
+    world = replace(cluster(2), nodes=(one, replace(other, facts=facts)))
     shape = shape_of(world)
     assert shape is not None
     assert reasons(shape, world.nodes, 0.8) == (
@@ -41,8 +43,6 @@ def test_facts_come_before_what_is_frequent(cluster: Any) -> None:
 
 
 def test_a_node_with_fewer_ports_is_named(cluster: Any, port: Any) -> None:
-    from dataclasses import replace
-
     world = cluster(3)
     short = replace(world.nodes[2], rdma=tuple(port(n, 400.0) for n in range(7)))
     world = replace(world, nodes=(*world.nodes[:2], short))

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
 from wirespeed.reference.ask import Asked, ask
 from wirespeed.reference.roofline import Limit, passed, roofline, share
 from wirespeed.reference.shape import shape_of, shape_told
@@ -68,9 +70,14 @@ def test_between_nodes_nodes_and_switches_add_up() -> None:
 
 def memory(laptop: Any, ranks: int, cores: int, rate: Any = 16.0, **facts: Any) -> Any:
     world = laptop(ranks=ranks)
-    told = {"memory.copy_GBps": rate, "cpu.shared": cores, "cpu.quota": "unlimited"}
-    world.nodes[0].facts.update(told | facts)
-    return shape_of(world)
+    told = {
+        "cpu.model": "AMD EPYC",
+        "memory.copy_GBps": rate,
+        "cpu.shared": cores,
+        "cpu.quota": "unlimited",
+    }
+    node = replace(world.nodes[0], facts=from_json(Facts, told | facts))
+    return shape_of(replace(world, nodes=(node,)))
 
 
 @pytest.mark.parametrize(

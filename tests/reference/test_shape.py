@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.records import World
+from wirespeed.model.records import World
 from wirespeed.reference.shape import gpu_called, shape_of, shape_told
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.records import NodeFacts, ToldShape, World
-from wirespeed.records_json import world_from_json, world_to_json
+from wirespeed.model.codec import from_json, to_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import NodeFacts, ToldShape, World
+from wirespeed.reference.reasons import complete, lacking
 from wirespeed.reference.shape import shape_of
-from wirespeed.reference.told import complete, lacking
 
 
 def listed(nodes: int = 2, per_node: int = 8, name: str = "NVIDIA A100-SXM4-80GB") -> World:
@@ -18,7 +19,7 @@ def listed(nodes: int = 2, per_node: int = 8, name: str = "NVIDIA A100-SXM4-80GB
         NodeFacts(
             host=f"n{n}",
             ranks=tuple(range(n * per_node, (n + 1) * per_node)),
-            facts={},
+            facts=Facts(),
             gpus=tuple({"index": k, "name": name} for k in range(per_node)),
         )
         for n in range(nodes)
@@ -36,8 +37,8 @@ def test_the_interconnect_completes_a_whole_list() -> None:
     assert shape is not None
     assert (shape.gpu, shape.per_node, shape.nodes) == ("A100 SXM", 8, 2)
     assert (shape.interconnect, shape.nics, shape.nic_Gbitps) == ("ib", 8, 200.0)
-    assert world_from_json(world_to_json(world)) == world
-    assert "told" not in world_to_json(listed())
+    assert from_json(World, to_json(world)) == world
+    assert "told" not in to_json(listed())
 
 
 @pytest.mark.parametrize("said", [{"nodes": 16}, {"gpus_per_node": 8}])

@@ -9,9 +9,9 @@ import pytest
 
 from wirespeed.cli import run as wirespeed
 from wirespeed.errors import InputError
-from wirespeed.records import Run, World
-from wirespeed.records_training import Spread, Training
-from wirespeed.reference.training import of_naive, shipped_training, training_from_csv
+from wirespeed.model.records import Run, World
+from wirespeed.model.training_records import Spread, Training
+from wirespeed.reference.ask import of_naive, shipped_training, training_from_csv
 from wirespeed.runs.store import save
 
 HEAD = "system,ranks,model,batch,strategy,step_s,source\n"

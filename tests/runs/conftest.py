@@ -3,7 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.records import (
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import (
     Choice,
     Finding,
     Measurement,
@@ -75,7 +77,7 @@ def small_run() -> Run:
                 NodeFacts(
                     host="a",
                     ranks=(0, 1),
-                    facts={"kernel": "6.8", "cores": 2},
+                    facts=from_json(Facts, {"kernel": "6.8", "cores": 2}),
                     gpus=({"name": "H100"},),
                     environment={"NCCL_DEBUG": "INFO"},
                     unknown={"ecc": "no driver"},

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from wirespeed.errors import InputError, StorageError, UsageError
-from wirespeed.records import NodeFacts, Run, World
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import NodeFacts, Run, World
 from wirespeed.runs.baselines import (
     baselines_home,
     list_baselines,
@@ -22,7 +23,7 @@ def home(tmp_path, monkeypatch):  # type: ignore[no-untyped-def]
 
 
 def a_run(id: str = "7f3c0000") -> Run:
-    node = NodeFacts(host="node-a", ranks=(0,), facts={})
+    node = NodeFacts(host="node-a", ranks=(0,), facts=Facts())
     return Run(
         id=id,
         command="bench",

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from wirespeed.errors import StorageError
-from wirespeed.records import Run
+from wirespeed.model.records import Run
 from wirespeed.runs import folder as folder_module
 from wirespeed.runs.folder import FOLDER_NAME, RunFolder, home, new_id
 from wirespeed.runs.schema import load_schema
@@ -190,6 +190,7 @@ except StorageError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_grow_loses_only_the_last_record() -> None:
     """RLIMIT_FSIZE ends a write in the middle of a line, as a full disk does."""
     done = subprocess.run(
@@ -246,6 +247,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.slow
 def test_what_was_appended_survives_kill_9() -> None:
     process = subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True)
     with process:

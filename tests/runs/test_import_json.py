@@ -7,8 +7,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from wirespeed.errors import InputError, UsageError
-from wirespeed.records import Run
-from wirespeed.records_json import run_to_json
+from wirespeed.model.codec import to_json
+from wirespeed.model.records import Run
 from wirespeed.runs.importers import import_bytes
 from wirespeed.runs.schema import load_schema
 from wirespeed.runs.store import save
@@ -18,7 +18,7 @@ TEXT = (Path(__file__).parent / "samples" / "results.json").read_text()
 
 def one(text: str, op: str = "") -> Run:
     (run,) = import_bytes(text.encode(), name="out.json", op=op)
-    Draft202012Validator(load_schema()).validate(run_to_json(run))
+    Draft202012Validator(load_schema()).validate(to_json(run))
     return run
 
 
@@ -66,6 +66,7 @@ def test_no_secret_reaches_the_run_folder() -> None:
         assert not file.is_file() or "sesame" not in file.read_text()
 
 
+@pytest.mark.slow
 def test_cut_at_every_byte() -> None:
     """The writer was killed: its whole results are kept."""
     counts = []
@@ -81,6 +82,7 @@ def test_cut_at_every_byte() -> None:
     assert set(counts) == {0, 2, 3, 4}
 
 
+@pytest.mark.slow
 def test_any_value_may_be_odd() -> None:
     """Every value replaced by every kind: a good run or one of our errors."""
     data = json.loads(TEXT)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from wirespeed.errors import InputError
-from wirespeed.records_json import run_to_json
+from wirespeed.model.codec import to_json, validated
+from wirespeed.model.records import Run
 from wirespeed.runs.importers import import_bytes
-from wirespeed.runs.schema import validate
 from wirespeed.views import Style, render
 
 
@@ -49,7 +49,7 @@ def read(data: Any) -> Any:
 
 def test_all_that_can_be_used_is_taken() -> None:
     (run,) = read(document(communication=COMM, training=TRAINING, memory={}))
-    validate(run_to_json(run), source="import")
+    validated(Run, to_json(run), source="import")
     by_op = {m.op: m for m in run.measurements}
     assert set(by_op) == {"all_reduce", "all_gather", "reduce_scatter", "send_recv"}
     assert by_op["all_reduce"].size_bytes == 1 << 20
@@ -93,8 +93,8 @@ def test_what_is_damaged_is_refused(data: Any) -> None:
 def test_it_is_stored_and_shown(cli: Any, tmp_path: Any) -> None:
     file = tmp_path / "benchmark.json"
     file.write_text(json.dumps(document(training=TRAINING)))
-    done = cli("runs", "import", str(file))
+    done = cli.here("runs", "import", str(file))
     assert done.code == 0, done.err
     assert "1 training result, at most 12,800 samples/s" in done.out
-    shown = cli("runs", "show", "last", "-o", "json")
+    shown = cli.here("runs", "show", "last", "-o", "json")
     assert shown.json["training"][0]["samples_per_s"] == 12_800

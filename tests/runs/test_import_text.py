@@ -8,8 +8,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from wirespeed.errors import InputError, UsageError
-from wirespeed.records import Run
-from wirespeed.records_json import run_to_json
+from wirespeed.model.codec import to_json
+from wirespeed.model.records import Run
 from wirespeed.runs.importers import import_bytes
 from wirespeed.runs.schema import load_schema
 
@@ -27,7 +27,7 @@ CLOSING = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.0\n"
 def imported(text: str, *, name: str = "log.txt", op: str = "", ranks: int = 0) -> list[Run]:
     runs = import_bytes(text.encode(), name=name, op=op, ranks=ranks)
     for run in runs:
-        Draft202012Validator(load_schema()).validate(run_to_json(run))
+        Draft202012Validator(load_schema()).validate(to_json(run))
     return runs
 
 
@@ -318,6 +318,7 @@ def test_missing_closing_lines_are_told() -> None:
     assert run.findings[0].title == "the table ends without its closing lines: 3 rows kept"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [NEW, OLD], ids=["new", "old"])
 def test_cut_at_every_byte(text: str) -> None:
     """Whatever is left: whole rows with their true figures, or an InputError."""
@@ -383,6 +384,7 @@ def test_what_has_no_rows_is_an_input_error(data: bytes) -> None:
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_large_text_is_read_in_linear_time() -> None:
     noise = "gpu-n01:490:512 [0] NCCL INFO " + "1 2 3 " * 50 + "\n"
     run = one(noise * 20_000 + NEW)

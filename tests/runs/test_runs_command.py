@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from wirespeed.cli.runs import runs
 from wirespeed.errors import InputError, UsageError, WirespeedError
-from wirespeed.records import Run
+from wirespeed.model.records import Run
 from wirespeed.runs.store import list_runs, save
 
 SAMPLES = Path(__file__).parent / "samples"

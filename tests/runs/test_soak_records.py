@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from wirespeed.errors import StorageError
-from wirespeed.records_json import run_from_json, run_to_json
-from wirespeed.records_lasting import Soak
+from wirespeed.model.codec import from_json, to_json, validated
+from wirespeed.model.lasting_records import Soak
+from wirespeed.model.records import Run
 from wirespeed.runs.patient import PatientFolder
-from wirespeed.runs.schema import validate
-from wirespeed.runs.soaking import MOST_EVENTS, MOST_WINDOWS, SoakTally
+from wirespeed.runs.recovery import MOST_EVENTS, MOST_WINDOWS, SoakTally
 from wirespeed.runs.store import load
 
 START = Soak(for_s=600.0, elapsed_s=0.0, window_s=10.0)
@@ -80,9 +80,9 @@ def test_a_run_with_a_soak_survives_json(folder: PatientFolder) -> None:
     tally.take("soak_window", window(0))
     tally.take("soak_incident", incident(3.0))
     run = replace(load(folder.path), soak=tally.soak(), findings=())
-    data = json.loads(json.dumps(run_to_json(run)))
-    validate(data)
-    assert run_from_json(data).soak == run.soak
+    data = json.loads(json.dumps(to_json(run)))
+    validated(Run, data, source="run")
+    assert from_json(Run, data).soak == run.soak
 
 
 def test_a_killed_soak_is_rebuilt_from_both_files(folder: PatientFolder) -> None:

@@ -8,30 +8,23 @@ from typing import Any
 import pytest
 
 from wirespeed.errors import InputError, StorageError, UsageError
-from wirespeed.records import Run
-from wirespeed.records_json import (
-    finding_to_json,
-    measurement_to_json,
-    run_to_json,
-    verification_to_json,
-    world_to_json,
-)
+from wirespeed.model.codec import to_json
+from wirespeed.model.records import Run
 from wirespeed.runs import recovery, store
 from wirespeed.runs.folder import RunFolder
-from wirespeed.runs.past import past_runs
-from wirespeed.runs.store import find, list_runs, load, remove, save
+from wirespeed.runs.store import find, list_runs, load, past_runs, remove, save
 
 
 def unfinished(run: Run) -> RunFolder:
     """A folder as a run leaves it that was killed after its last measurement."""
     folder = RunFolder.create(run.command, run.config, run_id=run.id)
-    folder.append("world", world_to_json(run.world))
+    folder.append("world", to_json(run.world))
     folder.append("choices", [asdict(choice) for choice in run.choices])
     folder.append("versions", run.versions)
     folder.append("environment", run.environment)
-    folder.append("measurement", measurement_to_json(run.measurements[0]))
-    folder.append("verification", verification_to_json(run.verifications[0]))
-    folder.append("finding", finding_to_json(run.findings[0]))
+    folder.append("measurement", to_json(run.measurements[0]))
+    folder.append("verification", to_json(run.verifications[0]))
+    folder.append("finding", to_json(run.findings[0]))
     return folder
 
 
@@ -44,7 +37,7 @@ def test_a_saved_run_comes_back_whole(small_run: Run) -> None:
 
 def test_a_json_file_from_elsewhere_is_a_run(small_run: Run, tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
-    file.write_text(json.dumps(run_to_json(small_run)))
+    file.write_text(json.dumps(to_json(small_run)))
     assert load(find(str(file))) == small_run
 
 
@@ -108,6 +101,7 @@ def cuts(whole: bytes) -> list[int]:
     return [end for end in range(last) if end < 100 or last - end < 100 or end % 7 == 0]
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("tampered stores")
 def test_run_json_cut_anywhere(small_run: Run, count_attacks: Any) -> None:
     """A finished run whose run.json is cut: the records give it back, or it is whole."""
@@ -132,7 +126,7 @@ def test_run_json_cut_anywhere_without_records(
     small_run: Run, tmp_path: Path, count_attacks: Any
 ) -> None:
     file = tmp_path / "run.json"
-    whole = json.dumps(run_to_json(small_run)).encode()
+    whole = json.dumps(to_json(small_run)).encode()
     for end in (ends := cuts(whole)):
         file.write_bytes(whole[:end])
         with pytest.raises(InputError, match=r"run\.json: no valid JSON"):
@@ -140,6 +134,7 @@ def test_run_json_cut_anywhere_without_records(
     count_attacks("tampered stores", len(ends))
 
 
+@pytest.mark.slow
 @pytest.mark.hostile("tampered stores")
 def test_records_cut_anywhere(small_run: Run, count_attacks: Any) -> None:
     folder = unfinished(small_run)
@@ -273,7 +268,7 @@ def test_remove_touches_nothing_but_run_folders(small_run: Run, home: Path, tmp_
     inside = save(replace(small_run, id="00000001"))
     outside = tmp_path / "20200101-000000-0000000a"
     outside.mkdir()
-    (outside / "run.json").write_text(json.dumps(run_to_json(small_run)))
+    (outside / "run.json").write_text(json.dumps(to_json(small_run)))
     link = home / "runs" / "20200101-000000-0000000b"
     link.symlink_to(outside)
     renamed = home / "runs" / "precious"

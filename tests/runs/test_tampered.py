@@ -24,6 +24,7 @@ def fuzzer(
     os.chdir(PROGRAMS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fuzzer", "count"),
     [("fuzz_runs", 300), ("fuzz_inputs", 48), ("fuzz_kubectl", 48)],

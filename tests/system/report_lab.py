@@ -4,7 +4,9 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from wirespeed.records import (
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import (
     Choice,
     Finding,
     Located,
@@ -54,7 +56,9 @@ def _node(host: str, number: int, per_node: int) -> NodeFacts:
     return NodeFacts(
         host=host,
         ranks=tuple(range(number * per_node, (number + 1) * per_node)),
-        facts={"cpu.model": "AMD EPYC 9654", "kernel": "6.8.0", "driver": "570.86.15"},
+        facts=from_json(
+            Facts, {"cpu.model": "AMD EPYC 9654", "kernel": "6.8.0", "driver": "570.86.15"}
+        ),
         gpus=tuple({"index": i, "name": "NVIDIA H100 80GB HBM3"} for i in range(per_node)),
         nics=({"name": "eth0", "speed_Gbitps": 25.0},),
         rdma=tuple({"name": f"mlx5_{i}", "rate_Gbitps": 400.0} for i in range(8)),
@@ -195,7 +199,9 @@ def hostile(run: Run, name: str) -> Run:
         next=name,
         evidence=(name,),
     )
-    node = NodeFacts(host=name, ranks=(0,), facts={name: name}, gpus=({"name": name},))
+    node = NodeFacts(
+        host=name, ranks=(0,), facts=from_json(Facts, {name: name}), gpus=({"name": name},)
+    )
     return replace(
         run,
         findings=(finding, replace(finding, id=name, status="not_checked")),

@@ -54,7 +54,7 @@ def test_a_killed_rank_on_another_node_is_named(ssh_lab: Any, cli: Any, finding:
     (rank,) = [
         pid
         for pid, line in ssh_lab.processes("node-2").items()
-        if line.endswith("wirespeed.console.relayed") and "rank_wrapper" not in line
+        if line.endswith("wirespeed.session.rank_program") and "rank_wrapper" not in line
     ]
     os.kill(rank, signal.SIGKILL)
     done = running.wait(BOUND_S)

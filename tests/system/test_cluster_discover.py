@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from wirespeed.clusters.file.reading import read_cluster
-from wirespeed.clusters.settling import settle
+from wirespeed.clusters.deployment import settle
+from wirespeed.clusters.reading import read_cluster
 
 
 def kubeconfig(folder: Path, **changed: Any) -> str:

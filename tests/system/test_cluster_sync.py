@@ -160,7 +160,7 @@ def test_other_file_systems_in_the_target(
 
 
 def _one_pod_here(cli: Any) -> dict[str, str]:
-    fake = Path(__file__).parents[1] / "clusters" / "life" / "fake_kubectl.py"
+    fake = Path(__file__).parents[1] / "clusters" / "operations" / "fake_kubectl.py"
     program = cli.folder / "bin" / "kubectl"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\n{fake.read_text()}")

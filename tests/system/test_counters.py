@@ -12,8 +12,9 @@ import pytest
 
 from wirespeed.checks.counting import count_findings
 from wirespeed.lab import Lab, LabSpec
-from wirespeed.records import NodeFacts, World
-from wirespeed.world.counters.snapshot import growth, take
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import NodeFacts, World
+from wirespeed.node.counters import growth, take
 
 pytestmark = pytest.mark.system
 
@@ -21,7 +22,7 @@ GPU_LAB = os.environ.get("WIRESPEED_TEST_GPU_LAB", "")
 needs_gpu_lab = pytest.mark.skipif(not GPU_LAB, reason="Requires: WIRESPEED_TEST_GPU_LAB")
 LOOK = """
 import json, subprocess, sys
-from wirespeed.world.counters.snapshot import growth, take
+from wirespeed.node.counters import growth, take
 before = take()
 subprocess.run(json.loads(sys.argv[1]), check=True, timeout=20)
 import time; time.sleep(1.5)
@@ -30,7 +31,7 @@ print(json.dumps(growth(before, take())))
 
 
 def judged(told: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
-    node = NodeFacts(host="n0", ranks=(0,), facts={}, counters=told)
+    node = NodeFacts(host="n0", ranks=(0,), facts=Facts(), counters=told)
     found: dict[str, list[tuple[str, str]]] = {}
     for one in count_findings(World(size=1, nodes=(node,), backend="gloo", launcher="local")):
         found.setdefault(one.id, []).append((one.status, one.title))

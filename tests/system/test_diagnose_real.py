@@ -13,7 +13,7 @@ import pytest
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
 from wirespeed.lab import Lab, LabSpec
-from wirespeed.records import Finding
+from wirespeed.model.records import Finding
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 

@@ -48,7 +48,7 @@ def test_a_flood_of_strangers_changes_no_verdict(
     assert run["verdict"] == "READY"
     failing = [one for one in run["findings"] if one["status"] == "fail"]
     assert failing == []
-    # The console and both doorbells were found and flooded, each by its silent ones at the least.
+    # The session and both doorbells were found and flooded, each by its silent ones at the least.
     flooded = [place for place, count in opened.items() if count >= SILENT]
     assert len(flooded) >= 3, opened
     assert sum(opened.values()) > 4 * RATE, opened

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from wirespeed.records_json import run_from_json
-from wirespeed.training.spans import Span
-from wirespeed.training.trace import chrome_trace
-from wirespeed.views.html import page
-from wirespeed.views.timeline import timeline_svg
+from wirespeed.model.codec import from_json
+from wirespeed.model.records import Run
+from wirespeed.training.trace import Span, chrome_trace
+from wirespeed.views.html.page import page
+from wirespeed.views.html.timeline import timeline_svg
 
 pytestmark = pytest.mark.system
 
@@ -36,7 +36,7 @@ class Browser:
         ]
 
     def open(self, file: Path) -> tuple[str, list[str]]:
-        """(the page's DOM after its scripts, the lines of its console)."""
+        """(the page's DOM after its scripts, the lines of its session)."""
         done = subprocess.run(
             [*self._words, "--dump-dom", file.as_uri()],
             capture_output=True,
@@ -74,8 +74,8 @@ def test_the_maps_of_a_real_run_are_drawn(cli: Any, browser: Browser) -> None:
     done = cli("locate", "--ranks", "3", "--threshold", "100", "-q", "--html", str(file))
     assert done.code == 0 and "from \\ to" in done.out, done.err
     assert f"wrote {file}" in done.err
-    dom, console = browser.open(file)
-    assert console == []
+    dom, session = browser.open(file)
+    assert session == []
     maps = drawn(dom)
     assert set(maps) == {"map-bandwidth", "map-latency"}
     for name, text in maps.items():
@@ -90,8 +90,8 @@ def test_the_maps_of_a_simulation_are_drawn(cli: Any, browser: Browser) -> None:
     asked = ("--simulate", "--nodes", "40", "--rails", "2", "--faults", "2", "--seed", "7")
     done = cli("locate", *asked, "-q", "--html", str(file))
     assert done.code == 1, done.err
-    dom, console = browser.open(file)
-    assert console == []
+    dom, session = browser.open(file)
+    assert session == []
     maps = drawn(dom)
     assert {"map-bandwidth", "map-latency", "map-rail-0", "map-rail-1"} <= set(maps)
     assert all("<image" in text and "node-0" in text for text in maps.values())
@@ -106,22 +106,22 @@ def test_a_host_name_with_markup_is_shown_and_not_run(tmp_path: Path, browser: B
     data["located"] = {"over": "nodes", "nodes": [EVIL, "node-1"], "rounds": 1, "stopped": EVIL}
     data["located"] |= {"pairs_measured": 1, "pairs_possible": 1, "compute_s": [], "pairs": [pair]}
     file = tmp_path / "evil.html"
-    file.write_text(page(run_from_json(data)))
-    dom, console = browser.open(file)
-    assert console == []
+    file.write_text(page(from_json(Run, data)))
+    dom, session = browser.open(file)
+    assert session == []
     assert "<title>wirespeed check" in dom
     assert "&lt;script&gt;" in drawn(dom)["map-bandwidth"]
 
 
 def test_a_script_that_is_not_ours_is_refused(tmp_path: Path, browser: Browser) -> None:
-    """The policy holds, and this test would see a complaint of the console."""
+    """The policy holds, and this test would see a complaint of the session."""
     golden = Path(__file__).parents[1] / "golden" / "check.run.json"
-    text = page(run_from_json(json.loads(golden.read_text())))
+    text = page(from_json(Run, json.loads(golden.read_text())))
     file = tmp_path / "injected.html"
     file.write_text(text.replace("</main>", f"{EVIL}</main>"))
-    dom, console = browser.open(file)
+    dom, session = browser.open(file)
     assert "<title>wirespeed check" in dom
-    assert any("Content Security Policy" in line for line in console)
+    assert any("Content Security Policy" in line for line in session)
 
 
 def test_the_charts_of_a_real_training_run_are_drawn(cli: Any, browser: Browser) -> None:
@@ -132,8 +132,8 @@ def test_the_charts_of_a_real_training_run_are_drawn(cli: Any, browser: Browser)
     assert done.code == 0, done.err
     for name in ("train.html", "step.json", "step.svg"):
         assert f"wrote {cli.folder / name}" in done.err
-    dom, console = browser.open(file)
-    assert console == []
+    dom, session = browser.open(file)
+    assert session == []
     charts = charted(dom)
     assert set(charts) == {"chart-steps", "chart-memory", "chart-op-1-busbw", "chart-op-1-time"}
     for name in ("chart-steps", "chart-memory"):
@@ -153,9 +153,9 @@ def test_the_charts_of_every_section_are_drawn(tmp_path: Path, browser: Browser)
     for one in data["training"]:
         one["strategy"] = EVIL if one["strategy"] == "naive" else one["strategy"]
     file = tmp_path / "train.html"
-    file.write_text(page(run_from_json(data)))
-    dom, console = browser.open(file)
-    assert console == []
+    file.write_text(page(from_json(Run, data)))
+    dom, session = browser.open(file)
+    assert session == []
     assert "<title>wirespeed train" in dom, "a name that holds a script is no script"
     charts = charted(dom)
     assert set(charts) >= {"chart-steps", "chart-scaling", "chart-memory"}
@@ -168,6 +168,6 @@ def test_the_picture_of_a_step_is_an_image(tmp_path: Path, browser: Browser) -> 
     spans = [Span(0, "step", EVIL, 0.0, 0.01), Span(0, "step", "forward", 0.0, 0.005)]
     file = tmp_path / "step.svg"
     file.write_text(timeline_svg(json.loads(chrome_trace(spans, hosts=[EVIL]))))
-    dom, console = browser.open(file)
-    assert console == []
+    dom, session = browser.open(file)
+    assert session == []
     assert "parsererror" not in dom and 'class="p-forward"' in dom

@@ -419,7 +419,7 @@ def test_a_rank_that_dies_in_a_check_is_named(ssh_lab: Any, cli: Any) -> None:
     victims = [
         pid
         for pid, environment in cli.processes().items()
-        if environment.get("RANK") == "2" and "wirespeed.console.relayed" in _line(pid)
+        if environment.get("RANK") == "2" and "wirespeed.session.rank_program" in _line(pid)
         if "rank_wrapper" not in _line(pid)
     ]
     for pid in victims:

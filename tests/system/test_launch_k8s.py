@@ -95,7 +95,7 @@ def test_what_arrives_in_the_pods(kube: Any) -> None:
 
 
 def test_how_jobs_end_and_that_nothing_is_left(kube: Any, finding: Find) -> None:
-    """Ctrl-C, kill -9 of the console, a killed rank, and a pod that goes."""
+    """Ctrl-C, kill -9 of the session, a killed rank, and a pod that goes."""
     kube.file()
     deploy(kube)
     pods = ("demo-0", "demo-1")

@@ -341,7 +341,7 @@ def test_check_finds_a_flipped_bit(way: list[str], slurm_lab: Any, cli: Any, fin
 def test_bench_names_a_killed_rank(way: list[str], slurm_lab: Any, cli: Any, finding: Any) -> None:
     running = verb(slurm_lab, *SLOW, *way)
     cli.until(lambda: cli.stored("measurement"))
-    line = f"{sys.executable} -P -m wirespeed.console.relayed"
+    line = f"{sys.executable} -P -m wirespeed.session.rank_program"
     (pid,) = [pid for pid, words in slurm_lab.processes("node-2").items() if words == line]
     os.kill(pid, signal.SIGKILL)
     done = running.wait(AFTER_S)

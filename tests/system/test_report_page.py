@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from wirespeed.compare.compare import SideRuns, compare
-from wirespeed.records import Run
-from wirespeed.records_json import run_from_json
-from wirespeed.views.html import page, report
+from wirespeed.model.codec import from_json
+from wirespeed.model.records import Run
+from wirespeed.views.html.page import page, report
 
 pytestmark = pytest.mark.system
 
@@ -45,7 +45,7 @@ lab = _lab("report_lab")
 
 
 def golden(name: str) -> Run:
-    return run_from_json(json.loads((GOLDEN / f"{name}.run.json").read_text()))
+    return from_json(Run, json.loads((GOLDEN / f"{name}.run.json").read_text()))
 
 
 def compared(*runs: Run) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.world.secret import VARIABLE, new_secret
+from wirespeed.node.secret import VARIABLE, new_secret
 
 pytestmark = pytest.mark.hostile("strangers")
 Find = Callable[[dict[str, Any], str], dict[str, Any]]

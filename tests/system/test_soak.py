@@ -34,7 +34,7 @@ def test_a_rare_flip_is_named_and_a_killed_rank_does_not_end_it(cli: Any) -> Non
     assert all(one["at"] and one["subject"] for one in soak["incidents"])
 
 
-def test_a_killed_console_is_gone_on_with(cli: Any) -> None:
+def test_a_killed_session_is_gone_on_with(cli: Any) -> None:
     running = cli.start(*SHORT, "--for", "14s")
     wait_for_records(cli, "soak_window")
     running.process.kill()

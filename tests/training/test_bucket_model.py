@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.training.bucket_model import Link, best_bucket_bytes, fit_link, predict_step_s
+from wirespeed.training.bucket_model import Link, best_bucket_bytes, bucketed_step_s, fit_link
 
 LINK = Link(latency_s=1e-3, bytes_per_s=1e9)
 S = 100_000_000
@@ -17,7 +17,7 @@ links = st.builds(Link, st.floats(1e-6, 1e-1), st.floats(1e6, 1e12))
 
 
 def step(bucket, *, b=0.0, s=S, link=LINK, rest=0.0):
-    return predict_step_s(link, gradient_bytes=s, backward_s=b, bucket_bytes=bucket, rest_s=rest)
+    return bucketed_step_s(link, gradient_bytes=s, backward_s=b, bucket_bytes=bucket, rest_s=rest)
 
 
 def test_the_formula_in_both_regimes():

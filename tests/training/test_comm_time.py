@@ -88,6 +88,7 @@ def held(seen):
     return [by_rank["held_case"] for by_rank in seen]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["blocking", "waited_at_once", "four_in_flight", "gathered"])
 def test_a_collective_held_up_by_a_late_rank_counts_whole_on_the_rank_that_waits(held, way):
     first, late = (by_rank[way] for by_rank in held)

@@ -108,7 +108,8 @@ def _mutant(name: str, rank: int) -> Any:
 
 @contextmanager
 def _begun_apart(name: str) -> Iterator[None]:
-    from wirespeed.training import agreement, synchroniser
+    from wirespeed.training import equivalence as agreement
+    from wirespeed.training import synchroniser
 
     def only_parameters(module: Any, group: Any) -> None:
         for parameter in module.parameters():
@@ -133,6 +134,7 @@ def judged(world: World) -> dict[str, list[list[Any]]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_strategy_is_found(judged: dict[str, list[list[Any]]], name: str) -> None:
     assert judged[name]

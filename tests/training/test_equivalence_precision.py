@@ -42,6 +42,7 @@ def found(world: World) -> list[dict[str, list[str]]]:
     return world("differ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", NAMES)
 def test_together_as_alone(found: list[dict[str, list[str]]], name: str, precision: str) -> None:

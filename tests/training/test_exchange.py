@@ -135,15 +135,18 @@ def _refusal(act: Any) -> str:
 # Here.
 
 
+@pytest.mark.slow
 def test_everything_comes_back_as_it_was(world: Any) -> None:
     assert world("honest", ranks=3) == [True] * 3
 
 
+@pytest.mark.slow
 def test_no_world_of_these_tests_can_send_a_pickle(world: Any) -> None:
     """So that every strategy, with its proof and its checkpoint, is known to do without."""
     assert world("forbidden", ranks=2) == ["a pickle was to be sent between ranks"] * 2
 
 
+@pytest.mark.slow
 def test_a_poisoned_text_is_refused_and_its_sender_named(world: Any, tmp_path: Path) -> None:
     """Each of these ran its program, or ended a rank with a traceback, through all_gather_object."""
     path = tmp_path / "ran"
@@ -153,6 +156,7 @@ def test_a_poisoned_text_is_refused_and_its_sender_named(world: Any, tmp_path: P
     assert str(MOST_BYTES) in said[-1] and str(MOST_BYTES) in own[-1]
 
 
+@pytest.mark.slow
 def test_an_outline_that_is_none_is_refused(world: Any) -> None:
     said, _ = world("hostile_states", ranks=2)
     assert all(one.startswith("rank 1 sent what cannot be read") for one in said), said

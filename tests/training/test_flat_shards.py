@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirespeed.training.flat_shards import FlatBuffer, least_loaded
+from wirespeed.training.sharded_optimizer import FlatBuffer, least_loaded
 
 
 @pytest.mark.parametrize(

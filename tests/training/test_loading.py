@@ -50,6 +50,7 @@ def test_the_same_seed_gives_the_same_batches() -> None:
     assert not torch.equal(first(1), first(2))
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed_takes_its_workers_along_and_leaves_no_socket_open(
     tmp_path: Path,
 ) -> None:

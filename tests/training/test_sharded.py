@@ -11,8 +11,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from wirespeed.errors import UsageError
-from wirespeed.training.flat_shards import Shards
-from wirespeed.training.sharded import ShardedOptimizer
+from wirespeed.training.sharded_optimizer import ShardedOptimizer, Shards
 
 STEPS = 10
 Make = Callable[..., Optimizer]
@@ -317,6 +316,7 @@ def three(world: Any, folder: Path, two: Any) -> Any:
     return world("on_three", ranks=3, arguments={"folder": str(folder)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_equal_to_the_plain_optimizer(two: Any, three: Any, case: str) -> None:
     assert max(found["cases"][case] for found in (*two, *three)) <= 1e-7

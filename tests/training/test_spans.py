@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from wirespeed.training.spans import (
+from wirespeed.training.trace import (
     Span,
     covered_length,
     merged,

@@ -189,6 +189,7 @@ def stopping_case(rank, ranks):
     return None
 
 
+@pytest.mark.slow
 def test_all_ranks_stop_together_and_name_the_one_that_met_it(world):
     first, second = world("stopping_case")
     assert first == second

@@ -3,8 +3,7 @@ import time
 
 import pytest
 
-from wirespeed.training.spans import Span
-from wirespeed.training.trace import align, chrome_trace, on_one_clock, passages
+from wirespeed.training.trace import Span, align, chrome_trace, on_one_clock, passages
 
 AHEAD_S = 123.456
 

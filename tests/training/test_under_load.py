@@ -43,6 +43,7 @@ def known_case(rank, ranks):
     }
 
 
+@pytest.mark.slow
 def test_known_slowdowns_are_found(seen):
     first, second = seen["known_case"]
     for one, beside in zip(first["turns"], ("second", "first"), strict=True):
@@ -96,6 +97,7 @@ def cuts_case(rank, ranks):
     ]
 
 
+@pytest.mark.slow
 def test_two_cuts_of_the_world_at_once(world):
     every = world("cuts_case", ranks=4)
     assert all(one == every[0] for one in every)

@@ -351,6 +351,7 @@ def calls_by_strategy(rank: int, ranks: int) -> dict[str, list[int]]:
     return counts
 
 
+@pytest.mark.slow
 def test_what_is_sent_when(world: World) -> None:
     """Four parameters; naive and overlap send one message more, about gradients that nobody had."""
     for counts in world("calls_by_strategy"):
@@ -362,6 +363,7 @@ def happened(world: World) -> list[dict[str, dict[str, Any]]]:
     return world("by_strategy")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_on_both_ranks(happened: list[dict[str, dict[str, Any]]], strategy: str, case: str) -> None:
@@ -442,6 +444,7 @@ def test_importing_the_package_leaves_torch_alone() -> None:
     assert _python("import wirespeed, sys; print('torch' in sys.modules)") == "False\n"
 
 
+@pytest.mark.slow
 def test_without_a_process_group() -> None:
     said = _python(
         "import torch, wirespeed\n"

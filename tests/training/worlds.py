@@ -3,7 +3,8 @@
     with Nursery() as nursery:
         results = nursery.run(__file__, "my_case", ranks=2, folder=tmp_path, arguments={"steps": 5})
 
-calls `my_case(rank, ranks, steps=5)` in each process, within a gloo group of all of them, and gives
+calls `my_case(rank, ranks, steps=5)` in each process, within a gloo group of all of them (not so with
+`group=False`, where the function makes its own), and gives
 what each returned (anything JSON can carry), by rank. A rank writes its result before anything is
 torn down and leaves by os._exit, so that an abort of gloo's threads at the end harms nothing. A rank
 that raised makes `run` raise `RankFailed` with its traceback; so does one that is not done in time.
@@ -12,7 +13,7 @@ Ranks are forks of one process that has imported torch already: an import, and t
 which every optimizer asks for, costs each rank some seconds of processor time. Ranks of one nursery
 therefore share the seed of Python's hashes; those of tests/e2e do not.
 
-Tests get it as the fixture `world` (tests/training/conftest.py).
+Tests get it as the fixture `world` (tests/conftest.py).
 """
 
 import gc
@@ -31,10 +32,20 @@ from typing import Any, NoReturn, Self
 
 __all__ = ["Nursery", "RankFailed"]
 
-BOUND_S = 60.0
+BOUND_S = 120.0
 """For the whole world, start of the processes included."""
 
-_DROPPED = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC", "GLOO_", "OMPI_", "PMI")
+_DROPPED = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_",
+    "MASTER_",
+    "TORCHELASTIC",
+    "GLOO_",
+    "OMPI_",
+    "PMI",
+    "PYTHONSAFEPATH",
+)
 
 
 class RankFailed(AssertionError):
@@ -68,13 +79,14 @@ class Nursery:
         folder: Path,
         ranks: int = 2,
         arguments: Mapping[str, Any] | None = None,
+        group: bool = True,
         timeout: float = BOUND_S,
     ) -> list[Any]:
         """What `function(rank, ranks, **arguments)` of that file returned, by rank."""
         place = folder / f"{function}-{time.monotonic_ns()}"
         place.mkdir(parents=True)
         task = {"file": str(file), "function": function, "ranks": ranks, "timeout": timeout}
-        task |= {"arguments": dict(arguments or {}), "environ": _environ()}
+        task |= {"arguments": dict(arguments or {}), "environ": _environ(), "group": group}
         (place / "task.json").write_text(json.dumps(task), "utf-8")
         try:
             answer = self._ask(place)
@@ -204,29 +216,36 @@ def _rank(place: Path, rank: int, task: Mapping[str, Any]) -> NoReturn:
 
 
 def _run(place: Path, rank: int, task: Mapping[str, Any]) -> Any:
-    from datetime import timedelta
-
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
-    ranks = task["ranks"]
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{place / 'store'}",
-        rank=rank,
-        world_size=ranks,
-        timeout=timedelta(seconds=task["timeout"]),
-    )
+    if task["group"]:
+        _join(place, rank, task)
     spec = importlib.util.spec_from_file_location("world_under_test", task["file"])
     if spec is None or spec.loader is None:
         raise ImportError(task["file"])
     module = importlib.util.module_from_spec(spec)
     sys.modules["world_under_test"] = module
     spec.loader.exec_module(module)
-    result = getattr(module, task["function"])(rank, ranks, **task["arguments"])
-    dist.barrier()
+    result = getattr(module, task["function"])(rank, task["ranks"], **task["arguments"])
+    if task["group"]:
+        dist.barrier()
     return result
+
+
+def _join(place: Path, rank: int, task: Mapping[str, Any]) -> None:
+    from datetime import timedelta
+
+    import torch.distributed as dist
+
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{place / 'store'}",
+        rank=rank,
+        world_size=task["ranks"],
+        timeout=timedelta(seconds=task["timeout"]),
+    )
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.records import Run
-from wirespeed.records_json import run_from_json
+from wirespeed.model.codec import from_json
+from wirespeed.model.records import Run
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -17,22 +17,22 @@ def golden() -> Path:
 @pytest.fixture
 def check() -> Run:
     """A run of `check` with findings of every status, on two nodes."""
-    return run_from_json(json.loads((GOLDEN / "check.run.json").read_text()))
+    return from_json(Run, json.loads((GOLDEN / "check.run.json").read_text()))
 
 
 @pytest.fixture
 def bench() -> Run:
     """A run of `bench` with several operations, both sides, and a barrier."""
-    return run_from_json(json.loads((GOLDEN / "bench.run.json").read_text()))
+    return from_json(Run, json.loads((GOLDEN / "bench.run.json").read_text()))
 
 
 @pytest.fixture
 def flip() -> Run:
     """A real `check -l quick --inject flip:rank=1` on a noisy laptop: long before it is folded."""
-    return run_from_json(json.loads((GOLDEN / "flip.run.json").read_text()))
+    return from_json(Run, json.loads((GOLDEN / "flip.run.json").read_text()))
 
 
 @pytest.fixture
 def train() -> Run:
     """A real `train` of several strategies with --memory, --load and --scaling put together."""
-    return run_from_json(json.loads((GOLDEN / "train.run.json").read_text()))
+    return from_json(Run, json.loads((GOLDEN / "train.run.json").read_text()))

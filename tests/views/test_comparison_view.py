@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.records_comparison import (
+from wirespeed.model.comparison_records import (
     Change,
     Comparison,
     Difference,
@@ -20,7 +20,7 @@ from wirespeed.records_comparison import (
     What,
 )
 from wirespeed.views import comparison, trend
-from wirespeed.views.style import Style
+from wirespeed.views.text import Style
 
 FIELDS = (("engine", "torch"), ("dtype", "float32"), ("redop", "sum"), ("ranks", 8))
 

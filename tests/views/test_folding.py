@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from wirespeed.records import Finding, Run, Status, Subject
+from wirespeed.model.records import Finding, Run, Status, Subject
 from wirespeed.views import Style, render
-from wirespeed.views.folding import folded, short_ids
+from wirespeed.views.findings import folded, short_ids
 
 
 def finding(id: str, status: Status, title: str = "fine", **more: Any) -> Finding:

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from wirespeed.errors import UsageError
-from wirespeed.records import Run
+from wirespeed.model.records import Run
 from wirespeed.runs.schema import load_schema
 from wirespeed.views import FORMATS, Style, render
 

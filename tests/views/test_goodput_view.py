@@ -8,13 +8,15 @@ from dataclasses import replace
 import pytest
 from jsonschema import Draft202012Validator
 
-from wirespeed.records import Run
-from wirespeed.records_json import run_from_json, run_to_json
-from wirespeed.records_lasting import Goodput, Incident
-from wirespeed.runs.schema import load_schema, prune, validate
-from wirespeed.views import csv_view, html, json_view, md, table, wide
-from wirespeed.views.goodput import conclusion, parts_shown
-from wirespeed.views.style import Style
+from wirespeed.model.codec import from_json, to_json, validated
+from wirespeed.model.lasting_records import Goodput, Incident
+from wirespeed.model.records import Run
+from wirespeed.runs.schema import load_schema
+from wirespeed.views import md, table
+from wirespeed.views.data import render_csv, render_json
+from wirespeed.views.html.page import page
+from wirespeed.views.lasting import conclusion, parts_shown
+from wirespeed.views.text import Style
 
 PLAIN = Style(width=10_000)
 PARTS = {"useful": 80.0, "start": 9.0, "restore": 1.0, "checkpoint": 4.0}
@@ -45,17 +47,17 @@ def lasted(train: Run) -> Run:
 
 
 def test_json_and_back(lasted):
-    data = json.loads(json_view.render(lasted, PLAIN))
+    data = json.loads(render_json(lasted, PLAIN))
     Draft202012Validator(load_schema()).validate(data)
-    validate(data)
-    assert prune(data)["goodput"] == data["goodput"] == run_to_json(lasted)["goodput"]
-    assert run_from_json(data).goodput == lasted.goodput
-    assert "goodput" not in run_to_json(replace(lasted, goodput=None))
+    validated(Run, data, source="run")
+    assert data["goodput"] == to_json(lasted)["goodput"]
+    assert from_json(Run, data).goodput == lasted.goodput
+    assert "goodput" not in to_json(replace(lasted, goodput=None))
 
 
-@pytest.mark.parametrize("view", [table, wide])
-def test_the_table_tells_where_the_time_went(lasted, view):
-    text = view.render(lasted, PLAIN)
+@pytest.mark.parametrize("render", [table.render, table.render_wide])
+def test_the_table_tells_where_the_time_went(lasted, render):
+    text = render(lasted, PLAIN)
     useful = next(line for line in text.splitlines() if line.split()[:1] == ["useful"])
     assert "80.0 s" in useful and "80.0 %" in useful and useful.count("█") == 24
     assert "goodput 80.0 %: 80.0 s of useful steps in 100 s; 1 restart" in text
@@ -93,13 +95,13 @@ def test_without_a_step_nothing_is_divided_by_nothing(lasted):
 def test_markdown_and_the_page(lasted):
     text = md.render(lasted, PLAIN)
     assert "goodput 80.0 %" in text and "| useful |" in text
-    page = html.page(lasted)
-    assert 'id="goodput"' in page and "How much of the time was useful" in page
-    assert 'id="goodput"' not in html.page(replace(lasted, goodput=None))
+    html = page(lasted)
+    assert 'id="goodput"' in html and "How much of the time was useful" in html
+    assert 'id="goodput"' not in page(replace(lasted, goodput=None))
 
 
 def test_a_row_of_figures(lasted):
-    (row,) = csv.DictReader(io.StringIO(csv_view.render(lasted, PLAIN)))
+    (row,) = csv.DictReader(io.StringIO(render_csv(lasted, PLAIN)))
     assert (row["parts_s.useful"], row["last_step"], row["restarts"]) == ("80.0", "400", "1")
 
 
@@ -108,7 +110,7 @@ def test_hostile_names_are_inert(lasted):
     bad = "<script>alert(1)</script>\x1b[31m"
     one = goodput(model=bad, folder=bad, incidents=(incident(title=bad, subject=bad),))
     run = replace(lasted, goodput=one)
-    assert "<script>alert" not in html.page(run)
+    assert "<script>alert" not in page(run)
     assert "\x1b" not in table.render(run, PLAIN) and "\x1b" not in md.render(run, PLAIN)
     assert "<script>alert" not in md.render(run, PLAIN)
 

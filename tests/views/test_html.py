@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from wirespeed.records import Finding, Located, PairFigures, Run, Subject, World
-from wirespeed.views.heatmap import NOT_MEASURED, figure
-from wirespeed.views.heatmap_cells import MOST_IN_MAP
-from wirespeed.views.html import page
-from wirespeed.views.suspects import suspects_of
-from wirespeed.views.templating import script_json
+from wirespeed.model.records import Finding, Located, PairFigures, Run, Subject, World
+from wirespeed.views.html.heatmap import MOST_IN_MAP, NOT_MEASURED, figure
+from wirespeed.views.html.page import page
+from wirespeed.views.html.parts import script_json
+from wirespeed.views.pairs import suspects_of
 
 GB = 1e9
 EVIL = '<script>alert("x")</script>'
@@ -302,3 +301,8 @@ def test_who_is_marked(
     found = suspects_of([culprit(name, id=id, kind=kind)], known)
     assert (list(found.nodes), list(found.members)) == (nodes, members)
     assert (list(found.links), list(found.rails), found.partial) == (links, rails, partial)
+
+
+def test_words_of_the_nodes_table_are_aligned_to_the_left(check: Run) -> None:
+    (head,) = re.findall(r'<th scope="col" class="left">node</th>.*', page(check))
+    assert '<th scope="col" class="left">ranks</th>' in head and "&lt;" not in head

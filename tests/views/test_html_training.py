@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from wirespeed.records import Run
-from wirespeed.records_training import LoadFigures, Ratio, Spread, Training
-from wirespeed.training.spans import Span
-from wirespeed.training.trace import chrome_trace
-from wirespeed.views.html import page
+from wirespeed.model.records import Run
+from wirespeed.model.training_records import LoadFigures, Ratio, Spread, Training
+from wirespeed.training.trace import Span, chrome_trace
+from wirespeed.views.html.page import page
+from wirespeed.views.html.training_charts import memory_chart, scaling_chart, step_chart
 from wirespeed.views.training import name as name_of
 from wirespeed.views.training import tables
-from wirespeed.views.training_charts import memory_chart, scaling_chart, step_chart
 
 EVIL = '<script>alert("x")</script>'
 SECTIONS = ("strategies", "timeline", "scaling", "memory", "load")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from wirespeed.records import Run
-from wirespeed.views import Style, json_view
+from wirespeed.model.records import Run
+from wirespeed.views import Style
+from wirespeed.views.data import document, render_json
 
 
 @pytest.mark.parametrize("ascii", [False, True])
@@ -19,5 +20,5 @@ def test_it_is_the_text_of_the_standard_library(
     run: Run = request.getfixturevalue(which)
     odd: dict[str, Any] = {"a": [], "b": {}, 'ü\n"': [True, None, 1, -2.5e-300, "\u2028", "\ud800"]}
     made = replace(run, config={**odd, "c": (math.inf, {1: math.nan}), "d": 10**30})
-    expected = json.dumps(json_view.document(made), indent=2, ensure_ascii=ascii) + "\n"
-    assert json_view.render(made, Style(ascii=ascii)) == expected
+    expected = json.dumps(document(made), indent=2, ensure_ascii=ascii) + "\n"
+    assert render_json(made, Style(ascii=ascii)) == expected

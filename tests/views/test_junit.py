@@ -7,8 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from wirespeed.records import Run
-from wirespeed.records_comparison import (
+from wirespeed.model.comparison_records import (
     CompareVerdict,
     Comparison,
     Difference,
@@ -17,6 +16,7 @@ from wirespeed.records_comparison import (
     Versus,
     What,
 )
+from wirespeed.model.records import Run
 from wirespeed.views import Style
 from wirespeed.views.junit import render, render_all, render_comparison
 

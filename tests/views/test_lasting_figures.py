@@ -10,9 +10,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from wirespeed.records import Run, World
-from wirespeed.records_lasting import Goodput, Incident, Soak, SoakCell, SoakWindow
-from wirespeed.views import Style, csv_view, junit, prometheus
+from wirespeed.model.lasting_records import Goodput, Incident, Soak, SoakCell, SoakWindow
+from wirespeed.model.records import Run, World
+from wirespeed.views import Style, data, junit, prometheus
 
 PLAIN = Style()
 BOUND_S = 30.0
@@ -129,12 +129,12 @@ def test_junit_tells_them_as_properties(lasted: Run, soaked: Run) -> None:
 
 
 def test_csv_has_a_row_an_operation_of_a_window_and_a_row_an_incident(soaked: Run) -> None:
-    rows = list(csv.DictReader(io.StringIO(csv_view.render(soaked, PLAIN))))
+    rows = list(csv.DictReader(io.StringIO(data.render_csv(soaked, PLAIN))))
     assert [row["row"] for row in rows] == ["operation"] * 2 + ["incident"] * 3
     assert [float(row["median_us"]) for row in rows[:2]] == [200, 600]
     assert rows[2]["id"] == "DIED-001" and rows[2]["title"] == "'=1+1", "no formula"
 
 
 def test_csv_of_goodput_has_its_ratio(lasted: Run) -> None:
-    (row,) = csv.DictReader(io.StringIO(csv_view.render(lasted, PLAIN)))
+    (row,) = csv.DictReader(io.StringIO(data.render_csv(lasted, PLAIN)))
     assert float(row["goodput_ratio"]) == pytest.approx(0.8)

@@ -6,9 +6,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from wirespeed.records import LogVerdict, Run, World
-from wirespeed.views import FORMATS, html, junit, prometheus, render
-from wirespeed.views.style import Style
+from wirespeed.model.records import LogVerdict, Run, World
+from wirespeed.views import FORMATS, junit, prometheus, render
+from wirespeed.views.html import page
+from wirespeed.views.text import Style
 
 CODES = {"CAUSE NAMED": 1, "GOOD END SHOWN": 0}
 
@@ -29,7 +30,7 @@ def diagnosed(verdict: LogVerdict) -> Run:
 def test_every_format_says_it_in_these_words(verdict: LogVerdict) -> None:
     run = diagnosed(verdict)
     shown_as = {name: render(run, name, Style()) for name in FORMATS}
-    shown_as |= {"html": html.page(run), "prom": prometheus.render(run, Style())}
+    shown_as |= {"html": page.page(run), "prom": prometheus.render(run, Style())}
     for name, shown in shown_as.items():
         assert not re.search(r"\b(NOT )?READY\b|\bUNKNOWN\b", shown), name
         if name not in ("csv", "nccl-tests", "jsonl"):

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from wirespeed.records import Measurement, Run
+from wirespeed.model.records import Measurement, Run
 from wirespeed.runs.importers import import_bytes
 from wirespeed.views import Style, render
 

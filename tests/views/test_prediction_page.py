@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.records_prediction import (
+from wirespeed.model.prediction_records import (
     CollectiveTime,
     Estimate,
     Prediction,
@@ -17,7 +17,7 @@ from wirespeed.records_prediction import (
     Stretch,
     WorldSize,
 )
-from wirespeed.views.html import prediction_page
+from wirespeed.views.html.page import prediction_page
 
 EVIL = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7*7 }}")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.records import Finding, Run, Subject
+from wirespeed.model.records import Finding, Run, Subject
 from wirespeed.views import Style
 from wirespeed.views.prometheus import FAMILIES, MOST_SERIES, render, render_all
 

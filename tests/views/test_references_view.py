@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from wirespeed.records import Run
-from wirespeed.records_json import run_from_json, run_to_json
-from wirespeed.records_reference import ReferenceFigure
-from wirespeed.runs.schema import load_schema, prune, validate
-from wirespeed.views import Style, csv_view, md, prometheus
-from wirespeed.views.html import page
-from wirespeed.views.report.curves import Line, busbw_chart, time_chart
+from wirespeed.model.codec import from_json, to_json, validated
+from wirespeed.model.records import Run
+from wirespeed.model.reference_records import ReferenceFigure
+from wirespeed.runs.schema import load_schema
+from wirespeed.views import Style, data, md, prometheus
+from wirespeed.views.html.collectives import Line, busbw_chart, time_chart
+from wirespeed.views.html.page import page
 
 PLAIN = Style(width=10_000)
 
@@ -26,9 +26,10 @@ def against(run: Run, quantity: str, **changes: Any) -> ReferenceFigure:
     m = timed[0] if quantity == "time" else timed[-1]
     how = ("op", "engine", "dtype", "redop", "in_place", "size_bytes", "ranks")
     fields: dict[str, Any] = {name: getattr(m, name) for name in how}
-    fields |= {"kind": "fleet", "source": "median of 9 READY runs", "quantity": quantity}
-    fields |= {"value": 20.5e-6} if quantity == "time" else {"value": 45.4e9}
-    return ReferenceFigure(**(fields | changes))
+    fields |= {"kind": "fleet", "source": "median of 9 READY runs"}
+    figures = {"value": 20.5e-6 if quantity == "time" else 45.4e9} | changes
+    named = {"value": quantity, "low": f"{quantity}_low", "high": f"{quantity}_high"}
+    return ReferenceFigure(**(fields | {named.get(key, key): v for key, v in figures.items()}))
 
 
 @pytest.fixture
@@ -45,29 +46,28 @@ def graded(check: Run) -> Run:
 
 
 def test_json_and_back(graded: Run) -> None:
-    data = json.loads(json.dumps(run_to_json(graded)))
+    data = json.loads(json.dumps(to_json(graded)))
     Draft202012Validator(load_schema()).validate(data)
-    validate(data)
-    assert prune(data) == data
+    assert to_json(validated(Run, data, source="run")) == data
     busbw = data["findings"][0]["references"][0]
     assert (busbw["busbw_GBps"], busbw["busbw_low_GBps"]) == pytest.approx((45.4, 40))
     assert data["findings"][1]["references"][0]["time_us"] == pytest.approx(20.5)
-    again = run_from_json(data)
-    assert run_to_json(again) == data
+    again = from_json(Run, data)
+    assert to_json(again) == data
     assert again.findings[0].references[0].value == pytest.approx(45.4e9)
 
 
 def test_a_run_without_references_loads_and_writes_none(check: Run) -> None:
-    data = run_to_json(check)
+    data = to_json(check)
     assert all("references" not in one for one in data["findings"])
-    assert all(one.references == () for one in run_from_json(data).findings)
+    assert all(one.references == () for one in from_json(Run, data).findings)
 
 
 def test_a_figure_of_a_later_version_is_passed_over(graded: Run) -> None:
-    data = run_to_json(graded)
+    data = to_json(graded)
     told = data["findings"][0]["references"][0]
     told["algbw_GBps"] = told.pop("busbw_GBps")
-    assert len(run_from_json(data).findings[0].references) == 1
+    assert len(from_json(Run, data).findings[0].references) == 1
 
 
 def test_lines_come_from_the_figures_and_not_from_words(graded: Run) -> None:
@@ -101,7 +101,7 @@ def test_the_table_tells_the_share(graded: Run) -> None:
 
 
 def test_csv_and_prometheus_tell_the_figure(graded: Run) -> None:
-    rows = list(csv.DictReader(io.StringIO(csv_view.render(graded, PLAIN))))
+    rows = list(csv.DictReader(io.StringIO(data.render_csv(graded, PLAIN))))
     (told,) = [row for row in rows if row["graded_roofline.busbw_GBps"]]
     assert float(told["graded_fleet.busbw_GBps"]) == pytest.approx(45.4)
     assert told["op"] == "all_reduce" and told["graded_fleet.source"] == "median of 9 READY runs"

@@ -10,14 +10,16 @@ import pytest
 
 from wirespeed.compare.compare import SideRuns, compare
 from wirespeed.errors import UsageError
-from wirespeed.records import Finding, Located, NodeFacts, PairFigures, Run, Subject
-from wirespeed.records_settings import Setting, SettingFigures
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, Located, NodeFacts, PairFigures, Run, Subject
+from wirespeed.model.settings_records import Setting, SettingFigures
 from wirespeed.views import Style
-from wirespeed.views.html import page, report
-from wirespeed.views.report.curves import Line, busbw_chart
-from wirespeed.views.report.markdown import render_all
-from wirespeed.views.report.nodes import rank_slowness
-from wirespeed.views.templating import source
+from wirespeed.views.html.collectives import Line, busbw_chart
+from wirespeed.views.html.nodes import rank_slowness
+from wirespeed.views.html.page import page, report
+from wirespeed.views.html.parts import source
+from wirespeed.views.md import render_all
 
 EVIL = "<script>alert(1)</script>"
 SECTIONS = ["culprits", "collectives", "nodes", "environment", "others"]
@@ -80,6 +82,7 @@ def test_headings_skip_no_level_and_start_with_the_verdict(pages: list[Reader]) 
         assert all(b <= a + 1 for a, b in zip(read.headings, read.headings[1:], strict=False))
 
 
+@pytest.mark.slow
 def test_every_picture_and_region_has_a_name(pages: list[Reader]) -> None:
     for read in pages:
         assert read.unnamed == []
@@ -146,7 +149,7 @@ def test_the_slow_rank_stands_out(check: Run) -> None:
 
 
 def test_of_many_nodes_the_worst_stand_first(check: Run) -> None:
-    nodes = tuple(NodeFacts(host=f"n{n:04d}", ranks=(n,), facts={}) for n in range(100))
+    nodes = tuple(NodeFacts(host=f"n{n:04d}", ranks=(n,), facts=Facts()) for n in range(100))
     bad = Finding(id="X-001", status="fail", title="x", subject=Subject("node", "n0077"))
     made = replace(check, world=replace(check.world, nodes=nodes, size=100), findings=(bad,))
     text = page(made)
@@ -188,7 +191,12 @@ def test_the_comparison_stands_before_the_runs(bench: Run) -> None:
 @pytest.mark.parametrize("name", [EVIL, '"><img src=x onerror=alert(1)>', "{{ 7*7 }}"])
 def test_a_hostile_name_is_text_everywhere(check: Run, bench: Run, name: str) -> None:
     def with_name(run: Run, text: str) -> Run:
-        node = NodeFacts(host=text, ranks=(0, 1, 2, 3), facts={text: text}, gpus=({"name": text},))
+        node = NodeFacts(
+            host=text,
+            ranks=(0, 1, 2, 3),
+            facts=from_json(Facts, {text: text}),
+            gpus=({"name": text},),
+        )
         finding = replace(
             check.findings[2], title=text, saw=text, evidence=(text,), subject=Subject("node", text)
         )
@@ -262,7 +270,7 @@ def test_a_node_tells_the_rates_of_its_network(check: Run) -> None:
     node = NodeFacts(
         host="n0",
         ranks=(0,),
-        facts={},
+        facts=Facts(),
         nics=({"name": "eth0", "speed_Gbitps": 25.0},),
         rdma=({"device": "mlx5_0", "port": 1, "rate_Gbitps": 400.0},) * 2,
     )

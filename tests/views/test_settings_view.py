@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from wirespeed.records import Run
-from wirespeed.records_json import run_from_json, run_to_json
-from wirespeed.records_settings import Setting, SettingFigures
-from wirespeed.records_training import Ratio
-from wirespeed.runs.schema import load_schema, prune, validate
-from wirespeed.views import csv_view, json_view, md, nccl_tests, table, wide
-from wirespeed.views.settings import winner_lines
-from wirespeed.views.style import Style
+from wirespeed.model.codec import to_json, validated
+from wirespeed.model.records import Run
+from wirespeed.model.settings_records import Setting, SettingFigures
+from wirespeed.model.training_records import Ratio
+from wirespeed.runs.schema import load_schema
+from wirespeed.views import md, nccl_tests, table
+from wirespeed.views.combinations import winner_lines
+from wirespeed.views.data import render_csv, render_json
+from wirespeed.views.text import Style
 
 PLAIN = Style(width=10_000)
 
@@ -104,31 +105,25 @@ def test_every_form_tells_the_setting(compared: Run) -> None:
     text = md.render(compared, PLAIN)
     assert "| A=quick | 2.00 ms | 1.82 ms … 2.22 ms | 9 | 0.80× (0.78 … 0.82)  faster |" in text
     assert "export A=quick" in text
-    assert "A=quick" in wide.render(compared, PLAIN)
-    assert {
-        row["setting"] for row in csv.DictReader(io.StringIO(csv_view.render(compared, PLAIN)))
-    } == {"A=quick"}
-    data = json.loads(json_view.render(compared, PLAIN))
+    assert "A=quick" in table.render_wide(compared, PLAIN)
+    assert {row["setting"] for row in csv.DictReader(io.StringIO(render_csv(compared, PLAIN)))} == {
+        "A=quick"
+    }
+    data = json.loads(render_json(compared, PLAIN))
     assert data["settings"][1]["figures"][0]["median_us"] == pytest.approx(2000)
 
 
 def test_it_is_stored_as_the_schema_says_and_read_back(compared: Run) -> None:
-    data = json.loads(json.dumps(run_to_json(compared)))
-    validate(data)
+    data = json.loads(json.dumps(to_json(compared)))
     Draft202012Validator(load_schema()).validate(data)
-    for part, record in (
-        ("setting", data["settings"][1]),
-        ("measurement", data["measurements"][0]),
-    ):
-        assert prune(record, part=part) == record, "every key is described"
-    assert run_to_json(run_from_json(data)) == data
+    assert to_json(validated(Run, data, source="run")) == data, "every key is described"
     del data["settings"][1]["verdict"]
     with pytest.raises(Exception, match="verdict"):
-        validate(data)
+        validated(Run, data, source="run")
 
 
 def test_runs_without_settings_have_none_of_their_keys(bench: Run) -> None:
-    text = json.dumps(run_to_json(bench))
+    text = json.dumps(to_json(bench))
     assert '"setting"' not in text
     assert '"settings"' not in text
 
@@ -138,8 +133,8 @@ def test_hostile_values_are_inert(compared: Run) -> None:
     evil = "\x1b[31m<script>|=cmd()`x`"
     hostile = replace(WINNER, name=f"A={evil}", values={"A": evil}, reason=evil)
     run = replace(compared, settings=(DEFAULT, hostile))
-    for view in (table, wide, md):
-        text = view.render(run, PLAIN)
+    for render in (table.render, table.render_wide, md.render):
+        text = render(run, PLAIN)
         assert "\x1b" not in text
     outside = md.render(run, PLAIN).split("```")
     assert all("<script>" not in part for part in outside[::2])

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from wirespeed.records import Run, World
-from wirespeed.records_lasting import Incident, Soak, SoakCell, SoakWindow
+from wirespeed.model.lasting_records import Incident, Soak, SoakCell, SoakWindow
+from wirespeed.model.records import Run, World
 from wirespeed.views import render
-from wirespeed.views.html import page
-from wirespeed.views.soak import timeline
-from wirespeed.views.style import Style
+from wirespeed.views.html.page import page
+from wirespeed.views.lasting import timeline
+from wirespeed.views.text import Style
 
 CELL = SoakCell(
     op="all_reduce",

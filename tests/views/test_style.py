@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.views.style import Style, style_for
+from wirespeed.views.text import Style, style_for
 
 
 class Terminal(io.TextIOWrapper):

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from wirespeed.records import Finding, Run, Subject, World
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, Run, Subject, World
 from wirespeed.views import FORMATS, Style, render
 
 EMPTY = Run(
@@ -103,7 +105,9 @@ def test_foreign_text_steers_no_terminal(format: str, check: Run) -> None:
         next=evil,
         evidence=(evil,),
     )
-    node = replace(check.world.nodes[0], host=evil, facts={"cpu.model": evil}, gpus=())
+    node = replace(
+        check.world.nodes[0], host=evil, facts=from_json(Facts, {"cpu.model": evil}), gpus=()
+    )
     run = replace(
         check,
         id="91ae\x1b[2J",

@@ -9,10 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from wirespeed.training.spans import Span
-from wirespeed.training.trace import chrome_trace
-from wirespeed.views.timeline import timeline_svg
-from wirespeed.views.timeline_events import alone, blocks_of, joined
+from wirespeed.training.trace import Span, chrome_trace
+from wirespeed.views.html.timeline import alone, blocks_of, joined, timeline_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = '<script>alert("x")</script> & \x1b[31m\u202e\ufffe'

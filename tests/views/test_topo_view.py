@@ -3,9 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from wirespeed.records import NodeFacts, Run, World
+from wirespeed.model.codec import from_json
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import NodeFacts, Run, World
 from wirespeed.views import render
-from wirespeed.views.style import Style
+from wirespeed.views.text import Style
 
 PLAIN = Style(width=100)
 
@@ -60,7 +62,7 @@ def node(number: int, **facts: Any) -> NodeFacts:
     return NodeFacts(
         host=f"node-{number}",
         ranks=(number,),
-        facts=told | facts,
+        facts=from_json(Facts, told | facts),
         gpus=(gpu(0, 0), gpu(1, 1)),
         nics=tuple(nics),
         rdma=tuple(rdma),
@@ -143,7 +145,7 @@ def test_gpus_that_are_not_all_alike_stand_in_the_matrix() -> None:
 
 def test_one_gpu_has_no_column_for_itself() -> None:
     one = replace(node(0), gpus=(gpu(0, 0),))
-    facts = one.facts | {"topo.distances": {"GPU0": {"mlx5_0": "PIX"}}, "topo.nvlinks": {}}
+    facts = replace(one.facts, topo_distances={"GPU0": {"mlx5_0": "PIX"}}, topo_nvlinks={})
     text = table(replace(one, facts=facts))
     assert row(text, "distance") == ["distance", "mlx5_0"]
     assert row(text, "GPU0", "distance") == ["GPU0", "PIX"]
@@ -189,17 +191,17 @@ def test_zones_and_racks_are_listed_for_nodes_that_are_otherwise_alike() -> None
 
 def test_a_node_without_gpus_and_rdma_says_how_that_is_known() -> None:
     bare = replace(node(0), gpus=(), rdma=())
-    on_bus = replace(bare, facts=bare.facts | {"gpu.on_bus": ["0000:1b:00.0"]})
+    on_bus = replace(bare, facts=replace(bare.facts, gpu_on_bus=["0000:1b:00.0"]))
     on_bus = replace(on_bus, unknown={"gpus": "NVML: Driver Not Loaded"})
     blind = replace(bare, unknown={"gpus": "no NVML", "rdma": "/sys: Permission denied"})
-    none = replace(bare, facts=bare.facts | {"gpu.on_bus": []})
+    none = replace(bare, facts=replace(bare.facts, gpu_on_bus=[]))
     assert "no NVIDIA GPU; no RDMA device\n" in table(none)
     assert "1 GPU on the PCI bus, and NVML gives none (NVML: Driver Not Loaded)" in table(on_bus)
     assert "no GPU known (no NVML); no RDMA device known (/sys: Permission denied)" in table(blind)
 
 
 def test_nothing_read_is_unknown_with_the_reasons() -> None:
-    empty = NodeFacts(host="a", ranks=(0,), facts={}, unknown={"nics": "cannot be listed"})
+    empty = NodeFacts(host="a", ranks=(0,), facts=Facts(), unknown={"nics": "cannot be listed"})
     text = render(run(empty, exit_code=3), "table", PLAIN)
     assert "cannot be listed" in text
     assert "UNKNOWN" in text

@@ -5,11 +5,12 @@ import io
 import json
 from dataclasses import replace
 
-from wirespeed.records import Run
-from wirespeed.records_json import run_from_json, run_to_json
-from wirespeed.records_training import Ratio, Spread
-from wirespeed.views import csv_view, json_view, md, table
-from wirespeed.views.style import Style
+from wirespeed.model.codec import from_json, to_json
+from wirespeed.model.records import Run
+from wirespeed.model.training_records import Ratio, Spread
+from wirespeed.views import md, table
+from wirespeed.views.data import render_csv, render_json
+from wirespeed.views.text import Style
 from wirespeed.views.training import training_notes
 
 PLAIN = Style(width=10_000)
@@ -24,10 +25,10 @@ def known(train: Run) -> Run:
 
 def old(train: Run) -> Run:
     """As `run.json` was before: no word of a spread."""
-    data = run_to_json(train)
+    data = to_json(train)
     for row in data["training"]:
         del row["comm_spread_ms"]
-    return run_from_json(data)
+    return from_json(Run, data)
 
 
 def test_the_table_shows_mean_std_and_interval(train: Run) -> None:
@@ -45,8 +46,8 @@ def test_markdown_has_mean_and_std_side_by_side(train: Run) -> None:
 
 
 def test_csv_and_json_have_every_figure(train: Run) -> None:
-    (row,) = csv.DictReader(io.StringIO(csv_view.render(known(train), PLAIN)))
-    (data,) = json.loads(json_view.render(known(train), PLAIN))["training"]
+    (row,) = csv.DictReader(io.StringIO(render_csv(known(train), PLAIN)))
+    (data,) = json.loads(render_json(known(train), PLAIN))["training"]
     for key, value in {"mean": 12.3, "std": 4.5, "low": 10.1, "high": 14.5, "samples": 17}.items():
         assert abs(float(row[f"comm_spread_ms.{key}"]) - value) < 1e-9
         assert abs(data["comm_spread_ms"][key] - value) < 1e-9
@@ -63,7 +64,7 @@ def test_a_run_of_before_loads_and_shows_what_it_has(train: Run) -> None:
 
 def test_a_record_comes_back_as_it_was(train: Run) -> None:
     (there,) = known(train).training
-    (back,) = run_from_json(json.loads(json.dumps(run_to_json(known(train))))).training
+    (back,) = from_json(Run, json.loads(json.dumps(to_json(known(train))))).training
     assert back.comm_spread is not None
     assert there.comm_spread is not None
     assert abs(back.comm_spread.low - there.comm_spread.low) < 1e-12

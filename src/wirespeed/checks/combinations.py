@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import geometric_mean, median
 
-from wirespeed.records import Measurement
-from wirespeed.records_settings import DEFAULT, Setting, SettingFigures
-from wirespeed.records_training import Ratio
+from wirespeed.model.records import Measurement
+from wirespeed.model.settings_records import DEFAULT, Setting, SettingFigures
+from wirespeed.model.training_records import Ratio
+from wirespeed.model.units import format_size
 from wirespeed.statistics import median_interval, paired_verdict, time_stats
-from wirespeed.units import format_size
 
 __all__ = [
-    "EXPLANATIONS",
     "Taken",
     "case_of",
     "judge_settings",
@@ -29,21 +28,6 @@ __all__ = [
     "whole_ratios",
 ]
 
-EXPLANATIONS = {
-    "SET-001": "The ranks ran under every compared setting. Each combination of `bench --env` has a "
-    "world of ranks of its own; under this one they did not start, failed or hung: it has no verdict. "
-    "The default and the other combinations are not touched by it.",
-    "SET-002": "The settings were compared in enough rounds. With fewer rounds no interval reaches the "
-    "confidence that so many comparisons at once need, whatever the figures are: give more --rounds, or "
-    "fewer combinations and sizes.",
-    "SET-003": "Every combination was compared. `--search` drops the slower half of many combinations "
-    "after a few rounds. What was dropped is not proven slower: a verdict holds for what is left, "
-    "against the default, and says nothing of the dropped ones or of values that were not listed.",
-    "GRID-001": "Every point of the grid was measured. With several values of --ranks, --backend or "
-    "--batch each combination has a world of ranks of its own. Some could not be started here (no GPU "
-    "for NCCL, too little memory for so many ranks, a batch that so many ranks cannot share) or ended "
-    "before their time; their rows of the table say why, and the others stand.",
-}
 
 _ERROR = 0.05
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from wirespeed.checks.registry import check_id
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.records import Finding, Subject, Verification, WrongData
-from wirespeed.units import format_size
+from wirespeed.model.records import Finding, Subject, Verification, WrongData
+from wirespeed.model.units import format_size
 
 __all__ = ["correctness_findings"]
 

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from wirespeed.checks.counting_rules import EXPLANATIONS, FAMILIES, Rule
+from wirespeed.checks.counting_rules import FAMILIES, Rule
 from wirespeed.checks.per_node import absent, worse
-from wirespeed.records import Finding, NodeFacts, Subject, World
-from wirespeed.units import format_duration
+from wirespeed.checks.registry import EXPLAINED
+from wirespeed.model.records import Finding, NodeFacts, Subject, World
+from wirespeed.model.units import format_duration
 
-__all__ = ["EXPLANATIONS", "count_findings", "with_counters"]
+__all__ = ["count_findings", "with_counters"]
 
 _PACKETS = (
     ("rx_packets_phy", "tx_packets_phy"),
@@ -64,39 +65,39 @@ def _of_id(id: str, nodes: Sequence[NodeFacts], silent: Sequence[str]) -> list[F
         found.append(_bad(id, own[0][0], device, [one for _, one in own]))
     if id == _OF_PATHS and len(found) > 1:
         found = [_joint(found, len(nodes), _worst_node(bad))]
-    family = FAMILIES[id]
+    about = EXPLAINED[id].about
     blind = [*(f"{host}: not told" for host in silent), *_blind(id, nodes)]
     if blind:
         shown = "; ".join(blind[:_SHOWN])
-        title = f"{family.about} not checked on every device"
+        title = f"{about} not checked on every device"
         found.append(replace(absent(id, title, shown), next=_RESET if "its end" in shown else ""))
     if found:
         return found
     watched = [name for node in nodes for name in node.counters["watched"] if _applies(id, name)]
     if not watched:
-        return [absent(id, f"{family.about} not checked", _NONE)]
+        return [absent(id, f"{about} not checked", _NONE)]
     longest = max(node.counters["seconds"] for node in nodes)
     little = [f"{node.host} {one.device}: {one.text}" for node, one in grown]
     return [
         Finding(
             id=id,
             status="pass",
-            title=f"{family.about} ({len(watched)} device{'s' if len(watched) > 1 else ''}, "
+            title=f"{about} ({len(watched)} device{'s' if len(watched) > 1 else ''}, "
             f"{format_duration(longest)})",
             saw="; ".join(little[:_SHOWN]),
-            expected=family.expected,
+            expected=EXPLAINED[id].expected,
         )
     ]
 
 
 def _applies(id: str, device: str) -> bool:
     kind = device.split()[0]
-    return any(rule.kind == kind for rule in FAMILIES[id].rules)
+    return any(rule.kind == kind for rule in FAMILIES[id])
 
 
 def _grown(id: str, node: NodeFacts) -> Iterator[_Grown]:
     for device, counts in node.counters["grown"].items():
-        for rule in FAMILIES[id].rules:
+        for rule in FAMILIES[id]:
             if rule.kind == device.split()[0]:
                 yield from _judged(rule, device, counts, node.counters["seconds"])
 
@@ -134,7 +135,6 @@ def _rate(rule: Rule, count: int, packets: int, seconds: float) -> tuple[float, 
 
 
 def _bad(id: str, node: NodeFacts, device: str, grown: Sequence[_Grown]) -> Finding:
-    family = FAMILIES[id]
     failed = any(one.status == "fail" for one in grown)
     took = format_duration(node.counters["seconds"])
     what = grown[0].text.partition(" (")[0]
@@ -145,10 +145,6 @@ def _bad(id: str, node: NodeFacts, device: str, grown: Sequence[_Grown]) -> Find
         node,
         f"{device}: {what}{more} in {took} of our traffic",
         saw="; ".join(one.text for one in grown[:_SHOWN]),
-        expected=family.expected,
-        because=family.because,
-        costs=family.costs,
-        fix=family.fix,
         evidence=tuple(_about(node, device)),
     )
 
@@ -211,7 +207,7 @@ def _blind(id: str, nodes: Sequence[NodeFacts]) -> Iterator[str]:
 def _counts(id: str, counter: str) -> bool:
     """Whether an id looks at a counter, which is named with its device."""
     kind, name = counter.split()[0], counter.split(": ")[-1]
-    return any(rule.kind == kind and rule.names.fullmatch(name) for rule in FAMILIES[id].rules)
+    return any(rule.kind == kind and rule.names.fullmatch(name) for rule in FAMILIES[id])
 
 
 def with_counters(findings: Sequence[Finding], world: World) -> list[Finding]:

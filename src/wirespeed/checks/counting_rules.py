@@ -12,9 +12,10 @@ is not here.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
 
-__all__ = ["FAMILIES", "RULES", "Bound", "Family", "Rule"]
+__all__ = ["FAMILIES", "RULES", "Bound", "Rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,132 +149,5 @@ RULES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """What is said where counters of one id grew."""
-
-    about: str
-    expected: str
-    because: str
-    costs: str
-    fix: str
-    rules: tuple[Rule, ...] = field(default=())
-
-
-def _family(id: str, **texts: str) -> Family:
-    return Family(rules=tuple(rule for rule in RULES if rule.id == id), **texts)
-
-
-FAMILIES = {
-    "COUNT-001": _family(
-        "COUNT-001",
-        about="links stayed up",
-        expected="a link that stays up from the first message to the last",
-        because="the link went down or was trained anew: a cable, a transceiver, a port, or a switch",
-        costs="every collective waits for the link; beyond the transport's time-out the job ends",
-        fix="reseat or change cable and transceiver of this port; `dmesg`, `mlxlink -d DEVICE`, and "
-        "the switch's log tell which side went down",
-    ),
-    "COUNT-002": _family(
-        "COUNT-002",
-        about="links without bit errors",
-        expected="none: error correction leaves no wrong bit in such a time",
-        because="bits arrive wrong: a dirty or damaged cable, a transceiver, a port",
-        costs="damaged packets are sent again, and the rate drops in bursts",
-        fix="clean or change cable and transceiver; `mlxlink -d DEVICE -c` shows the raw bit "
-        "error rate. "
-        "port_rcv_remote_physical_errors alone: the wrong bits arose at another link of the path",
-    ),
-    "COUNT-003": _family(
-        "COUNT-003",
-        about="RDMA without repeats",
-        expected="less than 1 in 1,000,000 packets; no time-out at all",
-        because="packets are lost or come too late on the way: a lossy switch queue (PFC or ECN not set "
-        "up alike on every hop), a bad link on the path, or a receiver that is not ready",
-        costs="the sender goes back and repeats; a time-out alone stops a transfer for seconds",
-        fix="the same PFC and ECN settings on every NIC and switch port of the path, NCCL_IB_TC as the "
-        "fabric wants it; then look for a bad link with `wirespeed locate`",
-    ),
-    "COUNT-004": _family(
-        "COUNT-004",
-        about="no packets dropped",
-        expected="less than 1 in 1,000,000 packets",
-        because="a queue was full: of this NIC (receive ring, host too slow) or of its switch port",
-        costs="each lost packet is sent again, and TCP and RoCE slow down at once",
-        fix="PFC on the traffic class of RDMA; larger rings (`ethtool -G`), interrupts and ranks on the "
-        "NIC's NUMA node; fewer streams onto one port",
-    ),
-    "COUNT-005": _family(
-        "COUNT-005",
-        about="no storm of pause frames",
-        expected="a link that is paused for less than a tenth of the time",
-        because="rx_…: the switch stops this node, somebody behind it is too slow; tx_…: this "
-        "node stops "
-        "the switch, because it does not take in what arrives",
-        costs="a paused port holds back every flow through it, also those of other nodes",
-        fix="tx_…: look at PCIe, NUMA and memory of this node; rx_…: find the node that sends pause "
-        "frames. A PFC watchdog on the switches bounds a storm",
-    ),
-    "COUNT-006": _family(
-        "COUNT-006",
-        about="NVLinks without errors",
-        expected="no error on any link of a GPU",
-        because="a bad contact or board: GPU, NVSwitch, or cable of the rack",
-        costs="replays slow every transfer over this link; a link that fails ends the job (Xid 74)",
-        fix="drain the node, reset GPUs and NVSwitches; if it comes back, have the GPU or board "
-        "replaced",
-    ),
-    "COUNT-007": _family(
-        "COUNT-007",
-        about="GPU memory without uncorrectable errors",
-        expected="none",
-        because="memory of this GPU is failing",
-        costs="wrong data or a job that ends (Xid 48, 63, 64, 94, 95)",
-        fix="drain the node and reset the GPU, so that the row is remapped; replace it if it comes back",
-    ),
-    "COUNT-008": _family(
-        "COUNT-008",
-        about="TCP without repeats",
-        expected="less than 1 in 1,000 segments of this host's TCP, without those that the other "
-        "side had already",
-        because="segments are lost or late on the way: a bad link, a full queue, a shaped or "
-        "lossy path; "
-        "other processes of this host count, too",
-        costs="TCP halves its rate at each loss: sockets of NCCL and gloo crawl",
-        fix="`nstat -az | grep -i retrans` and `ss -ti` on this node show who repeats; then "
-        "`wirespeed locate` names the path",
-    ),
-}
-
-EXPLANATIONS: dict[str, str] = {
-    "COUNT-001": "Links stay up during the traffic. The counters of RDMA ports and network "
-    "interfaces are "
-    "read before and after it; a link that went down or was trained anew in between fails. Look at "
-    "cable, transceiver and port of the named device.",
-    "COUNT-002": "Links deliver their bits right during the traffic. Symbol, CRC and receive errors of "
-    "ports and interfaces: any growth warns, ten and more than one a second fail. Clean or change the "
-    "cable; the named port is where the wrong bits arrived.",
-    "COUNT-003": "RDMA repeats nothing during the traffic. Packets out of sequence, repeated "
-    "requests and "
-    "time-outs, told by the adapter: from 1 in 1,000,000 packets a warning, from 1 in 10,000 a "
-    "failure; a "
-    "time-out always warns. Out of sequence alone, as adaptive routing makes it, never fails.",
-    "COUNT-004": "No packets are dropped during the traffic. Discards of ports and interfaces, "
-    "from 1 in "
-    "1,000,000 packets a warning, from 1 in 10,000 a failure. Look at flow control and at receive "
-    "rings.",
-    "COUNT-005": "No link is held back by pause frames. A tenth of the time paused warns, half of "
-    "it fails, "
-    "as does a storm that the adapter has seen itself. Some pausing is how RoCE shares a full port, "
-    "and no finding; whoever sends pause frames all the time is too slow to take in what arrives.",
-    "COUNT-006": "NVLinks count no errors during the traffic. Replays, recoveries and CRC errors "
-    "of a link, as "
-    "NVML tells them: any growth fails, because the others wait for the slowest link.",
-    "COUNT-007": "GPU memory has no new uncorrectable error. One that arises during the traffic fails: "
-    "results of this GPU cannot be trusted.",
-    "COUNT-008": "TCP repeats hardly anything during the traffic. Segments that this host sent "
-    "again, as a "
-    "part of all that it sent: from 1 in 1,000 a warning, from 1 in 100 a failure. What the other side "
-    "had already (DSACK) is left out. Every process of the host counts.",
-}
-"""What `--explain ID` says; the first sentence is the title of the check."""
+FAMILIES = {id: tuple(rules) for id, rules in groupby(RULES, lambda rule: rule.id)}
+"""Rules by the id of their finding."""

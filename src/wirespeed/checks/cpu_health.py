@@ -1,8 +1,8 @@
 """Whether ranks have CPUs, clocks and memory enough: NODE-014 to NODE-016."""
 
 from wirespeed.checks.per_node import Blind, absent, judge_nodes, worse
-from wirespeed.records import Finding, NodeFacts, World
-from wirespeed.units import format_size
+from wirespeed.model.records import Finding, NodeFacts, World
+from wirespeed.model.units import format_size
 
 __all__ = ["cpu_findings"]
 
@@ -21,31 +21,27 @@ def cpu_findings(world: World) -> list[Finding]:
 
 
 def _governors(world: World) -> list[Finding]:
-    known = {_governor(node) for node in world.nodes if "cpu.governor" in node.facts}
+    known = {_governor(node) for node in world.nodes if node.facts.cpu_governor is not None}
     return judge_nodes(
         "NODE-014",
         world.nodes,
         _judge_governor,
-        about="CPU governor",
-        good="CPU governor not one that lowers clocks",
         none="no node",
         saw=", ".join(sorted(known)),
     )
 
 
 def _governor(node: NodeFacts) -> str:
-    return (
-        f"{node.facts['cpu.governor']} ({node.facts.get('cpu.scaling_driver', 'driver unknown')})"
-    )
+    return f"{node.facts.cpu_governor} ({node.facts.cpu_scaling_driver or 'driver unknown'})"
 
 
 def _judge_governor(node: NodeFacts) -> Finding | Blind | None:
-    governor = node.facts.get("cpu.governor")
+    governor = node.facts.cpu_governor
     if governor is None:
-        if node.facts.get("machine.virtual"):
+        if node.facts.machine_virtual:
             return Blind("virtual machine: the host sets the clocks")
         return Blind(node.unknown.get("cpu.governor", "not reported"))
-    if governor not in _SLOW_GOVERNORS or node.facts.get("cpu.scaling_driver") in _OWN_GOVERNORS:
+    if governor not in _SLOW_GOVERNORS or node.facts.cpu_scaling_driver in _OWN_GOVERNORS:
         return None
     return worse(
         "NODE-014",
@@ -53,10 +49,6 @@ def _judge_governor(node: NodeFacts) -> Finding | Blind | None:
         node,
         f"CPU governor is {governor}",
         saw=f"{_governor(node)} (/sys/devices/system/cpu/cpu0/cpufreq)",
-        expected="performance",
-        because="the default of the distribution or of a power profile (tuned, BIOS)",
-        costs="ranks that wait for messages let the clock fall: higher latency, and more spread",
-        fix="cpupower frequency-set -g performance, or tuned-adm profile hpc-compute",
     )
 
 
@@ -74,21 +66,19 @@ def _cpus(world: World) -> list[Finding]:
         "NODE-015",
         world.nodes,
         _judge_cpus,
-        about="CPUs of the ranks",
-        good="at least one CPU a rank",
         none="no node",
         saw="; ".join(text for text in told if text),
     )
 
 
 def _quota(node: NodeFacts) -> float | None:
-    quota = node.facts.get("cpu.quota")
+    quota = node.facts.cpu_quota
     return float(quota) if isinstance(quota, int | float) else None
 
 
 def _visible(node: NodeFacts) -> int | None:
     """CPUs of all ranks here; a rank's own affinity (`cpu.allowed`) may be its binding only."""
-    return node.facts.get("cpu.shared") or node.facts.get("cpu.logical")
+    return node.facts.cpu_shared or node.facts.cpu_logical
 
 
 def _tell_quota(node: NodeFacts) -> str:
@@ -119,7 +109,6 @@ def _few_cpus(node: NodeFacts, text: str, *, quota: bool) -> Finding:
         node,
         text,
         saw=text,
-        expected="at least one CPU a rank, better some more for its threads",
         because="the CPU limit of a container, a pod or a service (cgroup cpu.max)"
         if quota
         else "the launcher, the scheduler or a cpuset gives the job few CPUs of this node",
@@ -137,39 +126,31 @@ def _few_cpus(node: NodeFacts, text: str, *, quota: bool) -> Finding:
 
 
 def _memory(world: World) -> list[Finding]:
-    known = [node.facts["memory.available_bytes"] for node in world.nodes if _available(node)]
+    free = [node.facts.memory_available_bytes for node in world.nodes]
+    least = min((size for size in free if size is not None), default=0)
     return judge_nodes(
         "NODE-016",
         world.nodes,
         _judge_memory,
-        about="free memory",
-        good=f"at least {format_size(min(known, default=0))} of memory free",
+        good=f"at least {format_size(least)} of memory free",
         none="no node",
     )
 
 
-def _available(node: NodeFacts) -> bool:
-    return "memory.available_bytes" in node.facts
-
-
 def _judge_memory(node: NodeFacts) -> Finding | Blind | None:
-    available, total = (node.facts.get(f"memory.{name}_bytes") for name in ("available", "total"))
+    available, total = node.facts.memory_available_bytes, node.facts.memory_total_bytes
     if available is None or total is None:
         missing = "memory.total_bytes" if total is None else "memory.available_bytes"
         return Blind(node.unknown.get(missing, f"{missing} not reported"))
-    limit = node.facts.get("memory.limit_bytes")
+    limit = node.facts.memory_limit_bytes
     total = min(total, limit) if isinstance(limit, int) else total
     if available >= max(_LEAST_BYTES, _LEAST_SHARE * total):
         return None
-    said = f"{format_size(available)} of {format_size(total)} free"
+    said = f"{format_size(available)} of {format_size(int(total))} free"
     return worse(
         "NODE-016",
         "warn",
         node,
         f"memory: {said}",
         saw=f"{said} (MemAvailable, and what our cgroup leaves)",
-        expected="more than 5 % and than 1 GiB before a job starts",
-        because="other processes, leftovers of an earlier job, or files in /dev/shm hold it",
-        costs="the job swaps, or the kernel kills a rank in the middle of a run",
-        fix="ps aux --sort=-rss | head; ls -la /dev/shm; end what is left over",
     )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wirespeed.records import Finding, Verdict
+from wirespeed.checks.per_node import worded
+from wirespeed.model.records import Finding, Verdict
 
 __all__ = ["PLAIN", "Gate"]
 
@@ -56,13 +57,11 @@ def _refusal(warned: Sequence[Finding]) -> Finding:
     ids = list(dict.fromkeys(one.id for one in warned))
     count = f"{len(warned)} warning{'s fail' if len(warned) > 1 else ' fails'}"
     more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
-    return Finding(
+    return worded(
         id="GATE-001",
         status="fail",
         title=f"{count} this run by --fail-on warn: {', '.join(ids[:_SHOWN])}{more}",
         saw="; ".join(one.title for one in warned[:_SHOWN]),
-        expected="no warning, as --fail-on warn asks",
-        because="without that option these are warnings, and the run would be READY",
         fix="what each of them says; one that is known and accepted: --allow " + ids[0],
         next=f"wirespeed check --explain {ids[0]}",
     )

@@ -2,7 +2,7 @@
 
 from wirespeed.checks.gpu_named import Fault, faulty, hidden_gpus
 from wirespeed.checks.per_node import Blind
-from wirespeed.records import Finding, NodeFacts, World
+from wirespeed.model.records import Finding, NodeFacts, World
 
 __all__ = ["judge_cuda", "outside"]
 
@@ -18,12 +18,12 @@ _ELSE = "look for Xid and NVRM lines in dmesg; restart the node"
 
 def judge_cuda(node: NodeFacts) -> Finding | Blind | None:
     """Joined by UUID. In MIG mode CUDA shows one instance to a process, so that it is not judged."""
-    failed = node.facts.get("gpu.cuda_failed")
+    failed = node.facts.gpu_cuda_failed
     missing = [gpu for gpu in node.gpus if gpu.get("visible") is False]
     if failed:
         fault = Fault("fail", f"CUDA does not start: {failed['call']} gives {failed['text']}")
         return _told(node, [fault], _TO_DO.get(failed["code"], _ELSE))
-    if "gpu.visible" not in node.facts:
+    if node.facts.gpu_visible is None:
         why = node.unknown.get("gpu.visible", "CUDA was not asked")
         return Blind("; ".join(filter(None, (why, _hidden(node)))))
     if any(gpu.get("mig") for gpu in node.gpus):
@@ -38,9 +38,6 @@ def _told(node: NodeFacts, faults: list[Fault], fix: str) -> Finding:
         "GPU-013",
         node,
         faults,
-        expected="every GPU that NVML shows, but for those outside of CUDA_VISIBLE_DEVICES (cuInit)",
-        because="the driver cannot start the GPU, or its fabric is not ready",
-        costs="ranks that are given this GPU fail at once",
         fix=fix,
     )
 

@@ -8,8 +8,9 @@ from wirespeed.checks.gpu_links import judge_growth, judge_links, most_links
 from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty, why_blind
 from wirespeed.checks.per_node import Blind, Judge, judge_nodes
 from wirespeed.checks.xids import meaning_of
-from wirespeed.records import Finding, NodeFacts, World
-from wirespeed.units import format_duration
+from wirespeed.model.node_facts import Xid
+from wirespeed.model.records import Finding, NodeFacts, World
+from wirespeed.model.units import format_duration
 
 __all__ = ["gpu_cuda_findings", "gpu_fault_findings"]
 
@@ -20,47 +21,32 @@ def gpu_fault_findings(world: World) -> list[Finding]:
     """GPU-005 to GPU-010."""
     linked = most_links(world)
     return [
-        *_check("GPU-005", world, _judge_memory, "GPU memory to be repaired", _GOOD_MEMORY),
-        *_check("GPU-006", world, _judge_log, "kernel log", _GOOD_LOG, saw=_of_the_log(world)),
-        *_check(
-            "GPU-007", world, lambda node: judge_links(node, linked), "NVLink fabric", _GOOD_LINKS
-        ),
-        *_check(
-            "GPU-008", world, _judge_bus, "GPUs on the PCI bus", _GOOD_BUS, saw=_withheld(world)
-        ),
-        *_check("GPU-009", world, _judge_answers, "GPUs asked by NVML", _GOOD_ANSWERS),
-        *_check("GPU-010", world, judge_growth, "NVLink errors", _GOOD_COUNTERS),
+        *_check("GPU-005", world, _judge_memory),
+        *_check("GPU-006", world, _judge_log, saw=_of_the_log(world)),
+        *_check("GPU-007", world, lambda node: judge_links(node, linked)),
+        *_check("GPU-008", world, _judge_bus, saw=_withheld(world)),
+        *_check("GPU-009", world, _judge_answers),
+        *_check("GPU-010", world, judge_growth),
     ]
 
 
-_GOOD_MEMORY = "no GPU memory waits to be repaired"
-_GOOD_LOG = "no critical Xid in the kernel log"
-_GOOD_LINKS = "NVLinks and fabric up"
-_GOOD_BUS = "every GPU on the PCI bus answers"
-_GOOD_ANSWERS = "every GPU answers NVML"
-_GOOD_CUDA = "CUDA shows every GPU that it may"
-_GOOD_COUNTERS = "NVLink errors do not grow"
-
-
-def _check(
-    id: str, world: World, judge: Judge, about: str, good: str, saw: str = ""
-) -> list[Finding]:
+def _check(id: str, world: World, judge: Judge, saw: str = "") -> list[Finding]:
     nodes = [node for node in world.nodes if _concerned(node)]
     none = next(
         (node.unknown["gpus"] for node in world.nodes if "gpus" in node.unknown),
         "no GPU on any node",
     )
-    return judge_nodes(id, nodes, judge, about=about, good=good, none=none, saw=saw)
+    return judge_nodes(id, nodes, judge, none=none, saw=saw)
 
 
 def gpu_cuda_findings(world: World) -> list[Finding]:
     """GPU-013."""
-    return _check("GPU-013", world, judge_cuda, "GPUs under CUDA", _GOOD_CUDA, saw=outside(world))
+    return _check("GPU-013", world, judge_cuda, saw=outside(world))
 
 
 def _concerned(node: NodeFacts) -> bool:
     """Whether there is a GPU, though it may be one that nobody answers for."""
-    known = node.facts.get("gpu.on_bus") or node.facts.get("gpu.nvml_failed")
+    known = node.facts.gpu_on_bus or node.facts.gpu_nvml_failed
     return bool(node.gpus or known)
 
 
@@ -74,11 +60,6 @@ def _judge_memory(node: NodeFacts) -> Finding | Blind | None:
             "GPU-005",
             node,
             faults,
-            expected="nothing pending and nothing failed (NVML: remapped rows, retired pages)",
-            because="this memory gave uncorrectable errors, or too many correctable ones",
-            costs="errors come back where memory was not replaced: a job that ends with Xid 48 or 95",
-            fix="reset the GPU (nvidia-smi --gpu-reset -i BUS, or restart the node); where the "
-            "remapping failed, or rows keep coming, have it replaced",
         )
     if not node.gpus or any(not _tells_memory(gpu) for gpu in node.gpus):
         return why_blind(node, "remapped_rows", "pages_pending")
@@ -106,7 +87,7 @@ def _memory_faults(gpu: Gpu) -> Iterable[Fault]:
 
 
 def _judge_log(node: NodeFacts) -> Finding | Blind | None:
-    errors = node.facts.get("gpu.xids")
+    errors = node.facts.gpu_xids
     if errors is None:
         return Blind(node.unknown.get("gpu.xids", "kernel log not reported"))
     judged = [(error, meaning_of(error["kind"], error["code"], error["text"])) for error in errors]
@@ -124,22 +105,22 @@ def _judge_log(node: NodeFacts) -> Finding | Blind | None:
         faults,
         expected=f"no critical Xid {_since(node)} (NVIDIA's Xid catalog)",
         because="; ".join(dict.fromkeys(one.what for one in means)),
-        costs="the job that runs there ends, hangs, or has ended already",
         fix="; ".join(dict.fromkeys(one.fix for one in means)),
     )
 
 
-def _severity(node: NodeFacts, error: dict[str, Any], severity: str) -> Status:
+def _severity(node: NodeFacts, error: Xid, severity: str) -> Status:
     """What is longer ago than a day may be repaired: the log keeps it until the next start."""
     return "fail" if severity == "fail" and _age_s(node, error) < _DAY_S else "warn"
 
 
-def _age_s(node: NodeFacts, error: dict[str, Any]) -> float:
+def _age_s(node: NodeFacts, error: Xid) -> float:
     """Seconds since the last message; 0 where the time now is not known."""
-    return max(0.0, float(node.facts.get("uptime_s", error["last_s"])) - float(error["last_s"]))
+    now = node.facts.uptime_s
+    return 0.0 if now is None else max(0.0, now - error["last_s"])
 
 
-def _say(node: NodeFacts, error: dict[str, Any]) -> str:
+def _say(node: NodeFacts, error: Xid) -> str:
     indices = (gpu["index"] for gpu in node.gpus if gpu.get("pci", "").startswith(error["pci"]))
     index = next(indices, None)
     where = error["pci"] if index is None else f"GPU{index} ({error['pci']})"
@@ -159,21 +140,21 @@ def _ago(seconds: float) -> str:
 
 def _since(node: NodeFacts) -> str:
     """What the kernel log covers: its oldest records are overwritten first."""
-    first = node.facts.get("kernel_log.first_s", 0.0)
-    if not first or "uptime_s" not in node.facts:
+    first = node.facts.kernel_log_first_s or 0.0
+    if not first or node.facts.uptime_s is None:
         return "since the start of the system"
-    return f"in the kernel log, which covers {_ago(node.facts['uptime_s'] - first)}"
+    return f"in the kernel log, which covers {_ago(node.facts.uptime_s - first)}"
 
 
 def _of_the_log(world: World) -> str:
     """What a pass tells: errors that do not count, and logs that do not reach back to the start."""
     texts = []
     for node in world.nodes:
-        errors = node.facts.get("gpu.xids") or []
+        errors = node.facts.gpu_xids or []
         if errors:
             codes = ", ".join(sorted({str(error["code"]) for error in errors}))
             texts.append(f"{node.host}: Xid {codes}, nothing to do at the GPU")
-        if node.facts.get("kernel_log.first_s"):
+        if node.facts.kernel_log_first_s:
             texts.append(f"{node.host}: {_since(node)}")
     return "; ".join(texts)
 
@@ -188,52 +169,43 @@ def _judge_bus(node: NodeFacts) -> Finding | Blind | None:
             "GPU-008",
             node,
             faults,
-            expected="all NVIDIA GPUs of /sys/bus/pci/devices, with a driver and under NVML",
-            because="the GPU has lost its PCIe link or power, or the driver could not start it "
-            "(NVRM and Xid lines in dmesg)",
-            costs="ranks that are given this GPU cannot start, and the node has less than it should",
-            fix="dmesg | grep -i nvrm; restart the node (power off and on), reseat or replace the GPU",
         )
-    if "gpus" in node.unknown or "gpu.count" not in node.facts:
+    if "gpus" in node.unknown or node.facts.gpu_count is None:
         return Blind(node.unknown.get("gpus", "number of GPUs not reported by NVML"))
-    if "gpu.on_bus" not in node.facts:
+    if node.facts.gpu_on_bus is None:
         return Blind(node.unknown.get("gpu.on_bus", "PCI bus not reported"))
     return None
 
 
 def _withheld(world: World) -> str:
     """What a pass tells: GPUs on the bus that are given to others."""
-    counts = [(node, len(node.facts.get("gpu.on_bus", ()))) for node in world.nodes]
+    counts = [(node, len(node.facts.gpu_on_bus or ())) for node in world.nodes]
     return "; ".join(
-        f"{node.host}: {node.facts['gpu.count']} of {bus} GPUs on the bus are given to us by "
-        f"{node.facts.get('machine.hides_devices')}"
+        f"{node.host}: {node.facts.gpu_count} of {bus} GPUs on the bus are given to us by "
+        f"{node.facts.machine_hides_devices}"
         for node, bus in counts
-        if node.facts.get("gpu.count", bus) < bus
+        if node.facts.gpu_count is not None and node.facts.gpu_count < bus
     )
 
 
 def _bus_faults(node: NodeFacts) -> Iterable[Fault]:
     facts = node.facts
-    mute = facts.get("gpu.mute", [])
+    mute = facts.gpu_mute or []
     for address in mute:
         yield Fault("fail", f"GPU at {address} has fallen off the bus (reads as ones only)")
-    if "gpu.count" not in facts:  # without NVML nothing says that these GPUs are to be used
+    if facts.gpu_count is None:  # without NVML nothing says that these GPUs are to be used
         return
-    driverless = [one for one in facts.get("gpu.driverless", ()) if one not in mute]
+    driverless = [one for one in (facts.gpu_driverless or ()) if one not in mute]
     for address in driverless:
         yield Fault("fail", f"GPU at {address} has no driver")
-    missing = len(facts.get("gpu.on_bus", ())) - facts["gpu.count"]
-    if missing > len({*mute, *driverless}) and not facts.get("machine.hides_devices"):
-        seen = f"{facts['gpu.count']} of {len(facts['gpu.on_bus'])} GPUs on the bus"
-        yield Fault("fail", f"NVML shows {seen}{_which(node)}")
-
-
-def _which(node: NodeFacts) -> str:
-    """Addresses on the bus that NVML does not show, where all others told theirs."""
-    shown = {gpu["pci"] for gpu in node.gpus if "pci" in gpu}
-    others = [one for one in node.facts["gpu.on_bus"] if one not in shown]
-    known = others and len(shown) == node.facts["gpu.count"]
-    return f" (not {', '.join(others)})" if known else ""
+    on_bus = facts.gpu_on_bus or []
+    missing = len(on_bus) - facts.gpu_count
+    if missing > len({*mute, *driverless}) and not facts.machine_hides_devices:
+        # Addresses that NVML does not show, where all others told theirs.
+        shown = {gpu["pci"] for gpu in node.gpus if "pci" in gpu}
+        others = [one for one in on_bus if one not in shown]
+        which = f" (not {', '.join(others)})" if len(shown) == facts.gpu_count and others else ""
+        yield Fault("fail", f"NVML shows {facts.gpu_count} of {len(on_bus)} GPUs on the bus{which}")
 
 
 # GPU-009.
@@ -256,7 +228,7 @@ def _judge_answers(node: NodeFacts) -> Finding | Blind | None:
         Fault("fail", _said(error), gpu) for gpu in node.gpus for error in gpu.get("errors", ())
     ]
     codes = [error["code"] for gpu in node.gpus for error in gpu.get("errors", ())]
-    if failed := node.facts.get("gpu.nvml_failed"):
+    if failed := node.facts.gpu_nvml_failed:
         faults.append(Fault("fail", f"NVML failed: {failed['text']} ({failed['call']})"))
         codes.append(failed["code"])
     if faults:
@@ -265,9 +237,6 @@ def _judge_answers(node: NodeFacts) -> Finding | Blind | None:
             "GPU-009",
             node,
             faults,
-            expected="an answer, or that the question is not supported (NVML)",
-            because="the driver has lost the GPU, or waits for its reset",
-            costs="ranks that use this GPU fail or hang, and what it did not tell is not checked",
             fix=f"drain the node; {'; '.join(steps)}",
         )
     hidden = [why for key, why in node.unknown.items() if key.removeprefix("gpu.").isdecimal()]

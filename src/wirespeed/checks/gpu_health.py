@@ -9,7 +9,8 @@ from statistics import median
 
 from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty, siblings
 from wirespeed.checks.per_node import absent
-from wirespeed.records import Finding, NodeFacts, World
+from wirespeed.checks.registry import EXPLAINED
+from wirespeed.model.records import Finding, World
 
 __all__ = ["gpu_findings", "gpu_state_findings"]
 
@@ -31,22 +32,15 @@ def gpu_state_findings(world: World) -> list[Finding]:
     return [finding for check in _STATE_CHECKS for finding in _of_gpus(check, world)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _GpuCheck:
     """One thing that can be wrong with a GPU."""
 
     id: str
-    about: str
-    good: str
-    """What is so when no GPU has the fault."""
     fault: Callable[[Gpu, Sequence[Gpu]], Iterable[tuple[Status, str]]]
     """What is wrong with a GPU, given its siblings: how grave, and in a few words what."""
     needs: tuple[str, ...] = ()
     """Without these a GPU is not checked."""
-    expected: str
-    because: str
-    costs: str
-    fix: str
 
 
 def _of_gpus(check: _GpuCheck, world: World) -> list[Finding]:
@@ -61,12 +55,12 @@ def _of_gpus(check: _GpuCheck, world: World) -> list[Finding]:
             for status, text in check.fault(gpu, siblings(node, gpu))
         ]
         if faults:
-            found.append(_told(check, node, faults))
+            found.append(faulty(check.id, node, faults))
     if blind or not gpus:
         share = f" on {len(blind)} of {len(gpus)} GPUs" if gpus else ""
-        title = f"{check.about} not checked{share}"
+        title = f"{EXPLAINED[check.id].about} not checked{share}"
         found.append(absent(check.id, title, _why_blind(world, check.needs)))
-    title = f"{check.good} on {len(gpus)} GPU(s)"
+    title = f"{EXPLAINED[check.id].good} on {len(gpus)} GPU(s)"
     return found or [Finding(id=check.id, status="pass", title=title)]
 
 
@@ -79,18 +73,6 @@ def _why_blind(world: World, needs: Sequence[str]) -> str:
         for index, need in missing:
             return node.unknown.get(f"gpu.{index}.{need}", f"{need} not reported")
     return "no GPU on any node"
-
-
-def _told(check: _GpuCheck, node: NodeFacts, faults: Sequence[Fault]) -> Finding:
-    return faulty(
-        check.id,
-        node,
-        faults,
-        expected=check.expected,
-        because=check.because,
-        costs=check.costs,
-        fix=check.fix,
-    )
 
 
 def _pcie_fault(gpu: Gpu, others: Sequence[Gpu]) -> Iterable[tuple[Status, str]]:
@@ -167,73 +149,12 @@ def _state(gpu: Gpu) -> tuple[object, ...]:
 
 
 _GPU_CHECKS = (
-    _GpuCheck(
-        id="GPU-001",
-        about="PCIe links",
-        good="PCIe links at their full width",
-        fault=_pcie_fault,
-        needs=("pcie_width", "pcie_width_max", "pcie_gen", "pcie_gen_max"),
-        expected="the width and generation that GPU and slot allow (NVML), and that its siblings have",
-        because="a riser, a slot or a card that is not seated, or a port set so in the BIOS",
-        costs="copies to and from the host, and GPUDirect RDMA, at a part of the speed",
-        fix="compare with nvidia-smi -q -d PCIE under load; reseat the card",
-    ),
-    _GpuCheck(
-        id="GPU-002",
-        about="GPU memory (ECC)",
-        good="no uncorrected ECC errors",
-        fault=_ecc_fault,
-        needs=("ecc_uncorrected",),
-        expected="0 uncorrected errors since the driver was loaded, SRAM below its threshold (NVML)",
-        because="memory of this GPU gave back what was not written to it",
-        costs="wrong gradients, or a job that ends with Xid 48, 63, 64 or 94",
-        fix="drain the node and reset the GPU (nvidia-smi --gpu-reset -i BUS); above the SRAM "
-        "threshold, or if errors come back, have it replaced",
-    ),
-    _GpuCheck(
-        id="GPU-003",
-        about="MIG mode",
-        good="MIG mode not on",  # GPUs that have no MIG do not answer, and are good
-        fault=_mig_fault,
-        expected="off for training on several GPUs",
-        because="MIG instances cannot reach each other by NVLink or PCIe peer access",
-        costs="all traffic between GPUs goes through host memory",
-        fix="nvidia-smi -i BUS -mig 0, then reset the GPU",
-    ),
-    _GpuCheck(
-        id="GPU-004",
-        about="GPU clocks",
-        good="clocks not lowered by heat or power supply",
-        fault=_slowdown,
-        needs=("slowed_by",),
-        expected="no slowdown by heat or power supply (NVML clocks event reasons)",
-        because="cooling or power supply of this GPU does not suffice",
-        costs="one slow GPU slows every step of the whole job",
-        fix="nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER; look at fans, inlet and power feeds",
-    ),
+    _GpuCheck("GPU-001", _pcie_fault, ("pcie_width", "pcie_width_max", "pcie_gen", "pcie_gen_max")),
+    _GpuCheck("GPU-002", _ecc_fault, ("ecc_uncorrected",)),
+    _GpuCheck("GPU-003", _mig_fault),  # GPUs that have no MIG do not answer, and are good
+    _GpuCheck("GPU-004", _slowdown, ("slowed_by",)),
 )
 _STATE_CHECKS = (
-    _GpuCheck(
-        id="GPU-011",
-        about="GPU temperatures",
-        good="temperatures below the slowdown threshold",
-        fault=_too_hot,
-        needs=("temperature_C", "slowdown_C"),
-        expected="below the temperature at which hardware lowers the clocks (NVML)",
-        because="cooling of this GPU or node does not suffice: fans, inlet, dust, a cold plate",
-        costs="clocks that fall under load, and one slow GPU slows every step of the whole job",
-        fix="nvidia-smi -q -d TEMPERATURE -i BUS; look at fans, airflow and inlet temperature",
-    ),
-    _GpuCheck(
-        id="GPU-012",
-        about="clocks of siblings",
-        good="clocks as those of the siblings",
-        fault=_slow_clock,
-        needs=("clock_sm_MHz", "slowed_by"),
-        expected="the SM clock of the node's other GPUs of this model in the same state",
-        because="clocks that somebody locked on this GPU, or a power supply that does not deliver",
-        costs="one slow GPU slows every step of the whole job",
-        fix="nvidia-smi -q -d CLOCK,PERFORMANCE -i BUS; nvidia-smi -rgc -i BUS and -rac -i BUS "
-        "undo locked clocks",
-    ),
+    _GpuCheck("GPU-011", _too_hot, ("temperature_C", "slowdown_C")),
+    _GpuCheck("GPU-012", _slow_clock, ("clock_sm_MHz", "slowed_by")),
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty, why_blind
 from wirespeed.checks.per_node import Blind
-from wirespeed.records import Finding, NodeFacts, World
+from wirespeed.model.records import Finding, NodeFacts, World
 
 __all__ = ["judge_growth", "judge_links", "most_links"]
 
@@ -29,14 +29,6 @@ def judge_links(node: NodeFacts, most: dict[str, int]) -> Finding | Blind | None
             "GPU-007",
             node,
             faults,
-            expected="fabric state completed with status 0 and healthy, and as many active NVLinks "
-            "as on other GPUs of this model (NVML)",
-            because="nvidia-fabricmanager does not run, has another version than the driver or a "
-            "wrong configuration, or a link has failed (Xid 74, SXid)",
-            costs="without the fabric CUDA does not start (error 802); without a link traffic between "
-            "GPUs is slower, or goes over PCIe",
-            fix="systemctl status nvidia-fabricmanager, its log in /var/log/fabricmanager.log; "
-            "nvidia-smi nvlink -s -i BUS; reset the GPUs",
         )
     if silent := _silent(node, "nvlinks"):
         return silent
@@ -88,12 +80,6 @@ def judge_growth(node: NodeFacts) -> Finding | Blind | None:
             "GPU-010",
             node,
             faults,
-            expected="no new errors on any NVLink between two readings (NVML)",
-            because="a link that is damaged, dirty or not seated (Xid 74), mostly between this GPU "
-            "and its NVSwitch",
-            costs="packets are sent again, so that traffic between GPUs is slower; then the link fails",
-            fix="drain the node; nvidia-smi nvlink -e -i BUS shows the counters; reset the GPU, and "
-            "have board or switch looked at if they grow again",
         )
     if silent := _silent(node, "nvlink_errors"):
         return silent

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from wirespeed.checks.per_node import Blind, worse
-from wirespeed.records import Finding, NodeFacts
+from wirespeed.checks.registry import EXPLAINED
+from wirespeed.model.records import Finding, NodeFacts
 
 __all__ = ["Fault", "Gpu", "Status", "faulty", "hidden_gpus", "siblings", "why_blind"]
 
@@ -66,7 +67,9 @@ def why_blind(node: NodeFacts, *keys: str) -> Blind:
     return Blind(next(reasons, "not reported"))
 
 
-def faulty(id: str, node: NodeFacts, faults: Sequence[Fault], *, fix: str, **said: str) -> Finding:
+def faulty(
+    id: str, node: NodeFacts, faults: Sequence[Fault], *, fix: str = "", **said: str
+) -> Finding:
     """The gravest fault leads; all are told. `BUS` in `fix` becomes the first GPU's PCI address."""
     ordered = sorted(faults, key=lambda fault: fault.status != "fail")
     lines = tuple(fault.whole(node) for fault in ordered)
@@ -80,6 +83,6 @@ def faulty(id: str, node: NodeFacts, faults: Sequence[Fault], *, fix: str, **sai
         f"{ordered[0].short}{more}",
         saw="; ".join(lines),
         evidence=lines if len(lines) > 1 else (),
-        fix=fix.replace("BUS", bus),
+        fix=(fix or EXPLAINED[id].fix).replace("BUS", bus),
         **said,
     )

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from wirespeed.records import Measurement, Status
-from wirespeed.records_reference import Quantity, ReferenceFigure, ReferenceKind
+from wirespeed.model.records import Measurement, Status
+from wirespeed.model.reference_records import Quantity, ReferenceFigure, ReferenceKind
+from wirespeed.model.units import format_bandwidth, format_duration
 from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation
-from wirespeed.units import format_bandwidth, format_duration
 
 __all__ = [
     "FAIL_BELOW",
@@ -112,13 +112,10 @@ def reference_figure(
     ends: tuple[float | None, float | None] = (None, None),
 ) -> ReferenceFigure:
     """What `m` was held against; value and ends: bytes a second, or seconds."""
+    figures = {quantity: value, f"{quantity}_low": ends[0], f"{quantity}_high": ends[1]}
     return ReferenceFigure(
         kind=kind,
         source=source,
-        quantity=quantity,
-        value=value,
-        low=ends[0],
-        high=ends[1],
         op=m.op,
         engine=m.engine,
         dtype=m.dtype,
@@ -126,6 +123,7 @@ def reference_figure(
         in_place=m.in_place,
         size_bytes=m.size_bytes,
         ranks=m.ranks,
+        **figures,
     )
 
 

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
-from wirespeed.records import Finding, NodeFacts, Subject, World
+from wirespeed.checks.per_node import worded
+from wirespeed.model.node_facts import Interface
+from wirespeed.model.records import Finding, NodeFacts, Subject, World
 
 __all__ = ["announces_loopback", "choice_findings"]
-
-Interface = dict[str, Any]
 
 _NOWHERE = re.compile(r"docker\d+|virbr\d+|br-[0-9a-f]{12}|podman\d+|lxcbr\d+|lxdbr\d+")
 """Bridges that docker, libvirt, podman, LXC make: their addresses are the same on every node."""
@@ -37,9 +37,9 @@ def choice_findings(world: World, many: bool) -> list[Finding]:
 
 def announces_loopback(node: NodeFacts) -> bool:
     """Whether gloo listens on the loopback because the host name leads there: NET-001 tells it."""
-    settings = node.facts.get("net.settings", ())
+    settings = node.facts.net_settings or ()
     by_name = all(setting["name"] != "GLOO_SOCKET_IFNAME" for setting in settings)
-    return by_name and bool(node.facts.get("net.name.loopback"))
+    return by_name and bool(node.facts.net_name_loopback)
 
 
 def _unchecked(title: str, because: str) -> Finding:
@@ -52,23 +52,23 @@ def _library(backend: str) -> str:
 
 def _over_rdma(node: NodeFacts, backend: str) -> bool:
     """Whether NCCL's data go by RDMA, so that its sockets only bring it up."""
-    settings = {**node.facts.get("net.nccl.conf", {}), **node.environment}
+    settings = {**(node.facts.net_nccl_conf or {}), **node.environment}
     on = settings.get("NCCL_IB_DISABLE", "0") == "0" and settings.get("NCCL_NET", "") != "Socket"
     active = {f"{p['device']}:{p['port']}" for p in node.rdma if p.get("state") == "ACTIVE"}
-    chosen = set(node.facts.get("net.hca", active))
+    chosen = active if node.facts.net_hca is None else set(node.facts.net_hca)
     return "nccl" in backend and on and bool(active & chosen)
 
 
 def _carriers(node: NodeFacts, backend: str) -> list[str]:
     if "nccl" not in backend:
-        return [name for name in node.facts.get("net.gloo.interface", "").split(",") if name]
-    chosen = list(node.facts.get("net.nccl.interfaces", ()))
+        return [name for name in (node.facts.net_gloo_interface or "").split(",") if name]
+    chosen = list(node.facts.net_nccl_interfaces or ())
     return chosen[:1] if _over_rdma(node, backend) else chosen
 
 
 def _judged(node: NodeFacts, backend: str) -> Finding | None:
     """What is wrong with the interfaces chosen on a node; None: nothing."""
-    known = {one["name"]: one for one in node.facts.get("net.interfaces", ())}
+    known = {one["name"]: one for one in (node.facts.net_interfaces or ())}
     chosen = [known[name] for name in _carriers(node, backend) if name in known]
     if not chosen:
         why = node.unknown.get("net.interfaces", "no interface was chosen, or none is reported")
@@ -137,16 +137,15 @@ def _finding(
     others: Sequence[Interface],
 ) -> Finding:
     library = _library(backend)
-    facts = node.facts
+    why = node.facts.net_gloo_why if library == "gloo" else node.facts.net_nccl_why
     better = [other["name"] for other in others if other["kind"] in ("physical", "bond", "vlan")]
-    return Finding(
+    return worded(
         id="NET-003",
         status=status,
         title=f"{node.host}: {library} chooses {one['name']}: {fault}",
         subject=Subject("node", node.host),
-        saw=f"{', '.join(_carriers(node, backend))}, because: {facts[f'net.{library.lower()}.why']}",
-        expected="a network card, a bond or a VLAN that reaches the other nodes, the fastest one",
-        because=_because(facts, library),
+        saw=f"{', '.join(_carriers(node, backend))}, because: {why}",
+        because=_because(why, library),
         costs="nodes cannot connect, or wait for the timeout"
         if status == "fail"
         else "every collective between nodes goes through this interface",
@@ -156,10 +155,9 @@ def _finding(
     )
 
 
-def _because(facts: dict[str, Any], library: str) -> str:
-    set_by_hand = facts[f"net.{library.lower()}.why"].endswith("_SOCKET_IFNAME")
-    if set_by_hand:
-        return f"{facts[f'net.{library.lower()}.why']} is set so"
+def _because(why: str | None, library: str) -> str:
+    if why and why.endswith("_SOCKET_IFNAME"):
+        return f"{why} is set so"
     if library == "gloo":
         return "torch's gloo takes the address that the host name resolves to"
     return "NCCL takes every interface that runs but docker*, lo* and virbr*, those of ib* first"

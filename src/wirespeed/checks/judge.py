@@ -12,7 +12,7 @@ from wirespeed.checks.placement import placement_findings, placement_of
 from wirespeed.checks.reach import reach_findings
 from wirespeed.checks.settings import settings_findings
 from wirespeed.checks.speed import speed_findings
-from wirespeed.records import Finding, Measurement, Verdict, Verification, World
+from wirespeed.model.records import Finding, Measurement, Verdict, Verification, World
 from wirespeed.reference import Reference
 
 __all__ = ["judge", "verdict_of"]

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wirespeed.checks.registry import check_id
-from wirespeed.collectives.catalogue import CATALOGUE, REDOPS, Collective
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.collective import REDOPS, Collective
 from wirespeed.errors import NothingRan
 from wirespeed.plan import Case, Measure, Step
 
@@ -111,10 +112,9 @@ def _of_operation(
     if collective.has_data:
         timed.append(("BW", level.bandwidth_bytes * scale))
     measure = Measure(precision=level.precision, max_time_s=level.max_time_s)
-    skew = op in ("all_reduce", "all_gather") and "SKEW-001" in only
-    counted = op in ("all_reduce", "all_to_all") and any(id.startswith("COUNT-") for id in only)
+    others = not {id.split("-")[0] for id in only}.isdisjoint(collective.timed_for)
     for prefix, size in timed:
-        if wanted(check_id(prefix, op)) or skew or counted:
+        if wanted(check_id(prefix, op)) or others:
             yield Step(case=_case(collective, size), verify=False, measure=measure)
 
 

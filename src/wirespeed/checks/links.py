@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wirespeed.checks.per_node import Blind, absent, judge_nodes, worse
-from wirespeed.records import Finding, NodeFacts, World
+from wirespeed.model.records import Finding, NodeFacts, World
 
 __all__ = ["link_findings"]
 
@@ -28,8 +28,6 @@ def _full_speed(world: World) -> list[Finding]:
         "NODE-010",
         world.nodes,
         _judge_speed,
-        about="speed of interfaces and their PCIe links",
-        good="network interfaces and their PCIe links at full speed",
         none="no node",
     )
 
@@ -40,7 +38,7 @@ def _judge_speed(node: NodeFacts) -> Finding | Blind | None:
     told = [one for one in interfaces if {"speed_Gbitps", "speed_max_Gbitps"} <= one.keys()]
     linked = [name for name, one in devices if {"pcie_width", "pcie_width_max"} <= one.keys()]
     slow = [*_slow_interfaces(told), *_slow_pcie(devices)]
-    if node.facts.get("machine.virtual") is False:
+    if node.facts.machine_virtual is False:
         slow += _narrow_pcie(devices)
     if slow:
         return _too_slow(node, slow)
@@ -114,13 +112,6 @@ def _too_slow(node: NodeFacts, slow: Sequence[str]) -> Finding:
         node,
         f"{slow[0]}{more}",
         saw="; ".join(slow),
-        expected="the fastest mode that the driver supports (ETHTOOL_GLINKSETTINGS), and the PCIe "
-        "link that card and slot allow (/sys/bus/pci/devices/*/max_link_*)",
-        because="a cable, a transceiver or a switch port for a lower speed, a card that is not "
-        "seated, or a slot that is slower than the card",
-        costs="every ring through this node runs at the speed of its slowest link",
-        fix="ethtool NAME for the modes of both ends; lspci -vv -s ADDRESS for LnkCap and LnkSta; an "
-        "interface that only serves management may stay as it is",
         evidence=tuple(slow),
     )
 
@@ -147,8 +138,6 @@ def _siblings(world: World) -> list[Finding]:
         "NODE-011",
         nodes,
         lambda node: _judge_ports(node, widest),
-        about="rates of RDMA ports",
-        good="RDMA ports at full width and equal rates",
         none="no RDMA device on any node",
         saw=", ".join(rates),
     )
@@ -206,12 +195,5 @@ def _slow_ports(node: NodeFacts, slow: Sequence[str]) -> Finding:
         node,
         f"{slow[0]}{more}",
         saw="; ".join(slow),
-        expected="the rate of the other ACTIVE ports of this kind, and 4X for InfiniBand "
-        "(/sys/class/infiniband/*/ports/*/rate)",
-        because="a cable or a transceiver that has lost lanes, or one for a lower rate; or a switch "
-        "port that is set to it",
-        costs="NCCL spreads its rings over all rails: the slowest rail holds back all of them",
-        fix="ibstatus and iblinkinfo (mlxlink -d DEVICE tells lanes and errors); reseat or change the "
-        "cable",
         evidence=tuple(slow),
     )

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from wirespeed.checks.locating_words import BECAUSE, EXPLANATIONS, FIXES
-from wirespeed.records import Finding, Located, PairFigures, Subject
-from wirespeed.units import format_bandwidth, format_duration
+from wirespeed.checks.per_node import worded
+from wirespeed.checks.registry import EXPLAINED
+from wirespeed.model.records import Finding, Located, PairFigures, Subject
+from wirespeed.model.units import format_bandwidth, format_duration
 
-__all__ = ["EXPLANATIONS", "culprit_findings"]
+__all__ = ["culprit_findings"]
 
 _IDS = {
     "node": "LOC-001",
@@ -60,18 +61,17 @@ def _finding(located: Located, culprit: Culprit, named: set[str]) -> Finding:
     kind = culprit["kind"]
     names = [located.nodes[node] for node in culprit["nodes"]]
     host, other = [*names, "", ""][:2]
-    fix, following = FIXES[kind]
-    return Finding(
-        id=_IDS[kind],
-        status="fail",
-        title=_title(culprit, names),
+    id = _IDS[kind]
+    return worded(
+        id,
+        "fail",
+        _title(culprit, names),
         subject=_subject(located, culprit, names),
         saw=_saw(located, culprit),
         expected=_expected(located, culprit, named),
-        because=f"{BECAUSE[kind]} (confidence {culprit['confidence']:.0%})",
+        because=f"{EXPLAINED[id].because} (confidence {culprit['confidence']:.0%})",
         costs=_costs(culprit),
-        fix=fix,
-        next=following.format(host=host, other=other),
+        next=EXPLAINED[id].next.format(host=host, other=other),
         evidence=tuple(_evidence(located, names)),
     )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from wirespeed.records import Finding, Subject, World
+from wirespeed.model.records import Finding, Subject, World
 
 __all__ = ["SHARED", "beside_others"]
 
@@ -21,7 +21,7 @@ def beside_others(
 
     asked: tell of them also where nothing was judged by its speed: figures are shown.
     """
-    crowded = {node.host: told for node in world.nodes if (told := node.facts.get("neighbours"))}
+    crowded = {node.host: told for node in world.nodes if (told := node.facts.neighbours)}
     judged = any(map(_was_timed, speed))
     if not crowded or not (judged or asked):
         return list(speed), []

@@ -9,8 +9,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from wirespeed.records import Finding, NodeFacts, Subject, World
-from wirespeed.units import format_size
+from wirespeed.model.node_facts import FACT_NAMES
+from wirespeed.model.records import Finding, NodeFacts, Subject, World
+from wirespeed.model.units import format_size
 
 __all__ = ["Fact", "difference_findings"]
 
@@ -193,7 +194,7 @@ def _alike(family: _Family, known: Sequence[_Compared], nodes: int) -> Finding:
 
 
 def _fact(key: str) -> Read:
-    return lambda node: node.facts.get(key)
+    return lambda node: getattr(node.facts, FACT_NAMES[key])
 
 
 def _version(name: str, key: str, costs: str, fix: str) -> Fact:

@@ -5,8 +5,8 @@ from typing import Any
 
 from wirespeed.checks.gpu_health import gpu_findings
 from wirespeed.checks.per_node import absent, worse
-from wirespeed.records import Finding, NodeFacts, World
-from wirespeed.units import format_size
+from wirespeed.model.records import Finding, NodeFacts, World
+from wirespeed.model.units import format_size
 
 __all__ = ["health_findings"]
 
@@ -43,10 +43,6 @@ def _idle_ports(node: NodeFacts, ports: Sequence[dict[str, Any]]) -> Finding:
         node,
         f"{len(ports)} of {len(node.rdma)} RDMA ports not ACTIVE",
         saw="; ".join(said),
-        expected="ACTIVE, LinkUp (/sys/class/infiniband/*/ports/*/state)",
-        because="no cable, a switch port that is off, or (InfiniBand, state INIT) no subnet manager",
-        costs="this rail is lost to NCCL, on all nodes if rails are matched",
-        fix="ibstatus and dmesg on this node; a port that is unused on purpose: NCCL_IB_HCA=^NAME",
     )
 
 
@@ -66,13 +62,13 @@ def _memlock(world: World) -> list[Finding]:
 
 
 def _may_lock(node: NodeFacts) -> bool:
-    limit = node.facts.get("memlock.soft")
-    return limit == "unlimited" or node.facts.get("memlock.exempt") is True
+    limit = node.facts.memlock_soft
+    return limit == "unlimited" or node.facts.memlock_exempt is True
 
 
 def _short_memlock(node: NodeFacts) -> Finding:
-    limit = node.facts.get("memlock.soft")
-    if limit is None:
+    limit = node.facts.memlock_soft
+    if not isinstance(limit, int):
         because = node.unknown.get("memlock.soft", "not reported")
         return absent("NODE-006", f"{node.host}: limit of locked memory not checked", because)
     return worse(
@@ -81,31 +77,25 @@ def _short_memlock(node: NodeFacts) -> Finding:
         node,
         f"locked memory limited to {format_size(limit)} though it has RDMA devices",
         saw=f"ulimit -l: {format_size(limit)}, without CAP_IPC_LOCK",
-        expected="unlimited (NCCL's user guide asks for --ulimit memlock=-1 in containers)",
-        because="an RDMA device reads and writes only memory that is locked",
-        costs="NCCL fails to register buffers, or falls back to sockets: often ten times slower",
-        fix="memlock unlimited in /etc/security/limits.conf, LimitMEMLOCK=infinity of the service, "
-        "docker --ulimit memlock=-1, or IPC_LOCK for a pod of root's",
     )
 
 
 def _shm(world: World) -> list[Finding]:
-    known = [node for node in world.nodes if "shm.size_bytes" in node.facts]
-    blind = [node for node in world.nodes if "shm.size_bytes" not in node.facts]
-    small = [node for node in known if node.facts["shm.size_bytes"] < _GIB]
-    found = [_small_shm(node, world.backend) for node in small]
-    for node in blind:
-        because = node.unknown.get("shm.size_bytes", "not reported")
-        found.append(absent("NODE-007", f"{node.host}: /dev/shm not checked", because))
+    sizes = [(node, node.facts.shm_size_bytes) for node in world.nodes]
+    known = [(node, size) for node, size in sizes if size is not None]
+    found = [_small_shm(node, size, world.backend) for node, size in known if size < _GIB]
+    for node, size in sizes:
+        if size is None:
+            because = node.unknown.get("shm.size_bytes", "not reported")
+            found.append(absent("NODE-007", f"{node.host}: /dev/shm not checked", because))
     if found or not known:
         return found
-    least = min(node.facts["shm.size_bytes"] for node in known)
+    least = min(size for _, size in known)
     title = f"/dev/shm has at least {format_size(least)} on every node ({len(known)})"
     return [Finding(id="NODE-007", status="pass", title=title)]
 
 
-def _small_shm(node: NodeFacts, backend: str) -> Finding:
-    size = node.facts["shm.size_bytes"]
+def _small_shm(node: NodeFacts, size: int, backend: str) -> Finding:
     # gloo does without /dev/shm, and so do ranks that are alone on their node.
     default = size <= _DOCKER_SHM * 1.02 and len(node.ranks) > 1 and backend != "gloo"
     return worse(
@@ -114,12 +104,7 @@ def _small_shm(node: NodeFacts, backend: str) -> Finding:
         node,
         f"/dev/shm has only {format_size(size)}",
         saw=f"{format_size(size)} for {len(node.ranks)} rank(s)",
-        expected="at least 1 GiB (NCCL's user guide asks for --shm-size=1g in containers)",
         because="64 MiB is what docker and Kubernetes give unless told otherwise"
         if size <= _DOCKER_SHM * 1.02
         else "the container or the mount limits it",
-        costs="NCCL's ranks of one node and DataLoader workers share data there: "
-        "`No space left on device`, or a bus error in the middle of a run",
-        fix="docker --shm-size=1g or --ipc=host; in Kubernetes an emptyDir with medium: Memory "
-        "mounted at /dev/shm",
     )

@@ -1,7 +1,7 @@
 """Whether GPUs and network cards reach each other directly: NODE-012 and NODE-013."""
 
 from wirespeed.checks.per_node import Blind, judge_nodes, worse
-from wirespeed.records import Finding, NodeFacts, World
+from wirespeed.model.records import Finding, NodeFacts, World
 
 __all__ = ["peer_findings"]
 
@@ -17,7 +17,7 @@ def peer_findings(world: World) -> list[Finding]:
 
 def _gpus(node: NodeFacts) -> int:
     """GPUs of the node: those that NVML told, or that are on the bus."""
-    return len(node.gpus) or len(node.facts.get("gpu.on_bus", ()))
+    return len(node.gpus) or len(node.facts.gpu_on_bus or ())
 
 
 # NODE-012.
@@ -28,8 +28,6 @@ def _gpudirect(world: World) -> list[Finding]:
         "NODE-012",
         [node for node in world.nodes if _gpus(node) and node.rdma],
         _judge_gpudirect,
-        about="GPUDirect RDMA",
-        good="GPUDirect RDMA possible",
         none="no node has both GPUs and RDMA devices",
     )
 
@@ -40,8 +38,8 @@ def _judge_gpudirect(node: NodeFacts) -> Finding | Blind | None:
         return Blind(
             f"the driver {', '.join(_OWN_PEER_MEMORY)} brings its own access to GPU memory"
         )
-    module = node.facts.get("gpudirect.peer_module")
-    by_dmabuf = [node.facts.get(name) for name in ("gpudirect.dmabuf_kernel", "gpu.open_modules")]
+    module = node.facts.gpudirect_peer_module
+    by_dmabuf = (node.facts.gpudirect_dmabuf_kernel, node.facts.gpu_open_modules)
     if module or all(by_dmabuf):
         return None
     if module is None or (by_dmabuf[1] is None and by_dmabuf[0]):
@@ -51,8 +49,8 @@ def _judge_gpudirect(node: NodeFacts) -> Finding | Blind | None:
 
 
 def _no_gpudirect(node: NodeFacts) -> Finding:
-    kernel = node.facts.get("kernel", "unknown")
-    modules = "open" if node.facts.get("gpu.open_modules") else "closed"
+    kernel = node.facts.kernel or "unknown"
+    modules = "open" if node.facts.gpu_open_modules else "closed"
     return worse(
         "NODE-012",
         "warn",
@@ -60,10 +58,6 @@ def _no_gpudirect(node: NodeFacts) -> Finding:
         "no GPUDirect RDMA: nvidia-peermem is not loaded, and dma-buf is not possible",
         saw=f"/sys/module/nvidia_peermem is not there; kernel {kernel}, {modules} NVIDIA modules",
         expected=f"nvidia-peermem, or Linux 5.12 or newer with open modules ({_GPU_GUIDE})",
-        because="the module comes with NVIDIA's driver, and has to be loaded after every start",
-        costs="everything between nodes is copied through host memory, and shares its bandwidth",
-        fix="modprobe nvidia-peermem, and its name in /etc/modules-load.d/; NCCL_DEBUG=INFO then "
-        "says GDRDMA",
     )
 
 
@@ -75,24 +69,22 @@ def _redirects(world: World) -> list[Finding]:
         "NODE-013",
         [node for node in world.nodes if _gpus(node) > 1 or (_gpus(node) and node.rdma)],
         _judge_redirects,
-        about="PCIe ACS and IOMMU",
-        good="neither PCIe ACS nor the IOMMU redirects traffic between devices",
         none="no node has a GPU and another GPU or an RDMA device",
     )
 
 
 def _judge_redirects(node: NodeFacts) -> Finding | Blind | None:
-    virtual = node.facts.get("machine.virtual")
+    virtual = node.facts.machine_virtual
     if virtual:
         return Blind("virtual machine: ACS isolates it and has to stay (the card should have ATS)")
-    groups: dict[str, str] = node.facts.get("iommu.groups", {})
+    groups = node.facts.iommu_groups or {}
     translated = {one: kind for one, kind in groups.items() if kind.startswith("DMA")}
-    bridges: dict[str, str] = node.facts.get("acs.redirects", {})
+    bridges = node.facts.acs_redirects or {}
     if (translated or bridges) and virtual is None:
         return Blind(f"bare metal or not: {node.unknown.get('machine.virtual', 'not reported')}")
     if translated or bridges:
         return _redirected(node, translated, bridges)
-    if "acs.redirects" not in node.facts:
+    if node.facts.acs_redirects is None:
         return Blind(node.unknown.get("acs.redirects", "ACS not reported"))
     return None
 
@@ -106,7 +98,7 @@ def _redirected(node: NodeFacts, translated: dict[str, str], bridges: dict[str, 
     if bridges:
         texts.append(f"ACS is on at {len(bridges)} PCI bridges above GPU and RDMA devices")
         fixes.append("setpci -s BRIDGE ECAP_ACS+0x6.w=0000 after every start (or off in the BIOS)")
-    kernel = " ".join(node.facts.get("iommu.kernel", ())) or "nothing about the IOMMU"
+    kernel = " ".join(node.facts.iommu_kernel or ()) or "nothing about the IOMMU"
     return worse(
         "NODE-013",
         "warn",
@@ -115,8 +107,6 @@ def _redirected(node: NodeFacts, translated: dict[str, str], bridges: dict[str, 
         saw="; ".join(texts) + f"; kernel started with {kernel}",
         expected=f"identity or no IOMMU, and no ACS on bare metal ({_GPU_GUIDE}, PCI Access Control "
         "Services)",
-        because="both send what devices write to each other through the CPU's root complex",
-        costs="GPUDirect at a part of its speed, or a hang",
         fix="; ".join(fixes),
         evidence=(
             *(f"{one}: IOMMU group {kind}" for one, kind in sorted(translated.items())),

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from wirespeed.records import Finding, NodeFacts, Subject
+from wirespeed.checks.registry import EXPLAINED
+from wirespeed.model.records import Finding, NodeFacts, Subject
 
-__all__ = ["Blind", "absent", "judge_nodes", "worse"]
+__all__ = ["Blind", "absent", "judge_nodes", "worded", "worse"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,19 @@ def worse(
     id: str, status: Literal["warn", "fail"], node: NodeFacts, title: str, **said: Any
 ) -> Finding:
     """A finding about one node; `said` are further fields of the finding."""
-    return Finding(
-        id=id,
-        status=status,
-        title=f"{node.host}: {title}",
+    return worded(
+        id,
+        status,
+        f"{node.host}: {title}",
         subject=Subject("node", node.host),
         next=f"wirespeed check --only {id}",
         **said,
     )
+
+
+def worded(id: str, status: Literal["warn", "fail"], title: str, **said: Any) -> Finding:
+    """A finding with what findings.yaml says of its id, but for fields that `said` has."""
+    return Finding(id=id, status=status, title=title, **{**EXPLAINED[id].words, **said})
 
 
 def absent(id: str, title: str, because: str) -> Finding:
@@ -43,16 +49,16 @@ def judge_nodes(
     nodes: Sequence[NodeFacts],
     judge: Judge,
     *,
-    about: str,
-    good: str,
-    none: str,
+    good: str = "",
+    none: str = "no node",
     saw: str = "",
 ) -> list[Finding]:
     """The findings of one check over the nodes that it applies to.
 
-    about: what was not checked, in a title; good: what is so on good nodes; none: why there is no
-    node to check; saw: what a pass should tell besides.
+    good: what is so on good nodes, else findings.yaml says it; none: why there is no node to check;
+    saw: what a pass should tell besides.
     """
+    about, good = EXPLAINED[id].about, good or EXPLAINED[id].good
     if not nodes:
         return [absent(id, f"{about} not checked", none)]
     judged = [(node, judge(node)) for node in nodes]

@@ -9,26 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from wirespeed.records import Finding, NodeFacts
-from wirespeed.world.placement.model import Placement
+from wirespeed.checks.per_node import worded
+from wirespeed.model.records import Finding, NodeFacts
+from wirespeed.node.placement.located import Placement
 
-__all__ = ["EXPLANATIONS", "placement_findings", "placement_of"]
+__all__ = ["placement_findings", "placement_of"]
 
-EXPLANATIONS: dict[str, str] = {
-    "PLACE-001": "All nodes are in one availability zone. Every collective waits for its slowest "
-    "path, and zones are buildings apart. Several zones of one region are a warning, because "
-    "training runs there, only slower and on some clouds at a price; asked for by --only they fail, as "
-    "several regions always do, because their distance costs milliseconds on every step. AWS zones "
-    "are compared by zone ID, as their names mean other zones in other accounts. A node whose zone is "
-    "not known, also by an empty or strange answer, leaves this not checked; WIRESPEED_ZONE, set on "
-    "each node, says it by hand.",
-    "PLACE-002": "The nodes are near each other within the zone. Nodes in different placement groups, "
-    "on more racks than their number needs, or two on one physical machine are a warning: the "
-    "first two have longer and more widely shared paths, the last share a network card. Racks are "
-    "leaf switches of Slurm, sub-blocks of Google Cloud, or partitions of an AWS placement group, "
-    "and several are normal for a job that fills each of them.",
-}
-"""What `--explain ID` says; the first sentence is the title of the check."""
+_IDS = ("PLACE-001", "PLACE-002")
 
 _SHOWN = 4
 """Places in a title, and hosts of one place; the evidence has them all."""
@@ -45,12 +32,11 @@ class _Spread:
 
 def placement_of(node: NodeFacts) -> Placement:
     """The placement that was noted among a node's facts."""
-    names = [field.name for field in fields(Placement) if field.name != "reason"]
-    known: dict[str, str] = {
-        name: str(node.facts[f"placement.{name}"])
-        for name in names
-        if f"placement.{name}" in node.facts
+    told = {
+        field.name: getattr(node.facts, f"placement_{field.name}", None)
+        for field in fields(Placement)
     }
+    known = {name: value for name, value in told.items() if value is not None}
     silent = "" if "zone" in known or "zone_id" in known else "not reported"
     return Placement(reason=node.unknown.get("placement", silent), **known)
 
@@ -63,7 +49,7 @@ def placement_findings(placed: Placed, *, asserted: bool = False) -> list[Findin
     if not placed:
         return []
     if len(placed) == 1:
-        return [_unchecked(id, {}, [], because="one node") for id in EXPLANATIONS]
+        return [_unchecked(id, {}, [], because="one node") for id in _IDS]
     zones = _zones(placed, "fail" if asserted else "warn")
     if zones.status in ("warn", "fail"):
         because = "the nodes are not even in one zone (PLACE-001)"
@@ -134,13 +120,11 @@ _NEAR = "choose nodes that stand together"
 
 
 def _apart(status: Literal["warn", "fail"], what: str, spread: _Spread, placed: Placed) -> Finding:
-    return Finding(
+    return worded(
         id="PLACE-001",
         status=status,
         title=f"the nodes are spread over {len(spread.hosts)} {what}: {_listed(spread.hosts)}",
         saw=f"{what} told by {_sources(placed)}",
-        expected="one availability zone for all nodes",
-        because="nothing kept the nodes together when they were started",
         costs=_for_source(_COSTS, placed, _FAR),
         fix=_for_source(_FIXES, placed, _NEAR),
         next="wirespeed locate",
@@ -199,7 +183,7 @@ def _shared(machines: Mapping[str, Sequence[str]]) -> Finding:
 
 
 def _warn(title: str, **said: Any) -> Finding:
-    return Finding(id="PLACE-002", status="warn", title=title, next="wirespeed locate", **said)
+    return worded(id="PLACE-002", status="warn", title=title, next="wirespeed locate", **said)
 
 
 def _near(aspects: Mapping[str, _Spread]) -> Finding:

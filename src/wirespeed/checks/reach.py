@@ -1,6 +1,6 @@
 """What nodes saw when they knocked at each other: shut ports, lost large packets, clocks apart.
 
-Each node looks at a few others (`wirespeed.ranks.doors`), so that the cost does not grow with the
+Each node looks at a few others (`wirespeed.rank.echo_server`), so that the cost does not grow with the
 world; a fault of one pair that did not look at each other is found by `wirespeed locate`.
 """
 
@@ -9,28 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.records import Finding, Subject, World
-from wirespeed.units import format_duration
+from wirespeed.checks.per_node import worded
+from wirespeed.model.records import Finding, Subject, World
+from wirespeed.model.units import format_duration
 
-__all__ = ["EXPLANATIONS", "reach_findings"]
+__all__ = ["reach_findings"]
 
-EXPLANATIONS: dict[str, str] = {
-    "NET-004": "Nodes can connect to each other at any port. Collectives open data connections at "
-    "ports that the kernel chooses. A firewall or security group that lets only the master port "
-    "through stops the world while it is joined: gloo waits 50 s, whatever its timeout says, and "
-    "names no machine. Open all TCP ports between the nodes of a job, in both directions.",
-    "NET-005": "Packets of the full size arrive. A switch port or tunnel whose MTU is smaller than "
-    "that of the hosts loses large packets and nothing else: ping and the rendezvous work, the first "
-    "large message stalls. Tested with packets that must not be split (Don't Fragment). Set one MTU "
-    "on hosts, switches and tunnels.",
-    "NET-006": "The nodes' clocks agree. Clocks that differ by more than 0.1 s put the lines of "
-    "several nodes' logs in a wrong order, and by minutes break TLS, Kerberos and signed requests to "
-    "object stores. Run chrony or systemd-timesyncd on every node.",
-    "NET-007": "Every node can look up the others by name. mpirun, DeepSpeed and torchrun's master "
-    "address use host names. A name that one node cannot look up, or that leads to another address "
-    "there, gives time-outs on that node only. Look at its DNS search list and /etc/hosts.",
-}
-"""What `--explain ID` says; the first sentence is the title of the check."""
 
 CLOCK_LIMIT_S = 0.1
 _SHOWN = 4
@@ -117,7 +101,7 @@ _JOIN = "the world cannot be joined: gloo waits 50 s for its connections, then e
 
 def _shut_in(host: str, edges: Sequence[_Edge]) -> Finding:
     peer = edges[0].peer
-    return Finding(
+    return worded(
         id="NET-004",
         status="fail",
         title=f"{host}: other nodes cannot connect to its ports",
@@ -134,7 +118,7 @@ def _shut_in(host: str, edges: Sequence[_Edge]) -> Finding:
 
 def _shut_out(host: str, edges: Sequence[_Edge]) -> Finding:
     targets = ", ".join(edge.target for edge in edges[:_SHOWN])
-    return Finding(
+    return worded(
         id="NET-004",
         status="fail",
         title=f"{host}: it cannot connect to other nodes' ports",
@@ -150,7 +134,7 @@ def _shut_out(host: str, edges: Sequence[_Edge]) -> Finding:
 
 
 def _shut_between(edge: _Edge) -> Finding:
-    return Finding(
+    return worded(
         id="NET-004",
         status="fail",
         title=f"{edge.source} cannot connect to {edge.target}, which others reach",
@@ -226,7 +210,7 @@ def _lossy(name: str, edges: Sequence[_Edge]) -> Finding:
     edge = min(edges, key=lambda one: one.peer["passes"])
     peer, link = edge.peer, " <-> " in name
     size = peer["passes"]
-    return Finding(
+    return worded(
         id="NET-005",
         status="fail",
         title=f"{name}: packets of more than {size} bytes do not arrive",
@@ -234,8 +218,6 @@ def _lossy(name: str, edges: Sequence[_Edge]) -> Finding:
         saw=f"{_pair(edge)}: {size} bytes pass, {peer['mtu']} do not"
         + (f" (and so on {len(edges) - 1} more path(s))" if len(edges) > 1 else ""),
         expected=f"{peer['mtu']} bytes, the MTU of {edge.source}'s interface",
-        because="a switch port, tunnel or other host on the way has a smaller MTU and drops silently",
-        costs="small messages pass and the first large one stalls: a hang that looks like a deadlock",
         fix=f"set one MTU everywhere on the way, or {size} on all hosts: ip link set DEV mtu {size}",
         next=f"on {edge.source}: ping -M do -s {peer['mtu'] - 28} {peer['address']}",
         evidence=tuple(
@@ -253,7 +235,7 @@ def _pair(edge: _Edge) -> str:
 
 def _clocks(world: World, edges: Sequence[_Edge]) -> list[Finding]:
     known = [edge for edge in edges if "clock_offset_s" in edge.peer]
-    # The node at whose clock most others looked, which is one for all (`wirespeed.ranks.doors`).
+    # The node at whose clock most others looked, which is one for all (`wirespeed.rank.echo_server`).
     seen = Counter(edge.target for edge in known)
     first = max(seen, key=lambda host: (seen[host], host == world.nodes[0].host), default="")
     ahead = {
@@ -280,7 +262,7 @@ def _clocks(world: World, edges: Sequence[_Edge]) -> list[Finding]:
 
 def _wrong_clock(host: str, offset: float, error: float, nodes: int) -> Finding:
     way = "ahead of" if offset > 0 else "behind"
-    return Finding(
+    return worded(
         id="NET-006",
         status="warn",
         title=f"{host}: its clock is {format_duration(abs(offset))} {way} the others",
@@ -289,10 +271,6 @@ def _wrong_clock(host: str, offset: float, error: float, nodes: int) -> Finding:
         f"known within {format_duration(error)}",
         expected=f"at most {format_duration(CLOCK_LIMIT_S)} apart"
         + ("; of two clocks either may be the wrong one" if nodes == 2 else ""),
-        because="no time service runs there, or it has no server that it can reach",
-        costs="lines of several nodes' logs in a wrong order; minutes apart, TLS and signed requests "
-        "fail",
-        fix="run chrony or systemd-timesyncd with the same servers on every node",
         next=f"on {host}: timedatectl; chronyc tracking",
     )
 
@@ -331,7 +309,7 @@ def _found(peer: dict[str, Any]) -> str:
 
 def _bad_names(host: str, edges: Sequence[_Edge]) -> Finding:
     said = [f"{edge.target} -> {_found(edge.peer)}" for edge in edges]
-    return Finding(
+    return worded(
         id="NET-007",
         status="warn",
         title=f"{host}: cannot look up {edges[0].target}"
@@ -339,9 +317,6 @@ def _bad_names(host: str, edges: Sequence[_Edge]) -> Finding:
         subject=Subject("node", host),
         saw="; ".join(said[:_SHOWN]),
         expected=f"{edges[0].target} -> {edges[0].peer['address']}",
-        because="no DNS record and no line in /etc/hosts for that name on this node",
-        costs="mpirun, DeepSpeed and a MASTER_ADDR by name fail or time out; addresses still work",
-        fix="one DNS domain, or the same /etc/hosts on every node",
         next=f"on {host}: getent hosts {edges[0].target}",
         evidence=tuple(said),
     )

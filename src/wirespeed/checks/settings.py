@@ -3,17 +3,11 @@
 from collections import defaultdict
 from collections.abc import Mapping
 
-from wirespeed.checks.settings_rules import RULES, Rule
-from wirespeed.records import Finding, NodeFacts, Subject, World
+from wirespeed.checks.settings_conditions import CONDITIONS
+from wirespeed.checks.settings_rules import Rule, settings_rules
+from wirespeed.model.records import Finding, NodeFacts, Subject, World
 
-__all__ = ["EXPLANATIONS", "settings_findings"]
-
-EXPLANATIONS: dict[str, str] = {
-    rule.id: f"{rule.good} It warns because {rule.because}. What it costs: {rule.costs}. What to do: "
-    f"{rule.fix}. Documented at {rule.link}."
-    for rule in RULES
-}
-"""What `--explain ID` says; the first sentence is the title of the check."""
+__all__ = ["settings_findings"]
 
 
 def settings_findings(world: World, only: frozenset[str] = frozenset()) -> list[Finding]:
@@ -21,7 +15,7 @@ def settings_findings(world: World, only: frozenset[str] = frozenset()) -> list[
 
     only: ids of the rules to look at; empty: all. The pass has the first one's id.
     """
-    rules = [rule for rule in RULES if not only or rule.id in only]
+    rules = [rule for rule in settings_rules() if not only or rule.id in only]
     if not world.nodes or not rules:
         return []
     found = [finding for rule in rules for finding in _of_rule(rule, world)]
@@ -33,14 +27,14 @@ def settings_findings(world: World, only: frozenset[str] = frozenset()) -> list[
 def _of_rule(rule: Rule, world: World) -> list[Finding]:
     hosts: dict[str, list[NodeFacts]] = defaultdict(list)
     for node in world.nodes:
-        if text := rule.hurts(node, _settings(node)):
+        if text := CONDITIONS[rule.hurts](node, _settings(node)):
             hosts[text].append(node)
     return [_finding(rule, text, nodes, world) for text, nodes in hosts.items()]
 
 
 def _settings(node: NodeFacts) -> Mapping[str, str]:
     """The environment, over what NCCL reads from its files."""
-    return {**node.facts.get("net.nccl.conf", {}), **node.environment}
+    return {**(node.facts.net_nccl_conf or {}), **node.environment}
 
 
 def _finding(rule: Rule, text: str, nodes: list[NodeFacts], world: World) -> Finding:

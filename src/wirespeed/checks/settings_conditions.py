@@ -1,34 +1,15 @@
-"""When a setting hurts: one small function for each rule of `settings_rules.py`.
+"""When a setting hurts: one small function for each rule of settings.yaml.
 
 Each gets a node and what NCCL and torch will read there, and says in a few words what hurts, or
 nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from wirespeed.checks.settings_names import CHOICES, KNOWN, NUMBERS, OBSOLETE
-from wirespeed.records import NodeFacts
+from wirespeed.model.records import NodeFacts
 
-__all__ = [
-    "blocking",
-    "collnet",
-    "contradiction",
-    "deaf",
-    "debugging",
-    "forced",
-    "gdr_off",
-    "gid",
-    "logs",
-    "misspelt",
-    "nvls_off",
-    "obsolete",
-    "paths_off",
-    "rdma_off",
-    "sockets",
-    "starved",
-    "timeout",
-    "values",
-]
+__all__ = ["CONDITIONS"]
 
 Settings = Mapping[str, str]
 
@@ -60,7 +41,7 @@ def _active(node: NodeFacts, link_layer: str = "") -> list[dict[str, object]]:
     return [port for port in ports if link_layer in ("", port.get("link_layer"))]
 
 
-def rdma_off(node: NodeFacts, settings: Settings) -> str:
+def _rdma_off(node: NodeFacts, settings: Settings) -> str:
     ports = len(_active(node))
     name = "NCCL_IB_DISABLE" if _number(settings, "NCCL_IB_DISABLE") else ""
     if settings.get("NCCL_NET", "").lower() == "socket":
@@ -68,7 +49,7 @@ def rdma_off(node: NodeFacts, settings: Settings) -> str:
     return f"{_shown(settings, name)} with {ports} ACTIVE RDMA port(s)" if ports and name else ""
 
 
-def paths_off(node: NodeFacts, settings: Settings) -> str:
+def _paths_off(node: NodeFacts, settings: Settings) -> str:
     """Ways between the GPUs of one node that are closed."""
     if len(node.gpus) < 2:
         return ""
@@ -81,14 +62,14 @@ def paths_off(node: NodeFacts, settings: Settings) -> str:
     return f"{_shown(settings, *found)} with {len(node.gpus)} GPUs" if found else ""
 
 
-def gdr_off(node: NodeFacts, settings: Settings) -> str:
+def _gdr_off(node: NodeFacts, settings: Settings) -> str:
     level = settings.get("NCCL_NET_GDR_LEVEL", "").upper()
     if level not in ("LOC", "0") or not node.gpus or not _active(node):
         return ""
     return _shown(settings, "NCCL_NET_GDR_LEVEL") + " switches GPUDirect RDMA off"
 
 
-def forced(_: NodeFacts, settings: Settings) -> str:
+def _forced(_: NodeFacts, settings: Settings) -> str:
     """An algorithm or a protocol that is forced; one that is excluded is as documented."""
     names = ("NCCL_ALGO", "NCCL_PROTO")
     found = [name for name in names if settings.get(name) and "^" not in settings[name]]
@@ -98,7 +79,7 @@ def forced(_: NodeFacts, settings: Settings) -> str:
     return _shown(settings, *found)
 
 
-def logs(_: NodeFacts, settings: Settings) -> str:
+def _logs(_: NodeFacts, settings: Settings) -> str:
     level = settings.get("NCCL_DEBUG", "").upper()
     every = {"ALL", "COLL", "CALL", "P2P", "PROXY"}
     if level == "TRACE":
@@ -108,7 +89,7 @@ def logs(_: NodeFacts, settings: Settings) -> str:
     return _shown(settings, "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS") if noisy else ""
 
 
-def starved(_: NodeFacts, settings: Settings) -> str:
+def _starved(_: NodeFacts, settings: Settings) -> str:
     """Fewer channels, threads or bytes than NCCL needs for large messages."""
     least = {
         "NCCL_MAX_NCHANNELS": _CHANNELS_LEAST,
@@ -120,7 +101,7 @@ def starved(_: NodeFacts, settings: Settings) -> str:
     return _shown(settings, *found)
 
 
-def gid(node: NodeFacts, settings: Settings) -> str:
+def _gid(node: NodeFacts, settings: Settings) -> str:
     index = _number(settings, "NCCL_IB_GID_INDEX")
     if index is None or index < 0 or not _active(node):
         return ""
@@ -139,7 +120,7 @@ def _gids(port: Mapping[str, object]) -> int:
     return count if isinstance(count, int) else 1 << 16
 
 
-def timeout(node: NodeFacts, settings: Settings) -> str:
+def _timeout(node: NodeFacts, settings: Settings) -> str:
     """Limits of waiting for RDMA that give up early or (almost) never."""
     found = []
     value, (low, high) = _number(settings, "NCCL_IB_TIMEOUT"), _TIMEOUT
@@ -150,7 +131,7 @@ def timeout(node: NodeFacts, settings: Settings) -> str:
     return _shown(settings, *found) if node.rdma else ""
 
 
-def collnet(node: NodeFacts, settings: Settings) -> str:
+def _collnet(node: NodeFacts, settings: Settings) -> str:
     if not _number(settings, "NCCL_COLLNET_ENABLE"):
         return ""
     said = _shown(settings, "NCCL_COLLNET_ENABLE")
@@ -159,7 +140,7 @@ def collnet(node: NodeFacts, settings: Settings) -> str:
     return "" if _active(node, "InfiniBand") else f"{said} without an ACTIVE InfiniBand port"
 
 
-def nvls_off(node: NodeFacts, settings: Settings) -> str:
+def _nvls_off(node: NodeFacts, settings: Settings) -> str:
     """NVLink SHARP off where GPUs of Hopper or later sit behind NVSwitch."""
     names = [str(gpu.get("name", "")) for gpu in node.gpus]
     able = [name for name in names if any(word in _words(name) for word in _NVSWITCH_GPUS)]
@@ -173,13 +154,13 @@ def _words(name: str) -> list[str]:
     return name.replace("-", " ").split()
 
 
-def contradiction(_: NodeFacts, settings: Settings) -> str:
+def _contradiction(_: NodeFacts, settings: Settings) -> str:
     if _number(settings, "NCCL_MNNVL_ENABLE") == 1 and _number(settings, "NCCL_CUMEM_ENABLE") == 0:
         return _shown(settings, "NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE")
     return ""
 
 
-def sockets(_: NodeFacts, settings: Settings) -> str:
+def _sockets(_: NodeFacts, settings: Settings) -> str:
     names = ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD")
     threads, each = (_number(settings, name) or 1 for name in names)
     if threads * each <= _SOCKETS_MOST:
@@ -187,17 +168,17 @@ def sockets(_: NodeFacts, settings: Settings) -> str:
     return f"{_shown(settings, *names)}: {threads * each} sockets a connection"
 
 
-def blocking(_: NodeFacts, settings: Settings) -> str:
+def _blocking(_: NodeFacts, settings: Settings) -> str:
     names = ("TORCH_NCCL_BLOCKING_WAIT", "NCCL_BLOCKING_WAIT")
     return _shown(settings, *(name for name in names if _is_on(settings, name)))
 
 
-def deaf(_: NodeFacts, settings: Settings) -> str:
+def _deaf(_: NodeFacts, settings: Settings) -> str:
     names = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING")
     return _shown(settings, *(name for name in names if _number(settings, name) == 0))
 
 
-def debugging(_: NodeFacts, settings: Settings) -> str:
+def _debugging(_: NodeFacts, settings: Settings) -> str:
     names = ("CUDA_LAUNCH_BLOCKING", "NCCL_CHECK_POINTERS", "TORCH_NCCL_NAN_CHECK")
     found = [name for name in names if _is_on(settings, name)]
     if settings.get("TORCH_DISTRIBUTED_DEBUG", "").upper() == "DETAIL":
@@ -207,14 +188,14 @@ def debugging(_: NodeFacts, settings: Settings) -> str:
     return _shown(settings, *found)
 
 
-def obsolete(_: NodeFacts, settings: Settings) -> str:
+def _obsolete(_: NodeFacts, settings: Settings) -> str:
     found = [f"{name} ({why})" for name, why in OBSOLETE.items() if name in settings]
     if settings.get("NCCL_LAUNCH_MODE", "").upper() == "GROUP":
         found.append("NCCL_LAUNCH_MODE=GROUP (NCCL deprecated it in 2.9)")
     return ", ".join(found)
 
 
-def misspelt(_: NodeFacts, settings: Settings) -> str:
+def _misspelt(_: NodeFacts, settings: Settings) -> str:
     found = []
     for name in settings:
         if name.startswith(("NCCL_", "GLOO_", "TORCH_NCCL_", "TORCH_DISTRIBUTED_")):
@@ -247,7 +228,7 @@ def _distance(a: str, b: str, within: int) -> int:
     return last[-1]
 
 
-def values(_: NodeFacts, settings: Settings) -> str:
+def _values(_: NodeFacts, settings: Settings) -> str:
     found = [_wrong_number(settings, name) for name in NUMBERS if settings.get(name)]
     found += [_wrong_word(settings, name) for name in CHOICES if settings.get(name)]
     return ", ".join(filter(None, found))
@@ -270,3 +251,26 @@ def _wrong_word(settings: Settings, name: str) -> str:
     if value in CHOICES[name] or (name.endswith("_LEVEL") and value.isdecimal()):
         return ""
     return f"{_shown(settings, name)} is none of {', '.join(CHOICES[name])}"
+
+
+CONDITIONS: dict[str, Callable[[NodeFacts, Settings], str]] = {
+    "blocking": _blocking,
+    "collnet": _collnet,
+    "contradiction": _contradiction,
+    "deaf": _deaf,
+    "debugging": _debugging,
+    "forced": _forced,
+    "gdr-off": _gdr_off,
+    "gid": _gid,
+    "logs": _logs,
+    "misspelt": _misspelt,
+    "nvls-off": _nvls_off,
+    "obsolete": _obsolete,
+    "paths-off": _paths_off,
+    "rdma-off": _rdma_off,
+    "sockets": _sockets,
+    "starved": _starved,
+    "timeout": _timeout,
+    "values": _values,
+}
+"""By the name that rules call them."""

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
+from wirespeed.checks.per_node import worded
 from wirespeed.checks.soaking_trends import ChangePoints, drift_finding, memory_finding
+from wirespeed.model.lasting_records import Incident, Soak, SoakStall, SoakWrong
+from wirespeed.model.records import Finding, Subject
+from wirespeed.model.units import format_duration, format_size
 from wirespeed.plan import Plan
-from wirespeed.records import Finding, Subject
-from wirespeed.records_lasting import Incident, Soak, SoakStall, SoakWrong
 from wirespeed.statistics import median_absolute_deviation
-from wirespeed.units import format_duration, format_size
 
 __all__ = ["soak_findings", "stall_incident", "wrong_incident"]
 
@@ -114,17 +115,14 @@ def _wrong(soak: Soak, plan: Plan) -> Finding:
     # A world that died in the middle of a window has told its wrong calls and not the window.
     wrong = max(soak.wrong_calls, len({(one.seed, one.call) for one in soak.wrong}))
     who = f"rank {rank}" if rank is not None else f"{len(blamed)} ranks"
-    return Finding(
+    return worded(
         id="SOAK-001",
         status="fail",
         title=f"{wrong:,} of {max(soak.calls, wrong):,} calls gave wrong data, on {who}",
         subject=Subject("rank", who) if rank is not None else Subject("job", "job"),
         saw=f"first {first.at}: {_call(first)} on rank {first.rank} ({first.host}): {first.wrong} of "
         f"{first.elements} elements; {first.example}",
-        expected="every element equal to the oracle, 0 ulp",
         because=f"pattern of the wrong elements: {first.guess}" if first.guess else "",
-        costs="training would have gone on with wrong gradients, unseen",
-        fix="look for ECC errors, Xid errors and link errors of that rank's node at those times",
         next=_again(first, plan),
         evidence=_listed(
             f"{one.at} rank {one.rank} ({one.host}): {_call(one)}, seed {one.seed}, call {one.call}: "
@@ -164,7 +162,7 @@ def _stalls(soak: Soak) -> Finding:
     period = _period([one.since_s for one in shown])
     name = f"rank {rank}" if rank is not None else "job"
     how = "stood still" if any(one.paused for one in shown) else "was last"
-    return Finding(
+    return worded(
         id="SOAK-002",
         status="fail" if rank is not None and len(shown) >= _RECURS else "warn",
         title=f"{len(shown)} calls stalled"
@@ -173,7 +171,6 @@ def _stalls(soak: Soak) -> Finding:
         subject=Subject("rank", name) if rank is not None else Subject("job", "job"),
         saw=f"up to {format_duration(max(one.seconds for one in shown))}; first {shown[0].at}, "
         f"last {shown[-1].at}",
-        expected="no call ten times its median, beyond what waiting for a core explains",
         because="its whole process made no step and waited for no core: a hypervisor, a limit of its "
         "cgroup, or a signal"
         if how == "stood still"
@@ -244,13 +241,12 @@ def _restarts(soak: Soak) -> Finding:
     first = next(one for one in failed if one.subject == name)
     more = f", {times} times {name}" if name != "job" and len(failed) > 1 else ""
     count = "once" if len(failed) == 1 else f"{len(failed)} times"
-    return Finding(
+    return worded(
         id="SOAK-004",
         status="fail",
         title=f"the ranks failed {count}{more}: {first.title}",
         subject=Subject(kind, name),  # type: ignore[arg-type]
         saw=f"first {first.at}: {first.saw or first.title}",
-        expected="one world of ranks from the begin to the end",
         because=first.because,
         costs=f"{format_duration(sum(one.lost_s for one in failed))} until the next ranks went on",
         next=f"wirespeed check --explain {first.id}",
@@ -266,14 +262,11 @@ def _disk(soak: Soak) -> list[Finding]:
         return []
     lasted = sum(one.lost_s for one in full)
     return [
-        Finding(
+        worded(
             id="SOAK-006",
             status="warn",
             title=f"the disk of the run folder was full for {format_duration(lasted)}",
             saw=full[0].saw,
-            expected="room for the records",
-            costs="nothing that was measured: records waited in memory",
-            fix="make room, or set WIRESPEED_HOME to another disk",
             evidence=_listed(f"{one.at}: for {format_duration(one.lost_s)}" for one in full),
         )
     ]
@@ -287,14 +280,11 @@ def _busy(soak: Soak) -> list[Finding]:
     ranks = Counter(rank for one in busy for rank in one.busy)
     most = ", ".join(f"rank {rank} in {count}" for rank, count in ranks.most_common(4))
     return [
-        Finding(
+        worded(
             id="SOAK-007",
             status="warn",
             title="the machine was busy: ranks waited for a core within calls",
             saw=f"{len(busy)} calls, {format_duration(lost)} in all; {most}",
-            expected="a core for each rank",
-            costs="figures of these windows tell of the machine, not of the network",
-            fix="soak without other jobs, or with fewer ranks on a node",
         )
     ]
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
 
+from wirespeed.checks.per_node import worded
 from wirespeed.checks.slopes import LEAST, Slope, slope
-from wirespeed.records import Finding, Subject
-from wirespeed.records_lasting import Soak, SoakCell, SoakWindow
+from wirespeed.model.lasting_records import Soak, SoakCell, SoakWindow
+from wirespeed.model.records import Finding, Subject
+from wirespeed.model.units import format_duration, format_size
 from wirespeed.statistics import LEAST_SAMPLES, sure_interval
-from wirespeed.units import format_duration, format_size
 
 __all__ = ["ChangePoints", "drift_finding", "memory_finding"]
 
@@ -158,7 +159,7 @@ def _told(found: Sequence[_Drift], among: int) -> Finding:
     worst = found[0]
     changes = sorted(one.change for one in found if one.change is not None)
     since = f"; the level changed at +{changes[0]:.0f} s" if changes else ""
-    return Finding(
+    return worded(
         id="SOAK-003",
         status="warn",
         title=f"{worst.name} became slower by {worst.value:.0%} over the soak"
@@ -167,7 +168,6 @@ def _told(found: Sequence[_Drift], among: int) -> Finding:
         f"last; at least +{worst.low:.0%} ({worst.windows} windows){since}",
         expected=f"no slope surely above {_MATERIAL:.0%}",
         costs=f"{worst.value:.0%} of the time in such calls",
-        fix="look at temperatures, clocks, power limits, link error counts, and what began then",
         evidence=tuple(
             f"{one.name}: +{one.value:.0%}, at least +{one.low:.0%}, {one.windows} windows"
             + (f", since +{one.change:.0f} s" if one.change is not None else "")
@@ -215,7 +215,7 @@ def _leak(grown: Sequence[tuple[int, Slope, float, int]]) -> Finding:
     rank, worst, _, size = max(grown, key=lambda one: one[1].low)
     ranks = sorted({one[0] for one in grown})
     hour = 3600.0
-    return Finding(
+    return worded(
         id="SOAK-005",
         status="warn",
         title=f"the memory of rank {rank} grows by {format_size(int(worst.value * hour))} an hour"
@@ -223,9 +223,6 @@ def _leak(grown: Sequence[tuple[int, Slope, float, int]]) -> Finding:
         subject=Subject("rank", f"rank {rank}"),
         saw=f"at least {format_size(int(worst.low * hour))} an hour (95 %, {worst.points} windows); "
         f"now {format_size(size)}",
-        expected="memory that stays",
-        costs="such a job ends by the out-of-memory killer",
-        fix="compare with another version of the library, or without its plugins",
         evidence=tuple(
             f"rank {one[0]}: {format_size(int(one[1].value * hour))} an hour" for one in grown[:12]
         ),

@@ -5,15 +5,16 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from wirespeed.checks.grading import Grader, grade_bandwidth, grade_latency, reference_figure
+from wirespeed.checks.per_node import worded
 from wirespeed.checks.registry import check_id
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.records import Finding, Measurement, Status, Subject, World
-from wirespeed.records_reference import ReferenceFigure
+from wirespeed.model.records import Finding, Measurement, Status, Subject, World
+from wirespeed.model.reference_records import ReferenceFigure
+from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.reference import Reference
 from wirespeed.reference.reasons import reasons
 from wirespeed.reference.roofline import passed, roofline, share
 from wirespeed.reference.shape import shape_of
-from wirespeed.units import format_bandwidth, format_duration, format_size
 
 __all__ = ["speed_findings"]
 
@@ -24,8 +25,7 @@ STRAGGLER = 1.5
 WIDE = 0.5
 """An interval of the median wider than this on either side supports no verdict."""
 UNREFERENCED = "no reference for this hardware"
-SYNCHRONISING = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all")
-"""Operations in which every rank must wait for every other, so that their times compare."""
+SYNCHRONISING = tuple(op for op, one in CATALOGUE.items() if one.synchronising)
 
 
 def speed_findings(
@@ -201,15 +201,13 @@ def _stragglers(world: World, measurements: Sequence[Measurement]) -> list[Findi
 
 
 def _straggler(world: World, rank: int, ratios: list[float], of: int) -> Finding:
-    return Finding(
+    return worded(
         id="SKEW-001",
         status="warn",
         title=f"rank {rank}{_at(world, rank)} is a straggler",
         subject=Subject("rank", f"rank {rank}"),
         saw=f"{median(ratios):.2f}× the middle rank's time in {len(ratios)} of {of} measurements",
         expected=f"within {STRAGGLER:g}× in most operations",
-        because="its CPU, GPU clock or link is slower, or another process runs there",
-        costs="every step of a synchronous job waits for it",
         fix=f"look at load, clocks and links of its node{_at(world, rank).replace(' on', ',')}",
         next="wirespeed bench all_reduce -o wide",
     )

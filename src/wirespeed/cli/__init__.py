@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,12 @@ import click
 
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, WirespeedError, WorldError
-from wirespeed.harmless import harmless_lines
+from wirespeed.escaping import harmless_lines
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["forget_stdout", "run"]
+__all__ = ["LazyGroup", "forget_stdout", "run"]
 
 _VERBS = {
     "check": "Is this cluster ready? Data, speed and nodes; a verdict.",
@@ -62,32 +62,39 @@ _EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _RANK_0_SPEAKS_S = 3.0
 
 
-class _LazyGroup(click.Group):
+class LazyGroup(click.Group):
     """Knows the verbs' one-line help by heart and imports a verb only to run it."""
 
+    verbs: Mapping[str, str] = _VERBS
+    folder = ""
+    """Of a module a verb, in this package; it ends with a dot."""
+    holds = ""
+    """The name by which a module holds its verb; empty: the verb's own."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
+        return list(self.verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
+        if cmd_name not in self.verbs:
             return None
-        command: click.Command = getattr(import_module(f"wirespeed.cli.{cmd_name}"), cmd_name)
+        module = import_module(f"wirespeed.cli.{self.folder}{cmd_name.replace('-', '_')}")
+        command: click.Command = getattr(module, self.holds or cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_VERBS.items()))
+            formatter.write_dl(list(self.verbs.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         from wirespeed.cli.suggest import offered
 
-        return offered(_VERBS.items(), incomplete) or click.Command.shell_complete(
+        return offered(self.verbs.items(), incomplete) or click.Command.shell_complete(
             self, ctx, incomplete
         )
 
 
 @click.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=_EPILOG,
 )
@@ -158,7 +165,7 @@ def _without_relative_places(environ: MutableMapping[str, str]) -> None:
 
 def _refuse(error: click.ClickException) -> int:
     """What click cannot make out, told as our own errors are."""
-    from wirespeed.cli.mistyped import in_our_form
+    from wirespeed.cli.suggest import in_our_form
 
     if isinstance(error, click.UsageError) and (told := in_our_form(error)):
         return _complain(str(told), told.exit_code)
@@ -176,7 +183,7 @@ def _complain(message: str, code: int, *, always: bool = False) -> int:
 
 def _speaks() -> bool:
     """Whether this process is the one of its world that prints: global rank 0, or no rank at all."""
-    from wirespeed.world.identity import detect
+    from wirespeed.node.identity import detect
 
     try:
         identity = detect(os.environ)

@@ -69,12 +69,11 @@ def set_command(refs: tuple[str, ...], name: str) -> None:
 def show(name: str, output: str) -> None:
     """Which runs a baseline holds."""
     from wirespeed.runs.baselines import load_baseline
-    from wirespeed.views.grid import Column, Grid
-    from wirespeed.views.style import style_for
+    from wirespeed.views.text import Column, Grid, style_for
 
     kept = load_baseline(name)
     if output == "json":
-        from wirespeed.views.json_view import document
+        from wirespeed.views.data import document
 
         runs = [document(run) for run in kept.runs]
         data = {"name": kept.name, "set": kept.set, "runs": runs}

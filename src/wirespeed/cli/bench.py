@@ -1,7 +1,8 @@
 """`wirespeed bench`: how fast is each collective?"""
 
 from dataclasses import replace
-from typing import Any
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -9,18 +10,21 @@ from click.core import ParameterSource
 from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options, split_output
 from wirespeed.cli.settings import ROUND_S, asked_settings, settings_options
-from wirespeed.collectives.catalogue import CATALOGUE, Collective, collective_named
+from wirespeed.collectives.catalogue import CATALOGUE, collective_named
+from wirespeed.collectives.collective import Collective
 from wirespeed.collectives.dtypes import dtype_named
 from wirespeed.collectives.groups import check_groups
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.plan import Case, Measure, Plan, Step
-from wirespeed.units import parse_size
+from wirespeed.model.units import parse_size
+
+if TYPE_CHECKING:
+    from wirespeed.plan import Case, Measure, Step
 
 __all__ = ["bench"]
 
-_EPILOG = """\b
-Operations: all_reduce reduce_scatter all_gather all_to_all all_to_all_v broadcast reduce
-gather scatter send_recv pair_exchange barrier; `all` means each of them.
+_OPERATIONS = fill(f"Operations: {' '.join(CATALOGUE)}; `all` means each of them.", 90)
+_EPILOG = f"""\b
+{_OPERATIONS}
 
 \b
 Examples:
@@ -151,15 +155,7 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
     if values["timing"] == "graph":
         _require_gpus(options.backend)
     _refuse_sizes_twice(ctx)
-    plan = Plan(
-        command="bench",
-        steps=_steps(values, redops, format),
-        engine=options.engine,
-        seed=options.seed,
-        op_timeout_s=options.timeout,
-        startup_timeout_s=options.startup_timeout,
-        faults=options.inject,
-    )
+    plan = options.plan("bench", steps=_steps(values, redops, format))
     asked = asked_settings(
         values["env"],
         values["rounds"],
@@ -183,7 +179,7 @@ def _refuse_sizes_twice(ctx: click.Context) -> None:
 
 
 def _require_gpus(backend: str) -> None:
-    from wirespeed.world.local import count_gpus
+    from wirespeed.node.limits import count_gpus
 
     if backend == "gloo" or not count_gpus():
         raise CannotMeasure(
@@ -193,7 +189,9 @@ def _require_gpus(backend: str) -> None:
         )
 
 
-def _steps(values: dict[str, Any], redops: tuple[str, ...], format: str) -> tuple[Step, ...]:
+def _steps(values: dict[str, Any], redops: tuple[str, ...], format: str) -> "tuple[Step, ...]":
+    from wirespeed.plan import Step
+
     check_groups(values["groups"])
     sides = _sides(values["in_place"], format)
     measure = _measure(values)
@@ -222,7 +220,9 @@ def _sides(asked: str, format: str) -> tuple[bool, ...]:
     return {"no": (False,), "yes": (True,), "both": (False, True)}[asked]
 
 
-def _measure(values: dict[str, Any]) -> Measure:
+def _measure(values: dict[str, Any]) -> "Measure":
+    from wirespeed.plan import Measure
+
     in_flight = values["in_flight"]
     return Measure(
         timing=values["timing"],
@@ -237,7 +237,9 @@ def _measure(values: dict[str, Any]) -> Measure:
 
 def _cases(
     collective: Collective, values: dict[str, Any], redops: tuple[str, ...], sides: tuple[bool, ...]
-) -> list[Case]:
+) -> "list[Case]":
+    from wirespeed.plan import Case
+
     root = values["root"] if collective.rooted else -1
     base = Case(op=collective.name, root=root, groups=values["groups"], max_fit=values["max_fit"])
     if not collective.has_data:

@@ -81,7 +81,7 @@ def _soak(ctx: click.Context, only: str | None, options: RunOptions, seconds: fl
     from wirespeed.checks.levels import soak_cases, soak_window_s
     from wirespeed.checks.registry import select
     from wirespeed.cli.execute import execute
-    from wirespeed.plan import Plan, SoakPlan
+    from wirespeed.plan import SoakPlan
 
     chosen = frozenset(select(only)) if only else frozenset()
     total = options.resumed.soak.for_s if options.resumed else seconds
@@ -90,21 +90,11 @@ def _soak(ctx: click.Context, only: str | None, options: RunOptions, seconds: fl
         for_s=seconds,
         window_s=soak_window_s(total),
     )
-    plan = Plan(
-        command="check",
-        steps=(),
-        soak=soak,
-        engine=options.engine,
-        seed=options.seed,
-        op_timeout_s=options.timeout,
-        startup_timeout_s=options.startup_timeout,
-        faults=options.inject,
-    )
-    return execute(ctx, plan, options, only=chosen)
+    return execute(ctx, options.plan("check", soak=soak), options, only=chosen)
 
 
 def _on_gpus(options: RunOptions) -> bool:
-    from wirespeed.world.local import count_gpus
+    from wirespeed.node.limits import count_gpus
 
     return options.backend == "nccl" or (options.backend == "auto" and count_gpus() > 0)
 
@@ -114,18 +104,12 @@ def _run(ctx: click.Context, level: str, only: str | None, options: RunOptions) 
     from wirespeed.checks.needs import facts_suffice
     from wirespeed.checks.registry import select
     from wirespeed.cli.execute import execute
-    from wirespeed.plan import Plan
 
     chosen = frozenset(select(only)) if only else frozenset()
-    plan = Plan(
-        command="check",
+    plan = options.plan(
+        "check",
         steps=steps_for(level, chosen, gpus=_on_gpus(options)),
-        engine=options.engine,
-        seed=options.seed,
-        op_timeout_s=options.timeout,
-        startup_timeout_s=options.startup_timeout,
         facts_only=facts_suffice(chosen) and not options.inject,
-        faults=options.inject,
     )
     return execute(ctx, plan, options, only=chosen)
 

@@ -1,15 +1,12 @@
 """`wirespeed cluster`: training environments on Kubernetes and OpenShift; one file a verb beside it."""
 
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from wirespeed.cli import LazyGroup
 from wirespeed.errors import CannotMeasure
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
 __all__ = ["cluster"]
 
@@ -42,18 +39,10 @@ Examples:
 """
 
 
-class _LazyGroup(click.Group):
-    """Knows each verb's line by heart, and imports a verb only to run it."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
-            return None
-        module = cmd_name.replace("-", "_")
-        command: click.Command = import_module(f"wirespeed.cli.clusters.{module}").command
-        return command
+class _ClusterGroup(LazyGroup):
+    verbs = _VERBS
+    folder = "clusters."
+    holds = "command"
 
     def invoke(self, ctx: click.Context) -> Any:
         """What kubectl refused, or answered in rubbish, is told as a finding."""
@@ -63,7 +52,7 @@ class _LazyGroup(click.Group):
             from wirespeed.clusters.kube.kubectl import Refused
             from wirespeed.clusters.kube.refusals import finding_of
             from wirespeed.views.findings import finding_lines
-            from wirespeed.views.style import style_for
+            from wirespeed.views.text import style_for
 
             if not isinstance(error, Refused):
                 raise
@@ -71,20 +60,9 @@ class _LazyGroup(click.Group):
             click.echo("\n".join(lines), err=True)
             return error.exit_code
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_VERBS.items()))
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        from wirespeed.cli.suggest import offered
-
-        return offered(_VERBS.items(), incomplete) or click.Command.shell_complete(
-            self, ctx, incomplete
-        )
-
 
 @click.group(
-    cls=_LazyGroup,
+    cls=_ClusterGroup,
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

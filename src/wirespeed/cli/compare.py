@@ -13,7 +13,7 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     from wirespeed.compare.compare import SideRuns
     from wirespeed.compare.estimate import Floor
-    from wirespeed.records_comparison import What
+    from wirespeed.model.comparison_records import What
 
 __all__ = ["compare"]
 
@@ -109,7 +109,7 @@ def compare(
     from wirespeed.cli.config import refuse_unknown_keys
     from wirespeed.compare.compare import compare as compare_runs
     from wirespeed.views.comparison import render
-    from wirespeed.views.style import style_for
+    from wirespeed.views.text import style_for
 
     refuse_unknown_keys(click.get_current_context())
     chosen = operations(only)
@@ -147,7 +147,7 @@ def _sides(refs: tuple[str, ...], baseline: str | None) -> "list[SideRuns]":
 
 def _floors(sides: "list[SideRuns]", across: tuple[str, ...]) -> "dict[What, Floor]":
     """Noise from stored repeats; not looked for where every side has repeats enough."""
-    from wirespeed.compare.repeats import floors_of
+    from wirespeed.compare.compare import floors_of
 
     if all(len(side.runs) >= 3 for side in sides):
         return {}

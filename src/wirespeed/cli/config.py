@@ -124,8 +124,8 @@ def read_config(verbs: Collection[str], named: str | None = None) -> ConfigFile:
     path = Path(named or CONFIG_FILE)
     if not named and not os.path.lexists(path):
         return ConfigFile(path)
-    from wirespeed.clusters.file.yaml_tree import MOST_BYTES, parse
-    from wirespeed.world.reading import read_whole
+    from wirespeed.node.reading import read_whole
+    from wirespeed.yaml_tree import MOST_BYTES, parse
 
     try:
         data = read_whole(path, MOST_BYTES)

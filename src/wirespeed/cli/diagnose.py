@@ -6,18 +6,23 @@ from typing import TYPE_CHECKING
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.execute import show
 from wirespeed.cli.options import Output
+from wirespeed.cli.page import show
 from wirespeed.errors import InputError, StorageError, UsageError
 from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wirespeed.diagnose.rule import Rule
     from wirespeed.diagnose.sources import Source
-    from wirespeed.records import Run
+    from wirespeed.model.records import Run
     from wirespeed.runs.patient import PatientFolder
 
 __all__ = ["diagnose"]
+
+_LARGEST_RULES = 1_000_000
+"""Bytes."""
 
 
 @click.command(
@@ -31,6 +36,7 @@ Examples:
   wirespeed diagnose last                        the ranks' logs of a stored run
   wirespeed diagnose job.log -o json | jq '.findings[] | select(.status == "fail")'
   wirespeed diagnose --explain SHM-001
+  wirespeed diagnose job.log --rules ours.yaml   with rules of your own; --rules-schema says how
 
 \b
 Exit codes: 0 a good end is shown, 1 a cause is named, 3 only symptoms show, or nothing is known.
@@ -45,6 +51,20 @@ Exit codes: 0 a good end is shown, 1 a cause is named, 3 only symptoms show, or 
     shell_complete=suggest.rules,
     help="What a rule means, its fix and its links.",
 )
+@click.option(
+    "--rules",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="Rules of your own beside ours; those in $WIRESPEED_HOME/rules always count.",
+)
+@click.option(
+    "--rules-schema",
+    "schema",
+    is_flag=True,
+    help="The JSON Schema of such files, for editors.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @click.option("-v", "--verbose", is_flag=True, help="All the evidence.")
 @click.option(
@@ -58,6 +78,8 @@ def diagnose(
     output: str,
     listed: bool,
     explain: str | None,
+    files: tuple[str, ...],
+    schema: bool,
     quiet: bool,
     verbose: bool,
     color: str,
@@ -67,11 +89,15 @@ def diagnose(
     Reads logs of NCCL, torch.distributed, torchrun, gloo, DeepSpeed, MPI, ssh, Slurm, the kernel and
     Kubernetes: files, folders, gzip and zstd, `-` for standard input, or the id of a stored run.
     """
+    if schema:
+        click.echo(_schema())
+        return 0
+    rules = _rules(files)
     if listed:
-        click.echo(_list())
+        click.echo(_list(rules))
         return 0
     if explain:
-        click.echo(_explain(explain))
+        click.echo(_explain(explain, rules))
         return 0
     if not paths:
         raise UsageError(
@@ -79,20 +105,55 @@ def diagnose(
             expected="files, folders, a run's id, or - for standard input",
             next="wirespeed diagnose job.log",
         )
-    run, folder = _diagnosed(paths, quiet)
+    run, folder = _diagnosed(paths, rules, quiet)
     return show(run, Output(output, color, quiet, verbose), folder)
 
 
-def _diagnosed(paths: tuple[str, ...], quiet: bool) -> "tuple[Run, PatientFolder | None]":
+def _schema() -> str:
+    import json
+
+    from wirespeed.diagnose.rule_file import rule_schema
+
+    return json.dumps(rule_schema(), indent=2)
+
+
+def _rules(files: tuple[str, ...]) -> "tuple[Rule, ...]":
+    """Ours, the user's, and those of the files."""
+    from pathlib import Path
+
+    from wirespeed.diagnose.rules import all_rules
+    from wirespeed.node.reading import read_whole
+    from wirespeed.runs.own_figures import own_rule_files
+
+    texts: dict[str, str | bytes] = {str(path): text for path, text in own_rule_files().items()}
+    for file in files:
+        try:
+            texts[file] = read_whole(Path(file), _LARGEST_RULES)
+        except OSError as error:
+            raise InputError(
+                f"{file} cannot be read: {error.strerror or error}",
+                expected="a YAML file of rules",
+                next="wirespeed diagnose --rules-schema",
+            ) from error
+    if not texts:
+        return all_rules()
+    from wirespeed.diagnose.own_rules import with_own
+
+    return with_own(texts)
+
+
+def _diagnosed(
+    paths: tuple[str, ...], rules: "Sequence[Rule]", quiet: bool
+) -> "tuple[Run, PatientFolder | None]":
     """Read and judge; the folder to store it in, where there can be one."""
     import time
     from datetime import UTC, datetime
 
     from wirespeed import __version__
-    from wirespeed.console.unstored import patient_folder, tell_unstored
     from wirespeed.diagnose.diagnose import diagnose as read
-    from wirespeed.records import Run, World
+    from wirespeed.model.records import Run, World
     from wirespeed.runs.folder import new_id
+    from wirespeed.session.shown_session import patient_folder, tell_unstored
     from wirespeed.views.progress import open_progress
 
     begin = time.monotonic()
@@ -101,6 +162,7 @@ def _diagnosed(paths: tuple[str, ...], quiet: bool) -> "tuple[Run, PatientFolder
     try:
         reading = read(
             sources,
+            rules,
             progress=lambda name, number: progress.step(number - 1, len(sources), name),
             proofs=_own_ends(paths),
         )
@@ -144,10 +206,10 @@ def _own_ends(paths: tuple[str, ...]) -> list[str]:
     """What stored runs say of their own end, where all that is given are runs that ended with 0."""
     from pathlib import Path
 
-    from wirespeed.runs.store import find, load
-
     if any(path == "-" or Path(path).exists() for path in paths):
         return []
+    from wirespeed.runs.store import find, load
+
     runs = [load(find(path)) for path in paths]
     told = [f"wirespeed {run.command} ended with exit code 0: run {run.id}" for run in runs]
     return told if all(run.exit_code == 0 for run in runs) else []
@@ -169,10 +231,8 @@ def _logs_of_run(reference: str) -> str:
     return str(folder)
 
 
-def _list() -> str:
-    from wirespeed.diagnose.rules import all_rules
-
-    told = [rule for rule in all_rules() if rule.role != "fact"]
+def _list(rules: "Sequence[Rule]") -> str:
+    told = [rule for rule in rules if rule.role != "fact"]
     wide = max(len(rule.category) for rule in told)
     return "\n".join(
         f"{rule.id:<10}  {rule.role:<11}  {rule.category:<{wide}}  {_title(rule)}" for rule in told
@@ -186,21 +246,21 @@ def _title(rule: "Rule") -> str:
     return re.sub(r"\{\w+\}", "…", rule.sentence)
 
 
-def _explain(id: str) -> str:
-    from wirespeed.diagnose.explanations import EXPLANATIONS
-    from wirespeed.diagnose.rules import rule_named
+def _explain(id: str, rules: "Sequence[Rule]") -> str:
+    from wirespeed.checks.registry import OF_LOGS
 
-    if id.strip().upper() in EXPLANATIONS:
-        known = id.strip().upper()
-        return f"{known}\n" + click.wrap_text(EXPLANATIONS[known], 96, "  ", "  ")
-    rule = rule_named(id.strip().upper())
+    known = id.strip().upper()
+    if known in OF_LOGS:
+        return f"{known}\n" + click.wrap_text(OF_LOGS[known].explanation, 96, "  ", "  ")
+    rule = next((rule for rule in rules if rule.id == known), None)
     if rule is None:
         raise UsageError(
             f"no rule has the id {id!r}",
             expected="an id as it stands at the end of a line, such as SHM-001",
             next="wirespeed diagnose --list",
         )
-    lines = [f"{rule.id}  {_title(rule)}  ({rule.category}, a {rule.role})"]
+    unproven = ", unproven: no real log has matched it yet" if rule.unproven else ""
+    lines = [f"{rule.id}  {_title(rule)}  ({rule.category}, a {rule.role}{unproven})"]
     told = {"because": rule.because, "costs": rule.costs, "fix": rule.fix, "confirm": rule.next}
     told |= {f"check {n}": text for n, text in enumerate(rule.checks, 1)}
     told |= {f"link {n}": text for n, text in enumerate(rule.links, 1)}

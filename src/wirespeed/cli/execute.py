@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,28 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli.again import with_typed
 from wirespeed.cli.config import print_config, refuse_unknown_keys
 from wirespeed.cli.options import Output, RunOptions
-from wirespeed.errors import StorageError, UsageError
+from wirespeed.cli.page import exported, shown
+from wirespeed.cli.placement import with_typed
+from wirespeed.errors import UsageError
+from wirespeed.model.records import Choice, Run
+from wirespeed.node.identity import Identity, detect
+from wirespeed.node.limits import require_torch
+from wirespeed.node.redact import redact_words
+from wirespeed.node.secret import job_secret
+from wirespeed.node.split_worlds import refuse_separate_worlds
 from wirespeed.plan import Plan
-from wirespeed.records import Choice, Run
-from wirespeed.world.identity import Identity, detect
-from wirespeed.world.local import require_torch
-from wirespeed.world.mistaken import refuse_separate_worlds
-from wirespeed.world.redact import redact_words
-from wirespeed.world.secret import job_secret
 
 if TYPE_CHECKING:
-    from wirespeed.console.book import Book
-    from wirespeed.console.combinations import Comparison
-    from wirespeed.console.grids import GridWorld
-    from wirespeed.console.lasting import Work
-    from wirespeed.console.session import Session
-    from wirespeed.runs.patient import PatientFolder
-    from wirespeed.world.watch import Outcome
+    from wirespeed.session.backends import Workload
+    from wirespeed.session.combinations import Comparison
+    from wirespeed.session.grids import GridWorld
+    from wirespeed.session.recorder import Recorder
+    from wirespeed.session.recording import Session
+    from wirespeed.session.restart_loop import Work
+    from wirespeed.watchdog import Outcome
 
-__all__ = ["execute", "show"]
+__all__ = ["execute"]
 
 _WITHOUT_SOME = ("check", "locate")
 """Verbs that are worth their time on the nodes that are left; figures of a smaller world would
@@ -73,7 +75,7 @@ def execute(
     if identity is None:
         run = _on_this_machine(plan, options, config, only, settings, grid)
         return exported(run, options.output)
-    return _as_member(identity, plan, options, config, only, secret)
+    return _as_joined_rank(identity, plan, options, config, only, secret)
 
 
 def _on_this_machine(
@@ -84,13 +86,9 @@ def _on_this_machine(
     settings: "Comparison | None",
     grid: "Sequence[GridWorld]",
 ) -> Run:
-    from wirespeed.cli.settings import replaced_choices, tell_estimate
-    from wirespeed.console.grids import run_grid
-    from wirespeed.console.lasting import run_lasting
-    from wirespeed.console.local import interface_choice, run_local
-    from wirespeed.console.settings import run_settings
-    from wirespeed.console.worlds import local_place
-    from wirespeed.world.local import choose_ranks
+    from wirespeed.node.limits import choose_ranks
+    from wirespeed.session.backends import run_workload
+    from wirespeed.session.local import LocalRanks, interface_choice, local_backend
 
     if grid:
         largest = max(one.point.ranks for one in grid if one.plan is not None)
@@ -99,19 +97,24 @@ def _on_this_machine(
         ranks = Choice("ranks", "1", "one tells the facts of this machine")
     else:
         ranks = choose_ranks(options.ranks, options.backend)
-    choices = (ranks, interface_choice(), *replaced_choices(settings, os.environ))
+    choices: tuple[Choice, ...] = (ranks, interface_choice())
     size = int(ranks.value)
     _refuse_faults_beyond(options.inject, size)
     if settings is not None:
+        from wirespeed.cli.settings import replaced_choices, tell_estimate
+
+        choices += replaced_choices(settings, os.environ)
         tell_estimate(settings, plan, size, quiet=options.output.quiet)
-    session = _session(plan, options, config, only, "local", size, choices)
-    if grid:
-        return run_grid(session, grid)
-    if settings is not None:
-        return run_settings(session, local_place(size, options.backend), plan, settings)
-    if work := _lasting_work(plan, session):
-        return run_lasting(session, local_place(size, options.backend), *work)
-    return run_local(session, plan, size, options.backend)
+    lasts = plan.soak is not None or (plan.training is not None and plan.training.lasting)
+    many = bool(grid or settings or lasts)  # worlds, each with an environment of its own
+    begun = None if many else LocalRanks(plan, options.backend, os.environ)
+    with ExitStack() as undone:
+        if begun is not None:
+            undone.callback(begun.stop)
+        session = _session(plan, options, config, only, "local", size, choices)
+        undone.pop_all()
+    backend = local_backend(size, options.backend, begun)
+    return run_workload(session, backend, _workload(plan, session, settings, grid))
 
 
 def _elsewhere(
@@ -121,47 +124,41 @@ def _elsewhere(
     only: frozenset[str],
     settings: "Comparison | None",
 ) -> int:
+    from wirespeed.cli.placement import written
     from wirespeed.cli.settings import dry_run_notes, replaced_choices, tell_estimate
-    from wirespeed.cli.where import written
-    from wirespeed.console.holding import STOPPING
-    from wirespeed.console.lasting import run_lasting
-    from wirespeed.console.remote import ordered, run_remote
-    from wirespeed.console.settings import run_settings
-    from wirespeed.console.worlds import remote_place
-    from wirespeed.world.watch import Outcome
+    from wirespeed.session.backends import run_workload
+    from wirespeed.session.held_nodes import STOPPING
+    from wirespeed.session.remote import ordered, remote_backend
+    from wirespeed.watchdog import Outcome
 
     replaced = replaced_choices(settings, os.environ)
     for choice in replaced:  # no engine shall hand it on: it is one of the compared
         del os.environ[choice.name]
     place = options.placed()
-    job = ordered(place.job, plan, options.backend, sys.executable)
+    asked, engine = place.prepared, place.engine
+    job = ordered(asked.job, plan, options.backend, sys.executable)
     if place.dry_run:
-        title = f"wirespeed {plan.command} --on {place.engine.name}"
-        click.echo(written(place, job, "run", title), nl=False)
+        title = f"wirespeed {plan.command} --on {engine}"
+        click.echo(written(replace(asked, job=job), "run", title), nl=False)
         click.echo("".join(f"# {line}\n" for line in dry_run_notes(settings)), nl=False)
         return 0
-    if not place.findings:
+    if not asked.findings:
         _refuse_faults_beyond(options.inject, job.size)
     if settings is not None:
         tell_estimate(settings, plan, job.size, quiet=options.output.quiet)
-    choices = (*place.choices, *replaced)
-    session = _session(plan, options, config, only, place.engine.name, job.size, choices)
-    session.note(place.findings)
-    bad = any(one.status in STOPPING for one in place.findings)
+    choices = (*asked.choices, *replaced)
+    session = _session(plan, options, config, only, engine, job.size, choices)
+    session.note(asked.findings)
+    bad = any(one.status in STOPPING for one in asked.findings)
     if bad and (plan.command not in _WITHOUT_SOME or not job.hosts):
         run = session.close(Outcome(kind="never_joined"))
-    elif settings is not None:
-        held = remote_place(place.engine, place.job, plan, options.backend)
-        run = run_settings(session, held, plan, settings)
-    elif work := _lasting_work(plan, session):
-        held = remote_place(place.engine, place.job, plan, options.backend)
-        run = run_lasting(session, held, *work)
     else:
-        run = run_remote(session, place.engine, job, plan)
+        backend = remote_backend(engine, asked, plan, options.backend)
+        run = run_workload(session, backend, _workload(plan, session, settings))
     return exported(run, options.output)
 
 
-def _as_member(
+def _as_joined_rank(
     identity: Identity,
     plan: Plan,
     options: RunOptions,
@@ -169,10 +166,10 @@ def _as_member(
     only: frozenset[str],
     secret: bytes | None,
 ) -> int:
-    from wirespeed.console.member import (
+    from wirespeed.session.joined_world import (
         TRUSTS_NETWORK,
         carry_rank_in_environment,
-        run_member,
+        run_joined,
         trusts_network,
     )
 
@@ -191,7 +188,7 @@ def _as_member(
         # mpirun gives its ranks a terminal of their own, whatever its own output goes to.
         options = replace(options, output=replace(options.output, color="never"))
 
-    def open_book() -> _ShownSession:
+    def open_recorder() -> _ShownSession:
         size = identity.world_size
         return _ShownSession(
             plan, _session(plan, options, config, only, launcher, size, (choice,)), options.output
@@ -199,7 +196,31 @@ def _as_member(
 
     if identity.rank == 0 and trusts_network(identity, secret) and not options.output.quiet:
         click.echo(f"this run trusts {TRUSTS_NETWORK.value}: {TRUSTS_NETWORK.reason}", err=True)
-    return run_member(identity, plan, options.backend, open_book, secret)
+    return run_joined(identity, plan, options.backend, open_recorder, secret)
+
+
+def _workload(
+    plan: Plan,
+    session: "Session",
+    settings: "Comparison | None" = None,
+    grid: "Sequence[GridWorld]" = (),
+) -> "Workload":
+    """What worlds of ranks are started for."""
+    if grid:
+        from wirespeed.session.grids import Grid
+
+        return Grid(session, grid)
+    if settings is not None:
+        from wirespeed.session.settings import ComparedSettings
+
+        return ComparedSettings(session, plan, settings)
+    if work := _lasting_work(plan, session):
+        from wirespeed.session.restart_loop import RestartLoop
+
+        return RestartLoop(*work)
+    from wirespeed.session.backends import OneWorld
+
+    return OneWorld(session, plan)
 
 
 def _lasting_work(
@@ -207,30 +228,30 @@ def _lasting_work(
 ) -> "tuple[Work, float] | None":
     """What lasts in this plan, and how long; None where nothing does."""
     if plan.soak is not None and session.ledger is not None:
-        from wirespeed.console.soaking import SoakLedger, SoakWork
+        from wirespeed.session.soaking import SoakLedger, SoakWork
 
         if isinstance(session.ledger, SoakLedger):
             return SoakWork(session, session.ledger, plan), plan.soak.for_s
     if plan.training is None or plan.training.lasting is None:
         return None
-    from wirespeed.console.goodput import GoodputWork
+    from wirespeed.session.goodput import GoodputWork
 
     return GoodputWork(session, plan, restarts=restarts), plan.training.lasting.for_s
 
 
 class _ShownSession:
-    """Rank 0's book where nobody else shows the run."""
+    """Rank 0's recorder where nobody else shows the run."""
 
     def __init__(self, plan: Plan, session: "Session", output: Output) -> None:
         self._session = session
         self._output = output
         lasting = _lasting_work(plan, session, restarts=False)
         self._work = lasting[0] if lasting else None
-        self._book: Book = self._work.book(1) if self._work else session
+        self._recorder: Recorder = self._work.recorder(1) if self._work else session
         self._begin = time.monotonic()
 
     def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None:
-        self._book.on_record(rank, kind, data)
+        self._recorder.on_record(rank, kind, data)
 
     def phase(self, text: str) -> None:
         self._session.phase(text)
@@ -261,7 +282,9 @@ def _inside_a_world(identity: Identity, engine: str) -> UsageError:
 
 def _refuse_faults_of_other_verbs(plan: Plan) -> None:
     """A fault that cannot strike would prove nothing."""
-    from wirespeed.ranks.faults import CALL_FAULTS, DATA_FAULTS, TRAINING_FAULTS, Fault
+    if not plan.faults:
+        return
+    from wirespeed.rank.faulty_engine import CALL_FAULTS, DATA_FAULTS, TRAINING_FAULTS, Fault
 
     for text in plan.faults:
         fault = Fault.parse(text)
@@ -280,7 +303,9 @@ def _refuse_faults_of_other_verbs(plan: Plan) -> None:
 
 def _refuse_faults_beyond(faults: tuple[str, ...], size: int) -> None:
     """A fault that cannot strike would prove nothing."""
-    from wirespeed.ranks.faults import Fault
+    if not faults:
+        return
+    from wirespeed.rank.faulty_engine import Fault
 
     for text in faults:
         if Fault.parse(text).rank >= size:
@@ -298,9 +323,9 @@ def _session(
     size: int,
     choices: tuple[Choice, ...],
 ) -> "Session":
-    from wirespeed.console.references import references_for
-    from wirespeed.console.session import Session
-    from wirespeed.console.unstored import patient_folder, tell_unstored
+    from wirespeed.session.recording import Session
+    from wirespeed.session.references import references_for
+    from wirespeed.session.shown_session import patient_folder, tell_unstored
     from wirespeed.views.progress import open_progress
 
     reference = references_for(plan.command)  # before the folder: it may be damaged
@@ -337,50 +362,3 @@ def _jsonable(config: dict[str, Any]) -> dict[str, Any]:
 
 def _told(values: tuple[Any, ...]) -> list[Any]:
     return redact_words(values) if all(isinstance(v, str) for v in values) else list(values)
-
-
-def show(run: Run, output: Output, folder: "PatientFolder | None" = None) -> int:
-    """Print the run in the asked form, then store it in `folder`, and write its page if one is asked
-    for; its exit code."""
-    try:
-        shown(run, output)
-    finally:
-        if folder is not None:
-            folder.finish(run)
-    return exported(run, output)
-
-
-def shown(run: Run, output: Output) -> None:
-    """Print the run in the asked form."""
-    from wirespeed.views import render
-    from wirespeed.views.style import style_for
-
-    style = style_for(sys.stdout, color=output.color, verbose=output.verbose)
-    try:
-        click.echo(render(run, output.format, style), color=style.color, nl=False)
-    except BrokenPipeError:  # the reader has left; the verdict stands
-        from wirespeed.cli import forget_stdout
-
-        forget_stdout()
-
-
-def exported(run: Run, output: Output) -> int:
-    """Write the page and the timeline of a stored run, where asked for; its exit code."""
-    try:
-        _write_files(run, output)
-    except StorageError as error:  # the verdict stands, and so does its exit code
-        click.echo(f"wirespeed: warning: {error}", err=True)
-    return run.exit_code
-
-
-def _write_files(run: Run, output: Output) -> None:
-    """The page and the timeline, where they were asked for."""
-    if output.html is not None:
-        from wirespeed.cli.page import write_page
-        from wirespeed.runs.store import find
-
-        write_page(run, output.html, find(run.id) if run.training else None)
-    if output.trace is not None:
-        from wirespeed.cli.page import write_trace
-
-        write_trace(run, output.trace)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from wirespeed.cli.options import RunOptions
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.records_grid import GridPoint
+from wirespeed.model.grid_records import GridPoint
 
 if TYPE_CHECKING:
-    from wirespeed.console.grids import GridWorld
     from wirespeed.plan import Plan
+    from wirespeed.session.grids import GridWorld
 
 __all__ = ["grid_of", "refuse_grid_elsewhere"]
 
@@ -47,7 +47,7 @@ def grid_of(
 
 def refuse_grid_elsewhere(options: RunOptions) -> None:
     """UsageError where somebody else has decided how many ranks there are."""
-    from wirespeed.world.identity import detect
+    from wirespeed.node.identity import detect
 
     if options.where is None and detect(os.environ) is None:
         return
@@ -60,14 +60,14 @@ def refuse_grid_elsewhere(options: RunOptions) -> None:
 
 
 def _ranks(options: RunOptions) -> int:
-    from wirespeed.world.local import choose_ranks
+    from wirespeed.node.limits import choose_ranks
 
     return int(choose_ranks(options.ranks, options.backend).value)
 
 
 def _world(point: GridPoint, plan_for: PlanFor) -> "tuple[GridWorld, UsageError | None]":
-    from wirespeed.console.grids import GridWorld
-    from wirespeed.console.worlds import local_place
+    from wirespeed.session.grids import GridWorld
+    from wirespeed.session.local import local_backend
 
     try:
         _refuse_impossible(point)
@@ -76,12 +76,12 @@ def _world(point: GridPoint, plan_for: PlanFor) -> "tuple[GridWorld, UsageError 
         return GridWorld(point=replace(point, reason=error.saw)), error
     except CannotMeasure as error:
         return GridWorld(point=replace(point, reason=error.saw)), None
-    place = local_place(point.ranks, point.backend)
-    return GridWorld(point=point, plan=plan, place=place), None
+    backend = local_backend(point.ranks, point.backend)
+    return GridWorld(point=point, plan=plan, backend=backend), None
 
 
 def _refuse_impossible(point: GridPoint) -> None:
-    from wirespeed.world.local import choose_ranks, count_gpus
+    from wirespeed.node.limits import choose_ranks, count_gpus
 
     choose_ranks(point.ranks, point.backend)
     if point.backend == "nccl" and (gpus := count_gpus()) < point.ranks:

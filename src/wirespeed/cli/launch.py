@@ -7,7 +7,7 @@ import click
 
 from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, FiniteRange
-from wirespeed.cli.where import Where, where_options, written
+from wirespeed.cli.placement import Placement, placement_options, written
 from wirespeed.errors import UsageError
 
 __all__ = ["launch", "launch_options", "run_launch"]
@@ -70,7 +70,7 @@ def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(context_settings={**CONTEXT, "ignore_unknown_options": False}, epilog=_EPILOG)
-@where_options
+@placement_options
 @click.option("--list", "list_", is_flag=True, help="List the engines and their options, and stop.")
 @launch_options
 @click.pass_context
@@ -86,11 +86,11 @@ def launch(ctx: click.Context, /, **values: Any) -> int:
     if values.pop("list_"):
         click.echo(_listing())
         return 0
-    where = Where.take(values, default="local")
+    where = Placement.take(values, default="local")
     return run_launch(where, values, "wirespeed launch --ranks 2 -- hostname")
 
 
-def run_launch(where: Where | None, values: dict[str, Any], example: str) -> int:
+def run_launch(where: Placement | None, values: dict[str, Any], example: str) -> int:
     """Carry out what the options say; `example`: a command that would be right."""
     from dataclasses import replace
 
@@ -101,16 +101,17 @@ def run_launch(where: Where | None, values: dict[str, Any], example: str) -> int
     form = values["output"] or ("run" if where.dry_run else None)
     where.dry_run = form is not None
     placed = where.place(values["ranks"], values["startup_timeout"])
-    job = replace(placed.job, command=command, grace_s=values["grace"])
+    job = replace(placed.prepared.job, command=command, grace_s=values["grace"])
+    prepared = replace(placed.prepared, job=job)
     if form is not None:
         title = f"wirespeed launch --on {where.engine}: {job.size} ranks"
-        click.echo(written(placed, job, form, title), nl=False)
+        click.echo(written(prepared, form, title), nl=False)
         return 0
-    from wirespeed.console.holding import STOPPING
-    from wirespeed.console.launched import Launched
+    from wirespeed.session.held_nodes import STOPPING
+    from wirespeed.session.launched import Launched
 
-    stop = any(one.status in STOPPING for one in placed.findings)
-    launched = Launched(placed.engine, job, placed.findings, placed.choices)
+    stop = any(one.status in STOPPING for one in prepared.findings)
+    launched = Launched(placed.engine, prepared)
     prefix = not values["no_prefix"] and job.size > 1
     return launched.refuse() if stop else launched.run(quiet=values["quiet"], prefix=prefix)
 

@@ -1,7 +1,7 @@
 """`wirespeed locate`: which node, link or rail is slow?"""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -9,9 +9,17 @@ from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options
 from wirespeed.errors import UsageError
 
+if TYPE_CHECKING:
+    from wirespeed.model.records import Run
+
 __all__ = ["locate"]
 
 _FORMATS = ("table", "json", "jsonl", "md")
+_LEAST_NODES = 2
+_NODES, _FAULTS, _NOISE = 64, 1, 0.1
+"""Of a simulation, unless asked otherwise."""
+_MOST_STORED = 64
+"""Nodes up to which every pair is kept in the run of a simulation."""
 _SIMULATION_ONLY = ("faults", "noise", "rails")
 """And `--nodes`, which is the number of real nodes with `--on`."""
 
@@ -86,9 +94,7 @@ def locate(ctx: click.Context, /, **values: Any) -> int:
 
         refuse_bad_target(options.output.html)
     if simulate:
-        from wirespeed.cli.simulate import run_simulation
-
-        return run_simulation(ctx, pairs, simulated, options)
+        return _simulate(ctx, pairs, simulated, options)
     given = [f"--{name}" for name, value in simulated.items() if value is not None]
     if given:
         raise UsageError(
@@ -101,7 +107,7 @@ def locate(ctx: click.Context, /, **values: Any) -> int:
 
 def _writes_the_page() -> bool:
     """Only rank 0 does; the other nodes need not have that folder."""
-    from wirespeed.world.identity import detect
+    from wirespeed.node.identity import detect
 
     identity = detect(os.environ)
     return identity is None or identity.rank == 0
@@ -109,7 +115,7 @@ def _writes_the_page() -> bool:
 
 def _refuse_faults_in_data(texts: tuple[str, ...]) -> None:
     """A fault that cannot strike would prove nothing."""
-    from wirespeed.ranks.faults import PROCESS_FAULTS, Fault
+    from wirespeed.rank.faulty_engine import PROCESS_FAULTS, Fault
 
     for text in texts:
         fault = Fault.parse(text)
@@ -123,22 +129,117 @@ def _refuse_faults_in_data(texts: tuple[str, ...]) -> None:
 
 def _run(ctx: click.Context, pairs: dict[str, Any], options: RunOptions) -> int:
     from wirespeed.cli.execute import execute
-    from wirespeed.plan import PairPlan, Plan
+    from wirespeed.plan import PairPlan
 
     _refuse_faults_in_data(options.inject)
-    plan = Plan(
-        command="locate",
-        steps=(),
-        pairs=PairPlan(
-            over=pairs["over"],
-            exhaustive=pairs["exhaustive"],
-            most_rounds=pairs["rounds"],
-            threshold=pairs["threshold"],
-        ),
-        engine=options.engine,
-        seed=options.seed,
-        op_timeout_s=options.timeout,
-        startup_timeout_s=options.startup_timeout,
-        faults=options.inject,
+    asked = PairPlan(
+        over=pairs["over"],
+        exhaustive=pairs["exhaustive"],
+        most_rounds=pairs["rounds"],
+        threshold=pairs["threshold"],
     )
-    return execute(ctx, plan, options)
+    return execute(ctx, options.plan("locate", pairs=asked), options)
+
+
+def _simulate(
+    ctx: click.Context, pairs: dict[str, Any], asked: dict[str, Any], options: RunOptions
+) -> int:
+    """The localiser on a fabric that exists only in arithmetic; exit code 1 where a culprit is named."""
+    from wirespeed.cli.config import print_config, refuse_unknown_keys
+    from wirespeed.cli.page import show
+    from wirespeed.session.shown_session import patient_folder
+
+    refuse_unknown_keys(ctx)
+    if ctx.params.get("print_config"):
+        click.echo(print_config(ctx))
+        return 0
+    if (asked["nodes"] or _NODES) < _LEAST_NODES:
+        raise UsageError(
+            f"--nodes {asked['nodes']}", expected=f"at least {_LEAST_NODES} simulated nodes"
+        )
+    config = {k: v for k, v in ctx.params.items() if k != "print_config"}
+    folder = patient_folder(
+        "locate", {k: list(v) if isinstance(v, tuple) else v for k, v in config.items()}
+    )
+    run = _simulated(folder.id, folder.started, pairs, asked, options)
+    return show(run, options.output, folder)
+
+
+def _simulated(
+    id: str, started: str, pairs: dict[str, Any], asked: dict[str, Any], options: RunOptions
+) -> "Run":
+    from dataclasses import replace
+
+    from wirespeed import __version__
+    from wirespeed.checks.judge import verdict_of
+    from wirespeed.checks.locating import culprit_findings
+    from wirespeed.locate.simulator import (
+        culprit_json,
+        pair_figures,
+        random_faults,
+        score,
+        simulate,
+        simulated_part,
+        standard_spec,
+    )
+    from wirespeed.model.records import Located, Run, Simulation, World
+    from wirespeed.node.redact import allowed_environment
+
+    seed = options.seed
+    nodes = asked["nodes"] or _NODES
+    noise = _NOISE if asked["noise"] is None else asked["noise"]
+    spec = standard_spec(nodes, noise)
+    if asked["rails"]:
+        spec = replace(spec, rails=asked["rails"])
+    count = _FAULTS if asked["faults"] is None else asked["faults"]
+    faults = random_faults(spec, count, seed=seed)
+    found, seconds = simulate(
+        spec, faults, seed, exhaustive=pairs["exhaustive"], most_rounds=pairs["rounds"]
+    )
+    names = [f"node-{node}" for node in range(nodes)]
+    precision, recall = score(found.culprits, faults)
+    per_round = max(1, nodes // 2)
+    stored = found.readings if nodes <= _MOST_STORED else ()
+    located = Located(
+        over="rails" if spec.rails > 1 else "nodes",
+        nodes=tuple(names),
+        rounds=found.rounds,
+        pairs_measured=found.pairs_measured,
+        pairs_possible=found.pairs,
+        stopped=found.stopped,
+        compute=found.compute,
+        pairs=tuple(
+            figures
+            for number, reading in enumerate(stored)
+            for figures in pair_figures(reading, names, number // per_round)
+        ),
+    )
+    findings = culprit_findings(located, [culprit_json(one) for one in found.culprits])
+    findings = options.gate.allowed(findings)
+    judged = options.gate.judged(findings, *verdict_of(findings, found.pairs_measured))
+    findings, verdict, code = judged
+    return Run(
+        id=id,
+        command="locate",
+        verdict=verdict,
+        exit_code=code,
+        started=started,
+        seconds=seconds,
+        world=World(size=0, nodes=(), backend="simulated", launcher=""),
+        versions={"wirespeed": __version__},
+        environment=allowed_environment(os.environ),
+        config={"nodes": nodes, "rails": spec.rails, "noise": noise, "seed": seed},
+        findings=tuple(findings),
+        located=located,
+        simulation=Simulation(
+            nodes=nodes,
+            rails=spec.rails,
+            noise=noise,
+            faults=tuple(simulated_part(fault, names) for fault in faults),
+            named=tuple(simulated_part(culprit, names) for culprit in found.culprits),
+            precision=precision,
+            recall=recall,
+            rounds=found.rounds,
+            seconds=seconds,
+        ),
+    )

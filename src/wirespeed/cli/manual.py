@@ -1,5 +1,7 @@
 """Man pages, one a command, from what its help says: `python -m wirespeed.cli.manual share/man/man1`.
 
+The documentation walks the same commands. Walking imports every verb: not for a run.
+
 Nothing of the machine or the day is in a page, so that the files can be compared with what the command
 line is now (a test does). The language is man(7); characters beyond ASCII are written as escapes, which
 any groff and mandoc reads without being told an encoding.
@@ -10,13 +12,12 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from wirespeed.cli.tree import Node, commands
-
-__all__ = ["CODES", "page", "pages", "write"]
+__all__ = ["CODES", "Node", "commands", "page", "pages", "write"]
 
 CODES = {
     "0": "good",
@@ -54,6 +55,52 @@ _ESCAPES = str.maketrans(
 )
 _EXIT = re.compile(r"Exit codes?: ")
 _WORDS = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One command and where it stands."""
+
+    path: tuple[str, ...]
+    """Its words on the command line, such as ("wirespeed", "cluster", "deploy")."""
+    context: click.Context
+    """As if it had been called without arguments: nothing is parsed, nothing has run."""
+    says: str
+    """What it is for, in one line."""
+    children: tuple[tuple[str, ...], ...]
+    """Paths of its own commands, in the order of its help; () for anything but a group."""
+
+    @property
+    def command(self) -> click.Command:
+        return self.context.command
+
+
+def commands(root: click.Command | None = None, name: str = "wirespeed") -> Iterator[Node]:
+    """Each command that is not hidden: a group first, then what is in it, in the order of its help."""
+    if root is None:
+        from wirespeed.cli import _cli
+
+        root = _cli
+    yield from _below(click.Context(root, info_name=name, **root.context_settings))
+
+
+def _below(context: click.Context) -> Iterator[Node]:
+    command = context.command
+    path = tuple(context.command_path.split())
+    listed = _listed(context)
+    children = tuple((*path, name) for name, _ in listed)
+    yield Node(path, context, command.get_short_help_str(200), children)
+    for name, child in listed:
+        inner = click.Context(child, info_name=name, parent=context, **child.context_settings)
+        yield from _below(inner)
+
+
+def _listed(context: click.Context) -> list[tuple[str, click.Command]]:
+    group = context.command
+    if not isinstance(group, click.Group):
+        return []
+    found = ((name, group.get_command(context, name)) for name in group.list_commands(context))
+    return [(name, child) for name, child in found if child is not None and not child.hidden]
 
 
 def pages(root: click.Command | None = None) -> dict[str, str]:

@@ -1,15 +1,16 @@
 """Options that check and bench share, and what they mean together."""
 
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.where import Placed, Where, where_options
-from wirespeed.collectives.catalogue import REDOPS
+from wirespeed.cli.placement import Placed, Placement, placement_options
 from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
 
@@ -17,15 +18,19 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from wirespeed.checks.gate import Gate
-    from wirespeed.cli.soaking import Resumed
+    from wirespeed.model.lasting_records import Soak
+    from wirespeed.model.records import Run
+    from wirespeed.plan import Plan
 
 __all__ = [
     "CONTEXT",
     "FiniteRange",
     "Listed",
     "Output",
+    "Resumed",
     "RunOptions",
     "common_options",
+    "parse_duration",
     "secret_option",
     "split_output",
 ]
@@ -33,6 +38,9 @@ __all__ = [
 MOST_RANKS = 65_536
 """Of a world; on this machine the memory allows far fewer."""
 LONGEST_S = 86_400.0
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smh])")
+_LONGEST_DURATION_S = 30 * 24 * 3600.0
 
 CONTEXT = {
     "help_option_names": ["-h", "--help"],
@@ -52,6 +60,22 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{number} is not a finite number.", param, ctx)
         return number
+
+
+def parse_duration(text: str, option: str) -> float:
+    """Seconds of `90s`, `30m` or `1h30m`; UsageError for what is no time above 0 with a unit."""
+    words = text.strip().lower()
+    parts = _PART.findall(words)
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if (
+        "".join(number + unit for number, unit in parts) != words
+        or not 0 < seconds <= _LONGEST_DURATION_S
+    ):
+        raise UsageError(
+            f"{option} {text!r} is no length of time",
+            expected="a number with s, m or h, such as 90s, 30m or 1h30m; at most 30 days",
+        )
+    return seconds
 
 
 class Listed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no [Any]
@@ -168,7 +192,7 @@ _OPTIONS: tuple[Decorator, ...] = (
 
 
 def common_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    function = where_options(function)
+    function = placement_options(function)
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -196,6 +220,16 @@ def _gate(fail_on: str = "fail", allow: str | None = None) -> "Gate":
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed:
+    """A soak to go on with."""
+
+    path: Path
+    """Of its run folder."""
+    run: "Run"
+    soak: "Soak"
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """The shared options, as the verbs hand them on."""
 
@@ -208,9 +242,9 @@ class RunOptions:
     inject: tuple[str, ...]
     output: Output
     secret_file: str | None = None
-    where: Where | None = None
+    where: Placement | None = None
     """Where ranks run, unless on this machine or where a launcher has put us."""
-    resumed: "Resumed | None" = None
+    resumed: Resumed | None = None
     """The soak to go on with."""
     again: Callable[[str], str] = str
     """Completes the command that a finding proposes."""
@@ -225,24 +259,38 @@ class RunOptions:
             raise UsageError("no engine was named", expected="--on ENGINE")
         return self.where.place(self.ranks, self.startup_timeout)
 
+    def plan(self, command: str, **parts: Any) -> "Plan":
+        """What `command` measures, and what the shared options say of every plan."""
+        from wirespeed.plan import Plan
+
+        return Plan(
+            command=command,
+            engine=self.engine,
+            seed=self.seed,
+            op_timeout_s=self.timeout,
+            startup_timeout_s=self.startup_timeout,
+            faults=self.inject,
+            **({"steps": ()} | parts),
+        )
+
     @staticmethod
     def take(values: dict[str, Any], format: str, several: Collection[str] = ()) -> "RunOptions":
         """Take the shared options out of click's keyword arguments.
 
         several: which of `ranks` and `backend` may have more than one value.
         """
-        from wirespeed.ranks.faults import Fault
-
         grid = _grid_of(values, several)
+        if values["inject"]:
+            from wirespeed.rank.faulty_engine import Fault
 
-        for text in values["inject"]:
-            Fault.parse(text)
+            for text in values["inject"]:
+                Fault.parse(text)
         color, quiet, verbose = (values.pop(name) for name in ("color", "quiet", "verbose"))
         output = Output(format, color, quiet, verbose, html=values.pop("html", None))
         names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
         secret_file = values.pop("secret_file", None)
         gate = _gate(values.pop("fail_on"), values.pop("allow"))
-        where = Where.take(values)
+        where = Placement.take(values)
         return RunOptions(
             **{n: values.pop(n) for n in names},
             output=output,
@@ -259,7 +307,7 @@ def _allowed(text: str | None) -> frozenset[str]:
     if not words:
         return frozenset()
     from wirespeed.checks.registry import EXPLAINED
-    from wirespeed.cli.mistyped import did_you_mean
+    from wirespeed.cli.suggest import did_you_mean
 
     for word in words:
         if word not in EXPLAINED:
@@ -290,6 +338,8 @@ def _grid_of(values: dict[str, Any], several: Collection[str]) -> dict[str, tupl
 
 def split_output(values: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """(reductions, format) from `-o`, which is nccl-tests' letter for one and ours for the other."""
+    from wirespeed.collectives.collective import REDOPS
+
     words = [word for value in values for word in value.split(",") if word]
     formats = [word for word in words if word in FORMATS]
     redops = [word for word in words if word in REDOPS]

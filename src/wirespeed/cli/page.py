@@ -1,7 +1,11 @@
-"""Files beside what is printed: `--html`, one offline page of the run; `--trace`, its timeline."""
+"""A run as it was asked for: printed, and the files beside that.
+
+`--html` is one offline page of the run, `--trace` its timeline.
+"""
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,17 +14,72 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed.errors import StorageError, UsageError
-from wirespeed.units import format_size
-from wirespeed.world.reading import read_whole
+from wirespeed.model.units import format_size
+from wirespeed.node.reading import read_whole
 
 if TYPE_CHECKING:
-    from wirespeed.records import Run
+    from wirespeed.cli.options import Output
+    from wirespeed.model.records import Run
+    from wirespeed.runs.patient import PatientFolder
 
-__all__ = ["refuse_bad_target", "timeline_of", "write_page", "write_trace", "write_whole"]
+__all__ = [
+    "exported",
+    "refuse_bad_target",
+    "show",
+    "shown",
+    "timeline_of",
+    "write_page",
+    "write_trace",
+    "write_whole",
+]
 
 _TRACE = "trace.json"
 """In the run's folder."""
 _LARGEST_TRACE = 256 * 2**20
+
+
+def show(run: "Run", output: "Output", folder: "PatientFolder | None" = None) -> int:
+    """Print the run in the asked form, then store it in `folder`, and write its page if one is asked
+    for; its exit code."""
+    try:
+        shown(run, output)
+    finally:
+        if folder is not None:
+            folder.finish(run)
+    return exported(run, output)
+
+
+def shown(run: "Run", output: "Output") -> None:
+    """Print the run in the asked form."""
+    from wirespeed.views import render
+    from wirespeed.views.text import style_for
+
+    style = style_for(sys.stdout, color=output.color, verbose=output.verbose)
+    try:
+        click.echo(render(run, output.format, style), color=style.color, nl=False)
+    except BrokenPipeError:  # the reader has left; the verdict stands
+        from wirespeed.cli import forget_stdout
+
+        forget_stdout()
+
+
+def exported(run: "Run", output: "Output") -> int:
+    """Write the page and the timeline of a stored run, where asked for; its exit code."""
+    try:
+        _write_files(run, output)
+    except StorageError as error:  # the verdict stands, and so does its exit code
+        click.echo(f"wirespeed: warning: {error}", err=True)
+    return run.exit_code
+
+
+def _write_files(run: "Run", output: "Output") -> None:
+    """The page and the timeline, where they were asked for."""
+    if output.html is not None:
+        from wirespeed.runs.store import find
+
+        write_page(run, output.html, find(run.id) if run.training else None)
+    if output.trace is not None:
+        write_trace(run, output.trace)
 
 
 def refuse_bad_target(file: str, option: str = "--html") -> None:
@@ -39,7 +98,7 @@ def write_page(run: "Run", file: str, folder: Path | None = None) -> None:
 
     folder: of the run, for its timeline; None: it has none.
     """
-    from wirespeed.views.html import page
+    from wirespeed.views.html.page import page
 
     trace = timeline_of(folder) if folder is not None else None
     write_whole(file, page(run, trace).encode(), next=f"wirespeed runs show {run.id} --html FILE")
@@ -51,7 +110,7 @@ def write_trace(run: "Run", file: str) -> None:
     A line on stderr where it has none. StorageError where a file cannot be written.
     """
     from wirespeed.runs.store import find
-    from wirespeed.views.timeline import timeline_svg
+    from wirespeed.views.html.timeline import timeline_svg
 
     folder = find(run.id)
     picture = timeline_svg(timeline_of(folder) or {})

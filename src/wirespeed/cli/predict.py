@@ -8,7 +8,7 @@ import click
 from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.units import parse_size
+from wirespeed.model.units import parse_size
 
 __all__ = ["predict"]
 
@@ -108,7 +108,7 @@ def predict(
     from wirespeed.predict.answer import predict as answer
     from wirespeed.runs.store import find, load
     from wirespeed.views.prediction import render
-    from wirespeed.views.style import style_for
+    from wirespeed.views.text import style_for
 
     question = _question(values)
     if html is not None:
@@ -129,7 +129,7 @@ def predict(
 
 def _write_page(found: Any, file: str, refs: tuple[str, ...], *, quiet: bool) -> None:
     from wirespeed.cli.page import write_whole
-    from wirespeed.views.html import prediction_page
+    from wirespeed.views.html.page import prediction_page
 
     again = f"wirespeed predict {' '.join(refs)} --nodes N,… --html FILE"
     write_whole(file, prediction_page(found).encode(), next=again, quiet=quiet)
@@ -139,7 +139,7 @@ def _question(values: dict[str, Any]) -> Any:
     from wirespeed.cli.train_plan import bucket_sizes
     from wirespeed.collectives.catalogue import collective_named
     from wirespeed.predict.answer import Question
-    from wirespeed.predict.improve import parse_improvement
+    from wirespeed.predict.forecast import parse_improvement
     from wirespeed.training.strategies.registry import strategies_named
 
     if bool(values["nodes"]) == bool(values["ranks"]):

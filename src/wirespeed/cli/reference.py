@@ -1,23 +1,91 @@
 """`wirespeed reference`: expected figures with their sources, and whether a number is normal."""
 
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.reference_training import training
 from wirespeed.cli.shape_options import completed, shape_options, told_by
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.records import Measurement, Run, ToldShape
-    from wirespeed.reference.ask import Answer
+    from wirespeed.model.records import Measurement, Run, ToldShape
+    from wirespeed.reference.ask import Answer, TrainingFigure
     from wirespeed.reference.figures import Figure
     from wirespeed.reference.shape import Shape
 
-__all__ = ["reference"]
+__all__ = ["reference", "training"]
+
+# `wirespeed reference training`: published step times of strategies, beside those of a run.
+
+
+@click.command(
+    "training",
+    epilog="""\b
+Examples:
+  wirespeed reference training
+  wirespeed reference training --run last        beside what `wirespeed train` measured
+""",
+)
+@click.option(
+    "--run", "run_ref", metavar="RUN", shell_complete=suggest.runs, help="A run of train."
+)
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
+def training(run_ref: str | None, output: str) -> None:
+    """Step times of gradient synchronisation that a study published.
+
+    Seconds hold for its GPUs, model and batch only, so what is set beside a run is the share of naive's
+    step. The study's share of communication counts only what is waited for after backward.
+    """
+    from wirespeed.reference.ask import of_naive, shipped_training
+    from wirespeed.runs.store import find, load
+
+    figures = shipped_training()
+    here = _shares(load(find(run_ref))) if run_ref else {}
+    rows = [(one, of_naive(one, figures), here.get(one.strategy)) for one in figures]
+    if output == "json":
+        told = [{**asdict(one), "of_naive": share, "here": mine} for one, share, mine in rows]
+        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        click.echo(_table(rows, bool(run_ref)))
+
+
+def _shares(run: "Run") -> dict[str, float]:
+    """Each strategy's step over naive's, of the first model and batch that naive was run with."""
+    naive = next((one for one in run.training if one.strategy == "naive" and one.ranks > 1), None)
+    if naive is None:
+        raise UsageError(
+            f"run {run.id} has no step of the strategy naive over several ranks",
+            next="wirespeed train --strategy naive,flat,overlap,bucketed",
+        )
+    same = (naive.model, naive.batch, naive.ranks)
+    alike = [one for one in run.training if (one.model, one.batch, one.ranks) == same]
+    return {one.strategy: one.step.mean / naive.step.mean for one in reversed(alike)}
+
+
+def _table(rows: "list[tuple[TrainingFigure, float | None, float | None]]", beside: bool) -> str:
+    from wirespeed.model.units import format_duration
+    from wirespeed.views.text import Column, Grid, style_for
+
+    left = ("system", "model", "strategy", "source")
+    names = ["system", "model", "batch", "ranks", "strategy", "bucket", "step", "of naive"]
+    names += [*(["here"] if beside else []), "comm", "source"]
+    grid = Grid(tuple(Column(name, left=name in left) for name in names))
+    for one, share, mine in rows:
+        grid.add(
+            *(one.system, one.model, str(one.batch), str(one.ranks), one.strategy),
+            *(f"{one.bucket_mb:g} MB" if one.bucket_mb else "", format_duration(one.step_s)),
+            f"{share:.2f}" if share else "",
+            *((f"{mine:.2f}" if mine else "",) if beside else ()),
+            f"{one.comm_share * 100:.3g} %" if one.comm_share is not None else "",
+            f"{one.source}, read {one.read}" if one.read else one.source,
+        )
+    return "\n".join(grid.lines(style_for(sys.stdout)))
+
 
 _CONTEXT = {
     "help_option_names": ["-h", "--help"],
@@ -176,7 +244,7 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
     """
     from wirespeed.cli.reference_text import answer_json, answer_text
     from wirespeed.collectives.catalogue import collective_named
-    from wirespeed.units import parse_size
+    from wirespeed.model.units import parse_size
 
     run = completed(_run(told["run_ref"]), told_by(told)) if told["run_ref"] else None
     if op is None or size is None:
@@ -190,7 +258,7 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
 
 
 def _best_of(run: "Run | None", op: str | None) -> "Measurement":
-    from wirespeed.cli.imported import best_of
+    from wirespeed.cli.shape_options import best_of
 
     if run is None:
         raise UsageError("which figure?", expected="OP SIZE --busbw GB/s, or --run RUN")
@@ -205,10 +273,10 @@ def _best_of(run: "Run | None", op: str | None) -> "Measurement":
 
 def _answer(op: str, size: int, told: dict[str, Any], run: "Run | None") -> "Answer":
     """A run's figure is held against all that `check` knows, a told one against figures."""
-    from wirespeed.console.references import answer_of
+    from wirespeed.model.units import GIGA
     from wirespeed.reference.ask import Asked, ask, expected_of
     from wirespeed.runs.own_figures import load_own
-    from wirespeed.units import GIGA
+    from wirespeed.session.references import answer_of
 
     shape = _shape(told, run)
     if told["busbw"]:
@@ -254,8 +322,8 @@ def _from_run(ref: str, name: str | None, told: "ToldShape | None") -> "tuple[li
 
 
 def _from_csv(file: str, name: str | None) -> "tuple[list[Figure], str]":
+    from wirespeed.node.reading import read_whole
     from wirespeed.reference.figures import figures_from_csv
-    from wirespeed.world.reading import read_whole
 
     path = Path(file)
     try:
@@ -302,7 +370,7 @@ def _shape(told: dict[str, Any], run: "Run | None") -> "Shape":
 
 
 def _shapeless(run: "Run") -> UsageError:
-    from wirespeed.reference.told import lacking
+    from wirespeed.reference.reasons import lacking
 
     words = lacking(run.world)
     if not words:
@@ -317,7 +385,7 @@ def _shapeless(run: "Run") -> UsageError:
 
 def _measured(run: "Run", op: str, size: int) -> "Measurement":
     """The run's figure of that operation and exactly that size."""
-    from wirespeed.units import format_size
+    from wirespeed.model.units import format_size
 
     alike = [one for one in run.measurements if one.op == op and one.groups == "all"]
     found = [one for one in alike if one.size_bytes == size and one.busbw]

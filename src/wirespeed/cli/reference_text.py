@@ -4,13 +4,12 @@ import json
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
 from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation
 from wirespeed.reference.ask import Answer, Asked
 from wirespeed.reference.figures import INTERCONNECTS, Figure
 from wirespeed.reference.roofline import share
-from wirespeed.units import GIGA, format_bandwidth, format_duration, format_size
-from wirespeed.views.grid import Column, Grid
-from wirespeed.views.style import Style, style_for
+from wirespeed.views.text import Column, Grid, Style, style_for
 
 __all__ = ["answer_json", "answer_text", "figures_json", "figures_table", "verdict_line"]
 

@@ -11,9 +11,9 @@ from wirespeed.cli import suggest
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.console.serving import Answer
-    from wirespeed.records import Run
-    from wirespeed.records_comparison import Comparison
+    from wirespeed.model.comparison_records import Comparison
+    from wirespeed.model.records import Run
+    from wirespeed.session.serving import Answer
 
 __all__ = ["report"]
 
@@ -127,21 +127,21 @@ def _text(refs: Sequence[str], format: str, *, verbose: bool = False) -> str:
     """The runs in that format, as they are stored now."""
     from importlib import import_module
 
-    from wirespeed.views.style import Style
+    from wirespeed.views.text import Style
 
     paths = _paths(refs)
     runs = _loaded(paths)
     if format == "html":
         from wirespeed.cli.page import timeline_of
-        from wirespeed.views import html
+        from wirespeed.views.html import page
 
         traces = [timeline_of(path) if path.is_dir() else None for path in paths]
-        return html.report(runs, traces, _compared(runs))
+        return page.report(runs, traces, _compared(runs))
     if format == "md":
-        from wirespeed.views.report.markdown import render_all
+        from wirespeed.views.md import render_all
 
         return render_all(runs, Style(verbose=verbose), _compared(runs))
-    module = import_module(f"wirespeed.views.{'csv_view' if format == 'csv' else format}")
+    module = import_module(f"wirespeed.views.{'data' if format == 'csv' else format}")
     render: Callable[[Sequence[Run], Style], str] = module.render_all
     return render(runs, Style())
 
@@ -173,7 +173,7 @@ def _compared(runs: "Sequence[Run]") -> "Comparison | None":
 
 def _serve(refs: Sequence[str], options: dict[str, Any]) -> None:
     """Until Ctrl-C or SIGTERM; what `last` is, is looked up anew for each request."""
-    from wirespeed.console.serving import Answer, Server, parse_listen
+    from wirespeed.session.serving import Answer, Server, parse_listen
 
     if options["file"] or options["output"]:
         raise UsageError(

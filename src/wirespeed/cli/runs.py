@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.imported import verdict_lines
-from wirespeed.cli.shape_options import completed, shape_options, told_by
+from wirespeed.cli.shape_options import completed, shape_options, told_by, verdict_lines
 from wirespeed.errors import InputError, UsageError
 from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
-    from wirespeed.records import Run
+    from wirespeed.model.records import Run
     from wirespeed.reference import Reference
     from wirespeed.runs.store import RunSummary
 
@@ -105,7 +104,7 @@ def show(ref: str, output: str | None, html: str | None, verbose: bool, color: s
     """Print a stored run again, in any format, or write it as a page."""
     from wirespeed.runs.store import find, load
     from wirespeed.views import render
-    from wirespeed.views.style import style_for
+    from wirespeed.views.text import style_for
 
     style = style_for(sys.stdout, color=color, verbose=verbose)
     path = find(ref)
@@ -181,9 +180,9 @@ def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **
     Which nodes it was is read out of the file as far as it tells; --gpu and the like complete that
     and are kept. The last line of each run says whether its best figure is normal for such nodes.
     """
-    from wirespeed.console.references import references_for
     from wirespeed.runs.importers import import_bytes
     from wirespeed.runs.store import save
+    from wirespeed.session.references import references_for
 
     known, said = _operation(op), told_by(told)
     world = (told["nodes"] or 0) * (told["gpus_per_node"] or 0)
@@ -205,9 +204,8 @@ def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **
 
 
 def _table(summaries: "list[RunSummary]") -> list[str]:
-    from wirespeed.units import format_duration
-    from wirespeed.views.grid import Column, Grid
-    from wirespeed.views.style import style_for
+    from wirespeed.model.units import format_duration
+    from wirespeed.views.text import Column, Grid, style_for
 
     titles = ("id", "started (UTC)", "command", "verdict", "exit", "took", "ranks", "nodes")
     left = ("id", "started (UTC)", "command", "verdict", "backend", "remark")
@@ -248,7 +246,7 @@ def _name(file: str) -> str:
 
 
 def _read(file: str) -> bytes:
-    from wirespeed.world.reading import read_whole
+    from wirespeed.node.reading import read_whole
 
     try:
         if file != "-":
@@ -266,7 +264,7 @@ def _read(file: str) -> bytes:
 
 def _imported(run: "Run", reference: "Reference") -> str:
     from wirespeed.views.sections import import_lines
-    from wirespeed.views.style import style_for
+    from wirespeed.views.text import style_for
 
     style = style_for(sys.stdout)
     return "\n".join([*import_lines(run, style), *verdict_lines(run, style, reference)])

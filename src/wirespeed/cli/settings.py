@@ -9,9 +9,9 @@ import click
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.console.combinations import Comparison
+    from wirespeed.model.records import Choice
     from wirespeed.plan import Plan
-    from wirespeed.records import Choice
+    from wirespeed.session.combinations import Comparison
 
 __all__ = [
     "ROUND_S",
@@ -77,7 +77,7 @@ def asked_settings(
                 raise UsageError(f"{name} says nothing without --env", expected="--env NAME=V1,V2")
         return None
     from wirespeed.checks.combinations import usual_rounds
-    from wirespeed.console.combinations import FINALISTS, Comparison, combinations_of
+    from wirespeed.session.combinations import FINALISTS, Comparison, combinations_of
 
     if any(step.case.max_fit for step in plan.steps):
         raise UsageError(
@@ -114,7 +114,7 @@ def parse_variables(words: Sequence[str]) -> dict[str, list[str | None]]:
 
 
 def _refuse_name(word: str, name: str, equals: str) -> None:
-    from wirespeed.world.redact import is_secret
+    from wirespeed.node.redact import is_secret
 
     if is_secret(name):
         raise UsageError(
@@ -132,7 +132,7 @@ def _refuse_name(word: str, name: str, equals: str) -> None:
 
 
 def _values(name: str, text: str) -> list[str | None]:
-    from wirespeed.world.redact import redact_value
+    from wirespeed.node.redact import redact_value
 
     if "\0" in text:
         raise UsageError(f"--env {name}: a value holds a NUL", expected="text")
@@ -153,7 +153,7 @@ def _values(name: str, text: str) -> list[str | None]:
 
 def tell_estimate(asked: "Comparison", plan: "Plan", ranks: int, *, quiet: bool) -> None:
     """On stderr, before the first world starts."""
-    from wirespeed.console.combinations import estimate
+    from wirespeed.session.combinations import estimate
 
     if not quiet:
         click.echo(f"wirespeed: {estimate(asked, plan, ranks)}", err=True)
@@ -163,7 +163,7 @@ def replaced_choices(
     asked: "Comparison | None", environ: Mapping[str, str]
 ) -> "tuple[Choice, ...]":
     """Compared variables that are set in the environment here, which counts for no combination."""
-    from wirespeed.records import Choice
+    from wirespeed.model.records import Choice
 
     names = asked.combinations[0].variables if asked else ()
     reason = "compared by --env: the value that is set in the environment is not used"

@@ -1,4 +1,5 @@
-"""Options that say what nodes a figure is of: `reference ask`, `reference add`, `runs import`."""
+"""What nodes a figure is of, as options say, and whether it is normal: `reference`, `runs import`,
+`cluster nccl-tests`."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -8,9 +9,12 @@ import click
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.records import Run, ToldShape
+    from wirespeed.model.records import Measurement, Run, ToldShape
+    from wirespeed.reference import Reference
+    from wirespeed.reference.ask import Answer
+    from wirespeed.views.text import Style
 
-__all__ = ["completed", "shape_options", "told_by"]
+__all__ = ["best_of", "completed", "shape_options", "told_by", "verdict_lines", "verdict_of"]
 
 _INTERCONNECTS = ("nvlink", "xgmi", "pcie", "memory", "mnnvl", "ib", "roce", "efa", "tcpxo", "tcp")
 
@@ -37,7 +41,7 @@ def shape_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def told_by(values: dict[str, Any]) -> "ToldShape | None":
     """What the options say; None where none was given."""
-    from wirespeed.records import ToldShape
+    from wirespeed.model.records import ToldShape
 
     nics, rate = _cards(values.get("nics"))
     told = ToldShape(
@@ -56,7 +60,7 @@ def completed(run: "Run", told: "ToldShape | None") -> "Run":
     """The run of a world with what was said of it; UsageError where that contradicts it."""
     from dataclasses import replace
 
-    from wirespeed.reference.told import complete
+    from wirespeed.reference.reasons import complete
 
     if told is None:
         return run
@@ -76,3 +80,41 @@ def _cards(text: str | None) -> tuple[int, float]:
             f"--nics {text!r} is no number of cards", expected="such as 8x400 (Gbit/s)"
         )
     return cards
+
+
+def verdict_of(run: "Run", reference: "Reference | None" = None) -> "Answer | None":
+    """Of its best figure; None where the run has none, or is of nodes that nobody told."""
+    from wirespeed.reference.shape import shape_of
+    from wirespeed.session.references import answer_of
+
+    best = best_of(run)
+    return answer_of(run, best, reference) if best and shape_of(run.world) else None
+
+
+def verdict_lines(run: "Run", style: "Style", reference: "Reference | None" = None) -> list[str]:
+    """The verdict and the command that tells more; empty where nothing was measured.
+
+    reference: what to hold several runs against, read once.
+    """
+    from wirespeed.cli.reference_text import verdict_line
+    from wirespeed.reference.reasons import lacking
+
+    best = best_of(run)
+    if best is None:
+        return []
+    again = f"wirespeed reference ask {best.op} {best.size_bytes} --run {run.id}"
+    answer = verdict_of(run, reference)
+    if answer is not None:
+        more = "" if answer.shape.interconnect else "   (with --interconnect: which network it is)"
+        return ["  " + verdict_line(answer, style), f"  why: {again}{more}"]
+    words = " ".join(f"{word} …" for word in ", ".join(lacking(run.world)).split(", ") if word)
+    if not words:
+        return []
+    return [style.text(f"  is it normal? {again} {words}")]
+
+
+def best_of(run: "Run", op: str | None = None) -> "Measurement | None":
+    """The highest busbw over all ranks, of `op` or any; out of place where the two are alike."""
+    known = [one for one in run.measurements if one.groups == "all" and one.busbw > 0]
+    known = [one for one in known if op in (None, one.op)]
+    return max(known, key=lambda one: (one.busbw, not one.in_place), default=None)

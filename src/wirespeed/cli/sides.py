@@ -9,7 +9,7 @@ import click
 from wirespeed.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.records import Run
+    from wirespeed.model.records import Run
 
 __all__ = ["PERCENT", "Percent", "load_refs", "operations", "stored_runs"]
 

@@ -1,6 +1,6 @@
-"""`check -l soak`: what --for and --resume mean, and the book that a soak is written into."""
+"""`check -l soak`: what --for and --resume mean, and the recorder that a soak is written into."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,18 +8,18 @@ import click
 from click.core import ParameterSource
 
 from wirespeed.cli import suggest
+from wirespeed.cli.options import Resumed, parse_duration
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.plan import Plan
-from wirespeed.records import Run
-from wirespeed.records_lasting import Soak
 
 if TYPE_CHECKING:
-    from wirespeed.console.book import ProgressView
-    from wirespeed.console.soaking import SoakLedger
+    from wirespeed.model.records import Run
+    from wirespeed.node.lock import Lock
+    from wirespeed.plan import Plan
     from wirespeed.runs.patient import PatientFolder
-    from wirespeed.world.lock import Lock
+    from wirespeed.session.recorder import ProgressView
+    from wirespeed.session.soaking import SoakLedger
 
-__all__ = ["DEFAULT_FOR", "Resumed", "asked_soak", "open_soak", "resumed_values", "soak_options"]
+__all__ = ["DEFAULT_FOR", "asked_soak", "open_soak", "resumed_values", "soak_options"]
 
 DEFAULT_FOR = "30m"
 _OWN = (
@@ -43,16 +43,6 @@ _OPTIONS = (
         help="Go on with a soak that was interrupted or killed, with the options it had.",
     ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """A soak to go on with."""
-
-    path: Path
-    """Of its run folder."""
-    run: Run
-    soak: Soak
 
 
 def soak_options(function: Any) -> Any:
@@ -86,9 +76,9 @@ def resumed_values(ctx: click.Context, values: dict[str, Any]) -> Resumed | None
     return Resumed(path, run, soak)
 
 
-def _refuse_foreign_places(ctx: click.Context, path: Path, run: Run) -> None:
+def _refuse_foreign_places(ctx: click.Context, path: Path, run: "Run") -> None:
     """A folder that somebody sent chooses no hosts, and no programs on them."""
-    from wirespeed.cli.where import NAMES
+    from wirespeed.cli.placement import NAMES
     from wirespeed.runs.folder import runs_home
 
     if path.resolve().parent == runs_home().resolve():
@@ -119,17 +109,17 @@ def asked_soak(level: str, for_: str | None, resumed: Resumed | None) -> float |
         return None
     if resumed is not None:
         return resumed.soak.for_s - resumed.soak.elapsed_s
-    from wirespeed.cli.durations import parse_duration
 
     return parse_duration(for_ or DEFAULT_FOR, "--for")
 
 
 def open_soak(
-    plan: Plan, resumed: Resumed | None, config: dict[str, Any], progress: "ProgressView"
+    plan: "Plan", resumed: Resumed | None, config: dict[str, Any], progress: "ProgressView"
 ) -> "tuple[PatientFolder, SoakLedger]":
     """The folder and the ledger: new ones, or those that are gone on with."""
-    from wirespeed.console.soaking import SoakLedger
+    from wirespeed.model.lasting_records import Soak
     from wirespeed.runs.patient import PatientFolder
+    from wirespeed.session.soaking import SoakLedger
 
     soak = plan.soak
     if soak is None:
@@ -145,8 +135,8 @@ def open_soak(
 
 def _locked(resumed: Resumed, progress: "ProgressView") -> "Lock":
     """The lock of that run's folder; CannotMeasure while another process goes on with it."""
+    from wirespeed.node.lock import Lock
     from wirespeed.runs.store import load
-    from wirespeed.world.lock import Lock
 
     lock = Lock.take(resumed.path, "wirespeed check --resume", say=progress.phase)
     if load(resumed.path).soak != resumed.soak:

@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from wirespeed.cli.config import print_config, refuse_unknown_keys
-from wirespeed.cli.execute import execute, show
+from wirespeed.cli.execute import execute
 from wirespeed.cli.options import CONTEXT, FiniteRange, Output, RunOptions, secret_option
-from wirespeed.records import NodeFacts, Run, World
+from wirespeed.cli.page import show
+from wirespeed.model.records import NodeFacts, Run, World
 
 __all__ = ["topo"]
 
@@ -60,8 +61,8 @@ def topo(ctx: click.Context, /, **values: Any) -> int:
     Nothing is measured and nothing is judged: `wirespeed check --only nodes` does that. Exit code 3
     where nothing could be read.
     """
+    from wirespeed.node.identity import detect
     from wirespeed.plan import Plan
-    from wirespeed.world.identity import detect
 
     output = Output(values["output"], values["color"], values["quiet"], values["verbose"])
     if detect(os.environ) is None:
@@ -93,9 +94,9 @@ def _here(ctx: click.Context, output: Output) -> int:
     if ctx.params.get("print_config"):
         click.echo(print_config(ctx))
         return 0
-    from wirespeed.console.unstored import patient_folder
-    from wirespeed.world.mistaken import refuse_separate_worlds
-    from wirespeed.world.survey import survey_node
+    from wirespeed.node.facts import survey_node
+    from wirespeed.node.split_worlds import refuse_separate_worlds
+    from wirespeed.session.shown_session import patient_folder
 
     began = time.monotonic()
     refuse_separate_worlds(os.environ, None)
@@ -108,11 +109,11 @@ def _here(ctx: click.Context, output: Output) -> int:
 
 def _run(id: str, started: str, seconds: float, config: dict[str, Any], node: NodeFacts) -> Run:
     from wirespeed import __version__
-    from wirespeed.world.redact import allowed_environment
+    from wirespeed.node.redact import allowed_environment
 
-    told = any((node.gpus, node.nics, node.rdma, "cpu.model" in node.facts))
+    told = any((node.gpus, node.nics, node.rdma, node.facts.cpu_model is not None))
     versions = {"wirespeed": __version__, "python": platform.python_version()}
-    known = {n: str(node.facts[n]) for n in ("torch", "cuda", "nccl") if n in node.facts}
+    known = {n: one for n in ("torch", "cuda", "nccl") if (one := getattr(node.facts, n))}
     return Run(
         id=id,
         command="topo",

@@ -16,9 +16,9 @@ from wirespeed.cli.options import (
     common_options,
 )
 from wirespeed.errors import UsageError
+from wirespeed.model.grid_records import GridPoint
+from wirespeed.model.training_records import TrainingKind
 from wirespeed.plan import Plan, TrainPlan
-from wirespeed.records_grid import GridPoint
-from wirespeed.records_training import TrainingKind
 
 __all__ = ["train"]
 
@@ -247,10 +247,15 @@ def _plan(
     alone: bool,
 ) -> Plan:
     """For one world of that many ranks; alone: no part of a grid."""
-    from wirespeed.cli.train_lasting import lasting_case, lasting_of
-    from wirespeed.cli.train_plan import Asked, bucket_sizes, cases_of
+    from wirespeed.cli.train_plan import (
+        Asked,
+        bucket_sizes,
+        cases_of,
+        lasting_case,
+        lasting_of,
+    )
+    from wirespeed.model.units import parse_size
     from wirespeed.training.strategies.registry import strategies_named
-    from wirespeed.units import parse_size
 
     lasting = lasting_of(values, launched=_launched(), elsewhere=options.where is not None)
     asked = Asked(
@@ -268,41 +273,33 @@ def _plan(
     names = ("context", "layers", "vocab", "tied", "text")
     given = {name: values[name] for name in names if values[name] is not None}
     output = options.output
-    return Plan(
-        command="train",
-        steps=(),
-        training=TrainPlan(
-            model=values["model"],
-            model_options=given,
-            cases=(lasting_case(asked),) if lasting else cases_of(asked),
-            micro_batches=values["micro_batches"],
-            precision=values["dtype"],
-            optimizer=values["optimizer"],
-            learning_rate=values["lr"],
-            clip=values["clip"],
-            rounds=values["rounds"],
-            steps=values["steps"],
-            goal=values["precision"] / 100,
-            max_time_s=values["max_time"],
-            prove=values["prove"],
-            memory=values["memory"] or values["fit"],
-            fit=values["fit"],
-            budget_bytes=parse_size(values["budget"]) if values["budget"] else None,
-            trace=alone and (output.trace is not None or output.html is not None),
-            load=values["load"],
-            data_workers=values["data_workers"],
-            lasting=lasting,
-        ),
-        engine=options.engine,
-        seed=options.seed,
-        op_timeout_s=options.timeout,
-        startup_timeout_s=options.startup_timeout,
-        faults=options.inject,
+    training = TrainPlan(
+        model=values["model"],
+        model_options=given,
+        cases=(lasting_case(asked),) if lasting else cases_of(asked),
+        micro_batches=values["micro_batches"],
+        precision=values["dtype"],
+        optimizer=values["optimizer"],
+        learning_rate=values["lr"],
+        clip=values["clip"],
+        rounds=values["rounds"],
+        steps=values["steps"],
+        goal=values["precision"] / 100,
+        max_time_s=values["max_time"],
+        prove=values["prove"],
+        memory=values["memory"] or values["fit"],
+        fit=values["fit"],
+        budget_bytes=parse_size(values["budget"]) if values["budget"] else None,
+        trace=alone and (output.trace is not None or output.html is not None),
+        load=values["load"],
+        data_workers=values["data_workers"],
+        lasting=lasting,
     )
+    return options.plan("train", training=training)
 
 
 def _launched() -> bool:
-    from wirespeed.world.identity import detect
+    from wirespeed.node.identity import detect
 
     return detect(os.environ) is not None
 
@@ -310,9 +307,9 @@ def _launched() -> bool:
 def _world_size(options: RunOptions) -> int:
     """Ranks of the whole world: the launcher's or engine's, else those that will start here."""
     if options.where is not None:
-        return options.placed().job.size
-    from wirespeed.world.identity import detect
-    from wirespeed.world.local import choose_ranks
+        return options.placed().prepared.job.size
+    from wirespeed.node.identity import detect
+    from wirespeed.node.limits import choose_ranks
 
     identity = detect(os.environ)
     if identity is not None:
@@ -344,7 +341,7 @@ def _refuse_unknown_model(name: str) -> None:
 def _refuse_bad_files(output: Output) -> None:
     """Only rank 0 writes them; the other nodes need not have that folder."""
     from wirespeed.cli.page import refuse_bad_target
-    from wirespeed.world.identity import detect
+    from wirespeed.node.identity import detect
 
     identity = detect(os.environ)
     if identity is not None and identity.rank != 0:

@@ -59,7 +59,7 @@ def trend(
     """
     from wirespeed.cli.config import refuse_unknown_keys
     from wirespeed.compare.trend import trend as trend_of
-    from wirespeed.views.style import style_for
+    from wirespeed.views.text import style_for
     from wirespeed.views.trend import render
 
     refuse_unknown_keys(click.get_current_context())

@@ -1,14 +1,18 @@
-"""What is deployed: a cluster file with every choice made, and the names of its objects."""
+"""What is deployed: a cluster file with every choice made, each with its reason."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast, get_args
 
-from wirespeed.clusters.file.model import ClusterFile, EngineName
-from wirespeed.clusters.presets.preset import Preset
-from wirespeed.records import Choice, Finding
+from wirespeed.clusters import CPU_IMAGE, GPU_IMAGE
+from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.file.sections import Cluster, EngineName, FabricMode, Workload
+from wirespeed.clusters.findings import make_finding
+from wirespeed.clusters.presets import Fabric, Preset, choose_fabric
+from wirespeed.errors import UsageError
+from wirespeed.model.records import Choice, Finding
 
-__all__ = ["CONTAINER", "Deployment"]
+__all__ = ["CONTAINER", "Deployment", "settle"]
 
 CONTAINER = "ranks"
 """Name of the container that ranks run in."""
@@ -64,3 +68,142 @@ class Deployment:
     def master(self) -> str:
         """MASTER_ADDR: the first pod's name in DNS."""
         return f"{self.name}-0.{self.service}.{self.namespace}.svc"
+
+
+def settle(
+    file: ClusterFile,
+    *,
+    nodes: int | None = None,
+    mode: str | None = None,
+    engine: str | None = None,
+    fallback: str | None = None,
+    name: str | None = None,
+    live: bool = False,
+) -> Deployment:
+    """Options before the file, the file before its preset, the preset before our defaults.
+
+    nodes: pods. mode: auto, rdma or tcp. engine: what makes the pods. fallback: `tcp`, where RDMA is
+    asked and not there. name: of the environment, in place of cluster.name. live: a cluster is asked
+    afterwards (`operations/capabilities.py`), so that RDMA may be named by it.
+
+    Raises UsageError for more nodes than are named, an unknown word, and RDMA that nothing names.
+    """
+    _one_of("--mode", mode, get_args(FabricMode))
+    _one_of("--engine", engine, get_args(EngineName))
+    _one_of("--fallback", fallback, ("tcp",))
+    if name is not None:
+        file = file.model_copy(update={"cluster": _renamed(file.cluster, name)})
+    fabric = choose_fabric(file, cast("FabricMode | None", mode), fallback, live=live)
+    workload = workload_of(file)
+    count, counted = _nodes(file, nodes)
+    security, user = file.security, root_for_locking(file)
+    if user is not None:
+        security = security.model_copy(update={"run_as_user": user})
+    return Deployment(
+        file=file.model_copy(
+            update={"network": fabric.network, "workload": workload, "security": security}
+        ),
+        nodes=count,
+        engine=cast("EngineName", engine or file.workload.engine),
+        mode=fabric.mode,
+        warnings=tuple(warnings_of(file, fabric)),
+        attachable=fabric.attachable,
+        seeks_resource=fabric.seeks_resource,
+        names_adapters=fabric.names_adapters,
+        preset=fabric.preset,
+        choices=(*counted, *_choices(file, fabric, engine)),
+    )
+
+
+def _one_of(option: str, value: str | None, words: tuple[str, ...]) -> None:
+    if value is not None and value not in words:
+        raise UsageError(f"{option} {value!r} is not known", expected=", ".join(words))
+
+
+def _renamed(cluster: Cluster, name: str) -> Cluster:
+    from pydantic import ValidationError
+
+    told: dict[str, Any] = {**cluster.model_dump(), "name": name}
+    try:
+        return Cluster.model_validate(told)
+    except ValidationError:
+        raise UsageError(
+            f"{name!r} cannot be the name of an environment",
+            expected="at most 40 of a-z, 0-9 and -, the first a letter, the last no -",
+        ) from None
+
+
+def _nodes(file: ClusterFile, asked: int | None) -> tuple[int, tuple[Choice, ...]]:
+    """Never more pods than nodes are named: the rest could only wait."""
+    named = len(set(file.nodes.gpu_nodes))
+    wanted = file.gpus.default_nodes if asked is None else asked
+    said = asked is not None or "default_nodes" in file.gpus.model_fields_set
+    if named and wanted > named and not said:
+        return named, (Choice("nodes", str(named), "as many as nodes.gpu_nodes names"),)
+    if wanted < 1 or (named and wanted > named):
+        origin = "gpus.default_nodes" if asked is None else "--nodes"
+        raise UsageError(
+            f"{origin} asks for {wanted} nodes"
+            + (f", and nodes.gpu_nodes names {named}" if named else ""),
+            expected=f"1 to {named}, or more names there" if named else "at least 1",
+        )
+    if asked is not None:
+        return wanted, ()
+    reason = "gpus.default_nodes in the cluster file" if said else "the smallest that has a network"
+    return wanted, (Choice("nodes", str(wanted), reason),)
+
+
+def _choices(file: ClusterFile, fabric: Fabric, engine: str | None) -> Iterator[Choice]:
+    """What was chosen for want of a word in the options and the file."""
+    made_by = engine or file.workload.engine
+    if engine is None and "engine" not in file.workload.model_fields_set:
+        yield Choice("engine", made_by, "it needs no operator in the cluster")
+    yield from fabric.choices
+    if "per_node" not in file.gpus.model_fields_set:
+        reason = "the cluster file does not say gpus.per_node: ranks run on CPUs, by gloo"
+        yield Choice("gpus", str(file.gpus.per_node), reason)
+    if made_by != "statefulset" and file.storage.mode == "volumeClaimTemplates":
+        reason = f"claims of each pod are a StatefulSet's; those of a {made_by} go with their pods"
+        yield Choice("storage", "ephemeral volumes (Kubernetes 1.23 or later)", reason)
+    if root_for_locking(file) is not None:
+        reason = "IPC_LOCK works for root only, and the SCC privileged allows it"
+        yield Choice("security.run_as_user", "0", reason)
+
+
+def workload_of(file: ClusterFile) -> Workload:
+    """With an image for GPUs where GPUs are asked and no image is named."""
+    if not file.gpus.per_node or "image" in file.workload.model_fields_set:
+        return file.workload
+    return file.workload.model_copy(update={"image": GPU_IMAGE})
+
+
+def warnings_of(file: ClusterFile, fabric: Fabric) -> Iterator[Finding]:
+    """In the order of the file's sections."""
+    said, image = "image" in file.workload.model_fields_set, file.workload.image
+    if file.gpus.per_node and not (said and image != CPU_IMAGE):
+        yield make_finding(
+            "image",
+            title=f"workload.image is {CPU_IMAGE}: it has no CUDA, and GPUs are asked"
+            if said
+            else f"workload.image is empty: {GPU_IMAGE} is taken, which the nodes must have already",
+        )
+    if names := ", ".join(fabric.attachable):
+        kept = "they are" if fabric.network.rdma.interfaces else "NCCL_SOCKET_IFNAME is"
+        yield make_finding("interfaces", names=names, kept=kept)
+    if fabric.seeks_resource:
+        refuses = "" if fabric.names_adapters else " and refuses"
+        yield make_finding("resource", refuses=refuses)
+    # Linux gives a capability of the container's to root's processes only.
+    given = file.security.run_as_user
+    user = root_for_locking(file) if given is None else given
+    of_preset = bool(user and fabric.preset and fabric.preset.ipc_lock)
+    if user != 0 and (file.security.ipc_lock or of_preset):
+        who = f"user {user}" if user else "any user but root (the image or the namespace decides)"
+        yield make_finding("lock", who=who)
+
+
+def root_for_locking(file: ClusterFile) -> int | None:
+    """0 where the file leaves the user open, wants IPC_LOCK, and has the SCC for any user."""
+    security = file.security
+    wanted = security.ipc_lock and security.requires_privileged_scc
+    return 0 if wanted and security.run_as_user is None else None

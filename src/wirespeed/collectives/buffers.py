@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wirespeed.collectives.catalogue import Collective, Geometry
+from wirespeed.collectives.collective import Collective, Geometry
 from wirespeed.collectives.need import buffer_elements
 
 if TYPE_CHECKING:

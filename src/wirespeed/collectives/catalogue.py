@@ -1,114 +1,34 @@
-"""The catalogue of operations: buffers, what must come out, bytes on the bus.
+"""The catalogue of operations: all that is known of each of them, and the one place that knows it.
 
-An operation is described by its *layout*: for each rank of a group, which stretch of its output
-must hold which stretch of whose input (`Copy`), or the reduction of which stretch over all inputs
-(`Reduce`). The oracle, the report of wrong chunks and the buffer sizes all come from that one
-description; nothing here calls a collective. Sizes and bus factors are those of NVIDIA/nccl-tests
-2.19 (doc/PERFORMANCE.md and src/*.cu); docs/bandwidth.md explains them.
-
-To add an operation: write its layout, add it to `CATALOGUE`, and bind it in each engine.
+Nothing here calls a collective. Sizes and bus factors are those of NVIDIA/nccl-tests 2.19
+(doc/PERFORMANCE.md and src/*.cu); docs/bandwidth.md explains them. CONTRIBUTING.md tells how an
+operation is added.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
+from wirespeed.collectives.algorithms import (
+    DIRECT,
+    EXCHANGING,
+    REDUCING,
+    ROOTED,
+    SPLITTING,
+    SPREADING,
+)
+from wirespeed.collectives.collective import (
+    BusFactor,
+    Collective,
+    Copy,
+    Count,
+    Geometry,
+    Layout,
+    Reduce,
+    Segment,
+)
 from wirespeed.errors import UsageError
 
-__all__ = [
-    "ALIASES",
-    "CATALOGUE",
-    "REDOPS",
-    "Collective",
-    "Copy",
-    "Geometry",
-    "Reduce",
-    "Segment",
-    "collective_named",
-    "partner",
-    "split_count",
-]
-
-REDOPS = ("sum", "prod", "min", "max", "avg")
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """One call as seen by one rank; all counts are elements, all ranks are within the group."""
-
-    rank: int
-    ranks: int
-    count: int
-    root: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Copy:
-    """`length` elements of `rank`'s input from `offset` on."""
-
-    rank: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reduce:
-    """The reduction over all ranks of their inputs from `offset` on."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A stretch of the output and where its content must come from."""
-
-    start: int
-    length: int
-    source: Copy | Reduce
-
-    @property
-    def label(self) -> str:
-        if isinstance(self.source, Copy):
-            return f"chunk from rank {self.source.rank}"
-        return f"reduced chunk at element {self.source.offset}"
-
-
-Count = Callable[[Geometry], int]
-Layout = Callable[[Geometry], tuple[Segment, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
-    """One operation of the catalogue."""
-
-    name: str
-    title: str
-    input_count: Count
-    """Elements that this rank hands in."""
-    output_count: Count
-    """Elements of this rank's output buffer (0: nothing comes out here)."""
-    layout: Layout
-    size_factor: Callable[[int], int]
-    """`size` in units of the count parameter, from the number of ranks."""
-    bus_factor: Callable[[int], float]
-    """busbw / algbw, from the number of ranks."""
-    reduces: bool = False
-    rooted: bool = False
-    in_place: bool = True
-    """Whether an in-place form exists at all (the engine may still lack it)."""
-    in_place_slice: Callable[[Geometry], tuple[int, int]] | None = None
-    """(offset of the input within the output, offset of the output within the input); one is 0."""
-    min_ranks: int = 1
-    has_data: bool = True
-
-    def count_for(self, size_bytes: int, itemsize: int, ranks: int) -> int:
-        """Elements of the count parameter for about that size, at least 1 (0 without data)."""
-        if not self.has_data:
-            return 0
-        return max(1, size_bytes // (itemsize * self.size_factor(ranks)))
-
-    def size_bytes(self, count: int, itemsize: int, ranks: int) -> int:
-        """The `size` that nccl-tests would report for that count."""
-        return count * itemsize * self.size_factor(ranks)
+__all__ = ["CATALOGUE", "collective_named", "partner", "split_count"]
 
 
 def split_count(sender: int, receiver: int, count: int) -> int:
@@ -196,10 +116,6 @@ def _pair_layout(geometry: Geometry) -> tuple[Segment, ...]:
     return () if other is None else (Segment(0, geometry.count, Copy(other, 0)),)
 
 
-def _one(_: int) -> float:
-    return 1.0
-
-
 def _unit(_: int) -> int:
     return 1
 
@@ -208,8 +124,7 @@ def _ranks(ranks: int) -> int:
     return ranks
 
 
-def _others(ranks: int) -> float:
-    return (ranks - 1) / ranks
+_ONCE, _SHARE = BusFactor(1), BusFactor(1, shared=True)
 
 
 def _own_chunk(geometry: Geometry) -> int:
@@ -219,155 +134,236 @@ def _own_chunk(geometry: Geometry) -> int:
 _ALL = (
     Collective(
         name="all_reduce",
+        number=1,
         title="all-reduce",
         input_count=_count,
         output_count=_count,
         layout=_one_reduced(lambda g: 0),
-        size_factor=_unit,
-        bus_factor=lambda n: 2 * (n - 1) / n,
-        reduces=True,
         in_place_slice=lambda g: (0, 0),
+        reduces=True,
+        size_factor=_unit,
+        bus_factor=BusFactor(2, shared=True),
+        synchronising=True,
+        timed_for=("SKEW", "COUNT"),
+        links="ring",
+        adds=0.5,
+        algorithms=REDUCING,
+        algorithms_of={"gloo": ("ring",)},  # gloo/allreduce.cc of facebookincubator/gloo
+        functions=("all_reduce",),
+        mpi="Allreduce",
+        program="all_reduce",
+        recorded=("all_reduce", "allreduce"),
+        same_size=True,
     ),
     Collective(
         name="reduce_scatter",
+        number=2,
         title="reduce-scatter",
         input_count=_count_times_ranks,
         output_count=_count,
         layout=_one_reduced(_own_chunk),
-        size_factor=_ranks,
-        bus_factor=_others,
-        reduces=True,
         in_place_slice=lambda g: (0, _own_chunk(g)),
+        reduces=True,
+        size_factor=_ranks,
+        bus_factor=_SHARE,
+        synchronising=True,
+        scratch={"gloo": "input"},
+        links="ring",
+        adds=1.0,
+        algorithms=SPREADING,
+        algorithms_of={"gloo": ("ring",)},  # torch's over gloo goes round the ring of all_reduce
+        functions=("reduce_scatter_single", "reduce_scatter_tensor"),
+        mpi="Reduce_scatter_block",
+        program="reduce_scatter",
+        recorded=("reduce_scatter", "_reduce_scatter_base"),
+        same_size=True,
     ),
     Collective(
         name="all_gather",
+        number=3,
         title="all-gather",
         input_count=_count,
         output_count=_count_times_ranks,
         layout=_chunks(lambda g, peer: Copy(peer, 0)),
-        size_factor=_ranks,
-        bus_factor=_others,
         in_place_slice=lambda g: (_own_chunk(g), 0),
+        size_factor=_ranks,
+        bus_factor=_SHARE,
+        synchronising=True,
+        timed_for=("SKEW",),
+        scratch={"gloo": "output"},
+        links="ring",
+        algorithms=SPREADING,
+        algorithms_of={"gloo": ("ring",)},  # allgather.cc
+        functions=("all_gather_single", "all_gather_into_tensor"),
+        mpi="Allgather",
+        program="all_gather",
+        recorded=("_all_gather_base", "_allgather_base"),
+        same_size=True,
     ),
     Collective(
         name="all_to_all",
+        number=4,
         title="all-to-all",
         input_count=_count_times_ranks,
         output_count=_count_times_ranks,
         layout=_chunks(lambda g, peer: Copy(peer, g.rank * g.count)),
         size_factor=_ranks,
-        bus_factor=_others,
-        in_place=False,
+        bus_factor=_SHARE,
+        synchronising=True,
+        timed_for=("COUNT",),
+        links="pairs",
+        algorithms=EXCHANGING,
+        algorithms_of={"gloo": ("pairwise",)},  # alltoall.cc
+        functions=("all_to_all_single",),
+        mpi="Alltoall",
+        program="alltoall",
     ),
     Collective(
         name="all_to_all_v",
+        number=5,
         title="all-to-all with uneven splits",
         input_count=lambda g: _v_total(g, sent=True),
         output_count=lambda g: _v_total(g, sent=False),
         layout=_v_layout,
         size_factor=_v_size_factor,
-        bus_factor=_others,
-        in_place=False,
+        bus_factor=_SHARE,
+        links="pairs",
+        functions=("all_to_all_single",),
+        mpi="Alltoallv",
+        program="alltoallv",
     ),
     Collective(
         name="broadcast",
+        number=6,
         title="broadcast",
         input_count=_at_root(_count),
         output_count=_count,
         layout=_one_copied(lambda g: Copy(g.root, 0)),
-        size_factor=_unit,
-        bus_factor=_one,
-        rooted=True,
         in_place_slice=lambda g: (0, 0),
+        rooted=True,
+        size_factor=_unit,
+        bus_factor=_ONCE,
+        links="ring",
+        algorithms=ROOTED,
+        algorithms_of={  # broadcast.cc
+            "gloo": ("binomial tree, children at once", "binomial tree, send by send")
+        },
+        functions=("broadcast",),
+        mpi="Bcast",
+        program="broadcast",
+        recorded=("broadcast",),
+        same_size=True,
     ),
     Collective(
         name="reduce",
+        number=7,
         title="reduce",
         input_count=_count,
         output_count=_at_root(_count),
         layout=_only_root(_one_reduced(lambda g: 0)),
-        size_factor=_unit,
-        bus_factor=_one,
+        in_place_slice=lambda g: (0, 0),
         reduces=True,
         rooted=True,
-        in_place_slice=lambda g: (0, 0),
+        size_factor=_unit,
+        bus_factor=_ONCE,
+        links="ring",
+        adds=1.0,
+        algorithms=ROOTED,
+        functions=("reduce",),
+        mpi="Reduce",
+        program="reduce",
+        recorded=("reduce",),
+        same_size=True,
     ),
     Collective(
         name="gather",
+        number=8,
         title="gather",
         input_count=_count,
         output_count=_at_root(_count_times_ranks),
         layout=_only_root(_chunks(lambda g, peer: Copy(peer, 0))),
-        size_factor=_ranks,
-        bus_factor=_others,
-        rooted=True,
         in_place_slice=lambda g: (_own_chunk(g) if g.rank == g.root else 0, 0),
+        rooted=True,
+        size_factor=_ranks,
+        bus_factor=_SHARE,
+        scratch={"gloo": "output"},
+        algorithms=SPLITTING,
+        functions=("gather",),
+        mpi="Gather",
+        program="gather",
+        recorded=("gather",),
     ),
     Collective(
         name="scatter",
+        number=9,
         title="scatter",
         input_count=_at_root(_count_times_ranks),
         output_count=_count,
         layout=_one_copied(lambda g: Copy(g.root, _own_chunk(g))),
-        size_factor=_ranks,
-        bus_factor=_others,
-        rooted=True,
         in_place_slice=lambda g: (0, _own_chunk(g) if g.rank == g.root else 0),
+        rooted=True,
+        size_factor=_ranks,
+        bus_factor=_SHARE,
+        algorithms=SPLITTING,
+        functions=("scatter",),
+        mpi="Scatter",
+        program="scatter",
+        recorded=("scatter",),
     ),
     Collective(
         name="send_recv",
+        number=10,
         title="send and receive, ring shift",
+        aliases=("pt2pt",),
         input_count=_count,
         output_count=_count,
         layout=_one_copied(lambda g: Copy((g.rank - 1) % g.ranks, 0)),
-        size_factor=_unit,
-        bus_factor=_one,
-        in_place=False,
+        point_to_point=True,
         min_ranks=2,
+        size_factor=_unit,
+        bus_factor=_ONCE,
+        algorithms=DIRECT,
+        program="sendrecv",
+        recorded=("send", "recv"),
     ),
     Collective(
         name="pair_exchange",
+        number=11,
         title="bidirectional exchange in pairs",
+        aliases=("bidirectional", "pair"),
         input_count=_pair_count,
         output_count=_pair_count,
         layout=_pair_layout,
-        size_factor=_unit,
-        bus_factor=_one,
-        in_place=False,
+        point_to_point=True,
         min_ranks=2,
+        size_factor=_unit,
+        bus_factor=_ONCE,
+        algorithms=DIRECT,
+        recorded=("send", "recv"),
     ),
     Collective(
         name="barrier",
+        number=12,
         title="barrier",
         input_count=_none,
         output_count=_none,
         layout=lambda g: (),
-        size_factor=_unit,
-        bus_factor=lambda n: 0.0,
-        in_place=False,
         has_data=False,
+        size_factor=_unit,
+        bus_factor=BusFactor(0),
+        functions=("barrier",),
+        mpi="Barrier",
     ),
 )
 
 CATALOGUE: dict[str, Collective] = {collective.name: collective for collective in _ALL}
-
-ALIASES = {
-    "allreduce": "all_reduce",
-    "reducescatter": "reduce_scatter",
-    "allgather": "all_gather",
-    "alltoall": "all_to_all",
-    "alltoallv": "all_to_all_v",
-    "sendrecv": "send_recv",
-    "pt2pt": "send_recv",
-    "bidirectional": "pair_exchange",
-    "pair": "pair_exchange",
-}
+_BY_LETTERS = {name: one for one in _ALL for name in (one.name.replace("_", ""), *one.aliases)}
 
 
 def collective_named(name: str) -> Collective:
     """The operation of that name (`all-reduce`, `AllReduce`, `alltoall_perf` and so on too)."""
     plain = name.strip().lower().replace("-", "_").removesuffix("_perf")
-    found = CATALOGUE.get(plain) or CATALOGUE.get(ALIASES.get(plain.replace("_", ""), ""))
+    found = _BY_LETTERS.get(plain.replace("_", ""))
     if found is None:
         raise UsageError(f"unknown operation {name!r}", expected=", ".join(CATALOGUE))
     return found

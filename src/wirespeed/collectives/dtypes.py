@@ -48,6 +48,8 @@ ALIASES = {
     "float8": "float8_e4m3fn",
     "fp8": "float8_e4m3fn",
     "f8e4m3": "float8_e4m3fn",
+    "fp8_e4m3": "float8_e4m3fn",
+    "fp8_e5m2": "float8_e5m2",
     "f8e5m2": "float8_e5m2",
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from wirespeed.collectives.catalogue import Copy, Geometry, Reduce, Segment
+from wirespeed.collectives.collective import Copy, Geometry, Reduce, Segment
 from wirespeed.collectives.oracle import Mismatch, Oracle, bits, sentinel_fill
 
 if TYPE_CHECKING:

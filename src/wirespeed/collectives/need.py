@@ -4,7 +4,7 @@ A data check and the timing come one after the other, each with buffers of its o
 slice by slice (`oracle.SLICE`), so beside the buffers it holds a few slices of whole numbers.
 """
 
-from wirespeed.collectives.catalogue import Collective, Geometry
+from wirespeed.collectives.collective import Collective, Geometry
 
 __all__ = ["SLICE", "buffer_elements", "needed_bytes"]
 
@@ -12,11 +12,8 @@ SLICE = 1 << 20
 """Elements that are compared at a time."""
 _CHECKED = 112
 """Bytes an element of a slice: hashes, values and sums of 8 bytes each, masks, a decoy."""
-_SCRATCH = {"gloo": {"reduce_scatter": "input", "all_gather": "output", "gather": "output"}}
-"""Which of its buffers a backend takes once more (seen with torch 2.13: it flattens lists of chunks, and
-reduces a copy of the input; tests/ranks/test_memory_need.py repeats it). The others send in segments."""
 _SMALL = 4 << 20
-"""Segments, and what torch keeps of each size that it sees first."""
+"""Segments, in which backends send, and what torch keeps of each size that it sees first."""
 
 
 def buffer_elements(collective: Collective, geometry: Geometry, *, in_place: bool) -> int:
@@ -44,8 +41,8 @@ def needed_bytes(
     timing rotates through.
     """
     elements = buffer_elements(collective, geometry, in_place=in_place)
-    copied = _SCRATCH.get(backend, {}).get(collective.name, "")
-    n_in, n_out = collective.input_count(geometry), collective.output_count(geometry)
-    scratch = {"input": n_in, "output": n_out}.get(copied, 0) * itemsize
+    counts = {"input": collective.input_count, "output": collective.output_count}
+    copied = collective.scratch.get(backend)
+    scratch = counts[copied](geometry) * itemsize if copied else 0
     checking = _CHECKED * min(SLICE, elements) if check else 0
     return elements * itemsize + max(checking, elements * itemsize * (slots - 1)) + scratch + _SMALL

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wirespeed.collectives.catalogue import Collective, Copy, Geometry, Segment
+from wirespeed.collectives.collective import Collective, Copy, Geometry, Segment
 from wirespeed.collectives.need import SLICE
 from wirespeed.collectives.patterns import Pattern
 

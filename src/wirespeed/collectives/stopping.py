@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from wirespeed.records import StopReason
+from wirespeed.model.records import StopReason
 from wirespeed.statistics import LEAST_SAMPLES, relative_half_width
 
 __all__ = ["StopRule", "WarmUp"]

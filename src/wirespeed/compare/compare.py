@@ -1,17 +1,22 @@
 """Sides of runs against the first of them: what differs, and a verdict on each figure."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, variance
 
-from wirespeed.compare.correction import benjamini_hochberg
-from wirespeed.compare.estimate import LEAST_RUNS, LEVEL, Figure, Floor, estimate, runs_needed
-from wirespeed.compare.facts import differences, facts_of
-from wirespeed.compare.figures import FIELDS, figures_of
+from wirespeed.compare.estimate import (
+    LEAST_RUNS,
+    LEVEL,
+    Figure,
+    Floor,
+    benjamini_hochberg,
+    estimate,
+    runs_needed,
+)
+from wirespeed.compare.figures import FIELDS, Facts, differences, facts_of, figures_of
 from wirespeed.errors import UsageError
-from wirespeed.records import Run
-from wirespeed.records_comparison import (
+from wirespeed.model.comparison_records import (
     CompareVerdict,
     Comparison,
     Row,
@@ -20,8 +25,9 @@ from wirespeed.records_comparison import (
     Versus,
     What,
 )
+from wirespeed.model.records import Run
 
-__all__ = ["SideRuns", "compare", "rows_of"]
+__all__ = ["SideRuns", "compare", "floors_of", "rows_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,3 +238,37 @@ def _side(side: SideRuns, name: str) -> Side:
         runs=tuple(run.id for run in side.runs),
         started=min(run.started for run in side.runs),
     )
+
+
+_Signature = tuple[tuple[tuple[str, str], frozenset[str]], ...]
+
+
+def floors_of(stored: Iterable[Run], across: Collection[str] = ()) -> dict[What, Floor]:
+    """The noise between runs by what was measured, pooled over groups of alike runs.
+
+    Alike: everything recorded beside the figures is the same (versions, environment, hosts, …), and
+    the hosts are known. Give it no run that is being compared: the change itself would count as noise.
+    """
+    groups: dict[_Signature, dict[What, list[Figure]]] = {}
+    for run in stored:
+        facts = facts_of([run])
+        if ("hosts", "hosts") in facts:
+            group = groups.setdefault(_signature(facts), {})
+            for what, figure in figures_of(run, across).items():
+                group.setdefault(what, []).append(figure)
+    squares: dict[What, tuple[float, int]] = {}
+    for group in groups.values():
+        for what, figures in group.items():
+            if len(figures) > 1:
+                freedom = len(figures) - 1
+                total, before = squares.get(what, (0.0, 0))
+                more = variance(f.log for f in figures) * freedom
+                squares[what] = total + more, before + freedom
+    return {
+        what: Floor(total / freedom, freedom, "history")
+        for what, (total, freedom) in squares.items()
+    }
+
+
+def _signature(facts: Facts) -> _Signature:
+    return tuple(sorted(facts.items(), key=lambda item: item[0]))

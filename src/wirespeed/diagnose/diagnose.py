@@ -3,22 +3,21 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from wirespeed.diagnose.disagreements import disagreements
+from wirespeed.diagnose.derived import DERIVED, Evidence
 from wirespeed.diagnose.endings import (
     broken_off,
     closing,
+    disagreements,
     good_end,
     not_read,
     told_end,
     trains,
     verdict_of,
 )
-from wirespeed.diagnose.evidence import Evidence
-from wirespeed.diagnose.fabric import Fabric
 from wirespeed.diagnose.fabric_findings import fabric_findings
 from wirespeed.diagnose.flight import Dump, compare, is_dump, read_dump, unread
-from wirespeed.diagnose.nccl_lines import ANCHORS
-from wirespeed.diagnose.reason import Diagnosis, reason
+from wirespeed.diagnose.nccl_fabric import ANCHORS, Fabric
+from wirespeed.diagnose.rendering import Diagnosis, findings_of, reason
 from wirespeed.diagnose.reports import Reports
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.rules import all_rules
@@ -26,9 +25,8 @@ from wirespeed.diagnose.scan import Scanner, Watcher
 from wirespeed.diagnose.sources import Source
 from wirespeed.diagnose.suspects import ANCHORS as WORDS
 from wirespeed.diagnose.suspects import Suspects
-from wirespeed.diagnose.telling import findings_of
 from wirespeed.errors import InputError
-from wirespeed.records import Finding, LogVerdict
+from wirespeed.model.records import Finding, LogVerdict
 
 __all__ = ["Reading", "diagnose"]
 
@@ -85,7 +83,7 @@ def diagnose(
             damaged.append(unread(error) if dump else not_read(error))
     evidence.ranks, evidence.hosts = scanner.ranks, scanner.hosts
     evidence.trains = any(map(trains, scanner.tails.values()))
-    evidence.settle(known, scanner.counts)
+    evidence.settle(known, scanner.counts, DERIVED)
     found = reason(evidence)
     recorded = [*(compare(dumps, len(damaged)) if dumps else []), *reports.findings(), *damaged]
     logged = findings_of(found)

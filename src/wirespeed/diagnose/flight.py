@@ -4,16 +4,127 @@ Each rank dumps its last collectives (`TORCH_FR_BUFFER_SIZE`, torch's tutorial o
 recorder). Within one process group every rank must issue the same collectives in the same order.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from wirespeed.diagnose.flight_differ import Mismatch, mismatches
-from wirespeed.diagnose.flight_read import Dump, is_dump, read_dump
-from wirespeed.diagnose.flight_sets import Jobs, jobs_of
-from wirespeed.diagnose.flight_waits import Job, Lack, job_of
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.diagnose.flight_read import WINDOW, Call, Dump, Group, is_dump, read_dump
+from wirespeed.diagnose.flight_waits import Job, Jobs, Lack, by_group, job_of, jobs_of, kinds_of
 from wirespeed.errors import InputError
-from wirespeed.records import Finding, Subject
+from wirespeed.model.records import Finding, Subject
 
-__all__ = ["Dump", "compare", "is_dump", "read_dump", "unread"]
+__all__ = ["Dump", "Mismatch", "compare", "is_dump", "read_dump", "unread"]
+
+
+_USUAL = 4
+"""Calls before, over all ranks, that make one usual for its group."""
+
+_SAME_SIZE = {name for one in CATALOGUE.values() if one.same_size for name in one.recorded}
+"""Calls whose size and type must be alike on all ranks; others may differ, such as all_to_all."""
+
+
+Calls = Mapping[int, Mapping[int, Call]]
+"""Of one group: by rank and number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One number of one group at which ranks issued different collectives."""
+
+    group: Group
+    seq: int
+    parts: tuple[tuple[str, tuple[int, ...]], ...]
+    """What each set of ranks issued; the largest first."""
+    odd: tuple[int, ...]
+    """Ranks that differ from most, here or in groups alike; empty where nothing tells."""
+    usual: str
+    ended: bool
+    """Whether all of them came through it."""
+
+
+def mismatches(dumps: Mapping[int, Dump]) -> list[Mismatch]:
+    """The first of each group."""
+    groups, kinds = by_group(dumps), kinds_of(dumps)
+    found = []
+    for group, calls in groups.items():
+        for seq in _compared(calls):
+            parts = _parts(calls, seq)
+            if len(parts) > 1:
+                others = [
+                    other
+                    for one, other in groups.items()
+                    if one != group and kinds[one] == kinds[group] and len(other) == len(calls)
+                ]
+                found.append(_mismatch(group, calls, seq, parts, others))
+                break
+    return sorted(found, key=lambda one: (one.ended, not one.odd, one.group))
+
+
+def _compared(calls: Calls) -> list[int]:
+    if len(calls) < 2:
+        return []
+    return sorted({seq for of in calls.values() for seq in sorted(of)[-WINDOW:]})
+
+
+def _parts(calls: Calls, seq: int) -> dict[object, list[int]]:
+    """Ranks by what they issued at that number."""
+    parts: dict[object, list[int]] = {}
+    for rank, of in calls.items():
+        call = of.get(seq)
+        if call is not None:
+            if call.many:
+                return {}
+            parts.setdefault(_signature(call), []).append(rank)
+    return parts
+
+
+def _signature(call: Call) -> object:
+    """What must be alike on all ranks."""
+    what = call.what
+    if what.op not in _SAME_SIZE or what.sizes is None:
+        return (what.name,)
+    return (what.name, sum(math.prod(one) for one in what.sizes), what.dtypes)
+
+
+def _mismatch(
+    group: Group, calls: Calls, seq: int, parts: Mapping[object, list[int]], others: Sequence[Calls]
+) -> Mismatch:
+    """others: the calls of groups alike."""
+    ordered = sorted(parts.items(), key=lambda item: -len(item[1]))
+    sign, ranks = ordered[0]
+    if 2 * len(ranks) <= sum(map(len, parts.values())):
+        sign = _usual(seq, parts, others) or _before(calls, seq, parts, others)
+    odd = tuple(one for key, some in ordered if key != sign for one in some) if sign else ()
+    usual = calls[parts[sign][0]][seq].title if sign else ""
+    told = tuple((calls[some[0]][seq].title, tuple(some)) for _, some in ordered)
+    ended = all(calls[rank][seq].done for some in parts.values() for rank in some)
+    later = all(max(calls[rank]) > seq for some in parts.values() for rank in some)
+    return Mismatch(group, seq, told, odd, usual, ended and later)
+
+
+def _usual(seq: int, parts: Mapping[object, list[int]], others: Sequence[Calls]) -> object:
+    """What groups alike issue at that number, where they agree."""
+    seen = {sign for calls in others if len(alike := _parts(calls, seq)) == 1 for sign in alike}
+    known = [sign for sign in parts if sign in seen]
+    return known[0] if len(known) == 1 else None
+
+
+def _before(
+    calls: Calls, seq: int, parts: Mapping[object, list[int]], others: Sequence[Calls]
+) -> object:
+    """What this group has called again and again, where no group alike ever called the other."""
+    own = [_signature(call) for of in calls.values() for call in of.values() if call.seq < seq]
+    alike = {
+        _signature(call)
+        for calls_there in (calls, *others)
+        for of in calls_there.values()
+        for call in of.values()
+        if call.seq != seq
+    }
+    known = [sign for sign in parts if sign in alike]
+    return known[0] if len(known) == 1 and own.count(known[0]) >= _USUAL else None
+
 
 _SHOWN = 6
 _MOST = 32
@@ -42,7 +153,7 @@ def compare(dumps: Iterable[Dump], unreadable: int = 0) -> list[Finding]:
 def _of_job(every: Mapping[int, Dump], unreadable: int, sure: bool) -> list[Finding]:
     job = job_of(every)
     wrong = mismatches(every)
-    found = [_mismatch(one, every) for one in _first_of_each(wrong)]
+    found = [_flight_mismatch(one, every) for one in _first_of_each(wrong)]
     blamed = job.culprits() if not any(not one.ended for one in wrong) else []
     found += [_behind(rank, job) for rank in blamed[:_MOST]]
     if not found and (cycle := job.cycle()):
@@ -66,7 +177,7 @@ def _first_of_each(wrong: Sequence[Mismatch]) -> list[Mismatch]:
     return kept[:_MOST]
 
 
-def _mismatch(one: Mismatch, every: Mapping[int, Dump]) -> Finding:
+def _flight_mismatch(one: Mismatch, every: Mapping[int, Dump]) -> Finding:
     told = "; ".join(f"{_ranks(some)}: {what}" for what, some in one.parts[:_SHOWN])
     where = f"number {one.seq} of group {one.group.title}"
     both = [rank for _, some in one.parts for rank in some]

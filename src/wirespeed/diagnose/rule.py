@@ -1,44 +1,48 @@
 """What a rule is: which lines it knows, and what they mean.
 
-A rule is data. It sees one line at a time, without the launcher's prefix, the time and colours, and
-only lines that hold one of its anchors. What needs several lines is a rule that `needs` others.
+A rule is data: the fields are the keys of a rules file (`rules/FAMILY.yaml`). It sees one line at a
+time, without the launcher's prefix, the time and colours, and only lines that hold one of its anchors.
+What needs several lines is a rule that `needs` others.
 """
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    from wirespeed.diagnose.evidence import Evidence
-    from wirespeed.diagnose.scan import Hit
+from msgspec import Meta, Struct
 
-__all__ = ["Confidence", "Role", "Rule", "Stage"]
+__all__ = ["Fault", "Role", "Rule", "Stage"]
 
 Role = Literal["cause", "symptom", "consequence", "fact"]
-"""`cause`: explains the failure by itself. `symptom`: something is wrong, and not why: without a cause
-the answer is "cannot tell" with the rule's `checks`. `consequence`: follows from somebody else's end.
-`fact`: worth knowing, raises nothing (transports, versions, settings; also what other rules need)."""
 Confidence = Literal["certain", "likely"]
 Stage = Literal["machine", "setup", "program", "network", "wait", "aftermath"]
-"""How early in causality, in this order: a broken or withdrawn machine or process (Xid, OOM kill);
-how the job was set up (interface, DNS, limits, versions, launcher); the program's own error (an
-exception, ranks that call different collectives); data that do not arrive; somebody who waited too
-long; what follows when others are gone. Of several causes the earlier stage explains the later."""
+Id = Annotated[str, Meta(pattern="^[A-Z][A-Z0-9]*-[0-9]{3}$")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, dict=True
+):
     """One thing that logs tell."""
 
-    id: str
+    id: Id
     """Family and number, such as `NCCL-012`; it never changes its meaning."""
     category: str
     """Kind of trouble, such as `shm-too-small`; several rules may share it."""
     role: Role
+    """`cause`: explains the failure by itself. `symptom`: something is wrong, and not why: without
+    a cause the answer is "cannot tell" with the rule's `checks`. `consequence`: follows from
+    somebody else's end. `fact`: worth knowing, raises nothing (transports, versions, settings;
+    also what other rules need)."""
     stage: Stage = "setup"
+    """How early in causality, in this order: a broken or withdrawn machine or process (Xid, OOM
+    kill); how the job was set up (interface, DNS, limits, versions, launcher); the program's own
+    error (an exception, ranks that call different collectives); data that do not arrive;
+    somebody who waited too long; what follows when others are gone. Of several causes the
+    earlier stage explains the later."""
     confidence: Confidence = "likely"
+    """`certain`: the line can mean nothing else."""
+    unproven: bool = False
+    """No real log has matched it yet: its texts are from sources and manuals. Never `certain`."""
     anchors: tuple[str, ...] = ()
     """Plain texts, compared without case; a line that holds none is never looked at. Choose rare
     ones of 5 characters or more: they decide how fast logs are read."""
@@ -67,13 +71,15 @@ class Rule:
     """Of a fact: every rank of a job should say the same; who says otherwise is named."""
     last: bool = False
     """Of a fact: its last line in each log is kept, for how the log ends."""
-    derive: "Callable[[Evidence], Iterable[Hit]] | None" = None
-    """For what no single line shows: makes this rule's hits from those of the rules that it needs."""
+    derive: str = ""
+    """For what no single line shows: which function of `derived.py` makes this rule's hits from those
+    of the rules that it needs."""
     sentence: str
     """The cause in one sentence that names what was seen: `{name}` from the pattern."""
     because: str = ""
     """Why this line proves it, or what usually is behind it."""
     costs: str = ""
+    """What the job loses by it."""
     fix: str = ""
     """What to do, with the setting or command."""
     next: str = ""
@@ -103,3 +109,11 @@ class Rule:
         if found is None or (self.exception and self.exception.search(text)):
             return None
         return {name: value for name, value in found.groupdict().items() if value is not None}
+
+
+class Fault(NamedTuple):
+    """What is wrong with one key of a rule."""
+
+    key: str
+    saw: str
+    expected: str

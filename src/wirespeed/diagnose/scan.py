@@ -8,11 +8,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from wirespeed.diagnose.prefix import Prefix, rank_in_name, strip
+from wirespeed.diagnose.prefix import ANCHORS, Blocks, Joined, Prefix, rank_in_name, strip
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.sources import Source, blocks
-from wirespeed.diagnose.torchrun_blocks import ANCHORS, Blocks, Joined
+
+if TYPE_CHECKING:
+    from ahocorasick_rs import BytesAhoCorasick
 
 __all__ = ["Hit", "Line", "Scanner", "Watcher"]
 
@@ -70,6 +74,16 @@ class Watcher:
     """(line, log's name, its number); quick, since it may see hundreds of thousands."""
 
 
+@lru_cache(maxsize=2)
+def _search_for(anchors: tuple[bytes, ...]) -> "BytesAhoCorasick":
+    """One automaton of all anchors: 0.1 s for our rules, so it is kept for who diagnoses again."""
+    import ahocorasick_rs
+
+    return ahocorasick_rs.BytesAhoCorasick(
+        anchors, implementation=ahocorasick_rs.Implementation.DFA
+    )
+
+
 _Reader = Rule | Watcher
 _SUMMARIES = "torchrun's summaries"
 _ZEROS = bytes(16)
@@ -79,8 +93,6 @@ class Scanner:
     """Reads sources; counts what it does not read."""
 
     def __init__(self, rules: Iterable[Rule], watchers: Iterable[Watcher] = ()) -> None:
-        import ahocorasick_rs
-
         wanted: dict[bytes, list[_Reader]] = {}
         self._blocks = Blocks()
         summaries = Watcher(_SUMMARIES, ANCHORS, lambda raw, log, number: None)
@@ -91,10 +103,7 @@ class Scanner:
             for anchor in rule.anchors:
                 wanted.setdefault(anchor.lower().encode(), []).append(rule)
         self._readers: Sequence[list[_Reader]] = list(wanted.values())
-        # Overlapping matches: no anchor hides another that begins inside it.
-        self._search = ahocorasick_rs.BytesAhoCorasick(
-            list(wanted), implementation=ahocorasick_rs.Implementation.DFA
-        )
+        self._search = _search_for(tuple(wanted))
         self.counts: Counter[str] = Counter()
         """Matched lines by rule's id, those that were only counted included."""
         self.ranks: set[int] = set()

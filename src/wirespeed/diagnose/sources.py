@@ -4,19 +4,298 @@ A block ends with a whole line; a line of more than `LONGEST` bytes comes in sev
 one without end costs no memory.
 """
 
+import gzip
+import io
 import os
+import select
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from wirespeed.diagnose.flight_pickle import MAGIC, looks_recorded
-from wirespeed.diagnose.streams import Kept, Raw, Stream, connect, refuse_device, unpacked
 from wirespeed.errors import InputError
 
-__all__ = ["BLOCK", "LONGEST", "Source", "Stream", "blocks", "find_sources"]
+__all__ = [
+    "BLOCK",
+    "LONGEST",
+    "WRITER_S",
+    "Kept",
+    "Source",
+    "Stream",
+    "blocks",
+    "connect",
+    "find_sources",
+    "refuse_device",
+    "unpacked",
+]
+
+# Bytes of a log from wherever they come: unpacked, opened once where they can be read only once.
+#
+# Pipes, FIFOs and standard input cannot be opened again: whoever asks later gets the first bytes once
+# more. A stream that breaks off tells so in `broke_off`.
+
+WRITER_S = 30.0
+"""Seconds that a FIFO may be without anybody who writes."""
+_KEPT = 1 << 20
+"""Bytes of a stream that can be read again."""
+_HEAD = 6
+_PACKED = 1024
+"""Packed bytes that are unpacked at once: a frame of zeros makes at most 32 MB of them."""
+_NULL = os.makedev(1, 3)
+_TERMINALS = (4, 5, *range(136, 144))
+"""Major numbers of Linux's terminals: sessions, /dev/tty, and those of windows and ssh."""
+_CUT = "it breaks off: its end is missing"
+
+
+class Raw(Protocol):
+    """What bytes are read from."""
+
+    def read(self, size: int, /) -> bytes: ...
+    def read1(self, size: int, /) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class Stream(Protocol):
+    """What is read of a log."""
+
+    @property
+    def broke_off(self) -> str: ...
+    def read1(self, size: int, /) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class Kept:
+    """A stream that is opened once; each reader begins at its beginning, as long as that is kept."""
+
+    def __init__(self) -> None:
+        self._raw: Raw | None = None
+        self._head = bytearray()
+        self._gone = False
+
+    def reader(self, connect: Callable[[], Raw], name: str) -> "_Again":
+        """From the beginning. Raises InputError where more than the beginning was read already."""
+        if self._gone:
+            raise InputError(f"{name} can be read only once", expected="a file, to read it again")
+        if self._raw is None:
+            self._raw = connect()
+        return _Again(self)
+
+    def at(self, place: int, size: int) -> bytes:
+        """Up to `size` bytes from there on; only one reader may go on beyond what is kept."""
+        if place < len(self._head) and not self._gone:
+            return bytes(self._head[place : place + size])
+        data = self._raw.read1(size) if self._raw is not None else b""
+        if not data and isinstance(self._raw, _Plain):  # not standard input, which others may want
+            self._raw.close()
+            self._raw = _Plain(io.BytesIO(), b"")
+        if not self._gone and len(self._head) + len(data) <= _KEPT:
+            self._head += data
+        elif data:
+            self._gone = True
+            self._head.clear()
+        return data
+
+
+class _Again:
+    """One reader of a `Kept`."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+        self._place = 0
+
+    def read1(self, size: int) -> bytes:
+        data = self._kept.at(self._place, size)
+        self._place += len(data)
+        return data
+
+    def read(self, size: int) -> bytes:
+        parts, left = [], size
+        while left > 0 and (data := self.read1(left)):
+            parts.append(data)
+            left -= len(data)
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """What is kept may be read again."""
+
+
+class _Plain:
+    """Text as it is."""
+
+    broke_off = ""
+
+    def __init__(self, raw: Raw, head: bytes) -> None:
+        self._raw = raw
+        self._head = head
+
+    def read1(self, size: int) -> bytes:
+        head, self._head = self._head[:size], self._head[size:]
+        return head + self._raw.read1(size - len(head)) if len(head) < size else head
+
+    def read(self, size: int) -> bytes:
+        head, self._head = self._head[:size], self._head[size:]
+        return head + self._raw.read(size - len(head)) if len(head) < size else head
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._raw.close()
+
+
+class _Packed:
+    """A packed log; where it is damaged or cut off it ends, and what was read counts."""
+
+    def __init__(self, raw: _Plain, stream: Any, damage: tuple[type[Exception], ...]) -> None:
+        self._raw = raw
+        self._stream = stream
+        self._damage = damage
+        self.broke_off = ""
+
+    def read1(self, size: int) -> bytes:
+        try:
+            data: bytes = self._stream.read1(size)
+        except EOFError:
+            self.broke_off = _CUT
+        except self._damage as error:
+            self.broke_off = f"it is damaged and cannot be unpacked to its end ({error})"
+        else:
+            return data
+        return b""
+
+    def close(self) -> None:
+        self._raw.close()
+
+
+def _gzip(raw: _Plain) -> _Packed:
+    stream = gzip.GzipFile(fileobj=raw, mode="rb")  # type: ignore[call-overload]
+    return _Packed(raw, stream, (zlib.error, gzip.BadGzipFile))
+
+
+def _bzip2(raw: _Plain) -> _Packed:
+    import bz2
+
+    return _Packed(raw, bz2.BZ2File(raw), (OSError, ValueError))  # type: ignore[call-overload]
+
+
+def _xz(raw: _Plain) -> _Packed:
+    import lzma
+
+    return _Packed(raw, lzma.LZMAFile(raw), (lzma.LZMAError,))  # type: ignore[arg-type]
+
+
+class _Zstd:
+    """As `_Packed`, of one frame or several: the library tells no cut one from a whole one."""
+
+    def __init__(self, raw: _Plain) -> None:
+        import zstandard
+
+        self._raw = raw
+        self._new = zstandard.ZstdDecompressor().decompressobj
+        self._error = zstandard.ZstdError
+        self._frame = self._new()
+        self._left = b""
+        self.broke_off = ""
+
+    def read1(self, size: int) -> bytes:
+        parts, length = [], 0
+        while length < size and not self.broke_off and (data := self._packed()):
+            try:
+                part = self._frame.decompress(data)
+            except self._error as error:
+                self.broke_off = f"it is damaged and cannot be unpacked to its end ({error})"
+                break
+            if self._frame.eof:
+                self._left = self._frame.unused_data
+                self._frame = self._new() if self._packed_left() else self._frame
+            parts.append(part)
+            length += len(part)
+        if not parts and not self._frame.eof:
+            self.broke_off = self.broke_off or _CUT
+        return b"".join(parts)
+
+    def _packed(self) -> bytes:
+        left, self._left = self._left, b""
+        return left or self._raw.read1(_PACKED)
+
+    def _packed_left(self) -> bool:
+        self._left = self._packed()
+        return bool(self._left)
+
+    def close(self) -> None:
+        self._raw.close()
+
+
+def unpacked(raw: Raw, refused: Callable[[bytes], None]) -> Stream:
+    """The log in it, whatever it is packed with; `refused` may raise for its first bytes."""
+    try:
+        head = raw.read(_HEAD)
+        refused(head)
+    except (OSError, InputError):
+        raw.close()
+        raise
+    plain = _Plain(raw, head)
+    for magic, packed in _MAGIC.items():
+        if head.startswith(magic):
+            return packed(plain)
+    return plain
+
+
+_MAGIC: dict[bytes, Callable[[_Plain], Stream]] = {
+    b"\x1f\x8b": _gzip,
+    b"\x28\xb5\x2f\xfd": _Zstd,
+    b"BZh": _bzip2,
+    b"\xfd7zXZ\x00": _xz,
+}
+
+
+def refuse_device(mode: int, device: int, name: str) -> None:
+    """Raises InputError for what has no end, such as /dev/zero; a terminal and /dev/null have one."""
+    endless = stat.S_ISCHR(mode) and device != _NULL and os.major(device) not in _TERMINALS
+    if endless or stat.S_ISBLK(mode):
+        raise InputError(
+            f"{name} is a device, not a log",
+            expected="a file, a folder, a pipe, or - for standard input",
+            next="dmesg | wirespeed diagnose - for what the kernel said",
+        )
+
+
+def connect(path: Path | None, name: str) -> Raw:
+    """Standard input, or a FIFO with somebody who writes. Raises InputError where nobody comes."""
+    if path is None:
+        return cast(Raw, sys.stdin.buffer)
+    end = time.monotonic() + WRITER_S
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    while (head := _first_bytes(number)) is None:
+        if time.monotonic() > end:
+            os.close(number)
+            raise InputError(
+                f"nobody wrote to {name} within {WRITER_S:g} s",
+                expected="a FIFO that a program has opened for writing",
+            )
+    os.set_blocking(number, True)
+    return _Plain(os.fdopen(number, "rb"), head)
+
+
+def _first_bytes(number: int) -> bytes | None:
+    """What is there; None as long as nobody has opened the FIFO for writing. Waits a moment."""
+    waiting = select.poll()
+    waiting.register(number, select.POLLIN | select.POLLHUP)
+    if waiting.poll(50):
+        return b""
+    try:
+        return os.read(number, 1 << 16) or None
+    except BlockingIOError:  # somebody is there, who has written nothing yet
+        return b""
+
 
 BLOCK = 1 << 20
 LONGEST = 1 << 16

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from wirespeed.diagnose.prefix import Prefix, rank_in_name, strip
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Line
-from wirespeed.records import Finding, Subject
+from wirespeed.model.records import Finding, Subject
 
 __all__ = ["ANCHORS", "Suspects", "looks_wrong"]
 

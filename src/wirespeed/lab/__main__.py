@@ -10,16 +10,20 @@ from typing import Any
 import click
 
 from wirespeed.errors import UsageError, WirespeedError
+from wirespeed.lab import GRACE_S, Lab, remove
 from wirespeed.lab.faults import subject
-from wirespeed.lab.lab import GRACE_S, Lab, remove
-from wirespeed.lab.layout import Layout
-from wirespeed.lab.output import Shown
-from wirespeed.lab.parse import each_node, format_fault, format_rate, parse_fault, parse_rate
-from wirespeed.lab.processes import living_in
-from wirespeed.lab.run import NodeResult, exit_code
-from wirespeed.lab.spec import Fault, LabSpec
-from wirespeed.lab.state import State, all_states, load
-from wirespeed.lab.tools import need_root
+from wirespeed.lab.processes import living_in, need_root
+from wirespeed.lab.run import NodeResult, Shown, exit_code
+from wirespeed.lab.spec import (
+    Fault,
+    LabSpec,
+    each_node,
+    format_fault,
+    format_rate,
+    parse_fault,
+    parse_rate,
+)
+from wirespeed.lab.state import Layout, State, all_states, load
 
 __all__ = ["main", "run_lab"]
 

@@ -5,16 +5,114 @@ by a `run` that has crashed since. Each is ended through a pidfd, after one more
 lives: a process id that was given to somebody else meanwhile is never touched.
 """
 
+import json
 import os
+import select
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from wirespeed.lab.layout import space_path
+from wirespeed.errors import CannotMeasure
+from wirespeed.lab.state import Layout, space_path
 
-__all__ = ["end_all", "living_in", "with_mark"]
+__all__ = [
+    "attempt",
+    "end_all",
+    "living_in",
+    "need",
+    "need_root",
+    "start_daemon",
+    "stop_daemon",
+    "tool",
+]
+
+
+_BOUND_S = 20.0
+_PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "tee": "coreutils"}
+_PLACES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Where these commands live; an ordinary user's PATH often lacks it."""
+
+
+def need_root() -> None:
+    """Raises CannotMeasure, with the way to get there, unless we may make namespaces."""
+    if os.geteuid() == 0:
+        return
+    raise CannotMeasure(
+        "network namespaces need root",
+        expected="user id 0",
+        next=_way_to_root(),
+    )
+
+
+def need(*names: str) -> None:
+    """Raises CannotMeasure that names the package of the first command that is not here."""
+    for name in names:
+        if _where(name) is None:
+            raise CannotMeasure(
+                f"the command {name} is not here",
+                expected=f"{name}, of the package {_PACKAGES[name]}",
+                next=f"apt-get install {_PACKAGES[name]}",
+            )
+
+
+def tool(*words: str, give: str | None = None) -> str:
+    """Run a command to its end; its output. Raises CannotMeasure with what it said."""
+    done = _run(words, give)
+    if done.returncode:
+        raise CannotMeasure(
+            f"`{' '.join(words)}` failed: {done.stderr.strip() or done.returncode}",
+            expected="a Linux kernel with namespaces, veth, bridge and the qdiscs tbf and htb",
+            next="if the lab was to be made, nothing of it is left; see docs/lab.md",
+        )
+    return done.stdout
+
+
+def attempt(*words: str, give: str | None = None) -> bool:
+    """Run a command that may fail, such as removing what is gone already; whether it did well."""
+    return _run(words, give).returncode == 0
+
+
+def _run(words: tuple[str, ...], give: str | None) -> subprocess.CompletedProcess[str]:
+    need(words[0])
+    try:
+        return subprocess.run(
+            [_where(words[0]) or words[0], *words[1:]],
+            input=give,
+            stdin=subprocess.DEVNULL if give is None else None,
+            capture_output=True,
+            text=True,
+            timeout=_BOUND_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotMeasure(f"`{' '.join(words)}` took more than {_BOUND_S:g} s") from None
+
+
+def _where(name: str) -> str | None:
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_PLACES])
+    return shutil.which(name, path=path)
+
+
+def _way_to_root() -> str:
+    if shutil.which("unshare") and _user_namespaces():
+        inside = "mount -t tmpfs lab /run && exec sh"
+        return f"sudo -E COMMAND; without sudo, a shell of its own: unshare -rnm sh -c '{inside}'"
+    return "sudo -E COMMAND"
+
+
+def _user_namespaces() -> bool:
+    """Whether an ordinary user may make namespaces here (tried, since many settings forbid it)."""
+    try:
+        words = ["unshare", "--map-root-user", "--net", "--mount", "true"]
+        tried = subprocess.run(words, capture_output=True, timeout=_BOUND_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return tried.returncode == 0 and Path("/proc/self/ns/user").exists()
+
 
 _LOOK_S = 0.02
 Living = Callable[[int], bool]
@@ -47,7 +145,13 @@ def end_all(
         if time.monotonic() > deadline:
             return left
         for pid in left:
-            _kill(pid, inside)
+            with suppress(OSError):
+                handle = os.pidfd_open(pid)
+                try:
+                    if inside(pid):
+                        signal.pidfd_send_signal(handle, signal.SIGKILL)
+                finally:
+                    os.close(handle)
         time.sleep(_LOOK_S)
     return []
 
@@ -80,11 +184,46 @@ def _group(pid: int) -> int:
     return 0
 
 
-def _kill(pid: int, inside: Living) -> None:
+_ROLE = "WIRESPEED_LAB_ROLE"
+_START_S, _END_S = 10.0, 5.0
+_SAID = 2000
+
+
+def start_daemon(layout: Layout, role: str, script: str, *arguments: str) -> None:
+    """Start one of our scripts and wait until it says that it is ready."""
+    stop_daemon(layout, role)
+    facts = json.dumps({"net": str(space_path(layout.switch)), "detach": True})
+    words = [*layout.script("enter"), facts, *layout.script(script), *arguments]
+    started = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, _ROLE: _value(layout, role)},
+        cwd="/",
+        start_new_session=True,
+    )
+    with started:  # ends at once: it has left a child to init
+        said = _first_words(started)
+    if said.strip() != "ready":
+        raise CannotMeasure(
+            f"the {role} of lab {layout.name} did not start within {_START_S:g} s: {said.strip()}",
+            expected="packet sockets and namespaces",
+        )
+
+
+def stop_daemon(layout: Layout, role: str) -> None:
+    end_all([layout.switch], _END_S, f"{_ROLE}={_value(layout, role)}")
+
+
+def _value(layout: Layout, role: str) -> str:
+    return f"{layout.name}/{role}"
+
+
+def _first_words(started: subprocess.Popen[bytes]) -> str:
+    pipe = started.stdout
+    if pipe is None or not select.select([pipe], [], [], _START_S)[0]:
+        return ""
     with suppress(OSError):
-        handle = os.pidfd_open(pid)
-        try:
-            if inside(pid):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-        finally:
-            os.close(handle)
+        return os.read(pipe.fileno(), _SAID).decode("utf-8", "replace")
+    return ""

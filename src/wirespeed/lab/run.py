@@ -3,29 +3,148 @@
 import json
 import os
 import secrets
+import selectors
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import IO, BinaryIO, Literal
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.lab.layout import Layout, space_path
-from wirespeed.lab.output import Output
 from wirespeed.lab.processes import end_all
+from wirespeed.lab.state import Layout, space_path
+from wirespeed.process.codes import shell_code
+from wirespeed.process.frames import Lines
+from wirespeed.process.guard import signal_group
 
 __all__ = [
+    "Captured",
     "Entry",
     "NodeResult",
-    "Plan",
+    "Output",
     "Running",
+    "Shown",
     "enter_words",
     "exit_code",
     "free_port",
     "plan",
 ]
+
+
+_CHUNK = 65_536
+_DRAIN_S = 2.0
+"""A process that outlives its command may hold its output open: no longer than this."""
+
+
+class Captured:
+    """Files without a name, so that a command never waits for a reader."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[IO[bytes], IO[bytes]]] = {}
+        self._texts: dict[str, tuple[str, str]] = {}
+
+    def open(self, node: str) -> tuple[int | None, int | None]:
+        """File descriptors for stdout and stderr of that node's command; None: ours."""
+        files = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - see close
+        self._files[node] = files
+        return files[0].fileno(), files[1].fileno()
+
+    def started(self, node: str) -> None:
+        """The command runs, and has its own copies."""
+
+    def wait(self, seconds: float) -> None:
+        """Spend so much time, at most, with passing output on."""
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        for node, (out, err) in self._files.items():
+            self._texts[node] = _all_of(out), _all_of(err)
+        self._files = {}
+
+    def text(self, node: str) -> tuple[str, str]:
+        """What was kept of stdout and stderr, after `close`."""
+        return self._texts.get(node, ("", ""))
+
+
+class Shown:
+    """The first node's output is ours; each line of the others begins with the node's name."""
+
+    def __init__(self, first: str) -> None:
+        self._first = first
+        self._ends: dict[str, list[int]] = {}
+        self._lines = selectors.DefaultSelector()
+
+    def open(self, node: str) -> tuple[int | None, int | None]:
+        if node == self._first:
+            return None, None
+        ends = []
+        for target in (sys.stdout, sys.stderr):
+            read, write = os.pipe()
+            lines = _Prefixed(f"[{node}] ".encode(), target.buffer)
+            self._lines.register(read, selectors.EVENT_READ, lines)
+            ends.append(write)
+        self._ends[node] = ends
+        return ends[0], ends[1]
+
+    def started(self, node: str) -> None:
+        for end in self._ends.pop(node, ()):
+            os.close(end)
+
+    def wait(self, seconds: float) -> None:
+        if not self._lines.get_map():
+            time.sleep(seconds)
+            return
+        for key, _ in self._lines.select(seconds):
+            chunk = os.read(key.fd, _CHUNK)
+            key.data.take(chunk)
+            if not chunk:
+                self._forget(key.fd)
+
+    def close(self) -> None:
+        deadline = time.monotonic() + _DRAIN_S
+        try:
+            while self._lines.get_map() and time.monotonic() < deadline:
+                self.wait(0.05)
+        finally:
+            for node in list(self._ends):
+                self.started(node)
+            for key in list(self._lines.get_map().values()):
+                self._forget(key.fd)
+            self._lines.close()
+
+    def text(self, node: str) -> tuple[str, str]:
+        return "", ""
+
+    def _forget(self, end: int) -> None:
+        self._lines.unregister(end)
+        os.close(end)
+
+
+Output = Captured | Shown
+
+
+class _Prefixed:
+    """Whole lines only, so that two nodes never share one."""
+
+    def __init__(self, prefix: bytes, target: BinaryIO) -> None:
+        self._prefix, self._target, self._lines = prefix, target, Lines()
+
+    def take(self, chunk: bytes) -> None:
+        """An empty chunk is the end."""
+        if lines := self._lines.feed(chunk):
+            self._target.write(b"".join(self._prefix + line + b"\n" for line in lines))
+            self._target.flush()
+
+
+def _all_of(file: IO[bytes]) -> str:
+    with file:
+        file.seek(0)
+        return file.read().decode("utf-8", "replace")
+
 
 _MARK = "WIRESPEED_LAB_RUN"
 _LOOK_S, _END_S, _KILL_S, _BOUND_S = 0.03, 5.0, 5.0, 10.0
@@ -227,9 +346,7 @@ class Running:
     def _signal(self, number: signal.Signals) -> None:
         """To the process group of each command that runs; its id is nobody else's until then."""
         for node in self.alive():
-            with suppress(ProcessLookupError):
-                os.killpg(self._groups[node].pid, number)
-                os.killpg(self._groups[node].pid, signal.SIGCONT)
+            signal_group(self._groups[node].pid, number, signal.SIGCONT)
 
     def _until_none(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -245,17 +362,14 @@ class Running:
         code = self._groups[node].returncode
         out, err = self._output.text(node)
         return NodeResult(
-            node, -signal.SIGKILL if code is None else code, out, err, self._reason(node)
+            node, -signal.SIGKILL if code is None else code, out, err, self._ended.get(node, "")
         )
-
-    def _reason(self, node: str) -> Reason:
-        return self._ended.get(node, "")
 
 
 def exit_code(results: Sequence[NodeResult]) -> int:
     """The largest of those that ended by themselves (128 + n for signal n); 3 when time ran out."""
     own = [result.returncode for result in results if not result.ended]
-    codes = [code if code >= 0 else 128 - code for code in own]
+    codes = [shell_code(code) for code in own]
     if any(result.ended == "timeout" for result in results):
         codes.append(TIMED_OUT)
     return max(codes, default=130)

@@ -1,21 +1,36 @@
 """The contract of an engine: how ranks of any command are started through somebody else's launcher.
 
-An engine (ssh, mpirun, srun, …) is driven, never replaced: it turns a `Job` into `Piece`s, processes
-to start on *this* machine, which start the ranks wherever they belong. Every rank runs inside
-`rank_wrapper`, so that output, exit codes and the end of every rank look the same under each engine:
-the pieces' stdout carries frames (`frames`), and `supervise` reads them. An engine knows nothing of
-what the command does.
+An engine (ssh, mpirun, srun, …) is driven, never replaced: it makes a `Job` `Prepared`, which gives
+`Piece`s, processes to start on *this* machine, which start the ranks wherever they belong. Every rank
+runs inside `rank_wrapper`, so that output, exit codes and the end of every rank look the same under
+each engine: the pieces' stdout carries frames (`process.frames`), and `supervise` reads them. An
+engine knows nothing of what the command does.
+
+What a job runs, as text: a shell script that does the same by hand, or YAML for other programs.
 """
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol
 
-from wirespeed.records import Choice, Finding
+from wirespeed.errors import CannotMeasure
+from wirespeed.model.records import Choice, Finding
 
-__all__ = ["Engine", "EngineOption", "Held", "Holding", "Host", "Job", "Piece", "Prepared"]
+__all__ = [
+    "SCRATCH",
+    "Engine",
+    "EngineOption",
+    "Held",
+    "Host",
+    "Job",
+    "Piece",
+    "Prepared",
+    "as_sh",
+    "as_yaml",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +127,10 @@ class EngineOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What a look at the far side gave."""
+    """A job after a look at the far side; each engine has its own, with what it found there.
+
+    `dataclasses.replace` gives it another job: the command and the environment are known later.
+    """
 
     job: Job
     """With slots, python and directory as found."""
@@ -120,6 +138,41 @@ class Prepared:
     """One for each node that cannot be used, which is no longer in `job.hosts`."""
     choices: tuple[Choice, ...] = ()
     """What was chosen automatically, with the reason."""
+
+    def pieces(self, scratch: Path) -> list[Piece]:
+        """Exactly what will run; nothing is touched. CannotMeasure where nothing can.
+
+        `scratch` is a folder of this job alone, for `Piece.files`; it goes when the job has ended.
+        """
+        raise CannotMeasure("no node can be used", expected="one that ranks can run on")
+
+    def hold(self, say: Callable[[str], None]) -> AbstractContextManager["Held"]:
+        """From before the first piece starts until the last has ended. `say`: where it is.
+
+        What it makes for the job is gone afterwards, also after an error or an Interrupted. Most
+        engines hold nothing.
+        """
+        return nullcontext(Held(prepared=replace(self, findings=(), choices=())))
+
+    def around(self, scratch: Path) -> tuple[list[Piece], list[Piece]]:
+        """What is run before the pieces and after them, one by one: for `--dry-run`."""
+        return [], []
+
+    def shared(self, say: Callable[[str], None]) -> Sequence[Finding]:
+        """Whether what one node of a held job writes there all others read; none: nothing to see."""
+        return ()
+
+
+@dataclass(slots=True, kw_only=True)
+class Held:
+    """What a job runs on, as long as it is held."""
+
+    prepared: Prepared
+    """With what was found once it was there; findings that fail: nothing can run."""
+    lost: Callable[[Sequence[str]], Sequence[Finding]] = lambda nodes: ()
+    """Why these nodes were lost while the job ran, as far as their manager knows."""
+    after: list[Finding] = field(default_factory=list)
+    """Filled when it is let go: what could not be taken away."""
 
 
 class Engine(Protocol):
@@ -144,46 +197,115 @@ class Engine(Protocol):
         """
         ...
 
-    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
-        """Exactly what will run, from a prepared job; nothing is touched.
 
-        `scratch` is a folder of this job alone, for `Piece.files`; it goes when the job has ended.
-        """
-        ...
+SCRATCH = Path("wirespeed-launch")
+"""Folder for the files of a job that is only written down, below the working directory."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Held:
-    """What a job runs on, as long as it is held."""
+def as_sh(
+    pieces: Sequence[Piece],
+    title: str,
+    hidden: Sequence[str] = (),
+    before: Sequence[Piece] = (),
+    after: Sequence[Piece] = (),
+) -> str:
+    """A POSIX shell script; `hidden`: names of variables that it expects to be set.
 
-    prepared: Prepared
-    """With what was found once it was there; findings that fail: nothing can run."""
-    lost: Callable[[Sequence[str]], Sequence[Finding]] = lambda nodes: ()
-    """Why these nodes were lost while the job ran, as far as their manager knows."""
-    after: list[Finding] = field(default_factory=list)
-    """Filled when it is let go: what could not be taken away."""
+    `before` and `after`: pieces that are run one by one, these however the script ends.
+    """
+    lines = ["#!/bin/sh", f"# {_comment(title)}", "set -eu"]
+    lines += [
+        f': "${{{name}:?to be set by you: its value is not written here}}"' for name in hidden
+    ]
+    lines += _files([*before, *pieces, *after])
+    if after:
+        lines += ["over() {", *(line for one in after for line in _alone(one)), "}"]
+        lines += ["trap over EXIT", "trap 'exit 130' INT", "trap 'exit 143' TERM"]
+    lines += [line for one in before for line in _alone(one)]
+    if len(pieces) == 1 and not pieces[0].stdin and not after:
+        return "\n".join([*lines, f"exec {_words(pieces[0])}"]) + "\n"
+    lines += ["pids="]
+    for piece in pieces:
+        lines += [f"# {_comment(piece.name)}", f"{_with_stdin(piece)} &", 'pids="$pids $!"']
+    lines += ["code=0", 'for pid in $pids; do wait "$pid" || code=$?; done', 'exit "$code"']
+    return "\n".join(lines) + "\n"
 
 
-@runtime_checkable
-class Holding(Protocol):
-    """An engine that knows more of its nodes than the pieces do, or makes them for the job alone."""
+def as_yaml(
+    pieces: Sequence[Piece],
+    title: str,
+    hidden: Sequence[str] = (),
+    before: Sequence[Piece] = (),
+    after: Sequence[Piece] = (),
+) -> str:
+    """The same as data: commands as lists of words, environment, files and stdin."""
+    import yaml
 
-    def hold(self, job: Job, say: Callable[[str], None]) -> AbstractContextManager[Held]:
-        """From before the first piece starts until the last has ended. `say`: where it is.
+    data: dict[str, Any] = {
+        "title": title,
+        "expects": list(hidden),
+        "before": [_as_data(piece) for piece in before],
+        "processes": [_as_data(piece) for piece in pieces],
+        "after": [_as_data(piece) for piece in after],
+    }
+    data = {key: part for key, part in data.items() if part or key not in ("before", "after")}
+    text: str = yaml.safe_dump(data, sort_keys=False, width=100, allow_unicode=True)
+    return text
 
-        What it makes for the job is gone afterwards, also after an error or an Interrupted.
-        """
-        ...
 
-    def around(self, job: Job, scratch: Path) -> tuple[list[Piece], list[Piece]]:
-        """What is run before the pieces and after them, one by one: for `--dry-run`."""
-        ...
+def _as_data(piece: Piece) -> dict[str, Any]:
+    data: dict[str, Any] = {"name": piece.name, "command": list(piece.command)}
+    if piece.environment:
+        data["environment"] = dict(sorted(piece.environment.items()))
+    if piece.files:
+        data["files"] = dict(piece.files)
+    if piece.stdin:
+        data["stdin"] = piece.stdin
+    return data
 
 
-@runtime_checkable
-class Sharing(Protocol):
-    """An engine whose nodes may have a folder in common."""
+def _alone(piece: Piece) -> list[str]:
+    return [f"# {_comment(piece.name)}", f"{_words(piece)} < /dev/null"]
 
-    def shared(self, job: Job, say: Callable[[str], None]) -> Sequence[Finding]:
-        """Whether what one node of a held job writes there all others read; none: nothing to see."""
-        ...
+
+def _files(pieces: Sequence[Piece]) -> list[str]:
+    files: dict[str, str] = {}
+    for piece in pieces:
+        files.update(piece.files)
+    lines = ["umask 077", f"mkdir -p {SCRATCH}"] if files else []
+    return lines + [f"printf '%s' {shlex.quote(text)} > {_path(p)}" for p, text in files.items()]
+
+
+def _path(path: str) -> str:
+    return shlex.quote(path)
+
+
+def _words(piece: Piece) -> str:
+    settings = [f"{name}={value}" for name, value in sorted(piece.environment.items())]
+    return _broken(["env", *settings, *piece.command] if settings else piece.command)
+
+
+def _broken(words: Sequence[str]) -> str:
+    """Quoted, some words a line, so that a reader can follow."""
+    lines, line = [], ""
+    for word in map(shlex.quote, words):
+        if line and len(line) + len(word) > 92:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}" if line else word
+    return " \\\n  ".join([*lines, line])
+
+
+def _with_stdin(piece: Piece) -> str:
+    """Its stdin stays open as long as the script and it run: its end would tell it to stop.
+
+    Empty lines follow, so that the shell notices when nobody reads any more.
+    """
+    if not piece.stdin:
+        return f"{_words(piece)} < /dev/null"
+    hold = 'while kill -0 "$$" && echo; do sleep 1; done 2> /dev/null'
+    return f"{{ printf '%s' {shlex.quote(piece.stdin)}; {hold}; }} |\n  {_words(piece)}"
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())

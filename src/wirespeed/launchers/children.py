@@ -1,19 +1,139 @@
-"""Child processes of this one, each with what it starts itself: started, watched and ended."""
+"""Child processes of this one, each with what it starts itself: started, watched and ended.
+
+Logs of a job: `rank-N.log` with all that a rank printed, `ENGINE.log` with the engine's words.
+
+Signs of life for the far side: an empty line to the stdin of pieces that ask for it.
+
+A thread of its own sends them, so that they go on while this process waits for whoever reads its
+output (a pager, a terminal that was stopped with Ctrl-S).
+"""
 
 import os
+import re
 import signal
 import subprocess
+import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from typing import IO
 
 from wirespeed.errors import WorldError
-from wirespeed.launchers.joblogs import private
+from wirespeed.process.guard import signal_group
 
-__all__ = ["Child", "Children"]
+__all__ = ["Child", "Children", "JobLogs", "Keepalive", "private"]
+
+_KEPT = 200
+"""Last lines of each piece's own words that stay in memory."""
+_SAFE = re.compile(r"[^\w.-]")
+
+
+class JobLogs:
+    """Appends to the files of one folder; each line is there as soon as it is heard."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files: dict[Path, FileIO] = {}
+        self._words: dict[str, deque[str]] = {}
+
+    def rank(self, rank: int, text: str, *, whole: bool) -> None:
+        self._write(self.of_rank(rank), text + ("\n" if whole else ""))
+
+    def engine(self, piece: str, text: str) -> None:
+        self._words.setdefault(piece, deque(maxlen=_KEPT)).append(text)
+        self._write(self.of_piece(piece), text + "\n")
+
+    def of_rank(self, rank: int) -> Path:
+        return self._folder / f"rank-{rank}.log"
+
+    def of_piece(self, piece: str) -> Path:
+        return self._folder / f"{_SAFE.sub('_', piece)}.log"
+
+    @property
+    def words(self) -> dict[str, Sequence[str]]:
+        """The last lines of each piece."""
+        return {piece: list(lines) for piece, lines in self._words.items()}
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def _write(self, path: Path, text: str) -> None:
+        # A disk that is full takes no line, and that is no reason to end a job that runs.
+        with suppress(OSError):
+            self._open(path).write(text.encode("utf-8", "replace"))
+
+    def _open(self, path: Path) -> FileIO:
+        """The file of that name, also after somebody has renamed the one that had it."""
+        file = self._files.get(path)
+        if file is None or not _is_named(file, path):
+            if file is not None:
+                file.close()
+            file = self._files[path] = FileIO(path, "a", opener=private)
+        return file
+
+
+def private(path: str, flags: int) -> int:
+    """An opener of files that are our user's alone, and no links."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _is_named(file: FileIO, path: Path) -> bool:
+    try:
+        named = path.stat()
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(file.fileno())
+    return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+_LOOK_S = 0.1
+
+
+class Keepalive:
+    """Starts its thread with the first `add`; `stop` ends it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._due: dict[int, tuple[float, float]] = {}
+        """When, and every how many seconds, by file descriptor."""
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, stdin: IO[bytes], every_s: float) -> None:
+        """From now on; the pipe is made non-blocking, since a piece may have stopped to read."""
+        os.set_blocking(stdin.fileno(), False)
+        with self._lock:
+            self._due[stdin.fileno()] = (time.monotonic() + every_s, every_s)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
+            self._thread.start()
+
+    def forget(self, stdin: IO[bytes]) -> None:
+        """Before it is closed: its descriptor may be another file's a moment later."""
+        with self._lock:
+            self._due.pop(stdin.fileno(), None)
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._over.wait(_LOOK_S):
+            with self._lock:
+                now = time.monotonic()
+                for handle, (due, every_s) in self._due.items():
+                    if now >= due:
+                        self._due[handle] = (now + every_s, every_s)
+                        # Full or closed: the piece itself will tell.
+                        with suppress(OSError):
+                            os.write(handle, b"\n")
+
 
 _REAP_S = 5.0
 """After SIGKILL a process ends at once, unless the kernel holds it; then it is left to init."""
@@ -87,20 +207,15 @@ class Children:
 
     def stop(self, grace_s: float) -> None:
         """End all that still run: SIGTERM, then SIGKILL after `grace_s`. Bounded."""
-        self._signal(signal.SIGTERM)
-        self._signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM, signal.SIGCONT)
         self._wait(grace_s)
-        self._signal(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         self._wait(_REAP_S)
 
-    def _signal(self, number: signal.Signals) -> None:
-        """To the whole session of each: a child's own children end with it."""
-        self.ended()
-        for process in self._running.values():
-            try:
-                os.killpg(process.pid, number)
-            except ProcessLookupError:
-                continue
+    def signal(self, *numbers: int, only: int | None = None) -> None:
+        """To the whole session of each (`only`: of that one): a child's own children get it too."""
+        for number in self.running() if only is None else [only]:
+            signal_group(self._running[number].pid, *numbers)
 
     def _wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds

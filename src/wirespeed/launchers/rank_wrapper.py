@@ -20,13 +20,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NoReturn
 
 from wirespeed.errors import UsageError, WirespeedError
-from wirespeed.launchers.frames import (
+from wirespeed.node.identity import Identity, detect, port_of
+from wirespeed.process.codes import shell_code
+from wirespeed.process.frames import (
     ASKED,
     ERR,
     ERR_PART,
@@ -36,10 +38,11 @@ from wirespeed.launchers.frames import (
     OUT_PART,
     VARIABLE,
     Writer,
+    write_all,
 )
-from wirespeed.world.identity import Identity, detect, port_of
+from wirespeed.process.guard import death_signal, signal_group
 
-__all__ = ["DIRECTORY", "GRACE", "MASTER", "SLOTS", "main", "wrapped"]
+__all__ = ["DIRECTORY", "GRACE", "MASTER", "SLOTS", "main", "rank_variables", "wrapped"]
 
 MASTER = "WIRESPEED_MASTER"
 """Where rank 0 is, `HOST` or `HOST:PORT`: for commands under engines that do not tell MASTER_ADDR."""
@@ -66,8 +69,6 @@ DRAIN_S = 1.0
 _READ = 1 << 16
 _LONGEST = 1 << 16
 """Characters of a line that are held back; a longer one is sent in parts as it comes."""
-_SET_DEATH_SIGNAL = 1
-"""PR_SET_PDEATHSIG of prctl(2)."""
 
 
 def wrapped(python: str, command: Sequence[str], *, encoded: bool = False) -> list[str]:
@@ -77,6 +78,15 @@ def wrapped(python: str, command: Sequence[str], *, encoded: bool = False) -> li
         text = base64.urlsafe_b64encode(json.dumps(list(command)).encode()).decode()
         return [*words, "--job", text]
     return [*words, "--", *command]
+
+
+def rank_variables(
+    *, rank: int, size: int, local: int, local_size: int, node: int
+) -> dict[str, str]:
+    """What tells a rank its place, where no launcher does."""
+    numbers = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": local_size, "NODE_RANK": node}
+    numbers |= {"GROUP_RANK": node, "RANK": rank, "LOCAL_RANK": local}
+    return {name: str(number) for name, number in numbers.items()}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -191,7 +201,15 @@ class _Rank:
 
     def run(self) -> int:
         try:
-            process = self._start()
+            process = subprocess.Popen(
+                list(self._command),
+                env=dict(self._environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=death_signal(),
+            )
         except OSError as error:
             self._say(ERR, f"wirespeed: {self._command[0]}: {error.strerror}")
             self._write(self._writer.frame(EXIT, "127"))
@@ -200,7 +218,7 @@ class _Rank:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, partial(self._forward, process))
         self._pump(process)
-        self._signal(process, signal.SIGKILL)  # whatever it has left behind in its group
+        signal_group(process.pid, signal.SIGKILL)  # whatever it has left behind in its group
         code = process.wait()
         self._overtaken(code)
         asked = f" {ASKED}" if self._told_to_end else ""
@@ -212,17 +230,6 @@ class _Rank:
         until = time.monotonic() + (_OVERTAKEN_S if code == -signal.SIGTERM else 0.0)
         while not self._told_to_end and time.monotonic() < until:
             time.sleep(LOOK_S / 10)
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            list(self._command),
-            env=dict(self._environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            preexec_fn=_death_signal(),
-        )
 
     def _pump(self, process: subprocess.Popen[bytes]) -> None:
         """Until the command has ended and its pipes are empty."""
@@ -278,11 +285,7 @@ class _Rank:
         now = time.monotonic()
         waned = (now - self._said_at) * self._rate
         self._on_its_way, self._said_at = max(self._on_its_way - waned, 0.0) + len(frame), now
-        try:
-            while self._heard and frame:
-                frame = frame[os.write(self._out, frame) :]
-        except OSError:
-            self._heard = False
+        self._heard = self._heard and write_all(self._out, frame)
 
     def _look(self, process: subprocess.Popen[bytes]) -> None:
         """End the command if nobody is left to read of it, and kill what does not end."""
@@ -290,18 +293,12 @@ class _Rank:
         if (not self._heard or os.getppid() != self._parent) and not self._told_to_end:
             self._forward(process, signal.SIGTERM, None)
         if time.monotonic() > self._kill_at:
-            self._signal(process, signal.SIGKILL)
+            signal_group(process.pid, signal.SIGKILL)
 
     def _forward(self, process: subprocess.Popen[bytes], number: int, _: object) -> None:
         self._told_to_end = True
         self._kill_at = min(self._kill_at, time.monotonic() + self._grace)
-        self._signal(process, number)
-
-    def _signal(self, process: subprocess.Popen[bytes], number: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, number)
-            if number != signal.SIGKILL:
-                os.killpg(process.pid, signal.SIGCONT)
+        signal_group(process.pid, number, signal.SIGCONT)
 
     def _end(self, code: int) -> int:
         settle = min(self._on_its_way / self._rate, SETTLE_S)
@@ -310,7 +307,7 @@ class _Rank:
             if os.getppid() != self._parent:
                 break
             time.sleep(min(LOOK_S / 4, settle or LOOK_S))
-        return code if code >= 0 else 128 - code
+        return shell_code(code)
 
 
 _PART = {OUT: OUT_PART, ERR: ERR_PART}
@@ -328,14 +325,6 @@ def _is_deaf(handle: int) -> bool:
 
 def _decoder() -> codecs.IncrementalDecoder:
     return codecs.getincrementaldecoder("utf-8")("replace")
-
-
-def _death_signal() -> Callable[[], None]:
-    """Run in the child before its program: the kernel kills it when its wrapper is gone."""
-    import ctypes
-
-    prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(_SET_DEATH_SIGNAL, signal.SIGKILL) and None
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from wirespeed.launchers.base import Piece
-from wirespeed.launchers.children import Child, Children
-from wirespeed.launchers.frames import (
+from wirespeed.launchers.children import Child, Children, Keepalive
+from wirespeed.process.codes import shell_code
+from wirespeed.process.frames import (
     ASKED,
     ERR,
     ERR_PART,
@@ -21,11 +22,11 @@ from wirespeed.launchers.frames import (
     OUT,
     OUT_PART,
     Frame,
+    Lines,
     parse,
 )
-from wirespeed.launchers.pulse import Pulse
 
-__all__ = ["FAREWELL_S", "Bounds", "JobEnd", "Listener", "Supervisor", "worst_code"]
+__all__ = ["FAREWELL_S", "Bounds", "JobEnd", "Supervisor", "worst_code"]
 
 LOOK_S = 0.05
 FAREWELL_S = 10.0
@@ -110,8 +111,8 @@ class Supervisor:
         self._children = Children()
         self._pieces: Sequence[Piece] = ()
         self._pipes = selectors.DefaultSelector()
-        self._pulse = Pulse()
-        self._rests: dict[int, bytes] = {}
+        self._pulse = Keepalive()
+        self._lines: dict[int, Lines] = {}
         self._numbers: dict[int, int] = {}
         self._came_by: dict[int, int] = {}
         """Piece by rank."""
@@ -224,16 +225,9 @@ class Supervisor:
             return False
         if not data:
             self._pipes.unregister(key.fileobj)
-            if rest := self._rests.pop(key.fd, b""):
-                self._line(key.data, rest)
-            return False
-        *lines, rest = (self._rests.get(key.fd, b"") + data).split(b"\n")
-        if len(rest) > _LONGEST:
-            lines, rest = [*lines, rest], b""
-        self._rests[key.fd] = rest
-        for line in lines:
+        for line in self._lines.setdefault(key.fd, Lines(_LONGEST)).feed(data):
             self._line(key.data, line)
-        return True
+        return bool(data)
 
     def _line(self, number: int, line: bytes) -> None:
         text = line.decode("utf-8", "replace").rstrip("\r")
@@ -286,10 +280,9 @@ class Supervisor:
             if number in asked:
                 self._hang_up(number)
             else:
-                self._signal(number, signal.SIGTERM)
+                self._children.signal(signal.SIGTERM, only=number)
         self._wait(max(self._bounds.orderly_s, self._bounds.grace_s + _AFTER_GRACE_S))
-        for number in self._running():
-            self._signal(number, signal.SIGTERM)
+        self._children.signal(signal.SIGTERM)
         self._wait(1.0)
         self._children.stop(0.0)
         for number, piece in enumerate(self._pieces):
@@ -313,10 +306,6 @@ class Supervisor:
             self._pulse.forget(stdin)
             with contextlib.suppress(BrokenPipeError):
                 stdin.close()
-
-    def _signal(self, number: int, which: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._children.process(number).pid, which)
 
     def _close(self) -> None:
         self._pulse.stop()
@@ -368,12 +357,8 @@ def worst_code(end: JobEnd) -> int:
         return 130
     if end.first is not None:
         own = [code for rank, code in end.codes.items() if code > 0 and rank not in end.asked]
-        return max([_shell_code(end.codes[end.first]), *own])
+        return max([shell_code(end.codes[end.first]), *own])
     if end.reason in ("lost", "not_started", "concluded"):
         return 3
     engines = [code for name, code in end.pieces.items() if name not in end.outlived]
-    return max(map(_shell_code, engines), default=0 if end.outlived else 3)
-
-
-def _shell_code(code: int) -> int:
-    return code if code >= 0 else 128 - code
+    return max(map(shell_code, engines), default=0 if end.outlived else 3)

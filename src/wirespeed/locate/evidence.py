@@ -8,13 +8,44 @@ the choice of rounds in "some of the rounds" is paid for by its entropy.
 """
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from wirespeed.locate.table import Floats, middle, upper
+from wirespeed.locate.pair_figures import (
+    GONE,
+    LOST,
+    UNEVEN,
+    Attribution,
+    Culprit,
+    Floats,
+    Problem,
+    Table,
+    middle,
+    upper,
+)
+from wirespeed.statistics import median_interval
 
-__all__ = ["Evidence", "Judgement", "cautious", "judge", "spread"]
+__all__ = [
+    "FLUKE",
+    "Evidence",
+    "Judgement",
+    "against_chance",
+    "cautious",
+    "dead_nodes",
+    "from_blames",
+    "from_fleet",
+    "judge",
+    "merge",
+    "noise",
+    "only_pair",
+    "slow_turns",
+    "spread",
+    "stragglers",
+    "without_echoes",
+]
 
 OUTLIER = 6.0
 """Nats that one figure can count: a reading that is wild for no reason has a chance of e**-6 = 0.25 %
@@ -133,3 +164,398 @@ def _unsettled(level: Floats, rounds: Floats, asked: Judgement) -> Floats:
     error = MEDIAN_TO_MEAN * asked.sigma / np.sqrt(np.maximum(rounds, 1))
     result: Floats = (rounds > 0) & (level - OPEN * error < -2 * asked.least)
     return result
+
+
+TURN = 3
+"""Calls in a turn."""
+FLUKE = math.log(100)
+"""Nats beyond ln(nodes judged): in one of a hundred fleets the busiest node is accused by chance."""
+
+
+def slow_turns(slow: Floats, always: bool) -> Floats:
+    """slow: [calls, nodes], whether that call was slow; [turns, nodes], whether that turn was: most of
+    its calls for who shall be slow always, else any of them."""
+    starts = range(0, len(slow), TURN)
+    shares = np.array([slow[start : start + TURN].mean(axis=0) for start in starts])
+    result: Floats = shares > 0.5 if always else shares > 0
+    return result
+
+
+def against_chance(slow: int, turns: int, others_slow: int, others: int) -> float:
+    """Nats against this node having so many slow turns or more by chance, had the slow turns of all
+    been dealt to all alike."""
+    every, hits = turns + others, slow + others_slow
+    most = min(turns, hits)
+    ways = [
+        _log_choose(turns, k) + _log_choose(others, hits - k)
+        for k in range(slow, most + 1)
+        if hits - k <= others
+    ]
+    if not ways:
+        return 0.0
+    top = max(ways)
+    return _log_choose(every, hits) - top - math.log(sum(math.exp(way - top) for way in ways))
+
+
+def _log_choose(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def from_fleet(problem: Problem, crosses: Floats) -> Floats:
+    """Residuals against the fleet, apart for pairs within a group and across groups."""
+    figures = problem.figures
+    result, idle = figures.copy(), problem.partner < 0
+    for kind in (crosses, ~crosses):
+        rows = np.where((kind & ~idle)[..., None], figures, np.nan)
+        result = np.where(kind[..., None], figures - _healthy(problem, rows), result)
+    residuals: Floats = np.maximum(result, LOST)
+    return residuals
+
+
+def _healthy(problem: Problem, rows: Floats) -> float:
+    """What a healthy pair reaches: with few nodes most pairs may hold a slow one, so the fast
+    partners of each node speak for it, and the upper half of the nodes for the fleet."""
+    if np.isnan(rows).all():
+        return 0.0
+    if not problem.small:
+        return float(upper(np.array([np.nanmedian(rows[..., r]) for r in range(rows.shape[2])])))
+    pairs = _of_pairs(problem, rows)
+    pairs = (pairs + np.swapaxes(pairs, 0, 1)) / 2
+    doubtful = sorted(problem.doubtful)
+    if len(doubtful) <= problem.nodes - 2:
+        pairs[doubtful] = pairs[:, doubtful] = np.nan
+    best = np.nanmax(np.where(np.isnan(pairs), LOST, pairs), axis=1)
+    start = float(upper(best[best > LOST / 2].ravel())) if (best > LOST / 2).any() else 0.0
+    error = MEDIAN_TO_MEAN * _of_repeats(problem, rows) / (2 * problem.repeats) ** 0.5
+    limit = start - problem.least - 2 * error
+    good = best > limit
+    among = np.where(good[:, None] & good[None], pairs, np.nan)
+    near = among[among > limit]
+    return float(np.nanmedian(near)) if near.size else start
+
+
+def _of_pairs(problem: Problem, rows: Floats) -> Floats:
+    """[nodes, nodes, rails]: medians of the rounds (small worlds only)."""
+    n = problem.nodes
+    result = np.full((n, n, rows.shape[2]), np.nan, np.float32)
+    for a in range(n):
+        for b in set(problem.partner[:, a].tolist()) - {-1}:
+            result[a, b] = middle(rows[problem.partner[:, a] == b, a].T)
+    return result
+
+
+def _of_repeats(problem: Problem, figures: Floats) -> float:
+    """Sigma between rounds of the same schedule: nothing but noise. [rounds, …]"""
+    cycle = problem.cycle
+    if not cycle or figures.shape[0] <= cycle:
+        return 0.1
+    differences = figures[cycle:] - figures[:-cycle]
+    known = np.abs(differences[np.isfinite(differences)])
+    sigma = 1.4826 * float(np.median(known)) / 2**0.5 if known.size else 0.1
+    return cautious(sigma, known.size)
+
+
+def noise(problem: Problem, series: Floats) -> float:
+    if not problem.small:
+        return max(spread(series), 1e-3)
+    return float(np.hypot(_of_repeats(problem, series.T), UNEVEN * problem.repeats**0.5))
+
+
+MOST_OUTSIDE = 0.6
+"""Share of a node's pairs outside its cluster that must be slow: the cluster may be incomplete."""
+ALIKE = 0.1
+"""Clusters whose levels (ln) differ by less, and that never met slowly, are one."""
+
+Cluster = tuple[int, ...]
+
+
+def merge(
+    problem: Problem, series: Floats, blames: Sequence[Attribution], sigma: float
+) -> list[Attribution]:
+    """The blames, with the slow nodes that share an uplink made one.
+
+    series: [rounds, nodes], each node's residual in the round, whatever explains it.
+    """
+    level = {b.nodes[0]: b.level for b in blames if b.kind == "node"}
+    if len(level) < 2:
+        return list(blames)
+    pairs = _pair_series(problem, series, sorted(level))
+    fast = {
+        (a, b): float(np.mean(figures)) - max(level[a], level[b]) / 2
+        > 2.5 * MEDIAN_TO_MEAN * sigma / len(figures) ** 0.5
+        for (a, b), figures in pairs.items()
+    }
+    clusters = _joined({node: {node} for node in level}, [p for p, good in fast.items() if good])
+    slow = {pair for pair, good in fast.items() if not good}
+    clusters = _alike(clusters, level, slow)
+    kept = [_true_members(problem, series, cluster, level) for cluster in clusters]
+    return _replaced(blames, [c for c in kept if 1 < len(c) < problem.nodes / 2])
+
+
+def _pair_series(
+    problem: Problem, series: Floats, nodes: list[int]
+) -> dict[tuple[int, int], Floats]:
+    """The figures of each pair of these nodes that met."""
+    partner = problem.partner[:, nodes]
+    rounds, column = np.nonzero(np.isin(partner, nodes))
+    found: dict[tuple[int, int], list[float]] = {}
+    for t, a, b in zip(rounds, np.array(nodes)[column], partner[rounds, column], strict=True):
+        if a < b:
+            found.setdefault((int(a), int(b)), []).append(float(series[t, a]))
+    return {pair: np.array(figures) for pair, figures in sorted(found.items())}
+
+
+def _joined(cluster: dict[int, set[int]], pairs: Sequence[tuple[int, int]]) -> list[Cluster]:
+    for a, b in pairs:
+        if cluster[a] is not cluster[b]:
+            cluster[a] |= cluster[b]
+            for node in cluster[b]:
+                cluster[node] = cluster[a]
+    return sorted({tuple(sorted(c)) for c in cluster.values()})
+
+
+def _alike(
+    clusters: list[Cluster], level: dict[int, float], slow: set[tuple[int, int]]
+) -> list[Cluster]:
+    """Join the parts of one group that happened not to meet: as slow, and no pair of them slow."""
+    parts = [c for c in clusters if len(c) > 1]
+    middle = {c: float(np.median([level[node] for node in c])) for c in parts}
+    apart = {frozenset((_home(parts, a), _home(parts, b))) for a, b in slow}
+    pairs = [
+        (one[0], other[0])
+        for one in parts
+        for other in parts
+        if one < other
+        and abs(middle[one] - middle[other]) < ALIKE
+        and frozenset((one, other)) not in apart
+    ]
+    shared: dict[int, set[int]] = {}
+    for cluster in clusters:
+        members = set(cluster)
+        shared.update(dict.fromkeys(cluster, members))
+    return _joined(shared, pairs)
+
+
+def _home(parts: list[Cluster], node: int) -> Cluster:
+    return next((part for part in parts if node in part), (node,))
+
+
+def _true_members(
+    problem: Problem, series: Floats, cluster: Cluster, level: dict[int, float]
+) -> Cluster:
+    """Those that are slow with the nodes outside: an intermittent node is not part of a group."""
+    kept = []
+    for node in cluster:
+        partner = problem.partner[:, node]
+        outside = series[(partner >= 0) & ~np.isin(partner, cluster), node]
+        if outside.size and float((outside < level[node] / 2).mean()) > MOST_OUTSIDE:
+            kept.append(node)
+    return tuple(kept)
+
+
+def _replaced(blames: Sequence[Attribution], clusters: Sequence[Cluster]) -> list[Attribution]:
+    result = list(blames)
+    for cluster in clusters:
+        theirs = [b for b in result if b.kind == "node" and b.nodes[0] in cluster]
+        result = [b for b in result if b not in theirs]
+        nats = max(b.nats for b in theirs)
+        samples = tuple(sample for b in theirs for sample in b.samples)
+        level = float(np.median(samples))
+        result.append(Attribution("uplink", cluster, -1, "", level, 1.0, samples, nats))
+    return result
+
+
+# From evidence to named culprits: factors with intervals, and each fault named once.
+
+SILENT_ROUNDS = 2
+"""A node is dead when nothing went through in its last so many rounds, with different partners."""
+UNSURE = 0.5
+"""The confidence where two parts explain the same figures equally well."""
+LEAST_LOST = 0.5
+"""A node that is slow at work now and then is named if it costs the job this share of what the
+threshold allows a node that is slow always; on a shared machine everybody is late sometimes."""
+What = Literal["rate", "latency", "time"]
+
+
+def from_blames(blames: Iterable[Attribution], what: What) -> list[Culprit]:
+    return [_culprit(blame, what) for blame in blames]
+
+
+def _culprit(blame: Attribution, what: What) -> Culprit:
+    interval = median_interval(blame.samples or (blame.level,))
+    return Culprit(
+        kind=blame.kind,
+        nodes=blame.nodes,
+        rail=blame.rail,
+        towards=blame.towards,
+        factor=_factor(blame.level),
+        low=_factor(interval.high),
+        high=_factor(interval.low),
+        confidence=_confidence(blame.nats),
+        samples=len(blame.samples),
+        share=blame.share,
+        what=what,
+    )
+
+
+def _factor(level: float) -> float:
+    return math.inf if level < GONE else math.exp(-level)
+
+
+def _confidence(nats: float) -> float:
+    """nats: beyond the price, which already holds e**6 to 1 for "healthy"."""
+    return min(0.999, 1 / (1 + math.exp(-max(-30.0, min(nats + 3.0, 30.0)))))
+
+
+def stragglers(seconds: Sequence[Sequence[float]], least: float) -> tuple[list[Culprit], bool]:
+    """(culprits, whether more timings could change them), from each node's times (one list a call).
+
+    Noise is what differs between a node's own calls; what all nodes share in a call is taken out.
+    """
+    times = np.array(seconds, np.float64)
+    alive = np.isfinite(times).all(axis=0)
+    if alive.sum() < 2:
+        return [], False
+    speed = -np.log(np.maximum(times[:, alive], 1e-12))
+    typical = np.median(speed, axis=0)
+    noise = spread((speed - typical).astype(np.float32)) * math.sqrt(len(times) / (len(times) - 1))
+    sigma = cautious(max(noise, UNEVEN), int(alive.sum()) * len(times))
+    fleet = _fleet(typical, least + 2 * MEDIAN_TO_MEAN * sigma / math.sqrt(len(times)))
+    evidence = judge(
+        (speed - fleet).T.astype(np.float32), Judgement(sigma, least, int(alive.sum()))
+    )
+    blames = []
+    nodes = np.flatnonzero(alive)
+    open_ = bool((evidence.unsettled > 0).any())
+    for i in np.flatnonzero(evidence.guilty):
+        level, share = float(evidence.level[i]), float(evidence.share[i])
+        if share < 1 and _lost(level, share) < LEAST_LOST * _lost(-least, 1.0):
+            continue
+        beyond = _beyond_chance(speed - fleet, int(i), level, share)
+        if beyond < 0:
+            open_ = True
+            continue
+        own = (speed - fleet)[:, i]
+        samples = tuple(own[own < level / 2].tolist() if share < 1 else own.tolist())
+        nats = min(beyond, float(evidence.gain[i]) - evidence.price)
+        blames.append(
+            Attribution("straggler", (int(nodes[i]),), -1, "", level, share, samples, nats)
+        )
+    return from_blames(blames, "time"), open_
+
+
+def _beyond_chance(figures: Floats, node: int, level: float, share: float) -> float:
+    """Nats by which its slow turns are more than what hits anybody; below 0 they are not.
+
+    Others that are slow in most of their turns are no measure of chance: they are accused themselves.
+    """
+    slow = slow_turns(figures < level / 2, share == 1)
+    counts, turns = slow.sum(axis=0), len(slow)
+    others = (counts <= turns / 2) & (np.arange(slow.shape[1]) != node)
+    chance = against_chance(
+        int(counts[node]), turns, int(counts[others].sum()), turns * int(others.sum())
+    )
+    return chance - FLUKE - math.log(slow.shape[1])
+
+
+def _lost(level: float, share: float) -> float:
+    """What a job loses in the mean, over its own time: (factor - 1) in that share of its steps."""
+    return share * (_factor(level) - 1)
+
+
+def _fleet(typical: Floats, near: float) -> float:
+    """The mean of the healthy: of those near the upper of the two middle speeds, or above it."""
+    start = np.sort(typical)[len(typical) // 2]
+    return float(typical[typical > start - near].mean())
+
+
+def dead_nodes(table: Table) -> set[int]:
+    """Nodes whose last rounds brought nothing either way, while others still talk."""
+    partner, sent = table.partner, table.sent
+    silent = np.nanmax(np.where(np.isnan(sent), -np.inf, sent), axis=2) <= LOST / 2
+    there = np.where(partner < 0, 0, partner)
+    silent &= np.take_along_axis(silent, there, axis=1) & (partner >= 0)
+    suspects = np.flatnonzero(silent.any(axis=0))
+    lost = {int(a) for a in suspects if _gave_up(partner[:, a], silent[:, a])}
+    # One whose last partners were all lost may be well: it is not named unless nobody is left.
+    return {a for a in lost if any(int(b) not in lost for b in _last(partner[:, a]))} or lost
+
+
+def _last(partner: Floats) -> list[int]:
+    met = partner[partner >= 0]
+    return [int(b) for b in met[-SILENT_ROUNDS:]]
+
+
+def _gave_up(partner: Floats, silent: Floats) -> bool:
+    met = partner >= 0
+    last = silent[met][-SILENT_ROUNDS:]
+    return (
+        len(last) == SILENT_ROUNDS
+        and bool(last.all())
+        and len(set(_last(partner))) == SILENT_ROUNDS
+    )
+
+
+def only_pair(table: Table, least: float) -> list[Culprit]:
+    """Two nodes: nothing tells one from the other, so that the link is named, if it is uneven at all.
+
+    Its two ways and its rails are all that can be compared.
+    """
+    sent = table.sent
+    levels = np.array([[float(upper(sent[:, a, r])) for r in range(table.rails)] for a in (0, 1)])
+    best = (
+        float(np.sort(levels.ravel())[levels.size // 2]) if levels.size > 2 else float(levels.max())
+    )
+    worst = np.unravel_index(int(levels.argmin()), levels.shape)
+    if levels.max() <= LOST / 2:
+        return [_pair_culprit(LOST, (LOST,), -1)]
+    samples = sent[:, worst[0], worst[1]] - best
+    # The best and the worst were chosen for being so, and both are uncertain.
+    noise = 2**0.5 * cautious(max(spread(sent - np.median(sent, axis=0)), UNEVEN), sent.size)
+    verdict = judge(samples[None], Judgement(noise, least, levels.size))
+    if not verdict.guilty[0]:
+        return []
+    rail = (
+        int(worst[1])
+        if table.rails > 1 and levels[:, worst[1]].max() < best + levels.min() / 2
+        else -1
+    )
+    return [_pair_culprit(float(np.median(samples)), tuple(samples.tolist()), rail)]
+
+
+def _pair_culprit(level: float, samples: tuple[float, ...], rail: int) -> Culprit:
+    interval = median_interval(samples)
+    return Culprit(
+        kind="link",
+        nodes=(0, 1),
+        rail=rail,
+        factor=_factor(level),
+        low=_factor(interval.high),
+        high=_factor(interval.low),
+        confidence=UNSURE,
+        samples=len(samples),
+    )
+
+
+_LAME = 3.0
+"""Times slower from which on the links of a node are not judged apart from it."""
+
+
+def without_echoes(culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
+    """Each fault once, costliest first. Rate and latency of one part are one fault, the stronger of
+    the two. What the traffic of a straggler shows proves nothing: it is to be mended first. Nor does
+    one link of a node that is many times slower with everybody: loss scatters that much."""
+    slow = {c.nodes[0] for c in culprits if c.kind == "straggler"}
+    lame = {c.nodes[0] for c in culprits if c.kind == "node" and c.factor >= _LAME}
+    kept: list[Culprit] = []
+    for culprit in sorted(culprits, key=lambda c: (-c.factor, c.kind, c.nodes, c.rail)):
+        of_straggler = culprit.kind in ("node", "direction", "nic", "link")
+        if of_straggler and slow.intersection(culprit.nodes):
+            continue
+        if culprit.kind == "link" and lame.intersection(culprit.nodes):
+            continue
+        same = (c for c in kept if c.nodes == culprit.nodes and c.what != culprit.what and c.nodes)
+        if culprit.what != "time" and any(c.what != "time" for c in same):
+            continue
+        kept.append(culprit)
+    return tuple(kept)

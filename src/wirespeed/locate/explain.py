@@ -11,12 +11,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wirespeed.locate.evidence import Evidence, Judgement, judge
-from wirespeed.locate.fleet import from_fleet, noise
-from wirespeed.locate.merge import merge
-from wirespeed.locate.model import CulpritKind, Pair
-from wirespeed.locate.problem import Blame, Findings, Problem
-from wirespeed.locate.table import Floats, middle, upper
+from wirespeed.locate.evidence import Evidence, Judgement, from_fleet, judge, merge, noise
+from wirespeed.locate.pair_figures import (
+    Attribution,
+    CulpritKind,
+    Findings,
+    Floats,
+    Pair,
+    Problem,
+    middle,
+    upper,
+)
 
 __all__ = ["explain"]
 
@@ -236,7 +241,7 @@ class _Explainer:
         if not pairs:
             return []
         meetings = [np.flatnonzero(self.partner[:, a] == b) for a, b in pairs]
-        if not self.problem.small:  # the first meeting is why we look: it was chosen for being slow
+        if not self.problem.small:  # the first time is why we look: it was chosen for being slow
             meetings = [rounds[1:] for rounds in meetings]
         width = max(1, *map(len, meetings))
         ways = np.full((3, len(pairs), width), np.nan, np.float32)
@@ -307,7 +312,7 @@ class _Explainer:
         samples = tuple(known.tolist())
         level = float(np.median(known)) if known.size else float(evidence.level[part])
         self.found.blames.append(
-            Blame(kind, tuple(nodes), rail, towards, level, share, samples, nats)  # type: ignore[arg-type]
+            Attribution(kind, tuple(nodes), rail, towards, level, share, samples, nats)  # type: ignore[arg-type]
         )
 
 

@@ -4,19 +4,187 @@ A pair goes at the rate of its slowest part: the sender, the receiver, the rail,
 uplinks (shared by all that cross them at once) or the link itself; then comes the noise.
 """
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from random import Random
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wirespeed.locate.faults import FabricSpec, Fault
-from wirespeed.locate.localise import localise
-from wirespeed.locate.model import Diagnosis, Pair, Reading, Worked
-from wirespeed.locate.schedule import work_order
+from wirespeed.errors import UsageError
+from wirespeed.locate.localise import localise, work_order
+from wirespeed.locate.pair_figures import Culprit, CulpritKind, Diagnosis, Pair, Reading, Worked
+from wirespeed.model.records import PairFigures, SimulatedPart
 
-__all__ = ["SimulatedFabric", "simulate", "standard_spec"]
+__all__ = [
+    "COMMON_KINDS",
+    "FabricSpec",
+    "Fault",
+    "FaultKind",
+    "SimulatedFabric",
+    "culprit_json",
+    "pair_figures",
+    "random_faults",
+    "score",
+    "simulate",
+    "simulated_part",
+    "standard_spec",
+]
+
+FaultKind = Literal[
+    "node", "rail", "nic", "direction", "uplink", "link", "straggler", "dead", "latency"
+]
+COMMON_KINDS: tuple[FaultKind, ...] = ("node", "rail", "direction", "uplink", "straggler")
+"""What is drawn unless other kinds are asked for."""
+
+LEAST_DELAY = 0.6
+"""A latency fault makes 2.5 times of the latency at least: switches alone make some difference."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricSpec:
+    """A fabric of two stages: nodes on leaves, leaves on a spine."""
+
+    nodes: int
+    rails: int = 1
+    leaf: int = 0
+    """Nodes behind one leaf switch; 0: one switch for all."""
+    oversubscription: float = 1.0
+    """A leaf's rate towards its nodes over its rate towards the spine."""
+    noise: float = 0.1
+    """Sigma of the lognormal noise of each figure of each reading."""
+    wild: float = 0.01
+    """Share of the readings (pairs in a round) that are slower by a random factor of up to 5."""
+    busy: float = 0.0
+    """Share of the time in which other work takes a core, from whoever works just then or one node."""
+    knows_groups: bool = True
+    """Whether the localiser is told which nodes share a leaf."""
+
+    @property
+    def leaves(self) -> tuple[tuple[int, ...], ...]:
+        if not self.leaf:
+            return ()
+        starts = range(0, self.nodes, self.leaf)
+        return tuple(tuple(range(s, min(s + self.leaf, self.nodes))) for s in starts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One injected fault; the fields as in `Culprit`."""
+
+    kind: CulpritKind
+    nodes: tuple[int, ...] = ()
+    rail: int = -1
+    towards: Literal["", "out", "in"] = ""
+    degradation: float = 0.5
+    """Share of the rate (or of the speed) that is lost: 0.5 is twice as slow."""
+    often: float = 1.0
+    """Chance that it shows in a round."""
+    what: Literal["rate", "latency", "time"] = "rate"
+
+    @property
+    def factor(self) -> float:
+        return 1 / (1 - self.degradation) if self.kind != "dead" else float("inf")
+
+
+def random_faults(
+    spec: FabricSpec,
+    count: int,
+    kinds: Sequence[FaultKind] = COMMON_KINDS,
+    seed: int = 0,
+    *,
+    least: float = 1 / 6,
+    most: float = 0.9,
+) -> tuple[Fault, ...]:
+    """`count` faults of different parts, their degradation between `least` and `most`.
+
+    The kinds take turns in random order. No more than a third of the rails or leaves fail: beyond,
+    slow is the rule and there is nothing to compare with.
+    """
+    random = Random(seed)
+    usable = [kind for kind in dict.fromkeys(kinds) if _room(spec, kind)]
+    if not usable:
+        raise UsageError(
+            f"none of {', '.join(kinds)} can fail in a fabric of {spec.nodes} nodes",
+            expected="3 rails for rail and nic, 3 leaves for uplink",
+        )
+    faults: list[Fault] = []
+    free = _Free(spec, random)
+    while len(faults) < count and usable:
+        kind = random.choice(usable)
+        fault = free.draw(kind, random.uniform(least, most))
+        if fault is None:
+            usable.remove(kind)
+        else:
+            faults.append(fault)
+    return tuple(faults)
+
+
+def score(named: Iterable[Culprit], injected: Iterable[Fault]) -> tuple[float, float]:
+    """(precision, recall): a culprit counts where kind and subject are those of a fault.
+
+    Precision is 1 where nothing is named, recall where nothing was injected.
+    """
+    said, there = {_key(culprit) for culprit in named}, {_key(fault) for fault in injected}
+    right = len(said & there)
+    return (right / len(said) if said else 1.0), (right / len(there) if there else 1.0)
+
+
+def _key(part: Culprit | Fault) -> tuple[object, ...]:
+    rail = part.rail if part.kind in ("rail", "nic") else -1
+    towards = part.towards if part.kind == "direction" else ""
+    return part.kind, tuple(sorted(part.nodes)), rail, towards, part.what
+
+
+def _room(spec: FabricSpec, kind: FaultKind) -> bool:
+    if kind in ("rail", "nic"):
+        return spec.rails >= 3
+    return kind != "uplink" or len(spec.leaves) >= 3
+
+
+class _Free:
+    """What has not failed yet."""
+
+    def __init__(self, spec: FabricSpec, random: Random) -> None:
+        self._spec, self._random = spec, random
+        self._nodes = random.sample(range(spec.nodes), spec.nodes)
+        self._rails = random.sample(range(spec.rails), spec.rails // 3)
+        self._healthy = sorted(set(range(spec.rails)) - set(self._rails))
+        self._leaves = random.sample(spec.leaves, len(spec.leaves) // 3)
+
+    def draw(self, kind: FaultKind, degradation: float) -> Fault | None:
+        """None: there is no such part left."""
+        if kind == "rail":
+            return self._rail(degradation)
+        if kind == "uplink":
+            nodes = self._leaves.pop() if self._leaves else ()
+        else:
+            nodes = tuple(
+                sorted(self._nodes.pop() for _ in range(1 + (kind == "link")) if self._nodes)
+            )
+        if len(nodes) < 1 + (kind == "link"):
+            return None
+        if kind == "latency":
+            degradation = max(degradation, LEAST_DELAY)
+            return Fault(kind="node", nodes=nodes, degradation=degradation, what="latency")
+        rail = self._random.choice(self._healthy) if kind == "nic" else -1
+        return Fault(
+            kind=kind,
+            nodes=nodes,
+            rail=rail,
+            towards=self._random.choice(("out", "in")) if kind == "direction" else "",
+            degradation=degradation,
+            what="time" if kind == "straggler" else "rate",
+        )
+
+    def _rail(self, degradation: float) -> Fault | None:
+        if not self._rails:
+            return None
+        return Fault(kind="rail", rail=self._rails.pop(), degradation=degradation)
+
 
 RATE = 50e9
 """Bytes a second of one rail: 400 Gbit/s."""
@@ -235,3 +403,58 @@ def simulate(
     fabric = SimulatedFabric(spec, faults, seed)
     diagnosis = localise(fabric, exhaustive=exhaustive, most_rounds=most_rounds, seed=seed)
     return diagnosis, time.perf_counter() - start
+
+
+# From the localiser's figures to records: names for numbers, JSON for what has no record.
+
+
+def pair_figures(reading: Reading, names: Sequence[str], number: int) -> list[PairFigures]:
+    """One entry a rail; `number` is the round, from 0."""
+    first, second = (names[node] for node in reading.pair)
+    return [
+        PairFigures(
+            first=first,
+            second=second,
+            rail=rail,
+            round=number,
+            latency=_of_rail(reading.latency, rail),
+            forth=forth,
+            back=back,
+            both=_of_rail(reading.both, rail) or 0.0,
+        )
+        for rail, (forth, back) in enumerate(zip(reading.forth, reading.back, strict=True))
+    ]
+
+
+def _of_rail(figures: Sequence[float], rail: int) -> float | None:
+    """None where it was not measured, or where no answer came."""
+    known = rail < len(figures) and math.isfinite(figures[rail])
+    return figures[rail] if known else None
+
+
+def culprit_json(culprit: Culprit) -> dict[str, Any]:
+    """JSON has no infinity: None stands for it."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(culprit).items()
+    }
+
+
+def simulated_part(part: Culprit | Fault, names: Sequence[str]) -> SimulatedPart:
+    """What of the fabric it is, in words: `node-7 sending`, `rail 3`, `node-0 … node-31`."""
+    said = [names[node] for node in part.nodes]
+    match part.kind:
+        case "rail":
+            name = f"rail {part.rail}"
+        case "nic":
+            name = f"rail {part.rail} of {said[0]}"
+        case "uplink":
+            name = f"{said[0]} … {said[-1]}"
+        case "link":
+            name = " <-> ".join(said)
+        case "direction":
+            name = f"{said[0]} {'sending' if part.towards == 'out' else 'receiving'}"
+        case _:
+            name = ", ".join(said)
+    factor = part.factor if math.isfinite(part.factor) else None
+    return SimulatedPart(kind=part.kind, name=name, what=part.what, factor=factor)

@@ -9,18 +9,39 @@ and sizes beyond the measured ones may add. Where the shapes disagree, far out, 
 wide as they disagree.
 """
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wirespeed.predict.points import Series
-from wirespeed.predict.shapes import Place, shapes_for
-from wirespeed.predict.trial import Drift, Member, Trial, attempt, near_enough
-from wirespeed.records_prediction import Estimate
+from wirespeed.errors import UsageError
+from wirespeed.model.prediction_records import Estimate, Refusal, WorldSize
+from wirespeed.model.records import Run
+from wirespeed.model.units import format_size
+from wirespeed.predict.points import Place, Series, shapes_for
+from wirespeed.predict.residual import Drift, Member, Trial, attempt, near_enough
 
-__all__ = ["DRAWS", "Drifts", "Forecast", "estimate", "fit"]
+__all__ = [
+    "DRAWS",
+    "FARTHEST_SIZE",
+    "MOST_SPREAD",
+    "Forecast",
+    "Improvement",
+    "estimate",
+    "factors_of",
+    "fit",
+    "line_rate",
+    "parse_improvement",
+    "refuse_fit",
+    "refuse_series",
+    "refuse_size",
+    "refuse_spread",
+    "refuse_world",
+]
+
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -179,3 +200,268 @@ def _root(covariance: Array) -> Array:
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     root: Array = (vectors * np.sqrt(np.maximum(values, 0))).T
     return root
+
+
+LEAST_SIZES, LEAST_SPAN = 4, 16
+MOST_ERROR, MOST_ERROR_P90 = 0.2, 0.9
+"""Of log time, of what was left out of the fit: 22 % in the median, a factor of 2.5 one time in ten."""
+MOST_SPREAD = 10.0
+"""Upper over lower end of an interval: beyond, it tells nobody anything."""
+FARTHEST_OF_TWO, FARTHEST = 4, 64
+"""Times the largest world that was measured: with two worlds, with three or more."""
+FARTHEST_SIZE = 64
+LEAST_SHARING = 2
+"""Measured worlds with more ranks than cores, below which no other such world is told."""
+
+
+def refuse_series(series: Series) -> Refusal | None:
+    """Too few sizes to tell latency from bandwidth."""
+    classes = series.classes
+    span = classes[-1][-1] / classes[0][0]
+    if len(classes) >= LEAST_SIZES and span >= LEAST_SPAN:
+        return None
+    return Refusal(
+        what=series.op,
+        because=f"{_count(len(classes), 'size')} over a factor of {span:.3g}: latency and bandwidth "
+        f"cannot be told apart below {LEAST_SIZES} sizes over a factor of {LEAST_SPAN}",
+        helps=f"wirespeed bench {series.op} -b 1K -e 64M -f 4",
+    )
+
+
+def refuse_fit(forecast: Forecast | None, series: Series) -> Refusal | None:
+    """The shapes do not foretell what they were not shown."""
+    more = f"wirespeed bench {series.op} --precision 2 --max-time 10, on a quiet cluster, twice"
+    if forecast is None:
+        why = f"{_count(len(series.points), 'measurement')} are too few for any algorithm's terms"
+        return Refusal(what=series.op, because=why, helps=more)
+    middle = float(np.median(forecast.errors))
+    tail = float(np.quantile(forecast.errors, 0.9))
+    if middle <= MOST_ERROR and tail <= MOST_ERROR_P90:
+        return None
+    return Refusal(
+        what=series.op,
+        because="the fit does not hold: measurements that were left out of it are missed by "
+        f"{np.expm1(middle):.0%} in the median and {np.expm1(tail):.0%} one time in ten (at most "
+        f"{np.expm1(MOST_ERROR):.0%} and {np.expm1(MOST_ERROR_P90):.0%})",
+        helps=more,
+    )
+
+
+def refuse_world(series: Series, world: WorldSize) -> Refusal | None:
+    """A world that lies too far from those that were measured, or in a direction none of them shows."""
+    if world in series.worlds:
+        return None
+    what = f"{series.op} on {_where(world)}"
+    alike, why = _comparable(series.worlds, world)
+    if why:
+        return Refusal(what=what, because=why, helps=_bench(series, world, alike))
+    if refusal := _refuse_sharing(series, world, alike):
+        return refusal
+    far = world.ranks / max(one.ranks for one in alike)
+    most = FARTHEST_OF_TWO if len(alike) == 2 else FARTHEST
+    if far <= most:
+        return None
+    return Refusal(
+        what=what,
+        because=f"{far:.3g} times the largest world measured; {_count(len(alike), 'world')} carry a "
+        f"forecast up to {most} times",
+        helps=_bench(series, world, alike),
+    )
+
+
+def _refuse_sharing(series: Series, world: WorldSize, alike: Sequence[WorldSize]) -> Refusal | None:
+    """Ranks that take turns on the cores of a node: nothing that had cores enough shows how."""
+    cores = series.cores
+    if not cores or world.nodes > 1 or world.ranks <= cores:
+        return None
+    sharing = sum(one.ranks > cores for one in alike)
+    if sharing >= LEAST_SHARING:
+        return None
+    return Refusal(
+        what=f"{series.op} on {_where(world)}",
+        because=f"its {world.ranks} ranks take turns on {_count(cores, 'core')}, and so did those of "
+        f"{_count(sharing, 'measured world')}, not {LEAST_SHARING}: what waiting for a core costs is "
+        "not known",
+        helps=f"wirespeed bench {series.op} --ranks N, for N = {cores + 1}, {cores + 2}",
+    )
+
+
+def refuse_size(series: Series, size: int) -> Refusal | None:
+    sizes = series.sizes
+    if sizes[0] / FARTHEST_SIZE <= size <= sizes[-1] * FARTHEST_SIZE:
+        return None
+    return Refusal(
+        what=f"{series.op} of {format_size(size)}",
+        because=f"measured from {format_size(sizes[0])} to {format_size(sizes[-1])}, and no forecast "
+        f"goes {FARTHEST_SIZE} times beyond",
+        helps=f"wirespeed bench {series.op} -b {min(size, sizes[0])} -e {max(size, sizes[-1])}",
+    )
+
+
+def refuse_spread(series: Series, world: WorldSize, sizes: Sequence[int]) -> Refusal:
+    """The interval of these sizes is wider than a factor of 10."""
+    told = ", ".join(format_size(size) for size in sizes)
+    return Refusal(
+        what=f"{series.op} of {told} on {_where(world)}",
+        because=f"its interval would be wider than a factor of {MOST_SPREAD:g}: what was measured does "
+        "not tell how it grows that far",
+        helps=_bench(series, world, [one for one in series.worlds if one.nodes > 1]),
+    )
+
+
+def _where(world: WorldSize) -> str:
+    return f"{_count(world.nodes, 'node')} × {_count(world.ranks_per_node, 'rank')}"
+
+
+def _comparable(worlds: Sequence[WorldSize], asked: WorldSize) -> tuple[list[WorldSize], str]:
+    """Measured worlds that show how time grows towards `asked`, and why they are not enough."""
+    if asked.nodes == 1:
+        alike = [one for one in worlds if one.nodes == 1]
+        if len(alike) < 2:
+            return alike, f"{_count(len(alike), 'number')} of ranks on one node measured, not 2"
+        return alike, ""
+    several = [one for one in worlds if one.nodes > 1]
+    if not several:
+        return [], "no run over several nodes: their links were never measured"
+    alike = [one for one in several if one.ranks_per_node == asked.ranks_per_node]
+    if not alike:
+        known = sorted({one.ranks_per_node for one in several})
+        return [], f"measured with {', '.join(map(str, known))} ranks a node only"
+    if len({one.nodes for one in alike}) < 2:
+        return (
+            alike,
+            f"measured on {alike[0].nodes} nodes only: nothing shows how it grows with nodes",
+        )
+    return alike, ""
+
+
+def _bench(series: Series, world: WorldSize, alike: Sequence[WorldSize]) -> str:
+    each = f" --ranks-per-node {world.ranks_per_node}" if world.ranks_per_node > 1 else ""
+    known = {one.nodes for one in alike}
+    if world.nodes == 1:
+        return f"wirespeed bench {series.op} --ranks N, for three numbers of ranks"
+    wanted = [n for n in (2, 3, 4, 6, 8, 16) if n not in known and n <= world.nodes][:3]
+    listed = ", ".join(map(str, wanted)) or str(world.nodes)
+    return f"wirespeed bench {series.op} --on ssh --nodes N{each}, for N = {listed}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+_TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
+_RATE = re.compile(r"(\d+(?:\.\d+)?)([mg])bit")
+_RDMA_SHARE = (0.85, 0.97)
+"""Of the line rate that RDMA reaches: an assumption (headers take some per cent), said with the gain."""
+_RDMA_STEP_S = (2.7e-6, 9.6e-6)
+"""A hop over RDMA, from NCCL's tuning model (NVIDIA/nccl, src/graph/tuning.cc at 01afd20, hwLat of NET
+for rings: 2.7 µs for LL, 9.6 µs for Simple)."""
+_IMPROVE_SEED = 77
+_NO_LINKS = "no term of the fit is about links between nodes: all runs are on one node"
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    kind: str
+    """`nic`, `latency` or `rdma`."""
+    value: float | None
+    """nic, latency: the factor; rdma: bytes a second of a node's links, None: as the runs tell."""
+    text: str
+
+
+def parse_improvement(text: str) -> Improvement:
+    """UsageError for anything but the three kinds, and for a factor that is not above 0."""
+    kind, _, value = text.strip().lower().partition("=")
+    times, rate = _TIMES.fullmatch(value), _RATE.fullmatch(value)
+    if kind in ("nic", "latency") and times and 0.001 <= float(times[1]) <= 1000:
+        return Improvement(kind, float(times[1]), text.strip().lower())
+    if kind == "rdma" and (not value or (rate and float(rate[1]) > 0)):
+        unit = {"m": 1e6, "g": 1e9}
+        bytes_per_s = float(rate[1]) * unit[rate[2]] / 8 if rate else None
+        return Improvement(kind, bytes_per_s, text.strip().lower())
+    raise UsageError(
+        f"--improve {text!r} is no improvement that we know",
+        expected="nic=2x (twice the bandwidth between nodes), latency=0.5x (half the time a step), "
+        "rdma (instead of TCP, on the NICs that the runs found) or rdma=100gbit",
+    )
+
+
+def line_rate(runs: Sequence[Run]) -> float | None:
+    """Bytes a second of the slowest node's fastest physical NIC; None where no run tells."""
+    slowest: list[float] = []
+    for run in runs:
+        for node in run.world.nodes if len(run.world.nodes) > 1 else ():
+            speeds = [
+                float(nic["speed_Gbitps"])
+                for nic in node.nics
+                if not nic.get("loopback")
+                and not nic.get("virtual", True)
+                and isinstance(nic.get("speed_Gbitps"), int | float)
+            ]
+            slowest += [max(speeds)] if speeds else []
+    return min(slowest) * 1e9 / 8 if slowest else None
+
+
+def factors_of(
+    improvement: Improvement, forecast: Forecast, rate: float | None
+) -> tuple[dict[str, Array], str] | Refusal:
+    """(factor of each coefficient by draw, what is assumed); a Refusal where it means nothing here."""
+    terms = {
+        term.name: (term.bandwidth, float(theta))
+        for member in forecast.members[::-1]
+        for term, theta in zip(member.shape.terms, member.solved.theta, strict=True)
+        if term.between
+    }
+    if not terms:
+        helps = f"wirespeed bench {forecast.series.op} --on ssh --nodes 2"
+        return Refusal(what=f"--improve {improvement.text}", because=_NO_LINKS, helps=helps)
+    if improvement.kind == "rdma":
+        return _rdma(improvement, terms, rate)
+    value = improvement.value or 1.0
+    if improvement.kind == "latency":
+        steps = [name for name, (bandwidth, _) in terms.items() if not bandwidth]
+        told = {name: np.full(DRAWS, value) for name in steps}
+        return told, f"every step between nodes takes {value:g} times as long"
+    wire, why = _wire_share(terms, rate)
+    told = {name: 1 - wire + wire / value for name, (bandwidth, _) in terms.items() if bandwidth}
+    return told, f"the wire is {value:g} times as fast; {why}"
+
+
+def _wire_share(terms: dict[str, tuple[bool, float]], rate: float | None) -> tuple[Array, str]:
+    """(how much of a byte's cost is the wire's, by draw; why): the rest is memory, cores, PCIe.
+
+    Nobody measured it. Nearly all of it unless the runs reach less than half of the line rate.
+    """
+    rng = np.random.default_rng(_IMPROVE_SEED)
+    costs = [theta for bandwidth, theta in terms.values() if bandwidth and theta > 0]
+    reached = 1 / min(costs) if costs else 0.0
+    if rate is not None and reached < rate / 2:
+        why = f"only {reached / rate:.0%} of the line rate was reached, so that the gain is unsure"
+        return rng.uniform(0, 1, DRAWS), why
+    share: Array = 1 - 0.5 * rng.uniform(0, 1, DRAWS) ** 6
+    return share, "it is nearly all of a byte's cost (in 1 of 40 forecasts below 57 %)"
+
+
+def _rdma(
+    improvement: Improvement, terms: dict[str, tuple[bool, float]], rate: float | None
+) -> tuple[dict[str, Array], str] | Refusal:
+    line = improvement.value or rate
+    if line is None:
+        return Refusal(
+            what="--improve rdma",
+            because="no run tells the speed of the nodes' NICs",
+            helps="name it: --improve rdma=100gbit",
+        )
+    rng = np.random.default_rng(_IMPROVE_SEED)
+    share = rng.uniform(*_RDMA_SHARE, DRAWS)
+    step = np.exp(rng.uniform(math.log(_RDMA_STEP_S[0]), math.log(_RDMA_STEP_S[1]), DRAWS))
+    factors = {}
+    for name, (bandwidth, theta) in terms.items():
+        new = 1 / (line * share) if bandwidth else step
+        # What is quicker already stays as it is: RDMA does not slow a link down.
+        factors[name] = np.minimum(new / max(theta, 1e-30), 1.0)
+    low, high = _RDMA_SHARE
+    return factors, (
+        f"{low:.0%}–{high:.0%} of {line * 8 / 1e9:g} Gbit/s a node and 2.7–9.6 µs a hop "
+        "(NCCL's tuning model), nothing else the bottleneck"
+    )

@@ -2,14 +2,30 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from wirespeed.records import Measurement, Run
-from wirespeed.records_prediction import Source, WorldSize
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Point", "Series", "collect", "cores_of", "sorted_worlds", "world_of"]
+from wirespeed.collectives.algorithms import Algorithm, children_at_once
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.model.prediction_records import Source, WorldSize
+from wirespeed.model.records import Measurement, Run
+
+__all__ = [
+    "Place",
+    "Point",
+    "Series",
+    "Shape",
+    "collect",
+    "cores_of",
+    "known_ops",
+    "shapes_for",
+    "varied",
+    "world_of",
+]
 
 _LONGEST_S, _LARGEST = 1e5, 2**50
 """Beyond these a figure of a file is damaged or invented."""
@@ -100,8 +116,8 @@ def cores_of(run: Run) -> int:
     told. With more ranks than that each waits for a core."""
     if any(node.gpus for node in run.world.nodes) or run.world.backend != "gloo":
         return 0
-    told = [n.facts.get("cpu.shared") or n.facts.get("cpu.logical") for n in run.world.nodes]
-    known = [one for one in told if isinstance(one, int) and one > 0]
+    told = [n.facts.cpu_shared or n.facts.cpu_logical for n in run.world.nodes]
+    known = [one for one in told if one and one > 0]
     return min(known) if known and len(known) == len(told) else 0
 
 
@@ -224,3 +240,241 @@ def _sources(runs: Sequence[Run], series: Iterable[Series]) -> tuple[Source, ...
 
 def sorted_worlds(worlds: Iterable[WorldSize]) -> list[WorldSize]:
     return sorted(worlds, key=lambda one: (one.ranks, one.nodes))
+
+
+# What a collective costs by algorithm: latency by steps, bandwidth by bytes of the busiest rank.
+#
+# A shape is a list of terms; the time of one call is
+#
+#     T = (A^p + B^p)^(1/p),   A = sum of latency terms,   B = sum of bandwidth terms
+#
+# each term a coefficient that is not negative (fitted) times a known function of ranks, nodes, ranks a
+# node and size. p = 1 is Hockney's line (R. W. Hockney, The communication challenge for MPP, 1994);
+# p = 4 is nearly the larger of the two, for links that let a burst through at once (token buckets) and
+# pipelines that hide one behind the other. Steps and bytes are those of R. Thakur, R. Rabenseifner and
+# W. Gropp, Optimization of Collective Communication Operations in MPICH, 2005, and, for the hops
+# between nodes, of NCCL's tuning model (NVIDIA/nccl, src/graph/tuning.cc: a ring over k nodes has
+# steps(k) slow hops among its steps(n)). Sizes are nccl-tests' (docs/bandwidth.md). Which algorithms an
+# operation may have, and which a backend's source has, the catalogue says; the latter's are `known`.
+
+Array = NDArray[np.float64]
+Place = tuple[WorldSize, int]
+"""A world and a size in bytes."""
+_SHARP = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    name: str
+    value: Callable[[WorldSize, float], float]
+    """Of the world and the size in bytes."""
+    bandwidth: bool = False
+    between: bool = False
+    """Whether it is a cost of the links between nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    name: str
+    terms: tuple[Term, ...]
+    power: float = 1.0
+    credit: float = 0.0
+    """B - credit * A counts as B: a token bucket fills again while its link is idle between two
+    calls, for about as long as a call of nearly no bytes takes."""
+    known: bool = False
+    """The source of the backend that was measured has this algorithm."""
+
+    def matrix(self, places: Sequence[Place]) -> Array:
+        """The terms' functions: one row a place, one column a term."""
+        return np.array([[term.value(w, float(s)) for term in self.terms] for w, s in places])
+
+    @property
+    def bandwidth(self) -> NDArray[np.bool_]:
+        return np.array([term.bandwidth for term in self.terms])
+
+
+_BURSTS = tuple(2**k for k in range(15, 20))
+"""Sizes of a token bucket that are tried, 32 KiB to 512 KiB: tc-tbf(8) needs a few packets at least."""
+
+
+def known_ops() -> tuple[str, ...]:
+    return tuple(op for op, one in CATALOGUE.items() if one.algorithms)
+
+
+def shapes_for(
+    op: str, worlds: Sequence[WorldSize], cores: int = 0, backend: str = ""
+) -> list[Shape]:
+    """The shapes that can be told apart on these worlds; terms that say the same there are one.
+
+    cores: that the ranks of one node share; 0 where that is not known. backend: whose collectives they
+    are; empty where that is not known.
+    """
+    collective, found = CATALOGUE[op], list[Shape]()
+    for algorithm in collective.algorithms:
+        known = algorithm.name in collective.algorithms_of.get(backend, ())
+        for shape in _placed(algorithm, worlds, cores):
+            found += [replace(shape, power=p, known=known) for p in (1.0, _SHARP)]
+        found += [replace(one, known=known) for one in _bursting(algorithm, worlds)]
+    return found
+
+
+def _placed(algorithm: Algorithm, worlds: Sequence[WorldSize], cores: int) -> list[Shape]:
+    """The algorithm on flat links, in levels, on cores that are shared."""
+    between = any(world.nodes > 1 for world in worlds)
+    if between and any(world.ranks_per_node > 1 for world in worlds):
+        return [_hops(algorithm), _levels(algorithm)]
+    found = [_flat(algorithm, between)]
+    if not between:
+        found += [_crowded(algorithm, one) for one in _takers(worlds, cores)]
+    if 0 < cores < max(world.ranks for world in worlds):
+        # Nodes may be containers of one host, whose cores each of them counts as its own.
+        found.append(_waiting(algorithm, cores, between))
+    return found
+
+
+def _bursting(algorithm: Algorithm, worlds: Sequence[WorldSize]) -> list[Shape]:
+    """Over links that let a burst through, where ranks pass on; they begin at once, hence the power."""
+    if algorithm.steps is not children_at_once or any(one.ranks_per_node > 1 for one in worlds):
+        return []
+    made = [replace(algorithm, burst=burst) for burst in _BURSTS]
+    shapes = [_flat(one, between=True) for one in made]
+    return [
+        replace(
+            shape, name=f"{shape.name}, bursts of {one.burst >> 10} KiB", power=_SHARP, credit=1.0
+        )
+        for shape, one in zip(shapes, made, strict=True)
+    ]
+
+
+def _takers(worlds: Sequence[WorldSize], cores: int) -> list[int]:
+    """Ranks from which on each further one slows all: the first (memory), and the one for which there
+    is no core, where the worlds lie on both sides of it."""
+    ranks = [world.ranks for world in worlds]
+    return [1, cores] if min(ranks) < cores < max(ranks) else [1]
+
+
+def varied(shape: Shape, places: Sequence[Place]) -> Shape:
+    """Without terms that are 0 at these places, or a multiple of an earlier term of their kind."""
+    matrix = shape.matrix(places)
+    kept: list[int] = []
+    for column in range(matrix.shape[1]):
+        values = matrix[:, column]
+        if not np.any(values > 0):
+            continue
+        same = (k for k in kept if shape.terms[k].bandwidth == shape.terms[column].bandwidth)
+        if not any(_proportional(matrix[:, k], values) for k in same):
+            kept.append(column)
+    return replace(shape, terms=tuple(shape.terms[k] for k in kept))
+
+
+def _proportional(one: Array, other: Array) -> bool:
+    # Of two terms that always go together the second tells nothing that the first does not.
+    product = float(one @ other)
+    return product**2 >= (1 - 1e-9) * float(one @ one) * float(other @ other)
+
+
+_CALL = Term("a call", lambda w, s: 1.0)
+
+
+def _flat(algorithm: Algorithm, between: bool) -> Shape:
+    """All links alike."""
+    where = "between nodes" if between else "within the node"
+    return Shape(
+        algorithm.name,
+        (
+            _CALL,
+            Term(f"a step {where}", lambda w, s: algorithm.steps(w.ranks), between=between),
+            Term(
+                f"a byte {where}",
+                lambda w, s: algorithm.carried(w.ranks, s),
+                bandwidth=True,
+                between=between,
+            ),
+        ),
+    )
+
+
+def _crowded(algorithm: Algorithm, cores: int) -> Shape:
+    """All ranks of a node share its cores, n / cores times the work each; or its memory (cores: 1),
+    which bytes wait for and steps do not."""
+
+    def share(world: WorldSize) -> float:
+        return max(1.0, world.ranks / cores)
+
+    return Shape(
+        f"{algorithm.name}, shared {'cores' if cores > 1 else 'node'}",
+        (
+            _CALL,
+            Term(
+                "a step of any rank",
+                lambda w, s: algorithm.steps(w.ranks) * (share(w) if cores > 1 else 1),
+            ),
+            Term(
+                "a byte of any rank",
+                lambda w, s: algorithm.bytes(w.ranks) * share(w) * s,
+                bandwidth=True,
+            ),
+        ),
+    )
+
+
+def _waiting(algorithm: Algorithm, cores: int, between: bool) -> Shape:
+    """More ranks than cores: the next rank of a step finds no free core in 1 - cores / n of the cases,
+    and then waits for a time slice of the scheduler. Bytes take the wire's time, or the cores'."""
+
+    def waits(world: WorldSize) -> float:
+        return algorithm.steps(world.ranks) * max(0.0, 1 - cores / world.ranks)
+
+    _, step, bytes_of = (_flat(algorithm, True) if between else _crowded(algorithm, cores)).terms
+    step = replace(step, value=lambda w, s: algorithm.steps(w.ranks))
+    waiting = Term("a wait for a core", lambda w, s: waits(w))
+    return Shape(f"{algorithm.name}, waiting for cores", (step, waiting, bytes_of))
+
+
+def _hops(algorithm: Algorithm) -> Shape:
+    """One algorithm over all ranks; some of its hops lead to another node, which bounds the rate."""
+    return Shape(
+        f"{algorithm.name}, node to node",
+        (
+            _CALL,
+            Term(
+                "a step within a node",
+                lambda w, s: max(0.0, algorithm.steps(w.ranks) - algorithm.steps(w.nodes)),
+            ),
+            Term("a step between nodes", lambda w, s: algorithm.steps(w.nodes), between=True),
+            Term(
+                "a byte within a node",
+                lambda w, s: algorithm.bytes(w.ranks) * s if w.nodes == 1 else 0.0,
+                bandwidth=True,
+            ),
+            Term(
+                "a byte between nodes",
+                lambda w, s: algorithm.bytes(w.ranks) * s if w.nodes > 1 else 0.0,
+                bandwidth=True,
+                between=True,
+            ),
+        ),
+    )
+
+
+def _levels(algorithm: Algorithm) -> Shape:
+    """Within each node first, then between nodes: two algorithms, one after the other."""
+    return Shape(
+        f"{algorithm.name}, in two levels",
+        (
+            _CALL,
+            Term("a step within a node", lambda w, s: algorithm.steps(w.ranks_per_node)),
+            Term("a step between nodes", lambda w, s: algorithm.steps(w.nodes), between=True),
+            Term(
+                "a byte within a node",
+                lambda w, s: algorithm.bytes(w.ranks_per_node) * s,
+                bandwidth=True,
+            ),
+            Term(
+                "a byte between nodes",
+                lambda w, s: algorithm.bytes(w.nodes) * s,
+                bandwidth=True,
+                between=True,
+            ),
+        ),
+    )

@@ -9,20 +9,196 @@ times as long (to the power of 1 ± 0.1: caches and memory are shared, too).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wirespeed.predict.bounds import FARTHEST_SIZE
-from wirespeed.predict.forecast import DRAWS, Forecast
-from wirespeed.predict.timeline import messages_of, step_s
-from wirespeed.predict.workload import Workload
-from wirespeed.records_prediction import Refusal, WorldSize
+from wirespeed.errors import UsageError
+from wirespeed.model.prediction_records import Refusal, WorldSize
+from wirespeed.model.records import Run
+from wirespeed.model.training_records import Training
+from wirespeed.predict.forecast import DRAWS, FARTHEST_SIZE, Forecast
+from wirespeed.predict.points import cores_of
+from wirespeed.training.buckets import MEGA, Piece, plan_buckets
+from wirespeed.training.models.sizes import (
+    CONVNETS,
+    FLOAT32_BYTES,
+    MLPS,
+    TRANSFORMERS,
+    ConvnetSize,
+    MlpSize,
+    TransformerSize,
+)
 from wirespeed.training.strategies.registry import STRATEGIES
 
-__all__ = ["KNOWN", "Choice", "Stepper", "choices_of", "stepper"]
+__all__ = [
+    "KNOWN",
+    "Choice",
+    "Stepper",
+    "Workload",
+    "choices_of",
+    "gradients_of",
+    "messages_of",
+    "step_s",
+    "stepper",
+    "workload_of",
+]
+
 
 Array = NDArray[np.float64]
+Size = TransformerSize | MlpSize | ConvnetSize
+_AFTER = ("naive", "flat")
+"""Strategies that send when the backward pass is over."""
+_FIRST = {"bucketed": MEGA, "ddp": 2**20, "ddp-view": 2**20}
+"""Bytes of the first bucket at most: ours, and torch's (kDefaultFirstBucketBytes)."""
+
+
+def gradients_of(size: Size) -> tuple[int, ...]:
+    """Bytes of each gradient, float32, in the order in which the model registers its parameters."""
+    if isinstance(size, TransformerSize):
+        elements = _transformer(size)
+    elif isinstance(size, MlpSize):
+        pairs = zip(size.matrix_elements, size.widths[1:], strict=True)
+        elements = [one for pair in pairs for one in pair]
+    else:
+        elements = []
+        for kernel, layer in zip(size.kernel_elements, size.convolutions, strict=True):
+            elements += [kernel, layer.outputs, layer.outputs]
+        elements += [size.inputs[-1] * size.classes, size.classes]
+    return tuple(FLOAT32_BYTES * one for one in elements)
+
+
+def _transformer(size: TransformerSize) -> list[int]:
+    d, k = size.d_model, size.d_kv
+    attention = [d, d * d, d * k, d * k, d * d]
+    layer = [*attention, d, *[d * size.d_ff] * 3]
+    head = [] if size.tied else [size.vocab * d]
+    return [size.vocab * d, *layer * size.layers, d, *head]
+
+
+def messages_of(
+    strategy: str, gradients: tuple[int, ...], bucket_mb: float | None
+) -> tuple[int, ...]:
+    """Bytes of each all_reduce of a step, in the order in which they leave."""
+    if strategy == "flat":
+        return (sum(gradients),)
+    if strategy == "naive" or bucket_mb is None:
+        return tuple(reversed(gradients))
+    limit = max(1, int(bucket_mb * MEGA))
+    pieces = [Piece(size_bytes=one, kind="") for one in gradients]
+    plan = plan_buckets(pieces, limit, min(_FIRST.get(strategy, limit), limit))
+    return tuple(one.size_bytes for one in plan)
+
+
+def step_s(strategy: str, sizes: tuple[int, ...], times: Array, backward: Array) -> Array:
+    """Seconds of the backward pass and all that is sent, by draw.
+
+    times: of each message, a row a draw; backward: the pass alone, by draw.
+    """
+    if strategy in _AFTER:
+        one_after_the_other: Array = backward + times.sum(axis=1)
+        return one_after_the_other
+    end = np.zeros(len(backward))
+    ready = np.cumsum(sizes) / sum(sizes)
+    for column, share in enumerate(ready):
+        end = np.maximum(end, share * backward) + times[:, column]
+    return np.maximum(end, backward)
+
+
+_OPTIONS = ("context", "layers", "vocab", "tied")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One model's step as it was measured."""
+
+    model: str
+    backward_s: float
+    rest_s: float
+    """Forward, optimizer, data."""
+    gradients: tuple[int, ...]
+    """Bytes of each, in the order in which the model registers its parameters."""
+    uncertainty: float
+    """Standard error of the step without synchronisation, relative to it."""
+    world: WorldSize
+    measured: tuple[Training, ...]
+    """The strategies that were measured beside it."""
+    rounds: int
+    run: str
+    cores: int = 0
+    """That the ranks of a node share (`points.cores_of`)."""
+
+    @property
+    def alone_s(self) -> float:
+        return self.backward_s + self.rest_s
+
+    def sharing(self, world: WorldSize) -> float:
+        """How many times as long as here computing takes there: ranks beyond the cores take turns."""
+        if not self.cores:
+            return 1.0
+        there, here = (max(1.0, w.ranks_per_node / self.cores) for w in (world, self.world))
+        return there / here
+
+
+def workload_of(runs: Sequence[Run], model: str | None) -> Workload | Refusal | None:
+    """The last training run's (of `model`); None where none was given and none asked for."""
+    helps = f"wirespeed train --model {model or 'small'} --strategy flat,overlap,bucketed,ddp"
+    found = [(run, one) for run in runs for one in run.training if _is_yardstick(one, model)]
+    if not found:
+        trained = sorted({one.model for run in runs for one in run.training})
+        if not trained and model is None:
+            return None
+        why = f"training of {', '.join(trained)} only" if trained else "no training run"
+        return Refusal(f"steps of {model or 'any model'}", f"{why} with its step alone", helps)
+    run, alone = found[-1]
+    size = _size(alone.model, run.config)
+    if isinstance(size, Refusal):
+        return size
+    backward = alone.parts["backward"] / max(alone.micro_batches, 1)
+    mates = [one for one in run.training if one.study == "compare" and one.model == alone.model]
+    return Workload(
+        model=alone.model,
+        backward_s=min(backward, alone.step.mean),
+        rest_s=max(alone.step.mean - backward, 0.0),
+        gradients=gradients_of(size),
+        uncertainty=(alone.step.high - alone.step.low) / (2 * 1.96 * alone.step.mean),
+        world=WorldSize(max(alone.nodes, 1), max(alone.ranks // max(alone.nodes, 1), 1)),
+        measured=tuple(one for one in mates if one.strategy != "none"),
+        rounds=alone.rounds,
+        run=run.id,
+        cores=cores_of(run),
+    )
+
+
+def _is_yardstick(one: Training, model: str | None) -> bool:
+    known = one.step.mean > 0 and one.parts.get("backward", 0) > 0
+    wanted = model is None or one.model == model
+    return known and wanted and one.strategy == "none" and one.study == "compare"
+
+
+def _size(model: str, config: dict[str, Any]) -> TransformerSize | MlpSize | ConvnetSize | Refusal:
+    """Its size by formula; a Refusal for a user's own model, whose size only torch knows."""
+    from dataclasses import replace
+
+    sizes: dict[str, TransformerSize | MlpSize | ConvnetSize] = {
+        **TRANSFORMERS,
+        **MLPS,
+        **CONVNETS,
+    }
+    if model not in sizes:
+        why = "only the models of `wirespeed train --list` have a size by formula"
+        return Refusal(f"steps of {model}", why, "wirespeed train --list")
+    size = sizes[model]
+    changes = {name: config[name] for name in _OPTIONS if config.get(name) is not None}
+    if not changes or not isinstance(size, TransformerSize):
+        return size
+    try:
+        return replace(size, **changes)
+    except (TypeError, UsageError) as error:
+        return Refusal(f"steps of {model}", f"its run was configured in a strange way: {error}", "")
+
+
 KNOWN = ("naive", "flat", "overlap", "bucketed", "ddp", "ddp-view")
 """Strategies that the cost model knows; all of them send by all_reduce."""
 _DEFAULT = ("flat", "overlap", "bucketed")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from wirespeed.records import Choice, Measurement, World
+from wirespeed.model.records import Choice, Measurement, World
 
 __all__ = [
     "ASSUMED_SPREAD",

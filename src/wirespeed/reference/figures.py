@@ -16,8 +16,8 @@ from typing import Literal, get_args
 
 from wirespeed.collectives.catalogue import collective_named
 from wirespeed.errors import InputError, UsageError
-from wirespeed.harmless import unformulated
-from wirespeed.units import GIGA, format_size, parse_size
+from wirespeed.escaping import unformulated
+from wirespeed.model.units import GIGA, format_size, parse_size
 
 __all__ = [
     "COLUMNS",

@@ -15,16 +15,14 @@ what stays in caches: where busbw is above it, it says nothing.
 
 from dataclasses import dataclass
 
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.collective import Collective
+from wirespeed.model.units import format_bandwidth
 from wirespeed.reference.figures import INTERCONNECTS
-from wirespeed.reference.rates import XGMI_LINKS
-from wirespeed.reference.shape import CPU, Shape
-from wirespeed.units import format_bandwidth
+from wirespeed.reference.shape import CPU, XGMI_LINKS, Shape
 
 __all__ = ["Limit", "passed", "roofline", "share"]
 
-_RINGS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce")
-_ADDED = {"all_reduce": 0.5, "reduce_scatter": 1.0, "reduce": 1.0}
-"""Passes over memory to add values, for each byte of busbw: of those that an all_reduce moves, half."""
 _NVLS = ("H100", "H200", "B200", "B300", "GB200", "GB300")
 """GPUs whose NVSwitches can add up (NVLink SHARP, from the third NVSwitch on)."""
 
@@ -50,13 +48,14 @@ def roofline(shape: Shape, op: str, engine: str = "torch") -> Limit | None:
 
     engine: of the measurement; MPI shares memory on one machine, and of its copies there is no model.
     """
-    if shape.ranks < 2 or op not in (*_RINGS, "all_to_all", "all_to_all_v"):
+    collective = CATALOGUE.get(op)
+    if shape.ranks < 2 or collective is None or not collective.links:
         return None
     if shape.gpu == CPU and shape.nodes == 1:
-        return None if engine == "mpi" else _copies(shape, op)
+        return None if engine == "mpi" else _copies(shape, collective)
     if shape.nodes == 1 or shape.interconnect == "mnnvl":
         return _inside(shape)
-    return _between(shape, op)
+    return _between(shape, collective)
 
 
 def _inside(shape: Shape) -> Limit | None:
@@ -70,16 +69,16 @@ def _inside(shape: Shape) -> Limit | None:
     return Limit(shape.gpu_link * used / XGMI_LINKS, f"rings over {part}, one direction")
 
 
-def _copies(shape: Shape, op: str) -> Limit | None:
+def _copies(shape: Shape, collective: Collective) -> Limit | None:
     """A rank keeps two cores busy at most: it sends with one and receives with another."""
     if not shape.copy_rate or not shape.cores:
         return None
     n = shape.ranks
-    passes = 2 + _ADDED.get(op, 0.0)
+    passes = 2 + collective.adds
     # With a root the n ranks together move n-1 times the data, with the others n times busbw's.
-    each = passes * ((n - 1) / n if op in ("broadcast", "reduce") else 1.0)
+    each = passes * ((n - 1) / n if collective.rooted else 1.0)
     cores = min(shape.cores, 2.0 * n)
-    added = f" and {_ADDED[op]:g} to add" if op in _ADDED else ""
+    added = f" and {collective.adds:g} to add" if collective.adds else ""
     model = (
         f"copies over loopback, at most: 2{added} for each byte of busbw and rank; {cores:g} cores for "
         f"{n} ranks, {format_bandwidth(shape.copy_rate)} each"
@@ -87,7 +86,7 @@ def _copies(shape: Shape, op: str) -> Limit | None:
     return Limit(shape.copy_rate * cores / n / each, model, copies=True)
 
 
-def _between(shape: Shape, op: str) -> Limit | None:
+def _between(shape: Shape, collective: Collective) -> Limit | None:
     if not shape.nics or not shape.nic_Gbitps:
         return None
     rate = shape.nic_carries_Gbitps or shape.nic_Gbitps
@@ -95,7 +94,7 @@ def _between(shape: Shape, op: str) -> Limit | None:
     cards = f"{shape.nics} × {rate:g} Gbit/s a node"
     if shape.nic_carries_Gbitps:
         cards += f" (ports of {shape.nic_Gbitps:g}, narrowed by their PCIe link)"
-    if op in _RINGS:
+    if collective.links == "ring":
         return Limit(node, f"ring over {cards}")
     # Of the n-1 parts that a rank sends, n-g leave the node, through its share of the cards.
     n, g = shape.ranks, shape.per_node
@@ -118,7 +117,7 @@ def passed(shape: Shape, op: str, busbw: float, limit: Limit | None) -> str:
     if limit is None or busbw <= limit.busbw or shape.gpu == CPU:
         return ""
     above = f"busbw is {busbw / limit.busbw:.2f} times the limit of a ring"
-    if op not in ("all_reduce", "reduce_scatter", "all_gather"):
+    if CATALOGUE[op].links != "ring" or CATALOGUE[op].rooted:
         return f"{above}: look again at rates and operation; nothing that is known explains it"
     if shape.nodes == 1 or shape.interconnect == "mnnvl":
         if shape.gpu.startswith(_NVLS) and shape.switch != "nvls off":

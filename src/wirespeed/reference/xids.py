@@ -13,7 +13,6 @@ __all__ = [
     "LINK",
     "LINK_BY_TEXT",
     "REPORT",
-    "RESET",
     "XIDS",
     "Kind",
     "Severity",

@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from wirespeed.errors import InputError, UsageError
-from wirespeed.records import Run
-from wirespeed.records_json import run_from_json, run_to_json
+from wirespeed.model.codec import to_json, validated
+from wirespeed.model.records import Run
 from wirespeed.runs import jsontext
-from wirespeed.runs.damage import damage
+from wirespeed.runs.jsontext import damage
 from wirespeed.runs.named_files import NamedFiles
-from wirespeed.runs.schema import prune, validate
 
 __all__ = [
     "DEFAULT",
@@ -68,7 +67,7 @@ def baselines_home() -> Path:
 def set_baseline(runs: Sequence[Run], name: str = DEFAULT) -> Path:
     """Keep the runs under that name, in place of what was there. UsageError for a name that is none."""
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    data = {"schema": SCHEMA, "name": name, "set": now, "runs": [run_to_json(run) for run in runs]}
+    data = {"schema": SCHEMA, "name": name, "set": now, "runs": [to_json(run) for run in runs]}
     return _FILES.write(name, jsontext.dump(data, indent=1) + "\n")
 
 
@@ -95,7 +94,5 @@ def _parsed(data: object, path: Path) -> Baseline:
     if not isinstance(runs, list):
         raise InputError(f"{path}: its runs are no list", expected=SCHEMA, next=_SET)
     with damage(str(path)):
-        for run in runs:
-            validate(run, source=str(path))
-        loaded = tuple(run_from_json(prune(run)) for run in runs)
+        loaded = tuple(validated(Run, run, source=str(path)) for run in runs)
     return Baseline(str(data.get("name", path.stem)), str(data.get("set", "")), loaded)

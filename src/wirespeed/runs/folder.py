@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from wirespeed.errors import StorageError
-from wirespeed.records import Run, World
-from wirespeed.records_json import run_to_json
+from wirespeed.model.codec import to_json
+from wirespeed.model.records import Run, World
 from wirespeed.runs import jsontext
 
 __all__ = [
@@ -191,11 +191,12 @@ class RunFolder:
 
     def finish(self, run: Run) -> None:
         """Put the whole run in place of the header, in one step."""
-        self._replace(jsontext.dump(run_to_json(run), indent=2) + "\n")
+        self._replace(jsontext.dump(to_json(run), indent=2) + "\n")
 
     def _write_header(self) -> None:
-        data = run_to_json(self._header)
-        self._replace(jsontext.dump({**data, "unfinished": True}, indent=2) + "\n")
+        data = to_json(self._header)
+        header = to_json(replace(self._header, unfinished=True))
+        self._replace(jsontext.dump(header, indent=2) + "\n")
         # Again as a record: should run.json be lost, the records alone tell the whole run.
         self.append("run", data)
 

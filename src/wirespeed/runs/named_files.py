@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wirespeed.errors import InputError, StorageError, UsageError
+from wirespeed.node.reading import read_whole
 from wirespeed.runs.folder import (
     ELSEWHERE,
     LARGEST,
@@ -15,7 +16,6 @@ from wirespeed.runs.folder import (
     private_folder,
     write_whole,
 )
-from wirespeed.world.reading import read_whole
 
 __all__ = ["NamedFiles"]
 

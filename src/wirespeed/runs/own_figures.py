@@ -12,7 +12,7 @@ from wirespeed.errors import UsageError
 from wirespeed.reference.figures import Figure, figures_from_csv, figures_to_csv
 from wirespeed.runs.named_files import NamedFiles
 
-__all__ = ["load_own", "own_home", "own_sets", "remove_own", "save_own"]
+__all__ = ["load_own", "own_rule_files", "own_sets", "remove_own", "save_own"]
 
 _LIST = "wirespeed reference list --own"
 
@@ -62,3 +62,22 @@ def remove_own(name: str) -> Path:
 
 def _read(name: str) -> tuple[Figure, ...]:
     return figures_from_csv(_FILES.read(name), source=str(_FILES.path(name)), name=name)
+
+
+# The user's own rules for logs: files of `wirespeed diagnose`, beside the runs.
+#
+# $WIRESPEED_HOME/rules/NAME.yaml
+
+_RULE_FILES = NamedFiles(
+    folder="rules",
+    suffix=".yaml",
+    what="rules",
+    missing=lambda name, others: UsageError(f"no rules are called {name!r}"),
+    again="wirespeed diagnose --list",
+    largest=1_000_000,
+)
+
+
+def own_rule_files() -> dict[Path, str]:
+    """Texts by path, sorted; InputError or StorageError for one that cannot be read."""
+    return {_RULE_FILES.path(name): _RULE_FILES.read(name) for name in _RULE_FILES.names()}

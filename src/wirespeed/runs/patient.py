@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from wirespeed.errors import StorageError
-from wirespeed.records import Run
-from wirespeed.records_json import run_to_json, world_from_json
-from wirespeed.records_lasting import Soak
+from wirespeed.model.codec import from_json, to_json
+from wirespeed.model.lasting_records import Soak
+from wirespeed.model.records import Run, World
+from wirespeed.node.lock import Lock
 from wirespeed.runs import jsontext
 from wirespeed.runs.folder import RunFolder
-from wirespeed.world.lock import Lock
 
 __all__ = ["MOST_WAITING_BYTES", "PatientFolder"]
 
@@ -49,7 +49,7 @@ class PatientFolder(RunFolder):
 
     @classmethod
     def reopen(cls, path: Path, run: Run, lock: Lock | None = None) -> "PatientFolder":
-        """Go on with a run whose console has gone; its records stay. lock: of that folder."""
+        """Go on with a run whose session has gone; its records stay. lock: of that folder."""
         plain = replace(run, verdict="UNKNOWN", exit_code=3, findings=())
         folder = cls(path, plain)
         folder.lock = lock
@@ -100,8 +100,8 @@ class PatientFolder(RunFolder):
             self.lock.release()
 
     def _write_unfinished(self) -> None:
-        data = {**run_to_json(self._header), "unfinished": True}
-        self._replace(jsontext.dump(data) + "\n")
+        header = replace(self._header, unfinished=True)
+        self._replace(jsontext.dump(to_json(header)) + "\n")
 
     def _guard(self, path: Path, write: Callable[[], None]) -> None:
         if self.lock is not None and not self.lock.held:
@@ -111,7 +111,7 @@ class PatientFolder(RunFolder):
     def _remember(self, kind: str, data: Mapping[str, Any] | list[Any]) -> None:
         """For run.json, should the records be renamed or cut by somebody meanwhile."""
         if kind == "world" and isinstance(data, Mapping):
-            self._header = replace(self._header, world=world_from_json(data))
+            self._header = replace(self._header, world=from_json(World, data))
         elif kind == "versions" and isinstance(data, Mapping):
             self._header = replace(self._header, versions=dict(data))
         elif kind == "environment" and isinstance(data, Mapping):

@@ -1,12 +1,22 @@
 """A run rebuilt from its records, when it never wrote its end or lost it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from wirespeed.errors import InputError
-from wirespeed.records import (
+from wirespeed.model.codec import from_json, validated
+from wirespeed.model.lasting_records import (
+    Goodput,
+    Incident,
+    Soak,
+    SoakCell,
+    SoakStall,
+    SoakWindow,
+    SoakWrong,
+)
+from wirespeed.model.records import (
     Choice,
     Finding,
     Located,
@@ -16,27 +26,183 @@ from wirespeed.records import (
     Verification,
     World,
 )
-from wirespeed.records_json import (
-    finding_from_json,
-    located_from_json,
-    measurement_from_json,
-    pair_from_json,
-    run_from_json,
-    verification_from_json,
-    world_from_json,
-)
-from wirespeed.records_lasting import Goodput, Soak
-from wirespeed.records_lasting_json import goodput_from_json
-from wirespeed.records_training import LoadFigures, Training
-from wirespeed.records_training_json import load_from_json, training_from_json
+from wirespeed.model.training_records import LoadFigures, Training
+from wirespeed.node.reading import read_whole
 from wirespeed.runs import jsontext
-from wirespeed.runs.damage import damage
 from wirespeed.runs.folder import FOLDER_NAME, LARGEST
-from wirespeed.runs.schema import prune, validate
-from wirespeed.runs.soaking import SOAK_KINDS, SoakTally
-from wirespeed.world.reading import read_whole
+from wirespeed.runs.jsontext import damage
 
-__all__ = ["Record", "read_records", "rebuild"]
+__all__ = ["MOST_EVENTS", "MOST_WINDOWS", "Record", "SoakTally", "merged", "rebuild"]
+
+# A soak put together from its records, in bounded memory: as they come, or read again later.
+
+MOST_WINDOWS = 240
+"""With more, each is put together with the next."""
+MOST_EVENTS = 200
+"""Of each kind: the first half stays, and of the rest the newest."""
+SOAK_KINDS = {
+    "soak_window": SoakWindow,
+    "soak_stall": SoakStall,
+    "soak_wrong": SoakWrong,
+    "soak_incident": Incident,
+}
+"""Kinds of records that a tally takes, with what they hold."""
+
+_Event = TypeVar("_Event", Incident, SoakStall, SoakWrong)
+
+
+class SoakTally:
+    """Takes records that know when they were; gives the whole at any time."""
+
+    def __init__(self, start: Soak) -> None:
+        self._start = start
+        self._known_s = start.elapsed_s
+        self._windows = list(start.windows)
+        self._incidents = list(start.incidents)
+        self._stalls = list(start.stalls)
+        self._wrong = list(start.wrong)
+        self._more = dict(start.uncounted)
+        self.calls = start.calls
+        self.checked_bytes = start.checked_bytes
+        self.wrong_calls = start.wrong_calls
+        self.stall_calls = start.stall_calls
+        self.elapsed_s = start.elapsed_s
+        self.worlds = start.worlds
+
+    def take(self, kind: str, data: Mapping[str, Any]) -> None:
+        """One record of those kinds; others are passed over."""
+        match kind:
+            case "soak_window":
+                self._take_window(from_json(SoakWindow, data))
+            case "soak_stall":
+                self._event("stalls", self._stalls, from_json(SoakStall, data))
+            case "soak_wrong":
+                self._event("wrong", self._wrong, from_json(SoakWrong, data))
+            case "soak_incident":
+                self._take_incident(from_json(Incident, data))
+
+    def take_again(self, kind: str, data: Mapping[str, Any]) -> None:
+        """As `take`, of a record that the start may hold already."""
+        end = float(data["since_s"]) + (float(data["seconds"]) if kind == "soak_window" else 0.0)
+        if end > self._known_s or kind == "soak_incident":
+            self.take(kind, data)
+
+    def _take_window(self, window: SoakWindow) -> None:
+        self.calls += window.calls
+        self.checked_bytes += window.checked_bytes
+        self.wrong_calls += window.wrong
+        self.stall_calls += window.stalls
+        self._reach(window.since_s + window.seconds, window.world)
+        self._windows.append(window)
+        if len(self._windows) > MOST_WINDOWS:
+            self._windows = _halved(self._windows)
+
+    def _take_incident(self, incident: Incident) -> None:
+        """What is known better later (what it cost) takes the place of what was known at once."""
+        for index, known in enumerate(self._incidents):
+            if (known.id, known.since_s, known.subject) == (
+                incident.id,
+                incident.since_s,
+                incident.subject,
+            ):
+                self._incidents[index] = incident
+                return
+        self._event("incidents", self._incidents, incident)
+
+    def _event(self, name: str, events: list[_Event], one: _Event) -> None:
+        self._reach(one.since_s, one.world)
+        events.append(one)
+        if len(events) > MOST_EVENTS:
+            del events[MOST_EVENTS // 2]
+            self._more[name] = self._more.get(name, 0) + 1
+
+    def _reach(self, since_s: float, world: int) -> None:
+        self.elapsed_s = max(self.elapsed_s, since_s)
+        self.worlds = max(self.worlds, world)
+
+    @property
+    def incidents(self) -> int:
+        return len(self._incidents) + self._more.get("incidents", 0)
+
+    def soak(self) -> Soak:
+        return replace(
+            self._start,
+            elapsed_s=self.elapsed_s,
+            worlds=self.worlds,
+            calls=self.calls,
+            checked_bytes=self.checked_bytes,
+            wrong_calls=self.wrong_calls,
+            stall_calls=self.stall_calls,
+            windows=tuple(self._windows),
+            incidents=tuple(sorted(self._incidents, key=lambda one: one.since_s)),
+            stalls=tuple(self._stalls),
+            wrong=tuple(self._wrong),
+            uncounted=dict(self._more),
+        )
+
+
+def _halved(windows: Sequence[SoakWindow]) -> list[SoakWindow]:
+    """Neighbours put together, of one world where that does: a world's memory is its own."""
+    for alike in (True, False):
+        found: list[SoakWindow] = []
+        joined = True  # the first has nobody to be put together with
+        for one in windows:
+            if not joined and (not alike or found[-1].world == one.world):
+                found[-1], joined = merged(found[-1], one), True
+            else:
+                found.append(one)
+                joined = False
+        if len(found) < MOST_WINDOWS:
+            break
+    return found
+
+
+def merged(first: SoakWindow, second: SoakWindow) -> SoakWindow:
+    """Two windows, one after the other, as one."""
+    cells = {(one.op, one.dtype, one.size_bytes): one for one in first.cells}
+    for one in second.cells:
+        key = one.op, one.dtype, one.size_bytes
+        cells[key] = _both(cells[key], one) if key in cells else one
+    last = zip(first.last_share, second.last_share, strict=False)
+    total = max(1, first.calls + second.calls)
+    seconds = first.seconds + second.seconds
+    return SoakWindow(
+        since_s=first.since_s,
+        seconds=seconds,
+        world=second.world,
+        calls=first.calls + second.calls,
+        checked_bytes=first.checked_bytes + second.checked_bytes,
+        wrong=first.wrong + second.wrong,
+        stalls=first.stalls + second.stalls,
+        stalled_s=first.stalled_s + second.stalled_s,
+        cells=tuple(cells.values()),
+        last_share=tuple((a * first.calls + b * second.calls) / total for a, b in last),
+        rss_bytes=second.rss_bytes,
+        waited=tuple(
+            (a * first.seconds + b * second.seconds) / max(seconds, 1e-9)
+            for a, b in zip(first.waited, second.waited, strict=False)
+        ),
+        free_bytes=second.free_bytes,
+    )
+
+
+def _both(a: SoakCell, b: SoakCell) -> SoakCell:
+    """Medians by their weight: what a list of all calls would give is not kept."""
+    total = max(1, a.calls + b.calls)
+
+    def mean(first: float, second: float) -> float:
+        return (first * a.calls + second * b.calls) / total
+
+    slower = a if a.max >= b.max else b
+    return replace(
+        slower,
+        calls=a.calls + b.calls,
+        wrong=a.wrong + b.wrong,
+        low=mean(a.low, b.low),
+        median=mean(a.median, b.median),
+        p99=max(a.p99, b.p99),
+    )
+
 
 _FOREVER = 1e12
 _NOWHERE = World(size=0, nodes=(), backend="", launcher="")
@@ -91,6 +257,7 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
     note = _note(recovered, parts.damaged + damaged, reason)
     return replace(
         start,
+        unfinished=False,
         verdict="UNKNOWN",
         exit_code=3,
         seconds=max([start.seconds, *(record.at for record in records)]),
@@ -119,6 +286,23 @@ def _soak_of(start: Run, parts: "_Parts") -> Soak | None:
     return tally.soak()
 
 
+_KINDS = {
+    "run": Run,
+    "world": World,
+    "choices": tuple[Choice, ...],
+    "versions": dict[str, str],
+    "environment": dict[str, str],
+    "measurement": Measurement,
+    "verification": Verification,
+    "finding": Finding,
+    "located": Located,
+    "training": Training,
+    "under_load": LoadFigures,
+    "goodput": Goodput,
+}
+"""What a record of that kind holds."""
+
+
 class _Parts:
     """The records sorted by kind; kinds of a later version are passed over."""
 
@@ -141,64 +325,40 @@ class _Parts:
         for record in records:
             try:
                 with damage("record"):
-                    self._take(record)
+                    self._take(record.kind, record.data)
             except InputError:
                 self.damaged += 1
 
-    def _take(self, record: Record) -> None:
-        match record.kind:
-            case "pairs":
-                told = record.data.get("pairs") if isinstance(record.data, dict) else None
-                self.pairs += [pair_from_json(_valid(item, "pair")) for item in _items(told)]
-            case "measurement" | "verification" | "finding" | "world" | "located" | "training":
-                self._take_part(record.kind, _valid(record.data, record.kind))
-            case "under_load":
-                self.load.append(load_from_json(_valid(record.data, "load")))
-            case "goodput":
-                self.goodput = goodput_from_json(_valid(record.data, "goodput"))
-            case kind if kind in SOAK_KINDS:
-                self.soak.append((kind, _valid(record.data, SOAK_KINDS[kind])))
-            case "choices":
-                self.choices += [Choice(**_valid(item, "choice")) for item in _items(record.data)]
-            case "versions":
-                self.versions |= _texts(record.data)
-            case "environment":
-                self.environment |= _texts(record.data)
-            case "run":
-                self.header = run_from_json(_valid(record.data, ""))
+    def _take(self, kind: str, data: Any) -> None:
+        if kind == "pairs":
+            told = data.get("pairs") if isinstance(data, dict) else None
+            self.pairs += _valid(tuple[PairFigures, ...], told)
+        elif kind in SOAK_KINDS:
+            _valid(SOAK_KINDS[kind], data)
+            self.soak.append((kind, data))
+        elif kind in _KINDS:
+            self._take_part(kind, _valid(_KINDS[kind], data))
 
-    def _take_part(self, kind: str, data: Mapping[str, Any]) -> None:
+    def _take_part(self, kind: str, part: Any) -> None:
         match kind:
-            case "measurement":
-                self.measurements.append(measurement_from_json(data))
-            case "verification":
-                self.verifications.append(verification_from_json(data))
-            case "finding":
-                self.findings.append(finding_from_json(data))
-            case "world":
-                self.world = world_from_json(data)
-            case "located":
-                self.located = located_from_json(data)
+            case "run":
+                self.header = part
+            case "world" | "located" | "goodput":
+                setattr(self, kind, part)
+            case "versions" | "environment":
+                getattr(self, kind).update(part)
+            case "choices":
+                self.choices += part
             case "training":
-                one = training_from_json(data)
-                self.training[one.key] = one
+                self.training[part.key] = part
+            case "under_load":
+                self.load.append(part)
+            case _:
+                getattr(self, f"{kind}s").append(part)
 
 
-def _valid(data: Any, part: str) -> Any:
-    validate(data, part=part, source="record")
-    return prune(data, part=part)
-
-
-def _items(data: Any) -> Iterator[Any]:
-    if not isinstance(data, list):
-        raise InputError("record: not a list")
-    return iter(data)
-
-
-def _texts(data: Any) -> dict[str, str]:
-    if not isinstance(data, dict) or not all(isinstance(v, str) for v in data.values()):
-        raise InputError("record: not an object of texts")
-    return data
+def _valid(kind: Any, data: Any) -> Any:
+    return validated(kind, data, source="record")
 
 
 def _from_name(folder: Path, has_records: bool, reason: str) -> Run:

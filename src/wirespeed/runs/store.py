@@ -1,27 +1,22 @@
 """The stored runs: find one, read it, list them, remove one."""
 
+import os
 import shutil
-from dataclasses import asdict, dataclass, replace
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from wirespeed.errors import InputError, StorageError, UsageError
-from wirespeed.records import Run
-from wirespeed.records_json import (
-    finding_to_json,
-    measurement_to_json,
-    run_from_json,
-    verification_to_json,
-    world_to_json,
-)
+from wirespeed.errors import InputError, StorageError, UsageError, WirespeedError
+from wirespeed.model.codec import to_json, validated
+from wirespeed.model.records import Run
+from wirespeed.node.reading import opened, read_whole
 from wirespeed.runs import jsontext
-from wirespeed.runs.damage import damage
 from wirespeed.runs.folder import FOLDER_NAME, LARGEST, RunFolder, runs_home
+from wirespeed.runs.jsontext import damage
 from wirespeed.runs.recovery import rebuild
-from wirespeed.runs.schema import prune, validate
-from wirespeed.world.reading import read_whole
 
-__all__ = ["RunSummary", "find", "list_runs", "load", "remove", "save"]
+__all__ = ["RunSummary", "find", "list_runs", "load", "past_runs", "remove", "save"]
 
 _LIST = "wirespeed runs list"
 _STAMP_LENGTH = len("20261103-101112")
@@ -86,12 +81,12 @@ def _load(path: Path) -> Run:
     document = path / "run.json" if path.is_dir() else path
     try:
         with damage(str(document)):
-            run, finished = _read(document)
+            run = _read(document)
     except InputError as error:
         if document.name != "run.json" or not (folder / "records.jsonl").is_file():
             raise
         return rebuild(folder, None, error.saw)
-    if finished:
+    if not run.unfinished:
         return run
     return rebuild(folder, run, "run.json holds only the header")
 
@@ -123,16 +118,16 @@ def remove(reference: str) -> Path:
 def save(run: Run) -> Path:
     """Store a run that is already whole, such as an import; its folder. `started` becomes now."""
     folder = RunFolder.create(run.command, run.config, run_id=run.id)
-    folder.append("world", world_to_json(run.world))
-    folder.append("choices", [asdict(choice) for choice in run.choices])
+    folder.append("world", to_json(run.world))
+    folder.append("choices", to_json(run)["choices"])
     folder.append("versions", run.versions)
     folder.append("environment", run.environment)
     for measurement in run.measurements:
-        folder.append("measurement", measurement_to_json(measurement))
+        folder.append("measurement", to_json(measurement))
     for verification in run.verifications:
-        folder.append("verification", verification_to_json(verification))
+        folder.append("verification", to_json(verification))
     for finding in run.findings:
-        folder.append("finding", finding_to_json(finding))
+        folder.append("finding", to_json(finding))
     folder.finish(replace(run, started=folder.started))
     return folder.path
 
@@ -155,7 +150,7 @@ def _id(folder: Path) -> str:
 def _start(folder: Path) -> tuple[str, str]:
     """Sorts by start: the name tells the second, the document within it the millisecond."""
     try:
-        started = _read(folder / "run.json")[0].started
+        started = _read(folder / "run.json").started
     except InputError:
         started = ""
     return folder.name[:_STAMP_LENGTH], started
@@ -187,20 +182,15 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _read(path: Path) -> tuple[Run, bool]:
-    """The run in a JSON file and whether it had finished; InputError when it is no run."""
+def _read(path: Path) -> Run:
+    """The run in a JSON file; InputError when it is none."""
     try:
         text = read_whole(path, LARGEST, links=path.name != "run.json").decode()
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text", expected="a run as JSON") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    data = jsontext.parse(text, source=str(path))
-    validate(data, source=str(path))
-    finished = not data.get("unfinished", False)
-    fields: dict[str, Any] = prune(data)
-    fields.pop("unfinished", None)
-    return run_from_json(fields), finished
+    return validated(Run, jsontext.parse(text, source=str(path)), source=str(path))
 
 
 def _summary(path: Path) -> RunSummary:
@@ -222,3 +212,47 @@ def _summary(path: Path) -> RunSummary:
         measurements=len(run.measurements),
         finished=not any(finding.id == "RUN-001" for finding in run.findings),
     )
+
+
+# Earlier runs, newest first, for comparison: in bounded time, and without a word about damage.
+
+MOST_RUNS = 100
+MOST_SECONDS = 3.0
+_HEAD_BYTES = 400
+_READY = b'"verdict": "READY"'
+"""As `RunFolder.finish` writes it, near the beginning."""
+
+
+def past_runs(*, most: int = MOST_RUNS, seconds: float = MOST_SECONDS) -> Iterator[Run]:
+    """READY runs that have ended, newest first, until there are `most` or the time is gone."""
+    end = time.monotonic() + seconds
+    given = 0
+    for path in _newest_first():
+        if given >= most or time.monotonic() > end:
+            return
+        if not _is_ready(path):
+            continue
+        try:
+            run = load(path)
+        except WirespeedError:
+            continue  # a damaged run says nothing; `runs list` tells of it
+        if run.verdict == "READY":  # one that was rebuilt from its records is not
+            given += 1
+            yield run
+
+
+def _newest_first() -> list[Path]:
+    try:
+        found = [path for path in runs_home().iterdir() if FOLDER_NAME.fullmatch(path.name)]
+    except OSError:
+        return []
+    return sorted(found, reverse=True)
+
+
+def _is_ready(path: Path) -> bool:
+    """A glance, so that the many others need not be parsed."""
+    try:
+        with opened(path / "run.json", links=False) as handle:
+            return _READY in os.read(handle, _HEAD_BYTES)
+    except OSError:
+        return False

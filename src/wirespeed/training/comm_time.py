@@ -34,7 +34,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.training.spans import Span, stretches, uncovered_length, union_length
+from wirespeed.training.trace import Span, stretches, uncovered_length, union_length
 
 __all__ = ["ObservedStep", "communicates", "observe"]
 

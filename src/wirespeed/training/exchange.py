@@ -17,9 +17,8 @@ import torch
 import torch.distributed as dist
 
 from wirespeed.errors import UsageError, WorldError
-from wirespeed.training.flat_shards import broadcast
 
-__all__ = ["MOST_BYTES", "gathered", "gathered_states", "read"]
+__all__ = ["MOST_BYTES", "broadcast", "gathered", "gathered_states", "read"]
 
 MOST_BYTES = 16 << 20
 """Of one rank's text, and of tensors that travel as one piece."""
@@ -249,3 +248,10 @@ def _refused(group: Group, rank: int, why: str) -> WorldError:
         expected="JSON of the shape that is asked for: the same wirespeed on every rank, and nobody "
         "else in the job",
     )
+
+
+def broadcast(tensor: torch.Tensor, rank: int, group: dist.ProcessGroup | None) -> dist.Work:
+    """Begin to send it from that rank of the group (None: the world) to all others."""
+    source = rank if group is None else dist.get_global_rank(group, rank)
+    work: dist.Work = dist.broadcast(tensor, source, group=group, async_op=True)
+    return work

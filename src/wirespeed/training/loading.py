@@ -6,19 +6,17 @@ forked: they hold none of the rank's sockets open, so that a rank that is killed
 the kernel ends them with it.
 """
 
-import ctypes
 import os
 import random
-import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from wirespeed.process.guard import die_with_parent
 from wirespeed.training.contract import Batch, ModelSpec
 
 __all__ = ["Loader"]
@@ -26,7 +24,6 @@ __all__ = ["Loader"]
 _MOST_SAMPLES, _MOST_BYTES = 1024, 64 << 20
 _WAIT_S = 120.0
 """For a batch of a worker: it imports torch before its first."""
-_PR_SET_PDEATHSIG = 1
 _LONGEST_FOLDER = 60
 
 
@@ -132,8 +129,7 @@ def _written(model: ModelSpec, seed: int, descriptor: int) -> _Samples:
 
 def _in_worker(_: int) -> None:
     """The kernel ends it when its rank ends; where it cannot, torch's watchdog does."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent()
     folder = tempfile.gettempdir()
     if len(folder) > _LONGEST_FOLDER:
         # Batches are handed over by a socket in this folder, and a longer name than 107 bytes hangs.

@@ -23,7 +23,7 @@ import torch
 from wirespeed.errors import CannotMeasure
 from wirespeed.training.contract import Batch, ModelSpec, Trainer
 from wirespeed.training.loss_scale import LossScale
-from wirespeed.training.spans import Span
+from wirespeed.training.trace import Span
 
 __all__ = ["LOWER", "LossNotFinite", "Precision", "Step", "StepTimes", "Stepper"]
 

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import nn
 
 from wirespeed.errors import UsageError
-from wirespeed.training.agreement import begin_alike, trainable
+from wirespeed.training.equivalence import begin_alike, trainable
 
 __all__ = ["Overlapping", "Parcel", "Synchroniser", "dense"]
 

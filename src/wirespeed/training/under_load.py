@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.records_training import LoadFigures, Ratio
+from wirespeed.model.training_records import LoadFigures, Ratio
 from wirespeed.statistics import paired_ratio
 
 __all__ = [

@@ -3,20 +3,273 @@
 import json
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from wirespeed.errors import UsageError
-from wirespeed.harmless import escaped
-from wirespeed.records_comparison import CompareVerdict, Comparison, Row, Versus
-from wirespeed.units import GIGA
-from wirespeed.views import comparing
-from wirespeed.views.grid import Column, Grid
-from wirespeed.views.markdown import escape, table
-from wirespeed.views.style import Style
+from wirespeed.escaping import escaped
+from wirespeed.model.comparison_records import (
+    CompareVerdict,
+    Comparison,
+    Difference,
+    Row,
+    Unpaired,
+    Versus,
+    What,
+)
+from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
+from wirespeed.views.text import Column, Grid, Style, escape, table
 
-__all__ = ["FORMATS", "document", "render", "versus_grid"]
+__all__ = [
+    "FORMATS",
+    "advice",
+    "by_kind",
+    "by_rate",
+    "change",
+    "changed_line",
+    "common_words",
+    "conclusion",
+    "counts",
+    "difference",
+    "document",
+    "evidence",
+    "interval",
+    "label",
+    "percent",
+    "render",
+    "unpaired_line",
+    "value",
+    "values",
+    "versus_grid",
+]
+
+# Figures of a comparison in words: what was measured, changes, intervals, closing lines.
+
+_BANDWIDTH_FROM = 2**20
+"""Above this size an operation is told by its bus bandwidth, up to it by its time."""
+_SAID_BY_LABEL = ("figure", "op", "size_bytes", "strategy")
+_SPELLED = {
+    "batch": "batch {}",
+    "blocking": "async",
+    "bucket_mb": "{:g} MB",
+    "for_s": "for {:g} s",
+    "groups": "groups {}",
+    "in_flight": "{} in flight",
+    "in_place": "in place",
+    "micro_batches": "{} micro batches",
+    "ranks": "{} ranks",
+    "root": "root {}",
+    "study": "{} scaling",
+}
+_USUAL = {
+    ("blocking", True),
+    ("groups", "all"),
+    ("in_flight", 1),
+    ("in_place", False),
+    ("micro_batches", 1),
+    ("ranks", 0),
+    ("redop", "none"),
+    ("root", -1),
+    ("study", "compare"),
+}
+_MOST_VALUE = 60
+"""Characters of a value that differs; a list of 1,000 hosts is in `-o json`."""
+_NOISE = {
+    "repeats": "as the repeats show",
+    "history": "as the repeats and stored ones show",
+    "stated": "with what --noise says",
+}
+
+
+def by_rate(what: What, *busbw: float) -> bool:
+    """Whether it is told by what is better when it is more: a large size's busbw, a goodput."""
+    if what.is_ratio:
+        return True
+    size = what.get("size_bytes")
+    return isinstance(size, int) and size > _BANDWIDTH_FROM and all(b > 0 for b in busbw)
+
+
+def label(what: What, varying: Iterable[str] = (), *, rate: bool = False) -> str:
+    """`all_reduce 1 GiB busbw`, with the fields that are not alike in the whole table."""
+    said = [what.get("op") or what.get("strategy")]
+    size = what.get("size_bytes")
+    said += [format_size(size)] if isinstance(size, int) and size else []
+    said += [_word(name, what.get(name)) for name in varying if name not in _SAID_BY_LABEL]
+    return " ".join(str(word) for word in [*said, _unit(what, rate)] if word)
+
+
+def _unit(what: What, rate: bool) -> str:
+    """What the figure is a figure of."""
+    if what.kind == "goodput":
+        return str(what.get("figure") or "")
+    if what.kind == "soak":
+        return "call"
+    return "busbw" if rate else "step" if what.kind == "training" else "time"
+
+
+def by_kind(rows: Sequence[Row]) -> list[list[Row]]:
+    """Collectives and training apart: they are measured in ways of their own."""
+    kinds = dict.fromkeys(row.what.kind for row in rows)
+    return [[row for row in rows if row.what.kind == kind] for kind in kinds]
+
+
+def common_words(whats: Sequence[What]) -> tuple[str, list[str]]:
+    """(how all of it was measured, names of the fields that a row must tell).
+
+    An operation without reduction or root does not differ in that from those that have one.
+    """
+    names = dict.fromkeys(name for what in whats for name, _ in what.fields)
+    common: list[str] = []
+    varying: list[str] = []
+    for name in (name for name in names if name not in _SAID_BY_LABEL):
+        by_label: dict[str, set[str]] = {}
+        for what in whats:
+            by_label.setdefault(label(what), set()).add(_word(name, what.get(name)))
+        words = set().union(*by_label.values()) - {""}
+        if len(words) > 1 or any(len(own) > 1 for own in by_label.values()):
+            varying.append(name)
+        else:
+            common += words
+    return " · ".join(common), varying
+
+
+def _word(name: str, value: object) -> str:
+    """Short, and nothing for what is the usual."""
+    if value is None or (name, value) in _USUAL:
+        return ""
+    return _SPELLED[name].format(value) if name in _SPELLED else str(value)
+
+
+def values(row: Row) -> tuple[str, str]:
+    """Both sides' figures, with their unit."""
+    rate = by_rate(row.what, row.busbw_before, row.busbw_after)
+    before = value(row.what, row.before, row.busbw_before, rate=rate)
+    return before, value(row.what, row.after, row.busbw_after, rate=rate)
+
+
+def value(what: What, time: float, busbw: float, *, rate: bool) -> str:
+    """One figure with its unit."""
+    if what.is_ratio:
+        return f"{100 / time:.1f} %"
+    return format_bandwidth(busbw) if rate else format_duration(time)
+
+
+def change(ratio: float, *, rate: bool) -> str:
+    """`−12.6 %`; from ten times on `94×`."""
+    shown = 1 / ratio if rate else ratio
+    return f"{shown:.3g}×" if shown >= 10 else percent(shown) + " %"
+
+
+def interval(low: float, high: float, *, rate: bool) -> str:
+    """`−13.9 … −11.2 %` of the rate or the time; a dash where the noise is not known."""
+    if low == 0 or math.isinf(high):
+        return "–"
+    ends = (1 / high, 1 / low) if rate else (low, high)
+    return f"{percent(ends[0])} … {percent(ends[1])} %"
+
+
+def percent(ratio: float) -> str:
+    """A ratio as a signed change, with the minus sign of figures."""
+    if not math.isfinite(ratio) or ratio > 1e4:
+        return "+∞" if not math.isfinite(ratio) else f"+{(ratio - 1) * 100:.0e}"
+    value = round((ratio - 1) * 100, 1)
+    text = f"{abs(value):.1f}" if abs(value) < 1000 else f"{abs(value):.0f}"
+    return ("−" if value < 0 else "+") + text
+
+
+def changed_line(one: Versus) -> str:
+    """What differs, then what is the same, then what is not recorded."""
+    told = [difference(d) for d in one.differences]
+    rest = [f"{', '.join(one.alike)}: same"] if one.alike else []
+    rest += [f"{', '.join(one.unknown)}: not recorded on both sides"] if one.unknown else []
+    head = "; ".join(told) or "nothing that is recorded"
+    return f"changed between runs: {head}" + (f"     ({'; '.join(rest)})" if rest else "")
+
+
+def difference(one: Difference) -> str:
+    """`NCCL_ALGO Ring → Tree`."""
+    return f"{one.name} {_cut(one.before)} → {_cut(one.after)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_VALUE else text[: _MOST_VALUE - 1] + "…"
+
+
+def counts(comparison: Comparison) -> str:
+    """`1 worse, 1 same, 0 better`, and what is undecided or of wrong data."""
+    parts = [
+        f"{comparison.count('WORSE')} worse",
+        f"{comparison.count('same')} same",
+        f"{comparison.count('better')} better",
+    ]
+    for verdict in ("not enough runs", "wrong data"):
+        if number := comparison.count(verdict):
+            parts.append(f"{number} {verdict}")
+    return ", ".join(parts)
+
+
+def conclusion(comparison: Comparison) -> str:
+    """The last word; never `no regression` where nothing is known."""
+    if not comparison.rows:
+        return "NOTHING IN COMMON"
+    if comparison.exit_code == 1:
+        return "REGRESSION" if comparison.count("WORSE") else "WRONG DATA"
+    if comparison.exit_code == 3:
+        undecided = comparison.count("not enough runs")
+        return "NOT ENOUGH RUNS" if undecided == len(comparison.rows) else "NOT ALL DECIDED"
+    return "NO REGRESSION"
+
+
+def evidence(comparison: Comparison) -> list[str]:
+    """Whence the noise is known, and what the correction is: a line each."""
+    rows = comparison.rows
+    if not rows:
+        return []
+    sources = list(dict.fromkeys(row.noise_from for row in rows))
+    told = ["not known, with one run a side"] if "unknown" in sources else []
+    for source in (source for source in sources if source != "unknown"):
+        noises = sorted(row.noise for row in rows if row.noise_from == source)
+        least, most = percent(1 + noises[0])[1:], percent(1 + noises[-1])[1:]
+        spread = f"±{least} %" if least == most else f"±{least} to ±{most} %"
+        told.append(f"{spread} {_NOISE[source]}")
+    lines = ["noise from run to run: " + "; ".join(told)]
+    if len(rows) > 1:
+        lines.append(
+            f"each interval is for its own row; verdicts allow for {len(rows)} rows "
+            "(Benjamini-Hochberg, 5 %)"
+        )
+    return lines
+
+
+def advice(comparison: Comparison) -> str:
+    """What would decide the undecided rows."""
+    undecided = [row for row in comparison.rows if row.verdict == "not enough runs"]
+    if not undecided:
+        return ""
+    told = []
+    if any(min(row.runs) < 3 and row.noise_from != "stated" for row in undecided):
+        told.append(
+            "to call a change takes three runs a side (wirespeed compare A1,A2,A3 B1,B2,B3), "
+            "or --noise where it is known"
+        )
+    if needed := sorted(row.runs_needed for row in undecided if row.runs_needed):
+        least, most = needed[0], needed[-1]
+        many = f"{least} to {most}" if least != most else f"{most}"
+        more = " or more" if most == 100 else ""
+        bound = f"{comparison.fail_on * 100:g} %"
+        told.append(f"{many}{more} runs a side would tell a change of {bound} at this noise")
+    return "undecided: " + "; ".join(told)
+
+
+def unpaired_line(one: Unpaired, before: str, after: str) -> str:
+    """How many figures only one side has, and how they could pair."""
+    parts = [f"{n} only in {side}" for n, side in ((one.before, before), (one.after, after)) if n]
+    if not parts:
+        return ""
+    hint = f"; --across {one.differ_in[0]} pairs some of them" if one.differ_in else ""
+    return f"not compared: {', '.join(parts)}{hint}"
+
 
 FORMATS = ("table", "md", "json")
 SCHEMA = "wirespeed.comparison/1"
@@ -45,19 +298,19 @@ def render(comparison: Comparison, format: str, style: Style) -> str:
 def _table(comparison: Comparison, style: Style) -> str:
     lines: list[str] = []
     for one in comparison.versus:
-        lines += _wrapped(comparing.changed_line(one), style)
-        for rows in comparing.by_kind(one.rows):
-            how, varying = comparing.common_words([row.what for row in rows])
+        lines += _wrapped(changed_line(one), style)
+        for rows in by_kind(one.rows):
+            how, varying = common_words([row.what for row in rows])
             lines.append(style.paint(style.text(how), "dim"))
             lines += versus_grid(replace(one, rows=tuple(rows)), varying).lines(style)
-        said = comparing.unpaired_line(one.unpaired, one.before.name, one.after.name)
+        said = unpaired_line(one.unpaired, one.before.name, one.after.name)
         lines += [style.paint(line, "dim") for line in _wrapped(said, style)]
         lines.append("")
-    for note in (*comparing.evidence(comparison), comparing.advice(comparison)):
+    for note in (*evidence(comparison), advice(comparison)):
         lines += [style.paint(line, "dim") for line in _wrapped(note, style)]
-    word = comparing.conclusion(comparison)
+    word = conclusion(comparison)
     painted = style.paint(style.paint(word, _CONCLUSIONS.get(word, "yellow")), "bold")
-    lines.append(f"{painted}  {comparing.counts(comparison)}   exit {comparison.exit_code}")
+    lines.append(f"{painted}  {counts(comparison)}   exit {comparison.exit_code}")
     return "\n".join(lines) + "\n"
 
 
@@ -77,12 +330,12 @@ def versus_grid(one: Versus, varying: list[str]) -> Grid:
 
 
 def _cells(row: Row, varying: list[str]) -> list[str]:
-    rate = comparing.by_rate(row.what, row.busbw_before, row.busbw_after)
+    rate = by_rate(row.what, row.busbw_before, row.busbw_after)
     return [
-        comparing.label(row.what, varying, rate=rate),
-        *comparing.values(row),
-        comparing.change(row.ratio, rate=rate),
-        comparing.interval(row.low, row.high, rate=rate),
+        label(row.what, varying, rate=rate),
+        *values(row),
+        change(row.ratio, rate=rate),
+        interval(row.low, row.high, rate=rate),
         f"{row.runs[0]}+{row.runs[1]}",
         f"{row.samples[0]}+{row.samples[1]}" if any(row.samples) else "–",
         row.verdict,
@@ -90,19 +343,19 @@ def _cells(row: Row, varying: list[str]) -> list[str]:
 
 
 def _markdown(comparison: Comparison, style: Style) -> str:
-    blocks = [[f"## {comparing.conclusion(comparison)}", "", comparing.counts(comparison)]]
+    blocks = [[f"## {conclusion(comparison)}", "", counts(comparison)]]
     for one in comparison.versus:
-        blocks.append([escape(comparing.changed_line(one), style)])
-        blocks += [_markdown_rows(one, rows, style) for rows in comparing.by_kind(one.rows)]
-        if said := comparing.unpaired_line(one.unpaired, one.before.name, one.after.name):
+        blocks.append([escape(changed_line(one), style)])
+        blocks += [_markdown_rows(one, rows, style) for rows in by_kind(one.rows)]
+        if said := unpaired_line(one.unpaired, one.before.name, one.after.name):
             blocks.append([escape(said, style)])
-    notes = [*comparing.evidence(comparison), comparing.advice(comparison)]
+    notes = [*evidence(comparison), advice(comparison)]
     blocks.append([f"- {escape(note, style)}" for note in notes if note])
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
 def _markdown_rows(one: Versus, alike: Sequence[Row], style: Style) -> list[str]:
-    how, varying = comparing.common_words([row.what for row in alike])
+    how, varying = common_words([row.what for row in alike])
     names = [escape(side.name, style) for side in (one.before, one.after)]
     right = [*names, "change", "95 % interval", "runs", "n"]
     rows = [[escape(cell, style) for cell in _cells(row, varying)] for row in alike]
@@ -115,7 +368,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
     """As JSON: times in µs, bandwidths in GB/s, ratios of times (above 1 is slower, less goodput)."""
     return {
         "schema": SCHEMA,
-        "conclusion": comparing.conclusion(comparison),
+        "conclusion": conclusion(comparison),
         "exit_code": comparison.exit_code,
         "fail_on": comparison.fail_on,
         "versus": [_versus(one) for one in comparison.versus],

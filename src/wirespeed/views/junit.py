@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
-from wirespeed.records import Finding, Run
-from wirespeed.records_comparison import Comparison, Row, Versus
-from wirespeed.views import comparing
+from wirespeed.model.comparison_records import Comparison, Row, Versus
+from wirespeed.model.records import Finding, Run
+from wirespeed.views import comparison as comparison_view
 from wirespeed.views.findings import FIELDS, family, sorted_by_family
-from wirespeed.views.metrics_lasting import LASTING_METRICS
+from wirespeed.views.prometheus import LASTING_METRICS
 from wirespeed.views.sections import head_line
-from wirespeed.views.style import Style
+from wirespeed.views.text import Style
 
 __all__ = ["render", "render_all", "render_comparison"]
 
@@ -111,23 +111,23 @@ def _versus(comparison: Comparison, one: Versus, number: int) -> ET.Element:
         "wirespeed.compare" if len(comparison.versus) == 1 else f"wirespeed.compare.side_{number}"
     )
     alone = replace(comparison, versus=(one,))
-    told = {"conclusion": comparing.conclusion(alone), "fail_on": f"{comparison.fail_on:.0%}"}
+    told = {"conclusion": comparison_view.conclusion(alone), "fail_on": f"{comparison.fail_on:.0%}"}
     told |= {"before": ", ".join(one.before.runs), "after": ", ".join(one.after.runs)}
     told |= {f"changed {d.group} {d.name}": f"{d.before} → {d.after}" for d in one.differences}
-    cases = [case for rows in comparing.by_kind(one.rows) for case in _rows(rows, name)]
+    cases = [case for rows in comparison_view.by_kind(one.rows) for case in _rows(rows, name)]
     if alone.exit_code == 3:
-        message = f"{comparing.conclusion(alone)}: {comparing.counts(alone)}"
-        cases.append(_error(name, message, comparing.advice(alone)))
+        message = f"{comparison_view.conclusion(alone)}: {comparison_view.counts(alone)}"
+        cases.append(_error(name, message, comparison_view.advice(alone)))
     return _filled(name, 0.0, one.after.started, told, cases)
 
 
 def _rows(rows: Sequence[Row], suite: str) -> list[ET.Element]:
-    _, varying = comparing.common_words([row.what for row in rows])
+    _, varying = comparison_view.common_words([row.what for row in rows])
     seen: Counter[str] = Counter()
     cases = []
     for row in rows:
-        rate = comparing.by_rate(row.what, row.busbw_before, row.busbw_after)
-        name = comparing.label(row.what, varying, rate=rate)
+        rate = comparison_view.by_rate(row.what, row.busbw_before, row.busbw_after)
+        name = comparison_view.label(row.what, varying, rate=rate)
         place = f"{suite}.{row.what.kind}"
         case = _compared(row, _numbered(name, seen), place, rate=rate)
         cases.append(case)
@@ -135,9 +135,9 @@ def _rows(rows: Sequence[Row], suite: str) -> list[ET.Element]:
 
 
 def _compared(row: Row, name: str, place: str, *, rate: bool) -> ET.Element:
-    before, after = comparing.values(row)
-    told = f"{before} → {after}, {comparing.change(row.ratio, rate=rate)}"
-    told += f" (95 %: {comparing.interval(row.low, row.high, rate=rate)}; "
+    before, after = comparison_view.values(row)
+    told = f"{before} → {after}, {comparison_view.change(row.ratio, rate=rate)}"
+    told += f" (95 %: {comparison_view.interval(row.low, row.high, rate=rate)}; "
     told += f"runs {row.runs[0]}+{row.runs[1]}"
     told += f", n={row.samples[0]}+{row.samples[1]})" if any(row.samples) else ")"
     case = ET.Element("testcase", {"name": _text(name), "classname": _text(place), "time": "0"})

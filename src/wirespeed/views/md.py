@@ -2,31 +2,29 @@
 
 from collections.abc import Sequence
 
-from wirespeed.records import Finding, Run
-from wirespeed.views import figures
-from wirespeed.views.figures import series_of
-from wirespeed.views.findings import FIELDS, sorted_by_family
-from wirespeed.views.folding import of_interest
-from wirespeed.views.goodput import conclusion
-from wirespeed.views.goodput import tables as goodput_tables
-from wirespeed.views.grid import Grid
-from wirespeed.views.grids import grid_tables
-from wirespeed.views.markdown import code, escape, plain_text, table
+from wirespeed.model.comparison_records import Comparison
+from wirespeed.model.records import Finding, Run
+from wirespeed.model.units import format_duration
+from wirespeed.views import comparison as comparison_view
+from wirespeed.views import sections
+from wirespeed.views.combinations import grid_tables, settings_tables, winner_lines
+from wirespeed.views.findings import FIELDS, of_interest, sorted_by_family
+from wirespeed.views.html.comparison import runs_grid
+from wirespeed.views.lasting import conclusion, goodput_tables, soak_tables, summary, timeline
 from wirespeed.views.pairs import pair_tables, simulation_lines
-from wirespeed.views.references import references_grid
-from wirespeed.views.sections import head_line, next_command
-from wirespeed.views.settings import tables as settings_tables
-from wirespeed.views.settings import winner_lines
-from wirespeed.views.soak import summary, timeline
-from wirespeed.views.soak import tables as soak_tables
-from wirespeed.views.style import MARKS, Style
+from wirespeed.views.sections import (
+    head_line,
+    next_command,
+    references_grid,
+    series_of,
+)
+from wirespeed.views.text import MARKS, Grid, Style, code, escape, plain_text, table
 from wirespeed.views.training import tables as training_tables
 
-__all__ = ["render"]
+__all__ = ["render", "render_all"]
+
 
 _WORDS = {"pass": "passed", "warn": "warning", "fail": "failed", "not_checked": "not checked"}
-_RATES = ("algbw GB/s", "busbw GB/s")
-_COLUMNS = ("size", "place", "time", "95 %", "n", *_RATES, "wrong")
 
 
 def render(run: Run, style: Style) -> str:
@@ -35,7 +33,7 @@ def render(run: Run, style: Style) -> str:
         [f"## {run.verdict}", "", escape(head_line(run, plain), plain)],
         _findings(run, plain),
         *(_details(finding, plain) for finding in sorted_by_family(run.findings)),
-        *_training(run, plain),
+        *_tables(training_tables(run), plain),
         *_settings(run, plain),
         *_soak(run, plain),
         *_goodput(run, plain),
@@ -77,17 +75,10 @@ def _pairs(run: Run, style: Style) -> list[list[str]]:
     """The pairs of `locate` as tables, and what was simulated."""
     blocks = []
     for title, grid in pair_tables(run.located) if run.located and run.located.pairs else ():
-        titles = [escape(column.title, style) for column in grid.columns]
-        rows = [[escape(cell, style) for cell in row] for row in grid.rows]
-        blocks.append([f"### {escape(title, style)}", "", *table(titles, rows, titles[1:])])
+        blocks.append([f"### {escape(title, style)}", "", *grid.markdown(style, every=True)])
     if run.simulation:
         blocks.append(["```", *simulation_lines(run, style), "```"])
     return blocks
-
-
-def _training(run: Run, style: Style) -> list[list[str]]:
-    """The tables of `train`: step and communication time by strategy, scaling, memory."""
-    return _tables(training_tables(run), style)
 
 
 def _settings(run: Run, style: Style) -> list[list[str]]:
@@ -117,14 +108,7 @@ def _soak(run: Run, style: Style) -> list[list[str]]:
 
 
 def _tables(found: Sequence[tuple[str, Grid]], style: Style) -> list[list[str]]:
-    blocks = []
-    for title, grid in found:
-        shown = [i for i, _ in enumerate(grid.columns) if any(row[i] for row in grid.rows)]
-        titles = [escape(grid.columns[i].title, style) for i in shown]
-        rows = [[escape(row[i], style) for i in shown] for row in grid.rows]
-        right = [escape(grid.columns[i].title, style) for i in shown if not grid.columns[i].left]
-        blocks.append([f"### {escape(title, style)}", "", *table(titles, rows, right)])
-    return blocks
+    return [[f"### {escape(title, style)}", "", *grid.markdown(style)] for title, grid in found]
 
 
 def _measurements(run: Run, style: Style) -> list[list[str]]:
@@ -133,21 +117,12 @@ def _measurements(run: Run, style: Style) -> list[list[str]]:
     blocks = []
     for series in series_of(run.measurements):
         title = f"### {escape(series.first.op, style)}"
-        rows = [
-            [
-                figures.size(m),
-                figures.place(m),
-                figures.duration(m.time.median),
-                figures.interval(m) or "–",
-                str(m.iterations),
-                figures.gigabytes(m.algbw),
-                figures.gigabytes(m.busbw),
-                f"**{m.wrong}**" if m.wrong else figures.wrong(m),
-            ]
-            for m in series.rows
-        ]
-        right = [column for column in _COLUMNS if column != "place"]
-        blocks.append([title, "", escape(series.title, style), "", *table(_COLUMNS, rows, right)])
+        rows = [sections.size_cells(m) for m in series.rows]
+        for m, row in zip(series.rows, rows, strict=True):
+            row[-1] = f"**{m.wrong}**" if m.wrong else row[-1]
+        titles = sections.SIZE_COLUMNS.replace("<", "").split("|")
+        right = [one for one in titles if one != "place"]
+        blocks.append([title, "", escape(series.title, style), "", *table(titles, rows, right)])
     return blocks
 
 
@@ -166,8 +141,32 @@ def _choices(run: Run, style: Style) -> list[str]:
 
 
 def _closing(run: Run, style: Style) -> list[str]:
-    parts = [f"**{run.verdict}**", figures.counts(run)]
-    parts += [figures.duration(run.seconds)] if run.seconds > 0 else []
+    parts = [f"**{run.verdict}**", sections.counts(run)]
+    parts += [format_duration(run.seconds)] if run.seconds > 0 else []
     lines = [" · ".join([*parts, f"exit {run.exit_code}", f"run {code(run.id, style)}"])]
     command = next_command(run)
     return [*lines, "", f"next: {code(command, style)}"] if command else lines
+
+
+def render_all(runs: Sequence[Run], style: Style, comparison: Comparison | None) -> str:
+    """One run as its own view shows it; of several, verdicts first. Text that ends in a line end."""
+    if len(runs) == 1:
+        return render(runs[0], style)
+    plain = Style(ascii=style.ascii, verbose=style.verbose)
+    verdicts = [run.verdict for run in runs]
+    counted = [f"{verdicts.count(one)} {one}" for one in dict.fromkeys(verdicts)]
+    blocks = [
+        f"# {len(runs)} runs: {', '.join(counted)}",
+        "\n".join(runs_grid(runs).markdown(plain, every=True)),
+    ]
+    if comparison is not None:
+        blocks.append(comparison_view.render(comparison, "md", style).rstrip("\n"))
+    blocks += [_folded(run, style, plain) for run in runs]
+    return plain_text("\n\n".join(blocks), style) + "\n"
+
+
+def _folded(run: Run, style: Style, plain: Style) -> str:
+    # Within an HTML element Markdown is not read, but what it escapes stays harmless there.
+    title = f"run {escape(run.id, plain)}: {escape(run.command, plain)}, {run.verdict}"
+    whole = render(run, style).rstrip("\n")
+    return f"<details><summary>{title}</summary>\n\n{whole}\n\n</details>"

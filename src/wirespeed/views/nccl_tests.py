@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from wirespeed.records import Measurement, NodeFacts, Run
-from wirespeed.units import GIGA
-from wirespeed.views.style import Style
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.model.records import Measurement, NodeFacts, Run
+from wirespeed.model.units import GIGA
+from wirespeed.views.text import Style
 
 __all__ = ["render"]
 
-_PROGRAMS = {"all_to_all": "alltoall", "all_to_all_v": "alltoallv", "send_recv": "sendrecv"}
 _DTYPES = {
     "float32": "float",
     "float64": "double",
@@ -88,7 +88,8 @@ def _rows(measurements: Sequence[Measurement]) -> list[_Row]:
 
 
 def _section(run: Run, measurements: Sequence[Measurement]) -> list[str]:
-    program = f"{_PROGRAMS.get(measurements[0].op, measurements[0].op)}_perf"
+    op = measurements[0].op
+    program = f"{(op in CATALOGUE and CATALOGUE[op].program) or op}_perf"
     return [
         f"# Collective test starting: {program}",
         _settings(measurements),
@@ -150,7 +151,7 @@ def _devices(nodes: Sequence[NodeFacts], groups: str) -> Iterator[str]:
         node = nodes[number]
         gpu = node.gpus[index] if index < len(node.gpus) else {}
         bus = str(gpu.get("bus") or gpu.get("pci") or gpu.get("pci.bus_id") or "0000:00:00")
-        name = str(gpu.get("name") or node.facts.get("cpu.model") or "CPU")
+        name = str(gpu.get("name") or node.facts.cpu_model or "CPU")
         group = _group(groups, rank, index, number)
         yield (
             f"#  Rank {rank:2d} Group {group:2d} Pid {0:6d} on {node.host:>10} "

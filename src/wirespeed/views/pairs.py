@@ -1,15 +1,17 @@
-"""What `locate` measured: the matrix of pairs for few nodes, the slowest nodes for many."""
+"""The pairs of `locate`: their tables, and which nodes and links are suspected."""
 
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 
-from wirespeed.records import Located, PairFigures, Run, SimulatedPart, Simulation
-from wirespeed.units import GIGA, format_duration
-from wirespeed.views.grid import Column, Grid
-from wirespeed.views.style import Style
+from wirespeed.model.records import Finding, Located, PairFigures, Run, SimulatedPart, Simulation
+from wirespeed.model.units import GIGA, format_duration
+from wirespeed.views.text import Grid, Style, titled
 
-__all__ = ["matrices", "pair_lines", "pair_tables", "simulation_lines"]
+__all__ = ["Suspects", "matrices", "pair_lines", "pair_tables", "simulation_lines", "suspects_of"]
+
 
 MOST_IN_MATRIX = 12
 """More columns do not fit on a line."""
@@ -28,10 +30,7 @@ def pair_lines(run: Run, style: Style) -> list[str]:
     located = run.located
     if len(located.nodes) > MOST_IN_MATRIX:
         return [_effort(located, style), "", *_slowest(located).lines(style)]
-    lines = [_effort(located, style)]
-    for title, grid in matrices(located):
-        lines += ["", style.paint(style.text(title), "bold"), *grid.lines(style, indent="  ")]
-    return lines
+    return [_effort(located, style), "", *titled(matrices(located), style)[:-1]]
 
 
 def pair_tables(located: Located) -> list[tuple[str, Grid]]:
@@ -58,7 +57,7 @@ def simulation_lines(run: Run, style: Style) -> list[str]:
     simulated = run.simulation
     if simulated is None:
         return []
-    grid = Grid((Column("", left=True), Column("", left=True)))
+    grid = Grid.of("<|<")
     for name, value in _told(simulated):
         grid.add(name, value)
     return grid.lines(style)[1:]
@@ -128,7 +127,7 @@ def _matrix(
     nodes: Sequence[str], texts: Mapping[tuple[str, str], str], marked: set[tuple[str, str]]
 ) -> Grid:
     """A mark beside the colour: the cell of a slow pair ends in `!`."""
-    grid = Grid((Column("from \\ to", left=True), *(Column(node) for node in nodes)))
+    grid = Grid.of("<from \\ to", *nodes)
     for number, row in enumerate(nodes):
         cells = []
         for column, other in enumerate(nodes):
@@ -149,7 +148,7 @@ def _slowest(located: Located) -> Grid:
         received[target].append(rate)
     order = sorted(sent, key=lambda node: min(median(sent[node]), median(received[node])))
     title = f"the {SLOWEST} slowest of {len(order):,}"
-    grid = Grid((Column(title, left=True), Column("sends GB/s"), Column("receives GB/s")))
+    grid = Grid.of(f"<{title}|sends GB/s|receives GB/s")
     for node in order[:SLOWEST]:
         rates = median(sent[node]), median(received[node])
         grid.add(node, *(_three(rate / GIGA) for rate in rates))
@@ -158,3 +157,88 @@ def _slowest(located: Located) -> Grid:
 
 def _three(value: float) -> str:
     return f"{value:#.3g}".rstrip(".") if value else "0"
+
+
+_CULPRIT = "LOC-"
+_COMPUTES = "LOC-007"
+"""Slow without any traffic: nothing is wrong with the figures of its pairs."""
+_GROUP = "uplink of "
+_ADAPTER = re.compile(r"rail (\d+) of (.+)", re.DOTALL)
+_RAIL = re.compile(r"rail (\d+)")
+_BETWEEN = " <-> "
+_MORE = re.compile(r" and \d+ more$")
+
+
+@dataclass(frozen=True, slots=True)
+class Suspects:
+    """Names as in `Located.nodes`; `links` are pairs of them."""
+
+    nodes: tuple[str, ...] = ()
+    """Their own traffic is slow: the whole row and column is theirs."""
+    members: tuple[str, ...] = ()
+    """Part of a slow group, the end of a slow link, or slow at computing only."""
+    links: tuple[tuple[str, str], ...] = ()
+    rails: tuple[int, ...] = ()
+    partial: bool = False
+    """A finding names a group by its first nodes only (`a, b, c, d and 12 more`)."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Every node that a finding names, once."""
+        return tuple(dict.fromkeys((*self.nodes, *self.members)))
+
+
+def suspects_of(findings: Iterable[Finding], nodes: Sequence[str]) -> Suspects:
+    """What the culprits' findings name; names that are none of `nodes` are left out.
+
+    A finding names at most four nodes of a group in its subject; `partial` tells that there are more.
+    """
+    known = frozenset(nodes)
+    whole: list[str] = []
+    members: list[str] = []
+    links: list[tuple[str, str]] = []
+    rails: list[int] = []
+    culprits = [one for one in findings if _is_culprit(one)]
+    for finding in culprits:
+        kind, name = finding.subject.kind, finding.subject.name
+        if kind == "rail":
+            number, host = _rail(name)
+            rails += number
+            whole += [one for one in host if one in known]
+        elif kind == "link" and _BETWEEN in name:
+            links += [pair for pair in [_ends(name)] if known.issuperset(pair)]
+        elif kind == "link":
+            members += _listed(name.removeprefix(_GROUP), known)
+        elif kind in ("node", "rank"):
+            (members if finding.id == _COMPUTES else whole).extend(_listed(name, known))
+    members += [end for pair in links for end in pair]
+    partial = any(_MORE.search(finding.subject.name) for finding in culprits)
+    return Suspects(_once(whole), _once(members), tuple(links), tuple(sorted(set(rails))), partial)
+
+
+def _is_culprit(finding: Finding) -> bool:
+    return finding.status in ("fail", "warn") and finding.id.startswith(_CULPRIT)
+
+
+def _rail(name: str) -> tuple[list[int], list[str]]:
+    """`rail 1` and `rail 1 of node-3`: the rail's number, and the node if it is of one only."""
+    if found := _ADAPTER.fullmatch(name):
+        return [int(found[1])], [found[2]]
+    found = _RAIL.fullmatch(name)
+    return ([int(found[1])] if found else []), []
+
+
+def _ends(name: str) -> tuple[str, str]:
+    first, _, second = name.partition(_BETWEEN)
+    return first, second
+
+
+def _listed(name: str, known: frozenset[str]) -> list[str]:
+    """`a, b and 2 more` as names; a name that holds such words itself is taken whole."""
+    if name in known:
+        return [name]
+    return [part for part in _MORE.sub("", name).split(", ") if part in known]
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from wirespeed.errors import UsageError
-from wirespeed.harmless import escaped
-from wirespeed.records_prediction import (
+from wirespeed.escaping import escaped
+from wirespeed.model.prediction_records import (
     BestStep,
     Estimate,
     FittedModel,
@@ -20,9 +20,8 @@ from wirespeed.records_prediction import (
     Stretch,
     WorldSize,
 )
-from wirespeed.units import GIGA, format_bandwidth, format_duration, format_size
-from wirespeed.views.grid import Column, Grid
-from wirespeed.views.style import Style
+from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
+from wirespeed.views.text import Grid, Style, table, titled
 
 __all__ = ["FORMATS", "SCHEMA", "render", "sections", "sentences"]
 
@@ -48,9 +47,7 @@ def render(prediction: Prediction, format: str, style: Style) -> str:
 
 
 def _table(prediction: Prediction, style: Style) -> str:
-    lines: list[str] = []
-    for title, grid in sections(prediction):
-        lines += [style.paint(style.text(title), "bold"), *grid.lines(style, indent="  "), ""]
+    lines = titled(sections(prediction), style)
     for text in sentences(prediction):
         lines += _wrapped(text, style, "")
     for refusal in prediction.refusals:
@@ -66,12 +63,11 @@ def _markdown(prediction: Prediction, style: Style) -> str:
     plain = Style(ascii=style.ascii)
     blocks: list[str] = []
     for title, grid in sections(prediction):
-        shown = [i for i, _ in enumerate(grid.columns) if any(row[i] for row in grid.rows)]
-        rule = ["---" if grid.columns[i].left else "---:" for i in shown]
+        shown = grid.shown
         titles = [_escaped(grid.columns[i].title, plain) for i in shown]
+        right = [title for i, title in zip(shown, titles, strict=True) if not grid.columns[i].left]
         rows = [[_escaped(row[i], plain) for i in shown] for row in grid.rows]
-        table = [f"| {' | '.join(row)} |" for row in (titles, rule, *rows)]
-        blocks.append("\n".join([f"### {_escaped(title, plain)}", "", *table]))
+        blocks.append("\n".join([f"### {_escaped(title, plain)}", "", *table(titles, rows, right)]))
     items = [*sentences(prediction), *prediction.notes]
     items += [
         f"not predicted: {one.what}: {one.because}" + (f"; next: {one.helps}" if one.helps else "")
@@ -93,9 +89,9 @@ def sections(prediction: Prediction, *, every: bool = False) -> Iterable[Section
 
 
 def _models(models: Sequence[FittedModel]) -> Grid:
-    left = ("collective", "measured as", "shape", "terms", "worlds")
-    names = ("collective", "measured as", "shape", "weight", "terms", "worlds", "sizes", "n")
-    grid = Grid(tuple(Column(one, left=one in left) for one in (*names, "left out: error", "p90")))
+    grid = Grid.of(
+        "<collective|<measured as|<shape|weight|<terms|<worlds|sizes|n|left out: error|p90"
+    )
     for one in models:
         grid.add(
             one.op,
@@ -125,9 +121,9 @@ def _terms(terms: dict[str, float]) -> str:
 
 
 def _collectives(prediction: Prediction) -> Grid:
-    names = ("collective", "nodes × ranks", "size", "time", "95 %", "busbw GB/s", "95 % GB/s", "n")
-    left = ("collective", "beyond")
-    grid = Grid(tuple(Column(one, left=one in left) for one in (*names, "measured", "beyond")))
+    grid = Grid.of(
+        "<collective|nodes × ranks|size|time|95 %|busbw GB/s|95 % GB/s|n|measured|<beyond"
+    )
     for one in prediction.collectives:
         grid.add(
             one.op,
@@ -145,8 +141,7 @@ def _collectives(prediction: Prediction) -> Grid:
 
 
 def _steps(steps: Sequence[StepTime], most: int | None) -> Grid:
-    names = ("nodes × ranks", "strategy", "bucket", "step", "95 %", "efficiency", "95 % eff.")
-    grid = Grid(tuple(Column(one, left=one == "strategy") for one in (*names, "quickest in", "n")))
+    grid = Grid.of("nodes × ranks|<strategy|bucket|step|95 %|efficiency|95 % eff.|quickest in|n")
     for world in dict.fromkeys(one.world for one in steps):
         rows = sorted((one for one in steps if one.world == world), key=lambda one: one.step.value)
         for one in rows[:most]:
@@ -165,9 +160,7 @@ def _steps(steps: Sequence[StepTime], most: int | None) -> Grid:
 
 
 def _gains(gains: Sequence[Gain]) -> Grid:
-    left = ("improvement", "of")
-    names = ("improvement", "of", "nodes × ranks", "now", "then", "quicker", "95 %")
-    grid = Grid(tuple(Column(one, left=one in left) for one in names))
+    grid = Grid.of("<improvement|<of|nodes × ranks|now|then|quicker|95 %")
     for one in gains:
         grid.add(
             one.name,

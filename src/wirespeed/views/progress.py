@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TextIO
 
-from wirespeed.views.style import Style
+from wirespeed.views.text import Style
 
 __all__ = ["Progress", "open_progress"]
 

@@ -1,23 +1,158 @@
-"""The parts that the table and the wide view share: head, choices, data checks, closing lines."""
+"""What several views share: figures as words, head lines, closing lines, references."""
 
 import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from wirespeed.records import Run
-from wirespeed.units import format_size
-from wirespeed.views.figures import bandwidth, bus_factor, counts, duration
-from wirespeed.views.grid import Column, Grid
-from wirespeed.views.style import Style
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.model.records import Finding, Measurement, Run
+from wirespeed.model.reference_records import ReferenceFigure, ReferenceKind
+from wirespeed.model.units import format_bandwidth, format_duration, format_size
+from wirespeed.views.text import Grid, Style
 
 __all__ = [
+    "KINDS",
+    "SIZE_COLUMNS",
+    "Series",
+    "bandwidth",
     "bandwidth_note",
+    "bus_factor",
     "choice_lines",
     "closing_lines",
+    "counts",
+    "gigabytes",
     "head_line",
     "import_lines",
+    "interval",
     "next_command",
     "note",
+    "place",
+    "reference_value",
+    "references_grid",
+    "references_of",
+    "series_of",
+    "size",
+    "size_cells",
     "verification_line",
+    "wrong",
 ]
+
+
+_NOTHING = "–"
+_LEAST_SHOWN = 0.5e6
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The sizes of one operation that were measured in the same way."""
+
+    first: Measurement
+    rows: tuple[Measurement, ...]
+
+    @property
+    def title(self) -> str:
+        """`all_reduce`, then how: `float32 sum · 4 ranks · torch · each`."""
+        m = self.first
+        kind = m.dtype if m.redop == "none" else f"{m.dtype} {m.redop}"
+        ranks = f"{m.ranks} ranks" if m.ranks else "ranks not known"
+        parts = [kind, ranks, m.engine, m.timing]
+        parts += [f"root {m.root}"] if m.root >= 0 else []
+        parts += [f"groups {m.groups}"] if m.groups != "all" else []
+        parts += ["async"] if m.timing == "each" and not m.blocking else []
+        parts += [f"{m.in_flight} in flight"] if m.in_flight > 1 else []
+        parts += [m.setting] if m.setting else []
+        parts += [m.backend] if m.backend else []
+        return " · ".join(parts)
+
+
+def series_of(measurements: Iterable[Measurement]) -> list[Series]:
+    """The measurements by how they were taken, in the order of their first; sizes ascending."""
+    groups: dict[tuple[object, ...], list[Measurement]] = {}
+    for m in measurements:
+        how = (m.op, m.engine, m.dtype, m.redop, m.root, m.ranks, m.groups)
+        groups.setdefault(
+            (*how, m.timing, m.blocking, m.in_flight, m.setting, m.backend), []
+        ).append(m)
+    return [
+        Series(rows[0], tuple(sorted(rows, key=lambda m: (m.size_bytes, m.in_place))))
+        for rows in groups.values()
+    ]
+
+
+def interval(m: Measurement) -> str:
+    """`±3.1 %`: the farther end of the 95 % interval of the median, relative to the median.
+
+    Empty where the interval is not known (both ends equal the one figure that there is).
+    """
+    time = m.time
+    if time.median <= 0 or time.low == time.high:
+        return ""
+    reach = max(time.high - time.median, time.median - time.low) / time.median * 100
+    return f"±{reach:.1f} %" if reach < 100 else f"±{reach:.0f} %"
+
+
+def bandwidth(bytes_per_second: float) -> str:
+    """`45.4 GB/s`; a dash where the figure has no meaning, as for a barrier."""
+    number = gigabytes(bytes_per_second)
+    return number if number == _NOTHING else f"{number} GB/s"
+
+
+def gigabytes(bytes_per_second: float) -> str:
+    """The same without the unit, for columns that name it."""
+    if bytes_per_second <= 0:
+        return _NOTHING
+    if bytes_per_second < _LEAST_SHOWN:
+        return "<0.001"
+    return format_bandwidth(bytes_per_second).removesuffix(" GB/s")
+
+
+SIZE_COLUMNS = "size|<place|time|95 %|n|algbw GB/s|busbw GB/s|wrong"
+
+
+def size_cells(m: Measurement) -> list[str]:
+    """Of `SIZE_COLUMNS`."""
+    return [
+        size(m),
+        place(m),
+        format_duration(m.time.median),
+        interval(m) or _NOTHING,
+        str(m.iterations),
+        gigabytes(m.algbw),
+        gigabytes(m.busbw),
+        wrong(m),
+    ]
+
+
+def size(m: Measurement) -> str:
+    return format_size(m.size_bytes)
+
+
+def place(m: Measurement) -> str:
+    return "in" if m.in_place else "out"
+
+
+def wrong(m: Measurement) -> str:
+    return _NOTHING if m.wrong is None else str(m.wrong)
+
+
+def bus_factor(op: str) -> str:
+    """busbw over algbw as a formula in n, the ranks; empty where there is none."""
+    return CATALOGUE[op].bus_factor.formula if op in CATALOGUE else ""
+
+
+def counts(run: Run) -> str:
+    """`1 failed, 1 warning, 2 passed, 1 not checked`: what there is of each."""
+    words = (("fail", "failed"), ("warn", "warning"), ("pass", "passed"))
+    parts = [_count(run.findings, status, word) for status, word in words]
+    parts.append(_count(run.findings, "not_checked", "not checked"))
+    return ", ".join(filter(None, parts)) or "no findings"
+
+
+def _count(findings: Iterable[Finding], status: str, word: str) -> str:
+    number = sum(finding.status == status for finding in findings)
+    plural = "s" if word == "warning" and number > 1 else ""
+    return f"{number} {word}{plural}" if number else ""
+
 
 _NEXT_LEVEL = {"quick": "", "medium": "-l long"}
 _UNIT = "GB/s: 10⁹ bytes a second, not Gbit/s; busbw can exceed the wire where switches reduce"
@@ -46,7 +181,7 @@ def choice_lines(run: Run, style: Style) -> list[str]:
     """Every automatic choice with its reason."""
     if not run.choices:
         return []
-    grid = Grid((Column("choice", left=True), Column("value", left=True), Column("why", left=True)))
+    grid = Grid.of("<choice|<value|<why")
     for choice in run.choices:
         grid.add(choice.name, choice.value, choice.reason)
     return grid.lines(style)
@@ -91,7 +226,7 @@ def closing_lines(run: Run, style: Style) -> list[str]:
         parts.append(_plural(len(run.measurements), "measurement"))
     facts = [", ".join(parts), f"exit {run.exit_code}", f"run {run.id}"]
     if run.seconds > 0:
-        facts.insert(1, duration(run.seconds))
+        facts.insert(1, format_duration(run.seconds))
     lines = [f"{style.verdict(run.verdict)}   {style.text('   '.join(facts))}"]
     if command := next_command(run):
         lines.append(f"next: {style.paint(style.text(command), 'cyan')}")
@@ -148,3 +283,62 @@ def _given(run: Run, name: str) -> bool:
 
 def _plural(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+KINDS: dict[ReferenceKind, str] = {
+    "baseline": "baseline",
+    "own": "own figure",
+    "fleet": "fleet's median",
+    "reference": "reference",
+    "roofline": "roofline",
+}
+_GRADED = "<operation|size|<place|figure|<graded against|reference|share|spread|<from"
+
+
+def references_of(run: Run) -> list[ReferenceFigure]:
+    """Of all findings, in their order."""
+    return [one for finding in run.findings for one in finding.references]
+
+
+def references_grid(run: Run) -> Grid | None:
+    """A row for each figure that was graded against; None where nothing was."""
+    told = references_of(run)
+    if not told:
+        return None
+    measured = {_key(m): m for m in reversed(run.measurements)}
+    grid = Grid.of(_GRADED)
+    for one in told:
+        figure, share = _figure(one, measured.get(_key(one)))
+        what = (one.op, format_size(one.size_bytes), "in" if one.in_place else "out", figure)
+        against = (KINDS[one.kind], reference_value(one), share, _spread(one), one.source)
+        grid.add(*what, *against)
+    return grid
+
+
+def reference_value(one: ReferenceFigure) -> str:
+    """With its unit."""
+    return _shown(one, one.value)
+
+
+def _key(one: Measurement | ReferenceFigure) -> tuple[object, ...]:
+    how = (one.op, one.engine, one.dtype, one.redop)
+    return (*how, one.in_place, one.size_bytes, one.ranks)
+
+
+def _figure(one: ReferenceFigure, m: Measurement | None) -> tuple[str, str]:
+    """(what was measured, its share of the reference: 1 is as good, more is better)."""
+    seen = (m.busbw if one.quantity == "busbw" else m.time.median) if m else 0.0
+    if seen <= 0 or one.value <= 0:
+        return "–", "–"
+    share = seen / one.value if one.quantity == "busbw" else one.value / seen
+    return _shown(one, seen), f"{share:.2f}"
+
+
+def _spread(one: ReferenceFigure) -> str:
+    if one.low is None or one.high is None:
+        return ""
+    return f"{_shown(one, one.low)} … {_shown(one, one.high)}"
+
+
+def _shown(one: ReferenceFigure, value: float) -> str:
+    return format_bandwidth(value) if one.quantity == "busbw" else format_duration(value)

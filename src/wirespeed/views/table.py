@@ -5,29 +5,24 @@ Each time stands with its 95 % interval and the number of samples.
 
 from collections.abc import Sequence
 
-from wirespeed.records import Measurement, Run
-from wirespeed.views import figures
-from wirespeed.views.figures import Series, series_of
-from wirespeed.views.findings import finding_lines
-from wirespeed.views.folding import folded, of_interest
-from wirespeed.views.goodput import goodput_lines
-from wirespeed.views.grid import Column, Grid
-from wirespeed.views.grids import grid_lines
-from wirespeed.views.pairs import pair_lines, simulation_lines
+from wirespeed.model.records import Measurement, Run, Verification
+from wirespeed.model.units import format_duration, format_size
+from wirespeed.views import sections
+from wirespeed.views.findings import finding_lines, folded, of_interest
 from wirespeed.views.sections import (
+    Series,
     bandwidth_note,
     choice_lines,
     closing_lines,
     head_line,
     note,
+    series_of,
     verification_line,
 )
-from wirespeed.views.settings import settings_lines
-from wirespeed.views.soak import soak_lines
-from wirespeed.views.style import Style
-from wirespeed.views.training import training_lines
+from wirespeed.views.text import Column, Grid, Style
 
-__all__ = ["join_blocks", "render", "sizes_grid", "summary_grid"]
+__all__ = ["render", "render_wide", "sizes_grid", "summary_grid"]
+
 
 _NOT_CHECKED = "wrong –: the data of that row was not checked"
 _IMPORTED = "imported figures are shown, not judged: the verdict stays UNKNOWN"
@@ -42,16 +37,39 @@ def render(run: Run, style: Style) -> str:
         finding_lines(run.findings, style)
         if style.verbose
         else finding_lines(of_interest(folded(run), run), style, brief=True),
-        pair_lines(run, style),
-        simulation_lines(run, style),
-        training_lines(run, style),
-        settings_lines(run, style),
-        soak_lines(run, style),
-        goodput_lines(run, style),
+        *_pairs(run, style),
+        *_particular(run, style),
         _figures(run, style),
         closing_lines(run, style),
     ]
     return join_blocks(blocks)
+
+
+def _pairs(run: Run, style: Style) -> list[list[str]]:
+    """Blocks of `locate`. Here and below a module is loaded only for a run that it has words for."""
+    if run.located is None and run.simulation is None:
+        return []
+    from wirespeed.views.pairs import pair_lines, simulation_lines
+
+    return [pair_lines(run, style), simulation_lines(run, style)]
+
+
+def _particular(run: Run, style: Style) -> list[list[str]]:
+    """Blocks of training, of compared settings, and of what lasted."""
+    blocks = []
+    if run.training or run.under_load or run.grid:
+        from wirespeed.views.training import training_lines
+
+        blocks.append(training_lines(run, style))
+    if run.settings:
+        from wirespeed.views.combinations import settings_lines
+
+        blocks.append(settings_lines(run, style))
+    if run.soak is not None or run.goodput is not None:
+        from wirespeed.views.lasting import goodput_lines, soak_lines
+
+        blocks += [soak_lines(run, style), goodput_lines(run, style)]
+    return blocks
 
 
 def join_blocks(blocks: Sequence[Sequence[str]]) -> str:
@@ -62,11 +80,14 @@ def join_blocks(blocks: Sequence[Sequence[str]]) -> str:
 def _figures(run: Run, style: Style) -> list[str]:
     series = series_of(run.measurements)
     if run.command == "check":
-        lines = _summary(series, style) if series else []
+        lines = summary_grid(series).lines(style) if series else []
     else:
         joint = run.command == "bench" and bool(run.grid)
-        lines = [] if run.settings else grid_lines(run, style) if joint else _sizes(series, style)
-        lines += [""] if joint else []
+        lines = [] if run.settings or joint else _sizes(series, style)
+        if joint:
+            from wirespeed.views.combinations import grid_lines
+
+            lines = [*([] if run.settings else grid_lines(run, style)), ""]
     return lines + _notes(run, style)
 
 
@@ -95,52 +116,19 @@ def _sizes(series: Sequence[Series], style: Style) -> list[str]:
 def sizes_grid(series: Series) -> Grid:
     """One row a size."""
     both = len({m.in_place for m in series.rows}) > 1 or series.first.in_place
-    grid = Grid(
-        (
-            Column("size"),
-            Column("place", left=True),
-            Column("time"),
-            Column("95 %"),
-            Column("n"),
-            Column("algbw GB/s"),
-            Column("busbw GB/s"),
-            Column("wrong"),
-        )
-    )
+    grid = Grid.of(sections.SIZE_COLUMNS)
     for m in series.rows:
-        grid.add(
-            figures.size(m) if m.size_bytes else "–",
-            figures.place(m) if both else "",
-            figures.duration(m.time.median),
-            figures.interval(m) or "–",
-            str(m.iterations) if m.iterations else "–",
-            figures.gigabytes(m.algbw),
-            figures.gigabytes(m.busbw),
-            figures.wrong(m),
-            red=7 if m.wrong else None,
-        )
+        cells = sections.size_cells(m)
+        cells[0] = cells[0] if m.size_bytes else "–"
+        cells[1] = cells[1] if both else ""
+        cells[4] = cells[4] if m.iterations else "–"
+        grid.add(*cells, color="red" if m.wrong else "")
     return grid
-
-
-def _summary(series: Sequence[Series], style: Style) -> list[str]:
-    return summary_grid(series).lines(style)
 
 
 def summary_grid(series: Sequence[Series]) -> Grid:
     """One line an operation: latency at the smallest size, the best bus bandwidth."""
-    grid = Grid(
-        (
-            Column("operation", left=True),
-            Column("latency"),
-            Column("95 %"),
-            Column("n"),
-            Column("at"),
-            Column("peak busbw"),
-            Column("95 %"),
-            Column("n"),
-            Column("at"),
-        )
-    )
+    grid = Grid.of("<operation|latency|95 %|n|at|peak busbw|95 %|n|at")
     for one in series:
         rows = [m for m in one.rows if not m.in_place] or one.rows
         least, best = rows[0], max(rows, key=lambda m: m.busbw)
@@ -156,10 +144,110 @@ def _name(one: Series, among: Sequence[Series]) -> str:
 
 
 def _latency(m: Measurement) -> list[str]:
-    at = figures.size(m) if m.size_bytes else "–"
-    return [figures.duration(m.time.median), figures.interval(m) or "–", str(m.iterations), at]
+    at = sections.size(m) if m.size_bytes else "–"
+    return [format_duration(m.time.median), sections.interval(m) or "–", str(m.iterations), at]
 
 
 def _peak(m: Measurement) -> list[str]:
-    rate = figures.bandwidth(m.busbw)
-    return [rate, figures.interval(m) or "–", str(m.iterations), figures.size(m)]
+    rate = sections.bandwidth(m.busbw)
+    return [rate, sections.interval(m) or "–", str(m.iterations), sections.size(m)]
+
+
+_LEFT = (
+    *(
+        "setting",
+        "op",
+        "engine",
+        "dtype",
+        "redop",
+        "groups",
+        "timing",
+        "place",
+        "stopped",
+        "why not",
+    ),
+    *("host", "chunk", "guess", "example"),
+)
+_CONFIGURATION = (
+    *("setting", "op", "engine", "dtype", "redop", "root", "groups", "ranks", "place", "size"),
+)
+_MEASURED = (
+    *("count", "timing", "flight", "warm", "n", "stopped", "median", "95 %", "mean", "low", "high"),
+    *("min", "p95", "p99", "max", "algbw GB/s", "busbw GB/s", "wrong", "skew", "last rank"),
+)
+_VERIFIED = ("count", "elements", "wrong", "why not")
+_WRONG = ("rank", "host", "wrong", "of", "bytes", "chunk", "guess", "example")
+
+
+def render_wide(run: Run, style: Style) -> str:
+    blocks = [
+        [head_line(run, style)],
+        choice_lines(run, style),
+        finding_lines(run.findings, style),
+        *_particular(run, style),
+        _measurements(run, style),
+        _verifications(run, style),
+        _wrong_data(run, style),
+        bandwidth_note(run, style),
+        closing_lines(run, style),
+    ]
+    return join_blocks(blocks)
+
+
+def _measurements(run: Run, style: Style) -> list[str]:
+    grid = Grid(_columns(*_CONFIGURATION, *_MEASURED))
+    wrong = len(_CONFIGURATION) + _MEASURED.index("wrong")
+    for m in run.measurements:
+        grid.add(*_configuration(m), *_measured(m), color="red" if m.wrong else "", at=wrong)
+    return grid.lines(style) if grid.rows else []
+
+
+def _columns(*names: str) -> tuple[Column, ...]:
+    return tuple(Column(name, left=name in _LEFT) for name in names)
+
+
+def _configuration(m: Measurement | Verification) -> list[str]:
+    root = str(m.root) if m.root >= 0 else "–"
+    place = "in" if m.in_place else "out"
+    shape = [m.groups, str(m.ranks or "–"), place, format_size(m.size_bytes)]
+    return [m.setting, m.op, m.engine, m.dtype, m.redop, root, *shape]
+
+
+def _measured(m: Measurement) -> list[str]:
+    times = (m.time.mean, m.time.low, m.time.high, m.time.min, m.time.p95, m.time.p99, m.time.max)
+    return [
+        str(m.count),
+        m.timing if m.blocking else f"{m.timing} async",
+        str(m.in_flight),
+        str(m.warmup),
+        str(m.iterations or "–"),
+        m.stopped_by,
+        format_duration(m.time.median),
+        sections.interval(m) or "–",
+        *map(format_duration, times),
+        sections.gigabytes(m.algbw),
+        sections.gigabytes(m.busbw),
+        sections.wrong(m),
+        format_duration(m.skew) if m.skew else "–",
+        f"{m.last_rank} ({m.last_share:.0%})" if m.last_rank >= 0 else "–",
+    ]
+
+
+def _verifications(run: Run, style: Style) -> list[str]:
+    grid = Grid(_columns(*_CONFIGURATION, *_VERIFIED))
+    for v in run.verifications:
+        wrong = "–" if v.wrong is None else str(v.wrong)
+        cells = [str(v.count), f"{v.elements:,}", wrong, v.reason]
+        at = len(_CONFIGURATION) + _VERIFIED.index("wrong")
+        grid.add(*_configuration(v), *cells, color="red" if v.wrong else "", at=at)
+    return ["data checks", *grid.lines(style, indent="  ")] if grid.rows else []
+
+
+def _wrong_data(run: Run, style: Style) -> list[str]:
+    grid = Grid(_columns("op", *_WRONG))
+    for v in run.verifications:
+        for e in v.errors:
+            span = f"{e.first_byte}–{e.last_byte}"
+            cells = [str(e.wrong), str(e.elements), span, e.chunk, e.guess, e.example]
+            grid.add(v.op, str(e.rank), e.host, *cells)
+    return ["wrong data", *grid.lines(style, indent="  ")] if grid.rows else []

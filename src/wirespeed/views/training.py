@@ -4,18 +4,21 @@ The columns follow what people compare: step time with its interval, how much of
 and how much of that is exposed, throughput, memory, and a verdict against the fastest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from wirespeed.records import Run
-from wirespeed.records_training import Ratio, Spread, Training, TrainingMemory
-from wirespeed.units import format_duration
-from wirespeed.views.grid import Column, Grid
-from wirespeed.views.grids import grid_tables, world_of
+from wirespeed.model.grid_records import GridPoint, Missing
+from wirespeed.model.records import Run
+from wirespeed.model.training_records import Ratio, Spread, Training, TrainingMemory
+from wirespeed.model.units import format_duration
 from wirespeed.views.sections import note
-from wirespeed.views.style import Style
+from wirespeed.views.text import Grid, Style, titled
 
 __all__ = [
+    "ALL",
+    "NOTHING",
     "data_cells",
+    "grid_table",
+    "missing",
     "name",
     "number_cell",
     "ratio_cell",
@@ -27,23 +30,22 @@ __all__ = [
     "training_notes",
 ]
 
+NOTHING = "–"
+ALL = "all"
+
 _NOTHING = "–"
 _KINDS = ("data", "forward", "backward", "synchronise", "optimizer")
 _MEMORY = ("parameters", "gradients", "optimizer", "activations", "communication", "other", "peak")
 _MIB = 1 << 20
 _SENDING = "communication of a step (comm: mean of n profiled steps; exposed: median of the rounds)"
 _POINTS = "memory at three points, MiB alive (in brackets: the most since the point before)"
-_WORLD = Column("world", left=True)
 _RED = {"slower": "red", "fastest": "green", "poor": "red", "excellent": "green", "good": "green"}
 
 
 def training_lines(run: Run, style: Style) -> list[str]:
     """Every table with its title, and what the columns mean; nothing for other runs."""
-    lines: list[str] = []
-    for title, grid in tables(run):
-        head = style.paint(style.text(title), "bold")
-        lines += [*([""] if lines else []), head, *grid.lines(style, indent="  ")]
-    return [*lines, "", *training_notes(run, style)] if lines else []
+    lines = titled(tables(run), style)
+    return [*lines, *training_notes(run, style)] if lines else []
 
 
 def tables(run: Run) -> list[tuple[str, Grid]]:
@@ -52,7 +54,7 @@ def tables(run: Run) -> list[tuple[str, Grid]]:
     compared = [one for one in run.training if one.study == "compare"]
     if run.grid:
         compared.sort(key=lambda one: (one.ranks, one.batch))
-    found += grid_tables(run) if run.command == "train" else []
+    found += [grid_table(run)] if run.grid and run.command == "train" else []
     if compared and not run.grid:
         found.append((_title(compared[0]), _strategies(compared)))
     if compared:
@@ -105,26 +107,9 @@ def name(one: Training) -> str:
 
 
 def _strategies(rows: Sequence[Training]) -> Grid:
-    grid = Grid(
-        (
-            Column("strategy", left=True),
-            Column("step"),
-            Column("95 %"),
-            Column("std"),
-            Column("n"),
-            Column("data"),
-            Column("of step"),
-            Column("comm"),
-            Column("95 %"),
-            Column("of step"),
-            Column("exposed"),
-            Column("of step"),
-            Column("samples/s"),
-            Column("tokens/s"),
-            Column("MFU"),
-            Column("predicted"),
-            Column("against the fastest", left=True),
-        )
+    grid = Grid.of(
+        "<strategy|step|95 %|std|n|data|of step|"
+        "comm|95 %|of step|exposed|of step|samples/s|tokens/s|MFU|predicted|<against the fastest"
     )
     for one in rows:
         step = one.step
@@ -145,15 +130,14 @@ def _strategies(rows: Sequence[Training]) -> Grid:
             share_cell(one.mfu) if one.mfu is not None else "",
             seconds_cell(one.predicted_step) if one.predicted_step is not None else "",
             ratio_cell(one),
+            color=_RED.get(one.verdict, ""),
         )
-        if color := _RED.get(one.verdict):
-            grid.painted[len(grid.rows) - 1, len(grid.columns) - 1] = color
     return grid
 
 
 def _parts(rows: Sequence[Training]) -> Grid:
     shown = [kind for kind in _KINDS if any(kind in one.parts for one in rows)]
-    grid = Grid((Column("strategy", left=True), _WORLD, *(Column(kind) for kind in shown)))
+    grid = Grid.of("<strategy|<world", *shown)
     for one in rows:
         grid.add(
             name(one), _world(one, rows), *(seconds_cell(one.parts.get(kind)) for kind in shown)
@@ -171,24 +155,11 @@ def data_cells(one: Training) -> tuple[str, str]:
 
 def _world(one: Training, rows: Sequence[Training]) -> str:
     """Where there are several."""
-    return world_of(one) if len({(row.ranks, row.batch) for row in rows}) > 1 else ""
+    return _world_of(one) if len({(row.ranks, row.batch) for row in rows}) > 1 else ""
 
 
 def _communication(rows: Sequence[Training]) -> Grid:
-    grid = Grid(
-        (
-            Column("strategy", left=True),
-            _WORLD,
-            Column("comm"),
-            Column("std"),
-            Column("95 %", left=True),
-            Column("n"),
-            Column("of step"),
-            Column("95 %", left=True),
-            Column("exposed"),
-            Column("95 %", left=True),
-        )
-    )
+    grid = Grid.of("<strategy|<world|comm|std|<95 %|n|of step|<95 %|exposed|<95 %")
     for one in rows:
         spread, exposed, share = one.comm_spread, one.exposed, one.comm_fraction_spread
         if spread is None:
@@ -215,20 +186,8 @@ def _ends(low: float, high: float) -> str:
 
 def _scaling(rows: Sequence[Training]) -> Grid:
     causes = list(dict.fromkeys(cause for one in rows for cause in one.loss))
-    grid = Grid(
-        (
-            Column("strategy", left=True),
-            Column("ranks"),
-            Column("nodes"),
-            Column("batch"),
-            Column("step"),
-            Column("95 %"),
-            Column("samples/s"),
-            Column("efficiency"),
-            Column("95 %", left=True),
-            Column("grade", left=True),
-            *(Column(cause) for cause in causes),
-        )
+    grid = Grid.of(
+        "<strategy|ranks|nodes|batch|step|95 %|samples/s|efficiency|<95 %|<grade", *causes
     )
     for one in rows:
         part = one.efficiency
@@ -244,9 +203,9 @@ def _scaling(rows: Sequence[Training]) -> Grid:
             f"{part.low:.0%} … {part.high:.0%}" if part and part.low < part.high else "",
             one.grade,
             *(share_cell(one.loss[cause]) if _lost(one, cause) else "" for cause in causes),
+            color=_RED.get(one.grade, ""),
+            at=9,
         )
-        if color := _RED.get(one.grade):
-            grid.painted[len(grid.rows) - 1, 9] = color
     return grid
 
 
@@ -256,8 +215,7 @@ def _lost(one: Training, cause: str) -> bool:
 
 
 def _memory(rows: Sequence[Training]) -> Grid:
-    last = (Column("resident"), Column("largest batch of a rank"))
-    grid = Grid((Column("strategy", left=True), *(Column(kind) for kind in _MEMORY), *last))
+    grid = Grid.of("<strategy", *_MEMORY, "resident", "largest batch of a rank")
     for one in rows:
         memory = one.memory
         if memory is None:
@@ -275,7 +233,7 @@ def _points(rows: Sequence[Training]) -> Grid:
         "before_optimizer": "before the optimizer's step",
         "after_optimizer": "after it",
     }
-    grid = Grid((Column("strategy", left=True), *map(Column, titles.values())))
+    grid = Grid.of("<strategy", *titles.values())
     for one in rows:
         read = [
             (getattr(one.memory, point), getattr(one.memory, f"{point}_peak")) for point in titles
@@ -304,17 +262,7 @@ def _mib(size: int) -> str:
 
 
 def _load(run: Run) -> Grid:
-    grid = Grid(
-        (
-            Column("what", left=True),
-            Column("beside", left=True),
-            Column("alone"),
-            Column("together"),
-            Column("slower"),
-            Column("95 %", left=True),
-            Column("rounds"),
-        )
-    )
+    grid = Grid.of("<what|<beside|alone|together|slower|<95 %|rounds")
     for one in run.under_load:
         times = (format_duration(one.alone), format_duration(one.together))
         ratio = one.ratio
@@ -386,3 +334,58 @@ def number_cell(value: float | None) -> str:
     if value is None:
         return _NOTHING
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def grid_table(run: Run) -> tuple[str, Grid]:
+    """(title, all worlds of a grid), with what each has not run."""
+    first = run.training[0] if run.training else None
+    about = f" · {first.model} · {first.precision}" if first else ""
+    grid = Grid.of(
+        "<strategy|ranks|batch|step|95 %|n|data|of step|"
+        "comm|95 %|of step|exposed|samples/s|tokens/s|peak MiB|<against the fastest|<why not"
+    )
+    for point in run.grid:
+        world = str(point.ranks), str(point.batch or NOTHING)
+        for one in _of(run.training, point):
+            grid.add(
+                name(one),
+                str(one.ranks),
+                str(one.batch),
+                format_duration(one.step.mean),
+                reach(one.step),
+                str(one.step.samples),
+                *data_cells(one),
+                seconds_cell(one.comm or None),
+                reach(one.comm_spread) if one.comm and one.comm_spread else "",
+                share_cell(one.comm_fraction or None),
+                "" if one.exposed is None else seconds_cell(one.exposed.value),
+                number_cell(one.samples_per_s),
+                number_cell(one.tokens_per_s),
+                f"{one.memory.peak / 2**20:,.1f}" if one.memory else "",
+                ratio_cell(one),
+                "",
+            )
+        for row in missing(point):
+            grid.add(row.what, *world, *[NOTHING] * 2, *[""] * 11, row.reason, color="yellow")
+    return f"grid of {len(run.grid)} worlds{about}", grid
+
+
+def _of(rows: Iterable[Training], point: GridPoint) -> list[Training]:
+    """Of that world; where no batch was asked for there is one of each number of ranks."""
+    return [
+        one
+        for one in rows
+        if one.study == "compare" and one.ranks == point.ranks and point.batch in (0, one.batch)
+    ]
+
+
+def missing(point: GridPoint) -> Sequence[Missing]:
+    """One line for a world that never ran."""
+    if point.missing or not point.reason:
+        return point.missing
+    return [Missing(what=ALL, reason=point.reason)]
+
+
+def _world_of(one: Training) -> str:
+    """`2 ranks · 32 samples`: tells strategies of several worlds apart."""
+    return f"{one.ranks} rank{'s' if one.ranks > 1 else ''} · {one.batch} samples"

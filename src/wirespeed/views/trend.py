@@ -1,26 +1,24 @@
 """Figures over many runs, with the changes of their level, as table, Markdown or JSON."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from wirespeed.errors import UsageError
-from wirespeed.harmless import escaped
-from wirespeed.records_comparison import Change, Difference, Series, Trend, What
-from wirespeed.units import GIGA
-from wirespeed.views import comparing
-from wirespeed.views.grid import Column, Grid
-from wirespeed.views.markdown import escape, table
-from wirespeed.views.style import Style
+from wirespeed.escaping import escaped
+from wirespeed.model.comparison_records import Change, Difference, Series, Trend, What
+from wirespeed.model.units import GIGA
+from wirespeed.views import comparison
+from wirespeed.views.text import Grid, Style, escape
 
 __all__ = ["FORMATS", "document", "render"]
 
 FORMATS = ("table", "md", "json")
 SCHEMA = "wirespeed.trend/1"
 
-_TITLES = ("since", "run", "level", "change", "95 % interval", "runs", "changed then")
-_STEADY = ("figure", "how", "level", "runs", "since", "remark")
-_WORDS = ("figure", "how", "since", "remark", "run", "changed then")
+_LEVELS = "<since|<run|level|change|95 % interval|runs|<changed then"
+_STEADY = "<figure|<how|level|runs|<since|<remark"
 _MOST_DIFFERENCES = 4
 _US = 1e6
 
@@ -40,30 +38,29 @@ def _table(trend: Trend, style: Style) -> str:
     lines: list[str] = []
     for one in _changed(trend):
         lines.append(f"{style.paint(style.text(_name(one)), 'bold')}  {style.text(_how(one))}")
-        grid = Grid(tuple(Column(t, left=t in _WORDS) for t in _TITLES))
-        for cells in _rows(one):
-            grid.add(*cells)
-        lines += [*grid.lines(style, indent="  "), ""]
+        lines += [*_filled(_LEVELS, _rows(one)).lines(style, indent="  "), ""]
     if rest := _steady_rows(trend):
-        grid = Grid(tuple(Column(t, left=t in _WORDS) for t in _STEADY))
-        for cells in rest:
-            grid.add(*cells)
-        lines += [*grid.lines(style), ""]
+        lines += [*_filled(_STEADY, rest).lines(style), ""]
     return "\n".join([*lines, style.text(_closing(trend))]) + "\n"
 
 
 def _markdown(trend: Trend, style: Style) -> str:
     blocks = []
     for one in _changed(trend):
-        rows = [[escape(cell, style) for cell in row] for row in _rows(one)]
-        right = ("level", "change", "95 % interval", "runs")
+        table = _filled(_LEVELS, _rows(one)).markdown(style, every=True)
         title = f"### {escape(_name(one), style)}"
-        blocks.append([title, "", escape(_how(one), style), "", *table(_TITLES, rows, right)])
+        blocks.append([title, "", escape(_how(one), style), "", *table])
     if rest := _steady_rows(trend):
-        rows = [[escape(cell, style) for cell in row] for row in rest]
-        blocks.append(table(_STEADY, rows, ("level", "runs")))
+        blocks.append(_filled(_STEADY, rest).markdown(style, every=True))
     blocks.append([escape(_closing(trend), style)])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _filled(header: str, rows: Sequence[Sequence[str]]) -> Grid:
+    grid = Grid.of(header)
+    for cells in rows:
+        grid.add(*cells)
+    return grid
 
 
 def _changed(trend: Trend) -> list[Series]:
@@ -74,7 +71,7 @@ def _steady_rows(trend: Trend) -> list[list[str]]:
     """A row for each figure without a change."""
     rows = []
     for one in (one for one in trend.series if not one.changes):
-        level = _level(one, 0, len(one.runs), comparing.by_rate(one.what, *one.busbw))
+        level = _level(one, 0, len(one.runs), comparison.by_rate(one.what, *one.busbw))
         remark = "no change" if one.judged else "not enough runs"
         since = one.at[0][:16].replace("T", " ")
         rows.append([_name(one), _how(one), level, str(len(one.runs)), since, remark])
@@ -82,11 +79,11 @@ def _steady_rows(trend: Trend) -> list[list[str]]:
 
 
 def _name(one: Series) -> str:
-    return comparing.label(one.what, rate=comparing.by_rate(one.what, *one.busbw))
+    return comparison.label(one.what, rate=comparison.by_rate(one.what, *one.busbw))
 
 
 def _how(one: Series) -> str:
-    how, _ = comparing.common_words([one.what])
+    how, _ = comparison.common_words([one.what])
     return f"{how} · {one.backend}"
 
 
@@ -94,7 +91,7 @@ def _rows(one: Series) -> list[list[str]]:
     """A row a level: when it began, what it is, how far from the one before."""
     starts = [0, *(one.runs.index(change.run) for change in one.changes)]
     ends = [*starts[1:], len(one.runs)]
-    rate = comparing.by_rate(one.what, *one.busbw)
+    rate = comparison.by_rate(one.what, *one.busbw)
     rows = []
     for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
         change = one.changes[k - 1] if k else None
@@ -103,8 +100,8 @@ def _rows(one: Series) -> list[list[str]]:
                 one.at[start][:16].replace("T", " "),
                 one.runs[start],
                 _level(one, start, end, rate),
-                comparing.change(change.ratio, rate=rate) if change else "",
-                comparing.interval(change.low, change.high, rate=rate) if change else "",
+                comparison.change(change.ratio, rate=rate) if change else "",
+                comparison.interval(change.low, change.high, rate=rate) if change else "",
                 str(end - start),
                 _differences(change.differences) if change else "",
             ]
@@ -116,11 +113,11 @@ def _level(one: Series, start: int, end: int, rate: bool) -> str:
     """The middle run's figure."""
     times, rates = (sorted(values[start:end]) for values in (one.times, one.busbw))
     middle = (end - start) // 2
-    return comparing.value(one.what, times[middle], rates[middle], rate=rate)
+    return comparison.value(one.what, times[middle], rates[middle], rate=rate)
 
 
 def _differences(found: tuple[Difference, ...]) -> str:
-    shown = [comparing.difference(one) for one in found[:_MOST_DIFFERENCES]]
+    shown = [comparison.difference(one) for one in found[:_MOST_DIFFERENCES]]
     more = len(found) - len(shown)
     return "; ".join(shown) + (f"; {more} more" if more else "") or "nothing that is recorded"
 

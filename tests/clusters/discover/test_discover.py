@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.discover import asking
-from wirespeed.clusters.discover.discover import Discovered, discover
-from wirespeed.clusters.file.model import ClusterFile
-from wirespeed.clusters.file.reading import read_cluster
+from wirespeed.clusters.deployment import Deployment, settle
+from wirespeed.clusters.discover import inventory as asking
+from wirespeed.clusters.discover.draft import Discovered, discover
+from wirespeed.clusters.file.cluster_file import ClusterFile
 from wirespeed.clusters.kube.kubectl import Refused
-from wirespeed.clusters.settling import settle
-from wirespeed.clusters.telling import Silent
+from wirespeed.clusters.kube.refusals import Silent
+from wirespeed.clusters.reading import read_cluster
 
 Make = Callable[..., dict[str, Any]]
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

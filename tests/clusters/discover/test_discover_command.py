@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wirespeed.cli import run
-from wirespeed.clusters.file.reading import read_cluster
+from wirespeed.clusters.reading import read_cluster
 
 Make = Callable[..., dict[str, Any]]
 BASE = ["cluster", "discover"]
@@ -23,6 +23,7 @@ def here(told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return work
 
 
+@pytest.mark.slow
 def test_the_file_goes_to_stdout(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(BASE) == 0
     out, err = capsys.readouterr()
@@ -33,6 +34,7 @@ def test_the_file_goes_to_stdout(here: Path, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_a_file_is_written_once(here: Path, told: Any, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*BASE, "-o", "clusters/lab.yaml"]
     assert run(words) == 0
@@ -68,6 +70,7 @@ def test_what_cannot_be_is_refused(
     assert "expected" in err
 
 
+@pytest.mark.slow
 def test_options_are_given_to_kubectl(here: Path, told: Any) -> None:
     assert run([*BASE, "--context=prod", "--kubeconfig=k.yaml", "--namespace=ml", "-q"]) == 0
     for call in told.calls():

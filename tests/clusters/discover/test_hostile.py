@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from wirespeed.clusters.discover.discover import discover
-from wirespeed.clusters.discover.entry import Entry
-from wirespeed.clusters.discover.writing import fits, inert, written
-from wirespeed.clusters.file.reading import read_cluster
-from wirespeed.clusters.telling import Silent
+from wirespeed.clusters.discover.draft import discover, fits, inert, written
+from wirespeed.clusters.discover.guesses import Entry
+from wirespeed.clusters.kube.refusals import Silent
+from wirespeed.clusters.reading import read_cluster
 
 pytestmark = pytest.mark.hostile("hostile values")
 

@@ -10,12 +10,11 @@ import yaml
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from wirespeed.clusters.file.model import ClusterFile
-from wirespeed.clusters.file.problems import ClusterFileError
-from wirespeed.clusters.file.reading import read_cluster
-from wirespeed.clusters.file.schema import schema
-from wirespeed.clusters.file.yaml_tree import parse
-from wirespeed.clusters.presets.presets import preset_names
+from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.presets import preset_names
+from wirespeed.clusters.reading import ClusterFileError, read_cluster
+from wirespeed.clusters.template import schema
+from wirespeed.yaml_tree import parse
 
 SCHEMA = schema()
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(

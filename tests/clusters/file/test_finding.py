@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.clusters.file.finding import find_file, known_files, read_named, stem
-from wirespeed.clusters.file.problems import ClusterFileError
+from wirespeed.clusters.reading import ClusterFileError, find_file, known_files, read_named, stem
 from wirespeed.errors import UsageError
 
 GOOD = "cluster: {name: a}\n"

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirespeed.clusters.file.keys import all_keys
-from wirespeed.clusters.file.model import Cluster, ClusterFile
-from wirespeed.clusters.file.new import check_value, new_text, scalar, template, write_file
-from wirespeed.clusters.file.reading import read_cluster
-from wirespeed.clusters.file.yaml_tree import parse
+from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.file.sections import Cluster
+from wirespeed.clusters.reading import all_keys, read_cluster
+from wirespeed.clusters.template import check_value, new_text, scalar, template, write_file
 from wirespeed.errors import StorageError, UsageError
+from wirespeed.yaml_tree import parse
 
 PLAIN = template({"cluster.name": "mine"})
 ALL = re.sub(r"^( *)#(?! )", r"\1", PLAIN, flags=re.MULTILINE)
@@ -67,6 +67,7 @@ def test_a_remark_stands_above_its_key() -> None:
     assert "\n  # on 2 nodes\n  per_node: 8\n" in text
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
 def test_any_text_comes_back_from_yaml(text: str) -> None:
@@ -84,6 +85,7 @@ def test_any_text_comes_back_from_yaml(text: str) -> None:
             assert tree.complaints == []
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.sampled_from("ab #:-'\"|\n\t{}[]&*!%@`\\ü"), max_size=30))
 def test_any_notes_come_back(notes: str) -> None:

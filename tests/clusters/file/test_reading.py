@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from wirespeed.clusters.file.model import ClusterFile
-from wirespeed.clusters.file.problems import ClusterFileError, Problem
-from wirespeed.clusters.file.reading import decode, read_cluster
-from wirespeed.clusters.file.yaml_tree import parse
+from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.reading import ClusterFileError, decode, read_cluster
 from wirespeed.errors import UsageError
+from wirespeed.yaml_tree import Problem, parse
 
 hostile = sys.modules["wirespeed_tests_hostile"]
 NAMED = "cluster: {name: a}\n"
@@ -208,6 +207,7 @@ def test_a_syntax_error_stands_alone_with_what_came_before_it() -> None:
     assert [one.line for one in problems(text)] == [3, 4]
 
 
+@pytest.mark.slow
 def test_thousands_of_problems_are_counted_and_quick() -> None:
     with pytest.raises(ClusterFileError) as caught:
         read_cluster(NAMED + "".join(f"key{index}: x\n" for index in range(20_000)), "a.yaml")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from wirespeed.clusters.file.problems import ClusterFileError
-from wirespeed.clusters.file.reading import read_cluster
+from wirespeed.clusters.reading import ClusterFileError, read_cluster
 
 VOLUME = "workload: {volumes: [%s]}"
 CASES = {

@@ -9,9 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
-from wirespeed.clusters.file.keys import all_keys
-from wirespeed.clusters.file.new import template
-from wirespeed.clusters.file.schema import DIALECT, schema, schema_text
+from wirespeed.clusters.reading import all_keys
+from wirespeed.clusters.template import DIALECT, schema, schema_text, template
 
 SCHEMA = schema()
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

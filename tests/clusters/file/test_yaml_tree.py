@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.clusters.file import yaml_tree
-from wirespeed.clusters.file.yaml_tree import MOST_BYTES, MOST_DEPTH, Mark, parse
+from wirespeed import yaml_tree
+from wirespeed.yaml_tree import MOST_BYTES, MOST_DEPTH, Mark, parse
 
 hostile = sys.modules["wirespeed_tests_hostile"]
 

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.clusters.file.model import Cluster
+from wirespeed.clusters.file.sections import Cluster
 from wirespeed.clusters.kube.kubectl import Kubectl, Refused, kubectl_of
-from wirespeed.clusters.kube.patience import patient
-from wirespeed.clusters.kube.rights import Right, missing_rights
-from wirespeed.clusters.kube.server import wrong_server
-from wirespeed.clusters.telling import Silent
+from wirespeed.clusters.kube.refusals import Silent, patient, wrong_server
+from wirespeed.clusters.operations.apply import Right, missing_rights
 
 
 def program(folder: Path, body: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wirespeed.clusters.explanations import EXPLANATIONS
+from wirespeed.checks.registry import EXPLAINED
 from wirespeed.clusters.kube.kubectl import Answer
 from wirespeed.clusters.kube.refusals import finding_of, findings_of, may_pass, said
 
@@ -95,7 +95,7 @@ def test_each_refusal_has_its_finding(text: str) -> None:
     assert found.status == "fail"
     assert found.saw == text.splitlines()[0], "kubectl's words, without its logging"
     assert "{" not in found.title + found.because + found.fix + found.next
-    assert found.id in EXPLANATIONS
+    assert found.id in EXPLAINED
 
 
 @pytest.mark.parametrize("text", WORDS)

@@ -68,6 +68,7 @@ def test_what_is_no_list_of_objects_is_refused_with_a_finding(kind: str, says: P
     assert caught.value.exit_code == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.file.model import ClusterFile
+from wirespeed.clusters.deployment import Deployment, settle
+from wirespeed.clusters.file.cluster_file import ClusterFile
 from wirespeed.clusters.manifests.render import render
-from wirespeed.clusters.settling import settle
 
 FILES = Path(__file__).parent / "files"
 
@@ -24,6 +23,12 @@ def laid_over(base: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
         for name, part in parts.items()
     }
     return {**base, **over}
+
+
+def identity(made: dict[str, Any]) -> tuple[str, str, str]:
+    """Kind, namespace (empty for what has none) and name."""
+    told = made["metadata"]
+    return made["kind"], told.get("namespace", ""), told["name"]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.manifests.environment import environment, escaped, variables
+from wirespeed.clusters.manifests.scripts import environment, escaped, variables
 
 Make = Callable[..., Deployment]
 RDMA = {"mode": "rdma", "rdma": {"resource": "rdma/ib"}}
@@ -76,7 +76,7 @@ def test_our_default_interfaces_give_way_to_the_presets_and_not_what_the_file_sa
 ) -> None:
     from dataclasses import replace
 
-    from wirespeed.clusters.presets.preset import Preset, Variable
+    from wirespeed.clusters.presets import Preset, Variable
 
     theirs = Variable("NCCL_SOCKET_IFNAME", "eth7", "")
     preset = Preset(name="p", summary="", why="", source="", mode="tcp", environment=(theirs,))

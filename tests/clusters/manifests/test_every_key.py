@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from wirespeed.clusters.file.model import Cluster, ClusterFile
+from wirespeed.clusters.deployment import settle
+from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.file.sections import Cluster
 from wirespeed.clusters.kube.kubectl import kubectl_of
 from wirespeed.clusters.manifests.render import render
-from wirespeed.clusters.settling import settle
 from wirespeed.errors import UsageError
 
 Key = tuple[str, ...]

@@ -9,10 +9,9 @@ import pytest
 from kubernetes_validate import validate
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.life.nccl_tests import environment_of, manifests
-from wirespeed.clusters.manifests.mpijob import job, mpirun_words
-from wirespeed.clusters.manifests.render import render
-from wirespeed.clusters.manifests.text import as_yaml
+from wirespeed.clusters.manifests.render import job, mpirun_words, render
+from wirespeed.clusters.manifests.yaml_output import as_yaml
+from wirespeed.clusters.operations.nccl_tests import environment_of, manifests
 from wirespeed.errors import UsageError
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.clusters.manifests.conftest import identity
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.manifests.labels import selector, selector_text
-from wirespeed.clusters.manifests.render import identity, render
+from wirespeed.clusters.manifests.metadata import selector, selector_text
+from wirespeed.clusters.manifests.render import render
 
 Make = Callable[..., Deployment]
 ENGINES = ("statefulset", "mpijob", "trainjob", "jobset")

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.manifests.placement import placement
-from wirespeed.clusters.presets.preset import Preset
+from wirespeed.clusters.manifests.pod import placement
+from wirespeed.clusters.presets import Preset
 
 Pod = Callable[..., dict[str, Any]]
 OURS = {"app.kubernetes.io/instance": "mine", "app.kubernetes.io/name": "wirespeed"}

@@ -6,7 +6,7 @@ from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.manifests.pod import pod_template
-from wirespeed.clusters.presets.preset import Preset
+from wirespeed.clusters.presets import Preset
 
 Pod = Callable[..., dict[str, Any]]
 

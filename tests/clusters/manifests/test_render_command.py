@@ -72,6 +72,7 @@ def test_a_bad_file_is_told_and_nothing_is_written(tmp_path: Path, capsys: Out) 
     assert not (tmp_path / "folder").exists()
 
 
+@pytest.mark.slow
 def test_it_starts_without_heavy_modules() -> None:
     """The time of a render is that of its imports."""
     code = (

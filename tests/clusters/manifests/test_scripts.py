@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.manifests.addresses import hosts
+from wirespeed.clusters.manifests.metadata import hosts
 from wirespeed.clusters.manifests.scripts import MOUNT, START, config_map
-from wirespeed.launchers.hostfile import read_hostfile
+from wirespeed.launchers.request import read_hostfile
 
 BOUND_S = 30.0
 _PR_SET_CHILD_SUBREAPER = 36
@@ -172,6 +172,7 @@ def test_a_pod_without_an_ordinal_is_no_rank(
     assert "NODE_RANK" not in done.stdout
 
 
+@pytest.mark.slow
 def test_torchrun_takes_its_options_from_it(deployment: Make, tmp_path: Path) -> None:
     folder = written(deployment(pods=3, gpus={"per_node": 2}), tmp_path, "mine-2")
     ask = (

@@ -9,9 +9,9 @@ import pytest
 from kubernetes_validate import validate
 
 from wirespeed.clusters.deployment import CONTAINER, Deployment
-from wirespeed.clusters.manifests.addresses import hosts
+from wirespeed.clusters.manifests.metadata import hosts
 from wirespeed.clusters.manifests.render import render
-from wirespeed.clusters.manifests.text import as_yaml
+from wirespeed.clusters.manifests.yaml_output import as_yaml
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 Make = Callable[..., Deployment]

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.file.model import Volume
-from wirespeed.clusters.manifests.volumes import mounts, volumes
-from wirespeed.clusters.presets.preset import Preset
+from wirespeed.clusters.file.sections import Volume
+from wirespeed.clusters.manifests.pod import mounts, volumes
+from wirespeed.clusters.presets import Preset
 
 Make = Callable[..., Deployment]
 BOTH = {"workspace_size": "1Gi", "datasets_size": "2Gi"}

@@ -9,10 +9,8 @@ from click.testing import CliRunner
 
 from wirespeed.checks.settings_names import CHOICES, KNOWN, NUMBERS, OBSOLETE
 from wirespeed.cli.clusters.presets import command
-from wirespeed.clusters.presets import presets
-from wirespeed.clusters.presets.fabric import is_for
-from wirespeed.clusters.presets.preset import Preset
-from wirespeed.clusters.presets.presets import preset_named, preset_names
+from wirespeed.clusters import presets
+from wirespeed.clusters.presets import Preset, is_for, preset_named, preset_names
 from wirespeed.errors import UsageError, WirespeedError
 
 FAMILIES = """

@@ -5,14 +5,15 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from wirespeed.clusters.file.model import ClusterFile
+from wirespeed.clusters.deployment import settle
+from wirespeed.clusters.file.cluster_file import ClusterFile
 from wirespeed.clusters.manifests.render import render
-from wirespeed.clusters.presets.presets import preset_named, preset_names
-from wirespeed.clusters.settling import settle
+from wirespeed.clusters.presets import preset_named, preset_names
 
 VERSIONS = ("1.28", "1.32", "1.37")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", preset_names())
 def test_a_preset_reaches_the_pods(name: str) -> None:
     preset = preset_named(name)

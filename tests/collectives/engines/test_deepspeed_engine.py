@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from wirespeed.collectives.catalogue import CATALOGUE, Geometry
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.collective import Geometry
 from wirespeed.collectives.engines.base import Call, Group
 from wirespeed.collectives.engines.deepspeed_engine import DeepSpeedEngine
 

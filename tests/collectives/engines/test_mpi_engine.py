@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from wirespeed.collectives.catalogue import CATALOGUE, Geometry
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.collective import Geometry
 from wirespeed.collectives.dtypes import DTYPES
 from wirespeed.collectives.engines.base import Call, Group
 

@@ -113,6 +113,7 @@ def both_ways(rank, ranks, names, precision):
     return wrong
 
 
+@pytest.mark.slow
 def test_resumed_to_the_bit(world):
     told = {"names": ["ddp", "sharded", "zero1"], "precision": "float32"}
     assert world("both_ways", ranks=2, arguments=told) == [[], []]

@@ -80,6 +80,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("samples", [1, 4])
 def test_a_transformers_step_is_foretold_to_the_byte(samples):
     spec = transformer_spec()
@@ -91,6 +92,7 @@ def test_a_transformers_step_is_foretold_to_the_byte(samples):
     assert foretold.peak == pytest.approx(measured.peak, abs=64)
 
 
+@pytest.mark.slow
 def test_bfloat16_is_foretold_too_and_saves_activations():
     """Autocast keeps what matrix products read in two bytes, the matrices' copies among it."""
     full, half = (
@@ -103,6 +105,7 @@ def test_bfloat16_is_foretold_too_and_saves_activations():
     assert measured.peak == pytest.approx(predict("none", half, ranks=1).peak, rel=0.02)
 
 
+@pytest.mark.slow
 def test_any_batch_is_foretold_without_its_memory():
     """A million samples would take terabytes."""
     one, many = (
@@ -112,6 +115,7 @@ def test_any_batch_is_foretold_without_its_memory():
     assert many.activations == pytest.approx(1000 * one.activations, rel=0.001)
 
 
+@pytest.mark.slow
 def test_looking_does_not_disturb_the_random_numbers():
     torch.manual_seed(5)
     before = torch.get_rng_state()

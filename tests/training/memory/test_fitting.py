@@ -85,6 +85,7 @@ def none_made_and_one_thread():
     torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expect", [expected, None], ids=["foretold", "from what was measured"])
 def test_the_found_batch_fits_and_one_more_does_not(expect):
     limit = 2_000_000
@@ -96,6 +97,7 @@ def test_the_found_batch_fits_and_one_more_does_not(expect):
     assert found.memory is not None and found.memory.peak <= usable
 
 
+@pytest.mark.slow
 def test_what_is_foretold_not_to_fit_is_never_tried():
     found = fit_batch(SPEC, Alone, setup(), limit_bytes=2_000_000, expect=expected)
     assert found.foretold
@@ -146,11 +148,13 @@ def runs_out_on_one(rank, ranks):
     return [found.samples, found.too_many, list(found.ran_out)]
 
 
+@pytest.mark.slow
 def test_ranks_agree_on_the_smallest_limit(world):
     first, second = world("uneven_limits")
     assert first == second
     assert first[2] == 1_000_000
 
 
+@pytest.mark.slow
 def test_ranks_agree_when_one_runs_out(world):
     assert world("runs_out_on_one") == [[5, 6, [8, 6]]] * 2

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from wirespeed.records_training import TrainingMemory
+from wirespeed.model.training_records import TrainingMemory
 from wirespeed.training.contract import ModelSpec, Setup
 from wirespeed.training.memory.measured import measure_memory
 

@@ -21,6 +21,7 @@ def test_an_unknown_strategy():
         predict("magic", BILLION, ranks=2)
 
 
+@pytest.mark.slow
 def test_no_torch_is_needed():
     code = "import sys, wirespeed.training.memory.predicted, wirespeed.training.memory.fits;"
     code += "sys.exit('torch' in sys.modules)"

@@ -15,6 +15,8 @@ from wirespeed.training.models.sizes import TRANSFORMERS, MlpSize
 from wirespeed.training.models.transformer import Transformer, token_loss
 from wirespeed.training.strategies.registry import STRATEGIES, build_of
 
+pytestmark = pytest.mark.slow
+
 TINY = TRANSFORMERS["tiny"]
 WIDE = MlpSize(name="wide", widths=(64, 256, 256, 128, 10))
 PREDICTED_KINDS = ("parameters", "gradients", "optimizer", "activations", "communication", "peak")
@@ -98,11 +100,13 @@ def compared(ranks, strategy, kinds, within):
         assert predicted[kind] == pytest.approx(measured[kind], rel=within, abs=SMALL), kind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", OURS_AND_TORCHS)
 def test_a_transformer(transformers, strategy):
     compared(transformers, strategy, PREDICTED_KINDS, 0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", OURS_AND_TORCHS)
 def test_an_mlp_that_is_all_parameters(mlps, strategy):
     compared(mlps, strategy, PREDICTED_KINDS, 0.1)

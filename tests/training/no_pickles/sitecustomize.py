@@ -41,6 +41,11 @@ def _forbid_in(module: Any) -> None:
         setattr(module, name, refuse)
 
 
+def _tell() -> None:
+    with open(os.environ["NO_PICKLES"], "a") as struck:  # noqa: PTH123
+        struck.write(f"{os.getpid()} {os.getppid()}\n")
+
+
 class _Finder:
     """Strikes when torch's module has been executed, before others take names from it."""
 
@@ -56,8 +61,8 @@ class _Finder:
         def execute_and_forbid(module: Any) -> None:
             execute(module)
             _forbid_in(module)
-            with open(os.environ["NO_PICKLES"], "a") as struck:  # noqa: PTH123
-                struck.write(f"{os.getpid()}\n")
+            _tell()
+            os.register_at_fork(after_in_child=_tell)
 
         spec.loader.exec_module = execute_and_forbid
         return spec

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 World = Callable[..., list[Any]]
 
 TOYS = (
@@ -92,5 +94,6 @@ def test_as_alone_on_the_whole_batch(
     assert equal[f"{way}; {toy}; {variant}"] == []
 
 
+@pytest.mark.slow
 def test_three_ranks_of_which_some_lack_gradients(world: World) -> None:
     assert world("a_rank_of_three", ranks=3) == [[], [], []]

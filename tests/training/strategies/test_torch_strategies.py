@@ -15,6 +15,8 @@ from wirespeed.training.strategies.fsdp2 import blocks_of
 from wirespeed.training.strategies.hsdp import mesh_rows
 from wirespeed.training.strategies.registry import STRATEGIES, build_of
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("ddp", "ddp-view", "ddp-bf16", "fsdp2", "hsdp", "zero1", "sharded")
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -231,6 +233,7 @@ def two(world: Any) -> Any:
     return world("on_two", timeout=90)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", NAMES)
 def test_equal_to_one_process_on_the_full_batch(two: Any, name: str, way: str) -> None:
@@ -248,6 +251,7 @@ def test_a_closed_trainer_leaves_no_hook(two: Any) -> None:
     assert two[0]["closed"] == {"ddp": 0.0, "zero1": 0.0, "sharded": 0.0}
 
 
+@pytest.mark.slow
 def test_part_of_the_world_trains(world: Any) -> None:
     first, idle, third, _ = world("within_a_part", ranks=4)
     assert first == third == {key: [] for key in (*NAMES, "nodes")}
@@ -259,6 +263,7 @@ def one(world: Any) -> Any:
     return world("alone", ranks=1)[0]
 
 
+@pytest.mark.slow
 def test_one_rank_trains(one: Any) -> None:
     assert one["equal"] == {name: [] for name in NAMES}
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wirespeed.cli.clusters.common import CONTEXT, file_argument
+from wirespeed.cli.clusters import CONTEXT, file_argument, output_option
 from wirespeed.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.clusters.file.model import ClusterFile
-    from wirespeed.clusters.life.clean import Cleaned
-    from wirespeed.console.clustered import Telling
+    from wirespeed.clusters.file.cluster_file import ClusterFile
+    from wirespeed.clusters.operations.clean import Cleaned
+    from wirespeed.session.cluster_runs import Telling
 
 __all__ = ["command"]
 
@@ -39,19 +39,12 @@ to do, and that is good. Exit code: 0 gone; 1 a finding; 3 not gone in time.
     metavar="SECONDS",
     help="For everything to be gone.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How to print.",
-)
+@output_option
 @click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
 def command(cluster: str, claims: bool, yes: bool, timeout: float, output: str, quiet: bool) -> int:
     """Remove the environment; it shows what, and asks for its name first. Claims stay."""
-    from wirespeed.clusters.file.finding import read_named
-    from wirespeed.console.clustered import Telling, clean_lines
+    from wirespeed.clusters.reading import read_named
+    from wirespeed.session.cluster_runs import Telling, clean_lines
 
     if not yes and not sys.stdin.isatty():
         raise UsageError(
@@ -69,9 +62,8 @@ def _done(
     file: "ClusterFile", telling: "Telling", *, claims: bool, yes: bool, within_s: float
 ) -> "Cleaned":
     from wirespeed.clusters.kube.kubectl import Refused, kubectl_of
-    from wirespeed.clusters.kube.refusals import finding_of
-    from wirespeed.clusters.kube.server import wrong_server
-    from wirespeed.clusters.life.clean import Cleaned, clean, removal
+    from wirespeed.clusters.kube.refusals import finding_of, wrong_server
+    from wirespeed.clusters.operations.clean import Cleaned, clean, removal
 
     name, kubectl = file.cluster.name, kubectl_of(file.cluster)
     if wrong := wrong_server(kubectl, file.cluster.api):
@@ -80,7 +72,7 @@ def _done(
         with telling.progress() as progress:
             plan = removal(kubectl, name, progress, claims=claims)
         if plan.objects and not yes:
-            from wirespeed.console.clustered import removal_lines
+            from wirespeed.session.cluster_runs import removal_lines
 
             _ask(removal_lines(plan, telling.style()), name)
         with telling.progress() as progress:

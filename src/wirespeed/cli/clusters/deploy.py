@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli.clusters.common import CONTEXT, deployment_options, file_argument, settled
+from wirespeed.cli.clusters import CONTEXT, deployment_options, file_argument, settled
 
 if TYPE_CHECKING:
     from wirespeed.clusters.deployment import Deployment
@@ -67,8 +67,8 @@ def command(
 ) -> int:
     """Bring the environment up, wait until all its pods are ready, or say why they are not."""
     from wirespeed.clusters.kube.kubectl import kubectl_of
-    from wirespeed.clusters.life.deploy import deploy
-    from wirespeed.console.clustered import Telling, show_deploy
+    from wirespeed.clusters.operations.deploy import deploy
+    from wirespeed.session.cluster_runs import Telling, show_deploy
 
     deployment, fallback = _settled(values)
     kubectl = kubectl_of(deployment.file.cluster)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.clusters.common import CONTEXT
+from wirespeed.cli.clusters import CONTEXT
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.clusters.file.model import Cluster
+    from wirespeed.clusters.file.sections import Cluster
 
 __all__ = ["command"]
 
@@ -48,7 +48,7 @@ def command(
     Asks for nodes, storage classes, operators and networks; changes nothing, and reads no secret.
     What you may not read becomes a comment.
     """
-    from wirespeed.clusters.discover.discover import discover
+    from wirespeed.clusters.discover.draft import discover
     from wirespeed.clusters.kube.kubectl import kubectl_of
     from wirespeed.views.progress import open_progress
 
@@ -76,7 +76,7 @@ def _where(name: str, context: str, kubeconfig: str, namespace: str) -> "Cluster
     """The options, held to what a cluster file may say."""
     from pydantic import ValidationError
 
-    from wirespeed.clusters.file.model import Cluster
+    from wirespeed.clusters.file.sections import Cluster
 
     told = {"context": context, "kubeconfig": kubeconfig, "namespace": namespace, "name": name}
     try:

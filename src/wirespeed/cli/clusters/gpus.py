@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wirespeed.cli.clusters.common import CONTEXT, file_argument
+from wirespeed.cli.clusters import CONTEXT, file_argument, opened
 
 if TYPE_CHECKING:
-    from wirespeed.clusters.life.gpus import Gpu, PodGpus
-    from wirespeed.views.grid import Grid
+    from wirespeed.clusters.operations.gpus import Gpu, PodGpus
+    from wirespeed.views.text import Grid
 
 __all__ = ["command"]
 
@@ -36,16 +36,12 @@ def command(cluster: str, output: str) -> int:
 
     A pod that has no nvidia-smi, or whose nvidia-smi hangs, is a row that says so.
     """
-    from wirespeed.clusters.file.finding import read_named
-    from wirespeed.clusters.kube.kubectl import kubectl_of
-    from wirespeed.clusters.life.gpus import ask_gpus
-    from wirespeed.clusters.life.pods import pods_of
-    from wirespeed.clusters.life.shell import pick_pod
+    from wirespeed.clusters.operations.gpus import ask_gpus
+    from wirespeed.clusters.operations.pod_lookup import pick_pod, pods_of
 
-    file = read_named(cluster).cluster
-    kubectl = kubectl_of(file)
-    pods = pods_of(kubectl, file.name)
-    pick_pod(pods, "", file.name)
+    file, kubectl = opened(cluster)
+    pods = pods_of(kubectl, file.cluster.name)
+    pick_pod(pods, "", file.cluster.name)
     told = ask_gpus(kubectl, [pod for pod in pods if pod.ordinal >= 0] or pods)
     click.echo(_json(told) if output == "json" else _table(told))
     return 1 if any(one.problem for one in told) else 0
@@ -59,8 +55,7 @@ def _json(told: "Sequence[PodGpus]") -> str:
 
 
 def _table(told: "Sequence[PodGpus]") -> str:
-    from wirespeed.views.grid import Column, Grid
-    from wirespeed.views.style import style_for
+    from wirespeed.views.text import Column, Grid, style_for
 
     names = (*_TITLES, "ECC", "processes", "remark")
     grid = Grid(tuple(Column(name, left=name in _LEFT) for name in names))
@@ -69,12 +64,12 @@ def _table(told: "Sequence[PodGpus]") -> str:
             _add(grid, one, gpu)
         if one.problem or not one.gpus:
             blank = [""] * (len(names) - 3)
-            grid.add(one.pod, one.node, *blank, one.problem or "no GPU", red=len(names) - 1)
+            grid.add(one.pod, one.node, *blank, one.problem or "no GPU", color="red")
     return "\n".join(grid.lines(style_for(sys.stdout)))
 
 
 def _add(grid: "Grid", pod: "PodGpus", gpu: "Gpu") -> None:
-    from wirespeed.units import format_size
+    from wirespeed.model.units import format_size
 
     memory = [
         format_size(n) if n is not None else "–"
@@ -88,9 +83,10 @@ def _add(grid: "Grid", pod: "PodGpus", gpu: "Gpu") -> None:
         _figure(gpu.ecc_uncorrected),
         _figure(gpu.processes),
     )
-    red = 10 if gpu.ecc_uncorrected else 12 if gpu.remarks else None
+    told = "; ".join(gpu.remarks)
+    color, at = "red" if told or gpu.ecc_uncorrected else "", 10 if gpu.ecc_uncorrected else 12
     index = _figure(gpu.index)
-    grid.add(pod.pod, pod.node, index, gpu.name, *memory, *figures, "; ".join(gpu.remarks), red=red)
+    grid.add(pod.pod, pod.node, index, gpu.name, *memory, *figures, told, color=color, at=at)
 
 
 def _figure(value: float | None, unit: str = "") -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wirespeed.cli.clusters.common import CONTEXT
+from wirespeed.cli.clusters import CONTEXT
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ Examples:
 )
 def command(output: str) -> None:
     """List the files clusters/*.yaml of this folder, each with what it would deploy."""
-    from wirespeed.clusters.file.finding import FOLDER, known_files
+    from wirespeed.clusters.reading import FOLDER, known_files
 
     rows = [_row(path) for path in known_files()]
     if output == "json":
@@ -63,10 +63,8 @@ def command(output: str) -> None:
 
 
 def _row(path: "Path") -> _Row:
-    from wirespeed.clusters.file.finding import read_file, stem
-    from wirespeed.clusters.file.problems import ClusterFileError
-    from wirespeed.clusters.file.reading import read_cluster
-    from wirespeed.clusters.settling import settle
+    from wirespeed.clusters.deployment import settle
+    from wirespeed.clusters.reading import ClusterFileError, read_cluster, read_file, stem
 
     name, file = stem(path), str(path)
     try:
@@ -86,14 +84,13 @@ def _row(path: "Path") -> _Row:
 
 
 def _table(rows: list[_Row]) -> list[str]:
-    from wirespeed.views.grid import Column, Grid
-    from wirespeed.views.style import style_for
+    from wirespeed.views.text import Column, Grid, style_for
 
     titles = ("name", "namespace", "engine", "nodes×GPUs", "mode", "state")
     grid = Grid([Column(title, left=title != "nodes×GPUs") for title in titles])
     for row in rows:
         size = f"{row.nodes}×{row.gpus}" if row.valid else ""
         state = "valid" if row.valid else row.problem
-        red = None if row.valid else len(titles) - 1
-        grid.add(row.name, row.namespace, row.engine, size, row.mode, state, red=red)
+        color = "" if row.valid else "red"
+        grid.add(row.name, row.namespace, row.engine, size, row.mode, state, color=color)
     return grid.lines(style_for(sys.stdout))

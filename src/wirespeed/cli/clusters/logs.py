@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wirespeed.cli.clusters.common import CONTEXT, file_argument
+from wirespeed.cli.clusters import CONTEXT, file_argument, opened
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
     from wirespeed.clusters.kube.kubectl import Kubectl
-    from wirespeed.clusters.life.logs import LogOptions
-    from wirespeed.clusters.life.pods import Pod
+    from wirespeed.clusters.operations.logs import LogOptions
+    from wirespeed.clusters.operations.pod_lookup import Pod
 
 __all__ = ["command"]
 
@@ -45,9 +45,7 @@ def command(
     cluster: str, follow: bool, since: str, tail: int | None, previous: bool, pod: str
 ) -> int:
     """Output of all pods, each line prefixed with its pod; lines are never mixed."""
-    from wirespeed.clusters.file.finding import read_named
-    from wirespeed.clusters.kube.kubectl import kubectl_of
-    from wirespeed.clusters.life.logs import LogOptions
+    from wirespeed.clusters.operations.logs import LogOptions
 
     if follow and previous:
         raise UsageError(
@@ -55,11 +53,8 @@ def command(
             expected="a container that is over says no more",
         )
     options = LogOptions(since=_since(since), tail=tail, previous=previous)
-    file = read_named(cluster).cluster
-    kubectl = kubectl_of(file)
-    if follow:
-        return _follow(kubectl, file.name, pod, options)
-    return _read(kubectl, file.name, pod, options)
+    file, kubectl = opened(cluster)
+    return (_follow if follow else _read)(kubectl, file.cluster.name, pod, options)
 
 
 def _since(text: str) -> str:
@@ -70,15 +65,14 @@ def _since(text: str) -> str:
 
 
 def _pods(kubectl: "Kubectl", name: str, wanted: str) -> "list[Pod]":
-    from wirespeed.clusters.life.pods import pods_of
-    from wirespeed.clusters.life.shell import pick_pod
+    from wirespeed.clusters.operations.pod_lookup import pick_pod, pods_of
 
     pods = pods_of(kubectl, name)
     return [pick_pod(pods, wanted, name)] if wanted or not pods else pods
 
 
 def _read(kubectl: "Kubectl", name: str, wanted: str, options: "LogOptions") -> int:
-    from wirespeed.clusters.life.logs import read_logs
+    from wirespeed.clusters.operations.logs import read_logs
 
     show = _Shown()
     unread = read_logs(kubectl, _pods(kubectl, name, wanted), options, show)
@@ -90,9 +84,8 @@ def _read(kubectl: "Kubectl", name: str, wanted: str, options: "LogOptions") -> 
 
 
 def _follow(kubectl: "Kubectl", name: str, wanted: str, options: "LogOptions") -> int:
-    from wirespeed.clusters.life.following import Follower
-    from wirespeed.clusters.life.pods import pods_of
-    from wirespeed.clusters.life.shell import pick_pod
+    from wirespeed.clusters.operations.logs import Follower
+    from wirespeed.clusters.operations.pod_lookup import pick_pod, pods_of
 
     chosen = pick_pod(pods_of(kubectl, name), wanted, name).name if wanted else ""
 
@@ -110,7 +103,7 @@ class _Shown:
     """Prints lines, made harmless: what a pod says may hold anything."""
 
     def __init__(self) -> None:
-        from wirespeed.views.style import style_for
+        from wirespeed.views.text import style_for
 
         self.lines = 0
         self._style = style_for(sys.stdout)
@@ -123,6 +116,6 @@ class _Shown:
 
 
 def _tell(text: str) -> None:
-    from wirespeed.views.style import style_for
+    from wirespeed.views.text import style_for
 
     click.echo(f"wirespeed: {style_for(sys.stderr).text(text)}", err=True)

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.clusters.common import CONTEXT, deployment_options, file_argument, settled
-from wirespeed.cli.imported import verdict_lines, verdict_of
-from wirespeed.cli.shape_options import completed
+from wirespeed.cli.clusters import CONTEXT, deployment_options, file_argument, settled
+from wirespeed.cli.shape_options import completed, verdict_lines, verdict_of
 from wirespeed.errors import InputError, Interrupted, StorageError, UsageError
-from wirespeed.world.redact import redact_words
+from wirespeed.node.redact import redact_words
 
 if TYPE_CHECKING:
     from wirespeed.clusters.deployment import Deployment
-    from wirespeed.clusters.life.nccl_tests import Ended
-    from wirespeed.records import Finding, Run
-    from wirespeed.views.style import Style
+    from wirespeed.clusters.operations.nccl_tests import Ended
+    from wirespeed.model.records import Finding, Run
+    from wirespeed.views.text import Style
 
 __all__ = ["command"]
 
@@ -75,12 +74,18 @@ def command(
     The job is one of its own beside a deployed environment, and takes GPUs of its own: one that holds
     all of them has to be cleaned first. Nothing of it is left, also after Ctrl-C.
     """
-    from wirespeed.clusters.life.nccl_tests import environment_of, manifests
-    from wirespeed.clusters.manifests.text import as_yaml
+    from wirespeed.clusters.manifests.yaml_output import as_yaml
+    from wirespeed.clusters.operations.nccl_tests import environment_of, manifests
 
     if values["engine"] not in (None, "mpijob"):
         raise UsageError(f"--engine {values['engine']}: mpirun starts nccl-tests, in an MPIJob")
-    operation, default = _operation(op)
+    # Our name of the operation, and the program that tests it.
+    from wirespeed.runs.importers.operations import OPERATIONS, operation_in
+
+    found = operation_in(op)
+    if not found:
+        raise UsageError(f"unknown operation {op!r}", expected=", ".join(OPERATIONS))
+    operation, default = found, f"{OPERATIONS[found].program}_perf"
     words = (program or default, *(arguments or _ARGUMENTS))
     deployment = settled(values)
     environment = environment_of(deployment)
@@ -91,23 +96,12 @@ def command(
     return _report(deployment, operation, words, tested)
 
 
-def _operation(op: str) -> tuple[str, str]:
-    """Our name of the operation, and the program that tests it."""
-    from wirespeed.runs.importers.operations import OPERATIONS, operation_in
-
-    found = operation_in(op)
-    if not found:
-        raise UsageError(f"unknown operation {op!r}", expected=", ".join(OPERATIONS))
-    return found, f"{OPERATIONS[found].program or found}_perf"
-
-
 def _run(
     environment: "Deployment", words: tuple[str, ...], start_s: float, within_s: float, quiet: bool
 ) -> "Ended":
     from wirespeed.clusters.kube.kubectl import Refused, kubectl_of
-    from wirespeed.clusters.kube.patience import patient
-    from wirespeed.clusters.kube.refusals import finding_of
-    from wirespeed.clusters.life.nccl_tests import Ended, run_tests
+    from wirespeed.clusters.kube.refusals import finding_of, patient
+    from wirespeed.clusters.operations.nccl_tests import Ended, run_tests
     from wirespeed.views.progress import open_progress
 
     progress = open_progress(quiet=quiet)
@@ -133,7 +127,7 @@ def _run(
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """The first Ctrl-C, SIGTERM or lost terminal ends the work; the removal goes on whatever comes."""
-    from wirespeed.console.signals import interrupted_by_signals
+    from wirespeed.session.signals import interrupted_by_signals
 
     told: list[str] = []
 
@@ -171,7 +165,7 @@ def _report(deployment: "Deployment", op: str, words: tuple[str, ...], tested: "
 
 def _placed(run: "Run", deployment: "Deployment") -> "Run":
     """With what the cluster file tells of the nodes and the log does not; the log is believed first."""
-    from wirespeed.records import ToldShape
+    from wirespeed.model.records import ToldShape
     from wirespeed.reference.shape import gpu_listed
 
     product = "" if gpu_listed(run.world) else deployment.file.gpus.type
@@ -206,7 +200,7 @@ def _imported(deployment: "Deployment", op: str, tested: "Ended") -> "list[Run]"
 
 def _empty(op: str) -> "Run":
     """The run of a launcher that printed no table."""
-    from wirespeed.records import Run, World
+    from wirespeed.model.records import Run, World
     from wirespeed.runs.folder import new_id
 
     world = World(size=0, nodes=(), backend="nccl", launcher="openmpi")
@@ -254,7 +248,7 @@ def _store(run: "Run", log: str) -> Path:
 
 
 def _no_table(words: tuple[str, ...]) -> "Finding":
-    from wirespeed.records import Finding
+    from wirespeed.model.records import Finding
 
     return Finding(
         id="CLUSTER-053",
@@ -268,7 +262,7 @@ def _no_table(words: tuple[str, ...]) -> "Finding":
 
 def _exit_code(findings: "tuple[Finding, ...]", runs: "list[Run]") -> int:
     """1 for a finding and for wrong data, 3 where nothing is known, else 0."""
-    from wirespeed.clusters.life.verdicts import exit_code
+    from wirespeed.clusters.kube.refusals import exit_code
 
     code = exit_code(one for one in findings if one.id not in _UNKNOWN)
     if code in (1, 2) or any(run.verdict == "NOT READY" for run in runs):
@@ -279,6 +273,6 @@ def _exit_code(findings: "tuple[Finding, ...]", runs: "list[Run]") -> int:
 def _style() -> "Style":
     import sys
 
-    from wirespeed.views.style import style_for
+    from wirespeed.views.text import style_for
 
     return style_for(sys.stdout)

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.clusters.common import CONTEXT
-from wirespeed.clusters.images import CPU_IMAGE, GPU_IMAGE
+from wirespeed.cli.clusters import CONTEXT
+from wirespeed.clusters import CPU_IMAGE, GPU_IMAGE
 from wirespeed.errors import UsageError
 
 __all__ = ["command"]
@@ -67,8 +67,8 @@ def command(name: str, interactive: bool, output: str | None, force: bool, **opt
 
     Asks for the few that matter when started on a terminal without an option.
     """
-    from wirespeed.clusters.file.finding import FOLDER
-    from wirespeed.clusters.file.new import check_value, new_text, write_file
+    from wirespeed.clusters.reading import FOLDER
+    from wirespeed.clusters.template import check_value, new_text, write_file
 
     check_value("cluster.name", name)
     path = Path(output) if output else Path(FOLDER) / f"{name}.yaml"
@@ -91,7 +91,7 @@ def _meant(name: str, path: Path) -> str:
     """What means the file on the command line."""
     import shlex
 
-    from wirespeed.clusters.file.finding import stem
+    from wirespeed.clusters.reading import stem
 
     return name if stem(path) == name else shlex.quote(str(path))
 
@@ -114,7 +114,7 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
 
 def _checked(key: str) -> Any:
     """A check of one answer: click asks again where it raises its own error."""
-    from wirespeed.clusters.file.new import check_value
+    from wirespeed.clusters.template import check_value
 
     def checked(answer: str) -> str:
         try:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.clusters.common import CONTEXT
+from wirespeed.cli.clusters import CONTEXT
 
 if TYPE_CHECKING:
-    from wirespeed.clusters.presets.preset import Preset
+    from wirespeed.clusters.presets import Preset
 
 __all__ = ["command"]
 
@@ -36,7 +36,7 @@ def command(name: str | None, output: str) -> int:
 
     `network.preset` of a cluster file takes one; what the file says itself has precedence.
     """
-    from wirespeed.clusters.presets.presets import preset_named, preset_names
+    from wirespeed.clusters.presets import preset_named, preset_names
 
     presets = [preset_named(name)] if name else [preset_named(one) for one in preset_names()]
     click.echo(_shown(presets, output, one=bool(name)))
@@ -44,7 +44,7 @@ def command(name: str | None, output: str) -> int:
 
 
 def _shown(presets: "list[Preset]", output: str, *, one: bool) -> str:
-    from wirespeed.clusters.presets.telling import as_data, explained, listed
+    from wirespeed.clusters.presets import as_data, explained, listed
 
     if output == "table":
         return explained(presets[0]) if one else listed(presets)

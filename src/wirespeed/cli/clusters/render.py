@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.clusters.common import (
+from wirespeed.cli.clusters import (
     CONTEXT,
     deployment_options,
     file_argument,
@@ -54,7 +54,7 @@ def command(output: str, folder: Path | None, **values: Any) -> int:
     No cluster is asked. The first lines say what was chosen, and why.
     """
     from wirespeed.clusters.manifests.render import render
-    from wirespeed.clusters.manifests.text import as_yaml, write_folder
+    from wirespeed.clusters.manifests.yaml_output import as_yaml, write_folder
 
     deployment = settled(values)
     objects = render(deployment)
@@ -71,7 +71,7 @@ def command(output: str, folder: Path | None, **values: Any) -> int:
 
 def _header(deployment: "Deployment") -> str:
     """Comments: what was chosen, each on one line."""
-    from wirespeed.views.style import Style
+    from wirespeed.views.text import Style
 
     plain = Style()
     size = f"{deployment.nodes} pods, {deployment.gpus} GPUs each, {deployment.mode}"

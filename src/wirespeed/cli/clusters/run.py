@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from wirespeed.cli.clusters.common import CONTEXT, file_argument
+from wirespeed.cli.clusters import CONTEXT, file_argument
 from wirespeed.cli.launch import launch_options, run_launch
-from wirespeed.cli.where import Where, pod_options
+from wirespeed.cli.placement import Placement, pod_options
 
 __all__ = ["command"]
 
@@ -32,7 +32,7 @@ def command(**values: Any) -> int:
     WORLD_SIZE, LOCAL_RANK, NODE_RANK, GROUP_RANK, MASTER_ADDR and MASTER_PORT, as under torchrun.
     """
     name = values["cluster"]
-    where = Where.take({**values, "on": None, "hostfile": None}, default="k8s")
+    where = Placement.take({**values, "on": None, "hostfile": None}, default="k8s")
     for option in ("hosts", "nodes", "ranks_per_node", "python", "interface", "pass_", "with_"):
         values.pop(option, None)
     return run_launch(where, values, f"wirespeed cluster run {name} -- hostname")

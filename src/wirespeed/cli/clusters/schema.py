@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.clusters.common import CONTEXT
+from wirespeed.cli.clusters import CONTEXT
 
 __all__ = ["command"]
 
@@ -32,12 +32,12 @@ where schema.json is the path from that file.
 )
 def command(write: str | None) -> None:
     """Print the JSON Schema (2020-12) of cluster files: every key, its form and its meaning."""
-    from wirespeed.clusters.file.schema import schema_text
+    from wirespeed.clusters.template import schema_text
 
     if write is None:
         click.echo(schema_text(), nl=False)
         return
-    from wirespeed.clusters.file.new import write_file
+    from wirespeed.clusters.template import write_file
 
     write_file(Path(write), schema_text(), force=True)
     click.echo(f"wrote {write}", err=True)

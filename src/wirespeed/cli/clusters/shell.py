@@ -6,7 +6,7 @@ import sys
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.clusters.common import CONTEXT, file_argument
+from wirespeed.cli.clusters import CONTEXT, file_argument, opened
 
 __all__ = ["command"]
 
@@ -35,14 +35,10 @@ def command(cluster: str, words: tuple[str, ...], pod: str) -> None:
 
     Without a terminal stdin is passed through, to the command or to the shell.
     """
-    from wirespeed.clusters.file.finding import read_named
-    from wirespeed.clusters.kube.kubectl import kubectl_of
-    from wirespeed.clusters.life.pods import pods_of
-    from wirespeed.clusters.life.shell import pick_pod, shell_words
+    from wirespeed.clusters.operations.pod_lookup import pick_pod, pods_of, shell_words
 
-    file = read_named(cluster).cluster
-    kubectl = kubectl_of(file)
-    chosen = pick_pod(pods_of(kubectl, file.name), pod, file.name)
+    file, kubectl = opened(cluster)
+    chosen = pick_pod(pods_of(kubectl, file.cluster.name), pod, file.cluster.name)
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     line = shell_words(kubectl, chosen, words, terminal=terminal, folder="/workspace")
     sys.stdout.flush()

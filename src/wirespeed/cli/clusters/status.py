@@ -2,7 +2,7 @@
 
 import click
 
-from wirespeed.cli.clusters.common import CONTEXT, file_argument
+from wirespeed.cli.clusters import CONTEXT, file_argument, opened, output_option
 
 __all__ = ["command"]
 
@@ -18,25 +18,16 @@ Exit code: 0 all pods ready; 1 not; 2 wrong file or another cluster; 3 nobody co
 
 @click.command("status", context_settings=CONTEXT, epilog=_EPILOG)
 @file_argument
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How to print.",
-)
+@output_option
 @click.option("-v", "--verbose", is_flag=True, help="All evidence.")
 def command(cluster: str, output: str, verbose: bool) -> int:
     """Pods, nodes, zones, GPUs, restarts, and why a pod is not ready."""
-    from wirespeed.clusters.file.finding import read_named
-    from wirespeed.clusters.kube.kubectl import kubectl_of
-    from wirespeed.clusters.life.status import status
-    from wirespeed.console.clustered import Telling, show_status
+    from wirespeed.clusters.operations.status import status
+    from wirespeed.session.cluster_runs import Telling, show_status
 
-    file = read_named(cluster)
+    file, kubectl = opened(cluster)
     telling = Telling(output, verbose=verbose, quiet=True)
     with telling.progress() as progress:
-        found = status(kubectl_of(file.cluster), file.cluster, progress)
+        found = status(kubectl, file.cluster, progress)
     click.echo(show_status(found, telling), nl=False)
     return found.exit_code

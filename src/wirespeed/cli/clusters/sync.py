@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.clusters.common import CONTEXT, file_argument
+from wirespeed.cli.clusters import CONTEXT, file_argument, opened
 
 if TYPE_CHECKING:
-    from wirespeed.clusters.life.sync import Synced, SyncOptions
-    from wirespeed.clusters.life.syncing.session import Brought
+    from wirespeed.clusters.sync.sync import Synced, SyncOptions
+    from wirespeed.clusters.sync.transfer import Brought
     from wirespeed.views.progress import Progress
-    from wirespeed.views.style import Style
+    from wirespeed.views.text import Style
 
 __all__ = ["command"]
 
@@ -67,19 +67,17 @@ def command(
     quiet: bool,
 ) -> int:
     """Bring FOLDER (this one, unless said) to all pods, by content."""
-    from wirespeed.clusters.file.finding import read_named
-    from wirespeed.clusters.kube.kubectl import kubectl_of
-    from wirespeed.clusters.life.sync import Syncer, SyncOptions
+    from wirespeed.clusters.sync.sync import Syncer, SyncOptions
     from wirespeed.views.progress import open_progress
 
     if watch and dry_run:
         raise click.UsageError("--watch and --dry-run exclude each other")
-    file = read_named(cluster)
+    file, kubectl = opened(cluster)
     options = SyncOptions(
         folder=Path(folder), to=to, excludes=tuple(exclude), delete=delete, dry=dry_run
     )
     progress = _Calm(open_progress(quiet=quiet))
-    syncer = Syncer(kubectl_of(file.cluster), file, options, progress)
+    syncer = Syncer(kubectl, file, options, progress)
     if watch:
         return _watch(syncer.run, options, progress)
     try:
@@ -92,7 +90,7 @@ def command(
 
 def _watch(run: "Callable[[], Synced]", options: "SyncOptions", progress: "_Calm") -> int:
     """Ends by Ctrl-C only."""
-    from wirespeed.clusters.life.syncing.watching import watch
+    from wirespeed.clusters.sync.sync import watch
     from wirespeed.errors import CannotMeasure
 
     def sync() -> bool:
@@ -133,7 +131,7 @@ class _Calm:
 
 def _show(synced: "Synced", options: "SyncOptions") -> None:
     from wirespeed.views.findings import finding_lines
-    from wirespeed.views.style import style_for
+    from wirespeed.views.text import style_for
 
     style = style_for(sys.stdout)
     width = max((len(one.pod) for one in synced.pods), default=0)
@@ -147,7 +145,7 @@ def _show(synced: "Synced", options: "SyncOptions") -> None:
 
 
 def _summary(brought: "Brought", options: "SyncOptions") -> str:
-    from wirespeed.units import format_duration, format_size
+    from wirespeed.model.units import format_duration, format_size
 
     counts = {
         "new": len(brought.new),
@@ -163,7 +161,7 @@ def _summary(brought: "Brought", options: "SyncOptions") -> str:
 
 
 def _paths(brought: "Brought", style: "Style") -> list[str]:
-    from wirespeed.clusters.life.syncing.telling import shown
+    from wirespeed.clusters.sync.sync import shown
 
     groups = {
         "new": brought.new,

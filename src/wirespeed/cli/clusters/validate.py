@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.clusters.common import CONTEXT, warning_lines
+from wirespeed.cli.clusters import CONTEXT, warning_lines
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.clusters.file.problems import Problem
-    from wirespeed.records import Finding
+    from wirespeed.model.records import Finding
+    from wirespeed.yaml_tree import Problem
 
 __all__ = ["command"]
 
@@ -64,11 +64,10 @@ def command(clusters: tuple[str, ...], output: str) -> int:
 
 def _judge(name: str) -> _Judged:
     """Read it, and make every choice that a file alone allows."""
-    from wirespeed.clusters.file.finding import find_file, read_file
-    from wirespeed.clusters.file.problems import ClusterFileError, shown_path
-    from wirespeed.clusters.file.reading import read_cluster
+    from wirespeed.clusters.deployment import settle
     from wirespeed.clusters.manifests.render import render
-    from wirespeed.clusters.settling import settle
+    from wirespeed.clusters.reading import ClusterFileError, find_file, read_cluster, read_file
+    from wirespeed.yaml_tree import shown_path
 
     source = shown_path(name)
     try:

@@ -1,6 +1,7 @@
 """The user's own kubectl or oc as the engine: it brings their login, contexts and proxies."""
 
 import json
+import shlex
 import shutil
 import subprocess
 import threading
@@ -8,12 +9,14 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import IO, Any
 
-from wirespeed.clusters.file.model import Cluster
+from wirespeed.clusters.deployment import CONTAINER
+from wirespeed.clusters.file.sections import Cluster
 from wirespeed.errors import CannotMeasure
 
-__all__ = ["Answer", "Kubectl", "Refused", "document", "items_of", "kubectl_of"]
+__all__ = ["Answer", "Kubectl", "Refused", "document", "items_of", "json_object", "kubectl_of"]
 
 CALL_S = 30.0
 """Bound for one call, unless its caller knows better."""
@@ -63,6 +66,15 @@ class Kubectl:
             where.append(f"--kubeconfig={self.kubeconfig}")
         return (self.program, *where, *words)
 
+    def exec_words(self, pod: str, far: Sequence[str]) -> tuple[str, ...]:
+        """The command line that runs `far` in the ranks' container; no shell reads it."""
+        return self.words("exec", "-i", pod, "-c", CONTAINER, "--", *far)
+
+    def by_hand(self, *words: str) -> str:
+        """The command that a person types."""
+        program, *rest = self.words(*words)
+        return shlex.join([PurePath(program).name, *rest])
+
     def ask(self, *words: str, stdin: str = "", within_s: float = CALL_S) -> Answer:
         """Run it to its end; never raises for what the cluster answers."""
         command = self.words(*words)
@@ -79,24 +91,21 @@ class Kubectl:
 
     def do(self, *words: str, stdin: str = "", within_s: float = CALL_S) -> str:
         """Its stdout; Refused where it failed or gave no answer in time."""
-        answer = self.ask(*words, stdin=stdin, within_s=within_s)
-        if answer.code != 0:
-            raise Refused(answer)
-        return answer.out
+        return self._answered(*words, stdin=stdin, within_s=within_s).out
 
     def json(self, *words: str, stdin: str = "", within_s: float = CALL_S) -> dict[str, Any]:
         """What `-o json` told; Refused as `do`."""
-        answer = self.ask(*words, "-o", "json", stdin=stdin, within_s=within_s)
-        if answer.code != 0:
-            raise Refused(answer)
-        return document(answer)
+        return document(self._answered(*words, "-o", "json", stdin=stdin, within_s=within_s))
 
     def items(self, *words: str, within_s: float = CALL_S) -> list[dict[str, Any]]:
         """The objects of a list."""
-        answer = self.ask(*words, "-o", "json", within_s=within_s)
+        return items_of(self._answered(*words, "-o", "json", stdin="", within_s=within_s))
+
+    def _answered(self, *words: str, stdin: str, within_s: float) -> Answer:
+        answer = self.ask(*words, stdin=stdin, within_s=within_s)
         if answer.code != 0:
             raise Refused(answer)
-        return items_of(answer)
+        return answer
 
 
 def document(answer: Answer) -> dict[str, Any]:
@@ -122,6 +131,15 @@ def items_of(answer: Answer) -> list[dict[str, Any]]:
     if not all(one.get("metadata", {}).get("name") for one in items):
         raise Refused(replace(answer, code=1, err="error: its answer holds objects without a name"))
     return [{"apiVersion": "", "kind": "", **one} for one in items]
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The object that a text is as JSON; empty for anything else."""
+    try:
+        told = json.loads(text or "{}")
+    except (RecursionError, ValueError):
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def _known(data: Any) -> Any:

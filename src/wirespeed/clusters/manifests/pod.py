@@ -1,17 +1,252 @@
-"""The pod that ranks run in: its process only waits; ranks are started in it by `kubectl exec`."""
+"""The pod that ranks run in, the nodes it may run on, and its account.
 
+Its process only waits; ranks are started in it by `kubectl exec`.
+
+Volumes of a pod, where its container mounts them, and the claims behind them.
+
+Claims are shared by all pods (rwx), or made from a template for each pod.
+"""
+
+import posixpath
+from collections.abc import Iterable
 from typing import Any
 
 from wirespeed.clusters.deployment import CONTAINER, Deployment
-from wirespeed.clusters.manifests.account import account_name
-from wirespeed.clusters.manifests.environment import environment
-from wirespeed.clusters.manifests.fabric import extended_resources, network_annotations, preset_of
-from wirespeed.clusters.manifests.labels import labels, pod_group
-from wirespeed.clusters.manifests.placement import placement
-from wirespeed.clusters.manifests.scripts import START
-from wirespeed.clusters.manifests.volumes import mounts, volumes
+from wirespeed.clusters.file.sections import Toleration, Volume
+from wirespeed.clusters.manifests.metadata import labels, manifest, owned, pod_group, selector
+from wirespeed.clusters.manifests.scripts import (
+    MOUNT,
+    START,
+    environment,
+    extended_resources,
+    network_annotations,
+    preset_of,
+    scripts_name,
+)
 
-__all__ = ["pod_template"]
+__all__ = ["claims", "mounts", "placement", "pod_template", "templates", "volumes"]
+
+
+def claim_sizes(deployment: Deployment) -> dict[str, str]:
+    """Size by volume name; each is mounted at /NAME."""
+    storage = deployment.file.storage
+    sizes = {"workspace": storage.workspace_size, "datasets": storage.datasets_size}
+    return {name: size for name, size in sizes.items() if size}
+
+
+def claim_name(deployment: Deployment, volume: str) -> str:
+    return f"{deployment.name}-{volume}"
+
+
+def claims(deployment: Deployment) -> list[dict[str, Any]]:
+    """Those that all pods share; none in the other modes."""
+    storage = deployment.file.storage
+    if storage.mode != "rwx":
+        return []
+    return [
+        manifest(
+            "v1",
+            "PersistentVolumeClaim",
+            deployment,
+            claim_name(deployment, name),
+            spec=_claim_spec("ReadWriteMany", size, storage.class_rwx),
+        )
+        for name, size in claim_sizes(deployment).items()
+    ]
+
+
+def templates(deployment: Deployment) -> list[dict[str, Any]]:
+    """Of a StatefulSet; the claims are NAME-of-volume, then NAME-of-pod."""
+    if deployment.file.storage.mode != "volumeClaimTemplates":
+        return []
+    made = [template(deployment, name, size) for name, size in claim_sizes(deployment).items()]
+    return [{**one, "metadata": {**one["metadata"], **owned(deployment)}} for one in made]
+
+
+def template(deployment: Deployment, name: str, size: str) -> dict[str, Any]:
+    """One claim of each pod's own."""
+    return {
+        "metadata": {"name": name, "labels": labels(deployment)},
+        "spec": _claim_spec("ReadWriteOnce", size, deployment.file.storage.class_rwo),
+    }
+
+
+def _claim_spec(access: str, size: str, storage_class: str) -> dict[str, Any]:
+    """Without a class the cluster's default one is taken."""
+    spec: dict[str, Any] = {"accessModes": [access], "resources": {"requests": {"storage": size}}}
+    return {**spec, "storageClassName": storage_class} if storage_class else spec
+
+
+_PODINFO = "/etc/podinfo"
+"""Labels of the pod by the downward API; Kubernetes copies the node's zone there from 1.35 on."""
+_OURS = {"scripts": MOUNT, "podinfo": _PODINFO, "shm": "/dev/shm"}
+
+
+def volumes(deployment: Deployment) -> list[dict[str, Any]]:
+    """The pod's volumes; those that a StatefulSet makes from its templates are not among them."""
+    file = deployment.file
+    shm = {"medium": "Memory", "sizeLimit": file.workload.shm_size}
+    labels = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
+    return [
+        *(_stored(deployment, name, size) for name, size in _needed(deployment).items()),
+        {"name": "scripts", "configMap": {"name": scripts_name(deployment)}},
+        {"name": "podinfo", "downwardAPI": {"items": [labels]}},
+        {"name": "shm", "emptyDir": shm},
+        *({"name": volume.name, **_source(volume)} for volume in _more(deployment)),
+    ]
+
+
+def mounts(deployment: Deployment) -> list[dict[str, Any]]:
+    """The same for the container, templates included."""
+    read_only = {"scripts", "podinfo"}
+    ours = {**{name: f"/{name}" for name in claim_sizes(deployment)}, **_OURS}
+    more = _more(deployment)
+    replaced = _paths(more)
+    found = [
+        {"name": name, "mountPath": path, **({"readOnly": True} if name in read_only else {})}
+        for name, path in ours.items()
+        if path not in replaced
+    ]
+    for volume in more:
+        mount: dict[str, Any] = {"name": volume.name, "mountPath": volume.mount_path}
+        found.append({**mount, "readOnly": True} if volume.read_only else mount)
+    return found
+
+
+def _needed(deployment: Deployment) -> dict[str, str]:
+    """Size by name of what comes from the pod's own volumes, not from a StatefulSet's templates."""
+    storage = deployment.file.storage
+    if storage.mode == "volumeClaimTemplates" and deployment.engine == "statefulset":
+        return {}
+    replaced = _paths(_more(deployment))
+    sizes = claim_sizes(deployment)
+    return {name: size for name, size in sizes.items() if f"/{name}" not in replaced}
+
+
+def _stored(deployment: Deployment, name: str, size: str) -> dict[str, Any]:
+    mode = deployment.file.storage.mode
+    if mode == "rwx":
+        claim = claim_name(deployment, name)
+        return {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+    if mode == "none":
+        return {"name": name, "emptyDir": {"sizeLimit": size}}
+    made = template(deployment, name, size)
+    del made["metadata"]["name"]  # the API server gives it, and refuses any other
+    return {"name": name, "ephemeral": {"volumeClaimTemplate": made}}
+
+
+def _more(deployment: Deployment) -> list[Volume]:
+    """The preset's volumes and the file's, which replace those of the same name or path.
+
+    The model has refused what would hide ours. A volume at /workspace or /datasets takes the place of
+    the node-local folder, where the storage mode is none.
+    """
+    own = deployment.file.workload.volumes
+    names, paths = {one.name for one in own}, _paths(own)
+    kept = [
+        one
+        for one in preset_of(deployment).volumes
+        if one.name not in names and not paths & _paths([one])
+    ]
+    return [*kept, *own]
+
+
+def _paths(found: Iterable[Volume]) -> set[str]:
+    return {posixpath.normpath(one.mount_path) for one in found}
+
+
+def _source(volume: Volume) -> dict[str, Any]:
+    """As Kubernetes writes the one source that is said."""
+    if volume.claim:
+        return {"persistentVolumeClaim": {"claimName": volume.claim}}
+    if volume.config_map:
+        return {"configMap": {"name": volume.config_map}}
+    if volume.secret:
+        return {"secret": {"secretName": volume.secret}}
+    if volume.host_path:
+        return {"hostPath": {"path": volume.host_path}}
+    return {"emptyDir": {"sizeLimit": volume.empty_dir}}
+
+
+_HOST = "kubernetes.io/hostname"
+_ZONE = "topology.kubernetes.io/zone"
+_PRODUCT = "nvidia.com/gpu.product"
+
+
+def placement(deployment: Deployment) -> dict[str, Any]:
+    """Parts of a pod's spec."""
+    file = deployment.file
+    parts = {
+        "nodeSelector": dict(file.nodes.node_selector),
+        "affinity": {**_node_affinity(deployment), **_pod_affinity(deployment)},
+        "topologySpreadConstraints": _spread(deployment),
+        "tolerations": _tolerations(deployment),
+    }
+    return {key: part for key, part in parts.items() if part}
+
+
+def _node_affinity(deployment: Deployment) -> dict[str, Any]:
+    """One term a node: the label kubernetes.io/hostname is not everywhere the node's name.
+
+    https://kubernetes.io/docs/reference/node/node-labels/
+    """
+    product = deployment.file.gpus.type
+    expressions = [{"key": _PRODUCT, "operator": "In", "values": [product]}] if product else []
+    term = {"matchExpressions": expressions} if expressions else {}
+    terms: list[dict[str, Any]] = [
+        {**term, "matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        for node in deployment.file.nodes.gpu_nodes
+    ]
+    if not terms and not term:
+        return {}
+    required = {"nodeSelectorTerms": terms or [term]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+
+
+def _pod_affinity(deployment: Deployment) -> dict[str, Any]:
+    """The first pod of an environment is let in anywhere; the others follow it into its zone."""
+    apart = {"podAntiAffinity": _required(deployment, _HOST)}
+    if deployment.file.nodes.same_zone or preset_of(deployment).same_zone:
+        return {"podAffinity": _required(deployment, _ZONE), **apart}
+    return apart
+
+
+def _required(deployment: Deployment, topology: str) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": selector(deployment.name)}, "topologyKey": topology}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+def _spread(deployment: Deployment) -> list[dict[str, Any]]:
+    key = deployment.file.nodes.spread_over or preset_of(deployment).spread_over
+    if not key:
+        return []
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": selector(deployment.name)},
+        }
+    ]
+
+
+def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
+    """GPU nodes bear a taint named as the resource where they are kept for those who ask for GPUs."""
+    gpu = {"key": deployment.file.gpus.resource, "operator": "Exists"}
+    found = [gpu] if deployment.gpus else []
+    return [*found, *(_toleration(one) for one in deployment.file.nodes.tolerations)]
+
+
+def _toleration(one: Toleration) -> dict[str, Any]:
+    parts = {
+        "key": one.key,
+        "operator": one.operator,
+        "value": one.value,
+        "effect": one.effect,
+        "tolerationSeconds": one.toleration_seconds,
+    }
+    return {key: part for key, part in parts.items() if part not in ("", None)}
+
 
 _READY = """\
 test -w /workspace && exit
@@ -123,3 +358,38 @@ def _security(deployment: Deployment) -> dict[str, Any]:
     if deployment.file.security.ipc_lock or preset_of(deployment).ipc_lock:
         capabilities["add"] = ["IPC_LOCK"]
     return {"allowPrivilegeEscalation": False, "capabilities": capabilities}
+
+
+def account_name(deployment: Deployment) -> str:
+    return deployment.file.security.service_account or deployment.name
+
+
+def account(deployment: Deployment) -> list[dict[str, Any]]:
+    """An account without rights, unless the file names one; the SCC's binding where it is asked."""
+    found: list[dict[str, Any]] = []
+    if not deployment.file.security.service_account:
+        found.append(
+            manifest("v1", "ServiceAccount", deployment, automountServiceAccountToken=False)
+        )
+    if deployment.file.security.requires_privileged_scc:
+        found.append(_privileged(deployment))
+    return found
+
+
+def _privileged(deployment: Deployment) -> dict[str, Any]:
+    """What `oc adm policy add-scc-to-user privileged -z ACCOUNT` makes.
+
+    https://docs.redhat.com/en/documentation/openshift_container_platform/4.17/html/authentication_and_authorization/managing-pod-security-policies
+    """
+    subject = {
+        "kind": "ServiceAccount",
+        "name": account_name(deployment),
+        "namespace": deployment.namespace,
+    }
+    role = {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": "system:openshift:scc:privileged",
+    }
+    api, name = "rbac.authorization.k8s.io/v1", f"{deployment.name}-privileged-scc"
+    return manifest(api, "RoleBinding", deployment, name, roleRef=role, subjects=[subject])

@@ -1,17 +1,296 @@
-"""All objects of a deployment, in the order in which to apply them."""
+"""All objects of a deployment, in the order in which to apply them.
 
-from importlib import import_module
+What makes the pods: StatefulSet with its Service, JobSet, TrainJob.
+
+The headless Service: pods find each other by `POD.SERVICE` before any of them is ready.
+
+The StatefulSet: its pods keep their names, so the rank of a node is the ordinal of its pod.
+
+A JobSet (jobset.x-k8s.io/v1alpha2) of one indexed Job: a pod's rank is its completion index.
+
+https://jobset.sigs.k8s.io/docs/concepts/. Kubernetes has indexed Jobs from 1.21 on (on by default
+from 1.22, stable in 1.24): `operations/capabilities.py` says so where the
+server is older. JobSet makes the headless Service itself.
+
+A TrainJob of Kubeflow Trainer (trainer.kubeflow.org/v1alpha1) with a runtime of its own.
+
+https://www.kubeflow.org/docs/components/trainer/. The runtime lies in the job's namespace, so that
+nobody needs rights in the whole cluster; it says how many nodes, and nothing of torch: its pods wait
+for ranks, and `. /etc/wirespeed/environment` gives torchrun its options. Trainer makes a JobSet of
+the two, of the TrainJob's name.
+
+An MPIJob (kubeflow.org/v2beta1): workers that run sshd, and a launcher that mpirun starts in.
+
+https://github.com/kubeflow/mpi-operator (0.5 and later: before, workers lay below another Service).
+The operator makes the Service, the hostfile (/etc/mpi/hostfile) and the key pair itself; the
+variables of a worker's container are not those of ranks that mpirun starts there by ssh, so that the
+fabric's go along with `-x` (`mpirun_words`).
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.manifests.account import account
-from wirespeed.clusters.manifests.claims import claims
-from wirespeed.clusters.manifests.labels import MANAGED_BY, OURS
-from wirespeed.clusters.manifests.policy import policy
-from wirespeed.clusters.manifests.scripts import config_map
+from wirespeed.clusters.file.sections import EngineName
+from wirespeed.clusters.manifests.metadata import (
+    MANAGED_BY,
+    OURS,
+    REPLICATED_JOB,
+    labels,
+    manifest,
+    queue,
+    selector,
+    slots,
+)
+from wirespeed.clusters.manifests.pod import account, claims, pod_template, templates
+from wirespeed.clusters.manifests.scripts import (
+    LAUNCHER,
+    SSH_PORT,
+    START,
+    WORKER,
+    config_map,
+    escaped,
+    extended_resources,
+    network_annotations,
+    variables,
+)
 from wirespeed.errors import UsageError
 
-__all__ = ["identity", "render"]
+__all__ = ["job", "mpirun_words", "render"]
+
+
+def service(deployment: Deployment) -> dict[str, Any]:
+    """Its port is where ranks meet."""
+    port = deployment.file.network.port
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,
+        "selector": selector(deployment.name),
+        "ports": [{"name": "master", "port": port, "targetPort": port, "protocol": "TCP"}],
+    }
+    made = manifest("v1", "Service", deployment, deployment.service, spec=spec)
+    if annotations := deployment.file.workload.service_annotations:
+        told = made["metadata"]
+        told["annotations"] = {**annotations, **told.get("annotations", {})}
+    return made
+
+
+def statefulset(deployment: Deployment) -> list[dict[str, Any]]:
+    """The headless Service and the StatefulSet."""
+    owned = templates(deployment)
+    spec: dict[str, Any] = {
+        "replicas": deployment.nodes,
+        "serviceName": deployment.service,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": selector(deployment.name)},
+        "template": pod_template(deployment),
+        **({"volumeClaimTemplates": owned} if owned else {}),
+    }
+    made = manifest("apps/v1", "StatefulSet", deployment, queued=True, spec=spec)
+    return [service(deployment), made]
+
+
+_REPLACED = 100
+"""An environment outlives this many restarts and lost pods, as it would as a StatefulSet."""
+
+
+def jobset(deployment: Deployment) -> list[dict[str, Any]]:
+    """The JobSet."""
+    group = REPLICATED_JOB["jobset"]
+    spec: dict[str, Any] = {
+        "network": network(deployment),
+        "coordinator": {"replicatedJob": group, "jobIndex": 0, "podIndex": 0},
+        "failurePolicy": {"maxRestarts": 0},
+        "replicatedJobs": [replicated_job(deployment, group)],
+    }
+    if queue(deployment):
+        spec["suspend"] = True
+    return [manifest("jobset.x-k8s.io/v1alpha2", "JobSet", deployment, queued=True, spec=spec)]
+
+
+def network(deployment: Deployment) -> dict[str, Any]:
+    """Pods find each other by HOSTNAME.SERVICE before any of them is ready."""
+    return {
+        "enableDNSHostnames": True,
+        "publishNotReadyAddresses": True,
+        "subdomain": deployment.service,
+    }
+
+
+def replicated_job(
+    deployment: Deployment, name: str, extra: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """One indexed Job with a pod a node; `extra` are labels of the Job."""
+    pods = pod_template(deployment)
+    pods["spec"]["restartPolicy"] = "OnFailure"
+    job = {
+        "completionMode": "Indexed",
+        "parallelism": deployment.nodes,
+        "completions": deployment.nodes,
+        "backoffLimit": _REPLACED,
+        "template": pods,
+    }
+    told = {"labels": {**labels(deployment), **(extra or {})}}
+    return {"name": name, "replicas": 1, "template": {"metadata": told, "spec": job}}
+
+
+_GROUP = "trainer.kubeflow.org"
+_API = f"{_GROUP}/v1alpha1"
+_STEP = {f"{_GROUP}/trainjob-ancestor-step": "trainer"}
+"""By this label Trainer knows which Job the node count is of."""
+
+
+def trainjob(deployment: Deployment) -> list[dict[str, Any]]:
+    """The TrainingRuntime, then the TrainJob that refers to it."""
+    return [_runtime(deployment), _job(deployment)]
+
+
+def _runtime(deployment: Deployment) -> dict[str, Any]:
+    group = replicated_job(deployment, REPLICATED_JOB["trainjob"], _STEP)
+    template = {
+        "network": network(deployment),
+        "failurePolicy": {"maxRestarts": 0},
+        "replicatedJobs": [group],
+    }
+    spec = {"mlPolicy": {"numNodes": deployment.nodes}, "template": {"spec": template}}
+    made = manifest(_API, "TrainingRuntime", deployment, spec=spec)
+    made["metadata"]["labels"][f"{_GROUP}/framework"] = "torch"
+    return made
+
+
+def _job(deployment: Deployment) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "runtimeRef": {"apiGroup": _GROUP, "kind": "TrainingRuntime", "name": deployment.name},
+        "trainer": {"numNodes": deployment.nodes},
+    }
+    if queue(deployment):
+        spec["suspend"] = True
+    return manifest(_API, "TrainJob", deployment, queued=True, spec=spec)
+
+
+JOB_NAME = "training.kubeflow.org/job-name"
+JOB_ROLE = "training.kubeflow.org/job-role"
+"""Labels that the operator gives its pods; the role is `launcher` or `worker`."""
+
+_COMPONENT = "app.kubernetes.io/component"
+_KEYS = "/etc/wirespeed-ssh"
+"""Where the operator mounts its key pair: any user may read it there."""
+_HOSTFILE = "/etc/mpi/hostfile"
+_SSHD = ("AUDIT_WRITE", "SETGID", "SETUID", "SYS_CHROOT")
+"""Capabilities of an sshd that runs as root: it parts from its rights before a login."""
+_LAUNCHERS = {"cpu": "1", "memory": "2Gi"}
+"""Of a launcher, which only starts others, where the file says anything of a pod's."""
+
+
+def mpijob(deployment: Deployment) -> list[dict[str, Any]]:
+    """An environment: its launcher waits, and `sh /etc/wirespeed/launcher mpirun …` runs in it."""
+    return [job(deployment, START, restart="OnFailure")]
+
+
+def job(
+    deployment: Deployment, command: Sequence[str], *, restart: str = "Never"
+) -> dict[str, Any]:
+    """An MPIJob whose launcher runs `command`; `restart` is its pods' policy: Never or OnFailure."""
+    policy: dict[str, Any] = {"cleanPodPolicy": "Running", "backoffLimit": 0}
+    if queue(deployment):
+        policy["suspend"] = True
+    launcher, worker = _launcher(deployment, command), _worker(deployment)
+    spec = {
+        "slotsPerWorker": slots(deployment),
+        "mpiImplementation": "OpenMPI",
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "sshAuthMountPath": _KEYS,
+        "runPolicy": policy,
+        "mpiReplicaSpecs": {
+            "Launcher": {"replicas": 1, "restartPolicy": restart, "template": launcher},
+            "Worker": {"replicas": deployment.nodes, "restartPolicy": restart, "template": worker},
+        },
+    }
+    return manifest("kubeflow.org/v2beta1", "MPIJob", deployment, queued=True, spec=spec)
+
+
+def mpirun_words(deployment: Deployment, program: Sequence[str]) -> tuple[str, ...]:
+    """A launcher's command that runs `program` as one rank a GPU (a pod, where there is none)."""
+    ranks = deployment.nodes * slots(deployment)
+    names = ("LD_LIBRARY_PATH", *variables(deployment))
+    handed = [word for name in names for word in ("-x", name)]
+    words = ["mpirun", "-np", str(ranks), "--hostfile", _HOSTFILE, "--bind-to", "none", *handed]
+    return (*LAUNCHER, *words, *program)
+
+
+def _worker(deployment: Deployment) -> dict[str, Any]:
+    """A pod of ranks with sshd as its process; it keeps away from other workers only."""
+    made = pod_template(deployment)
+    container = made["spec"]["containers"][0]
+    container["command"] = list(WORKER)
+    _add_keys(container)
+    container["ports"].append({"name": "ssh", "containerPort": SSH_PORT, "protocol": "TCP"})
+    container["readinessProbe"] = {"tcpSocket": {"port": SSH_PORT}, "periodSeconds": 2}
+    if not deployment.file.security.run_as_user:
+        capabilities = container["securityContext"]["capabilities"]
+        capabilities["add"] = sorted({*capabilities.get("add", ()), *_SSHD})
+    affinity = made["spec"]["affinity"]
+    for term in affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]:
+        # The launcher has a place beside a worker, or two nodes would need a third.
+        labels = {**term["labelSelector"]["matchLabels"], _COMPONENT: "ranks"}
+        term["labelSelector"] = {"matchLabels": labels}
+    return made
+
+
+def _launcher(deployment: Deployment, command: Sequence[str]) -> dict[str, Any]:
+    """The same pod without GPUs, fast networks and sidecars, on any of its nodes."""
+    made = pod_template(deployment, role="launcher")
+    annotations = made["metadata"].pop("annotations", {})
+    for name in network_annotations(deployment).keys() & annotations.keys():
+        del annotations[name]
+    if annotations:
+        made["metadata"]["annotations"] = annotations
+    spec = made["spec"]
+    del spec["affinity"]["podAntiAffinity"]
+    if not spec["affinity"]:
+        del spec["affinity"]
+    spec.pop("topologySpreadConstraints", None)
+    container = spec["containers"][0]
+    spec["containers"] = [container]
+    container["command"] = [escaped(word) for word in command]
+    container.pop("readinessProbe")
+    _add_keys(container)
+    _shrink(deployment, container)
+    return made
+
+
+def _add_keys(container: dict[str, Any]) -> None:
+    container["env"] = [*container["env"], {"name": "WIRESPEED_SSH", "value": _KEYS}]
+
+
+def _shrink(deployment: Deployment, container: dict[str, Any]) -> None:
+    """No extended resource, and little of what the file asks for each pod."""
+    extended = {deployment.file.gpus.resource, *extended_resources(deployment)}
+    asked = container.pop("resources", {})
+    small = {
+        side: {name: _LAUNCHERS.get(name, amount) for name, amount in amounts.items()}
+        for side, of in asked.items()
+        if (amounts := {name: amount for name, amount in of.items() if name not in extended})
+    }
+    if small:
+        container["resources"] = small
+
+
+_OBJECTS: dict[EngineName, Callable[[Deployment], list[dict[str, Any]]]] = {
+    "statefulset": statefulset,
+    "mpijob": mpijob,
+    "trainjob": trainjob,
+    "jobset": jobset,
+}
+
+
+def policy(deployment: Deployment) -> list[dict[str, Any]]:
+    """Reached by each other only, pods choose their own ports: so do NCCL and gloo."""
+    if not deployment.file.network.policy:
+        return []
+    ours = {"podSelector": {"matchLabels": selector(deployment.name)}}
+    spec = {**ours, "policyTypes": ["Ingress"], "ingress": [{"from": [ours]}]}
+    return [manifest("networking.k8s.io/v1", "NetworkPolicy", deployment, spec=spec)]
 
 
 def render(deployment: Deployment) -> list[dict[str, Any]]:
@@ -19,32 +298,20 @@ def render(deployment: Deployment) -> list[dict[str, Any]]:
 
     UsageError where the file asks for what its engine cannot have.
     """
-    _refuse_lost(deployment)
-    engine = import_module(f"wirespeed.clusters.manifests.{deployment.engine}")
-    made: list[dict[str, Any]] = engine.objects(deployment)
+    # Nothing that a file asks for is left out in silence.
+    if deployment.engine != "statefulset" and deployment.file.workload.service_annotations:
+        raise UsageError(
+            f"workload.service_annotations: the operator makes the Service of a {deployment.engine}",
+            expected="no such key, or the engine statefulset",
+        )
     return [
         *_namespace(deployment),
         *account(deployment),
         config_map(deployment),
         *claims(deployment),
         *policy(deployment),
-        *made,
+        *_OBJECTS[deployment.engine](deployment),
     ]
-
-
-def identity(made: dict[str, Any]) -> tuple[str, str, str]:
-    """Kind, namespace (empty for what has none) and name."""
-    told = made["metadata"]
-    return made["kind"], told.get("namespace", ""), told["name"]
-
-
-def _refuse_lost(deployment: Deployment) -> None:
-    """Nothing that a file asks for is left out in silence."""
-    if deployment.engine != "statefulset" and deployment.file.workload.service_annotations:
-        raise UsageError(
-            f"workload.service_annotations: the operator makes the Service of a {deployment.engine}",
-            expected="no such key, or the engine statefulset",
-        )
 
 
 def _namespace(deployment: Deployment) -> list[dict[str, Any]]:

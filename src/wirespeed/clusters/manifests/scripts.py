@@ -7,25 +7,130 @@
     hostfile     `HOST slots=N`, a line a pod
 
 POSIX sh, for any image and user id; `start` and `environment` need no other program than `sleep`.
+
+Environment, resources and annotations that the file and its preset give a pod.
+
+Environment, in a fixed order: what Kubernetes knows of the pod, where ranks meet, everything else by
+name. Precedence: workload.env, then what the file says of its network, then the preset, then our
+defaults.
 """
 
 import shlex
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.manifests.addresses import hosts, master, slots
-from wirespeed.clusters.manifests.labels import metadata
+from wirespeed.clusters.manifests.metadata import hosts, manifest, master, slots
+from wirespeed.clusters.presets import NETWORKS, Preset
 
 __all__ = [
     "LAUNCHER",
     "MOUNT",
-    "NOTES",
     "SSH_PORT",
     "START",
     "WORKER",
     "config_map",
+    "environment",
+    "escaped",
+    "extended_resources",
+    "network_annotations",
+    "preset_of",
     "scripts_name",
+    "shell",
+    "variables",
 ]
+
+_NONE = Preset(name="none", summary="", why="", source="", mode="tcp")
+
+
+def preset_of(deployment: Deployment) -> Preset:
+    """The preset, or one that asks for nothing."""
+    return deployment.preset or _NONE
+
+
+def extended_resources(deployment: Deployment) -> dict[str, int]:
+    """Count of each pod by name, GPUs left out."""
+    rdma = deployment.file.network.rdma
+    found = dict(preset_of(deployment).resources)
+    if deployment.mode == "rdma" and rdma.resource:
+        found[rdma.resource] = rdma.count
+    return found
+
+
+def network_annotations(deployment: Deployment) -> dict[str, str]:
+    """Of pods: the preset's, and the attachments to networks that the file names."""
+    found = dict(preset_of(deployment).annotations)
+    if deployment.mode == "rdma" and (networks := deployment.file.network.rdma.networks):
+        found[NETWORKS] = ",".join(networks)
+    return found
+
+
+_FIELDS = {"NODE_NAME": "spec.nodeName", "POD_IP": "status.podIP", "POD_NAME": "metadata.name"}
+_RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT", "NNODES")
+_RDMA = {
+    "NCCL_IB_HCA": "devices",
+    "NCCL_IB_GID_INDEX": "gid_index",
+    "NCCL_NET_GDR_LEVEL": "gdr_level",
+    "NCCL_SOCKET_IFNAME": "interfaces",
+    "NCCL_CROSS_NIC": "cross_nic",
+    "NCCL_IB_TIMEOUT": "ib_timeout",
+    "NCCL_MIN_NCHANNELS": "min_nchannels",
+}
+_TCP = {"NCCL_SOCKET_IFNAME": "interface_exclude", "NCCL_P2P_LEVEL": "p2p_level"}
+"""Key of the file by variable: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"""
+
+
+def environment(deployment: Deployment) -> list[dict[str, Any]]:
+    """Entries of `env`; the model has refused a workload.env that sets what is ours."""
+    rendezvous = (master(deployment), str(deployment.file.network.port), str(deployment.nodes))
+    return [
+        *(
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for name, path in _FIELDS.items()
+        ),
+        *(
+            {"name": name, "value": text}
+            for name, text in zip(_RENDEZVOUS, rendezvous, strict=True)
+        ),
+        *({"name": name, "value": escaped(text)} for name, text in variables(deployment).items()),
+    ]
+
+
+def variables(deployment: Deployment) -> dict[str, str]:
+    """Those of the fabric and of the file, by name, as the ranks see them."""
+    found = {
+        **_network(deployment, said=False),
+        **{one.name: one.value for one in preset_of(deployment).environment},
+        **_network(deployment, said=True),
+        **deployment.file.workload.env,
+    }
+    return dict(sorted(found.items()))
+
+
+def escaped(text: str) -> str:
+    """Text that Kubernetes hands on as it is: in `env`, `command` and `args` it replaces $(NAME)."""
+    return text.replace("$", "$$")
+
+
+def _network(deployment: Deployment, *, said: bool) -> dict[str, str]:
+    """What the file says of its network, or else what holds where it says nothing."""
+    file = deployment.file
+    rdma = deployment.mode == "rdma"
+    part = file.network.rdma if rdma else file.network.tcp
+    found = {
+        name: getattr(part, key)
+        for name, key in (_RDMA if rdma else _TCP).items()
+        if (key in part.model_fields_set) is said
+    }
+    if said:
+        return _filled({**found, "NCCL_DEBUG": file.nccl.debug})
+    return _filled({**found, "NCCL_IB_DISABLE": "0" if rdma else "1"})
+
+
+def _filled(found: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in found.items() if text}
+
 
 MOUNT = "/etc/wirespeed"
 START = ("/bin/sh", f"{MOUNT}/start")
@@ -38,96 +143,13 @@ SSH_PORT = 2222
 """Of an MPI worker's sshd: any user id may open it."""
 NOTES = "wirespeed/notes"
 
-_START = """\
-# The pod's first process: it waits, takes care of what others leave behind, and ends at once.
-trap 'exit 143' TERM
-trap 'exit 130' INT
-trap '' HUP
-read -r host < /proc/sys/kernel/hostname
-echo "$host waits for ranks"
-while :; do
-  sleep 3600 &
-  # `wait` is ended by a signal, and reaps orphans that this process has inherited.
-  wait "$!"
-  if [ "$?" = 127 ]; then
-    echo "the image has no program sleep" >&2
-    exit 127
-  fi
-done
-"""
 
-_WORKER = f"""\
-# An MPI worker: sshd on port {SSH_PORT}, as any user.
-set -eu
-# Images of ours know more: names for user ids that have none, and what a session must know.
-if command -v start-sshd >/dev/null; then exec start-sshd -p {SSH_PORT} -k "$WIRESPEED_SSH"; fi
-sshd="$(command -v sshd || echo /usr/sbin/sshd)"
-if [ ! -x "$sshd" ]; then
-  echo "the image has no sshd: workers of an MPIJob need one" >&2
-  exit 127
-fi
-umask 077
-run="$(mktemp -d)"
-# The job's key is the host's key too: so the launcher knows every worker of its job, and no other.
-# sshd wants it to be ours alone, and the mounted one's mode is not ours to choose.
-cat "$WIRESPEED_SSH/id_rsa" > "$run/host_key"
-# Its programs and libraries, which a session of sshd would not know.
-printf 'SetEnv "PATH=%s" "LD_LIBRARY_PATH=%s"\\n' "$PATH" "${{LD_LIBRARY_PATH:-}}" > "$run/config"
-if [ "$(id -u)" = 0 ]; then mkdir -p -m 755 /run/sshd; fi
-# The operator's keys belong to root whatever this user is: hence no StrictModes.
-exec "$sshd" -D -e -f "$run/config" -p {SSH_PORT} -h "$run/host_key" -o PidFile=none \\
-  -o StrictModes=no -o PasswordAuthentication=no -o KbdInteractiveAuthentication=no \\
-  -o AuthorizedKeysFile="$WIRESPEED_SSH/authorized_keys"
-"""
-
-_LAUNCHER = f"""\
-# Runs its arguments where mpirun reaches the workers: sh {MOUNT}/launcher mpirun -n 16 …
-set -eu
-umask 077
-run="$(mktemp -d)"
-# ssh refuses a key that is ours and that others may read, and the mounted one's mode is not ours.
-cat "$WIRESPEED_SSH/id_rsa" > "$run/key"
-printf '* %s\\n' "$(cat "$WIRESPEED_SSH/id_rsa.pub")" > "$run/known"
-export SSHD_KEYS="$WIRESPEED_SSH"
-ssh="-p {SSH_PORT} -i $run/key -o IdentitiesOnly=yes -o BatchMode=yes -o ConnectionAttempts=10"
-ssh="$ssh -o StrictHostKeyChecking=yes -o UserKnownHostsFile=$run/known -o LogLevel=ERROR"
-# Open MPI 4, and 5 (PRRTE). Only this pod has the key: no tree of daemons that start daemons.
-export OMPI_MCA_plm_rsh_args="$ssh" PRTE_MCA_plm_ssh_args="$ssh"
-export OMPI_MCA_plm_rsh_no_tree_spawn=1 PRTE_MCA_plm_ssh_no_tree_spawn=1
-export OMPI_MCA_orte_keep_fqdn_hostnames=1 PRTE_MCA_prte_keep_fqdn_hostnames=1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
-# mpirun's -x complains of what is not set.
-export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:-}}"
-# ssh asks for the name of its user id, which may have none.
-if command -v with-account >/dev/null; then exec with-account "$@"; fi
-exec "$@"
-"""
-
-_ENVIRONMENT = """\
-# Where this pod stands; for torchrun and others that are started by hand on each pod:
-#   . /etc/wirespeed/environment && torchrun train.py
-wirespeed_index=${JOB_COMPLETION_INDEX:-}
-if [ -z "$wirespeed_index" ]; then
-  read -r wirespeed_index < /proc/sys/kernel/hostname
-  wirespeed_index=${wirespeed_index%%.*}
-  wirespeed_index=${wirespeed_index##*-}
-fi
-case $wirespeed_index in
-  '' | *[!0-9]*)
-    echo "this pod's name ends in no ordinal: it is none of the ranks' pods" >&2
-    unset wirespeed_index
-    return 1
-    ;;
-esac
-export NODE_RANK="$wirespeed_index"
-unset wirespeed_index
-"""
-_TORCHRUN = """\
-# torchrun's own options, from variables: pytorch/torch/distributed/argparse_util.py
-export PET_NODE_RANK="$NODE_RANK" PET_NNODES="$NNODES" PET_NPROC_PER_NODE="$NPROC_PER_NODE"
-export PET_MASTER_ADDR="$MASTER_ADDR" PET_MASTER_PORT="$MASTER_PORT"
-"""
+def shell(name: str, **values: object) -> str:
+    """A program of `sh/`, with these values where it says `@NAME@`."""
+    text = (Path(__file__).parent / "sh" / f"{name}.sh").read_text("utf-8")
+    for key, value in values.items():
+        text = text.replace(f"@{key}@", str(value))
+    return text
 
 
 def scripts_name(deployment: Deployment) -> str:
@@ -137,17 +159,19 @@ def scripts_name(deployment: Deployment) -> str:
 
 def config_map(deployment: Deployment) -> dict[str, Any]:
     """The ConfigMap with what the pods' processes run and read."""
-    told = metadata(deployment, scripts_name(deployment))
-    if notes := deployment.file.notes:
-        told["annotations"] = {**told.get("annotations", {}), NOTES: notes}
     data = {
         "environment": _environment(deployment),
         "hostfile": _hostfile(deployment),
-        "start": _START,
+        "start": shell("start"),
     }
     if deployment.engine == "mpijob":
-        data |= {"launcher": _LAUNCHER, "worker": _WORKER}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": told, "data": data}
+        told = {"MOUNT": MOUNT, "SSH_PORT": SSH_PORT}
+        data |= {name: shell(name, **told) for name in ("launcher", "worker")}
+    made = manifest("v1", "ConfigMap", deployment, scripts_name(deployment), data=data)
+    if notes := deployment.file.notes:
+        meta = made["metadata"]
+        meta["annotations"] = {**meta.get("annotations", {}), NOTES: notes}
+    return made
 
 
 def _environment(deployment: Deployment) -> str:
@@ -159,7 +183,7 @@ def _environment(deployment: Deployment) -> str:
         "MASTER_PORT": str(deployment.file.network.port),
     }
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in values.items()]
-    return _ENVIRONMENT + "".join(lines) + _TORCHRUN
+    return shell("environment") + "".join(lines) + shell("torchrun")
 
 
 def _hostfile(deployment: Deployment) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from wirespeed.collectives.catalogue import Collective, Geometry
+from wirespeed.collectives.collective import Collective, Geometry
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ class Engine(Protocol):
         """A closure that does nothing but the call: it is timed, so it must not allocate."""
         ...
 
-    def meeting(self, group: Group) -> Callable[[], object]:
+    def sync_point(self, group: Group) -> Callable[[], object]:
         """What returns when every rank of the group has called it: this library's own barrier over the
         connections that `bind`'s calls use, so that they are as awake as in a program that has one."""
         ...

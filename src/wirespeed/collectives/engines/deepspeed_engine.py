@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from wirespeed.collectives.catalogue import Collective
+from wirespeed.collectives.collective import Collective
 from wirespeed.collectives.engines.base import Call
 from wirespeed.collectives.engines.torch_engine import TorchEngine
 
@@ -30,8 +30,7 @@ class DeepSpeedEngine(TorchEngine):
         super().__init__(backend, device, api=_open(backend, device))
 
     def why_not(self, collective: Collective, dtype: str, redop: str, in_place: bool) -> str:
-        point_to_point = collective.name in ("send_recv", "pair_exchange")
-        if point_to_point and self.backend == "nccl" and not _batches(self._api):
+        if collective.point_to_point and self.backend == "nccl" and not _batches(self._api):
             # Alone, each rank's send waits in its stream before the receive that the peer needs.
             return "this DeepSpeed has no batch_isend_irecv, without which NCCL deadlocks"
         return super().why_not(collective, dtype, redop, in_place)

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from wirespeed.collectives.catalogue import Collective, partner, split_count
+from wirespeed.collectives.catalogue import partner, split_count
+from wirespeed.collectives.collective import Collective, Geometry
 from wirespeed.collectives.engines.base import Call, Group, Handle, Issue
 from wirespeed.errors import CannotMeasure, WorldError
 
@@ -47,14 +48,6 @@ _TYPES = {
 }
 _WIDTHS = {1: MPI.UINT8_T, 2: MPI.UINT16_T}
 _REDOPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
-_NO_IN_PLACE = {
-    "reduce_scatter": "MPI leaves the result at the start of the buffer, not in this rank's chunk",
-    "all_to_all": "all_to_all has no in-place form here",
-    "all_to_all_v": "all_to_all_v has no in-place form here",
-    "send_recv": "send_recv has no in-place form here",
-    "pair_exchange": "pair_exchange has no in-place form here",
-    "barrier": "a barrier has no buffers",
-}
 
 
 class _Request:
@@ -87,8 +80,12 @@ class MpiEngine:
         self._world = _open_world(dist.get_rank(), dist.get_world_size())
 
     def why_not(self, collective: Collective, dtype: str, redop: str, in_place: bool) -> str:
-        if in_place and collective.name in _NO_IN_PLACE:
-            return _NO_IN_PLACE[collective.name]
+        if not collective.mpi and not collective.point_to_point:
+            return f"MPI has no {collective.name}"
+        if in_place and not collective.in_place:
+            return f"{collective.name} has no in-place form here"
+        if in_place and collective.name == "reduce_scatter":
+            return "MPI leaves the result at the start of the buffer, not in this rank's chunk"
         if collective.reduces and dtype not in _TYPES:
             return f"MPI has no {dtype}; mpi4py would reduce its bytes as another type"
         if collective.reduces and redop not in _REDOPS:
@@ -104,7 +101,7 @@ class MpiEngine:
         communicator = self._world.Split(color, dist.get_rank())
         return Group(mine, mine.index(dist.get_rank()), communicator) if mine else None
 
-    def meeting(self, group: Group) -> Callable[[], object]:
+    def sync_point(self, group: Group) -> Callable[[], object]:
         meet: Callable[[], object] = group.handle.Barrier
         return meet
 
@@ -112,59 +109,24 @@ class MpiEngine:
         elements = _largest_count(call)
         if elements > MOST_ELEMENTS:
             raise ValueError(f"{elements} elements in one call are not supported by mpi4py here")
-        binder: Callable[[Call], Issue] = getattr(self, f"_bind_{call.collective.name}")
+        binder: Callable[[Call], Issue] = getattr(self, f"_bind_{call.collective.name}", _bind)
         return binder(call)
 
     def close(self) -> None:
         """Finalize here: a rank that ends without it is a failure to mpirun, which kills the rest."""
         MPI.Finalize()
 
-    def _bind_all_reduce(self, call: Call) -> Issue:
-        given = MPI.IN_PLACE if _in_place(call) else _typed(call.input)
-        return _issue(call, "Allreduce", given, _typed(call.output), op=_REDOPS[call.redop])
-
-    def _bind_reduce_scatter(self, call: Call) -> Issue:
-        return _issue(
-            call,
-            "Reduce_scatter_block",
-            _typed(call.input),
-            _typed(call.output),
-            op=_REDOPS[call.redop],
-        )
-
-    def _bind_all_gather(self, call: Call) -> Issue:
-        given = MPI.IN_PLACE if _in_place(call) else _moved(call.input)
-        return _issue(call, "Allgather", given, _moved(call.output))
-
-    def _bind_all_to_all(self, call: Call) -> Issue:
-        return _issue(call, "Alltoall", _moved(call.input), _moved(call.output))
-
     def _bind_all_to_all_v(self, call: Call) -> Issue:
         me, n, count = call.geometry.rank, call.geometry.ranks, call.geometry.count
         sent = [split_count(me, peer, count) for peer in range(n)]
         received = [split_count(peer, me, count) for peer in range(n)]
-        return _issue(call, "Alltoallv", _parted(call.input, sent), _parted(call.output, received))
+        return _issue(call, _parted(call.input, sent), _parted(call.output, received))
 
     def _bind_broadcast(self, call: Call) -> Issue:
-        return _issue(call, "Bcast", _moved(call.output), root=call.geometry.root)
+        return _issue(call, _moved(call.output))
 
-    def _bind_reduce(self, call: Call) -> Issue:
-        root = _is_root(call)
-        given = MPI.IN_PLACE if root and _in_place(call) else _typed(call.input)
-        taken = _typed(call.output) if root else None
-        return _issue(call, "Reduce", given, taken, op=_REDOPS[call.redop], root=call.geometry.root)
-
-    def _bind_gather(self, call: Call) -> Issue:
-        root = _is_root(call)
-        given = MPI.IN_PLACE if root and _in_place(call) else _moved(call.input)
-        taken = _moved(call.output) if root else None
-        return _issue(call, "Gather", given, taken, root=call.geometry.root)
-
-    def _bind_scatter(self, call: Call) -> Issue:
-        root = _is_root(call)
-        given = _moved(call.input) if root else None
-        taken = MPI.IN_PLACE if root and _in_place(call) else _moved(call.output)
-        return _issue(call, "Scatter", given, taken, root=call.geometry.root)
+    def _bind_barrier(self, call: Call) -> Issue:
+        return _issue(call)
 
     def _bind_send_recv(self, call: Call) -> Issue:
         me, n = call.geometry.rank, call.geometry.ranks
@@ -176,12 +138,26 @@ class MpiEngine:
             return partial(_Request, []) if not call.blocking else lambda: None
         return _exchange(call, to=other, source=other)
 
-    def _bind_barrier(self, call: Call) -> Issue:
-        return _issue(call, "Barrier")
+
+def _bind(call: Call) -> Issue:
+    """On its buffers; in place MPI is given the larger alone, which the other one lies within."""
+    typed = _typed if call.collective.reduces else _moved
+    buffers: list[Any] = [typed(one) if one.numel() else None for one in (call.input, call.output)]
+    if _in_place(call):
+        two = Geometry(0, 2, 1)
+        splits = call.collective.output_count(two) < call.collective.input_count(two)
+        buffers[int(splits)] = MPI.IN_PLACE
+    return _issue(call, *buffers)
 
 
-def _issue(call: Call, method: str, *buffers: Any, **keywords: Any) -> Issue:
+def _issue(call: Call, *buffers: Any) -> Issue:
     """The blocking method, or its nonblocking twin (`Allreduce`, `Iallreduce`) with a handle."""
+    keywords: dict[str, Any] = {}
+    if call.collective.reduces:
+        keywords["op"] = _REDOPS[call.redop]
+    if call.collective.rooted:
+        keywords["root"] = call.geometry.root
+    method = call.collective.mpi
     if call.blocking:
         return partial(getattr(call.group.handle, method), *buffers, **keywords)
     start = partial(getattr(call.group.handle, f"I{method.lower()}"), *buffers, **keywords)
@@ -200,16 +176,10 @@ def _exchange(call: Call, *, to: int, source: int) -> Issue:
     return start
 
 
-def _is_root(call: Call) -> bool:
-    return call.geometry.rank == call.geometry.root
-
-
 def _in_place(call: Call) -> bool:
     """Whether both buffers are views of one tensor."""
-    return (
-        call.input.untyped_storage().data_ptr() == call.output.untyped_storage().data_ptr()
-        and call.output.numel() > 0
-    )
+    storages = (one.untyped_storage().data_ptr() for one in (call.input, call.output))
+    return len(set(storages)) == 1 and call.input.numel() > 0 < call.output.numel()
 
 
 def _largest_count(call: Call) -> int:

@@ -1,17 +1,18 @@
 """torch.distributed: gloo on CPUs, NCCL on GPUs, and whatever else it was built with.
 
-Newer torch names are used where they exist (`all_gather_single` and `reduce_scatter_single` since
-2.13), the older ones otherwise. Runs in ranks only.
+Of the functions that the catalogue names the newest that exists is called (`all_gather_single` and
+`reduce_scatter_single` came with 2.13). Runs in ranks only.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 
-from wirespeed.collectives.catalogue import Collective, partner, split_count
+from wirespeed.collectives.catalogue import partner, split_count
+from wirespeed.collectives.collective import Collective
 from wirespeed.collectives.engines.base import Call, Group, Issue
 
 __all__ = ["TorchEngine", "is_refusal"]
@@ -64,16 +65,13 @@ class TorchEngine:
         self.backend = backend
         self.device = device
         self._api = api
-        self._all_gather = _first(api, "all_gather_single", "all_gather_into_tensor")
-        self._reduce_scatter = _first(api, "reduce_scatter_single", "reduce_scatter_tensor")
 
     def why_not(self, collective: Collective, dtype: str, redop: str, in_place: bool) -> str:
         if in_place and not collective.in_place:
             return f"{collective.name} has no in-place form in torch.distributed"
         if dtype.startswith("float8") and collective.reduces:
             return f"{self.backend} does not reduce {dtype} in this torch"
-        point_to_point = collective.name in ("send_recv", "pair_exchange")
-        if self.backend == "gloo" and dtype.startswith("float8") and not point_to_point:
+        if self.backend == "gloo" and dtype.startswith("float8") and not collective.point_to_point:
             return f"gloo has no {dtype} outside send and receive"
         if redop == "avg" and not dtype.startswith(("float", "bfloat")):
             return f"an average of {dtype} is not defined in torch.distributed"
@@ -94,10 +92,17 @@ class TorchEngine:
         return mine
 
     def bind(self, call: Call) -> Issue:
-        binder: Callable[[Call], Issue] = getattr(self, f"_bind_{call.collective.name}")
-        return binder(call)
+        """By its own `_bind_NAME`; else the function named in the catalogue on its buffers.
 
-    def meeting(self, group: Group) -> Callable[[], object]:
+        Only keywords that differ from the defaults: each costs a timed call some 0.3 µs.
+        """
+        own = getattr(self, f"_bind_{call.collective.name}", None)
+        if own is not None:
+            return cast(Issue, own(call))
+        one_buffer = call.collective.name in self.in_place_only
+        return self._issue(call, *((call.output,) if one_buffer else (call.output, call.input)))
+
+    def sync_point(self, group: Group) -> Callable[[], object]:
         return partial(self._api.barrier, **self._where(group), **self._whose())
 
     def close(self) -> None:
@@ -110,70 +115,37 @@ class TorchEngine:
         """A barrier has no buffer that would tell the GPU."""
         return {"device_ids": [self.device.index]} if self.device.type == "cuda" else {}
 
-    def _keywords(self, call: Call) -> dict[str, Any]:
-        """Only what differs from the defaults: every keyword costs a timed call some 0.3 µs."""
-        words = self._where(call.group)
+    def _issue(self, call: Call, *given: Any, **keywords: Any) -> Issue:
+        keywords |= self._where(call.group)
+        if call.collective.reduces:
+            keywords["op"] = getattr(self._api.ReduceOp, _REDOPS[call.redop])
         if not call.blocking:
-            words["async_op"] = True
-        return words
-
-    def _redop(self, call: Call) -> Any:
-        return getattr(self._api.ReduceOp, _REDOPS[call.redop])
+            keywords["async_op"] = True
+        return partial(_first(self._api, call.collective.functions), *given, **keywords)
 
     def _root(self, call: Call) -> int:
         return call.group.ranks[call.geometry.root]
 
-    def _bind_all_reduce(self, call: Call) -> Issue:
-        return partial(
-            self._api.all_reduce, call.output, op=self._redop(call), **self._keywords(call)
-        )
-
-    def _bind_reduce_scatter(self, call: Call) -> Issue:
-        return partial(
-            self._reduce_scatter,
-            call.output,
-            call.input,
-            op=self._redop(call),
-            **self._keywords(call),
-        )
-
-    def _bind_all_gather(self, call: Call) -> Issue:
-        return partial(self._all_gather, call.output, call.input, **self._keywords(call))
-
-    def _bind_all_to_all(self, call: Call) -> Issue:
-        return partial(self._api.all_to_all_single, call.output, call.input, **self._keywords(call))
-
     def _bind_all_to_all_v(self, call: Call) -> Issue:
         me, n, count = call.geometry.rank, call.geometry.ranks, call.geometry.count
-        return partial(
-            self._api.all_to_all_single,
-            call.output,
-            call.input,
-            [split_count(peer, me, count) for peer in range(n)],
-            [split_count(me, peer, count) for peer in range(n)],
-            **self._keywords(call),
-        )
+        received = [split_count(peer, me, count) for peer in range(n)]
+        sent = [split_count(me, peer, count) for peer in range(n)]
+        return self._issue(call, call.output, call.input, received, sent)
 
     def _bind_broadcast(self, call: Call) -> Issue:
-        return partial(self._api.broadcast, call.output, self._root(call), **self._keywords(call))
+        return self._issue(call, call.output, self._root(call))
 
     def _bind_reduce(self, call: Call) -> Issue:
-        mine = call.output if call.geometry.rank == call.geometry.root else call.input
-        return partial(
-            self._api.reduce, mine, self._root(call), op=self._redop(call), **self._keywords(call)
-        )
+        mine = call.output if _is_root(call) else call.input
+        return self._issue(call, mine, self._root(call))
 
     def _bind_gather(self, call: Call) -> Issue:
         chunks = _chunks(call.output, call) if _is_root(call) else None
-        return partial(
-            self._api.gather, call.input, chunks, dst=self._root(call), **self._keywords(call)
-        )
+        return self._issue(call, call.input, chunks, dst=self._root(call))
 
     def _bind_scatter(self, call: Call) -> Issue:
         chunks = _chunks(call.input, call) if _is_root(call) else None
-        return partial(
-            self._api.scatter, call.output, chunks, src=self._root(call), **self._keywords(call)
-        )
+        return self._issue(call, call.output, chunks, src=self._root(call))
 
     def _bind_send_recv(self, call: Call) -> Issue:
         me, n = call.geometry.rank, call.geometry.ranks
@@ -205,10 +177,10 @@ class TorchEngine:
         return partial(dist.batch_isend_irecv, operations)
 
     def _bind_barrier(self, call: Call) -> Issue:
-        return partial(self._api.barrier, **self._keywords(call), **self._whose())
+        return self._issue(call, **self._whose())
 
 
-def _first(api: Any, *names: str) -> Any:
+def _first(api: Any, names: Sequence[str]) -> Any:
     return next(getattr(api, name) for name in names if hasattr(api, name))
 
 

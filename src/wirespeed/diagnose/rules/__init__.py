@@ -1,22 +1,26 @@
-"""Every rule, by family: one file each, with a tuple `RULES`. A new file is found by itself."""
+"""Every rule of ours, a YAML file a family. A new file is found by itself."""
 
-import pkgutil
+from collections.abc import Mapping
 from functools import lru_cache
-from importlib import import_module
+from pathlib import Path
 
+from wirespeed.compiled import Compiled
 from wirespeed.diagnose.rule import Rule
 
-__all__ = ["all_rules", "rule_named"]
+__all__ = ["RULES", "all_rules"]
+
+
+def _read(texts: Mapping[str, bytes]) -> tuple[Rule, ...]:
+    from wirespeed.diagnose.rule_file import read_rules
+
+    found = (one.rule for name, data in texts.items() for one in read_rules(data, name))
+    return tuple(sorted(found, key=lambda rule: rule.id))
+
+
+RULES = Compiled(Path(__file__).parent, "*.yaml", "compiled.json", tuple[Rule, ...], _read)
 
 
 @lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
     """In the order of their ids."""
-    found: list[Rule] = []
-    for module in pkgutil.iter_modules(__path__):
-        found += import_module(f"{__name__}.{module.name}").RULES
-    return tuple(sorted(found, key=lambda rule: rule.id))
-
-
-def rule_named(id: str) -> Rule | None:
-    return next((rule for rule in all_rules() if rule.id == id), None)
+    return RULES.load()

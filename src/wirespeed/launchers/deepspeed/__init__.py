@@ -1,1 +1,1 @@
-"""What the DeepSpeed engine is made of: its words, its environment file, and the leash around it."""
+"""The DeepSpeed engine's parts: command lines, the ranks' environment, and the guard of its runner."""

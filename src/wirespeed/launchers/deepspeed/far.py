@@ -22,11 +22,10 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 
 from wirespeed.errors import WirespeedError, WorldError
-from wirespeed.launchers.deepspeed.delivery import take
-from wirespeed.launchers.deepspeed.environment import CARRIED, PYTHON_PATH, unpack
+from wirespeed.launchers.deepspeed.guard import CARRIED, PYTHON_PATH, take, unpack
 from wirespeed.launchers.rank_wrapper import main as rank_main
 
-__all__ = ["SILENCE_S", "main", "silent_s"]
+__all__ = ["main", "silent_s"]
 
 SILENCE_S = 60.0
 """Twelve times what ssh leaves between two signs of life."""
@@ -52,7 +51,9 @@ def main(arguments: Sequence[str]) -> int:
         if words[:1] == ["--carried"]:
             told = take(words[1], int(os.environ["CROSS_RANK"]), int(os.environ["RANK"]))
             words = words[2:]
-            _end_with_connection()
+            if connection := os.environ.get("SSH_CONNECTION", ""):
+                watch = threading.Thread(target=_watch, args=(connection,), name="ssh", daemon=True)
+                watch.start()
         else:
             told = unpack(os.environ.pop(CARRIED, "")) if CARRIED in os.environ else {}
     except (LookupError, ValueError, WirespeedError) as error:
@@ -62,12 +63,6 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.pop(PYTHON_PATH, None)
     os.environ.update(told)
     return rank_main(words)
-
-
-def _end_with_connection() -> None:
-    if connection := os.environ.get("SSH_CONNECTION", ""):
-        watch = threading.Thread(target=_watch, args=(connection,), name="ssh", daemon=True)
-        watch.start()
 
 
 def silent_s(connection: str) -> float | None:

@@ -1,9 +1,12 @@
 """The engines, one file each; a module is imported when its engine is asked for."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.base import Engine
+
+if TYPE_CHECKING:
+    from wirespeed.launchers.base import Engine
 
 __all__ = ["ENGINES", "engine_named"]
 
@@ -11,7 +14,7 @@ ENGINES = ("local", "ssh", "mpi", "deepspeed", "slurm", "ray", "metaflow", "k8s"
 """Each is a module of this folder that holds one `ENGINE`."""
 
 
-def engine_named(name: str) -> Engine:
+def engine_named(name: str) -> "Engine":
     """The engine of that name; UsageError lists them."""
     if name not in ENGINES:
         raise UsageError(f"no engine is called {name!r}", expected=", ".join(ENGINES))

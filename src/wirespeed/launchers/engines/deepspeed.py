@@ -3,41 +3,38 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wirespeed.errors import InputError, UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Host, Job, Piece, Prepared
-from wirespeed.launchers.deepspeed.backends import launcher_args, ssh_args
-from wirespeed.launchers.deepspeed.delivery import Node, folder_of
-from wirespeed.launchers.deepspeed.leash import HOLD, leashed
-from wirespeed.launchers.deepspeed.nodes import (
+from wirespeed.launchers.deepspeed.command_line import (
+    LAUNCHERS,
+    Form,
+    Launch,
     Seen,
+    chosen,
     first_devices,
-    free_port,
     has_accelerator,
+    hostfile,
     is_here,
+    launcher_args,
     look_at_nodes,
     require_deepspeed,
     require_programs,
-    slots_here,
-    ssh_to,
-)
-from wirespeed.launchers.deepspeed.orders import Orders, orders_text
-from wirespeed.launchers.deepspeed.words import (
-    LAUNCHERS,
-    Filter,
-    Form,
-    Launch,
-    chosen,
-    hostfile,
     runner,
+    slots_here,
+    ssh_args,
 )
-from wirespeed.launchers.frames import padded
-from wirespeed.launchers.node.slots import with_slots
+from wirespeed.launchers.deepspeed.guard import HOLD, Node, Orders, folder_of, guarded, orders_text
+from wirespeed.launchers.node.probe import with_slots
+from wirespeed.launchers.node.snapshot import interface_variables
+from wirespeed.launchers.node.ssh import ssh_words
 from wirespeed.launchers.rank_wrapper import MASTER
-from wirespeed.records import Choice
-from wirespeed.world.identity import port_of
+from wirespeed.model.records import Choice
+from wirespeed.node.identity import port_of
+from wirespeed.process.frames import padded
+from wirespeed.process.ports import free_port
 
 __all__ = ["ENGINE"]
 
@@ -45,12 +42,9 @@ _FILTERLESS = ("openmpi", "mpich", "impi")
 _PADDED = ("openmpi", "mpich", "impi")
 _DEFAULT_PORT = 29500
 """DeepSpeed's own (TORCH_DISTRIBUTED_DEFAULT_PORT): alike on nodes that are started one by one."""
-_INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 _ADDRESS, _PORT = "master-addr", "master-port"
-_FORM, _STARTS, _GIVEN, _SSH_ARGS = "form", "starts", "launcher-given", "pdsh-ssh-args"
-"""Keys of a prepared job's options that are no `--with`."""
 _VERB = "WIRESPEED_JOB"
-"""Variable of jobs whose ranks are wirespeed's own (`console.relayed`)."""
+"""Variable of jobs whose ranks are wirespeed's own (`session.rank_program`)."""
 
 
 class _DeepSpeed:
@@ -78,28 +72,36 @@ class _DeepSpeed:
         python = job.python or sys.executable
         options = _checked(job.options)
         require_deepspeed(python)
-        environment = {**job.environment, **_interface(job)}
+        environment = {**job.environment, **interface_variables(job.interface)}
         made = replace(job, python=python, options=options, environment=environment)
-        form = _form(made)
         looked = {"local": _prepare_local, "node": _prepare_node, "nodes": _prepare_nodes}
-        prepared = looked[form](made)
-        self.pieces(prepared.job, Path())  # what cannot be passed on is refused now
+        prepared = looked[_form(made, given="launcher" in job.options)](made)
+        prepared.pieces(Path())  # what cannot be passed on is refused now
         return prepared
 
-    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
-        if _FORM not in job.options:
-            return []  # no host can be used
-        if job.options[_FORM] == "nodes":
-            return [_nodes_piece(job, scratch)]
-        launch = _launch(job, scratch)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prepared(Prepared):
+    form: Form | None = None
+    """None: no host can be used."""
+    master: tuple[str, str] = ("", "")
+    """Address and port of rank 0."""
+    starts: tuple[int, ...] = ()
+    """Of the form `node`: numbers of the nodes that are started here."""
+
+    def pieces(self, scratch: Path) -> list[Piece]:
+        if self.form is None:
+            return []
+        job, launch = self.job, _launch(self, self.form, scratch)
+        if launch.form == "nodes":
+            return [_nodes_piece(job, launch, scratch)]
         if launch.form == "local":
             return [_piece("deepspeed", job, launch, {})]
-        _refuse_part(job)
-        names = list(_filtered(job.hosts, job.options))
+        names = list(chosen(job.hosts, job.options))
+        _refuse_part(job, len(self.starts) < len(names))
         files = {launch.hostfile: hostfile(job.hosts)}
         return [
-            _piece(names[node], job, replace(launch, node_rank=node), files)
-            for node in _nodes_started(job)
+            _piece(names[node], job, replace(launch, node_rank=node), files) for node in self.starts
         ]
 
 
@@ -107,7 +109,7 @@ def _piece(name: str, job: Job, launch: Launch, files: Mapping[str, str]) -> Pie
     """DeepSpeed's part on this machine: variables go as an environment, and need no shell."""
     return Piece(
         name=name,
-        command=tuple(leashed(sys.executable, runner(launch), job.grace_s)),
+        command=tuple(guarded(sys.executable, runner(launch), job.grace_s)),
         environment=job.environment,
         stdin=HOLD,
         files=files,
@@ -116,14 +118,14 @@ def _piece(name: str, job: Job, launch: Launch, files: Mapping[str, str]) -> Pie
     )
 
 
-def _nodes_piece(job: Job, scratch: Path) -> Piece:
-    launch, orders = _launch(job, scratch), str(scratch / "orders")
+def _nodes_piece(job: Job, launch: Launch, scratch: Path) -> Piece:
+    orders = str(scratch / "orders")
     environment = dict(job.environment)
     if launch.launcher == "pdsh":
-        environment["PDSH_SSH_ARGS_APPEND"] = job.options[_SSH_ARGS]
+        environment["PDSH_SSH_ARGS_APPEND"] = ssh_args(job.options)
     return Piece(
         name="deepspeed",
-        command=tuple(leashed(sys.executable, runner(launch), job.grace_s, orders=orders)),
+        command=tuple(guarded(sys.executable, runner(launch), job.grace_s, orders=orders)),
         environment=environment,
         stdin=HOLD,
         files={launch.hostfile: hostfile(job.hosts), orders: orders_text(_orders(job, launch))},
@@ -138,33 +140,31 @@ def _orders(job: Job, launch: Launch) -> Orders:
         return Orders(names=names)
     config, port = job.options.get("ssh-config", ""), launch.ssh_port
     nodes, first = [], 0
-    for number, (host, slots) in enumerate(_filtered(job.hosts, job.options).items()):
+    for number, (host, slots) in enumerate(chosen(job.hosts, job.options).items()):
         ranks = tuple(range(first, first + len(slots)))
         # The word for the far shell is the delivery's own.
-        nodes.append(Node(ssh_to(config, port, host, ())[:-1], number, ranks))
+        nodes.append(Node(ssh_words(config, host, (), port)[:-1], number, ranks))
         first += len(slots)
     return Orders(names=names, folder=launch.carried, nodes=nodes)
 
 
-def _launch(job: Job, scratch: Path) -> Launch:
+def _launch(prepared: _Prepared, form: Form, scratch: Path) -> Launch:
+    job, (address, port) = prepared.job, prepared.master
     options = job.options
     launcher = options["launcher"]
-    form: Form = "local"
-    if options[_FORM] != "local":
-        form = "node" if options[_FORM] == "node" else "nodes"
     devices = first_devices({**os.environ, **job.environment}, job.size) if form == "local" else ""
     return Launch(
         form=form,
         python=job.python,
         command=job.command,
         hostfile=str(scratch / "hostfile"),
-        master=(options[_ADDRESS], int(options[_PORT])),
+        master=(address, int(port)),
         ranks=job.size,
         devices=devices,
         launcher=launcher,
-        launcher_args=launcher_args(job, _filtered(job.hosts, options)) if form == "nodes" else "",
+        launcher_args=launcher_args(job, chosen(job.hosts, options)) if form == "nodes" else "",
         ssh_port=options.get("ssh-port", "") if launcher == "pdsh" else "",
-        filter=_filter(options),
+        filter={key: options[key] for key in ("include", "exclude") if options.get(key)},
         carried=folder_of(job.token),
     )
 
@@ -172,52 +172,50 @@ def _launch(job: Job, scratch: Path) -> Launch:
 # Looking.
 
 
-def _prepare_local(job: Job) -> Prepared:
+def _prepare_local(job: Job) -> _Prepared:
     told = job.hosts[0].slots if job.hosts else None
     environ = {**os.environ, **job.environment}
     each = job.ranks_per_node or slots_here(environ)
-    slots = _filtered((Host("localhost", told or job.ranks or each),), job.options)
+    slots = chosen((Host("localhost", told or job.ranks or each),), job.options)
     port = job.options.get(_PORT) or str(free_port())
-    options = {_FORM: "local", _ADDRESS: "127.0.0.1", _PORT: port}
     made = replace(
         job,
         ranks=_total(slots),
         hosts=(),
         environment=_with_accelerator(job.environment),
-        options={**job.options, **options},
     )
-    why = "a port that is free at this moment"
-    return Prepared(job=made, choices=(Choice(_PORT, port, why),))
+    choice = Choice(_PORT, port, "a port that is free at this moment")
+    return _Prepared(job=made, choices=(choice,), form="local", master=("127.0.0.1", port))
 
 
-def _prepare_node(job: Job) -> Prepared:
+def _prepare_node(job: Job) -> _Prepared:
     """One of several nodes, each started by itself; all of them, where all are this machine."""
     hosts = job.hosts or tuple(Host(f"node-{node}") for node in range(job.nodes or 1))
     each = job.ranks_per_node or slots_here({**os.environ, **job.environment})
     if job.ranks is not None and job.ranks_per_node is None:
         each = -(-job.ranks // len(hosts))
     hosts = tuple(Host(host.name, host.slots or each) for host in hosts)
-    left = _filtered(hosts, job.options)
+    left = chosen(hosts, job.options)
     used, slots = list(left), list(left.values())
     all_here = not job.hosts or all(map(is_here, used))
     if "node-rank" in job.options:
         nodes = [_node_rank(job.options["node-rank"], len(slots))]
     else:
         nodes = list(range(len(slots))) if all_here else [_own_node(used)]
-    address, port = _meeting(job, used[0], alone=len(nodes) == len(slots))
-    settled = {_FORM: "node", _ADDRESS: address, _PORT: port, _STARTS: ",".join(map(str, nodes))}
+    address, port = _rendezvous(job, used[0], alone=len(nodes) == len(slots))
     made = replace(
         job,
         hosts=hosts,
         ranks=sum(len(slots[node]) for node in nodes),
         environment=_with_accelerator(job.environment) if all_here else job.environment,
-        options={**job.options, **settled},
     )
     choice = Choice("MASTER_ADDR:MASTER_PORT", f"{address}:{port}", "the first node has rank 0")
-    return Prepared(job=made, choices=(choice,))
+    return _Prepared(
+        job=made, choices=(choice,), form="node", master=(address, port), starts=tuple(nodes)
+    )
 
 
-def _prepare_nodes(job: Job) -> Prepared:
+def _prepare_nodes(job: Job) -> _Prepared:
     launcher = job.options["launcher"]
     require_programs(launcher)
     if not job.hosts:
@@ -229,23 +227,23 @@ def _prepare_nodes(job: Job) -> Prepared:
     hostfile(job.hosts)  # names are checked before ssh sees them
     seen = _look(job)
     if not seen.hosts:
-        return Prepared(job=replace(job, hosts=()), findings=seen.findings)
-    slots = _filtered(seen.hosts, job.options)
+        return _Prepared(job=replace(job, hosts=()), findings=seen.findings)
+    slots = chosen(seen.hosts, job.options)
     address, port, why = _where_rank_0_is(job, next(iter(slots)), seen)
     environment = {**job.environment, **_own_variables(launcher, f"{address}:{port}")}
-    settled = {_FORM: "nodes", _ADDRESS: address, _PORT: port, _SSH_ARGS: ssh_args(job.options)}
     made = replace(
         job,
         hosts=seen.hosts,
         ranks=_total(slots),
         environment=padded(environment) if launcher in _PADDED else environment,
-        options={**job.options, **settled},
     )
     choices = (
         Choice("launcher", launcher, "given" if launcher != "pdsh" else "DeepSpeed's own choice"),
         Choice("MASTER_ADDR:MASTER_PORT", f"{address}:{port}", why),
     )
-    return Prepared(job=made, findings=seen.findings, choices=choices)
+    return _Prepared(
+        job=made, findings=seen.findings, choices=choices, form="nodes", master=(address, port)
+    )
 
 
 def _look(job: Job) -> Seen:
@@ -276,9 +274,8 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
         text = options.get(name, "1")
         if not text.isdecimal() or not 1 <= int(text) <= 65_535:
             raise UsageError(f"--with {name}={text}", expected="1 to 65535")
-    asked = {_GIVEN: "yes"} if "launcher" in options else {}
     config = {"ssh-config": _readable(options["ssh-config"])} if "ssh-config" in options else {}
-    return {**options, **asked, **config, "launcher": launcher}
+    return {**options, **config, "launcher": launcher}
 
 
 def _readable(path: str) -> str:
@@ -291,30 +288,18 @@ def _readable(path: str) -> str:
     return full
 
 
-def _form(job: Job) -> Form:
+def _form(job: Job, *, given: bool) -> Form:
     """As DeepSpeed itself decides, but for one remote host, which it would take for this one."""
     if "no-ssh" in job.options:
         return "node"
-    if _GIVEN in job.options:
+    if given:
         return "nodes"
     one = len(job.hosts) == 1 and is_here(job.hosts[0].name)
     return "local" if one or (not job.hosts and (job.nodes or 1) == 1) else "nodes"
 
 
-def _filter(options: Mapping[str, str]) -> Filter:
-    return Filter(include=options.get("include", ""), exclude=options.get("exclude", ""))
-
-
-def _filtered(hosts: Sequence[Host], options: Mapping[str, str]) -> dict[str, list[int]]:
-    return chosen(hosts, _filter(options))
-
-
 def _total(slots: Mapping[str, Sequence[int]]) -> int:
     return sum(len(own) for own in slots.values())
-
-
-def _interface(job: Job) -> dict[str, str]:
-    return dict.fromkeys(_INTERFACES, job.interface) if job.interface else {}
 
 
 def _with_accelerator(environment: Mapping[str, str]) -> dict[str, str]:
@@ -343,10 +328,9 @@ def _node_rank(text: str, nodes: int) -> int:
     return int(text)
 
 
-def _refuse_part(job: Job) -> None:
+def _refuse_part(job: Job, part: bool) -> None:
     """A verb hears all its ranks here; a command's other ranks are heard where they are started."""
-    slots = _filtered(job.hosts, job.options)
-    if _VERB in job.environment and len(_nodes_started(job)) < len(slots):
+    if part and _VERB in job.environment:
         raise UsageError(
             "with no-ssh only this machine's ranks are started here, and a verb needs all of them",
             expected="hosts that are all this machine, or DeepSpeed over ssh",
@@ -354,11 +338,7 @@ def _refuse_part(job: Job) -> None:
         )
 
 
-def _nodes_started(job: Job) -> list[int]:
-    return [int(node) for node in job.options[_STARTS].split(",")]
-
-
-def _meeting(job: Job, first: str, *, alone: bool) -> tuple[str, str]:
+def _rendezvous(job: Job, first: str, *, alone: bool) -> tuple[str, str]:
     """Address and port of rank 0; `alone`: all nodes are started here, so any free port will do."""
     here = is_here(first) or not job.hosts
     address = "127.0.0.1" if alone and here else first.rpartition("@")[2]

@@ -1,23 +1,377 @@
-"""Ranks in the pods of a cluster file's environment: one `kubectl exec` a pod, torchrun inside."""
+"""Ranks in the pods of a cluster file's environment: one `kubectl exec` a pod, torchrun inside.
 
-from collections.abc import Callable, Iterator, Sequence
+The environment is one that is deployed, whose pods are looked at first (`looked`), or one that is made
+for the job alone and goes with it (`planned`, `hold_once`).
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from wirespeed.clusters.pods import (
+    CONTAINER,
+    WORKSPACE,
+    ClusterFile,
+    Deployment,
+    Environment,
+    Kubectl,
+    Place,
+    Pod,
+    Refused,
+    commands_of,
+    environment_of,
+    ephemeral_of,
+    finding_of,
+    hosts,
+    master,
+    open_cluster,
+    settle,
+    shared_findings,
+    slots,
+    why_lost,
+    wrong_server,
+    zones_of,
+)
+from wirespeed.clusters.pods import Answer as KubectlAnswer
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.launchers.base import Engine, EngineOption, Held, Job, Piece, Prepared
-from wirespeed.launchers.k8s.words import CLUSTER, ONCE, by_hand, exec_words, kubectl_told
+from wirespeed.launchers.base import Engine, EngineOption, Held, Host, Job, Piece, Prepared
+from wirespeed.launchers.findings import make_finding
 from wirespeed.launchers.node import torchrun
-from wirespeed.records import Finding
+from wirespeed.launchers.node.probe import (
+    Answer,
+    Asking,
+    Facts,
+    last_words,
+    node_finding,
+    with_slots,
+)
+from wirespeed.launchers.node.torchrun import Found, NodeFound, NodesPrepared, probe_words
+from wirespeed.launchers.rank_wrapper import DIRECTORY
+from wirespeed.model.records import Choice, Finding, Subject
 
-if TYPE_CHECKING:
-    from wirespeed.clusters.file.model import ClusterFile
-    from wirespeed.clusters.kube.kubectl import Kubectl
-    from wirespeed.launchers.k8s.looking import Environment
+__all__ = ["ENGINE", "PodAsking", "PodsPrepared", "name_of"]
 
-__all__ = ["ENGINE"]
+CLUSTER = "cluster"
+"""Key of a job's options: the cluster file's name or path."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodsPrepared(NodesPrepared):
+    """Pods are entered by `kubectl exec`."""
+
+    file: ClusterFile
+    kubectl: Kubectl
+    places: Mapping[str, Place] = field(default_factory=dict)
+    """By pod: to tell why one was lost."""
+    once: str = ""
+    """Name of the environment that is made for the job alone."""
+
+    def enter(self, host: str, far: Sequence[str]) -> Sequence[str]:
+        return self.kubectl.exec_words(host, far)
+
+    def look(self, host: str) -> str:
+        return self.kubectl.by_hand("describe", "pod", host)
+
+    def pieces(self, scratch: Path) -> list[Piece]:
+        if not self.job.hosts:
+            raise CannotMeasure("no pod can be used", expected="one that ranks can run in")
+        return NodesPrepared.pieces(self, scratch)
+
+    @contextmanager
+    def hold(self, say: Callable[[str], None]) -> Iterator[Held]:
+
+        with hold_once(self, say) if self.once else NodesPrepared.hold(self, say) as held:
+            held.lost = self._why_lost
+            if isinstance(held.prepared, PodsPrepared):
+                held.lost = held.prepared._why_lost
+            yield held
+
+    def _why_lost(self, names: Sequence[str]) -> Sequence[Finding]:
+        """Asks the API server."""
+        return why_lost(self.kubectl, self.places, names)
+
+    def shared(self, say: Callable[[str], None]) -> Sequence[Finding]:
+        if self.file.storage.mode != "rwx" or len(self.job.hosts) < 2:
+            return []
+        say(f"looking whether all pods share {WORKSPACE}")
+        pods = [host.name for host in self.job.hosts]
+        return shared_findings(self.kubectl, pods, self.job.python, WORKSPACE)
+
+    def around(self, scratch: Path) -> tuple[list[Piece], list[Piece]]:
+
+        return around_once(self, str(scratch)) if self.once else ([], [])
+
+
+_ENDED = "command terminated with exit code"
+"""What kubectl says where the command itself failed."""
+_STARTED_BADLY = (
+    "OCI runtime exec failed",
+    "executable file not found",
+    "no such file or directory",
+)
+
+
+class PodAsking(Asking):
+    """How pods were asked (`node.software.Asking`)."""
+
+    other_python = (
+        "name a Python of the image, 3.11 or later, as workload.python in the cluster file"
+        ", or by --python"
+    )
+
+    def __init__(self, kubectl: Kubectl, python: str, within_s: float) -> None:
+        super().__init__([python], within_s)
+        self.kubectl = kubectl
+
+    def by_hand(self, host: str, *words: str) -> str:
+        far = ("sh", "-c", *words) if len(words) == 1 and " " in words[0] else words
+        return self.kubectl.by_hand("exec", "-it", host, "-c", CONTAINER, "--", *far)
+
+    def install(self, host: str, python: str, package: str) -> str:
+        return f"an image with {package} for {python} (workload.image), and deploy again"
+
+    def not_entered(self, host: str, answer: Answer) -> Finding:
+        """Where kubectl itself failed: by what its words mean, as far as they are known."""
+        if answer.code is None:
+            look = self.kubectl.by_hand("get", "nodes")
+            return node_finding("silent", host, asking=self, next=look, said=answer.said)
+        text = "\n".join(answer.said)
+        if _ENDED in text or any(words in text for words in _STARTED_BADLY):
+            own = tuple(line for line in answer.said if _ENDED not in line)
+            return self.no_python(host, replace(answer, said=own))
+        told = finding_of(KubectlAnswer(("exec", host), answer.code, "", text))
+        known = told.id not in ("CLUSTER-026", "CLUSTER-008", "CLUSTER-024")
+        found = node_finding(
+            "not_entered",
+            host,
+            title=f"pod {host} cannot be entered" + (f": {told.title}" if known else ""),
+            saw=last_words(answer) or "kubectl exec failed without a word",
+            because=told.because,
+            fix=told.fix or "see what kubectl says",
+            next=self.by_hand(host, "true"),
+            said=answer.said,
+        )
+        return replace(found, id=told.id) if known else found
+
+
+def not_ready(kubectl: Kubectl, pod: Pod, reason: str) -> Finding:
+    """`reason`: the cluster's own, where one is known."""
+    return node_finding(
+        "not_ready",
+        pod.name,
+        pod=pod,
+        saw=f"{pod.status}, {f'on {pod.node}' if pod.node else 'on no node'}, "
+        f"{pod.restarts} restarts",
+        because=reason,
+        next=kubectl.by_hand("describe", "pod", pod.name),
+    )
+
+
+def missing_pods(name: str, found: int, wanted: int) -> Finding:
+    """The environment has fewer pods than are asked."""
+    return make_finding(
+        "missing_pods", name=name, found=found, wanted=wanted, subject=Subject("job", name)
+    )
+
+
+ASK_S = 30.0
+"""For all pods together: kubectl of many pods at once needs some seconds of this machine's time."""
+
+
+def looked(asked: PodsPrepared, environment: Environment) -> PodsPrepared:
+    """The job on the pods that can be used, and a finding for each that cannot.
+
+    UsageError for names that are no pods of it.
+    """
+    job, kubectl = asked.job, asked.kubectl
+    pods, findings = _chosen(job, environment)
+    findings += [not_ready(kubectl, pod, "") for pod in pods if not pod.ready]
+    ready = [pod for pod in pods if pod.ready]
+    directory = job.options.get("directory", WORKSPACE)
+    asking = PodAsking(kubectl, job.python, min(job.startup_s, ASK_S))
+    good, troubles = _asked(ready, asking, directory)
+    zones = zones_of(kubectl)
+    for pod in ready:
+        if pod.name in good:
+            good[pod.name] = replace(good[pod.name], zone=zones.get(pod.node, ""))
+    environ = {**job.environment, DIRECTORY: directory}
+    slots = {host.name: host.slots for host in job.hosts}
+    placed = replace(
+        job,
+        hosts=tuple(Host(pod.name, slots.get(pod.name)) for pod in pods),
+        nodes=None,
+        environment=environ,
+        directory=directory,
+    )
+    places = {pod.name: (pod.uid, pod.node, pod.restarts) for pod in ready}
+    on_pods = replace(asked, job=placed, places=places)
+    seen = torchrun.prepared(on_pods, asking, findings + troubles, good)
+    by_node = {pod.name: pod.node for pod in ready}
+    where = ", ".join(f"{host.name} on {by_node.get(host.name, '?')}" for host in seen.job.hosts)
+    choices = (Choice("pods", where or "none", f"of the environment {environment.name}"),)
+    return replace(seen, choices=(*choices, *seen.choices))
+
+
+def could_not_look(asked: PodsPrepared, why: Refused | Finding) -> PodsPrepared:
+    """The cluster could not be asked: nothing is known, and so nothing has failed."""
+    told = (
+        finding_of(why, doing="the pods cannot be looked at") if isinstance(why, Refused) else why
+    )
+    unknown = replace(told, status="not_checked", because=told.because or told.saw)
+    return replace(asked, job=replace(asked.job, hosts=()), findings=(unknown,))
+
+
+def _chosen(job: Job, environment: Environment) -> tuple[list[Pod], list[Finding]]:
+    """The pods that are meant: by name, or the first of them."""
+    if job.hosts:
+        return _named(job, environment), []
+    wanted = job.nodes or environment.wanted or len(environment.pods)
+    pods = list(environment.pods[:wanted])
+    if len(pods) < wanted:
+        return pods, [missing_pods(environment.name, len(pods), wanted)]
+    return pods, []
+
+
+def _named(job: Job, environment: Environment) -> list[Pod]:
+    by_name = {pod.name: pod for pod in environment.pods}
+    for host in job.hosts:
+        if host.name not in by_name:
+            raise UsageError(
+                f"{environment.name} has no pod {host.name!r}",
+                expected=", ".join(by_name) or "a pod of it; there is none now",
+                next=f"wirespeed cluster status {environment.name}",
+            )
+    names = [host.name for host in job.hosts]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{name} is named twice", expected=f"once, with slots: {name}:2")
+    return [by_name[name] for name in names]
+
+
+def _asked(
+    pods: Sequence[Pod], asking: PodAsking, directory: str
+) -> tuple[dict[str, Facts], list[Finding]]:
+    """All pods at once; what they told, and what is wrong with the others."""
+    words = probe_words(asking.pythons)
+    commands = {pod.name: asking.kubectl.exec_words(pod.name, words) for pod in pods}
+    good, findings = asking.ask(commands, directory)
+    for pod in pods:
+        if pod.name in good:
+            good[pod.name] = replace(good[pod.name], reached=pod.ip, gpus=pod.gpus)
+    return good, findings
+
+
+LEASE_S, READY_S = 300, 900
+_LONGEST_NAME = 40
+Say = Callable[[str], None]
+
+
+def planned(asked: PodsPrepared) -> PodsPrepared:
+    """The job on pods that are not there yet; nothing is asked of the cluster."""
+    job, file = asked.job, asked.file
+    if job.hosts:
+        raise UsageError(
+            f"{file.cluster.name} is not deployed: it has no pod {job.hosts[0].name!r}",
+            expected="--nodes, for pods that are made for this job alone",
+            next=f"wirespeed cluster deploy {file.cluster.name}",
+        )
+    deployment = _deployment(job, file, name_of(file.cluster.name, job.token))
+    placed = _placed(job, deployment)
+    names = {host.name for host in placed}
+    found = Found(
+        master(deployment) if len(placed) > 1 else "127.0.0.1",
+        int(job.options.get("port", file.network.port)),
+        {name: NodeFound(job.python, address, "") for name, address in _addresses(deployment)
+         if name in names},
+    )  # fmt: skip
+    directory = job.options.get("directory", WORKSPACE)
+    ready = replace(
+        job,
+        hosts=placed,
+        nodes=None,
+        ranks=None,
+        environment={**job.environment, DIRECTORY: directory},
+        directory=directory,
+    )
+    why = f"{file.cluster.name} is not deployed: made for this job alone, and gone with it"
+    choices = (Choice("environment", deployment.name, why), *deployment.choices)
+    return replace(asked, job=ready, choices=choices, found=found, once=deployment.name)
+
+
+def name_of(name: str, token: str) -> str:
+    """NAME-xxxx: an environment's name, of at most 40 letters, that no other job has."""
+    mark = hashlib.sha256(token.encode()).hexdigest()[:4]
+    return f"{name[: _LONGEST_NAME - len(mark) - 1].rstrip('-')}-{mark}"
+
+
+@contextmanager
+def hold_once(planned: PodsPrepared, say: Say) -> Iterator[Held]:
+    """The planned job's environment, from before its first piece until after the last."""
+    job, file = planned.job, planned.file
+    deployment = _deployment(job, file, planned.once)
+    making = ephemeral_of(
+        planned.kubectl,
+        deployment,
+        say,
+        lease_s=int(job.options.get("lease", LEASE_S)),
+        fallback=file if "fallback" in job.options else None,
+    )
+    held = Held(prepared=replace(planned, findings=(), choices=()))
+    try:
+        say(f"making {deployment.name}: {deployment.nodes} pods for this job alone")
+        trouble = making.make(float(job.options.get("ready", READY_S)))
+        if trouble:
+            held.prepared = replace(held.prepared, job=replace(job, hosts=()), findings=trouble)
+        else:
+            say(f"entering the pods of {deployment.name}")
+            held.prepared = _entered(planned, deployment)
+        yield held
+    finally:
+        held.after += making.take_down()
+
+
+def around_once(planned: PodsPrepared, folder: str) -> tuple[list[Piece], list[Piece]]:
+    """For a dry run: what makes the environment, and what takes it away. A namespace stays."""
+    deployment = _deployment(planned.job, planned.file, planned.once)
+    ready_s = int(planned.job.options.get("ready", READY_S))
+    before, after = (
+        [Piece(name=name, command=command, files=files) for name, command, files in commands]
+        for commands in commands_of(planned.kubectl, deployment, folder, ready_s)
+    )
+    return before, after
+
+
+def _deployment(job: Job, file: ClusterFile, name: str) -> Deployment:
+    """As many pods as the planned job has hosts, or as it asks."""
+    mode, fallback = job.options.get("mode"), job.options.get("fallback")
+    nodes = len(job.hosts) or job.nodes
+    return settle(file, nodes=nodes, mode=mode, fallback=fallback, name=name, live=True)
+
+
+def _placed(job: Job, deployment: Deployment) -> tuple[Host, ...]:
+    """The pods by the names that a StatefulSet gives them, with their ranks."""
+    bare = tuple(Host(name) for name, _ in _addresses(deployment))
+    each = job.ranks_per_node or (slots(deployment) if job.ranks is None else None)
+    told = replace(job, hosts=tuple(Host(host.name, each) for host in bare))
+    return tuple(with_slots(told, {}))
+
+
+def _addresses(deployment: Deployment) -> list[tuple[str, str]]:
+    """Name of each pod, and where others find it."""
+    return [(one.partition(".")[0], one) for one in hosts(deployment)]
+
+
+def _entered(planned: PodsPrepared, deployment: Deployment) -> PodsPrepared:
+    """The planned ranks in the pods as they are now; findings that fail: all or nothing."""
+    environment = environment_of(planned.kubectl, deployment.name)
+    pairs = zip(environment.pods, planned.job.hosts, strict=False)
+    named = tuple(Host(pod.name, planned.slots) for pod, planned in pairs)
+    seen = looked(replace(planned, job=replace(planned.job, hosts=named)), environment)
+    if any(one.status == "fail" for one in seen.findings):
+        return replace(seen, job=replace(seen.job, hosts=()))
+    return seen
 
 
 class _K8s:
@@ -36,103 +390,30 @@ class _K8s:
     )
 
     def prepare(self, job: Job) -> Prepared:
-        from wirespeed.clusters.kube.kubectl import Refused
-        from wirespeed.clusters.kube.server import wrong_server
-        from wirespeed.launchers.k8s.looking import could_not_look, looked
-        from wirespeed.launchers.k8s.once import planned
-
         _check(job)
-        file, kubectl = _cluster(job)
+        # The file that `--cluster` names, and what drives its cluster.
+        file, kubectl = open_cluster(job.options[CLUSTER], written=job.written)
         job = replace(job, python=job.python or file.workload.python)
+        asked = PodsPrepared(job=job, file=file, kubectl=kubectl)
         if not job.written and (wrong := wrong_server(kubectl, file.cluster.api)):
-            return could_not_look(job, wrong)
+            return could_not_look(asked, wrong)
         try:
             there = _environment(job, file, kubectl)
             if there is not None and there.deployed and "own" not in job.options:
-                return looked(job, kubectl, there)
+                return looked(asked, there)
         except Refused as refused:
-            return could_not_look(job, refused)
-        return planned(job, file, kubectl)
-
-    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
-        if not job.hosts:
-            raise CannotMeasure("no pod can be used", expected="one that ranks can run in")
-        kubectl = kubectl_told(job)
-
-        def enter(pod: str, far: Sequence[str]) -> Sequence[str]:
-            return exec_words(kubectl, pod, far)
-
-        return torchrun.pieces(job, enter, lambda pod: by_hand(kubectl, "describe", "pod", pod))
-
-    @contextmanager
-    def hold(self, job: Job, say: Callable[[str], None]) -> Iterator[Held]:
-        from wirespeed.launchers.k8s.once import hold_once
-
-        if ONCE not in job.options:
-            yield Held(prepared=Prepared(job=job), lost=_lost_of(job))
-            return
-        file, kubectl = _cluster(job)
-        with hold_once(job, file, kubectl, say) as held:
-            held.lost = _lost_of(held.prepared.job)
-            yield held
-
-    def shared(self, job: Job, say: Callable[[str], None]) -> Sequence[Finding]:
-        from wirespeed.launchers.k8s.looking import WORKSPACE
-        from wirespeed.launchers.k8s.shared import shared_findings
-
-        file = _cluster(job)[0]
-        if file.storage.mode != "rwx" or len(job.hosts) < 2:
-            return []
-        say(f"looking whether all pods share {WORKSPACE}")
-        pods = [host.name for host in job.hosts]
-        return shared_findings(kubectl_told(job), pods, job.python, WORKSPACE)
-
-    def around(self, job: Job, scratch: Path) -> tuple[list[Piece], list[Piece]]:
-        from wirespeed.launchers.k8s.once import around_once
-
-        if ONCE not in job.options:
-            return [], []
-        return around_once(job, _cluster(job)[0], str(scratch))
+            return could_not_look(asked, refused)
+        return planned(asked)
 
 
-def _cluster(job: Job) -> "tuple[ClusterFile, Kubectl]":
-    """The file that `--cluster` names, and what drives its cluster."""
-    from wirespeed.clusters.file.finding import read_named
-    from wirespeed.clusters.kube.kubectl import Kubectl, kubectl_of
-
-    file = read_named(job.options[CLUSTER])
-    try:
-        return file, kubectl_of(file.cluster)
-    except CannotMeasure:
-        if not job.written:
-            raise
-        told = file.cluster
-        return file, Kubectl(
-            program="kubectl",
-            namespace=told.namespace,
-            context=told.context,
-            kubeconfig=told.kubeconfig,
-        )
-
-
-def _environment(job: Job, file: "ClusterFile", kubectl: "Kubectl") -> "Environment | None":
+def _environment(job: Job, file: ClusterFile, kubectl: Kubectl) -> Environment | None:
     """What is deployed; None: nobody can be asked, and the job is only to be written down."""
-    from wirespeed.launchers.k8s.looking import environment_of
-
     try:
         return environment_of(kubectl, file.cluster.name)
     except CannotMeasure:
         if job.written:
             return None
         raise
-
-
-def _lost_of(job: Job) -> Callable[[Sequence[str]], Sequence[Finding]]:
-    """Asks the API server about pods of that job."""
-    from wirespeed.launchers.k8s.looking import places_of
-    from wirespeed.launchers.k8s.lost import why_lost
-
-    return lambda names: why_lost(kubectl_told(job), places_of(job), names)
 
 
 def _check(job: Job) -> None:

@@ -1,16 +1,16 @@
 """Ranks on this machine, without any other launcher."""
 
-import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
-from wirespeed.launchers.rank_wrapper import wrapped
-from wirespeed.records import Choice
+from wirespeed.launchers.rank_wrapper import rank_variables, wrapped
+from wirespeed.model.records import Choice
+from wirespeed.process.ports import free_port
 
-__all__ = ["ENGINE"]
+__all__ = ["ENGINE", "LocalPrepared"]
 
 
 class _Local:
@@ -25,33 +25,28 @@ class _Local:
                 expected="--ranks N, or --ranks-per-node N",
                 next="wirespeed launch --on ssh --hosts node-0,node-1 -- …",
             )
-        port = _free_port()
+        port = free_port("127.0.0.1")
         environment = {**job.environment, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         choice = Choice("MASTER_PORT", str(port), "a port that is free at this moment")
-        return Prepared(job=replace(job, environment=environment), choices=(choice,))
+        return LocalPrepared(job=replace(job, environment=environment), choices=(choice,))
 
-    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
+
+class LocalPrepared(Prepared):
+    def pieces(self, scratch: Path) -> list[Piece]:
+        job = self.job
         words = tuple(wrapped(job.python or sys.executable, job.command))
         return [
             Piece(
                 name=f"rank-{rank}",
                 command=words,
-                environment={**job.environment, **_places(rank, job.size)},
+                environment={**job.environment, **_place(rank, job.size)},
             )
             for rank in range(job.size)
         ]
 
 
-def _places(rank: int, size: int) -> dict[str, str]:
-    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-    return {name: str(n) for name, n in {**numbers, "NODE_RANK": 0, "GROUP_RANK": 0}.items()}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+def _place(rank: int, size: int) -> dict[str, str]:
+    return rank_variables(rank=rank, size=size, local=rank, local_size=size, node=0)
 
 
 ENGINE: Engine = _Local()

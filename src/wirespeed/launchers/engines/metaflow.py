@@ -7,7 +7,6 @@ On this machine Metaflow's own state lives in the job's scratch folder and goes 
 """
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,9 +17,11 @@ from pathlib import Path
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
 from wirespeed.launchers.metaflow import CARRY, COMMAND, COMPUTE, FLOW, FOLDER, PYTHON
-from wirespeed.records import Choice
-from wirespeed.world.identity import port_of
-from wirespeed.world.secret import VARIABLE as SECRET
+from wirespeed.launchers.node.snapshot import interface_variables
+from wirespeed.model.records import Choice
+from wirespeed.node.identity import port_of
+from wirespeed.node.secret import VARIABLE as SECRET
+from wirespeed.process.ports import free_port
 
 __all__ = ["ENGINE"]
 
@@ -65,20 +66,31 @@ class _Metaflow:
     def prepare(self, job: Job) -> Prepared:
         compute = _compute_of(job)
         nodes, each = _shape(job)
-        _require(job, compute)
+        # CannotMeasure where Metaflow is missing for the interpreter that will run it.
+        wanted = ["metaflow", "kubernetes"] if compute == "kubernetes" else ["metaflow"]
+        other = job.python if compute == LOCAL else ""
+        missing = _missing_there(other, wanted, job.startup_s) if other else _missing_here(wanted)
+        if missing:
+            raise CannotMeasure(
+                f"{other or sys.executable} has no {' and no '.join(missing)}",
+                expected="Metaflow" + (", and kubernetes for its compute" if wanted[1:] else ""),
+                next=_PIP if missing[0] == "metaflow" else _PIP_KUBERNETES,
+            )
         _checked(job.options, compute)
         port, why = _port(job, compute)
         environment = {**job.environment, "MASTER_PORT": str(port)}
-        if job.interface:
-            environment |= {f"{x}_SOCKET_IFNAME": job.interface for x in ("GLOO", "NCCL")}
-        elif compute == LOCAL and nodes > 1:
+        environment |= interface_variables(job.interface)
+        if not job.interface and compute == LOCAL and nodes > 1:
             environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
         found = replace(
             job, nodes=nodes, ranks_per_node=each, ranks=nodes * each, environment=environment
         )
-        return Prepared(job=found, choices=(Choice("MASTER_PORT", str(port), why),))
+        return _Prepared(job=found, choices=(Choice("MASTER_PORT", str(port), why),))
 
-    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
+
+class _Prepared(Prepared):
+    def pieces(self, scratch: Path) -> list[Piece]:
+        job = self.job
         compute = _compute_of(job)
         datastore = _datastore_of(job.options, compute)
         nodes, each = _shape(job)
@@ -91,7 +103,7 @@ class _Metaflow:
         environment = {**job.environment, **_told(job, compute)}
         environment |= _state(scratch, job.options, compute, datastore)
         piece = Piece(
-            name=self.name,
+            name="metaflow",
             command=command,
             environment=environment,
             stdin="\n",
@@ -152,19 +164,6 @@ def _checked(options: Mapping[str, str], compute: str) -> None:
             )
 
 
-def _require(job: Job, compute: str) -> None:
-    """CannotMeasure where Metaflow is missing for the interpreter that will run it."""
-    wanted = ["metaflow", "kubernetes"] if compute == "kubernetes" else ["metaflow"]
-    other = job.python if compute == LOCAL else ""
-    missing = _missing_there(other, wanted, job.startup_s) if other else _missing_here(wanted)
-    if missing:
-        raise CannotMeasure(
-            f"{other or sys.executable} has no {' and no '.join(missing)}",
-            expected="Metaflow" + (", and kubernetes for its compute" if wanted[1:] else ""),
-            next=_PIP if missing[0] == "metaflow" else _PIP_KUBERNETES,
-        )
-
-
 def _missing_here(wanted: list[str]) -> list[str]:
     return [name for name in wanted if find_spec(name) is None]
 
@@ -192,15 +191,8 @@ def _port(job: Job, compute: str) -> tuple[int, str]:
     if told := job.environment.get("MASTER_PORT"):
         return int(told), "set in the environment"
     if compute == LOCAL:
-        return _free_port(), "a port that is free at this moment"
+        return free_port("127.0.0.1"), "a port that is free at this moment"
     return port_of(job.token or "metaflow"), "made from the job's token: each node has own ports"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _told(job: Job, compute: str) -> dict[str, str]:

@@ -2,37 +2,270 @@
 
 One piece: mpirun under `mpi.guard`. Values of variables never stand on its command line: they are in
 its environment, and it is told their names.
+
+The nodes that mpirun shall run on: asked before it starts, since its own words come late and long.
+
+They are asked as the engine `ssh` does it, this machine without ssh. Where mpirun is set to another
+way of reaching nodes than ssh, nobody is asked.
+
+Which mpirun there is, of which make, and what it would run on without being told hosts.
 """
 
 import os
+import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wirespeed.errors import InputError, UsageError
+from wirespeed.errors import CannotMeasure, InputError, UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Host, Job, Piece, Prepared
-from wirespeed.launchers.frames import padded
-from wirespeed.launchers.mpi.find import (
-    FLAVOURS,
-    first_of_allocation,
-    flavour_of,
-    mpirun_path,
-    with_own_folder,
-)
+from wirespeed.launchers.mpi.command_line import FIVE, FOUR, INTEL, MPICH, Flavour, Launch, passes
 from wirespeed.launchers.mpi.guard import guarded
-from wirespeed.launchers.mpi.meeting import meeting_of
-from wirespeed.launchers.mpi.nodes import Nodes, look, slots_of
-from wirespeed.launchers.mpi.words import Flavour, Launch, passes
+from wirespeed.launchers.node.probe import Facts, differing, with_slots
+from wirespeed.launchers.node.snapshot import interface_variables
+from wirespeed.launchers.node.ssh import SshAsking
 from wirespeed.launchers.rank_wrapper import MASTER, SLOTS, wrapped
-from wirespeed.records import Choice
+from wirespeed.model.records import Choice, Finding
+from wirespeed.node.identity import port_of
+from wirespeed.process.frames import padded
+from wirespeed.process.ports import is_free
 
-__all__ = ["ENGINE"]
+__all__ = [
+    "ENGINE",
+    "FLAVOURS",
+    "MpiPrepared",
+    "first_of_allocation",
+    "flavour_of",
+    "mpirun_path",
+    "rendezvous_of",
+    "slots_of",
+]
 
-_NAMES = "variables"
-"""Key of the prepared job's options with the names of all variables for ranks: a written script
-names those, too, whose values it does not hold."""
-_SOCKET_NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+FLAVOURS: dict[str, Flavour] = {one.name: one for one in (FIVE, FOUR, MPICH, INTEL)}
+_VERSION_S = 30.0
+_INSTALL = "pip install 'wirespeed[mpi]', or apt-get install openmpi-bin, or pip install mpich"
+_ALLOCATIONS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "LOADL_HOSTFILE")
+"""A scheduler's job that mpirun asks for its nodes."""
+
+
+def mpirun_path(asked: str) -> str:
+    """Absolute path: what was asked for, else from PATH, else beside this Python.
+
+    An absolute path makes Open MPI look for its daemon at the same place on the other nodes.
+    """
+    beside = str(Path(sys.executable).parent)
+    if asked:
+        found = shutil.which(Path(asked).expanduser())
+        if found is None:
+            raise UsageError(f"--with mpirun={asked}: no such program", expected="a path to mpirun")
+    else:
+        found = shutil.which("mpirun") or shutil.which("mpirun", path=beside)
+        if found is None:
+            raise CannotMeasure("there is no mpirun here", expected="mpirun on PATH", next=_INSTALL)
+    return str(Path(found).absolute())
+
+
+def flavour_of(program: str) -> Flavour:
+    """What `mpirun --version` says; CannotMeasure where that is nothing we know."""
+    try:
+        done = subprocess.run(
+            [program, "--version"],
+            env={**os.environ, **with_own_folder(program)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_VERSION_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotMeasure(f"{program} --version: {error}", expected="its version") from error
+    said = done.stdout + done.stderr
+    for flavour in FLAVOURS.values():
+        if flavour.recognises(said):
+            return flavour
+    raise CannotMeasure(
+        f"{program} --version says {' '.join(said.split())[:200]!r}",
+        expected="Open MPI, MPICH (Hydra) or Intel MPI",
+        next=f"name its kind: --with flavour={'|'.join(FLAVOURS)}; or another: --with mpirun=PATH",
+    )
+
+
+def with_own_folder(program: str) -> dict[str, str]:
+    """PATH with the program's own folder first: Intel's mpirun is a script that searches there."""
+    folder, path = str(Path(program).parent), os.environ.get("PATH", os.defpath)
+    return {} if path.split(os.pathsep)[0] == folder else {"PATH": f"{folder}{os.pathsep}{path}"}
+
+
+def first_of_allocation(environ: Mapping[str, str]) -> str | None:
+    """The first node of the scheduler's job that we are in; None where there is none.
+
+    Where the list cannot be read, the node that runs the script is the first one.
+    """
+    if not any(environ.get(name) for name in _ALLOCATIONS):
+        return None
+    nodes = environ.get("SLURM_JOB_NODELIST", "") or _first_line(environ.get("PBS_NODEFILE", ""))
+    # `node-[3-5,7],other-[1-2]`: the first is node-3.
+    first = re.match(r"(?:[^,\[\s]|\[[^\]]*\])+", nodes)
+    return re.sub(r"\[(\d+)[^\]]*\]", r"\1", first[0]) if first else os.uname().nodename
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text().partition("\n")[0] if path else ""
+    except OSError:
+        return ""
+
+
+_OTHER_WAYS = (
+    "OMPI_MCA_plm_rsh_agent",
+    "OMPI_MCA_plm",
+    "PRTE_MCA_plm_ssh_agent",
+    "PRTE_MCA_plm",
+    "HYDRA_LAUNCHER",
+    "HYDRA_LAUNCHER_EXEC",
+    "I_MPI_HYDRA_BOOTSTRAP",
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC",
+)
+"""Settings of mpirun for reaching nodes, such as /etc/mpi/kubexec.sh of Kubernetes' MPI operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """What the look at them gave."""
+
+    facts: Mapping[str, Facts] = field(default_factory=dict)
+    """By host, of those that can be used; empty: nobody was asked."""
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def troubled(self) -> frozenset[str]:
+        return frozenset(one.subject.name for one in self.findings if one.status == "fail")
+
+
+def look(job: Job, python: str, config: str) -> Nodes:
+    """Ask each of the job's hosts; nobody where they are all here, or not reached by ssh."""
+    if all(is_here(host.name) for host in job.hosts) or not _reached_by_ssh():
+        return Nodes()
+    good, findings = SshAsking(config, [python], job.startup_s).usable(job, here=is_here)
+    return Nodes(good, (*findings, *differing(good)))
+
+
+def slots_of(job: Job, facts: Mapping[str, Facts]) -> tuple[Host, ...]:
+    """The hosts with the number of ranks that each may have; UsageError where that is too few."""
+    if not job.hosts:
+        return ()
+    over = "oversubscribe" in job.options
+    if not over and job.options.get("map-by", "slot") == "slot":
+        try:
+            return tuple(with_slots(job, facts))
+        except UsageError as error:
+            raise _too_few(job, error.saw) from error
+    each = job.ranks_per_node or -(-(job.ranks or 1) // len(job.hosts))
+    hosts = tuple(Host(host.name, host.slots or each) for host in job.hosts)
+    room = sum(host.slots or 1 for host in hosts)
+    if job.size > room and not over:
+        raise _too_few(job, f"{job.size} ranks do not fit: the nodes take {room}")
+    return hosts
+
+
+def _too_few(job: Job, saw: str) -> UsageError:
+    each = -(-job.size // len(job.hosts))
+    names = ",".join(f"{host.name}:{each}" for host in job.hosts[:3])
+    more = ",…" if len(job.hosts) > 3 else ""
+    return UsageError(
+        saw,
+        expected="a slot for each rank",
+        next=f"--hosts {names}{more}; more ranks than cores or GPUs: --with oversubscribe",
+    )
+
+
+def is_here(name: str) -> bool:
+    """Whether mpirun takes that host for this machine."""
+    own = os.uname().nodename
+    return name == "localhost" or name.startswith("127.") or name in (own, own.partition(".")[0])
+
+
+def _reached_by_ssh() -> bool:
+    values = [os.environ.get(name, "") for name in _OTHER_WAYS]
+    scheduled = any(os.environ.get(name) for name in ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID"))
+    return not scheduled and all(value.split(" ")[0] in ("", "ssh", "rsh") for value in values)
+
+
+_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendezvous:
+    """The place, with its reasons."""
+
+    address: str
+    port: int
+    why: str
+    why_port: str
+    interface: str = ""
+    """Of all nodes; empty: it differs, or is not known."""
+    why_interface: str = ""
+
+
+def rendezvous_of(job: Job, hosts: Sequence[Host], facts: Mapping[str, Facts]) -> Rendezvous:
+    """The first host has rank 0, since mpirun fills its hosts in order."""
+    address, why = _address(job, hosts, facts)
+    port, why_port = _port(job.token, address, facts.get(hosts[0].name) if hosts else None)
+    found = {one.interface_to(address) for one in facts.values()} if "." in address else set()
+    names = {name for name, _ in found}
+    interface = job.interface or (names.pop() if len(names) == 1 else "")
+    return Rendezvous(
+        address=address,
+        port=port,
+        why=why,
+        why_port=why_port,
+        interface=interface,
+        why_interface="as asked" if job.interface else "on every node it leads to the first",
+    )
+
+
+def _address(job: Job, hosts: Sequence[Host], facts: Mapping[str, Facts]) -> tuple[str, str]:
+    if not hosts:
+        first = first_of_allocation(os.environ)
+        told = "the allocation's first node has rank 0"
+        return (first, told) if first else ("127.0.0.1", "all ranks are on this machine")
+    if all(is_here(host.name) for host in hosts):
+        return "127.0.0.1", "all ranks are on this machine"
+    why = f"the first host, {hosts[0].name}, has rank 0"
+    known = _known_address(job, hosts, facts)
+    name = hosts[0].name.rpartition("@")[2]
+    local = name == "localhost" or name.startswith("127.")
+    return known or (os.uname().nodename if local else name), why
+
+
+def _known_address(job: Job, hosts: Sequence[Host], facts: Mapping[str, Facts]) -> str:
+    """One by which the other nodes reach the first; empty: none is known.
+
+    This machine may have many (bridges of containers): the one in the network of another node.
+    """
+    first = facts.get(hosts[0].name)
+    if first is None or (job.interface and first.at(job.interface)):
+        return first.at(job.interface) if first else ""
+    if first.reached:
+        return first.address
+    others = [facts[host.name].address for host in hosts[1:] if host.name in facts]
+    ways = [first.interface_to(address)[0] for address in others if address]
+    return next((first.at(name) for name in ways if name), "")
+
+
+def _port(token: str, address: str, first: Facts | None) -> tuple[int, str]:
+    if first is not None and first.port:
+        return first.port, "free there at this moment"
+    if address != "127.0.0.1" and not is_here(address):
+        return port_of(token), "derived from this launch's name"
+    ports = [port_of(f"{token}{index or ''}") for index in range(_TRIES)]
+    return next(filter(is_free, ports), ports[0]), "free at this moment"
+
+
 _ROOT = (
     ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"),
     ("PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"),
@@ -56,20 +289,35 @@ class _Mpi:
         program = mpirun_path(job.options.get("mpirun", ""))
         flavour = _flavour(job.options.get("flavour", ""), program)
         _refuse_root(flavour, job.options)
-        _refuse_unknown_nodes(job)
+        if not job.hosts and (job.nodes or 1) > 1 and first_of_allocation(os.environ) is None:
+            raise UsageError(
+                f"{job.nodes} nodes, and nobody says which: this is no scheduler's job",
+                expected="--hosts a,b,… or a hostfile, or a job of Slurm, PBS, LSF or Grid Engine",
+            )
         options = {**job.options, **_settled(job, program, flavour)}
         asked = replace(job, python=job.python or sys.executable, options=options)
-        self.pieces(asked, Path())  # what mpirun cannot be told is refused before anybody is asked
+        MpiPrepared(job=asked).pieces(
+            Path()
+        )  # what mpirun cannot be told is refused before anybody is asked
         nodes = look(asked, asked.python, options.get("ssh-config", ""))
         hosts = tuple(h for h in slots_of(asked, nodes.facts) if h.name not in nodes.troubled)
         if job.hosts and not hosts:
-            return Prepared(job=replace(asked, hosts=()), findings=nodes.findings)
+            return MpiPrepared(job=replace(asked, hosts=()), findings=nodes.findings)
         return _prepared(asked, hosts, nodes, flavour)
 
-    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MpiPrepared(Prepared):
+    """One mpirun under its guard."""
+
+    names: tuple[str, ...] = ()
+    """Of all variables for ranks: a written script names those, too, whose values it does not hold."""
+
+    def pieces(self, scratch: Path) -> list[Piece]:
+        job = self.job
         flavour = FLAVOURS[job.options["flavour"]]
         program = job.options["mpirun"]
-        launch = _launch(job, str(scratch / "hostfile"))
+        launch = _launch(job, self.names, str(scratch / "hostfile"))
         environment = padded(job.environment)
         rank = wrapped(job.python, job.command, encoded=not passes(job.command, flavour))
         own = with_own_folder(program) if flavour.name == "intel" else {}
@@ -85,15 +333,15 @@ class _Mpi:
 
 def _prepared(job: Job, hosts: tuple[Host, ...], nodes: Nodes, flavour: Flavour) -> Prepared:
     """The far side is known: where the ranks meet is said in their environment."""
-    at = meeting_of(job, hosts, nodes.facts)
+    at = rendezvous_of(job, hosts, nodes.facts)
     environment = {MASTER: f"{at.address}:{at.port}", **_slots(job, hosts), **job.environment}
     choices = [
         Choice("mpirun", job.options["mpirun"], f"recognised as {flavour.title}"),
         Choice("MASTER_ADDR", at.address, at.why),
         Choice("MASTER_PORT", str(at.port), at.why_port),
     ]
+    environment = {**interface_variables(at.interface), **environment}
     if at.interface:
-        environment = {**dict.fromkeys(_SOCKET_NAMES, at.interface), **environment}
         choices.append(Choice("interface of the ranks", at.interface, at.why_interface))
     if "bind-to" not in job.options:
         choices.append(Choice("bind-to", "none", "a rank has several threads"))
@@ -102,9 +350,9 @@ def _prepared(job: Job, hosts: tuple[Host, ...], nodes: Nodes, flavour: Flavour)
         hosts=hosts,
         ranks=None if nodes.troubled else job.ranks,
         environment=environment,
-        options={**job.options, _NAMES: " ".join(environment)},
     )
-    return Prepared(job=ready, findings=nodes.findings, choices=tuple(choices))
+    names = tuple(environment)
+    return MpiPrepared(job=ready, findings=nodes.findings, choices=tuple(choices), names=names)
 
 
 def _slots(job: Job, hosts: tuple[Host, ...]) -> dict[str, str]:
@@ -114,7 +362,7 @@ def _slots(job: Job, hosts: tuple[Host, ...]) -> dict[str, str]:
     return {SLOTS: ",".join(str(one.slots or 1) for one in hosts)}
 
 
-def _launch(job: Job, hostfile: str) -> Launch:
+def _launch(job: Job, names: tuple[str, ...], hostfile: str) -> Launch:
     options = job.options
     config = options.get("ssh-config", "")
     bound = f"ConnectTimeout={max(5, int(job.startup_s / 4))}"
@@ -122,7 +370,7 @@ def _launch(job: Job, hostfile: str) -> Launch:
         size=job.size,
         hosts=job.hosts,
         hostfile=hostfile,
-        names=tuple({*job.environment, *options.get(_NAMES, "").split()}),
+        names=tuple({*job.environment, *names}),
         map_by=options.get("map-by", ""),
         bind_to=options.get("bind-to", "none"),
         oversubscribe="oversubscribe" in options,
@@ -166,14 +414,6 @@ def _refuse_root(flavour: Flavour, options: Mapping[str, str]) -> None:
         expected="a user's account; in a container root may be all there is",
         next="--with allow-root",
     )
-
-
-def _refuse_unknown_nodes(job: Job) -> None:
-    if not job.hosts and (job.nodes or 1) > 1 and first_of_allocation(os.environ) is None:
-        raise UsageError(
-            f"{job.nodes} nodes, and nobody says which: this is no scheduler's job",
-            expected="--hosts a,b,… or a hostfile, or a job of Slurm, PBS, LSF or Grid Engine",
-        )
 
 
 ENGINE: Engine = _Mpi()

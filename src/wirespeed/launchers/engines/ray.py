@@ -9,10 +9,10 @@ from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
-from wirespeed.launchers.ray.orders import LOCAL, Orders, bundles_of
-from wirespeed.records import Choice
+from wirespeed.launchers.ray.cluster import LOCAL, Orders, bundles_of
+from wirespeed.model.records import Choice
 
-__all__ = ["ENGINE"]
+__all__ = ["ENGINE", "RayPrepared"]
 
 STRATEGIES = ("STRICT_SPREAD", "SPREAD", "PACK", "STRICT_PACK")
 _STARTS_S = 20.0
@@ -48,12 +48,16 @@ class _Ray:
             _number(given, name)
         wait_s = _number(given, "timeout") or 0.0
         settled = replace(job, options=given, startup_s=max(job.startup_s, wait_s + _STARTS_S))
-        return Prepared(job=settled, choices=(Choice("Ray cluster", address, why),))
+        return RayPrepared(job=settled, choices=(Choice("Ray cluster", address, why),))
 
-    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
+
+class RayPrepared(Prepared):
+    def pieces(self, scratch: Path) -> list[Piece]:
         words = (sys.executable, "-P", "-m", "wirespeed.launchers.ray.driver")
         return [
-            Piece(name="ray", command=words, stdin=_orders(job).to_json(), ends_with_stdin=True)
+            Piece(
+                name="ray", command=words, stdin=_orders(self.job).to_json(), ends_with_stdin=True
+            )
         ]
 
 

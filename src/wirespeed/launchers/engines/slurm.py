@@ -8,32 +8,36 @@ from pathlib import Path
 
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
-from wirespeed.launchers.frames import padded
+from wirespeed.launchers.node.snapshot import interface_variables
 from wirespeed.launchers.rank_wrapper import DIRECTORY, MASTER
-from wirespeed.launchers.slurm.allocation import Allocation, allocation_of
-from wirespeed.launchers.slurm.look import (
+from wirespeed.launchers.slurm.allocation import (
+    Allocation,
+    allocation_of,
     missing_programs,
     need_known,
     need_possible,
     need_programs,
+    sized,
     without_unusable,
 )
-from wirespeed.launchers.slurm.options import allocating, checked, engine_options, seconds
-from wirespeed.launchers.slurm.sizes import sized
-from wirespeed.launchers.slurm.words import (
+from wirespeed.launchers.slurm.command_line import (
+    allocating,
     batch_script,
+    checked,
+    engine_options,
     host_file,
     job_name,
+    seconds,
     srun_words,
     uneven,
 )
-from wirespeed.records import Choice, Finding
+from wirespeed.model.records import Choice, Finding
+from wirespeed.process.frames import padded
 
-__all__ = ["ENGINE"]
+__all__ = ["ENGINE", "SlurmPrepared"]
 
 WAIT = "24h"
 """How long a job may be pending, where `--with wait=` does not say."""
-_SOCKET_NAMES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 class _Slurm:
@@ -55,18 +59,22 @@ class _Slurm:
         if asks:
             job, findings = without_unusable(job)
         job, python_choices = _with_python(job)
-        own = {**_master(job), **_interface(job.interface)}
+        own = _master(job) | interface_variables(job.interface)
         inside = _container_directory(job.options)
         job = replace(job, environment={**own, **padded(job.environment), **inside})
         if asks and not findings:
             need_possible(job)
-        self.pieces(job, Path("/"))  # what cannot be written down is refused now
-        return Prepared(
+        prepared = SlurmPrepared(
             job=job, findings=findings, choices=(*choices, *size_choices, *python_choices)
         )
+        prepared.pieces(Path("/"))  # what cannot be written down is refused now
+        return prepared
 
-    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
-        return [_batch(job, scratch) if "batch" in job.options else _step(job, scratch)]
+
+class SlurmPrepared(Prepared):
+    def pieces(self, scratch: Path) -> list[Piece]:
+        made = _batch if "batch" in self.job.options else _step
+        return [made(self.job, scratch)]
 
 
 def _step(job: Job, scratch: Path) -> Piece:
@@ -173,10 +181,6 @@ def _master(job: Job) -> dict[str, str]:
 def _container_directory(options: Mapping[str, str]) -> dict[str, str]:
     """The wrapper goes to the job's folder, which in a container is another one."""
     return {DIRECTORY: options["container-workdir"]} if "container-workdir" in options else {}
-
-
-def _interface(name: str) -> dict[str, str]:
-    return dict.fromkeys(_SOCKET_NAMES, name) if name else {}
 
 
 ENGINE: Engine = _Slurm()

@@ -2,19 +2,15 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, EngineOption, Job, Prepared
 from wirespeed.launchers.node import torchrun
-from wirespeed.launchers.node.probe import ask_all
-from wirespeed.launchers.node.words import probe_words
-from wirespeed.launchers.ssh.findings import Asking, trouble_of
-from wirespeed.launchers.ssh.words import check_host, ssh_words
+from wirespeed.launchers.node.ssh import SshAsking, check_host, ssh_words
 
-__all__ = ["ENGINE"]
-
-_ASK_S = 15.0
+__all__ = ["ENGINE", "SshPrepared"]
 
 
 class _Ssh:
@@ -28,28 +24,14 @@ class _Ssh:
     def prepare(self, job: Job) -> Prepared:
         _check(job)
         pythons = [job.python] if job.python else [sys.executable, "python3"]
-        within_s = min(job.startup_s, _ASK_S)
-        config = job.options.get("config", "")
-        asking = Asking(config, pythons, within_s)
-        words = probe_words(pythons)
-        commands = {host.name: ssh_words(config, host.name, words) for host in job.hosts}
-        answers = ask_all(commands, job.directory, within_s)
-        findings, good = [], {}
-        for host, answer in answers.items():
-            trouble = trouble_of(host, answer, asking)
-            if trouble is not None:
-                findings.append(trouble)
-            elif answer.facts is not None:
-                good[host] = answer.facts
-        return torchrun.prepared(job, asking, findings, good)
+        asking = SshAsking(job.options.get("config", ""), pythons, job.startup_s)
+        good, findings = asking.usable(replace(job, interface=""))
+        return torchrun.prepared(SshPrepared(job=job), asking, findings, good)
 
-    def pieces(self, job: Job, scratch: Path) -> list[Piece]:
-        config = job.options.get("config", "")
 
-        def enter(host: str, far: Sequence[str]) -> Sequence[str]:
-            return ssh_words(config, host, far)
-
-        return torchrun.pieces(job, enter)
+class SshPrepared(torchrun.NodesPrepared):
+    def enter(self, host: str, far: Sequence[str]) -> Sequence[str]:
+        return ssh_words(self.job.options.get("config", ""), host, far)
 
 
 def _check(job: Job) -> None:

@@ -7,18 +7,29 @@ when the other is killed: Intel's mpirun is a script, whose program the kernel a
 Standard library only, so that it starts at once.
 """
 
-import ctypes
+import fcntl
 import os
+import queue
 import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.mpi.relay import Relay
+from wirespeed.process.frames import write_all
+from wirespeed.process.guard import (
+    StopRequest,
+    death_signal,
+    die_with_parent,
+    end_group,
+    reap,
+    see_to_end,
+    signal_group,
+)
 
 __all__ = ["guarded", "main"]
 
@@ -27,8 +38,6 @@ ORDERLY_S = 6.0
 REST_S = 1.0
 """For what is left of mpirun's process group once mpirun itself has ended."""
 LOOK_S = 0.05
-_SET_DEATH_SIGNAL = 1
-"""PR_SET_PDEATHSIG of prctl(2)."""
 
 
 def guarded(python: str, words: Sequence[str]) -> list[str]:
@@ -45,42 +54,9 @@ def main(arguments: Sequence[str]) -> int:
     return _outer(arguments[1:])
 
 
-class _Guard:
-    """A process that sees another to its end, and passes on being asked to end, once."""
-
-    def __init__(self, patience_s: float) -> None:
-        self._parent = os.getppid()
-        self._patience_s = patience_s
-        self._asked = False
-        self._told = False
-        self._kill_at = float("inf")
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._ask)
-
-    def see(self, group: int, poll: Callable[[], int | None]) -> int:
-        """Until `poll` gives a return code: that of the process which `group` is for."""
-        while (code := poll()) is None:
-            if not self.patient and not self._told:
-                self._told = True
-                self._kill_at = time.monotonic() + self._patience_s
-                _signal(group, signal.SIGTERM)
-            if time.monotonic() > self._kill_at:
-                _signal(group, signal.SIGKILL)
-            time.sleep(LOOK_S)
-        return code
-
-    @property
-    def patient(self) -> bool:
-        """Whether somebody is still there who may want more, and has not asked us to end."""
-        return not self._asked and os.getppid() == self._parent
-
-    def _ask(self, number: int, frame: object) -> None:
-        self._asked = True
-
-
 def _outer(words: Sequence[str]) -> int:
     """The process that we were started as: its child leads the session that mpirun is in."""
-    guard = _Guard(ORDERLY_S + REST_S)
+    stop = StopRequest(parent=True)
     relays = [Relay(1), Relay(2)]
     pid = os.fork()
     if pid == 0:
@@ -89,44 +65,29 @@ def _outer(words: Sequence[str]) -> int:
         os._exit(_inner(words))
     for relay in relays:
         relay.start()
-    code = guard.see(pid, lambda: _ended(pid))
-    _end_group(pid)
+    code = see_to_end(lambda: reap().get(pid), partial(signal_group, pid), stop, ORDERLY_S + REST_S)
+    end_group(pid, REST_S)
     if all(relay.taken(REST_S) for relay in relays):
-        while not all(relay.given(LOOK_S) for relay in relays) and guard.patient:
-            pass
+        while not all(relay.given(LOOK_S) for relay in relays) and not stop.reason:
+            stop.wait(0.0)
     return code
-
-
-def _end_group(group: int) -> None:
-    """What is left once the leader has ended."""
-    until = time.monotonic() + REST_S
-    while _signal(group, signal.SIGTERM) and time.monotonic() < until:
-        time.sleep(LOOK_S)
-    _signal(group, signal.SIGKILL)
 
 
 def _inner(words: Sequence[str]) -> int:
     os.setsid()
-    _die_with_parent()
-    guard = _Guard(ORDERLY_S)
+    die_with_parent(signal.SIGTERM)
+    stop = StopRequest(parent=True)
     try:
         process = subprocess.Popen(
             list(words),
             env=_environment(words[0]),
             stdin=subprocess.DEVNULL,
-            preexec_fn=_die_with_parent,
+            preexec_fn=death_signal(signal.SIGTERM),
         )
     except OSError as error:
         sys.stderr.write(f"wirespeed: {words[0]} cannot be started: {error.strerror}\n")
         return UsageError.exit_code
-    code = guard.see(os.getpid(), process.poll)
-    return code if code >= 0 else 128 - code
-
-
-def _ended(pid: int) -> int | None:
-    done, status = os.waitpid(pid, os.WNOHANG)
-    code = os.waitstatus_to_exitcode(status)
-    return None if not done else code if code >= 0 else 128 - code
+    return see_to_end(process.poll, partial(signal_group, os.getpgrp()), stop, ORDERLY_S)
 
 
 def _environment(program: str) -> dict[str, str]:
@@ -137,17 +98,54 @@ def _environment(program: str) -> dict[str, str]:
     return {**{name: value for name, value in os.environ.items() if name != "_"}, "_": program}
 
 
-def _signal(group: int, number: int) -> bool:
-    """Whether there was somebody to get it."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-        return True
-    return False
+_READ = 1 << 20
+_CAPACITY = 1 << 20
+"""Of the pipe, in bytes: what Linux lets anybody have (/proc/sys/fs/pipe-max-size)."""
 
 
-def _die_with_parent() -> None:
-    """SIGTERM from the kernel when the parent has gone, however that went."""
-    ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
+class Relay:
+    """One stream. Make it before a fork; then the child takes one end, the parent the other."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._source, self._sink = os.pipe()
+        with suppress(OSError):
+            fcntl.fcntl(self._source, fcntl.F_SETPIPE_SZ, _CAPACITY)
+        self._chunks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=work, daemon=True) for work in (self._take, self._give)
+        ]
+
+    def send_here(self) -> None:
+        """In the child: `target` leads into this relay."""
+        os.dup2(self._sink, self._target)
+        os.close(self._sink)
+        os.close(self._source)
+
+    def start(self) -> None:
+        """In the parent."""
+        os.close(self._sink)
+        for thread in self._threads:
+            thread.start()
+
+    def taken(self, seconds: float) -> bool:
+        """Whether the stream has come to its end, after waiting so long at most."""
+        self._threads[0].join(seconds)
+        return not self._threads[0].is_alive()
+
+    def given(self, seconds: float) -> bool:
+        """Whether all of it has been handed on."""
+        self._threads[1].join(seconds)
+        return not self._threads[1].is_alive()
+
+    def _take(self) -> None:
+        while data := os.read(self._source, _READ):
+            self._chunks.put(data)
+        self._chunks.put(b"")
+
+    def _give(self) -> None:
+        while data := self._chunks.get():
+            write_all(self._target, data)  # nobody may read any more: the rest is not wanted
 
 
 if __name__ == "__main__":

@@ -1,23 +1,41 @@
-"""Ask all nodes at once, through ssh or the like, what they are: `node.facts` runs there."""
+"""Ask all nodes at once, through ssh or the like, what they are: `node.snapshot` runs there.
+
+From that follows what is wrong with a node's software, with the cure, and how many ranks it gets.
+"""
 
 import json
-import os
 import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Interface, ip_address
 from pathlib import Path
 from typing import IO, Any, get_origin, get_type_hints
 
-from wirespeed.errors import CannotMeasure
-from wirespeed.launchers.node import facts as node_facts
-from wirespeed.launchers.node.facts import MARK
+from wirespeed import __version__
+from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.launchers.base import Host, Job
+from wirespeed.launchers.findings import make_finding
+from wirespeed.launchers.node import snapshot as node_facts
+from wirespeed.launchers.node.snapshot import MARK
+from wirespeed.model.records import Finding, Subject
+from wirespeed.process.guard import signal_group
 
-__all__ = ["Answer", "Facts", "ask_all"]
+__all__ = [
+    "Answer",
+    "Asking",
+    "Facts",
+    "ask_all",
+    "differing",
+    "interface_missing",
+    "last_words",
+    "no_torch",
+    "node_finding",
+    "with_slots",
+]
 
 _LOOK_S = 0.02
 _AT_ONCE = 128
@@ -28,7 +46,7 @@ _CURES = {"ssh": "apt-get install openssh-client"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a node told (`node.facts`)."""
+    """What a node told (`node.snapshot`)."""
 
     python: str
     """Its version."""
@@ -164,8 +182,7 @@ class _Asked:
         self._files.close()
 
     def _end(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        signal_group(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
 
@@ -215,3 +232,176 @@ def _check(facts: Facts) -> None:
         IPv4Interface(f"{own}/{mask}")
     if ":" in facts.reached:
         ip_address(facts.reached)
+
+
+_EVIDENCE = 6
+_NO_COMMAND = 127
+
+
+class Asking:
+    """How nodes are asked, and what findings need of that to name the next command."""
+
+    other_python = ""
+    """What to do where the Python that was asked for is not the right one."""
+
+    def __init__(self, pythons: Sequence[str], within_s: float) -> None:
+        self.pythons = list(pythons)
+        self.within_s = within_s
+
+    def by_hand(self, host: str, *words: str) -> str:
+        """The command that a person types, to run that on the node."""
+        raise NotImplementedError
+
+    def install(self, host: str, python: str, package: str) -> str:
+        """What brings a package to that Python."""
+        raise NotImplementedError
+
+    def not_entered(self, host: str, answer: Answer) -> Finding:
+        """Why nothing answered there: `answer.code` is None where it took too long."""
+        raise NotImplementedError
+
+    def trouble_of(self, host: str, answer: Answer) -> Finding | None:
+        """Why ranks cannot be started there; None: they can."""
+        facts = answer.facts
+        if facts is None:
+            return self.not_entered(host, answer)
+        if facts.old:
+            return node_finding("old_python", host, facts=facts)
+        told: dict[str, Any] = {"facts": facts, "version": __version__}
+        install = self.install(host, facts.executable, f"wirespeed=={__version__}")
+        wanted = self.pythons[0]
+        if facts.asked != wanted and facts.wirespeed != __version__:
+            has = f"has wirespeed {facts.wirespeed}" if facts.wirespeed else "has no wirespeed"
+            fix = self.other_python
+            return node_finding("other_python", host, wanted=wanted, has=has, fix=fix, **told)
+        if not facts.wirespeed:
+            return node_finding("no_wirespeed", host, fix=install, **told)
+        if facts.wirespeed != __version__:
+            look = self.by_hand(host, facts.executable, "-m", "wirespeed", "--version")
+            return node_finding("other_version", host, fix=install, next=look, **told)
+        return None
+
+    def no_python(self, host: str, answer: Answer) -> Finding:
+        """The command that should have started Python failed there."""
+        wanted = self.pythons[0]
+        missing = answer.code == _NO_COMMAND
+        return node_finding(
+            "no_python",
+            host,
+            wanted=wanted,
+            title=f"{host} has no Python at {wanted}"
+            if missing
+            else f"{wanted} does not work on {host}",
+            saw=last_words(answer) or f"exit code {answer.code} without a word",
+            fix=self.other_python,
+            next=self.by_hand(host, "command -v python3"),
+            said=answer.said,
+        )
+
+    def ask(
+        self, commands: Mapping[str, Sequence[str]], directory: str, interface: str = ""
+    ) -> tuple[dict[str, Facts], list[Finding]]:
+        """Ask all hosts at once: facts of those that can be used, and what is wrong with the others.
+
+        commands: how each host is entered; interface: what each must have, if any.
+        """
+        good, findings = {}, []
+        for host, answer in ask_all(commands, directory, self.within_s).items():
+            trouble, facts = self.trouble_of(host, answer), answer.facts
+            if trouble is None and facts is not None and interface and not facts.at(interface):
+                trouble = interface_missing(host, facts, interface)
+            if trouble is not None:
+                findings.append(trouble)
+            elif facts is not None:
+                good[host] = facts
+        return good, findings
+
+
+def no_torch(host: str, facts: Facts, asking: Asking) -> Finding:
+    """Other nodes have it."""
+    install = asking.install(host, facts.executable, "torch")
+    return node_finding("no_torch", host, facts=facts, fix=install)
+
+
+def interface_missing(host: str, facts: Facts, name: str) -> Finding:
+    names = ", ".join(f"{found} ({address})" for found, address, _ in facts.interfaces)
+    return node_finding(
+        "interface_missing", host, name=name, saw=names or "no interface with an IPv4 address"
+    )
+
+
+def differing(facts: dict[str, Facts]) -> list[Finding]:
+    """Warnings: nodes can be used, but their Python or torch is not the others'."""
+    found = []
+    for what, values in (
+        ("Python", {host: ".".join(one.python.split(".")[:2]) for host, one in facts.items()}),
+        ("torch", {host: one.torch for host, one in facts.items() if one.torch}),
+    ):
+        told = list(values.values())
+        usual = max(told, key=told.count, default="")
+        for host, value in values.items():
+            if value != usual:
+                found.append(
+                    make_finding(
+                        "differs",
+                        host=host,
+                        what=what,
+                        value=value,
+                        usual=usual,
+                        subject=Subject("node", host),
+                    )
+                )
+    return found
+
+
+def node_finding(entry: str, host: str, *, said: Sequence[str] = (), **values: object) -> Finding:
+    """Ranks cannot be started on that node: `entry` of findings.yaml, with what it said."""
+    evidence = tuple(said)[-_EVIDENCE:]
+    subject = Subject("node", host)
+    return make_finding(entry, subject=subject, evidence=evidence, host=host, **values)
+
+
+def last_words(answer: Answer, words: str = "") -> str:
+    """The last line that holds `words`, else the last; a program's verdict comes at the end."""
+    chosen = [line for line in answer.said if words in line] or list(answer.said)
+    return chosen[-1].strip() if chosen else ""
+
+
+def with_slots(job: Job, facts: Mapping[str, Facts]) -> list[Host]:
+    """The job's hosts that get ranks, with their numbers, also those that cannot be used.
+
+    Slots as named, else ranks a node, else GPUs, else 1. A world size that was asked for fills the
+    slots in order, or is spread evenly where nothing says how many a node takes. UsageError where
+    it does not fit.
+    """
+    told = [host.slots or job.ranks_per_node for host in job.hosts]
+    if job.ranks is None:
+        return [
+            replace(host, slots=slots or _gpus(facts, host) or 1)
+            for host, slots in zip(job.hosts, told, strict=True)
+        ]
+    if not any(told):
+        each, more = divmod(job.ranks, len(job.hosts))
+        spread = [each + (index < more) for index in range(len(job.hosts))]
+        return _some(job, spread)
+    left, filled = job.ranks, []
+    for slots in told:
+        filled.append(min(slots or 1, left))
+        left -= filled[-1]
+    if left:
+        room = job.ranks - left
+        raise UsageError(
+            f"{job.ranks} ranks do not fit: the nodes take {room}",
+            expected=f"--ranks {room} or fewer, or more slots",
+        )
+    return _some(job, filled)
+
+
+def _some(job: Job, slots: list[int]) -> list[Host]:
+    return [
+        replace(host, slots=number) for host, number in zip(job.hosts, slots, strict=True) if number
+    ]
+
+
+def _gpus(facts: Mapping[str, Facts], host: Host) -> int:
+    return facts[host.name].gpus if host.name in facts else 0

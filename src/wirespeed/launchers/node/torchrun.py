@@ -1,47 +1,152 @@
 """Ranks of nodes that are entered one by one (ssh, kubectl exec): torchrun on each, or rank places.
 
-`prepared` makes a job of what the nodes told; `pieces` are one process a node, which starts the node
+`prepared` makes a job of what the nodes told; its pieces are one process a node, which starts the node
 agent there and sends it its order over stdin. How a node is entered is the engine's.
 """
 
+import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
 
+from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import EngineOption, Host, Job, Piece, Prepared
-from wirespeed.launchers.frames import VARIABLE
-from wirespeed.launchers.node.facts import INTERFACES, THREADS, ZONE
-from wirespeed.launchers.node.probe import Facts
-from wirespeed.launchers.node.slots import with_slots
-from wirespeed.launchers.node.software import Asking, differing, interface_missing, no_torch
-from wirespeed.launchers.node.words import (
-    NodePlace,
-    agent_words,
-    order,
-    rank_places,
-    torchrun_words,
+from wirespeed.launchers.node.probe import (
+    Asking,
+    Facts,
+    differing,
+    interface_missing,
+    no_torch,
+    with_slots,
 )
-from wirespeed.launchers.rank_wrapper import wrapped
-from wirespeed.records import Choice, Finding
+from wirespeed.launchers.node.snapshot import THREADS, ZONE, interface_variables
+from wirespeed.launchers.rank_wrapper import rank_variables, wrapped
+from wirespeed.model.records import Choice, Finding
+from wirespeed.process.frames import VARIABLE
 
 __all__ = [
-    "FOUND",
     "OPTIONS",
+    "Found",
     "NodeFound",
+    "NodePlace",
+    "NodesPrepared",
+    "agent_words",
     "check_number",
     "check_one_of",
     "check_options",
-    "found_text",
-    "pieces",
+    "order",
     "prepared",
+    "probe_words",
+    "torchrun_words",
 ]
+
+_FIRST_THERE = (
+    'for python in "$@"; do command -v "$python" >/dev/null 2>&1 && '
+    'exec env PYTHONSAFEPATH=1 WIRESPEED_ASKED="$python" "$python" -; done; '
+    'echo "not there: $*" >&2; exit 127'
+)
+_AGENT = "wirespeed.launchers.node.agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlace:
+    """One node of a job, with all that its ranks must know."""
+
+    host: str
+    index: int
+    """Its place among the nodes."""
+    slots: int
+    first_rank: int
+    nodes: int
+    size: int
+    """Of the world."""
+    python: str
+    address: str
+    """By which other nodes reach it."""
+    master: str
+    """Address of the first node."""
+    port: int
+
+
+def probe_words(pythons: Sequence[str]) -> list[str]:
+    """The first of these Pythons that is there, with its program on stdin."""
+    return ["sh", "-c", _FIRST_THERE, "sh", *pythons]
+
+
+def agent_words(python: str) -> list[str]:
+    """The node agent. -P: what lies in the home folder is no module."""
+    return [python, "-P", "-m", _AGENT]
+
+
+def order(
+    starts: Sequence[tuple[Sequence[str], Mapping[str, str]]],
+    environment: Mapping[str, str],
+    *,
+    grace_s: float,
+    silence_s: float,
+) -> str:
+    """One line for the node agent: what to start, each with variables of its own, and in what."""
+    told = {
+        "version": __version__,
+        "grace_s": grace_s,
+        "silence_s": silence_s,
+        "environment": dict(sorted(environment.items())),
+        "start": [{"words": list(words), "environment": dict(own)} for words, own in starts],
+    }
+    return json.dumps(told) + "\n"
+
+
+def torchrun_words(
+    place: NodePlace, command: Sequence[str], *, rendezvous: str, token: str
+) -> list[str]:
+    """torchrun for the ranks of one node, without any file of its own.
+
+    torchrun fills in `${local_rank}` in the words of a rank and makes `$$` of them `$`
+    (string.Template in torch/distributed/elastic), so words with a dollar go encoded.
+    """
+    meet = [f"--nnodes={place.nodes}", f"--nproc-per-node={place.slots}"]
+    if rendezvous == "c10d":
+        # Its id is seen by `ps`, and the token asks for trust.
+        id = hashlib.sha256(token.encode()).hexdigest()[:16]
+        meet += ["--rdzv-backend=c10d", f"--rdzv-endpoint={_endpoint(place)}", f"--rdzv-id={id}"]
+        meet += [f"--rdzv-conf=is_host={int(place.index == 0)}", f"--local-addr={place.address}"]
+    else:
+        meet += [f"--node-rank={place.index}"]
+        meet += [f"--master-addr={place.master}", f"--master-port={place.port}"]
+    rank = wrapped(place.python, command, encoded=any("$" in word for word in command))
+    run = [place.python, "-P", "-m", "torch.distributed.run"]
+    return [*run, *meet, "--log-dir=/dev/null", "--no-python", *rank]
+
+
+def rank_places(place: NodePlace) -> list[dict[str, str]]:
+    """What each rank of a node must know where no torchrun tells it."""
+    master = {"MASTER_ADDR": place.master, "MASTER_PORT": str(place.port)}
+    of_job = {**master, "NNODES": str(place.nodes)}
+    return [
+        of_job
+        | rank_variables(
+            rank=place.first_rank + local,
+            size=place.size,
+            local=local,
+            local_size=place.slots,
+            node=place.index,
+        )
+        for local in range(place.slots)
+    ]
+
+
+def _endpoint(place: NodePlace) -> str:
+    return (
+        f"[{place.master}]:{place.port}" if ":" in place.master else f"{place.master}:{place.port}"
+    )
+
 
 PULSE_S = 5.0
 _SILENCE_S = 60.0
-FOUND = "found"
-"""Key of the prepared job's options that holds what the nodes told, as JSON."""
 OPTIONS = (
     EngineOption("rendezvous", "static or c10d: how torchrun's agents meet (static)"),
     EngineOption("port", "of the rendezvous, on the first node (one that is free)"),
@@ -62,6 +167,58 @@ class NodeFound:
     zone: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the nodes told, of those that can be used."""
+
+    master: str = ""
+    """Address of the first."""
+    port: int = 0
+    """Of the rendezvous."""
+    nodes: Mapping[str, NodeFound] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesPrepared(Prepared):
+    """Ranks on nodes that are entered one by one."""
+
+    found: Found = Found()
+
+    def enter(self, host: str, far: Sequence[str]) -> Sequence[str]:
+        """The words that run the words `far` on a host."""
+        raise NotImplementedError
+
+    def look(self, host: str) -> str:
+        """`Piece.look`."""
+        return ""
+
+    def pieces(self, scratch: Path) -> list[Piece]:
+        """One a node."""
+        job, found = self.job, self.found
+        if not found.nodes:
+            raise CannotMeasure("no node can be used", expected="one that ranks can run on")
+        first, made = 0, []
+        for index, host in enumerate(job.hosts):
+            node = found.nodes[host.name]
+            place = NodePlace(
+                host=host.name,
+                index=index,
+                slots=host.slots or 1,
+                first_rank=first,
+                nodes=len(job.hosts),
+                size=job.size,
+                python=node.python,
+                address=node.address,
+                master=found.master,
+                port=found.port,
+            )
+            piece = _piece(job, place, node)
+            command = tuple(self.enter(host.name, agent_words(node.python)))
+            made.append(replace(piece, command=command, look=self.look(host.name)))
+            first += place.slots
+        return made
+
+
 def check_options(job: Job) -> None:
     """UsageError for a value that no option of `OPTIONS` takes."""
     check_one_of(job, "rendezvous", ("static", "c10d"))
@@ -72,43 +229,14 @@ def check_options(job: Job) -> None:
         raise UsageError("rendezvous is torchrun's", expected="either, or torchrun=no")
 
 
-def pieces(
-    job: Job,
-    enter: Callable[[str, Sequence[str]], Sequence[str]],
-    look: Callable[[str], str] = lambda host: "",
-) -> list[Piece]:
-    """One a node. `enter`: the words that run words on a host; `look`: `Piece.look`."""
-    found = json.loads(job.options.get(FOUND, "{}"))
-    if not found:
-        raise CannotMeasure("no node can be used", expected="one that ranks can run on")
-    nodes = {host: NodeFound(**told) for host, told in found["nodes"].items()}
-    first, made = 0, []
-    for index, host in enumerate(job.hosts):
-        node = nodes[host.name]
-        place = NodePlace(
-            host=host.name,
-            index=index,
-            slots=host.slots or 1,
-            first_rank=first,
-            nodes=len(job.hosts),
-            size=job.size,
-            python=node.python,
-            address=node.address,
-            master=found["master"],
-            port=found["port"],
-        )
-        piece = _piece(job, place, node)
-        command = tuple(enter(host.name, agent_words(node.python)))
-        made.append(replace(piece, command=command, look=look(host.name)))
-        first += place.slots
-    return made
-
-
 # The far side is known.
 
+P = TypeVar("P", bound=NodesPrepared)
 
-def prepared(job: Job, asking: Asking, findings: list[Finding], good: dict[str, Facts]) -> Prepared:
-    """The job on the nodes that can be used; `findings` are of those that cannot."""
+
+def prepared(asked: P, asking: Asking, findings: list[Finding], good: dict[str, Facts]) -> P:
+    """What was asked, on the nodes that can be used; `findings` are of those that cannot."""
+    job = asked.job
     choices: list[Choice] = []
     options = dict(job.options)
     _without_torch(options, asking, findings, good, choices)
@@ -123,11 +251,10 @@ def prepared(job: Job, asking: Asking, findings: list[Finding], good: dict[str, 
         why = "nodes have different numbers of ranks, which torchrun cannot place in order"
         choices.append(Choice("torchrun", "no", why))
     python = job.python or sys.executable
-    if hosts:
-        options[FOUND] = _found(job, hosts, good, asking, choices)
+    found = _found(job, hosts, good, asking, choices) if hosts else Found()
     findings += differing(good)
     ready = replace(job, hosts=hosts, ranks=None, python=python, options=options)
-    return Prepared(job=ready, findings=tuple(findings), choices=tuple(choices))
+    return replace(asked, job=ready, findings=tuple(findings), choices=tuple(choices), found=found)
 
 
 def _without_torch(
@@ -154,7 +281,7 @@ def _found(
     good: Mapping[str, Facts],
     asking: Asking,
     choices: list[Choice],
-) -> str:
+) -> Found:
     first = good[hosts[0].name]
     master = _address(job, first) if len(hosts) > 1 else "127.0.0.1"
     port = int(job.options.get("port", first.port))
@@ -179,13 +306,7 @@ def _found(
     if "port" not in job.options:
         why = f"a port that is free on {hosts[0].name} at this moment"
         choices.append(Choice("MASTER_PORT", str(port), why))
-    return found_text(master, port, nodes)
-
-
-def found_text(master: str, port: int, nodes: Mapping[str, NodeFound]) -> str:
-    """The value of the option `FOUND`."""
-    told = {host: asdict(node) for host, node in nodes.items()}
-    return json.dumps({"master": master, "port": port, "nodes": told})
+    return Found(master, port, nodes)
 
 
 def _address(job: Job, facts: Facts) -> str:
@@ -213,7 +334,7 @@ def _piece(job: Job, place: NodePlace, node: NodeFound) -> Piece:
     if node.zone and ZONE not in node.told:
         environment.setdefault(ZONE, node.zone)
     if node.interface:
-        chosen = dict.fromkeys(INTERFACES, node.interface)
+        chosen = interface_variables(node.interface)
         own = {name: text for name, text in chosen.items() if name not in node.told}
         environment = {**environment, **chosen} if job.interface else {**own, **environment}
     framed = VARIABLE in environment

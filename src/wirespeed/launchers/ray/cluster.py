@@ -1,23 +1,115 @@
 """A connection to a Ray cluster, one that was there before or one of this job alone, and room in it.
 
-Ray is imported when a connection is made, and not typed: nothing but this process needs it.
+Ray is imported when a connection is made, and not typed: nothing but this process needs it. `Orders`
+are what the driver is told, as one line of JSON on its stdin.
 """
 
+import json
 import os
 import secrets
+import signal
 import socket
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from wirespeed.errors import CannotMeasure
-from wirespeed.launchers.ray.orders import LOCAL, Bundle, Orders
-from wirespeed.launchers.ray.stop import StopRequest, StopRequested
+from wirespeed.errors import CannotMeasure, WirespeedError
+from wirespeed.launchers.base import Job
+from wirespeed.process.frames import VARIABLE
+from wirespeed.process.guard import StopRequest, on_end_of_stdin
 
-__all__ = ["OWN", "Room", "connected", "first_line", "nodes_in", "room_for"]
+__all__ = [
+    "LOCAL",
+    "OWN",
+    "Bundle",
+    "Orders",
+    "RayStop",
+    "StopRequested",
+    "bundles_of",
+    "connected",
+    "first_line",
+    "room_for",
+]
+
+LOCAL = "local"
+"""The address that stands for a cluster of this job alone, on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Ranks that Ray must place on one node together."""
+
+    ranks: int
+    host: str = ""
+    """The node that it must be: its address, host name or Ray's name for it; empty: any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """One job, as the driver needs it."""
+
+    command: tuple[str, ...]
+    python: str
+    """Interpreter of the ranks; empty: the one that runs Ray on their node."""
+    environment: Mapping[str, str]
+    address: str
+    """`local`, `auto`, `HOST:PORT` or `ray://HOST:PORT`."""
+    bundles: tuple[Bundle, ...]
+    strategy: str
+    """Ray's: `STRICT_SPREAD`, `SPREAD`, `PACK` or `STRICT_PACK` of the bundles over nodes."""
+    cpus: float | None
+    """For each rank; None: 1, of which a local cluster is given as many as there are ranks."""
+    gpus: float | None
+    """For each rank; None: 1 where the cluster has one for every rank, else 0."""
+    place_s: float
+    """How long to wait for room."""
+    grace_s: float
+    interface: str = ""
+    """Whose address ranks meet at; empty: the address by which Ray knows rank 0's node."""
+
+    @property
+    def token(self) -> str:
+        """Of the ranks' frames; empty where they shall not frame."""
+        return self.environment.get(VARIABLE, "").partition(",")[0]
+
+    @property
+    def size(self) -> int:
+        """World size."""
+        return sum(bundle.ranks for bundle in self.bundles)
+
+    def to_json(self) -> str:
+        """One line, ASCII only: also what is no text in the environment passes unharmed."""
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Orders":
+        """WirespeedError where the line is none that `to_json` wrote."""
+        try:
+            data: dict[str, Any] = json.loads(text)
+            bundles = tuple(Bundle(**bundle) for bundle in data.pop("bundles"))
+            return cls(command=tuple(data.pop("command")), bundles=bundles, **data)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise WirespeedError(f"the Ray driver cannot read its orders: {error}") from error
+
+
+def bundles_of(job: Job, *, local: bool) -> tuple[Bundle, ...]:
+    """One bundle a node. Where nothing tells how many ranks a node takes: all of them on a local
+    cluster, else each by itself, so that Ray places them as they fit.
+    """
+    if job.hosts:
+        each = job.ranks_per_node or 1
+        return tuple(Bundle(host.slots or each, host.name) for host in job.hosts)
+    whole = -(-job.size // job.nodes) if job.nodes else (job.size if local else 1)
+    each = job.ranks_per_node or whole
+    full, rest = divmod(job.size, each)
+    return (Bundle(each),) * full + ((Bundle(rest),) if rest else ())
+
 
 _CONNECT_S = 5.0
 _POLL_S = 0.2
@@ -34,6 +126,44 @@ _QUIET = {
 # when memory runs short. A token, since Ray would write one into the home folder.
 OWN = {"RAY_worker_niceness": "0", "RAY_memory_monitor_refresh_ms": "0", "RAY_AUTH_MODE": "token"}
 """Not for ranks: a cluster that they start themselves is not this one."""
+
+
+LAST_RESORT_S = 7.0
+"""After this the process ends whatever Ray is doing: its guard cleans up after it."""
+
+
+class StopRequested(BaseException):
+    """Raised in the main thread while it is inside a call that cannot be polled."""
+
+
+class RayStop(StopRequest):
+    """Whether somebody wants the job to end, heard also inside Ray's calls."""
+
+    _raises = False
+
+    def watch(self) -> None:
+        """From now on the end of stdin asks to stop."""
+        on_end_of_stdin(lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """StopRequested comes out of the block, where a request comes in it or before it."""
+        self._raises = True
+        try:
+            if self.reason:
+                raise StopRequested
+            yield
+        finally:
+            self._raises = False
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        if not self.reason:
+            self.ask("signal")
+            end = threading.Timer(LAST_RESORT_S, os._exit, (3,))
+            end.daemon = True
+            end.start()
+        if self._raises:
+            raise StopRequested
 
 
 class Room:
@@ -59,7 +189,7 @@ class Room:
 
 
 @contextmanager
-def connected(orders: Orders, folder: Path, stop: StopRequest) -> Iterator[Any]:
+def connected(orders: Orders, folder: Path, stop: RayStop) -> Iterator[Any]:
     """The module `ray`, connected; a local cluster ends with the block, any other stays.
 
     CannotMeasure where Ray is not there or nothing answers.
@@ -124,7 +254,7 @@ def _must_listen(address: str) -> None:
         ) from error
 
 
-def room_for(orders: Orders, ray: Any, stop: StopRequest, say: Callable[[str], None]) -> Room:
+def room_for(orders: Orders, ray: Any, stop: RayStop, say: Callable[[str], None]) -> Room:
     """Wait until Ray has placed every bundle; CannotMeasure says what was asked and what is there."""
     cpus = 1.0 if orders.cpus is None else orders.cpus
     gpus = _gpus_each(orders, ray)
@@ -138,7 +268,7 @@ def room_for(orders: Orders, ray: Any, stop: StopRequest, say: Callable[[str], N
     ready = [group.ready()]
     try:
         while not ray.wait(ready, timeout=_POLL_S)[0]:
-            if stop.asked:
+            if stop.reason:
                 raise StopRequested
             if time.monotonic() > until:
                 raise _no_room(shapes, orders, ray)

@@ -10,16 +10,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
-from types import FrameType
 
 from wirespeed.launchers.rank_wrapper import wrapped
+from wirespeed.process.guard import StopRequest, see_to_end
 
 __all__ = ["kept", "main"]
-
-LOOK_S = 0.05
 
 
 def kept(python: str, command: Sequence[str]) -> list[str]:
@@ -29,23 +26,12 @@ def kept(python: str, command: Sequence[str]) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the wrapper until it ends, or the actor is gone; the wrapper's exit code."""
-    parent = os.getppid()
+    stop = StopRequest(parent=True)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with suppress(OSError):  # only root may go back to nice 0; the driver tells of others
         os.setpriority(os.PRIO_PROCESS, 0, 0)
     wrapper = subprocess.Popen(list(arguments[1:]))
-
-    def forward(number: int, _: FrameType | None) -> None:
-        wrapper.send_signal(number)
-
-    signal.signal(signal.SIGTERM, forward)
-    while wrapper.poll() is None and os.getppid() == parent:
-        time.sleep(LOOK_S)
-    code = wrapper.returncode
-    if code is None:
-        os._exit(1)  # without waiting: that we are gone is what ends the wrapper
-    return code if code >= 0 else 128 - code
+    return see_to_end(wrapper.poll, wrapper.send_signal, stop)
 
 
 if __name__ == "__main__":

@@ -17,19 +17,27 @@ from typing import Any
 
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, WirespeedError
-from wirespeed.launchers.frames import EXIT, parse
+from wirespeed.launchers.rank_wrapper import rank_variables
 from wirespeed.launchers.ray import actor as rank_actor
-from wirespeed.launchers.ray.cluster import OWN, connected, first_line, room_for
+from wirespeed.launchers.ray.cluster import (
+    LOCAL,
+    OWN,
+    Orders,
+    RayStop,
+    StopRequested,
+    connected,
+    first_line,
+    room_for,
+)
 from wirespeed.launchers.ray.keeper import kept
-from wirespeed.launchers.ray.orders import LOCAL, Orders
-from wirespeed.launchers.ray.stop import StopRequest, StopRequested
+from wirespeed.process.frames import EXIT, parse, write_all
 
 __all__ = ["main"]
 
 _READ_S = 0.5
 _POLL_S = 0.2
 _MOST_GRACE_S = 5.0
-"""What fits, with Ray's own end, into the time that the console gives an engine to end in order."""
+"""What fits, with Ray's own end, into the time that the session gives an engine to end in order."""
 _FAREWELL_S = 0.7
 _LOST = 3
 
@@ -55,11 +63,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run the job; 0 where every rank ended with 0, else a rank's code, or 3."""
     guard = os.getppid()
     folder = Path(arguments[0])
-    stop = StopRequest()
-    stop.listen()
+    stop = RayStop()
     try:
         orders = Orders.from_json(_first_line_of(0))
-        stop.watch(0)
+        stop.watch()
         os.chdir("/")  # Ray puts the working directory before all modules of its workers
         with connected(orders, folder, stop) as ray:
             return _Session(orders, ray, stop).run()
@@ -87,7 +94,7 @@ def _say(text: str) -> None:
 
 
 class _Session:
-    def __init__(self, orders: Orders, ray: Any, stop: StopRequest) -> None:
+    def __init__(self, orders: Orders, ray: Any, stop: RayStop) -> None:
         self._orders = orders
         self._ray = ray
         self._stop = stop
@@ -130,7 +137,7 @@ class _Session:
         asked = [a.look.remote(self._orders.python, self._orders.interface) for a in actors]
         until = time.monotonic() + self._orders.place_s
         while len(self._ray.wait(asked, num_returns=len(asked), timeout=_POLL_S)[0]) < len(asked):
-            if self._stop.asked:
+            if self._stop.reason:
                 raise StopRequested
             if time.monotonic() > until:
                 raise CannotMeasure(f"ray: not every actor started within {self._orders.place_s} s")
@@ -183,7 +190,7 @@ class _Session:
         """Hand on what the ranks say, until all have ended or the time to end is over."""
         reads = {rank.actor.read.remote(_READ_S): rank for rank in self._ranks}
         while reads and time.monotonic() < self._over_at:
-            if self._stop.asked:
+            if self._stop.reason:
                 self._end_all()
             for done in self._ray.wait(list(reads), timeout=_POLL_S)[0]:
                 rank = reads.pop(done)
@@ -225,10 +232,7 @@ class _Session:
             rank.actor.stop.remote()
 
     def _write(self, data: bytes) -> None:
-        try:
-            while data:
-                data = data[os.write(1, data) :]
-        except OSError:  # nobody reads any more
+        if not write_all(1, data):
             self._end_all()
 
 
@@ -258,15 +262,9 @@ def _places_of(rank: _Rank, ranks: Sequence[_Rank]) -> dict[str, str]:
     beside = [one for one in ranks if one.place["node"] == rank.place["node"]]
     nodes = list(dict.fromkeys(one.place["node"] for one in ranks))
     node = nodes.index(rank.place["node"])
-    numbers = {
-        "NODE_RANK": node,
-        "GROUP_RANK": node,
-        "RANK": rank.number,
-        "WORLD_SIZE": len(ranks),
-        "LOCAL_RANK": rank.local,
-        "LOCAL_WORLD_SIZE": len(beside),
-    }
-    places = {name: str(number) for name, number in numbers.items()}
+    places = rank_variables(
+        rank=rank.number, size=len(ranks), local=rank.local, local_size=len(beside), node=node
+    )
     gpus = list(dict.fromkeys(gpu for one in beside for gpu in one.place["gpus"]))
     if gpus:
         places |= dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), ",".join(gpus))

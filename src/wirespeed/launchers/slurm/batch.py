@@ -6,6 +6,7 @@ cancelled when we are told to end (a signal; stdin ends). The exit code is the j
 """
 
 import os
+import re
 import secrets
 import sys
 import time
@@ -13,29 +14,26 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from wirespeed.launchers.slurm.queue import (
+from wirespeed.launchers.slurm import (
+    COULD_NOT,
     OVER,
+    Bounds,
     Entry,
+    Pending,
+    Starts,
     ask,
     cancel,
     ended_with,
     entry_of,
     is_forgotten,
-)
-from wirespeed.launchers.slurm.tail import Tail
-from wirespeed.launchers.slurm.watch import (
-    COULD_NOT,
-    Bounds,
-    Orders,
-    Pending,
-    Starts,
     parser,
-    pass_on,
     say,
 )
-from wirespeed.launchers.slurm.words import sbatch_words
+from wirespeed.launchers.slurm.command_line import sbatch_words
+from wirespeed.process.frames import write_all
+from wirespeed.process.guard import StopRequest
 
-__all__ = ["main"]
+__all__ = ["Tail", "main"]
 
 LOOK_S = 0.25
 _ASK_S = 5.0
@@ -53,15 +51,20 @@ _ALIASES = {
 }
 
 
+class _BatchBounds(Bounds):
+    output: str
+    keep: bool
+
+
 def main(words: Sequence[str]) -> int:
     """Run the job to its end."""
     own = parser()
     own.add_argument("--output", default="")
     own.add_argument("--keep", action="store_true")
-    told = own.parse_args(list(words))
-    bounds, script = Bounds.of(told), Path(told.command[0])
-    orders = Orders()
-    folder = Path(told.output or Path.home())
+    bounds = own.parse_args(list(words), namespace=_BatchBounds())
+    script = Path(bounds.command[0])
+    stop = StopRequest(stdin="pipe")
+    folder = Path(bounds.output or Path.home())
     output = folder / f"{bounds.name}-{secrets.token_hex(4)}.out"
     for name in set(os.environ) & set(overruling(script.read_text())):
         del os.environ[name]
@@ -72,9 +75,9 @@ def main(words: Sequence[str]) -> int:
         return COULD_NOT
     try:
         job = _submitted(script, output)
-        return _Batch(job, output, bounds, orders).run() if job else COULD_NOT
+        return _Batch(job, output, bounds, stop).run() if job else COULD_NOT
     finally:
-        if not told.keep:
+        if not bounds.keep:
             with suppress(OSError):
                 output.unlink()
 
@@ -104,11 +107,11 @@ def _submitted(script: Path, output: Path) -> str:
 
 
 class _Batch:
-    def __init__(self, job: str, output: Path, bounds: Bounds, orders: Orders) -> None:
+    def __init__(self, job: str, output: Path, bounds: Bounds, stop: StopRequest) -> None:
         self._job = job
         self._tail = Tail(output, job)
         self._bounds = bounds
-        self._orders = orders
+        self._stop = stop
         self._starts = Starts(bounds.size)
         self._pending = Pending(bounds.wait_s)
         self._runs_since: float | None = None
@@ -124,15 +127,15 @@ class _Batch:
             raise
         if late:
             say(late)
-        if late or self._orders.told:
+        if late or self._stop.reason:
             self._end()
             return COULD_NOT if late else 128 + 15
         return self._code()
 
     def _follow(self) -> str:
         """Until the job is over or we shall end; why it takes too long, or nothing."""
-        while not self._orders.told:
-            self._orders.look(0.0 if self._read() else LOOK_S)
+        while not self._stop.reason:
+            self._stop.wait(0.0 if self._read() else LOOK_S)
             if self._tail.code is not None:
                 return ""
             if time.monotonic() < self._ask_at:
@@ -147,8 +150,8 @@ class _Batch:
         """Pass on what is new."""
         data = self._tail.read()
         self._starts.take(data)
-        if data and not pass_on(data):
-            self._orders.nobody_listens()
+        if data and not write_all(1, data):
+            self._stop.ask("deaf")
         return bool(data)
 
     def _is_over(self) -> bool:
@@ -203,11 +206,11 @@ class _Batch:
 
     def _rest(self) -> None:
         until = time.monotonic() + _LATE_OUTPUT_S
-        while self._tail.code is None and not self._orders.told and time.monotonic() < until:
+        while self._tail.code is None and not self._stop.reason and time.monotonic() < until:
             if self._read():
                 until = time.monotonic() + _LATE_OUTPUT_S
             else:
-                self._orders.look(LOOK_S)
+                self._stop.wait(LOOK_S)
 
     def _end(self) -> None:
         """SIGTERM to the ranks, their grace, then the end of the job."""
@@ -225,6 +228,37 @@ class _Batch:
             if entry is None or entry.state in OVER:
                 return
             time.sleep(LOOK_S)
+
+
+_READ = 1 << 20
+_LAST_WORDS = 4096
+
+
+class Tail:
+    """`read` gives what is new; `code` is the script's own exit code, once its last line came."""
+
+    def __init__(self, path: Path, job: str) -> None:
+        self.path = path
+        self.code: int | None = None
+        self._place = 0
+        self._recent = b""
+        self._end = re.compile(rb"^wirespeed: job %s ended with (\d+)$" % job.encode(), re.M)
+
+    def read(self) -> bytes:
+        """Opened anew each time: so a network file system looks whether there is more."""
+        with suppress(OSError):
+            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                data = os.pread(handle, _READ, self._place)
+            finally:
+                os.close(handle)
+            self._place += len(data)
+            self._recent = (self._recent + data)[-_LAST_WORDS - len(data) :]
+            if found := self._end.search(self._recent):
+                self.code = int(found[1])
+            self._recent = self._recent[-_LAST_WORDS:]
+            return data
+        return b""
 
 
 if __name__ == "__main__":

@@ -6,63 +6,61 @@ gives the ranks SIGTERM and their grace, and leaves no job and no step behind, a
 of its parent (stdin ends) or its own (the kernel ends srun, which cancels).
 """
 
-import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from wirespeed.launchers.slurm.queue import cancel, entry_named, steps_named
-from wirespeed.launchers.slurm.watch import (
+from wirespeed.launchers.slurm import (
     COULD_NOT,
     Bounds,
-    Orders,
     Pending,
     Starts,
+    cancel,
+    entry_named,
     parser,
-    pass_on,
     say,
+    steps_named,
     told_apart,
 )
+from wirespeed.process.codes import shell_code
+from wirespeed.process.frames import write_all
+from wirespeed.process.guard import StopRequest, death_signal
 
 __all__ = ["main"]
 
 LOOK_S = 0.25
 _END_S = 3.0
 _READ = 1 << 16
-_SET_DEATH_SIGNAL = 1
-"""PR_SET_PDEATHSIG of prctl(2)."""
 
 
 def main(words: Sequence[str]) -> int:
     """Run srun to its end; its exit code, 128 + n where signal n ended it."""
-    told = parser().parse_args(list(words))
-    name, command = told_apart(told.name, told.command)
-    bounds = replace(Bounds.of(told), name=name)
-    orders = Orders()
+    bounds = parser().parse_args(list(words), namespace=Bounds())
+    bounds.name, command = told_apart(bounds.name, bounds.command)
+    stop = StopRequest(stdin="pipe")
     try:
         srun = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=_ends_with_us(),
+            preexec_fn=death_signal(signal.SIGTERM),
         )
     except OSError as error:
         say(f"{command[0]}: {error.strerror}")
         return 127
     with srun:
-        return _Step(srun, bounds, orders).run()
+        return _Step(srun, bounds, stop).run()
 
 
 class _Step:
-    def __init__(self, srun: subprocess.Popen[bytes], bounds: Bounds, orders: Orders) -> None:
+    def __init__(self, srun: subprocess.Popen[bytes], bounds: Bounds, stop: StopRequest) -> None:
         self._srun = srun
         self._bounds = bounds
-        self._orders = orders
+        self._stop = stop
         self._starts = Starts(bounds.size)
         self._open = True
         self._pending = Pending(bounds.wait_s)
@@ -70,18 +68,18 @@ class _Step:
 
     def run(self) -> int:
         late = ""
-        while self._goes_on() and not self._orders.told and not late:
+        while self._goes_on() and not self._stop.reason and not late:
             late = self._late()
         if late:
             say(late)
-        if late or self._orders.told:
+        if late or self._stop.reason:
             self._end()
         code = self._srun.wait()
-        if code < 0 or late or self._orders.told:
+        if code < 0 or late or self._stop.reason:
             self._clean()
         if late:
             return COULD_NOT
-        return code if code >= 0 else 128 - code
+        return shell_code(code)
 
     def _late(self) -> str:
         """Why it takes too long, or nothing."""
@@ -102,13 +100,13 @@ class _Step:
         over = self._srun.poll() is not None
         pipe = self._srun.stdout
         handles = [pipe.fileno()] if pipe is not None and self._open else []
-        if not self._orders.look(0.0 if over else LOOK_S, *handles):
+        if not self._stop.wait(0.0 if over else LOOK_S, *handles):
             return not over
         data = os.read(handles[0], _READ)
         self._open = bool(data)
         self._starts.take(data)
-        if not pass_on(data):
-            self._orders.nobody_listens()
+        if not write_all(1, data):
+            self._stop.ask("deaf")
         return True
 
     # Ending.
@@ -134,12 +132,6 @@ class _Step:
         entry = None if self._bounds.jobid else entry_named(self._bounds.name)
         if entry is not None:
             cancel([entry.job])
-
-
-def _ends_with_us() -> Callable[[], None]:
-    """Run in the child before its program: the kernel sends it SIGTERM when this driver is gone."""
-    prctl = ctypes.CDLL(None).prctl
-    return lambda: prctl(_SET_DEATH_SIGNAL, signal.SIGTERM) and None
 
 
 if __name__ == "__main__":

@@ -3,14 +3,13 @@
 from typing import Any
 
 from wirespeed.errors import InputError
-from wirespeed.records import Run
+from wirespeed.model.records import Run
 from wirespeed.runs import jsontext
-from wirespeed.runs.damage import damage
 from wirespeed.runs.importers.build import run_from_table
 from wirespeed.runs.importers.ddp_script import is_ddp_script, run_of_ddp_script
-from wirespeed.runs.importers.layout import fabric_in
-from wirespeed.runs.importers.nccl_tests import read_tables
-from wirespeed.runs.importers.nccl_tests_json import read_json
+from wirespeed.runs.importers.nccl_tests import read_json, read_tables
+from wirespeed.runs.importers.table import fabric_in
+from wirespeed.runs.jsontext import damage
 
 __all__ = ["import_bytes"]
 

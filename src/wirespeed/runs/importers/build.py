@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from wirespeed.records import (
+from wirespeed.collectives.dtypes import ALIASES
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import (
     Choice,
     Finding,
     Measurement,
@@ -16,26 +18,15 @@ from wirespeed.records import (
     World,
 )
 from wirespeed.runs.folder import new_id
-from wirespeed.runs.importers.layout import Fabric, layout_of
 from wirespeed.runs.importers.operations import (
     OPERATIONS,
     argument,
     choose_operation,
     choose_ranks,
 )
-from wirespeed.runs.importers.table import Device, Row, Side, Table
+from wirespeed.runs.importers.table import Device, Fabric, Row, Side, Table, layout_of
 
 __all__ = ["one_figure", "run_from_table"]
-
-_DTYPES = {
-    "float": "float32",
-    "half": "float16",
-    "double": "float64",
-    "f8e4m3": "float8_e4m3fn",
-    "fp8_e4m3": "float8_e4m3fn",
-    "f8e5m2": "float8_e5m2",
-    "fp8_e5m2": "float8_e5m2",
-}
 
 _ALLOWED_ERROR = {"float": 1e-5, "half": 1e-2, "bfloat16": 1e-2, "double": 1e-12}
 """Largest relative error that the old nccl-tests counted as right (`DeltaMaxValue` in its
@@ -127,7 +118,7 @@ class _Measurements:
         return Measurement(
             op=self.operation,
             engine="nccl-tests",
-            dtype=_DTYPES.get(row.dtype, row.dtype),
+            dtype=ALIASES.get(row.dtype, row.dtype),
             redop=(row.redop or "sum") if shape.reduces else "none",
             root=max(-1, row.root or 0) if shape.rooted else -1,
             in_place=in_place,
@@ -187,7 +178,7 @@ def _world(devices: list[Device], ranks: int) -> World:
         NodeFacts(
             host=host,
             ranks=tuple(device.rank for device in here),
-            facts={},
+            facts=Facts(),
             gpus=tuple(
                 {"index": device.index, "name": device.name, "bus": device.bus} for device in here
             ),

@@ -16,8 +16,8 @@ from datetime import datetime
 from typing import Any
 
 from wirespeed.errors import InputError
-from wirespeed.records import Choice, Finding, Measurement, Run, World
-from wirespeed.records_training import Spread, Training
+from wirespeed.model.records import Choice, Finding, Measurement, Run, World
+from wirespeed.model.training_records import Spread, Training
 from wirespeed.runs.folder import new_id
 from wirespeed.runs.importers.build import one_figure
 from wirespeed.runs.importers.operations import OPERATIONS

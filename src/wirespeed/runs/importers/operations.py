@@ -1,16 +1,14 @@
-"""Which operation a table of nccl-tests measured, and over how many ranks, where it does not say.
-
-The bus factors are those of doc/PERFORMANCE.md of NVIDIA/nccl-tests.
-"""
+"""Which operation a table of nccl-tests measured, and over how many ranks, where it does not say."""
 
 import math
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.collective import BusFactor
 from wirespeed.errors import InputError, UsageError
-from wirespeed.records import Choice
+from wirespeed.model.records import Choice
 from wirespeed.runs.importers.table import Row, Side, Table
 
 __all__ = [
@@ -32,48 +30,25 @@ class Operation:
     """What tells one operation from another in a table."""
 
     name: str
-    factor: Callable[[int], float]
-    """busbw over algbw, from the number of ranks."""
+    factor: BusFactor
     reduces: bool = False
     rooted: bool = False
     program: str = ""
     """The nccl-tests program, without `_perf`."""
 
 
-def _twice(n: int) -> float:
-    return 2 * (n - 1) / n
-
-
-def _share(n: int) -> float:
-    return (n - 1) / n
-
-
-def _one(_: int) -> float:
-    return 1.0
-
-
 OPERATIONS = {
-    operation.name: operation
-    for operation in (
-        Operation("all_reduce", _twice, reduces=True),
-        Operation("reduce_scatter", _share, reduces=True),
-        Operation("all_gather", _share),
-        Operation("all_to_all", _share, program="alltoall"),
-        Operation("all_to_all_v", _share, program="alltoallv"),
-        Operation("hypercube", _share),
-        Operation("gather", _share, rooted=True),
-        Operation("scatter", _share, rooted=True),
-        Operation("broadcast", _one, rooted=True),
-        Operation("reduce", _one, reduces=True, rooted=True),
-        Operation("send_recv", _one, program="sendrecv"),
-    )
-}
+    one.name: Operation(one.name, one.bus_factor, one.reduces, one.rooted, one.program)
+    for one in CATALOGUE.values()
+    if one.program
+} | {"hypercube": Operation("hypercube", BusFactor(1, shared=True), program="hypercube")}
 
-_NAME = re.compile(
-    r"(?<![a-z])(all_?reduce|reduce_?scatter|all_?gather|all_?to_?all_?v|all_?to_?all|send_?recv"
-    r"|hypercube|broadcast|gather|scatter|reduce)(?![a-z])"
-)
 _BY_LETTERS = {name.replace("_", ""): name for name in OPERATIONS}
+_NAME = re.compile(
+    r"(?<![a-z])("
+    + "|".join("_?".join(name.split("_")) for name in sorted(OPERATIONS, key=len, reverse=True))
+    + r")(?![a-z])"
+)
 _CLEAR_OF_ONE = 1.05
 _LARGEST_WORLD = 1_000_000
 
@@ -159,9 +134,9 @@ def choose_ranks(table: Table, operation: str, *, option: int) -> tuple[int, Cho
 
 def _fitting_ranks(table: Table, operation: Operation) -> range:
     """The numbers of ranks for which every printed busbw is the rounded one."""
-    if operation.factor not in (_twice, _share):
+    whole = operation.factor.times
+    if not operation.factor.shared:
         return range(0)
-    whole = 2.0 if operation.factor is _twice else 1.0
     low, high = 0.0, whole
     for row, side in table.sides():
         if side.busbw > 0 and row.size > 0:

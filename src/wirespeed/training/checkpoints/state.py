@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from wirespeed.errors import UsageError
 from wirespeed.training.checkpoints.files import Refused
 from wirespeed.training.contract import Trainer
-from wirespeed.training.sharded import ShardedOptimizer, whole_state
+from wirespeed.training.sharded_optimizer import ShardedOptimizer, whole_state
 from wirespeed.training.strategies.plain import PlainTrainer
 from wirespeed.training.strategies.torch_wrapped import TorchTrainer
 

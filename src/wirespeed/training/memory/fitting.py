@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from wirespeed.errors import UsageError
-from wirespeed.records_training import TrainingMemory
+from wirespeed.model.training_records import TrainingMemory
 from wirespeed.training.contract import Build, ModelSpec, Setup
 from wirespeed.training.memory.fits import Fit, largest_that_fits
 from wirespeed.training.memory.measured import measure_memory

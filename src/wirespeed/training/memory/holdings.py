@@ -4,7 +4,10 @@ A strategy whose tensors lie elsewhere may have the attributes `optimizer` (a to
 what wraps one) and `gradients` (a function that returns tensors); both are looked at first.
 """
 
+import ctypes
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +15,16 @@ from torch.utils._pytree import tree_iter
 
 from wirespeed.training.contract import Trainer
 
-__all__ = ["gradients_of", "local", "optimizer_tensors", "optimizers_of", "parameters_of"]
+__all__ = [
+    "give_back_freed",
+    "gradients_of",
+    "highest_resident",
+    "local",
+    "optimizer_tensors",
+    "optimizers_of",
+    "parameters_of",
+    "reset_highest_resident",
+]
 
 _WRAPPED = ("optimizer", "optim", "_optimizer", "_optim", "local_optimizer")
 """Where wrappers keep what they wrap: DeepSpeed's `optimizer`, ZeroRedundancyOptimizer's `optim`."""
@@ -97,3 +109,36 @@ def _attributes(thing: object) -> Iterator[object]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if name not in ("__dict__", "__weakref__") and hasattr(thing, name):
                 yield getattr(thing, name)
+
+
+def give_back_freed() -> None:
+    """Let the kernel have what the allocator keeps; nothing where the C library cannot (musl)."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def reset_highest_resident(process: Path = Path("/proc/self")) -> bool:
+    """Let the high-water mark start anew; False where the kernel does not let us.
+
+    proc_pid_status(5): VmHWM is the largest resident size; proc_pid_clear_refs(5): writing 5 into
+    clear_refs sets it back to the present size. That size holds what glibc keeps of memory that was
+    freed, which malloc_trim(3) gives back: without it every step after the largest one seems as large.
+    """
+    try:
+        (process / "clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
+def highest_resident(process: Path = Path("/proc/self")) -> int | None:
+    """Bytes; None where the kernel does not tell."""
+    try:
+        lines = (process / "status").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name == "VmHWM":
+            return int(value.split()[0]) * 1024
+    return None

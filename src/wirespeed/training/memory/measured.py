@@ -14,20 +14,18 @@ from functools import partial
 import torch
 from torch import nn
 
-from wirespeed.records_training import TrainingMemory
+from wirespeed.model.training_records import TrainingMemory
 from wirespeed.training.contract import Batch, Build, ModelSpec, Setup, Trainer
 from wirespeed.training.memory.holdings import (
+    give_back_freed,
     gradients_of,
+    highest_resident,
     local,
     optimizer_tensors,
     parameters_of,
-)
-from wirespeed.training.memory.ledger import KINDS, Ledger
-from wirespeed.training.memory.resident import (
-    give_back_freed,
-    highest_resident,
     reset_highest_resident,
 )
+from wirespeed.training.memory.ledger import KINDS, Ledger
 from wirespeed.training.step import Precision, Stepper
 
 __all__ = ["measure_memory"]

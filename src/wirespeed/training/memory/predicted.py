@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Literal
 
 from wirespeed.errors import UsageError
-from wirespeed.records_training import TrainingMemory
+from wirespeed.model.training_records import TrainingMemory
 
 __all__ = ["PREDICTED", "Footprint", "largest_load", "predict"]
 

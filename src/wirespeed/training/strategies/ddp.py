@@ -16,9 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.training.agreement import trainable
 from wirespeed.training.buckets import bucket_bytes
 from wirespeed.training.contract import Setup, Trainer
+from wirespeed.training.equivalence import trainable
 from wirespeed.training.strategies.torch_wrapped import TorchTrainer, optimizer_of
 
 __all__ = ["DdpTrainer", "build", "wrapped"]

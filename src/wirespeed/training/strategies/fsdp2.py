@@ -13,8 +13,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.training.agreement import begin_alike, trainable
 from wirespeed.training.contract import Setup, Trainer
+from wirespeed.training.equivalence import begin_alike, trainable
 from wirespeed.training.strategies.torch_wrapped import TorchTrainer, optimizer_of
 
 __all__ = ["FsdpTrainer", "blocks_of", "build", "sharded_over"]

@@ -3,7 +3,7 @@
 from torch import nn
 
 from wirespeed.training.contract import Setup, Trainer
-from wirespeed.training.sharded import ShardedOptimizer
+from wirespeed.training.sharded_optimizer import ShardedOptimizer
 from wirespeed.training.strategies.bucketed import DEFAULT_BUCKET_MB, Bucketed
 from wirespeed.training.strategies.plain import PlainTrainer
 

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from wirespeed.training.agreement import trainable
 from wirespeed.training.contract import Setup
+from wirespeed.training.equivalence import trainable
 
 __all__ = ["TorchTrainer", "optimizer_of"]
 

@@ -4,8 +4,8 @@ from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.training.agreement import trainable
 from wirespeed.training.contract import Setup, Trainer
+from wirespeed.training.equivalence import trainable
 from wirespeed.training.strategies.ddp import DdpTrainer, wrapped
 
 __all__ = ["build"]

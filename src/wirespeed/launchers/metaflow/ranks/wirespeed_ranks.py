@@ -3,16 +3,25 @@
 """Ranks of any command on Metaflow's compute: what `wirespeed launch --on metaflow` runs.
 
 `python wirespeed_ranks.py run --nodes 2 --ranks-per-node 8`. What shall run stands in the
-environment (see `flows`), which local compute inherits and which `@environment` carries to others.
+environment (see `launchers.metaflow`), which local compute inherits and which `@environment` carries
+to others.
 """
 
 import json
 import os
 import sys
 
-from wirespeed.launchers.metaflow import CARRY, COMMAND, COMPUTE, OWN, PYTHON
-from wirespeed.launchers.metaflow.guard import PARENT
-from wirespeed.launchers.metaflow.starting import begin, node_ended, other_tasks
+from wirespeed.launchers.metaflow import (
+    CARRY,
+    COMMAND,
+    COMPUTE,
+    OWN,
+    PARENT,
+    PYTHON,
+    begin,
+    node_ended,
+    other_tasks,
+)
 
 if __name__ == "__main__":
     begin()

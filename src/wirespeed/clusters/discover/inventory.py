@@ -1,0 +1,260 @@
+"""Inventory of a live cluster: bounded reads only; what may not be read is noted, not fatal."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused, json_object
+from wirespeed.clusters.kube.refusals import Progress
+
+__all__ = ["Attachment", "Found", "Node", "StorageClass", "Taint", "attachment", "look"]
+
+
+_ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+_DEFAULT_CLASS = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+_RESOURCE_NAME = "k8s.v1.cni.cncf.io/resourceName"
+"""Which device plugin an attachment takes its interface from; the SR-IOV operator writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """Of a node: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node."""
+
+    name: str
+    ready: bool
+    schedulable: bool
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    allocatable: Mapping[str, int]
+    """Whole numbers only: extended resources, and pods."""
+
+    @property
+    def zone(self) -> str:
+        return next((self.labels[key] for key in _ZONES if self.labels.get(key)), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageClass:
+    """One class."""
+
+    name: str
+    provisioner: str
+    default: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A NetworkAttachmentDefinition of Multus."""
+
+    namespace: str
+    name: str
+    resource: str
+    """Extended resource that its interfaces come from; empty: none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """All that could be read; `unread` says what could not, and why."""
+
+    context: str
+    server: str
+    namespace: str
+    version: str = ""
+    namespace_missing: bool = False
+    kinds: frozenset[str] = frozenset()
+    """`mpijobs.kubeflow.org` and the like: what the API server serves."""
+    nodes: tuple[Node, ...] = ()
+    classes: tuple[StorageClass, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    queues: tuple[str, ...] = ()
+    sccs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """OpenShift: capabilities that each security context constraint allows, by name."""
+    unread: tuple[str, ...] = ()
+
+
+def node(told: Mapping[str, Any]) -> Node:
+    """From `kubectl get nodes -o json`."""
+    spec, status, metadata = (_part(told, key) for key in ("spec", "status", "metadata"))
+    ready = any(
+        one.get("type") == "Ready" and one.get("status") == "True"
+        for one in _parts(status, "conditions")
+    )
+    taints = tuple(
+        Taint(_text(one, "key"), _text(one, "value"), _text(one, "effect"))
+        for one in _parts(spec, "taints")
+    )
+    return Node(
+        name=_text(metadata, "name"),
+        ready=ready,
+        schedulable=spec.get("unschedulable") is not True,
+        labels={key: str(value) for key, value in _part(metadata, "labels").items()},
+        taints=taints,
+        allocatable=_counts(_part(status, "allocatable")),
+    )
+
+
+def storage(told: Mapping[str, Any]) -> StorageClass:
+    """From `kubectl get storageclasses -o json`."""
+    metadata = _part(told, "metadata")
+    notes = _part(metadata, "annotations")
+    return StorageClass(
+        name=_text(metadata, "name"),
+        provisioner=_text(told, "provisioner"),
+        default=any(notes.get(key) == "true" for key in _DEFAULT_CLASS),
+    )
+
+
+def attachment(told: Mapping[str, Any]) -> Attachment:
+    """From `kubectl get network-attachment-definitions -o json`."""
+    metadata = _part(told, "metadata")
+    return Attachment(
+        namespace=_text(metadata, "namespace"),
+        name=_text(metadata, "name"),
+        resource=_text(_part(metadata, "annotations"), _RESOURCE_NAME),
+    )
+
+
+def _counts(allocatable: Mapping[str, Any]) -> dict[str, int]:
+    return {
+        name: int(amount)
+        for name, amount in allocatable.items()
+        if isinstance(amount, str) and amount.isascii() and amount.isdigit() and len(amount) < 10
+    }
+
+
+def _part(told: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = told.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _parts(told: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    value = told.get(key)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _text(told: Mapping[str, Any], key: str) -> str:
+    value = told.get(key)
+    return value if isinstance(value, str) else ""
+
+
+ASK_S = 20.0
+"""For one answer; lists of thousands of nodes take some seconds."""
+_NETWORKS = "network-attachment-definitions.k8s.cni.cncf.io"
+_QUEUES = "localqueues.kueue.x-k8s.io"
+_SCCS = "securitycontextconstraints.security.openshift.io"
+_WHERE = (
+    'jsonpath={.current-context}{"\\n"}{.clusters[0].cluster.server}'
+    '{"\\n"}{.contexts[0].context.namespace}'
+)
+_T = TypeVar("_T")
+
+
+def look(kubectl: Kubectl, namespace: str, progress: Progress) -> Found:
+    """All that a cluster file is made of.
+
+    namespace: empty for the one that the context names, else `default`.
+    Raises Refused (CannotMeasure) where the API server does not answer or no login is there.
+    """
+    asking = _Asking(kubectl, progress)
+    progress.phase("asking which cluster it is")
+    # Without a kubeconfig, as inside a pod, kubectl may still know its cluster.
+    told = kubectl.ask(*("config", "view", "--minify", "-o", _WHERE), within_s=ASK_S).out.split(
+        "\n"
+    )
+    context, server, usual = (*told, "", "")[:3]
+    asking.kubectl = replace(kubectl, namespace=namespace or usual or "default")
+    version = asking.version()
+    kinds = asking.kinds()
+    return Found(
+        context=context,
+        server=server,
+        namespace=asking.kubectl.namespace,
+        version=version,
+        namespace_missing=asking.namespace_missing(),
+        kinds=kinds,
+        nodes=tuple(asking.items("nodes", node)),
+        classes=tuple(asking.items("storageclasses", storage)),
+        attachments=tuple(asking.everywhere(_NETWORKS, attachment)) if _NETWORKS in kinds else (),
+        queues=tuple(asking.items(_QUEUES, _name)) if _QUEUES in kinds else (),
+        sccs=dict(asking.items(_SCCS, _constraint)) if _SCCS in kinds else {},
+        unread=tuple(asking.unread),
+    )
+
+
+class _Asking:
+    """One round of questions, and what of it stayed without an answer."""
+
+    def __init__(self, kubectl: Kubectl, progress: Progress) -> None:
+        self.kubectl = kubectl
+        self.unread: list[str] = []
+        self._progress = progress
+
+    def version(self) -> str:
+        """Of the server; Refused where it does not answer at all, since nothing else would."""
+        self._progress.phase("asking the API server's version")
+        answer = self.kubectl.ask("version", "-o", "json", within_s=ASK_S)
+        told = json_object(answer.out).get("serverVersion")
+        if isinstance(told, dict):
+            return str(told.get("gitVersion", ""))
+        if not (answer.code is not None and "forbidden" in answer.err.lower()):
+            raise Refused(answer)
+        self._note("the server's version", answer)
+        return ""
+
+    def kinds(self) -> frozenset[str]:
+        """What is served; a broken aggregated API leaves the others readable."""
+        self._progress.phase("asking which operators are installed")
+        answer = self.kubectl.ask("api-resources", "-o", "name", within_s=ASK_S)
+        if answer.code != 0:
+            self._note("some of the API groups", answer)
+        return frozenset(answer.out.split())
+
+    def namespace_missing(self) -> bool:
+        answer = self.kubectl.ask("get", "namespace", self.kubectl.namespace, within_s=ASK_S)
+        return answer.code != 0 and "NotFound" in answer.err
+
+    def items(self, kind: str, read: Callable[[Mapping[str, Any]], _T], *words: str) -> list[_T]:
+        """Every object of a kind; none, and a note, where they may not be read."""
+        self._progress.phase(f"asking for {kind}")
+        answer = self.kubectl.ask("get", kind, *words, "-o", "json", within_s=ASK_S)
+        listed = json_object(answer.out).get("items") if answer.code == 0 else None
+        if not isinstance(listed, list):
+            self._note(kind, answer)
+            return []
+        return [read(one) for one in listed if isinstance(one, dict)]
+
+    def everywhere(self, kind: str, read: Callable[[Mapping[str, Any]], _T]) -> list[_T]:
+        """In all namespaces, or at least in this one."""
+        before = len(self.unread)
+        found = self.items(kind, read, "--all-namespaces")
+        if len(self.unread) == before:
+            return found
+        return self.items(kind, read)
+
+    def _note(self, what: str, answer: Answer) -> None:
+        said = answer.err.strip() or (
+            f"no answer within {ASK_S:.0f} s" if answer.code is None else "no list in the answer"
+        )
+        self.unread.append(f"{what}: {said.splitlines()[-1]}")
+
+
+def _name(told: Mapping[str, Any]) -> str:
+    metadata = told.get("metadata")
+    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+
+
+def _constraint(told: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    allowed = told.get("allowedCapabilities")
+    return _name(told), tuple(str(one) for one in allowed) if isinstance(allowed, list) else ()

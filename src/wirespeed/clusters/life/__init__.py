@@ -1,1 +1,0 @@
-"""What is done with a deployment, one file a verb."""

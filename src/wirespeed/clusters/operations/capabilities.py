@@ -1,0 +1,231 @@
+"""What a cluster offers: operators, server version, network attachments, RDMA resources."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wirespeed.clusters.deployment import Deployment
+from wirespeed.clusters.discover.guesses import adapter_resources
+from wirespeed.clusters.discover.inventory import Attachment, attachment
+from wirespeed.clusters.file.sections import EngineName, Rdma
+from wirespeed.clusters.findings import make_finding
+from wirespeed.clusters.kube.kubectl import Kubectl, Refused, document, json_object
+from wirespeed.clusters.operations.schedulability import Node, nodes_of
+from wirespeed.model.records import Choice, Finding
+
+__all__ = ["missing_for", "served"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """What makes an engine's pods."""
+
+    name: str
+    group: str
+    version: str
+    resources: tuple[str, ...]
+    """Plural names of its custom resources that we make."""
+    install: str
+    since: tuple[int, int] = (1, 0)
+    """The first Kubernetes in which its pods can be made."""
+
+    @property
+    def api(self) -> str:
+        return f"{self.group}/{self.version}"
+
+
+_INDEXED = (1, 22)
+"""Indexed Jobs are on by default: https://kubernetes.io/docs/concepts/workloads/controllers/job/"""
+_OPERATORS = {
+    "mpijob": Operator(
+        name="the MPI operator",
+        group="kubeflow.org",
+        version="v2beta1",
+        resources=("mpijobs",),
+        install="https://github.com/kubeflow/mpi-operator#installation",
+    ),
+    "trainjob": Operator(
+        name="Kubeflow Trainer",
+        group="trainer.kubeflow.org",
+        version="v1alpha1",
+        resources=("trainjobs", "trainingruntimes"),
+        install="https://www.kubeflow.org/docs/components/trainer/operator-guides/installation/",
+        since=_INDEXED,
+    ),
+    "jobset": Operator(
+        name="JobSet",
+        group="jobset.x-k8s.io",
+        version="v1alpha2",
+        resources=("jobsets",),
+        install="https://jobset.sigs.k8s.io/docs/installation/",
+        since=_INDEXED,
+    ),
+}
+
+
+def missing_for(kubectl: Kubectl, engine: EngineName) -> tuple[Finding, ...]:
+    """CLUSTER-016 where the operator's resources are not there, CLUSTER-018 for too old a server.
+
+    Refused where the server gives no answer.
+    """
+    needed = _OPERATORS.get(engine)
+    if needed is None:
+        return ()
+    # Names of the resources that the server does not know.
+    there = _told(kubectl, f"/apis/{needed.api}")
+    names = {one.get("name") for one in there.get("resources", [])}
+    lacking = tuple(name for name in needed.resources if name not in names)
+    found = [_missing(kubectl, engine, needed, lacking)] if lacking else []
+    version = _server(kubectl) if needed.since > (1, 0) else None
+    if version is not None and version < needed.since:
+        found.append(_too_old(engine, needed, version))
+    return tuple(found)
+
+
+def _told(kubectl: Kubectl, path: str) -> dict[str, list[dict[str, str]]]:
+    """A part of the server's discovery, which everybody may read; empty where there is no such part."""
+    answer = kubectl.ask("get", "--raw", path)
+    if answer.code != 0:
+        if "(NotFound)" in answer.err:
+            return {}
+        raise Refused(answer)
+    return document(answer)
+
+
+def _server(kubectl: Kubectl) -> tuple[int, int] | None:
+    """Major and minor version; None where it does not tell (some vendors change the form)."""
+    told = kubectl.json("version").get("serverVersion", {})
+    found = re.match(r"v?(\d{1,4})\.(\d{1,4})", str(told.get("gitVersion", "")))
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _missing(
+    kubectl: Kubectl, engine: EngineName, needed: Operator, lacking: tuple[str, ...]
+) -> Finding:
+    versions = _told(kubectl, f"/apis/{needed.group}").get("versions", [])
+    others = [str(one.get("version")) for one in versions if one.get("version") != needed.version]
+    names = ", ".join(f"{name}.{needed.group}" for name in lacking)
+    return make_finding(
+        "missing",
+        needed=needed,
+        engine=engine,
+        saw=f"no {names} in version {needed.version}"
+        + (f"; of that group it has {', '.join(others)}" if others else ""),
+    )
+
+
+def _too_old(engine: EngineName, needed: Operator, version: tuple[int, int]) -> Finding:
+    return make_finding(
+        "too_old",
+        engine=engine,
+        saw=f"Kubernetes {version[0]}.{version[1]}",
+        expected=f"{needed.since[0]}.{needed.since[1]} or later",
+    )
+
+
+_ATTACHMENTS = "network-attachment-definitions.k8s.cni.cncf.io"
+_INTERFACES, _RESOURCE = "CLUSTER-044", "CLUSTER-045"
+_LACKING = "CLUSTER-014"
+_MOST = 6
+
+
+def served(kubectl: Kubectl, deployment: Deployment) -> tuple[Deployment, tuple[Finding, ...]]:
+    """The deployment with what the cluster has, and what stands against it.
+
+    Nothing is asked where the file says all. What may not be read counts as not there.
+    """
+    found: tuple[Finding, ...] = ()
+    if deployment.mode != "rdma":
+        return deployment, found
+    if deployment.attachable:
+        deployment = _attached(deployment, _attachments(kubectl))
+    rdma = deployment.file.network.rdma
+    if deployment.seeks_resource and not (rdma.resource or rdma.networks):
+        deployment, found = _with_resource(deployment, _nodes(kubectl, deployment))
+    return deployment, found
+
+
+def _attachments(kubectl: Kubectl) -> list[Attachment]:
+    answer = kubectl.ask("get", _ATTACHMENTS, "-o", "json")
+    items = json_object(answer.out).get("items") if answer.code == 0 else None
+    return [attachment(one) for one in items or () if isinstance(one, dict)]
+
+
+def _nodes(kubectl: Kubectl, deployment: Deployment) -> list[Node]:
+    """Those that pods may run on, as far as the file and their GPUs tell."""
+    try:
+        nodes = nodes_of(kubectl)
+    except Refused:
+        return []
+    named, gpu = set(deployment.file.nodes.gpu_nodes), deployment.file.gpus.resource
+    return [
+        one
+        for one in nodes
+        if (one.name in named if named else not deployment.gpus or one.allocatable.get(gpu))
+    ]
+
+
+def _attached(deployment: Deployment, there: Iterable[Attachment]) -> Deployment:
+    known = {one.name: one for one in there}
+    names = deployment.attachable
+    if not all(name in known for name in names):
+        return deployment
+    resources = {known[name].resource for name in names} - {""}
+    changes: dict[str, Any] = {
+        "interfaces": ",".join(filter(None, (deployment.file.network.rdma.interfaces, *names))),
+        "networks": tuple(f"{deployment.namespace}/{name}@{name}" for name in names),
+    }
+    if len(resources) == 1 and not deployment.file.network.rdma.resource:
+        changes |= {"resource": resources.pop(), "count": len(names)}
+    why = "the namespace has network attachments of the names in network.rdma.interfaces"
+    choice = Choice("network.rdma.networks", ", ".join(names), why)
+    return _changed(deployment, changes, choice, (_INTERFACES, _RESOURCE))
+
+
+def _with_resource(
+    deployment: Deployment, nodes: Iterable[Node]
+) -> tuple[Deployment, tuple[Finding, ...]]:
+    nodes = list(nodes)
+    there = adapter_resources(one.allocatable for one in nodes)
+    if len(there) == 1:
+        why = f"the only RDMA resource among what {_count(nodes)} can give"
+        choice = Choice("network.rdma.resource", there[0], why)
+        return _changed(deployment, {"resource": there[0]}, choice, (_RESOURCE,)), ()
+    if deployment.names_adapters:
+        return deployment, ()
+    return deployment, (_no_single(there, nodes),)
+
+
+def _no_single(there: list[str], nodes: list[Node]) -> Finding:
+    named = ", ".join(there[:_MOST])
+    return make_finding(
+        "no_single",
+        title=f"{len(there) or 'no'} RDMA resources on {_count(nodes)}, and the file names none",
+        saw=named or "no resource of RDMA adapters in status.allocatable",
+        fix=f"network.rdma.resource: one of {named}"
+        if there
+        else "install the RDMA device plugin (NVIDIA network operator), or go on over TCP with "
+        "--fallback tcp",
+    )
+
+
+def _count(nodes: list[Node]) -> str:
+    if not nodes:
+        return "nodes that may be read"
+    return f"{len(nodes)} nodes" if len(nodes) > 1 else "1 node"
+
+
+def _changed(
+    deployment: Deployment, changes: Mapping[str, Any], choice: Choice, settled: tuple[str, ...]
+) -> Deployment:
+    """With these keys of network.rdma as if the file said them, and without what they settle."""
+    rdma: Rdma = deployment.file.network.rdma.model_copy(update=dict(changes))
+    network = deployment.file.network.model_copy(update={"rdma": rdma})
+    solved = settled if rdma.resource or rdma.networks else ()
+    return replace(
+        deployment,
+        file=deployment.file.model_copy(update={"network": network}),
+        choices=(*(one for one in deployment.choices if one.name != choice.name), choice),
+        warnings=tuple(one for one in deployment.warnings if one.id not in solved),
+    )

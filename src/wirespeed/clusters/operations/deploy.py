@@ -1,0 +1,297 @@
+"""Deploy: look, try out, apply, wait. Nothing is made before everything has been looked at.
+
+Interrupted anywhere, the same call finishes the job: each step looks at what is there, and every
+change is one that can be repeated.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wirespeed.clusters.deployment import Deployment
+from wirespeed.clusters.findings import make_finding
+from wirespeed.clusters.kube.kubectl import Kubectl, Refused
+from wirespeed.clusters.kube.refusals import (
+    PatientKubectl,
+    Progress,
+    exit_code,
+    finding_of,
+    is_about,
+    patient,
+    wrong_server,
+)
+from wirespeed.clusters.manifests.pod import pod_template
+from wirespeed.clusters.manifests.render import render
+from wirespeed.clusters.operations.apply import (
+    Change,
+    Trial,
+    apply,
+    changes,
+    explained,
+    try_out,
+    with_rights,
+)
+from wirespeed.clusters.operations.capabilities import served
+from wirespeed.clusters.operations.pod_lookup import Pod, pods_of
+from wirespeed.clusters.operations.preflight import Survey, room_findings, survey
+from wirespeed.clusters.operations.snapshot import events_of, foreign_finding, reference
+from wirespeed.clusters.operations.status import Waited, wait
+from wirespeed.errors import Interrupted
+from wirespeed.model.records import Finding
+
+__all__ = ["Deployed", "deploy"]
+
+
+_FIRST_PATIENCE_S, _PATIENCE_S = 5.0, 60.0
+"""For an API server that does not answer: before it ever did, and after."""
+_MAKERS = ("StatefulSet", "MPIJob", "TrainJob", "TrainingRuntime", "JobSet")
+_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """How a deploy ended."""
+
+    findings: tuple[Finding, ...]
+    pods: tuple[Pod, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """What was made, changed and removed; empty where nothing was touched."""
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        return exit_code(self.findings)
+
+
+def deploy(
+    kubectl: Kubectl,
+    deployment: Deployment,
+    progress: Progress,
+    *,
+    within_s: float,
+    preflight: bool = True,
+    recreate: bool = False,
+    fallback: Deployment | None = None,
+) -> Deployed:
+    """Bring the environment up, or say why it does not come.
+
+    within_s: for pods to become ready. preflight: compare with what nodes have free first. recreate:
+    make anew what cannot be changed. fallback: what to deploy instead where the cluster has no RDMA.
+
+    Raises Interrupted with what is there; UsageError where the file asks for what cannot be.
+    """
+    work = _Deploying(kubectl, deployment, progress, within_s)
+    try:
+        done = work.run(preflight=preflight, recreate=recreate)
+    except Refused as refused:
+        return Deployed((work.lost(refused),), changes=work.changes)
+    except (Interrupted, KeyboardInterrupt) as stopped:
+        raise work.interrupted() from stopped
+    if fallback is not None and any(is_about(one, "014") for one in done.findings):
+        told = _fallen_back(done.findings)
+        done = deploy(
+            kubectl, fallback, progress, within_s=within_s, preflight=preflight, recreate=recreate
+        )
+        return replace(done, findings=(told, *done.findings))
+    return done
+
+
+class _Deploying:
+    """One deploy, and how far it has come."""
+
+    def __init__(
+        self, kubectl: Kubectl, deployment: Deployment, progress: Progress, within_s: float
+    ) -> None:
+        self._first = patient(kubectl, progress, _FIRST_PATIENCE_S)
+        self._kubectl: PatientKubectl = self._first.lasting(min(_PATIENCE_S, within_s))
+        self._deployment = deployment
+        self._progress = progress
+        self._within_s = within_s
+        self._stage = "nothing was made"
+        self._stale: frozenset[str] = frozenset()
+        self._render()
+        self.changes: tuple[Change, ...] = ()
+
+    def _render(self) -> None:
+        made = render(self._deployment)
+        self._namespace = [one for one in made if one["kind"] == "Namespace"]
+        self._objects = [one for one in made if one["kind"] != "Namespace"]
+        self._template = pod_template(self._deployment)
+
+    def _serve(self) -> list[Finding]:
+        """What the file leaves open is the cluster's; what stays open is said."""
+        before = self._deployment
+        self._deployment, against = served(self._first, before)
+        if self._deployment is not before:
+            self._render()
+        return [*self._deployment.warnings, *against]
+
+    def run(self, *, preflight: bool, recreate: bool) -> Deployed:
+        """Raises Refused where the API server is lost."""
+        wrong = wrong_server(self._first, self._deployment.file.cluster.api)
+        if wrong:
+            return Deployed((wrong,))
+        self._progress.phase("looking at what is there and what is free")
+        warned = self._serve()
+        if _failed(warned):
+            return Deployed(tuple(warned))
+        known = survey(
+            self._first, self._deployment, self._objects, self._template, preflight=preflight
+        )
+        found = warned + self._judged(known)
+        trial = known.trial if _failed(found) else self._tried_again(known, recreate)
+        found += self._refusals(trial, known)
+        if _failed(found):
+            return Deployed(self._once(found))
+        self._make(known, trial)
+        waited = wait(
+            self._kubectl,
+            self._deployment,
+            self._progress,
+            within_s=self._within_s,
+            stale=self._stale,
+        )
+        self._stage = "all objects are applied"
+        zones = {node.name: node.zone for node in (known.room and known.room.nodes) or ()}
+        pods = tuple(replace(pod, zone=zones.get(pod.node, "")) for pod in waited.pods)
+        return Deployed((*found, *self._end(waited)), pods, self.changes)
+
+    def _judged(self, known: Survey) -> list[Finding]:
+        """What stands against it, apart from what the server itself refuses."""
+        found = list(known.operator)
+        if foreign := self._foreign(known):
+            found.append(foreign)
+        if known.room is not None:
+            found += room_findings(self._deployment, self._template, known.room)
+        return found
+
+    def _foreign(self, known: Survey) -> Finding | None:
+        there = [*known.live.objects, *known.claims.objects]
+        return foreign_finding(there, self._deployment.name)
+
+    def _tried_again(self, known: Survey, recreate: bool) -> Trial:
+        """The trial, repeated once what stood against it is out of the way."""
+        trial = known.trial
+        missing = any(is_about(one, "005") for one in (*trial.refusals, *trial.probe))
+        if missing and self._namespace and "being deleted" not in str(trial.refusals):
+            self._progress.phase(f"making the namespace {self._deployment.namespace}")
+            apply(self._kubectl, self._namespace)
+            self._stage = f"the namespace {self._deployment.namespace} is made, nothing else"
+            trial = try_out(self._kubectl, self._objects, None)
+        if recreate and any(is_about(one, "023") for one in trial.refusals):
+            self._remove_makers(known)
+            trial = try_out(self._kubectl, self._objects, None)
+        # A quota that our own pods fill does not refuse them again.
+        there = any(one["kind"] in _MAKERS for one in known.live.objects)
+        if there and not trial.refusals and any("exceeded quota" in one.saw for one in trial.probe):
+            trial = try_out(self._kubectl, self._objects, None)
+        return trial
+
+    def _refusals(self, trial: Trial, known: Survey) -> list[Finding]:
+        """What the server refuses, with what explains it."""
+        # What was refused because of what was told already is no news.
+        told = ["016"] if known.operator else []
+        told += ["023", "024"] if self._foreign(known) else []
+        found = [
+            explained(one, self._objects, known.live.objects)
+            for one in (*trial.refusals, *trial.probe)
+            if not is_about(one, *told)
+        ]
+        if not found and known.live.unseen:
+            # Nothing is applied over what may be somebody else's.
+            found.append(
+                make_finding("unseen", saw=known.live.unseen[0], evidence=known.live.unseen[1:])
+            )
+        return with_rights(self._kubectl, found, self._objects)
+
+    def _remove_makers(self, known: Survey) -> None:
+        """What makes the pods, then the pods; claims stay, but for those that never had a volume."""
+        there = {reference(one): one for one in (*known.live.objects, *known.claims.objects)}
+        words = [word for word, one in there.items() if one["kind"] in _MAKERS or _is_empty(one)]
+        if not words:
+            return
+        self._progress.phase(f"removing {', '.join(words)} to make it anew")
+        self._kubectl.do("delete", *words, "--wait=false", "--ignore-not-found")
+        self._stage = "what cannot be changed was removed, to be made anew"
+        end = time.monotonic() + self._within_s
+        while pods_of(self._kubectl, self._deployment.name) and time.monotonic() < end:
+            time.sleep(_PAUSE_S)
+
+    def _make(self, known: Survey, trial: Trial) -> None:
+        """Apply what differs, and remove what the file no longer has."""
+        found = changes(known.live.objects, trial.objects)
+        wanted = {(one.kind, one.name) for one in found}
+        extra = [
+            one
+            for one in known.ours.objects
+            if (one["kind"], one["metadata"]["name"]) not in wanted
+            and one["kind"] not in ("PersistentVolumeClaim", "Pod")
+        ]
+        gone = tuple(Change("remove", one["kind"], one["metadata"]["name"]) for one in extra)
+        changed = [one for one in found if one.action != "keep"]
+        if known.live.objects:
+            self._stale = frozenset(one.stamp for one in events_of(self._kubectl))
+        if changed:
+            self._progress.phase(f"applying {len(changed)} objects")
+            self._stage = "some of the objects may be applied"
+            apply(self._kubectl, self._objects)
+        self.changes = (*found, *gone)
+        self._stage = "all objects are applied"
+        if extra:
+            words = [reference(one) for one in extra]
+            self._kubectl.do("delete", *words, "--wait=false", "--ignore-not-found")
+
+    def _once(self, found: list[Finding]) -> tuple[Finding, ...]:
+        """Without repetitions, and with commands that can be copied."""
+        name = self._deployment.name
+        named = (replace(one, next=one.next.replace(" NAME", f" {name}")) for one in found)
+        return tuple({(one.id, one.title): one for one in named}.values())
+
+    def _end(self, waited: Waited) -> tuple[Finding, ...]:
+        if waited.findings:
+            return waited.findings
+        count = len(waited.pods)
+        pods = f"{count} pod{'' if count == 1 else 's'}"
+        saw = ", ".join(f"{pod.name} on {pod.node}" for pod in waited.pods[:8])
+        return (make_finding("all_ready", pods=pods, saw=saw),)
+
+    def lost(self, refused: Refused) -> Finding:
+        """A refusal on the way, with what it leaves behind."""
+        found = finding_of(refused)
+        name = self._deployment.name
+        if self._stage == "nothing was made":
+            return found
+        return replace(
+            found,
+            fix=f"{self._stage}; the same command finishes it",
+            next=found.next or f"wirespeed cluster status {name}",
+        )
+
+    def interrupted(self) -> Interrupted:
+        name = self._deployment.name
+        if self._stage == "nothing was made":
+            return Interrupted("interrupted: nothing was made")
+        return Interrupted(
+            f"interrupted: {self._stage}, and stay",
+            expected=f"`wirespeed cluster clean {name}` removes them",
+            next=f"wirespeed cluster deploy {name}    (goes on where it was)",
+        )
+
+
+def _is_empty(told: Mapping[str, Any]) -> bool:
+    """A claim that was never bound holds no data."""
+    pending = told.get("status", {}).get("phase") == "Pending"
+    return bool(pending and told["kind"] == "PersistentVolumeClaim")
+
+
+def _failed(found: list[Finding]) -> bool:
+    return any(one.status == "fail" for one in found)
+
+
+def _fallen_back(found: tuple[Finding, ...]) -> Finding:
+    told = next(one for one in found if is_about(one, "014"))
+    return replace(told, status="warn", title=f"{told.title}: going on over TCP", fix="", next="")

@@ -1,0 +1,332 @@
+"""How an environment stands, waiting within a bound until it is ready, and why a pod does not come."""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from wirespeed.clusters.deployment import Deployment
+from wirespeed.clusters.file.sections import Cluster
+from wirespeed.clusters.findings import make_finding
+from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused
+from wirespeed.clusters.kube.refusals import Progress, finding_of, patient, wrong_server
+from wirespeed.clusters.operations.pod_failures import Cause, cause_findings, causes
+from wirespeed.clusters.operations.pod_lookup import RANKS, Pod, some_of, zones_of
+from wirespeed.clusters.operations.snapshot import (
+    Event,
+    Seen,
+    events_of,
+    found,
+    kinds_in,
+    look,
+    seen_from,
+)
+from wirespeed.model.records import Finding
+from wirespeed.model.units import format_duration
+
+__all__ = ["Status", "Waited", "asked_pods", "status", "wait"]
+
+_EVENTS_FROM_S, _EVENTS_EVERY_S = 2.0, 2.0
+"""Most pods are ready before anybody needs to ask why not."""
+_WAKE_S, _WOKEN = 1.0, "wirespeed/woken"
+_OPERATOR_S = 20.0
+"""An operator that runs has made the first pod by then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How it ended: no findings, when all pods are ready."""
+
+    pods: tuple[Pod, ...]
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class _Course:
+    """What is remembered from look to look; times are seconds since the start."""
+
+    began: float = field(default_factory=time.monotonic)
+    events: tuple[Event, ...] = ()
+    asked_at: float = 0.0
+    since: dict[str, float] = field(default_factory=dict)
+    """When each cause was first seen, of those that are there still."""
+    replaced: set[str] = field(default_factory=set)
+    woken: bool = False
+    text: str = ""
+
+    @property
+    def now(self) -> float:
+        return time.monotonic() - self.began
+
+
+def wait(
+    kubectl: Kubectl,
+    deployment: Deployment,
+    progress: Progress,
+    *,
+    within_s: float,
+    stale: frozenset[str] = frozenset(),
+) -> Waited:
+    """Until all pods are ready, a cause is final, or the time is over. Raises Refused.
+
+    stale: stamps of events that are older than what was just applied.
+    """
+    course = _Course()
+    while True:
+        seen = look(kubectl, deployment.name, deployment.engine)
+        ready = ready_pods(seen, deployment)
+        if len(ready) >= deployment.nodes:
+            return Waited(tuple(ready))
+        _replace_old(kubectl, seen, course, progress)
+        _wake(kubectl, seen, deployment, course)
+        found = _why(kubectl, seen, deployment, course, stale)
+        final = [one for one in found if course.now - course.since[one.key] >= one.patience_s]
+        if final or course.now >= within_s:
+            told = cause_findings(kubectl, final or found) or (_late(deployment, seen, within_s),)
+            return Waited(tuple(seen.told), told)
+        _tell(progress, course, seen, deployment, ready, found)
+        time.sleep(
+            min(
+                (0.25 if course.now < 10 else 0.5 if course.now < 60 else 2.0),
+                max(0.0, within_s - course.now),
+            )
+        )
+
+
+def ready_pods(seen: Seen, deployment: Deployment) -> list[Pod]:
+    """Pods of the present template that are ready; none before the controller has seen it."""
+    maker = next((one for one in seen.makers if one["kind"] == "StatefulSet"), None)
+    ready = [pod for pod in seen.ranks if pod.ready]
+    if deployment.engine != "statefulset":
+        return ready
+    if maker is None or not _is_current(maker):
+        return []
+    revision = maker["status"].get("updateRevision", "")
+    return [
+        pod
+        for pod in ready
+        if pod.revision == revision and 0 <= pod.ordinal < maker["spec"]["replicas"]
+    ]
+
+
+def _is_current(maker: Any) -> bool:
+    status = maker.get("status", {})
+    return bool(status.get("observedGeneration", 0) >= maker["metadata"].get("generation", 0))
+
+
+def _replace_old(kubectl: Kubectl, seen: Seen, course: _Course, progress: Progress) -> None:
+    """A StatefulSet replaces one pod after the other, and each of the new ones waits for its ranks.
+
+    All at once is as well: no rank can work while another's pod is replaced.
+    """
+    for maker in seen.makers:
+        revision = maker.get("status", {}).get("updateRevision")
+        if maker["kind"] != "StatefulSet" or not revision or not _is_current(maker):
+            continue
+        old = [
+            pod.name
+            for pod in seen.ranks
+            if pod.revision not in ("", revision)
+            and not pod.terminating
+            and pod.uid not in course.replaced
+        ]
+        course.replaced.update(pod.uid for pod in seen.ranks if pod.name in old)
+        if old:
+            progress.phase(f"replacing {some_of(old)}: the template has changed")
+            kubectl.do("delete", "pods", *old, "--wait=false", "--ignore-not-found")
+
+
+def _wake(kubectl: Kubectl, seen: Seen, deployment: Deployment, course: _Course) -> None:
+    """A controller that was refused pods asks again ever more seldom; a change makes it ask at once."""
+    makers = [one for one in seen.makers if one["kind"] == "StatefulSet"]
+    if course.woken or course.now < _WAKE_S or not makers or len(seen.pods) >= deployment.nodes:
+        return
+    course.woken = True
+    stamp = f"{_WOKEN}={int(time.time())}"
+    kubectl.ask("annotate", "--overwrite", f"statefulsets.apps/{deployment.name}", stamp)
+
+
+def _why(
+    kubectl: Kubectl,
+    seen: Seen,
+    deployment: Deployment,
+    course: _Course,
+    stale: frozenset[str],
+) -> list[Cause]:
+    """What holds pods up now, with the time since when in `course`."""
+    if course.now >= _EVENTS_FROM_S and course.now - course.asked_at >= _EVENTS_EVERY_S:
+        course.events = tuple(one for one in events_of(kubectl) if one.stamp not in stale)
+        course.asked_at = course.now
+    found = causes(replace(seen, events=course.events), deployment.nodes)
+    if not seen.pods and not found and deployment.engine != "statefulset":
+        found = [_no_operator(deployment)]
+    keys = {one.key for one in found}
+    course.since = {key: when for key, when in course.since.items() if key in keys}
+    for key in keys:
+        course.since.setdefault(key, course.now)
+    return found
+
+
+def _no_operator(deployment: Deployment) -> Cause:
+    finding = make_finding("readiness_no_operator", deployment=deployment)
+    return Cause(finding, float("inf") if deployment.file.workload.queue else _OPERATOR_S)
+
+
+def _late(deployment: Deployment, seen: Seen, within_s: float) -> Finding:
+    states = [f"{pod.name}: {pod.status}" for pod in seen.ranks if not pod.ready]
+    ready = sum(pod.ready for pod in seen.ranks)
+    return make_finding(
+        "late",
+        deployment=deployment,
+        title=f"{ready} of {deployment.nodes} pods are ready after {format_duration(within_s)}",
+        saw=", ".join(states[:5]) or "no pods",
+    )
+
+
+def _tell(
+    progress: Progress,
+    course: _Course,
+    seen: Seen,
+    deployment: Deployment,
+    ready: Sequence[Pod],
+    found: Sequence[Cause],
+) -> None:
+    names = {pod.name for pod in ready}
+    waiting = [pod for pod in seen.ranks if pod.name not in names]
+    state = f"; {waiting[0].name}: {waiting[0].status}" if waiting else ""
+    if found:
+        state = f"; {found[0].finding.title}"
+    text = f"{len(ready)} of {deployment.nodes} pods are ready{state}"
+    if text != course.text:
+        progress.phase(text)
+        course.text = text
+
+
+_PATIENCE_S = 5.0
+_UNKNOWN, _WRONG = 3, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One environment."""
+
+    name: str
+    namespace: str
+    asked: int = 0
+    """Pods that ranks run in, as the cluster was told."""
+    pods: tuple[Pod, ...] = ()
+    claims: Mapping[str, str]
+    """Phase by name."""
+    findings: tuple[Finding, ...] = ()
+    exit_code: int = 0
+    """0 all ready, 1 not, 2 another cluster than the file's, 3 nobody could see."""
+
+    @property
+    def ready(self) -> int:
+        return sum(pod.ready for pod in self.pods if pod.role == RANKS)
+
+
+def status(kubectl: Kubectl, cluster: Cluster, progress: Progress) -> Status:
+    """Never raises for what the cluster answers."""
+    kubectl = patient(kubectl, progress, _PATIENCE_S)
+    plain = Status(name=cluster.name, namespace=cluster.namespace, claims={})
+    if wrong := wrong_server(kubectl, cluster.api):
+        return replace(plain, findings=(wrong,), exit_code=_WRONG)
+    try:
+        seen, zones, unseen = _asked(kubectl, cluster.name)
+        if unseen and not seen.makers:
+            told = finding_of(Answer((), 1, "", "\n".join(unseen)))
+            return replace(plain, pods=tuple(seen.told), findings=(told,), exit_code=_UNKNOWN)
+        if not (seen.makers or seen.pods):
+            return replace(
+                plain,
+                claims=_phases(seen),
+                findings=(_absent(cluster, seen),),
+                exit_code=1,
+            )
+        return _judged(kubectl, plain, seen, zones)
+    except Refused as refused:
+        told = finding_of(refused)
+        code = _WRONG if told.id == "CLUSTER-019" else 1 if told.id == "CLUSTER-005" else _UNKNOWN
+        return replace(plain, findings=(told,), exit_code=code)
+
+
+def asked_pods(maker: Mapping[str, Any]) -> int:
+    """How many pods for ranks an object asks for; 0 for what makes none."""
+    spec = maker.get("spec", {})
+    match maker["kind"]:
+        case "StatefulSet":
+            return int(spec.get("replicas", 1))
+        case "MPIJob":
+            return int(spec.get("mpiReplicaSpecs", {}).get("Worker", {}).get("replicas", 0))
+        case "TrainJob":
+            return int(spec.get("trainer", {}).get("numNodes", 0))
+        case "JobSet":
+            jobs = spec.get("replicatedJobs", ())
+            return sum(int(one["template"]["spec"].get("parallelism", 1)) for one in jobs)
+    return 0
+
+
+def _asked(kubectl: Kubectl, name: str) -> tuple[Seen, dict[str, str], tuple[str, ...]]:
+    """What is there, the nodes' zones, and the words for kinds that may not be seen."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        zones = pool.submit(zones_of, kubectl)
+        known = found(kubectl, name, kinds_in(kubectl))
+        return seen_from(known.objects), zones.result(), known.unseen
+
+
+def _judged(kubectl: Kubectl, plain: Status, seen: Seen, zones: Mapping[str, str]) -> Status:
+    asked = max((asked_pods(one) for one in seen.makers), default=0)
+    pods = tuple(replace(pod, zone=zones.get(pod.node, "")) for pod in seen.told)
+    whole = replace(plain, asked=asked, pods=pods, claims=_phases(seen))
+    told = _drift(plain.name, seen, pods, asked)
+    waits = any(not pod.ready for pod in pods if pod.role == RANKS)
+    if waits or whole.ready < asked or any(one != "Bound" for one in whole.claims.values()):
+        seen = replace(seen, events=events_of(kubectl))
+        told = [*cause_findings(kubectl, causes(seen, asked)), *told]
+    if whole.ready < asked and not told:
+        told = [_starting(whole)]
+    if any(one.status == "fail" for one in told):
+        return replace(whole, findings=tuple(told), exit_code=1)
+    good = make_finding("all_ready", pods=f"{asked} pod{'' if asked == 1 else 's'}")
+    return replace(whole, findings=(good, *told))
+
+
+def _phases(seen: Seen) -> dict[str, str]:
+    return {
+        one["metadata"]["name"]: one.get("status", {}).get("phase", "Unknown")
+        for one in seen.claims
+    }
+
+
+def _absent(cluster: Cluster, seen: Seen) -> Finding:
+    claims = [one["metadata"]["name"] for one in seen.claims]
+    return make_finding(
+        "absent",
+        cluster=cluster,
+        saw=f"only its claims: {', '.join(claims[:4])}" if claims else "nothing with its labels",
+    )
+
+
+def _starting(whole: Status) -> Finding:
+    states = [f"{pod.name}: {pod.status}" for pod in whole.pods if not pod.ready]
+    return make_finding("starting", whole=whole, saw=", ".join(states[:5]) or "no further pods")
+
+
+def _drift(name: str, seen: Seen, pods: Sequence[Pod], asked: int) -> list[Finding]:
+    """Fewer or more pods than asked, or pods of an older template."""
+    here = [pod for pod in pods if pod.role == RANKS and not pod.terminating]
+    revisions = {
+        one["status"]["updateRevision"]
+        for one in seen.makers
+        if one["kind"] == "StatefulSet" and one.get("status", {}).get("updateRevision")
+    }
+    old = [pod.name for pod in here if revisions and pod.revision not in ("", *revisions)]
+    told = []
+    if len(here) != asked:
+        told.append(f"{len(here)} pods, {asked} asked")
+    if old:
+        told.append(f"made from an older template: {', '.join(old[:5])}")
+    what = "; ".join(told)
+    return [make_finding("drift", asked=asked, name=name, what=what)] if told else []

@@ -1,0 +1,395 @@
+"""From what was seen to an answer: causes first, and what follows from them beneath."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key
+from typing import Literal, get_args
+
+from wirespeed.diagnose.derived import Evidence, Seen, earlier
+from wirespeed.diagnose.rule import Stage
+from wirespeed.diagnose.scan import Hit
+from wirespeed.model.records import Finding, Subject
+
+__all__ = ["Answer", "Diagnosis", "filled", "findings_of", "reason"]
+
+
+_STAGES: tuple[str, ...] = get_args(Stage)
+_ROOTS = ("machine", "setup", "program")
+"""Stages that can begin a failure; the later ones need a beginning, which may not be in the log."""
+_CLEARLY_S = 2.0
+"""Of two beginnings, the one that is earlier by more than this is the first, whatever its stage."""
+
+_FEW = 8
+"""Ranks without a word that are named where others lost one of them."""
+_ANY_PROGRAM = ("python-error", "python-runtime")
+"""Categories of rules that know any exception at all."""
+_SLOW = ("gdr-disabled", "net-socket-fallback", "efa-not-used")
+"""Categories that slow a job down and end none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One cause, or a symptom whose cause does not show."""
+
+    kind: Literal["cause", "cannot tell"]
+    parts: tuple[Seen, ...]
+    """The rules that tell it, of one category; the first one speaks."""
+    follows: tuple[Seen, ...] = ()
+    """What it explains."""
+
+    @property
+    def first(self) -> Seen:
+        return self.parts[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    answers: tuple[Answer, ...]
+    """Most likely first; empty: nothing is wrong in these logs."""
+    facts: tuple[Seen, ...]
+    """What the logs say besides."""
+    silent: tuple[str, ...] = ()
+    """Where no cause shows: who wrote lines and none of what went wrong."""
+
+
+def reason(evidence: Evidence) -> Diagnosis:
+    """The answers of a job whose logs are read; pure."""
+    facts = tuple(sorted(evidence.of("fact"), key=lambda one: one.rule.id))
+    aftermath = _sorted(evidence.of("consequence"))
+    own, behind = _stand_back(evidence.of("cause"), evidence)
+    causes = _without_explained(_sorted(own))
+    symptoms = _sorted(_stand_back(evidence.of("symptom"), evidence)[0])
+    if causes:
+        return Diagnosis(_of_causes(causes, evidence, [*behind, *symptoms, *aftermath]), facts)
+    if symptoms:
+        return Diagnosis(_of_symptoms(symptoms, aftermath), facts, _silent(symptoms, evidence))
+    # Consequences alone: somebody's end is not in these logs.
+    alone = [_cannot_tell([one], aftermath) for one in aftermath[:1]]
+    return Diagnosis(tuple(alone), facts, evidence.silent(aftermath[:1], _FEW))
+
+
+def _stand_back(told: Sequence[Seen], evidence: Evidence) -> tuple[list[Seen], list[Seen]]:
+    """Those that speak, and general ones that only follow, since another names a cause.
+
+    A general one whose line another rule knows is neither.
+    """
+    others = [one for one in evidence.seen.values() if not one.rule.general]
+    lines = {
+        hit.line.where
+        for one in others
+        if one.rule.role != "fact" and one.rule.category not in _ANY_PROGRAM
+        for hit in (one.start, *one.hits)
+    }
+    speak = [one for one in told if not one.rule.general]
+    general = [one for one in told if one.rule.general and one.start.line.where not in lines]
+    named = any(
+        one.rule.role == "cause" and one.rule.category not in (*_ANY_PROGRAM, *_SLOW)
+        for one in speak
+    )
+    return (speak, general) if named else ([*speak, *general], [])
+
+
+def _silent(symptoms: Sequence[Seen], evidence: Evidence) -> tuple[str, ...]:
+    """Who does not complain, where others do that they wait or lost somebody."""
+    first = [one for one in symptoms[:1] if one.rule.stage in ("network", "wait")]
+    return evidence.silent(first)
+
+
+def _sorted(seen: Iterable[Seen]) -> list[Seen]:
+    return sorted(seen, key=cmp_to_key(_compare))
+
+
+def _compare(one: Seen, other: Seen) -> int:
+    """Beginnings before what needs one; of two beginnings the clearly earlier; then by stage, time."""
+    mine, theirs = one.rule.stage, other.rule.stage
+    if (mine in _ROOTS) != (theirs in _ROOTS):
+        return -1 if mine in _ROOTS else 1
+    apart = _apart(one, other)
+    if mine in _ROOTS and apart is not None and abs(apart) > _CLEARLY_S:
+        return -1 if apart < 0 else 1
+    if mine != theirs:
+        return _STAGES.index(mine) - _STAGES.index(theirs)
+    sure = (one.rule.confidence != "certain") - (other.rule.confidence != "certain")
+    if sure:
+        return sure
+    return -1 if earlier(one.start.line, other.start.line) else 1
+
+
+def _apart(one: Seen, other: Seen) -> float | None:
+    """Seconds from the other's first line to this one's, on one clock."""
+    mine, theirs = one.start.line, other.start.line
+    if mine.time is None or theirs.time is None or mine.clock != theirs.clock:
+        return None
+    return mine.time - theirs.time
+
+
+def _explains(one: Seen, other: Seen) -> bool:
+    return one is not other and bool({other.rule.id, other.rule.category} & set(one.rule.explains))
+
+
+def _without_explained(causes: Sequence[Seen]) -> list[Seen]:
+    """Causes that no other explains; where two explain each other, the first stays."""
+    kept: list[Seen] = []
+    for index, one in enumerate(causes):
+        later = [other for other in causes[index + 1 :] if not _explains(one, other)]
+        if not any(_explains(other, one) for other in (*kept, *later)):
+            kept.append(one)
+    return kept
+
+
+def _of_causes(
+    causes: Sequence[Seen], evidence: Evidence, rest: Sequence[Seen]
+) -> tuple[Answer, ...]:
+    """One answer a category; those that are late in causality follow from the beginnings."""
+    begins = _begins(causes)
+    late = [one for one in causes if one not in begins]
+    # What was so before anything failed, such as a slow transport, follows from nothing.
+    before = [one for one in late if _is_before(one, begins) and one.rule.stage == "network"]
+    late = [one for one in late if one not in before]
+    known = (*causes, *rest)
+    explained = [one for one in evidence.of("cause") if one not in known and not one.rule.general]
+    groups: dict[str, list[Seen]] = {}
+    for one in [*begins, *before]:
+        groups.setdefault(one.rule.category, []).append(one)
+    first, *others = groups.values()
+    follows = _sorted([*late, *explained, *rest])
+    own = [
+        [one for one in follows if any(_explains(part, one) for part in parts)] for parts in others
+    ]
+    taken = [one for ones in own for one in ones]
+    main = tuple(one for one in follows if one not in taken)
+    answers = [Answer("cause", tuple(first), main)]
+    answers += [
+        Answer("cause", tuple(parts), tuple(mine)) for parts, mine in zip(others, own, strict=True)
+    ]
+    return tuple(answers)
+
+
+def _begins(causes: Sequence[Seen]) -> list[Seen]:
+    """Where it began: causes of the first stages, else the first of all.
+
+    A program's error that comes clearly after a cause in the network is what the program made of it,
+    such as an exception while it cleans up.
+    """
+    roots = [one for one in causes if one.rule.stage in _ROOTS]
+    if any(one.rule.stage != "program" for one in roots):
+        return roots
+    network = [
+        one for one in causes if one.rule.stage == "network" and one.rule.category not in _SLOW
+    ]
+    left = [
+        one
+        for one in roots
+        if one.rule.confidence == "certain"
+        or not any(_clearly_before(other, one) for other in network)
+    ]
+    return left or network[:1] or list(causes[:1])
+
+
+def _clearly_before(one: Seen, other: Seen) -> bool:
+    """By more than 2 s on one clock; where there are no times, in the order of one log."""
+    apart = _apart(one, other)
+    if apart is not None:
+        return apart < -_CLEARLY_S
+    mine, theirs = one.start.line, other.start.line
+    return mine.source == theirs.source and mine.order < theirs.order
+
+
+def _of_symptoms(symptoms: Sequence[Seen], aftermath: Sequence[Seen]) -> tuple[Answer, ...]:
+    """The first symptom speaks; the others' checks come after its own."""
+    kept = _without_explained(symptoms)
+    rest = [one for one in symptoms if one not in kept]
+    return (_cannot_tell(kept, [*rest, *aftermath]),)
+
+
+def _is_before(one: Seen, begins: Sequence[Seen]) -> bool:
+    return all(earlier(one.start.line, begin.start.line) for begin in begins)
+
+
+def _cannot_tell(parts: Sequence[Seen], follows: Sequence[Seen]) -> Answer:
+    return Answer("cannot tell", tuple(parts), tuple(one for one in follows if one not in parts))
+
+
+_LINES = 4
+"""Evidence lines shown of one rule."""
+_FOLLOWERS = 12
+"""Consequences shown of one answer."""
+_LONG = 300
+_JUDGED = ("GOOD-", "SAME-", "ADDR-", "RETRY-")
+"""Facts that are judged by themselves: endings.py, disagreements.py, the rules of those names."""
+_NAMED = 6
+_NAMES_RANKS = re.compile(r"\branks? \[?\d")
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+def findings_of(diagnosis: Diagnosis) -> list[Finding]:
+    """The causes as failing findings, most likely first; a warning where only symptoms show.
+
+    Facts are one passing finding a category.
+    """
+    found = [_answer(answer, diagnosis.silent) for answer in diagnosis.answers]
+    return found + _facts(diagnosis.facts)
+
+
+def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
+    rule, hit = answer.first.rule, answer.first.start
+    sentence = filled(rule.sentence, hit)
+    cause = answer.kind == "cause"
+    checks = _unique(check for part in answer.parts for check in part.rule.checks)
+    if silent:
+        away = f"{_some(silent)}: it wrote no line of the failure, so the others may wait for it"
+        checks.insert(0, f"{away} (is its process stopped, busy, or its node gone?)")
+    return Finding(
+        id=rule.id,
+        status="fail" if cause else "warn",
+        title=sentence + _who(answer.parts, sentence)
+        if cause
+        else f"cannot tell why: {sentence}{_ended(answer, sentence)}",
+        # Who lost somebody is not the one that it is about.
+        subject=Subject("job", "job")
+        if rule.role == "consequence"
+        else _subject(answer.parts, sentence),
+        saw=_where(answer.parts),
+        expected=""
+        if cause
+        else "a line that tells the cause: logs of all ranks, from their start",
+        because=filled(rule.because, hit) if cause else _only_symptom(rule.because, hit),
+        costs=filled(rule.costs, hit),
+        fix=filled(rule.fix, hit) if cause else _numbered(checks, hit),
+        next=filled(rule.next, hit) if rule.next else "",
+        evidence=tuple(_evidence(answer)),
+        category=rule.category,
+        confidence=rule.confidence if cause else "cannot tell",
+    )
+
+
+def _ended(answer: Answer, sentence: str) -> str:
+    """Who ended, where that is what shows; who only waits, or lost somebody, is not to blame."""
+    rule = answer.first.rule
+    if rule.role != "symptom" or rule.stage in ("network", "wait"):
+        return ""
+    return _who(answer.parts[:1], sentence)
+
+
+def _where(parts: Sequence[Seen]) -> str:
+    """`rank-3.log:41, and 7 more lines`."""
+    count = sum(part.count for part in parts)
+    more = f", and {count - 1:,} more line" + ("s" if count > 2 else "") if count > 1 else ""
+    return parts[0].start.line.where + more
+
+
+def _only_symptom(because: str, hit: Hit) -> str:
+    said = filled(because, hit)
+    return "only a symptom shows" + (
+        f": {said}" if said else "; its cause is in none of these lines"
+    )
+
+
+def _numbered(checks: Sequence[str], hit: Hit) -> str:
+    if len(checks) < 2:
+        return "check " + filled(checks[0], hit) if checks else ""
+    told = (f"{number}. {filled(check, hit)}" for number, check in enumerate(checks, 1))
+    return "check in this order: " + "; ".join(told)
+
+
+def _evidence(answer: Answer) -> list[str]:
+    lines = [text for part in answer.parts for text in _lines(part)]
+    for part in answer.follows[:_FOLLOWERS]:
+        lines.append(_follower(part))
+    if len(answer.follows) > _FOLLOWERS:
+        lines.append(f"consequences of {len(answer.follows) - _FOLLOWERS} more kinds")
+    return lines
+
+
+def _lines(part: Seen) -> list[str]:
+    """The earliest line, then the first ones of other writers."""
+    first = part.start
+    shown = [first, *[hit for hit in part.hits if hit.line.where != first.line.where]][:_LINES]
+    lines = _unique(f"{hit.line.where}: {_cut(hit.line.text)}" for hit in shown)
+    if part.count > len(shown):
+        lines.append(f"{part.count:,} such lines in all" + _who([part]))
+    return lines
+
+
+def _follower(part: Seen) -> str:
+    hit = part.start
+    times = f", {part.count:,} lines" if part.count > 1 else ""
+    why = filled(part.rule.sentence, hit)
+    return (
+        f"follows from it: {why}{_who([part])}{times}; {hit.line.where}: {_cut(hit.line.text, 120)}"
+    )
+
+
+def _facts(facts: Iterable[Seen]) -> list[Finding]:
+    """One passing finding for all that the logs show."""
+    groups: dict[str, list[str]] = {}
+    seen = [fact for fact in facts if not fact.rule.id.startswith(_JUDGED)]
+    for fact in seen:
+        told = _unique(filled(fact.rule.sentence, hit) for hit in (fact.start, *fact.hits))
+        more = len(told) - _NAMED
+        text = ", ".join(told[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        groups.setdefault(fact.rule.category, []).append(text)
+    if not groups:
+        return []
+    ranks = {rank for fact in seen for rank in fact.ranks}
+    hosts = {host for fact in seen for host in fact.hosts}
+    who = [f"{len(ranks)} ranks" if len(ranks) > 1 else "", f"{len(hosts)} hosts" if hosts else ""]
+    about = " on ".join(filter(None, who))
+    lines = tuple(f"{category}: {'; '.join(texts)}" for category, texts in groups.items())
+    return [
+        Finding(
+            id="DIAG-001",
+            status="pass",
+            title="what the logs show"
+            + (f" of {about}" if about else "")
+            + ": "
+            + " · ".join(lines),
+            evidence=lines,
+        )
+    ]
+
+
+def _who(parts: Sequence[Seen], said: str = "") -> str:
+    """` (ranks 0, 3 on host-1)`, or nothing where it was `said` already."""
+    if _NAMES_RANKS.search(said):
+        return ""
+    ranks = sorted({rank for part in parts for rank in part.ranks})
+    hosts = sorted({host for part in parts for host in part.hosts})
+    told = []
+    if ranks:
+        told.append(("rank " if len(ranks) == 1 else "ranks ") + _some(ranks))
+    if hosts:
+        told.append(_some(hosts))
+    return f" ({' on '.join(told)})" if told and not all(one in said for one in told) else ""
+
+
+def _some(values: Sequence[object]) -> str:
+    more = len(values) - _NAMED
+    return ", ".join(map(str, values[:_NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+def _subject(parts: Sequence[Seen], said: str) -> Subject:
+    """The one rank or host that it is about, else the job; several ranks are the job's."""
+    if re.search(r"\branks \[?\d+[,-]", said):
+        return Subject("job", "job")
+    ranks = {rank for part in parts for rank in part.ranks}
+    hosts = {host for part in parts for host in part.hosts}
+    if len(ranks) == 1:
+        return Subject("rank", f"rank {ranks.pop()}")
+    if len(hosts) == 1:
+        return Subject("node", hosts.pop())
+    return Subject("job", "job")
+
+
+def filled(text: str, hit: Hit) -> str:
+    """`{name}` from the line; what it does not tell is `?`."""
+    return _FIELD.sub(lambda field: hit.groups.get(field[1], "?"), text)
+
+
+def _cut(text: str, most: int = _LONG) -> str:
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def _unique(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))

@@ -1,0 +1,205 @@
+"""From what was asked on the command line to a `Job`.
+
+`--with KEY=VALUE` is checked against what the engine knows. Of this process's variables an allow-list
+and what was asked for (`-x`) go along to the ranks. A job made ready has its token, and what every
+rank's wrapper must know.
+
+Names of nodes, from `--hosts` or a hostfile in one of the usual notations.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from wirespeed.errors import InputError, UsageError
+from wirespeed.launchers.base import Engine, Host, Job
+from wirespeed.launchers.node.snapshot import interface_variables
+from wirespeed.launchers.rank_wrapper import DIRECTORY, GRACE
+from wirespeed.node.reading import read_whole
+from wirespeed.node.redact import is_secret
+from wirespeed.process.frames import VARIABLE
+
+__all__ = [
+    "INTERFACE",
+    "forwarded",
+    "made_ready",
+    "parse_hosts",
+    "read_hostfile",
+    "read_options",
+    "shown",
+]
+
+_NAME = re.compile(r"(?:[\w.-]+@)?[A-Za-z0-9_](?:[\w.-]*\w)?|[0-9a-fA-F:]*:[0-9a-fA-F:.]+")
+"""A host name, `user@name`, an alias of ssh's configuration, or an address: what no program takes
+for an option or a pattern."""
+_MOST_SLOTS = 4096
+_MOST_BYTES = 16 << 20
+_SLOT_WORD = re.compile(r"slots=(\d+)")
+_IGNORED_WORD = re.compile(r"max[-_]slots=\d+")
+_NOTATIONS = "`host`, `host slots=8` (DeepSpeed, Open MPI) or `host:8` (MPICH, --host)"
+
+
+def parse_hosts(text: str) -> tuple[Host, ...]:
+    """`a,b:4`: hosts with or without slots. UsageError for anything else, and for a host twice."""
+    words = [word.strip() for word in text.split(",")]
+    hosts = tuple(_host(word, "--hosts") for word in words)
+    _refuse_twice(hosts, "--hosts")
+    return hosts
+
+
+def read_hostfile(path: Path) -> tuple[Host, ...]:
+    """The hosts of a file, one a line; InputError names the line that is none."""
+    try:
+        lines = read_whole(path, _MOST_BYTES, pipes=True).decode().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"hostfile {path} cannot be read: {getattr(error, 'strerror', None) or error}",
+            expected=f"a line a node: {_NOTATIONS}",
+        ) from error
+    hosts = []
+    for number, line in enumerate(lines, 1):
+        words = line.partition("#")[0].split()
+        if words:
+            hosts.append(_host_of_line(words, f"{path}:{number}"))
+    if not hosts:
+        raise InputError(f"hostfile {path} names no host", expected=f"a line a node: {_NOTATIONS}")
+    _refuse_twice(hosts, str(path))
+    return tuple(hosts)
+
+
+def _host_of_line(words: Sequence[str], where: str) -> Host:
+    host = _host(words[0], where)
+    slots = host.slots
+    for word in words[1:]:
+        if found := _SLOT_WORD.fullmatch(word):
+            slots = _slots(found[1], where)
+        elif not _IGNORED_WORD.fullmatch(word):
+            raise InputError(f"{where}: {word!r} is not known", expected=_NOTATIONS)
+    return Host(host.name, slots)
+
+
+def _host(word: str, where: str) -> Host:
+    name, colon, slots = word.rpartition(":")
+    if not colon or ":" in name:
+        name, slots = word, ""
+    if not _NAME.fullmatch(name):
+        raise InputError(f"{where}: {name!r} is no host name", expected=_NOTATIONS)
+    return Host(name, _slots(slots, where) if slots or (colon and name != word) else None)
+
+
+def _slots(text: str, where: str) -> int:
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= _MOST_SLOTS:
+        raise InputError(f"{where}: {text[:40]!r} slots", expected=f"1 to {_MOST_SLOTS} slots")
+    return int(text)
+
+
+def _refuse_twice(hosts: Sequence[Host], where: str) -> None:
+    names = [host.name for host in hosts]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(
+                f"{where} names {name} twice",
+                expected="each node once, with all its slots",
+                next=f"{name} slots={sum(h.slots or 1 for h in hosts if h.name == name)}",
+            )
+
+
+YES = "yes"
+
+
+def read_options(engine: Engine, words: Sequence[str]) -> dict[str, str]:
+    """The engine's options by name; a flag's value is `yes`. UsageError names the nearest key."""
+    known = {option.name: option for option in engine.options}
+    options: dict[str, str] = {}
+    for word in words:
+        key, _, value = word.partition("=")
+        option = known.get(key)
+        if option is None:
+            raise _unknown(engine, key)
+        if option.flag and value not in ("", YES):
+            raise UsageError(f"--with {word}: {key} takes no value", expected=f"--with {key}")
+        if not option.flag and not value:
+            raise UsageError(f"--with {word}: {key} has no value", expected=f"--with {key}=…")
+        if key in options:
+            raise UsageError(f"--with {key} twice", expected="one value")
+        options[key] = YES if option.flag else value
+    return options
+
+
+def _unknown(engine: Engine, key: str) -> UsageError:
+    names = [option.name for option in engine.options]
+    near = get_close_matches(key, names, n=1)
+    return UsageError(
+        f"--on {engine.name} has no option {key!r}" + (f"; do you mean {near[0]}?" if near else ""),
+        expected=", ".join(names) or "no --with at all",
+        next="wirespeed launch --list",
+    )
+
+
+_FAMILIES = re.compile(
+    r"(?:NCCL|RCCL|GLOO|UCX|FI|TORCH)_\w+|OMP_NUM_THREADS|TP_SOCKET_IFNAME|DS_ACCELERATOR"
+    r"|CUDA_DEVICE_MAX_CONNECTIONS|CUDA_LAUNCH_BLOCKING|WIRESPEED_HOME"
+)
+"""What changes how ranks communicate. Not CUDA_VISIBLE_DEVICES: the nodes' GPUs are their own."""
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def forwarded(environ: Mapping[str, str], asked: Sequence[str] = ()) -> dict[str, str]:
+    """Variables for every rank: families that matter to collectives, and each `NAME[=VALUE]` asked.
+
+    UsageError for a name that is none, or that is asked for and not set here.
+    """
+    found = {k: v for k, v in environ.items() if _FAMILIES.fullmatch(k) and not is_secret(k)}
+    for word in asked:
+        name, equals, value = word.partition("=")
+        if not _VARIABLE_NAME.fullmatch(name):
+            raise UsageError(f"-x {word!r} names no variable", expected="-x NAME or -x NAME=VALUE")
+        if not equals and name not in environ:
+            raise UsageError(
+                f"-x {name}: it is not set here", expected=f"{name} in the environment, or {name}=…"
+            )
+        if equals and is_secret(name):
+            raise UsageError(
+                f"-x {name}=…: anybody on this machine could read the value with ps",
+                expected=f"{name} in the environment, and -x {name}",
+            )
+        if "\0" in value:
+            raise UsageError(f"-x {name}: its value holds a NUL", expected="text")
+        found[name] = value if equals else environ[name]
+    return found
+
+
+def shown(environment: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """What may be written into a script, and the names of the rest."""
+    open_ones = {k: v for k, v in environment.items() if not is_secret(k)}
+    return open_ones, sorted(set(environment) - set(open_ones))
+
+
+INTERFACE = "WIRESPEED_INTERFACE"
+"""Tells our own sockets on the nodes which interface to listen on."""
+_WRITTEN = "written-down"
+
+
+def made_ready(job: Job, *, framed: bool = True) -> Job:
+    """With a fresh token and the wrappers' variables; not `framed`: to be run by hand."""
+    if not framed:
+        environment = {**_interface(job.interface), **job.environment, DIRECTORY: job.directory}
+        return replace(job, token=_WRITTEN, environment=environment, written=True)
+    environment = {
+        **_interface(job.interface),
+        **job.environment,
+        DIRECTORY: job.directory,
+        GRACE: f"{job.grace_s:g}",
+        VARIABLE: secrets.token_hex(6),
+    }
+    return replace(job, token=secrets.token_hex(16), environment=environment)
+
+
+def _interface(name: str) -> dict[str, str]:
+    """What makes ranks use that interface; a variable that the user has set is stronger."""
+    if not name:
+        return {}
+    return {INTERFACE: name, **interface_variables(name)}

@@ -1,1 +1,0 @@
-"""What the ssh engine is made of: words, a look at the nodes, what was wrong with them."""

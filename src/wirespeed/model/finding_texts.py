@@ -1,0 +1,71 @@
+"""Texts of findings as data: a room's `findings.yaml`, beside the code that finds.
+
+Each entry has the finding's id, its status (`fail` unless it says otherwise) and its texts, with
+`{name}` and `{object.attribute}` where a value belongs (str.format). The template is ours; a value
+is never one.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, convert
+
+from wirespeed.compiled import Compiled
+from wirespeed.model.records import Finding, Status, Subject
+
+__all__ = ["FindingText", "FindingTexts"]
+
+
+class FindingText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One entry."""
+
+    id: str
+    status: Status = "fail"
+    title: str = ""
+    saw: str = ""
+    expected: str = ""
+    because: str = ""
+    costs: str = ""
+    fix: str = ""
+    next: str = ""
+
+
+class FindingTexts:
+    """The entries of a folder's `findings.yaml` by name; called, the finding of one."""
+
+    def __init__(self, folder: Path) -> None:
+        kind = dict[str, FindingText]
+        self.texts = Compiled(folder, "findings.yaml", "findings.json", kind, _read)
+
+    @cached_property
+    def _entries(self) -> dict[str, FindingText]:
+        return self.texts.load()
+
+    def __call__(
+        self,
+        entry: str,
+        /,
+        *,
+        subject: Subject | None = None,
+        evidence: tuple[str, ...] = (),
+        **values: object,
+    ) -> Finding:
+        """values: those that the templates name; under a field's name (`saw`) that whole text."""
+        told = self._entries[entry]
+        texts: dict[str, Any] = {
+            name: values[name] if name in values else getattr(told, name).format(**values)
+            for name in _TEXTS
+        }
+        who = subject or Subject("job", "job")
+        return Finding(id=told.id, status=told.status, **texts, subject=who, evidence=evidence)
+
+
+_TEXTS = ("title", "saw", "expected", "because", "costs", "fix", "next")
+
+
+def _read(texts: Mapping[str, bytes]) -> dict[str, FindingText]:
+    from wirespeed.yaml_tree import data_of
+
+    return convert(data_of(texts["findings.yaml"]), dict[str, FindingText], strict=False)

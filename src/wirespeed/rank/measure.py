@@ -1,0 +1,201 @@
+"""One timed configuration: warm up until stable, sample until the interval is narrow enough.
+
+Every decision (stop, next chunk, what fits) is taken from figures that all ranks gathered, so that
+all take it alike. The time of one operation is the slowest rank's.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+from wirespeed.collectives.buffers import Buffers, allocate, rotation
+from wirespeed.collectives.engines.base import Call, Issue
+from wirespeed.collectives.stopping import StopRule, WarmUp
+from wirespeed.model.records import Measurement, StopReason
+from wirespeed.plan import Measure
+from wirespeed.rank.place import Place, Site, sync_point
+from wirespeed.rank.timers import Shot, Timer, as_graph, shot, timer_for
+from wirespeed.statistics import time_stats
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["gathered", "measure", "shots_of", "slots_of"]
+
+BATCH = 8
+"""Calls in a batch when the count is not fixed; a fixed count is cut into at most this many."""
+MOST_RANK_MEDIANS = 1024
+
+
+@dataclass(slots=True)
+class _Samples:
+    """Per-sample figures, the same on every rank."""
+
+    slowest: list[float]
+    skew: list[float]
+    last: Counter[int]
+    by_rank: "list[torch.Tensor]"
+    elapsed_s: float = 0.0
+
+    def add(self, times: "torch.Tensor", elapsed_s: float) -> None:
+        """times: seconds, shape (world size, samples)."""
+        slowest, who = times.max(0)
+        self.slowest += slowest.tolist()
+        self.skew += (slowest - times.min(0).values).tolist()
+        self.last.update(who.tolist())
+        self.by_rank.append(times)
+        self.elapsed_s = elapsed_s
+
+
+def gathered() -> _Samples:
+    """An empty collection, to which `add` brings every rank's times."""
+    return _Samples([], [], Counter(), [])
+
+
+def measure(place: Place, site: Site, how: Measure, wrong: int | None) -> Measurement:
+    """Time a case that can run here (see `reason_not_to_run`); collective."""
+    timer = timer_for(place.device, sync_point(place, site), place.tick)
+    shots = shots_of(place, site, how)
+    # The v variants give ranks buffers of different sizes, so they rotate through different numbers.
+    buffers = int(place.control.matrix([float(len(shots))]).max())
+    turn = cycle(shots)
+    warmup = _warm_up(place, timer, turn, how, buffers)
+    samples, stopped_by, per_sample = _sample(place, timer, turn, how)
+    return _summary(place, site, how, samples, stopped_by, per_sample, warmup, wrong)
+
+
+def shots_of(place: Place, site: Site, how: Measure) -> list[Shot]:
+    """What to time, over rotating buffers; a rank outside of every group does nothing."""
+    if site.group is None:
+        return [lambda: None]
+    slots = slots_of(place, site, how)
+    buffers = allocate(
+        site.collective,
+        site.geometry,
+        site.torch_dtype,
+        place.device,
+        in_place=site.case.in_place,
+        slots=slots,
+    )
+    blocking = how.blocking and how.in_flight == 1
+    issues = [_bound(place, site, slot, blocking) for slot in buffers]
+    groups = [issues[i : i + how.in_flight] for i in range(0, slots, how.in_flight)]
+    shots = [shot(group, blocking=blocking) for group in groups if len(group) == how.in_flight]
+    if how.timing == "graph":
+        return [as_graph(fire, place.device) for fire in shots[:1]]
+    return shots
+
+
+def slots_of(place: Place, site: Site, how: Measure) -> int:
+    """Pairs of buffers that are rotated through."""
+    per_slot = site.dtype.itemsize * (
+        site.collective.input_count(site.geometry) + site.collective.output_count(site.geometry)
+    )
+    return max(rotation(per_slot, place.cache_bytes), how.in_flight)
+
+
+def _bound(place: Place, site: Site, slot: Buffers, blocking: bool) -> Issue:
+    if site.group is None:
+        return lambda: None
+    return place.engine.bind(
+        Call(
+            collective=site.collective,
+            geometry=site.geometry,
+            redop=site.case.redop,
+            input=slot.input,
+            output=slot.output,
+            group=site.group,
+            blocking=blocking,
+        )
+    )
+
+
+def _warm_up(place: Place, timer: Timer, turn: Iterator[Shot], how: Measure, buffers: int) -> int:
+    """Run until the times no longer fall; how many shots that took."""
+    rule = WarmUp(fixed=how.warmup, max_time_s=how.max_time_s, buffers=buffers)
+    seen: list[float] = []
+    begin, elapsed = time.monotonic(), 0.0
+    while count := rule.next_chunk(seen, elapsed):
+        times = timer.each(turn, count)
+        rows = place.control.matrix([*times, time.monotonic() - begin])
+        seen += rows[:, :-1].max(0).values.tolist()
+        elapsed = float(rows[:, -1].max())
+    return len(seen)
+
+
+def _sample(
+    place: Place, timer: Timer, turn: Iterator[Shot], how: Measure
+) -> tuple[_Samples, StopReason, int]:
+    """The samples, why it stopped, and how many calls are in one sample."""
+    batched = how.timing == "batch"
+    per_sample, fixed = _batches(how) if batched else (1, how.iterations)
+    rule = StopRule(precision=how.precision, max_time_s=how.max_time_s, fixed=fixed)
+    samples = gathered()
+    begin = time.monotonic()
+    while count := rule.next_chunk(samples.slowest, samples.elapsed_s):
+        if batched:
+            times = [timer.batch(turn, per_sample) / per_sample for _ in range(count)]
+        else:
+            times = timer.each(turn, count)
+        rows = place.control.matrix([*times, time.monotonic() - begin])
+        samples.add(rows[:, :-1] / how.in_flight, float(rows[:, -1].max()))
+    return (
+        samples,
+        rule.reason(samples.slowest, samples.elapsed_s),
+        per_sample,
+    )
+
+
+def _batches(how: Measure) -> tuple[int, int | None]:
+    """(calls in a batch, number of batches or None): a fixed count is kept as near as it divides."""
+    if how.iterations is None:
+        return BATCH, None
+    batches = min(BATCH, how.iterations)
+    return -(-how.iterations // batches), batches
+
+
+def _summary(
+    place: Place,
+    site: Site,
+    how: Measure,
+    samples: _Samples,
+    stopped_by: StopReason,
+    per_sample: int,
+    warmup: int,
+    wrong: int | None,
+) -> Measurement:
+    import torch
+
+    case, stats = site.case, time_stats(samples.slowest)
+    medians = torch.cat(samples.by_rank, 1).median(1).values.tolist()
+    last_rank, times_last = samples.last.most_common(1)[0]
+    algbw = site.size_bytes / stats.median if stats.median > 0 else 0.0
+    return Measurement(
+        op=case.op,
+        engine=place.engine.name,
+        dtype=site.dtype.name,
+        redop=case.redop,
+        root=case.root,
+        in_place=case.in_place,
+        size_bytes=site.size_bytes,
+        count=site.count,
+        ranks=site.ranks,
+        groups=case.groups,
+        timing=how.timing,
+        blocking=how.blocking,
+        in_flight=how.in_flight,
+        warmup=warmup,
+        iterations=len(samples.slowest) * per_sample,
+        stopped_by=stopped_by,
+        time=stats,
+        algbw=algbw,
+        busbw=algbw * site.collective.bus_factor(site.ranks),
+        wrong=wrong,
+        skew=sorted(samples.skew)[len(samples.skew) // 2],
+        last_rank=last_rank,
+        last_share=times_last / len(samples.slowest),
+        rank_medians=tuple(medians) if place.world_size <= MOST_RANK_MEDIANS else (),
+    )

@@ -1,0 +1,243 @@
+"""The real fabric: nodes are hosts (or ranks), and a round is what all ranks measure together.
+
+Every rank calls the same methods and gets the same figures (they are gathered), so the localiser
+runs on each of them and all take the same decisions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wirespeed.locate.pair_figures import Pair, Reading, Worked
+from wirespeed.rank.pairs.p2p import FIRST_BYTES, MOST_BYTES, PeerToPeer
+from wirespeed.rank.pairs.tcp import Door, Seat, own_address
+from wirespeed.rank.pairs.work import Work
+from wirespeed.rank.place import Place
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["RankFabric", "cut", "racks"]
+
+TRANSFER_S = 0.15
+"""Seconds that a transfer is meant to take."""
+MOST_IN_TURNS = 8
+"""Nodes that do their work one after the other: on one machine (a lab) they would disturb each other."""
+_NONE = -1.0
+
+Announce = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The world as nodes: who measures, and who belongs to each."""
+
+    over: str
+    names: tuple[str, ...]
+    seats: tuple[tuple[int, ...], ...]
+    """Global ranks of a node that measure, one a rail; the same number for every node."""
+    ranks: tuple[tuple[int, ...], ...]
+    """All global ranks of each node."""
+
+
+def cut(hosts: Sequence[str], local_ranks: Sequence[int], over: str) -> Cut:
+    """`nodes`: one rank of each host; `rails`: as many as every host has; `ranks`: each by itself.
+
+    `auto`: `nodes`, or `ranks` where there is only one host.
+    """
+    by_host: dict[str, list[int]] = {}
+    for rank, host in enumerate(hosts):
+        by_host.setdefault(host, []).append(rank)
+    if over == "auto":
+        over = "nodes" if len(by_host) > 1 else "ranks"
+    if over == "ranks":
+        alone = tuple((rank,) for rank in range(len(hosts)))
+        return Cut(over, tuple(f"rank {rank}" for rank in range(len(hosts))), alone, alone)
+    ordered = [sorted(ranks, key=lambda rank: local_ranks[rank]) for ranks in by_host.values()]
+    rails = min(map(len, ordered)) if over == "rails" else 1
+    seats = tuple(tuple(ranks[:rails]) for ranks in ordered)
+    return Cut(over, tuple(by_host), seats, tuple(map(tuple, ordered)))
+
+
+def racks(cut: Cut, by_rank: Sequence[str]) -> tuple[tuple[int, ...], ...]:
+    """Nodes of each rack; none where a node's is not known, or each node has its own."""
+    groups: dict[str, list[int]] = {}
+    for node, ranks in enumerate(cut.ranks):
+        told = [by_rank[rank] for rank in ranks if by_rank[rank]]
+        if not told:
+            return ()
+        groups.setdefault(told[0], []).append(node)
+    return tuple(map(tuple, groups.values())) if len(groups) < len(cut.names) else ()
+
+
+class RankFabric:
+    """Implements `locate.model.Fabric` on this world. Use as a context manager."""
+
+    def __init__(
+        self, place: Place, over: str, announce: Announce, *, own_sockets: bool | None = None
+    ) -> None:
+        """own_sockets: plain TCP, else the backend's send and receive; None: TCP on CPUs."""
+        self.cut = cut(place.hosts, place.local_ranks, over)
+        self._groups = racks(self.cut, place.racks)
+        self._place = place
+        self._announce = announce
+        self._rounds = 0
+        self._work = Work(place)
+        self._seat = {
+            rank: (node, rail)
+            for node, ranks in enumerate(self.cut.seats)
+            for rail, rank in enumerate(ranks)
+        }.get(place.rank)
+        tcp = place.device.type == "cpu" if own_sockets is None else own_sockets
+        self._talk: _Tcp | _Backend = _Tcp(place) if tcp else _Backend(place)
+
+    def close(self) -> None:
+        self._talk.close()
+
+    @property
+    def nodes(self) -> int:
+        return len(self.cut.names)
+
+    @property
+    def rails(self) -> int:
+        return len(self.cut.seats[0])
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Nodes by rack, where placement or Slurm's topology tells every node's."""
+        return self._groups
+
+    def round(self, pairs: Sequence[Pair]) -> list[Reading]:
+        """Latency, one way, the other way, and both, each by all pairs at once.
+
+        Every other pair begins with its way back, so that no part of the fabric only sends.
+        """
+        self._rounds += 1
+        self._announce(f"pairs, round {self._rounds}")
+        mine, first, turned = self._partner(pairs)
+        peers = self._peers(pairs)
+        latency = self._talk.ping(mine, first)
+        one_way, other_way = (
+            self._talk.transfer(mine, first, peers, forth=forth, back=not forth)
+            for forth in (not turned, turned)
+        )
+        both = self._talk.transfer(mine, first, peers, forth=True, back=True)
+        forth, back = (other_way, one_way) if turned else (one_way, other_way)
+        rows = self._place.control.matrix([latency, forth, back, both])
+        return [self._reading(pair, rows) for pair in pairs]
+
+    def compute(self) -> Worked:
+        """The slowest rank of each node."""
+        self._announce("work without traffic")
+        together = [range(self._place.world_size)]
+        turns = self.cut.ranks if self.nodes <= MOST_IN_TURNS else together
+        by_rank = self._work.seconds(turns)
+        seconds, own = (
+            [max(times[rank] for rank in ranks) for ranks in self.cut.ranks] for times in by_rank
+        )
+        return Worked(seconds, own)
+
+    def _partner(self, pairs: Sequence[Pair]) -> tuple[int | None, bool, bool]:
+        """(global rank of this rank's partner or None, whether this rank is of the first node,
+        whether the pair begins with its way back)."""
+        if self._seat is None:
+            return None, False, False
+        node, rail = self._seat
+        for first, second in pairs:
+            if node in (first, second):
+                other = second if node == first else first
+                turned = (first + second) % 2 == 1
+                return self.cut.seats[other][rail], node == first, turned
+        return None, False, False
+
+    def _peers(self, pairs: Sequence[Pair]) -> list[tuple[int, int]]:
+        """Global ranks that talk to each other in this round, the same list on every rank."""
+        seats = self.cut.seats
+        return [(seats[a][rail], seats[b][rail]) for a, b in pairs for rail in range(self.rails)]
+
+    def _reading(self, pair: Pair, rows: "torch.Tensor") -> Reading:
+        ones, others = (list(self.cut.seats[node]) for node in pair)
+        return Reading(
+            pair=pair,
+            latency=tuple(rows[ones, 0].tolist()),
+            forth=tuple(rows[others, 1].tolist()),
+            back=tuple(rows[ones, 2].tolist()),
+            both=tuple((rows[ones, 3] + rows[others, 3]).tolist()),
+        )
+
+
+class _Tcp:
+    """Pairs over sockets of their own."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._door = Door(own_address(len(set(place.hosts)) == 1), place.tick)
+        self._seats = place.control.objects(self._door.seat, Seat)
+
+    def close(self) -> None:
+        self._door.close()
+
+    def ping(self, peer: int | None, first: bool) -> float:
+        self._place.control.barrier()
+        return _NONE if peer is None else self._door.ping(self._seats[peer] if first else None)
+
+    def transfer(
+        self, peer: int | None, first: bool, _: list[tuple[int, int]], *, forth: bool, back: bool
+    ) -> float:
+        """Bytes a second that came to this rank."""
+        self._place.control.barrier()
+        if peer is None:
+            return _NONE
+        return self._door.transfer(
+            self._seats[peer] if first else None,
+            sends=forth if first else back,
+            receives=back if first else forth,
+            seconds=TRANSFER_S,
+        )
+
+
+class _Backend:
+    """Pairs over the backend's send and receive; the size is agreed from gathered times."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._p2p = PeerToPeer(place)
+
+    def close(self) -> None:
+        return None
+
+    def ping(self, peer: int | None, first: bool) -> float:
+        self._place.control.barrier()
+        return _NONE if peer is None else self._p2p.ping(peer, calls=first)
+
+    def transfer(
+        self,
+        peer: int | None,
+        first: bool,
+        peers: list[tuple[int, int]],
+        *,
+        forth: bool,
+        back: bool,
+    ) -> float:
+        """Bytes a second that came to this rank."""
+        sends, receives = (forth, back) if first else (back, forth)
+        spent = 0.0
+        for _ in range(2):  # the first connects
+            self._place.control.barrier()
+            if peer is not None:
+                spent = self._p2p.transfer(peer, FIRST_BYTES, sends=sends, receives=receives)
+        size = self._agreed(peer, peers, spent)
+        self._place.control.barrier()
+        if peer is None:
+            return _NONE
+        spent = self._p2p.transfer(peer, size, sends=sends, receives=receives)
+        return size / spent if receives else 0.0
+
+    def _agreed(self, peer: int | None, peers: list[tuple[int, int]], spent: float) -> int:
+        """Bytes that take about the time, by the slower of both ends' first transfers."""
+        seconds = self._place.control.matrix([spent])[:, 0].tolist()
+        mine = next((pair for pair in peers if self._place.rank in pair), None)
+        if peer is None or mine is None:
+            return 0
+        slower = max(seconds[rank] for rank in mine)
+        return min(MOST_BYTES, max(FIRST_BYTES, int(FIRST_BYTES * TRANSFER_S / slower)))

@@ -1,0 +1,245 @@
+"""What a rank does from its first line to its last."""
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, NoReturn
+
+from wirespeed import __version__
+from wirespeed.errors import WirespeedError
+from wirespeed.model.codec import to_json
+from wirespeed.model.records import NodeFacts
+from wirespeed.node.identity import Identity
+from wirespeed.node.secret import SealedStore
+from wirespeed.plan import Plan
+from wirespeed.rank.facts_only import tell_facts
+from wirespeed.rank.faulty_engine import CLOCK_SHIFT_S, Fault
+from wirespeed.watchdog.heartbeat import Heartbeat
+
+if TYPE_CHECKING:
+    from wirespeed.rank.error_counters import Counting
+    from wirespeed.rank.place import Place
+
+__all__ = ["import_for", "leave_at_once", "run_rank", "stay_away_if_told", "told"]
+
+
+def run_rank(
+    identity: Identity,
+    plan: Plan,
+    heartbeat: Heartbeat,
+    open_store: Callable[[], SealedStore],
+    backend: str,
+) -> None:
+    """Join, tell the facts, carry out the plan, leave. An exception is reported, then raised."""
+    with told(identity, heartbeat):
+        if plan.facts_only:
+            tell_facts(identity, plan, heartbeat)
+        else:
+            _run_joined(identity, plan, heartbeat, open_store, backend)
+    heartbeat.finish(0)
+    if _has(plan, "abort", identity.rank):
+        os.abort()
+
+
+@contextmanager
+def told(identity: Identity, heartbeat: Heartbeat) -> Iterator[None]:
+    """Report an exception to the session, before it goes on."""
+    try:
+        yield
+    except WirespeedError as error:
+        heartbeat.record("refusal", {"rank": identity.rank, **error.to_json()})
+        heartbeat.failed(error)
+        raise
+    except BaseException as error:
+        heartbeat.failed(error)
+        raise
+
+
+def _run_joined(
+    identity: Identity,
+    plan: Plan,
+    heartbeat: Heartbeat,
+    open_store: Callable[[], SealedStore],
+    backend: str,
+) -> None:
+    """Open the process group, carry out the plan with it, close it."""
+    heartbeat.phase("importing", bound_s=plan.startup_timeout_s)
+    import torch.distributed  # noqa: F401  (the slow import, named to the watchdog)
+
+    heartbeat.phase("joining", bound_s=plan.startup_timeout_s)
+    place = _join_watched(identity, plan, heartbeat, open_store(), backend)
+    heartbeat.phase("running")
+    from wirespeed.rank.error_counters import counting
+    from wirespeed.rank.presence import present
+
+    with present(place, plan, heartbeat), counting(place, plan, heartbeat) as counted:
+        _carry_out(place, plan, heartbeat, counted)
+    from wirespeed.rank.join import leave
+
+    heartbeat.enter("leaving the process group")
+    leave(place)
+
+
+def _carry_out(
+    place: "Place", plan: Plan, heartbeat: Heartbeat, counted: "Counting | None"
+) -> None:
+    from wirespeed.rank.steps import process_faults, run_steps
+
+    run_steps(place, plan, heartbeat)
+    if plan.pairs is not None:
+        from wirespeed.rank.locating import run_pairs
+
+        faults = process_faults(plan, place.rank)
+        run_pairs(place, plan.pairs, plan.seed, heartbeat, faults)
+    if plan.training is not None and plan.training.lasting is not None:
+        from wirespeed.rank.training.lasting import run_lasting_training
+
+        run_lasting_training(place, plan, plan.training, heartbeat)
+    elif plan.training is not None:
+        from wirespeed.rank.training.training_plan import run_training
+
+        run_training(place, plan, plan.training, heartbeat)
+    if plan.soak is not None:
+        from wirespeed.rank.soaking import run_soak
+
+        run_soak(place, plan, plan.soak, heartbeat, counted)
+
+
+def import_for(parts: Collection[str]) -> None:
+    """Import what ranks need for those parts of a plan, so that none has to after a fork.
+
+    parts: of `steps`, `pairs`, `training` and `soak`.
+    """
+    import torch.distributed  # noqa: F401
+
+    import wirespeed.collectives.engines.torch_engine
+    import wirespeed.rank.error_counters
+    import wirespeed.rank.join
+    import wirespeed.rank.presence
+    import wirespeed.rank.steps
+
+    if "pairs" in parts:
+        import wirespeed.rank.locating
+    if "training" in parts:
+        import wirespeed.rank.training.lasting
+        import wirespeed.rank.training.training_plan
+    if "soak" in parts:
+        import wirespeed.rank.soaking  # noqa: F401
+
+
+def leave_at_once(code: int) -> NoReturn:
+    """End without the interpreter's teardown, after what was said is flushed.
+
+    Backend threads that are torn down late end about one run in twenty by SIGABRT (seen with torch
+    2.13 on gloo), which a launcher takes for a failed job; and a FileStore that is torn down writes
+    its file anew.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def stay_away_if_told(plan: Plan, rank: int) -> None:
+    """Act out the fault `absent`: never come, for as long as anybody waits."""
+    if _has(plan, "absent", rank):
+        time.sleep(2 * plan.startup_timeout_s)
+        sys.exit(1)
+
+
+def _clock_shift(plan: Plan, rank: int) -> float:
+    """Seconds that this rank's node claims its clock to be off, as the fault `clock` wants it."""
+    return CLOCK_SHIFT_S if _has(plan, "clock", rank) else 0.0
+
+
+def _has(plan: Plan, kind: str, rank: int) -> bool:
+    faults = [Fault.parse(text) for text in plan.faults]
+    return any(fault.kind == kind and fault.rank == rank for fault in faults)
+
+
+def _join_watched(
+    identity: Identity, plan: Plan, heartbeat: Heartbeat, store: SealedStore, backend: str
+) -> "Place":
+    """Join; on the first rank of a node with its facts told before and, of several, its door open."""
+    node = None if identity.local_rank else _tell_facts(identity, heartbeat)
+    if node is None or identity.local_world_size == identity.world_size:
+        place = _join(identity, plan, heartbeat, store, backend, node)
+        place.control.barrier()
+        return place
+    from wirespeed.rank.echo_server import EchoServer
+
+    with EchoServer(identity, node, store, heartbeat, _clock_shift(plan, identity.rank)) as echo:
+        place = _join(identity, plan, heartbeat, store, backend, node)
+        echo.joined()
+        if plan.pairs is None:  # `locate` looks at every path itself
+            echo.neighbours()
+        place.control.barrier()
+    return place
+
+
+def _join(
+    identity: Identity,
+    plan: Plan,
+    heartbeat: Heartbeat,
+    store: SealedStore,
+    backend: str,
+    node: NodeFacts | None,
+) -> "Place":
+    from wirespeed.rank.join import choose_backend, join
+
+    choice = choose_backend(backend, identity)
+    try:
+        place = join(
+            identity,
+            plan,
+            store.store,
+            choice.value,
+            heartbeat.tick,
+            lambda bound_s: heartbeat.phase("running", bound_s=bound_s),
+            rack=(node.facts.placement_rack or "") if node else "",
+        )
+    except Exception:
+        if node is None:  # all are ended at the first exception: the node's first rank may be late
+            _tell_facts(
+                replace(identity, rank=identity.rank - (identity.local_rank or 0)), heartbeat
+            )
+        raise
+    if identity.rank == 0:
+        heartbeat.record("choices", {"choices": [asdict(choice)]})
+        heartbeat.record("versions", _versions())
+        seats = {"hosts": list(place.hosts), "gpus": list(place.gpus)}
+        heartbeat.record("joined", {"backend": choice.value, **seats})
+    if identity.local_rank and place.hosts.index(place.hosts[place.rank]) == place.rank:
+        _tell_facts(identity, heartbeat)  # its launcher counts local ranks over several hosts
+    return place
+
+
+def _tell_facts(identity: Identity, heartbeat: Heartbeat) -> NodeFacts:
+    """Before joining, so that they can explain why it fails; host and ranks as far as known now."""
+    from wirespeed.node.facts import gather_node
+
+    first = identity.rank
+    node = gather_node(range(first, first + (identity.local_world_size or 1)))
+    heartbeat.record("node", to_json(node))
+    return node
+
+
+def _versions() -> dict[str, str]:
+    import torch
+
+    versions = {
+        "wirespeed": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+    }
+    if torch.version.cuda:
+        versions["cuda"] = torch.version.cuda
+        if torch.distributed.is_nccl_available() and torch.cuda.is_available():
+            versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    for name in ("deepspeed", "mpi4py"):
+        if name in sys.modules:
+            versions[name] = str(sys.modules[name].__version__)
+    return versions

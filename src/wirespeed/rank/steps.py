@@ -1,0 +1,203 @@
+"""Carry out a plan's steps in order, on every rank alike; rank 0 tells the session the results."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.collective import Collective
+from wirespeed.collectives.need import buffer_elements, needed_bytes
+from wirespeed.model.codec import to_json
+from wirespeed.model.records import Verification
+from wirespeed.plan import Plan, Step
+from wirespeed.rank.faulty_engine import PROCESS_FAULTS, Fault, strike
+from wirespeed.rank.measure import measure, slots_of
+from wirespeed.rank.place import Place, Site, site_of
+from wirespeed.rank.verify import reason_not_to_run, verify
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Countdown", "Reporter", "Shortage", "process_faults", "run_steps", "shortage"]
+
+
+class Reporter(Protocol):
+    """What a step tells the outside (see `watchdog.heartbeat.Heartbeat`)."""
+
+    def enter(self, label: str) -> None: ...
+
+    def record(self, kind: str, data: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A case that does not fit."""
+
+    host: str
+    need_bytes: int
+    """Of the ranks that share that memory; of one where its allocator refused it."""
+    free_bytes: int
+
+
+def run_steps(place: Place, plan: Plan, heartbeat: Reporter) -> None:
+    """All steps; out of memory ends the larger sizes of that operation, not the run."""
+    tell = heartbeat.record if place.rank == 0 else _silent
+    faults = [Countdown(fault) for fault in process_faults(plan, place.rank)]
+    full: set[tuple[str, str, bool, str]] = set()
+    previous: int | None = None
+    for number, step in enumerate(plan.steps):
+        case = step.case
+        family = (case.op, case.dtype, case.in_place, case.groups)
+        tell("progress", {"index": number, "of": len(plan.steps), "label": step.label})
+        if family in full:
+            continue
+        for fault in faults:
+            step = fault.apply(step)
+        heartbeat.enter(step.label)
+        seed = plan.seed * 1_000_003 + number
+        short = _run_step(place, step, seed, previous, tell)
+        if short is not None:
+            full.add(family)
+            told = {"label": step.label, "size_bytes": case.size_bytes, **asdict(short)}
+            tell("memory", told)
+        previous = seed
+
+
+def _silent(_: str, __: dict[str, Any]) -> None:
+    return None
+
+
+Tell = Callable[[str, dict[str, Any]], None]
+
+
+def _run_step(
+    place: Place, step: Step, seed: int, previous: int | None, tell: Tell
+) -> Shortage | None:
+    """What memory lacks, where it does: all ranks then skip the step alike."""
+    site = _fitting_site(place, step, CATALOGUE[step.case.op])
+    if isinstance(site, Shortage):
+        return site
+    reason = reason_not_to_run(place, site)
+    checked: Verification | None = None
+    if step.verify or reason:
+        checked = verify(place, site, seed, previous)
+        tell("verification", to_json(checked))
+    refused = reason or (checked is not None and checked.wrong is None and checked.reason)
+    if step.measure is None or refused:
+        return None
+    wrong = checked.wrong if checked else None
+    tell("measurement", to_json(measure(place, site, step.measure, wrong)))
+    return None
+
+
+def _fitting_site(place: Place, step: Step, collective: Collective) -> Site | Shortage:
+    """The site at the asked size, or at the largest that fits."""
+    if not step.case.max_fit:
+        site = site_of(place, step.case, collective, step.case.size_bytes)
+        return shortage(place, site, step) or site
+    # The same sizes in the same order on every rank: nodes differ in memory, and so do moments.
+    least = place.control.matrix([float(_memory(place.device))]).min()
+    short = Shortage("", 0, int(least))
+    for size in _halving(int(least)):
+        site = site_of(place, step.case, collective, size)
+        found = shortage(place, site, step)
+        if found is None:
+            return replace_size(site, step)
+        short = found
+    return short
+
+
+def replace_size(site: Site, step: Step) -> Site:
+    return replace(site, case=replace(step.case, size_bytes=site.size_bytes))
+
+
+def _halving(start: int) -> Iterator[int]:
+    """Powers of two from the largest not above `start` down to 1 KiB."""
+    for power in range(max(start, 1024).bit_length() - 1, 9, -1):
+        yield 1 << power
+
+
+def shortage(place: Place, site: Site, step: Step) -> Shortage | None:
+    """Where buffers of all ranks, and what checking them takes, do not fit; collective."""
+    need = _need(place, site, step)
+    rows = place.control.matrix([float(need), float(_memory(place.device))]).tolist()
+    shared = place.device.type == "cpu"
+    for rank, host in enumerate(place.hosts):
+        sharing = [row for row, other in zip(rows, place.hosts, strict=True) if other == host]
+        mine = sharing if shared else [rows[rank]]
+        needed, free = sum(row[0] for row in mine), min(row[1] for row in mine)
+        if needed > free:
+            return Shortage(host, int(needed), int(free))
+    refused = place.control.matrix([float(not _granted(place, site))])[:, 0].tolist()
+    if not any(refused):
+        return None
+    rank = refused.index(1.0)
+    return Shortage(place.hosts[rank], int(rows[rank][0]), int(rows[rank][1]))
+
+
+def _need(place: Place, site: Site, step: Step) -> int:
+    """Bytes on this rank."""
+    if site.group is None:
+        return 0
+    return needed_bytes(
+        site.collective,
+        site.geometry,
+        site.dtype.itemsize,
+        in_place=step.case.in_place,
+        check=step.verify,
+        backend=place.engine.backend,
+        slots=slots_of(place, site, step.measure) if step.measure else 1,
+    )
+
+
+def _granted(place: Place, site: Site) -> bool:
+    """Whether the allocator would give this rank its buffers; a limit on its own may be lower."""
+    import torch
+
+    if site.group is None:
+        return True
+    elements = buffer_elements(site.collective, site.geometry, in_place=site.case.in_place)
+    try:
+        torch.empty(elements, dtype=site.torch_dtype, device=place.device)
+    except (RuntimeError, MemoryError):
+        return False
+    return True
+
+
+def _memory(device: "torch.device") -> int:
+    """Bytes that are free for buffers on this device."""
+    if device.type == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info(device)[0] * 0.9)
+    from wirespeed.node.facts import memory_available_bytes
+
+    return int(memory_available_bytes() * 0.9)
+
+
+def process_faults(plan: Plan, rank: int) -> list[Fault]:
+    """What this rank shall act out itself, apart from wrong data."""
+    parsed = (Fault.parse(text) for text in plan.faults)
+    return [fault for fault in parsed if fault.kind in PROCESS_FAULTS and fault.rank == rank]
+
+
+class Countdown:
+    """Strikes a process fault when its turn has come."""
+
+    def __init__(self, fault: Fault) -> None:
+        self._fault = fault
+        self._left = fault.after
+
+    def apply(self, step: Step) -> Step:
+        """The step to run instead, should the fault be of that kind."""
+        if self._fault.at not in ("", step.case.op):
+            return step
+        self._left -= 1
+        if self._left != -1:
+            return step
+        if self._fault.kind == "other":
+            other = "all_gather" if step.case.op != "all_gather" else "all_reduce"
+            redop = "sum" if other == "all_reduce" else "none"
+            return replace(step, case=replace(step.case, op=other, redop=redop, root=-1))
+        strike(self._fault)
+        return step

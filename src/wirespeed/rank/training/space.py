@@ -1,0 +1,206 @@
+"""Where the memory of a step goes, beside what the formulas say; and the largest batch that fits."""
+
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from wirespeed.errors import CannotMeasure
+from wirespeed.model.training_records import TrainingMemory
+from wirespeed.model.units import format_size
+from wirespeed.node.facts import memory_available_bytes
+from wirespeed.plan import TrainCase
+from wirespeed.rank.training.memory_end import free_what_is_left
+from wirespeed.rank.training.stage import Stage, precision
+from wirespeed.training.contract import Setup
+from wirespeed.training.strategies.registry import build_of
+
+__all__ = [
+    "Fitted",
+    "Space",
+    "fit",
+    "limit_bytes",
+    "predicted",
+    "resident_of_all",
+    "space",
+    "too_large",
+]
+
+Space = tuple[TrainingMemory | None, TrainingMemory | None]
+"""(measured on the rank that needs most, predicted)."""
+_SHARE = 0.7
+"""Of the free memory (and address space) that a batch may need where no budget was given."""
+
+
+def space(stage: Stage, case: TrainCase) -> Space:
+    """Collective over the world."""
+    from wirespeed.training.memory.measured import measure_memory
+
+    setup = stage.setup(case)
+    mine = None
+    free_what_is_left()  # else the next strategy's resident size holds what this one left
+    if setup is not None:
+        mine = measure_memory(
+            stage.model,
+            build_of(case.strategy),
+            setup,
+            seed=stage.seed,
+            precision=precision(stage.plan),
+        )
+    return _most(stage, mine), predicted(stage, case, setup)
+
+
+def resident_of_all(stage: Stage) -> dict[str, Any] | None:
+    """A `trouble` record where the resident size cannot be told of a single step; collective."""
+    from wirespeed.training.memory.holdings import reset_highest_resident
+
+    on_cpu = stage.place.device.type == "cpu"
+    if stage.place.control.all_true(not on_cpu or reset_highest_resident()):
+        return None
+    return {
+        "id": "TRAIN-009",
+        "status": "not_checked",
+        "title": "the resident size is of the whole process up to then, not of each strategy",
+        "because": "the kernel does not let a process reset its highest resident size (VmHWM)",
+        "next": "the column peak is exact; or --memory with one --strategy at a time",
+    }
+
+
+def _most(stage: Stage, mine: TrainingMemory | None) -> TrainingMemory | None:
+    """Of the rank with the highest peak; the same on every rank."""
+    names = [field.name for field in fields(TrainingMemory)]
+    row = [float(getattr(mine, name) or 0) if mine else -1.0 for name in names]
+    rows = stage.place.control.matrix(row)
+    best = rows[int(rows[:, names.index("peak")].argmax())].tolist()
+    figures = {name: int(value) for name, value in zip(names, best, strict=True)}
+    optional = [field.name for field in fields(TrainingMemory) if field.default is None]
+    known = {name: value for name, value in figures.items() if value or name not in optional}
+    return TrainingMemory(**known)
+
+
+def predicted(stage: Stage, case: TrainCase, setup: Setup | None) -> TrainingMemory | None:
+    """None for a strategy without a formula, and on ranks that the case leaves out."""
+    from wirespeed.training.memory.predicted import PREDICTED
+
+    if case.strategy not in PREDICTED or setup is None:
+        return None
+    try:
+        return _foretold(stage, case, setup, setup.samples)
+    except CannotMeasure:
+        return None
+
+
+def _foretold(stage: Stage, case: TrainCase, setup: Setup, samples: int) -> TrainingMemory:
+    """By the formulas, with that many samples in a micro batch."""
+    from wirespeed.training.memory.dry import footprint
+    from wirespeed.training.memory.predicted import predict
+
+    model = footprint(
+        stage.model,
+        samples,
+        setup.optimizer_class,
+        setup.optimizer_options,
+        setup.device,
+        precision=precision(stage.plan),
+    )
+    sharding = stage.place.local_ranks_here if case.strategy == "hsdp" else case.ranks
+    return predict(case.strategy, model, ranks=min(sharding, case.ranks), bucket_mb=case.bucket_mb)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The largest micro batch of a rank, in samples; 0: none."""
+
+    samples: int
+    too_many: int
+    """The fewest that did not fit; 0: the search ended before."""
+    limit_bytes: int
+    ended: bool = False
+    """The time was over before the search was: more than `samples` may fit."""
+
+
+def fit(stage: Stage, case: TrainCase) -> Fitted:
+    """Found by doubling and bisection over real steps; collective, the same on every rank.
+
+    For as long as the rounds may take, and to the end of the step that is on its way then.
+    """
+    from wirespeed.training.memory.fitting import fit_batch
+
+    def agreed(holds: bool) -> bool:
+        return stage.agree(case, holds)
+
+    setup, limit = stage.setup(case), limit_bytes(stage)
+    row = [0.0, 0.0, 0.0]
+    if setup is not None:
+        foreseen = predicted(stage, case, setup)  # whether there is a formula at all
+        found = fit_batch(
+            stage.model,
+            build_of(case.strategy),
+            setup,
+            limit_bytes=limit,
+            expect=(lambda samples: _foretold(stage, case, setup, samples).peak)
+            if foreseen
+            else None,
+            all_hold=agreed if case.ranks == stage.place.world_size else None,
+            within_s=stage.plan.max_time_s,
+        )
+        row = [float(found.samples), float(found.too_many or 0), float(found.ended)]
+    samples, too_many, ended = stage.place.control.matrix(row)[0].tolist()
+    return Fitted(int(samples), int(too_many), limit, bool(ended))
+
+
+def too_large(case: TrainCase, found: Fitted) -> dict[str, Any]:
+    """A `trouble` record: what would fit of a case that was left out."""
+    asked = case.samples // case.ranks
+    if found.samples >= asked:
+        return {
+            "id": "TRAIN-005",
+            "status": "warn",
+            "title": f"{case.label}: by itself its batch fits in {format_size(found.limit_bytes)}",
+            "saw": f"{found.samples} samples of a rank fit now, {asked} are asked for",
+            "because": "other strategies' trainers or other programs held the memory when it ran out",
+            "fix": f"time it by itself: --strategy {case.strategy}; or a smaller --batch",
+        }
+    least = "at least " if found.ended else ""
+    each = f"{least}{found.samples} samples of a rank fit"
+    each = each if found.samples else "not even one sample fits"
+    return {
+        "id": "TRAIN-005",
+        "status": "warn",
+        "title": f"{case.label}: {each} in {format_size(found.limit_bytes)}",
+        "expected": f"{asked} samples of a rank in each step",
+        "fix": f"--batch {found.samples * case.ranks}"
+        if found.samples
+        else "--dtype bf16, fewer --layers, or a strategy that shards more",
+    }
+
+
+def address_space_left() -> float:
+    """Bytes that this process may still map (`ulimit -v`); infinite where nothing limits it."""
+    try:
+        import resource
+    except ImportError:  # no POSIX
+        return math.inf
+    most = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if most == resource.RLIM_INFINITY:
+        return math.inf
+    try:
+        mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        return float(most)
+    return float(max(0, most - mapped))
+
+
+def limit_bytes(stage: Stage) -> int:
+    """What a rank may use: the budget that was given, else a share of what is free; collective."""
+    place = stage.place
+    if stage.plan.budget_bytes is not None:
+        return stage.plan.budget_bytes
+    if place.device.type == "cuda":
+        import torch
+
+        free = float(torch.cuda.mem_get_info(place.device)[0])
+    else:
+        free = _SHARE * memory_available_bytes() / place.local_ranks_here
+        free = min(free, _SHARE * address_space_left())
+    return int(place.control.matrix([free]).min())

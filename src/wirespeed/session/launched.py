@@ -1,0 +1,223 @@
+"""`wirespeed launch`: show the ranks' output as it comes, keep it, and say how the job ended."""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from wirespeed import __version__
+from wirespeed.errors import Interrupted
+from wirespeed.escaping import harmless
+from wirespeed.launchers.base import Held, Piece, Prepared
+from wirespeed.launchers.children import JobLogs
+from wirespeed.launchers.job_endings import end_findings, rank_name
+from wirespeed.launchers.supervise import Bounds, JobEnd, Reason, Supervisor, worst_code
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, NodeFacts, Run, Verdict, World
+from wirespeed.node.redact import allowed_environment, redact_words
+from wirespeed.process.codes import returncode_text
+from wirespeed.process.frames import VARIABLE
+from wirespeed.session.held_nodes import STOPPING, held, lost_findings
+from wirespeed.session.recording import log_findings
+from wirespeed.session.scratch_folder import new_scratch
+from wirespeed.session.shown_session import patient_folder
+from wirespeed.session.signals import interrupted_by_signals
+
+__all__ = ["Launched"]
+
+_LONGEST = 8192
+"""Characters of an unfinished line that wait for its end before they are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    end: JobEnd
+    findings: tuple[Finding, ...]
+
+
+class Launched:
+    """One job of any command."""
+
+    def __init__(self, engine: str, prepared: Prepared) -> None:
+        job = prepared.job
+        config = {"command": redact_words(job.command), "engine": engine, "ranks": job.size}
+        self._engine = engine
+        self._prepared = prepared
+        self._job = job
+        self._findings = prepared.findings
+        self._choices = prepared.choices
+        self._config = config
+        self._folder = patient_folder("launch", config)
+        self._began = time.monotonic()
+
+    def refuse(self) -> int:
+        """Some nodes cannot be used: nothing is started."""
+        run = self._run({}, list(self._findings), 3)
+        _tell_findings(run)
+        _tell(f"nothing was started; exit code 3; run {run.id}")
+        self._folder.finish(run)
+        return 3
+
+    def run(self, *, quiet: bool, prefix: bool) -> int:
+        """Start, show, and end; the exit code of the job."""
+        say: Callable[[str], None] = (lambda text: None) if quiet else _tell
+        try:
+            with held(self._prepared, say) as nodes:
+                self._job = nodes.prepared.job
+                self._choices += nodes.prepared.choices
+                self._findings += nodes.prepared.findings
+                stop = any(one.status in STOPPING for one in nodes.prepared.findings)
+                ended = None if stop else self._ran(nodes, quiet=quiet, prefix=prefix)
+        except Interrupted as error:
+            run = self._run({}, [*self._findings], 130)
+            _tell(f"{error.saw}; no rank was started; exit code 130; run {run.id}")
+            self._folder.finish(run)
+            return 130
+        self._findings += tuple(nodes.after)
+        return self.refuse() if ended is None else self._close(ended, quiet=quiet)
+
+    def _ran(self, nodes: Held, *, quiet: bool, prefix: bool) -> "_Ended":
+        logs = JobLogs(self._folder.log_path(0).parent)
+        live = _Live(logs, quiet=quiet, prefix=prefix)
+        scratch = new_scratch()
+        try:
+            pieces = nodes.prepared.pieces(scratch)
+            end = self._supervise(pieces, live)
+        finally:
+            logs.close()
+            shutil.rmtree(scratch, ignore_errors=True)
+        live.flush()
+        found = (*lost_findings(end, pieces, nodes), *end_findings(end, pieces, logs))
+        return _Ended(end, found)
+
+    def _supervise(self, pieces: Sequence[Piece], live: "_Live") -> JobEnd:
+        token = self._job.environment[VARIABLE].partition(",")[0]
+        bounds = Bounds(startup_s=self._job.startup_s, grace_s=self._job.grace_s)
+        supervisor = Supervisor(self._job.size, token, live, bounds)
+        with interrupted_by_signals(lambda _: supervisor.interrupt()):
+            return supervisor.run(pieces)
+
+    def _close(self, ended: "_Ended", *, quiet: bool) -> int:
+        end, code = ended.end, worst_code(ended.end)
+        findings = list(ended.findings)
+        if code not in (0, 130):
+            said = log_findings(self._folder.log_path(0).parent)
+            # Where no rank started, the engine's own words are the cause, and its end follows.
+            findings = [*findings, *said] if end.nodes else [*said, *findings]
+        run = self._run(end.nodes, [*self._findings, *findings], code)
+        if run.findings:
+            _tell_findings(run)
+        if not quiet or code:
+            _tell(f"{_summary(end, self._job.size, run.seconds)}; exit code {code}; run {run.id}")
+        self._folder.finish(run)
+        return code
+
+    def _run(self, nodes: dict[int, str], findings: list[Finding], code: int) -> Run:
+        verdict: Verdict = "READY" if code == 0 else "UNKNOWN" if code in (3, 130) else "NOT READY"
+        return Run(
+            id=self._folder.id,
+            command="launch",
+            verdict=verdict,
+            exit_code=code,
+            started=self._folder.started,
+            seconds=time.monotonic() - self._began,
+            world=World(
+                size=self._job.size,
+                nodes=_nodes(nodes),
+                backend="",
+                launcher=self._engine,
+            ),
+            versions={"wirespeed": __version__},
+            environment=allowed_environment(os.environ),
+            config=self._config,
+            choices=self._choices,
+            findings=tuple(findings),
+        )
+
+
+def _nodes(nodes: dict[int, str]) -> tuple[NodeFacts, ...]:
+    hosts = dict.fromkeys(nodes[rank] for rank in sorted(nodes))
+    return tuple(
+        NodeFacts(
+            host=host, ranks=tuple(r for r in sorted(nodes) if nodes[r] == host), facts=Facts()
+        )
+        for host in hosts
+    )
+
+
+class _Live:
+    """Whole lines of every rank as they come: a line is never mixed with another's."""
+
+    def __init__(self, logs: JobLogs, *, quiet: bool, prefix: bool) -> None:
+        self._logs = logs
+        self._quiet = quiet
+        self._prefix = prefix
+        self._parts: dict[tuple[int, str, str], str] = {}
+
+    def started(self, rank: int, node: str) -> None:
+        pass
+
+    def output(self, rank: int, node: str, stream: str, text: str, *, whole: bool) -> None:
+        self._logs.rank(rank, text, whole=whole)
+        key = rank, node, stream
+        line = self._parts.pop(key, "") + text
+        if whole or len(line) > _LONGEST:
+            self._show(key, line)
+        else:
+            self._parts[key] = line
+
+    def ended(self, rank: int, node: str, code: int) -> None:
+        for key in [key for key in self._parts if key[0] == rank]:
+            self._show(key, self._parts.pop(key))
+        if code and not self._quiet:
+            _tell(f"{rank_name(rank, {rank: node})} {returncode_text(code)}")
+
+    def said(self, piece: str, text: str) -> None:
+        self._logs.engine(piece, text)
+        if not self._quiet:
+            sys.stderr.write(f"{piece}: {harmless(text)}\n")
+
+    def ending(self, reason: Reason) -> None:
+        if reason != "finished" and not self._quiet:
+            _tell(_ENDING[reason])
+
+    def flush(self) -> None:
+        for key in list(self._parts):
+            self._show(key, self._parts.pop(key))
+
+    def _show(self, key: tuple[int, str, str], line: str) -> None:
+        rank, node, stream = key
+        head = f"{node}/rank-{rank}: " if self._prefix else ""
+        out = sys.stdout if stream == "stdout" else sys.stderr
+        out.write(f"{head}{line}\n")
+        out.flush()
+
+
+_ENDING: dict[Reason, str] = {
+    "failed": "a rank has failed: ending the others",
+    "lost": "an engine or a connection has ended before its ranks: ending the rest",
+    "not_started": "not all ranks have started in time: ending the others",
+    "interrupted": "interrupted: ending all ranks",
+}
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"wirespeed: {harmless(text)}\n")
+    sys.stderr.flush()
+
+
+def _tell_findings(run: Run) -> None:
+    from wirespeed.views.findings import finding_lines
+    from wirespeed.views.text import style_for
+
+    style = style_for(sys.stderr, color="auto", verbose=False)
+    sys.stderr.write("\n".join(["", *finding_lines(run.findings, style, brief=True), "", ""]))
+
+
+def _summary(end: JobEnd, size: int, seconds: float) -> str:
+    good = sum(code == 0 for code in end.codes.values())
+    nodes = len(set(end.nodes.values()))
+    where = f" on {nodes} node{'s' if nodes > 1 else ''}" if nodes else ""
+    return f"{good} of {size} ranks{where} ended with 0, after {seconds:.1f} s"

@@ -1,0 +1,298 @@
+"""The session's recorder: takes the ranks' records as they come, and closes with a verdict.
+
+There is one session a run: the `wirespeed` process that started the local ranks, or global rank 0's
+process inside somebody else's launcher. It alone writes the run folder and prints.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from wirespeed.checks.counting import with_counters
+from wirespeed.checks.gate import PLAIN, Gate
+from wirespeed.checks.join_failures import cause_first
+from wirespeed.checks.judge import judge, verdict_of
+from wirespeed.checks.training import proof_findings
+from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError, WirespeedError
+from wirespeed.model.codec import to_json
+from wirespeed.model.grid_records import GridPoint
+from wirespeed.model.lasting_records import Goodput
+from wirespeed.model.records import (
+    Choice,
+    Finding,
+    Measurement,
+    Run,
+    Subject,
+    World,
+)
+from wirespeed.model.settings_records import Setting
+from wirespeed.plan import Plan
+from wirespeed.reference import Reference
+from wirespeed.runs.folder import RunFolder
+from wirespeed.session.recorder import OF_THE_WORLD, Ledger, ProgressView
+from wirespeed.session.run_builder import RunBuilder
+from wirespeed.watchdog import Outcome
+
+__all__ = ["Session", "log_findings"]
+
+_REFUSALS = tuple(one.exit_code for one in (UsageError, CannotMeasure, NothingRan, WirespeedError))
+"""What a rank's word can end a run with: never as a good one."""
+
+
+class Session:
+    """Accumulates one run. `on_record` is called in the monitor's thread, the rest by the owner."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: RunFolder,
+        progress: ProgressView,
+        *,
+        launcher: str,
+        world_size: int,
+        config: Mapping[str, Any],
+        choices: tuple[Choice, ...],
+        reference: Reference,
+        only: frozenset[str] = frozenset(),
+        ledger: Ledger | None = None,
+        again: Callable[[str], str] = str,
+        gate: Gate = PLAIN,
+        show: Callable[[Run], None] = lambda run: None,
+    ) -> None:
+        """again: completes the command that a finding proposes, so that it can be typed.
+
+        show: tells the run to its user, before it is stored.
+        """
+        self.folder = folder
+        self.ledger = ledger
+        self._plan = plan
+        self._progress = progress
+        self._config = dict(config)
+        self._reference = reference
+        self._only = only
+        self._again = again
+        self._gate = gate
+        self._show = show
+        self._begin = time.monotonic()
+        self._settings: tuple[Setting, ...] = ()
+        self._goodput: Goodput | None = None
+        self._grid: tuple[GridPoint, ...] = ()
+        self._facts_of = 0
+        self._heard = RunBuilder(
+            folder, progress, launcher=launcher, world_size=world_size, choices=choices
+        )
+
+    def on_record(self, _: int, kind: str, data: dict[str, Any]) -> None:
+        """Take one record of a rank; unknown kinds come only from another version and are left alone."""
+        known = self._heard.take(kind, data)
+        if not known and self.ledger is not None and kind.startswith("soak"):
+            self.ledger.take(kind, data)
+
+    def note(self, findings: Iterable[Finding]) -> None:
+        """What was found before the ranks started."""
+        self._heard.notes += findings
+
+    def settle(self, settings: Iterable[Setting], measurements: Iterable[Measurement]) -> None:
+        """What the rounds of all settings come to, in place of each round's own measurements."""
+        self._settings = tuple(settings)
+        self._heard.measurements = list(measurements)
+
+    def keep_goodput(self, goodput: Goodput) -> None:
+        """What training that lasted made of its time."""
+        self._goodput = goodput
+
+    def keep_grid(self, points: Iterable[GridPoint]) -> None:
+        """What the worlds of a grid came to."""
+        self._grid = tuple(points)
+
+    @property
+    def joined(self) -> bool:
+        """Whether some world of this run has joined."""
+        return self._heard.nodes.joined
+
+    def has_facts(self, kind: str, world: int) -> bool:
+        """Whether such a record of that world (a number) is known: of several, the first that joined."""
+        if kind in OF_THE_WORLD and not self.joined:
+            self._facts_of = world
+        return kind in OF_THE_WORLD and self._facts_of != world
+
+    def stands_for(self, ranks: int) -> None:
+        """The run's world has so many ranks; before it has joined."""
+        self._heard.world_size = ranks
+
+    def store_goodput(self, goodput: Goodput) -> None:
+        """The same as known by now, in case that this process is killed."""
+        self.folder.append("goodput", to_json(goodput))
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the ranks' logs."""
+        return self.folder.log_path(0).parent
+
+    def phase(self, text: str) -> None:
+        self._progress.phase(text)
+
+    def close(self, outcome: Outcome) -> Run:
+        """Judge what came in, write `run.json`, and give the run."""
+        self._progress.close()
+        outcome = _to_resume(outcome, self._way_on())
+        heard, world = self._heard, self._heard.world()
+        trained = self._goodput is not None and self._goodput.steps > 0
+        measured = int(trained) + heard.measured
+        findings = [
+            *self._findings(world, outcome),
+            *proof_findings(heard.proofs),
+            *heard.notes,
+        ]
+        findings = with_counters(findings, world)
+        soak = self.ledger.soak() if self.ledger else None
+        if self.ledger and soak:
+            findings += self.ledger.findings()
+            measured += soak.calls
+        if not outcome.ok and outcome.kind != "interrupted":
+            findings += log_findings(self.logs)
+        if compared := self._reference.choices():
+            heard.choices += compared
+            heard.store_choices()
+        if outcome.ok:  # what ended a run before its time is not to be allowed
+            findings = self._gate.allowed(findings)
+        if self._plan.command == "topo":
+            measured += len(world.nodes)
+        elif self._needs_only_a_world:
+            measured += sum(self._tells(finding) for finding in findings)
+        verdict, code = verdict_of(findings, measured)
+        if outcome.kind == "interrupted":
+            verdict, code = "UNKNOWN", 130
+        elif heard.refusal:
+            told = heard.refusal["exit_code"]
+            verdict, code = "UNKNOWN", told if told in _REFUSALS else CannotMeasure.exit_code
+        findings, verdict, code = self._gate.judged(findings, verdict, code)
+        findings = [replace(one, next=self._again(one.next)) for one in findings]
+        run = replace(
+            self._told(world), verdict=verdict, exit_code=code, findings=tuple(findings), soak=soak
+        )
+        try:
+            self._show(run)
+        finally:
+            self._store(run)
+        return run
+
+    def _store(self, run: Run) -> None:
+        for finding in run.findings:
+            self.folder.append("finding", to_json(finding))
+        if self._heard.trace:
+            self.folder.keep("trace.json", "".join(self._heard.trace))
+        self.folder.finish(run)
+
+    def _told(self, world: World) -> Run:
+        """The run as it was heard, without a judgement."""
+        heard = self._heard
+        return Run(
+            id=self.folder.id,
+            command=self._plan.command,
+            verdict="UNKNOWN",
+            exit_code=3,
+            started=self.folder.started,
+            seconds=self._seconds(),
+            world=world,
+            versions=heard.versions,
+            environment=heard.environment,
+            config=self._config,
+            choices=tuple(heard.choices),
+            measurements=tuple(heard.measurements),
+            verifications=tuple(heard.verifications),
+            located=heard.located and replace(heard.located, pairs=tuple(heard.pairs)),
+            training=tuple(heard.training.values()),
+            under_load=tuple(heard.load),
+            settings=self._settings,
+            goodput=self._goodput,
+            grid=self._grid,
+        )
+
+    def _way_on(self) -> str:
+        """How an interrupted run is gone on with; empty where it begins anew."""
+        if self.ledger is not None:
+            return f"wirespeed check --resume {self.folder.id}"
+        if self._goodput is not None and self._goodput.checkpoints:
+            return f"the same command with --checkpoint-dir {self._goodput.folder} --resume"
+        return ""
+
+    def _seconds(self) -> float:
+        """Of this run, with what sessions before this one have soaked."""
+        before = self.ledger.seconds_before if self.ledger else 0.0
+        return before + time.monotonic() - self._begin
+
+    def _findings(self, world: World, outcome: Outcome) -> list[Finding]:
+        """The watchdog's first; after a failure only what the records already prove."""
+        if self._heard.refusal:
+            return [_refused(self._heard.refusal)]
+        if self._plan.command == "topo":
+            return list(outcome.findings)
+        judged = judge(
+            self._plan.command,
+            world,
+            self._heard.measurements,
+            [one for one in self._heard.verifications if not one.setting],
+            self._reference,
+            self._only,
+        )
+        if outcome.ok:
+            return [*judged, *outcome.findings]
+        joined = "" if self._heard.nodes.joined else "WORLD-001"
+        proven = [f for f in judged if f.id != joined and f.status != "not_checked"]
+        return cause_first(outcome.findings, proven, joined=self._heard.nodes.joined)
+
+    def _tells(self, finding: Finding) -> bool:
+        """Whether a finding says something where nothing is measured; joining alone does not."""
+        asked = finding.id != "WORLD-001" or finding.id in self._only
+        return asked and finding.status != "not_checked"
+
+    @property
+    def _needs_only_a_world(self) -> bool:
+        plan = self._plan
+        return not (plan.steps or plan.pairs or plan.training or plan.soak)
+
+
+def _to_resume(outcome: Outcome, way_on: str) -> Outcome:
+    """What was interrupted can be gone on with."""
+    told = tuple(
+        replace(one, next=way_on) if way_on and one.id == "INT-001" else one
+        for one in outcome.findings
+    )
+    return replace(outcome, findings=told)
+
+
+def _refused(refusal: Mapping[str, Any]) -> Finding:
+    return Finding(
+        id="WORLD-002",
+        status="not_checked",
+        title="this world cannot be measured as asked",
+        subject=Subject("rank", f"rank {refusal['rank']}"),
+        saw=refusal["saw"],
+        expected=refusal["expected"],
+        because=refusal["saw"],
+        next=refusal["next"],
+    )
+
+
+def log_findings(folder: Path) -> list[Finding]:
+    """Causes that the logs in `folder` show, as warnings: the watchdog has named who failed.
+
+    Nothing where there is no log, as under somebody else's launcher, which has them.
+    """
+    from wirespeed.diagnose.diagnose import diagnose
+    from wirespeed.diagnose.sources import find_sources
+
+    if not folder.is_dir():
+        return []
+    try:
+        reading = diagnose(find_sources([str(folder)]))
+    except InputError:  # no log was written, or it is gone
+        return []
+    return [
+        replace(one, status="warn", title=f"the ranks' logs say: {one.title}")
+        for one in reading.findings
+        if one.status == "fail"
+    ]

@@ -1,0 +1,50 @@
+"""What a run's speed is graded against: the references of this user on this machine, in order."""
+
+from typing import TYPE_CHECKING
+
+from wirespeed.reference import Chain, NoReference, Reference
+
+if TYPE_CHECKING:
+    from wirespeed.model.records import Measurement, Run
+    from wirespeed.reference.ask import Answer
+
+__all__ = ["answer_of", "references_for"]
+
+
+def answer_of(run: "Run", one: "Measurement", reference: Reference | None = None) -> "Answer":
+    """Is this figure of a run normal? Held against all that `check` knows; the run has a shape."""
+    from wirespeed.reference.ask import Asked, ask
+    from wirespeed.reference.known import busbw_interval
+    from wirespeed.reference.shape import shape_of
+
+    shape = shape_of(run.world)
+    if shape is None:
+        raise ValueError(f"run {run.id} has no shape")
+    figure = Asked(one.size_bytes, one.busbw, busbw_interval(one), one.iterations, one.engine)
+    expected = (reference or references_for("check")).expect(run.world, one)
+    return ask(shape, one.op, figure, expected, nodes=run.world.nodes)
+
+
+def references_for(command: str) -> Reference:
+    """For `check`: baselines, own figures, the fleet's earlier runs, the package's figures.
+
+    Baselines and own figures are read at once, so that a damaged file is told before anything is
+    measured (InputError); earlier runs are read when the first figure is judged.
+    """
+    if command != "check":
+        return NoReference()
+    from wirespeed.reference.figures import shipped_figures
+    from wirespeed.reference.known import FigureReference, FleetReference, baseline_references
+    from wirespeed.runs.baselines import list_baselines, load_baseline
+    from wirespeed.runs.own_figures import load_own
+    from wirespeed.runs.store import past_runs
+
+    baselines = [load_baseline(name) for name in list_baselines()]
+    return Chain(
+        [
+            *baseline_references((one.name, one.set, one.runs) for one in baselines),
+            FigureReference(load_own(), "own"),
+            FleetReference(past_runs),
+            FigureReference(shipped_figures(), "reference"),
+        ]
+    )

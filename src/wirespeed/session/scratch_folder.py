@@ -1,0 +1,59 @@
+"""A run's folder in the temporary folder; what runs that were killed have left there goes with the next.
+
+    $TMPDIR/wirespeed-XXXXXXXX/owner    host, boot id, PID namespace, pid and start of the process
+
+Only a folder of this user is removed, and only one whose process is known to be gone: it ran on this
+host before its last boot, or in this namespace and has ended. What another host or container has put
+there is theirs.
+"""
+
+import os
+import shutil
+import socket
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from wirespeed.process.process_table import boot_id, pid_space, started
+
+__all__ = ["new_scratch"]
+
+_PREFIX = "wirespeed-"
+_OWNER = "owner"
+_LONGEST = 1000
+"""Bytes of an owner's record."""
+
+
+def new_scratch() -> Path:
+    """A new folder, which its user removes, or else the first run after the end of this process."""
+    _clear()
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    with suppress(OSError):  # the disk is full: then it stays, should we be killed
+        (folder / _OWNER).write_text(_record(os.getpid()))
+    return folder
+
+
+def _clear() -> None:
+    """Remove the folders of this user whose process is gone."""
+    with suppress(OSError):
+        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+            with suppress(OSError, ValueError):
+                if folder.lstat().st_uid == os.getuid() and _is_orphan(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_orphan(folder: Path) -> bool:
+    if folder.is_symlink() or not (folder / _OWNER).is_file():
+        return False
+    with (folder / _OWNER).open() as stream:
+        told = stream.read(_LONGEST)
+    host, boot, namespace, pid, _ = told.split("\n")
+    if host != socket.gethostname():
+        return False
+    return boot != boot_id() or (namespace == str(pid_space()) and _record(int(pid)) != told)
+
+
+def _record(pid: int) -> str:
+    """Of a process on this host; without its start where it has ended."""
+    words = socket.gethostname(), boot_id(), pid_space(), pid, started(pid)
+    return "\n".join(map(str, words))

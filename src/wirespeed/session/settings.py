@@ -1,0 +1,298 @@
+"""Compare settings of the environment: a fresh world of ranks for each of them, in every round.
+
+Libraries read such variables once, when they start, so each combination needs ranks of its own; and a
+fresh world each round, because what a world drew by chance (ports, paths, places in memory) must not
+count as the setting's doing. In each round every combination has its turn, in an order drawn anew, so
+that what disturbs the machine disturbs all alike.
+"""
+
+import random
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from wirespeed.checks.combinations import Taken, case_of, judge_settings, pooled, whole_ratios
+from wirespeed.checks.correctness import correctness_findings
+from wirespeed.errors import Interrupted
+from wirespeed.model.codec import from_json
+from wirespeed.model.records import Finding, Measurement, Verification
+from wirespeed.model.settings_records import Setting
+from wirespeed.plan import Plan
+from wirespeed.session.backends import StartWorld, interrupted_before
+from wirespeed.session.combinations import SCREEN_ROUNDS, Comparison
+from wirespeed.session.recording import Session, log_findings
+from wirespeed.watchdog import Outcome
+
+__all__ = [
+    "ComparedSettings",
+    "given_up_finding",
+    "search_finding",
+    "too_few_finding",
+    "wrong_findings",
+]
+
+
+@dataclass(slots=True, eq=False)
+class _Contender:
+    """One combination with all that happened under it."""
+
+    number: int
+    variables: dict[str, str | None]
+    taken: Taken
+    failures: list[Outcome] = field(default_factory=list)
+    logs: Path | None = None
+    """Of the first failure."""
+    checked: list[Verification] = field(default_factory=list)
+
+    def failed(self, outcome: Outcome, logs: Path) -> None:
+        """It is given up when it has failed more often than it has run."""
+        self.failures.append(outcome)
+        self.logs = self.logs or logs
+        if len(self.failures) > len(self.taken.rounds):
+            first = outcome.findings[0].title if outcome.findings else "nothing was measured"
+            self.taken.given_up, self.taken.reason = "failed", first
+
+
+class ComparedSettings:
+    """A `Workload`: all turns one by one, and the verdicts. A signal ends the rounds."""
+
+    def __init__(self, session: Session, plan: Plan, asked: Comparison) -> None:
+        self._session = session
+        self._plan = plan
+        self._asked = asked
+        self._random = random.Random(asked.seed)
+        self._all = [
+            _Contender(
+                number,
+                dict(one.variables),
+                Taken(name=one.name, values=one.values, unset=one.unset),
+            )
+            for number, one in enumerate(asked.combinations)
+        ]
+        self._default = self._all[0]
+        self._round = 0
+        self._turn = 0
+        self._screened = 0
+        self._compared = len(self._all) - 1
+        self._interrupted = ""
+        self._outcome: Outcome | None = None
+        """How the default's first world ended, and then what ends all."""
+
+    def interrupt(self, word: str) -> None:
+        """Between two worlds; within one, the world itself tells."""
+        self._interrupted = self._interrupted or word
+
+    def run(self, start: StartWorld) -> Outcome:
+        """The stages of --search, then the rounds that count."""
+        for _ in self._asked.stages:
+            self._rounds_of(start, SCREEN_ROUNDS)
+            if self._over:
+                return self._end()
+            self._drop()
+        self._screened = self._round
+        self._compared = max(1, len(self._rivals))
+        self._rounds_of(start, self._asked.rounds)
+        return self._end()
+
+    @property
+    def _rivals(self) -> list[_Contender]:
+        return [one for one in self._all[1:] if not one.taken.given_up]
+
+    @property
+    def _over(self) -> bool:
+        return bool(self._interrupted or self._default.taken.given_up) or not self._rivals
+
+    def _end(self) -> Outcome:
+        if self._interrupted:
+            known = self._outcome
+            if known is not None and known.kind == "interrupted":
+                return known
+            error = Interrupted(f"interrupted by {self._interrupted}")
+            return Outcome(kind="interrupted", findings=(interrupted_before(error),))
+        return self._outcome or Outcome(kind="never_joined")
+
+    def _rounds_of(self, start: StartWorld, rounds: int) -> None:
+        for _ in range(rounds):
+            self._round += 1
+            for one in self._order():
+                if self._over:
+                    return
+                if not one.taken.given_up:
+                    self._take_turn(start, one)
+
+    def _order(self) -> list[_Contender]:
+        """Drawn anew each round; the very first world is the default's, as all hang on that."""
+        order = [self._default, *self._rivals]
+        if self._round == 1:
+            rest = order[1:]
+            self._random.shuffle(rest)
+            return [self._default, *rest]
+        self._random.shuffle(order)
+        return order
+
+    def _take_turn(self, start: StartWorld, one: _Contender) -> None:
+        name = f"round {self._round}: {one.taken.name}"
+        told = {"index": self._turn, "of": max(self._asked.worlds, self._turn + 1), "label": name}
+        self._session.on_record(0, "progress", told)
+        self._turn += 1
+        turn = _Turn(self._session, one, self._round, whole=self._outcome is None)
+        outcome = start(
+            turn, _without_checks(self._plan) if one.checked else self._plan, one.variables
+        )
+        if outcome.kind == "interrupted":
+            self._interrupted, self._outcome = self._interrupted or "a signal", outcome
+            return
+        if outcome.ok and turn.measured:
+            one.taken.rounds[self._round] = {case_of(m): m for m in turn.measured}
+        else:
+            one.failed(outcome, turn.logs)
+        one.checked += turn.checked
+        turn.tidy(keep=not outcome.ok or self._round == 1)
+        if one is self._default and (self._outcome is None or one.taken.given_up):
+            self._outcome = outcome
+
+    def _drop(self) -> None:
+        """The slower half of those that are left, by the median of their rounds."""
+        rivals = self._rivals
+        keep = max(len(rivals) + 1 >> 1, min(len(rivals), self._asked.finalists))
+        ranked = sorted(rivals, key=lambda one: _score(one, self._default))
+        for one in ranked[keep:]:
+            one.taken.given_up = "dropped"
+            one.taken.reason = f"after {len(one.taken.rounds)} rounds in the slower half"
+
+    def settle(self, outcome: Outcome) -> None:
+        taken = [one.taken for one in self._all]
+        if not any(one.rounds for one in taken):
+            return
+        settings = judge_settings(taken, self._compared, self._screened)
+        measured = [m for one in taken if not one.given_up for m in pooled(one, self._screened)]
+        self._session.settle(settings, measured)
+        for one in self._all[1:]:
+            if one.failures:
+                self._session.note(
+                    [given_up_finding(one.taken, one.failures[0], self._plan, one.logs)]
+                )
+            self._session.note(wrong_findings(one.taken.name, one.checked))
+        self._session.note(search_finding(taken))
+        if outcome.ok:  # nothing ended the rounds before their time
+            self._session.note(too_few_finding(settings))
+
+
+def _score(one: _Contender, default: _Contender) -> float:
+    ratios = whole_ratios(one.taken, default.taken)
+    return median(ratios) if ratios else float("inf")
+
+
+def _without_checks(plan: Plan) -> Plan:
+    """The data were checked under this setting in its first round."""
+    return replace(plan, steps=tuple(replace(step, verify=False) for step in plan.steps))
+
+
+class _Turn:
+    """The recorder of one world: figures go on with the setting's name, the rest only once."""
+
+    def __init__(self, session: Session, one: _Contender, number: int, *, whole: bool) -> None:
+        self.measured: list[Measurement] = []
+        self.checked: list[Verification] = []
+        self._session = session
+        self._label = one.taken.label
+        self._whole = whole
+        self._logs = session.logs / f"setting-{one.number}" / f"round-{number}"
+        self._logs.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def logs(self) -> Path:
+        return self._logs
+
+    def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None:
+        if kind == "measurement":
+            data = {**data, "setting": self._label}
+            self.measured.append(from_json(Measurement, data))
+        elif kind == "verification":
+            data = {**data, "setting": self._label}
+            self.checked.append(from_json(Verification, data))
+        elif kind == "progress" or not self._whole:
+            return
+        self._session.on_record(rank, kind, data)
+
+    def phase(self, text: str) -> None:
+        """Too quick to be told, in tens of worlds."""
+
+    def tidy(self, *, keep: bool) -> None:
+        if not keep:
+            shutil.rmtree(self._logs, ignore_errors=True)
+
+
+_MOST_TOLD = 12
+
+
+def given_up_finding(one: Taken, outcome: Outcome, plan: Plan, logs: Path | None) -> Finding:
+    """SET-001: the ranks failed under this setting, from its first failure."""
+    said = [*outcome.findings, *(log_findings(logs) if logs else [])]
+    first = said[0] if said else None
+    rest = [text for cause in said[1:] for text in (cause.title, cause.because) if text]
+    times = f"in {len(one.rounds)} other rounds they ran" if one.rounds else "no round went well"
+    return Finding(
+        id="SET-001",
+        status="warn",
+        title=f"{one.name}: the ranks did not run to the end",
+        saw=f"{first.title if first else 'no figure came'}; {times}",
+        expected="ranks that run under it as they do in the default",
+        because=(first.because if first else "") or (rest[0] if rest else ""),
+        costs="this setting has no verdict; the others are not touched by it",
+        fix="correct the value, or leave it out",
+        next=f"{one.name} wirespeed bench {plan.steps[0].case.op} -v",
+        evidence=(*(first.evidence if first else ()), *rest)[:_MOST_TOLD],
+    )
+
+
+def wrong_findings(name: str, checked: Sequence[Verification]) -> list[Finding]:
+    """Wrong data under this setting; nothing where all data were right."""
+    return [
+        replace(one, title=f"{name}: {one.title}")
+        for one in correctness_findings(checked)
+        if one.status == "fail"
+    ]
+
+
+def search_finding(taken: Sequence[Taken]) -> list[Finding]:
+    """SET-003: what --search has not compared to the end."""
+    dropped = [one for one in taken if one.given_up == "dropped"]
+    if not dropped:
+        return []
+    rounds = sorted({len(one.rounds) for one in dropped})
+    spread = f"{rounds[0]} to {rounds[-1]}" if len(rounds) > 1 else str(rounds[0])
+    return [
+        Finding(
+            id="SET-003",
+            status="not_checked",
+            title=f"{len(dropped)} of {len(taken) - 1} combinations were not compared to the end",
+            because=f"--search dropped them after {spread} rounds, as they lay in the slower half "
+            "so far; none of them is proven slower, and the best of them may be as good as a winner",
+            fix="leave --search out, or compare those in question alone",
+            next="the same command without --search",
+            evidence=tuple(one.name for one in dropped[:_MOST_TOLD]),
+        )
+    ]
+
+
+def too_few_finding(settings: Sequence[Setting]) -> list[Finding]:
+    """SET-002: with so few rounds, no figures could have given a verdict."""
+    short = [one for one in settings if one.rounds and len(one.rounds) < one.needed]
+    if not short:
+        return []
+    least, needed = min(len(one.rounds) for one in short), max(one.needed for one in short)
+    return [
+        Finding(
+            id="SET-002",
+            status="not_checked",
+            title=f"{least} rounds are too few for any verdict on this many combinations",
+            because="a 95 % interval, corrected for the number of combinations, needs more rounds",
+            expected=f"{needed} rounds or more",
+            fix="more rounds, or fewer combinations",
+            next=f"the same command with --rounds {needed}",
+        )
+    ]

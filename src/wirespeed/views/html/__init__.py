@@ -1,0 +1,1 @@
+"""One offline HTML page: sections of runs, their tables and charts."""

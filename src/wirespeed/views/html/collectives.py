@@ -1,0 +1,298 @@
+"""The section of the timed operations: one line each, then curves and every figure of each."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wirespeed.model.records import Measurement, Run
+from wirespeed.model.reference_records import ReferenceFigure
+from wirespeed.model.units import GIGA, format_duration, format_size
+from wirespeed.views.html.heatmap import label
+from wirespeed.views.html.parts import (
+    DASHES,
+    LINES,
+    SYMBOLS,
+    Figure,
+    Section,
+    Spot,
+    chart,
+    curve_layout,
+    filled,
+    html_table,
+    size_axis,
+    whiskers,
+)
+from wirespeed.views.sections import (
+    KINDS,
+    Series,
+    bandwidth,
+    bandwidth_note,
+    interval,
+    reference_value,
+    references_grid,
+    references_of,
+    series_of,
+)
+from wirespeed.views.table import sizes_grid, summary_grid
+from wirespeed.views.text import Style
+
+__all__ = ["Line", "busbw_chart", "collectives_section", "lines_of", "time_chart"]
+
+
+MOST_LINES = 12
+"""Of one chart; more could not be told apart. The tables hold all."""
+_LONGEST = 48
+_FAR = 3.0
+_REFERENCE_LINES = (("--text", "dash"), ("--soft", "dot"))
+"""(colour, dash) of what a figure was graded against, and of what a model allows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: measurements of one operation that differ in size only."""
+
+    name: str
+    rows: tuple[Measurement, ...]
+
+
+def busbw_chart(lines: Sequence[Line], references: Iterable[ReferenceFigure] = ()) -> Figure | None:
+    """GB/s over size; None where nothing has a bus bandwidth."""
+    drawn = _with_points(lines, lambda m: m.busbw > 0 and math.isfinite(m.busbw))
+    if not drawn:
+        return None
+    traces = [_busbw(line, index) for index, line in enumerate(drawn)]
+    sizes = _sizes(drawn)
+    most = max(m.busbw for line in drawn for m in line.rows)
+    shown = [one for one in references if one.quantity == "busbw" and not far_above(one, most)]
+    traces += [_reference(one, 1 / GIGA, sizes) for one in shown]
+    y = {"title": _title("busbw, GB/s"), "rangemode": "tozero"}
+    return {"data": traces, "layout": _layout(traces, sizes, y)}
+
+
+def time_chart(lines: Sequence[Line], references: Iterable[ReferenceFigure] = ()) -> Figure | None:
+    """Median time over size, both logarithmic; None where nothing has a time."""
+    drawn = _with_points(lines, lambda m: m.time.median > 0 and math.isfinite(m.time.median))
+    if not drawn:
+        return None
+    traces = [_time(line, index) for index, line in enumerate(drawn)]
+    sizes = _sizes(drawn)
+    traces += [_reference(one, 1e6, sizes) for one in references if one.quantity == "time"]
+    y = {"title": _title("time"), "type": "log"} | _time_ticks(traces)
+    return {"data": traces, "layout": _layout(traces, sizes, y)}
+
+
+def far_above(one: ReferenceFigure, busbw: float) -> bool:
+    """Whether a model allows so much more that the curves would be flat beneath its line."""
+    return one.kind == "roofline" and one.value > _FAR * busbw
+
+
+def _time_ticks(traces: Sequence[Figure]) -> Figure:
+    """Ticks that say their unit: decades, and steps between where there are few."""
+    values = [value for trace in traces for value in trace["y"]]
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    steps = (1, 2, 5) if high - low <= 2 else (1,)
+    ticks = [step * 10.0**power for power in range(low, high + 1) for step in steps]
+    return {"tickvals": ticks, "ticktext": [_tick(tick) for tick in ticks]}
+
+
+def _tick(us: float) -> str:
+    for unit, name in ((1e6, "s"), (1e3, "ms"), (1.0, "µs")):
+        if us >= unit:
+            return f"{us / unit:g} {name}"
+    return f"{us * 1e3:g} ns"
+
+
+def _with_points(lines: Sequence[Line], good: Callable[[Measurement], bool]) -> list[Line]:
+    kept = [
+        Line(line.name, tuple(m for m in line.rows if m.size_bytes > 0 and good(m)))
+        for line in lines
+    ]
+    return [line for line in kept if line.rows][:MOST_LINES]
+
+
+def _sizes(lines: Sequence[Line]) -> list[int]:
+    return [m.size_bytes for line in lines for m in line.rows]
+
+
+def _title(text: str) -> Figure:
+    return {"text": text, "font": {"size": 13}, "standoff": 8}
+
+
+def _layout(traces: Sequence[Figure], sizes: Sequence[int], y: Figure) -> Figure:
+    longest = max(len(trace["name"]) for trace in traces)
+    return curve_layout(size_axis(sizes), y, len(traces), longest)
+
+
+def _busbw(line: Line, index: int) -> Figure:
+    said = [f"{bandwidth(m.busbw)}{_how(m)}" for m in line.rows]
+    ends = [_rate_reach(m) for m in line.rows]
+    return _trace(line, index, [m.busbw / GIGA for m in line.rows], ends, said)
+
+
+def _time(line: Line, index: int) -> Figure:
+    said = [f"{format_duration(m.time.median)}{_how(m)}" for m in line.rows]
+    ends = [_time_reach(m) for m in line.rows]
+    return _trace(line, index, [m.time.median * 1e6 for m in line.rows], ends, said)
+
+
+def _how(m: Measurement) -> str:
+    known = interval(m)
+    return f" ({known}, n={m.iterations})" if known else f" (n={m.iterations})"
+
+
+def _rate_reach(m: Measurement) -> tuple[float, float]:
+    """GB/s down and up: the slow end of the time is the low end of the rate."""
+    time = m.time
+    if not _has_interval(m) or time.low <= 0:
+        return 0.0, 0.0
+    down, up = m.busbw * time.median / time.high, m.busbw * time.median / time.low
+    return max(0.0, m.busbw - down) / GIGA, max(0.0, up - m.busbw) / GIGA
+
+
+def _time_reach(m: Measurement) -> tuple[float, float]:
+    if not _has_interval(m):
+        return 0.0, 0.0
+    time = m.time
+    return max(0.0, time.median - time.low) * 1e6, max(0.0, time.high - time.median) * 1e6
+
+
+def _has_interval(m: Measurement) -> bool:
+    time = m.time
+    return time.low < time.high < math.inf and time.median > 0
+
+
+def _trace(
+    line: Line,
+    index: int,
+    values: Sequence[float],
+    ends: Sequence[tuple[float, float]],
+    said: Sequence[str],
+) -> Figure:
+    color = LINES[index % len(LINES)]
+    dash = DASHES[index // len(LINES) % len(DASHES)]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": label(_short(line.name)),
+        "x": [m.size_bytes for m in line.rows],
+        "y": [float(f"{value:.6g}") for value in values],
+        "error_y": whiskers([(_six(down), _six(up)) for down, up in ends], color),
+        "line": {"color": color, "width": 2, "dash": dash},
+        "marker": {"color": color, "size": 7, "symbol": SYMBOLS[index % len(SYMBOLS)]},
+        "customdata": [
+            f"{format_size(m.size_bytes)}: {text}" for m, text in zip(line.rows, said, strict=True)
+        ],
+        "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>",
+    }
+
+
+def _six(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _reference(one: ReferenceFigure, factor: float, sizes: Sequence[int]) -> Figure:
+    """A level line over the whole width, with a mark and its spread at the size that it holds for.
+
+    A trace, so that the axis reaches to it.
+    """
+    value = _six(one.value * factor)
+    low, high = (value if end is None else _six(end * factor) for end in (one.low, one.high))
+    ends = [(0.0, 0.0), (max(0.0, value - low), max(0.0, high - value)), (0.0, 0.0)]
+    color, dash = _REFERENCE_LINES[one.kind == "roofline"]
+    at = format_size(one.size_bytes)
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": label(f"{KINDS[one.kind]} at {at}: {reference_value(one)}"),
+        "x": [min(sizes), one.size_bytes, max(sizes)],
+        "y": [value] * 3,
+        "error_y": whiskers(ends, color),
+        "line": {"color": color, "width": 1.5, "dash": dash},
+        "marker": {"color": color, "size": [0, 9, 0], "symbol": "diamond-open"},
+        "customdata": [label(f"{KINDS[one.kind]} at {at}: {one.source}")] * 3,
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+_GRADED = "what figures were graded against; share: 1 is as good, more is better"
+_UNWRAPPED = Style(width=100_000)
+_BUSBW_NOTE = "Medians; whiskers are their 95 % intervals."
+_TIME_NOTE = "Median time of the slowest rank; whiskers are 95 % intervals. Both axes logarithmic."
+
+
+def collectives_section(run: Run, spot: Spot) -> Section:
+    """Everything that was timed; empty for a run that timed no operation."""
+    series = series_of(run.measurements)
+    if not series:
+        return Section("", "", "")
+    graded = references_grid(run)
+    html = filled(
+        "collectives.html",
+        spot=spot,
+        title="How fast each operation is",
+        summary=html_table(summary_grid(series), "each operation in a line", spot.id("operations")),
+        graded=html_table(graded, _GRADED, spot.id("references")) if graded else "",
+        operations=list(_operations(series, references_of(run), spot)),
+        notes=bandwidth_note(run, _UNWRAPPED),
+    )
+    return Section(spot.id("collectives"), "Operations", html)
+
+
+def lines_of(series: Sequence[Series]) -> list[Line]:
+    """The lines of one operation's charts, named by what sets them apart."""
+    lines = []
+    for one in series:
+        for in_place in (False, True):
+            rows = tuple(m for m in one.rows if m.in_place is in_place)
+            where = "in place" if in_place else "out of place"
+            name = where if len(series) == 1 else f"{one.title}, {where}"
+            lines += [Line(name, rows)] if rows else []
+    return lines
+
+
+def _operations(
+    series: Sequence[Series], references: Sequence[ReferenceFigure], spot: Spot
+) -> Iterator[dict[str, Any]]:
+    for number, op in enumerate(dict.fromkeys(one.first.op for one in series), 1):
+        own = [one for one in series if one.first.op == op]
+        lines = lines_of(own)
+        name = f"op-{number}"
+        yield {
+            "name": spot.id(name),
+            "op": op,
+            "more": max(0, len(lines) - MOST_LINES),
+            "charts": list(_charts(op, name, lines, references, spot)),
+            "tables": [
+                html_table(sizes_grid(one), f"{op} · {one.title}", spot.id(f"{name}-{i}"))
+                for i, one in enumerate(own, 1)
+            ],
+        }
+
+
+def _charts(
+    op: str,
+    name: str,
+    lines: Sequence[Line],
+    references: Sequence[ReferenceFigure],
+    spot: Spot,
+) -> Iterator[dict[str, Any]]:
+    wanted = [one for one in references if one.op == op]
+    table = spot.id(f"{name}-1-caption")
+    rates, times = busbw_chart(lines, wanted), time_chart(lines, wanted)
+    if rates is not None:
+        note = _BUSBW_NOTE + _not_drawn(lines, wanted)
+        yield chart(spot, f"{name}-busbw", f"{op}: bus bandwidth", rates, note, table)
+    if times is not None:
+        yield chart(spot, f"{name}-time", f"{op}: time", times, _TIME_NOTE, table)
+
+
+def _not_drawn(lines: Sequence[Line], references: Sequence[ReferenceFigure]) -> str:
+    """The limits that are far above the chart, in words."""
+    most = max(m.busbw for line in lines for m in line.rows)
+    far = [one for one in references if one.quantity == "busbw" and far_above(one, most)]
+    return "".join(f" Far above: a roofline of {reference_value(one)}." for one in far)

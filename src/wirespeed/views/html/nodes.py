@@ -1,0 +1,268 @@
+"""Sections of the nodes: what they have, how they differ, the environment, automatic choices."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.model.codec import to_json
+from wirespeed.model.records import Finding, NodeFacts, Run
+from wirespeed.views.html.heatmap import label
+from wirespeed.views.html.parts import LINES, Figure, Section, Spot, chart, filled, html_table
+from wirespeed.views.text import Grid
+
+__all__ = ["environment_section", "facts_of", "nodes_section", "rank_slowness"]
+
+
+_MOST_ROWS, _MOST_AT_ONCE, _WORST = 1500, 40, 20
+_SYNCHRONISING = {op for op, one in CATALOGUE.items() if one.synchronising}
+_LEAST_RANKS = 3
+_HEIGHT, _MOST_TICKS = 300, 32
+_NOTE = (
+    "Median over the operations of a rank's median time over that of the middle rank; "
+    "above 1 is slower."
+)
+
+
+def nodes_section(run: Run, spot: Spot) -> Section:
+    """A row a node; empty where no node is known."""
+    nodes = run.world.nodes
+    if not nodes:
+        return Section("", "", "")
+    slow = rank_slowness(run)
+    worst = _worst_first(nodes, slow, _by_host(run.findings))
+    few = nodes if len(nodes) <= _MOST_AT_ONCE else worst[:_WORST]
+    caption = "each node" if few is nodes else f"the {_WORST} of which most is said, or the slowest"
+    drawn = _ranks_chart(nodes, slow) if len(slow) >= _LEAST_RANKS else None
+    table = spot.id("nodes-1-caption")
+    every = sorted(worst[:_MOST_ROWS], key=lambda node: node.ranks) if few is not nodes else ()
+    html = filled(
+        "nodes.html",
+        spot=spot,
+        title="Nodes",
+        said=_summary(run),
+        charts=[chart(spot, "ranks", "Which rank is slow", drawn, _NOTE, table)] if drawn else [],
+        table=html_table(_grid(run, few, slow), caption, spot.id("nodes-1")),
+        every=html_table(_grid(run, every, slow), "each node", spot.id("nodes-2")) if every else "",
+        shown=len(every),
+        left=max(0, len(nodes) - _MOST_ROWS),
+    )
+    return Section(spot.id("nodes"), "Nodes", html)
+
+
+def _worst_first(
+    nodes: Sequence[NodeFacts], slow: Mapping[int, float], said: Mapping[str, Counter[str]]
+) -> list[NodeFacts]:
+    def badness(node: NodeFacts) -> tuple[int, int, float]:
+        counted = said.get(node.host, Counter())
+        slowest = max((slow.get(rank, 0.0) for rank in node.ranks), default=0.0)
+        return -counted["fail"], -counted["warn"], -slowest
+
+    return sorted(nodes, key=badness)
+
+
+def rank_slowness(run: Run) -> dict[int, float]:
+    """By rank: its median time over the middle rank's, the median over the operations that compare."""
+    ratios: dict[int, list[float]] = defaultdict(list)
+    for m in run.measurements:
+        if m.op not in _SYNCHRONISING or m.groups != "all" or len(m.rank_medians) < _LEAST_RANKS:
+            continue
+        middle = median(m.rank_medians)
+        if 0 < middle < math.inf:
+            for rank, time in enumerate(m.rank_medians):
+                ratios[rank].append(time / middle)
+    found = {rank: median(values) for rank, values in ratios.items()}
+    return {rank: value for rank, value in found.items() if math.isfinite(value)}
+
+
+def _summary(run: Run) -> str:
+    nodes = run.world.nodes
+    ranks = f"{run.world.size:,} rank{'s' if run.world.size != 1 else ''}"
+    gpus = sum(len(node.gpus) for node in nodes)
+    text = f"{ranks} on {len(nodes):,} node{'s' if len(nodes) != 1 else ''}"
+    return text + (f", {gpus:,} GPUs." if gpus else ".")
+
+
+def _grid(run: Run, nodes: Sequence[NodeFacts], slow: Mapping[int, float]) -> Grid:
+    grid = Grid.of("<node|<ranks|<said of it|slowest rank|<GPUs|<network|<RDMA|<CPU")
+    said = _by_host(run.findings)
+    for node in nodes:
+        counted = said.get(node.host, Counter())
+        words = [f"{counted[kind]} {word}" for kind, word in _STATUS if counted[kind]]
+        color = "red" if counted["fail"] else "yellow" if counted["warn"] else ""
+        known = [(slow[rank], rank) for rank in node.ranks if rank in slow]
+        worst = f"{max(known)[0]:.2f}× (rank {max(known)[1]})" if known else ""
+        parts = (_gpus(node), _nics(node), _rdma(node), node.facts.cpu_model or "")
+        grid.add(node.host, _ranges(node.ranks), ", ".join(words), worst, *parts, color=color, at=2)
+    return grid
+
+
+_STATUS = (("fail", "failed"), ("warn", "warning"))
+
+
+def _by_host(findings: Iterable[Finding]) -> dict[str, Counter[str]]:
+    """Failures and warnings by the node that they name as their subject."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for finding in findings:
+        if finding.subject.kind == "node":
+            found[finding.subject.name][finding.status] += 1
+    return found
+
+
+def _gpus(node: NodeFacts) -> str:
+    return _counted(gpu.get("name", "GPU") for gpu in node.gpus)
+
+
+def _nics(node: NodeFacts) -> str:
+    return _counted(_rated(nic, "speed_Gbitps") for nic in node.nics)
+
+
+def _rdma(node: NodeFacts) -> str:
+    return _counted(_rated(one, "rate_Gbitps", named=False) for one in node.rdma)
+
+
+def _rated(part: Mapping[str, Any], key: str, *, named: bool = True) -> str:
+    """`eth0 25 Gbit/s`; adapters of one kind are counted, so their own names are left out."""
+    name = str(part.get("name", "?")) if named else "adapter"
+    rate = part.get(key)
+    known = isinstance(rate, (int, float)) and 0 < rate < math.inf
+    return f"{name} {rate:g} Gbit/s" if known else name
+
+
+def _counted(names: Iterable[object]) -> str:
+    """`8 × NVIDIA H100`."""
+    found = Counter(map(str, names))
+    return ", ".join(f"{n} × {name}" if n > 1 else name for name, n in found.items())
+
+
+def _ranges(ranks: Sequence[int]) -> str:
+    """`0–7`, `0, 2, 4`."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        runs[-1].append(rank) if runs and rank == runs[-1][-1] + 1 else runs.append([rank])
+    return ", ".join(f"{one[0]}–{one[-1]}" if len(one) > 1 else str(one[0]) for one in runs)
+
+
+def _ranks_chart(nodes: Sequence[NodeFacts], slow: Mapping[int, float]) -> Figure:
+    host = {rank: node.host for node in nodes for rank in node.ranks}
+    ranks = sorted(slow)
+    return {
+        "data": [
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": "rank",
+                "x": ranks,
+                "y": [round(slow[rank], 4) for rank in ranks],
+                "marker": {"color": LINES[0], "size": 5 if len(ranks) > 100 else 8},
+                "customdata": [label(host.get(rank, "")) for rank in ranks],
+                "hovertemplate": "rank %{x} on %{customdata}: %{y:.2f}×<extra></extra>",
+            }
+        ],
+        "layout": _ranks_layout(ranks, max(slow.values())),
+    }
+
+
+def _ranks_layout(ranks: Sequence[int], most: float) -> Figure:
+    middle = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1}
+    line = {"color": "--soft", "width": 1, "dash": "dot"}
+    title = {"font": {"size": 13}, "standoff": 8}
+    axis = {"gridcolor": "--line", "zeroline": False, "automargin": True}
+    room = max(1.0, len(ranks) * 0.02)
+    return {
+        "height": _HEIGHT,
+        "margin": {"l": 10, "r": 16, "t": 16, "b": 52},
+        "xaxis": axis
+        | {
+            "title": {"text": "rank", "font": {"size": 13}},
+            "range": [ranks[0] - room, ranks[-1] + room],
+        }
+        | {"tickformat": "d"}
+        | ({"dtick": 1} if len(ranks) <= _MOST_TICKS else {}),
+        "yaxis": axis
+        | {"title": {"text": "times the middle rank", **title}, "ticksuffix": "×"}
+        | {"range": [0, max(1.25, 1.08 * most)]},
+        "showlegend": False,
+        "shapes": [middle | {"line": line, "layer": "below"}],
+    }
+
+
+_MOST_FACTS = 400
+_MOST_NODES_NAMED = 4
+
+
+def environment_section(run: Run, spot: Spot) -> Section:
+    """Empty where nothing was recorded."""
+    tables = [
+        html_table(grid, caption, spot.id(f"environment-{number}"))
+        for number, (caption, grid) in enumerate(_grids(run), 1)
+    ]
+    if not tables:
+        return Section("", "", "")
+    title = "Environment"
+    html = filled("environment.html", spot=spot, title=title, tables=tables)
+    return Section(spot.id("environment"), title, html)
+
+
+def _grids(run: Run) -> Iterator[tuple[str, Grid]]:
+    if run.versions:
+        yield "versions", _pairs("software", "version", run.versions)
+    if run.choices:
+        grid = Grid.of("<choice|<value|<why")
+        for choice in run.choices:
+            grid.add(choice.name, choice.value, choice.reason)
+        yield "chosen automatically", grid
+    settings = {name: _said(value) for name, value in run.config.items() if value not in (None, "")}
+    if settings:
+        yield "options of the command", _pairs("option", "value", settings)
+    variables = dict(run.environment)
+    if variables:
+        yield (
+            "environment variables (only those of the libraries)",
+            _pairs("variable", "value", variables),
+        )
+    if facts := facts_of(run.world.nodes):
+        yield "facts of the nodes", _facts(facts, len(run.world.nodes))
+
+
+def _pairs(first: str, second: str, values: Mapping[str, object]) -> Grid:
+    grid = Grid.of(f"<{first}|<{second}")
+    for name, value in sorted(values.items())[:_MOST_FACTS]:
+        grid.add(name, str(value))
+    return grid
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def facts_of(nodes: Sequence[NodeFacts]) -> dict[str, dict[str, list[str]]]:
+    """By fact: each value with the hosts that have it, the commonest first."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for node in nodes:
+        for name, value in {**to_json(node.facts), **node.environment}.items():
+            found.setdefault(name, {}).setdefault(_said(value), []).append(node.host)
+    return {
+        name: dict(sorted(values.items(), key=lambda item: -len(item[1])))
+        for name, values in sorted(found.items())
+    }
+
+
+def _facts(facts: Mapping[str, Mapping[str, Sequence[str]]], nodes: int) -> Grid:
+    grid = Grid.of("<fact|<value|<on")
+    for name, values in list(facts.items())[:_MOST_FACTS]:
+        for value, hosts in list(values.items())[:_MOST_NODES_NAMED]:
+            grid.add(name, value, _where(hosts, nodes))
+    return grid
+
+
+def _where(hosts: Sequence[str], nodes: int) -> str:
+    if len(hosts) == nodes:
+        return "every node"
+    named = ", ".join(hosts[:_MOST_NODES_NAMED])
+    more = len(hosts) - _MOST_NODES_NAMED
+    return f"{named} and {more:,} more" if more > 0 else named

@@ -1,0 +1,321 @@
+"""What `predict` says as a page: bandwidth and steps over nodes, each with the band of its interval."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wirespeed.model.prediction_records import (
+    CollectiveTime,
+    Estimate,
+    Prediction,
+    StepTime,
+    Stretch,
+    WorldSize,
+)
+from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
+from wirespeed.views.html.heatmap import label
+from wirespeed.views.html.parts import (
+    DASHES,
+    LINES,
+    SYMBOLS,
+    Figure,
+    Section,
+    Spot,
+    chart,
+    curve_layout,
+    filled,
+    html_table,
+)
+from wirespeed.views.prediction import sections, sentences
+
+__all__ = ["prediction_head", "prediction_sections"]
+
+
+MOST_LINES = 8
+"""Of one chart: bands over more could not be told apart. The tables hold all."""
+_LONGEST = 48
+"""Characters of a name in a legend."""
+_BOUNDS = (0.8, 0.5)
+_NOTE = "The band is the 95 % interval of a measurement to come; hollow: beyond what was measured"
+_STOPS = "A cross marks where efficiency falls below 80 or 50 %: there it stops scaling."
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    world: WorldSize
+    figure: Estimate
+    """In the unit of the axis."""
+    said: str
+    beyond: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    name: str
+    points: tuple[_Point, ...]
+
+
+def prediction_sections(prediction: Prediction, spot: Spot) -> Iterator[Section]:
+    """In the order of the page; those that have nothing to say are empty."""
+    tables = dict(sections(prediction, every=True))
+    collectives = {name: tables.pop(name) for name in ("Collectives",) if name in tables}
+    steps = {name: tables.pop(name) for name in ("Training steps",) if name in tables}
+    yield _section(spot, "steps", "Training steps", _step_charts(prediction, spot), steps)
+    drawn = _collective_charts(prediction, spot)
+    yield _section(spot, "collectives", "Collectives", drawn, collectives)
+    yield _section(spot, "models", "What it rests on", (), tables)
+
+
+def _section(
+    spot: Spot, name: str, title: str, charts: Iterable[dict[str, Any]], tables: dict[str, Any]
+) -> Section:
+    if not tables:
+        return Section("", "", "")
+    html = filled(
+        "prediction.html",
+        spot=spot,
+        name=name,
+        title=title,
+        charts=list(charts),
+        tables=[
+            html_table(grid, caption, spot.id(f"{name}-{number}"))
+            for number, (caption, grid) in enumerate(tables.items(), 1)
+        ],
+    )
+    return Section(spot.id(name), title, html)
+
+
+def prediction_head(prediction: Prediction, contents: str) -> str:
+    """What it comes to, in words; what is refused, with the runs that would help."""
+    found = len(prediction.collectives) + len(prediction.steps)
+    refused = len(prediction.refusals)
+    return filled(
+        "predicted.html",
+        title="How fast on more nodes" if found else "Nothing could be predicted",
+        kind="fail" if not found else "warn" if refused else "pass",
+        facts=[f"{found} figures predicted", f"{refused} refused"],
+        said=sentences(prediction),
+        refusals=prediction.refusals,
+        notes=prediction.notes,
+        contents=contents,
+    )
+
+
+def _collective_charts(prediction: Prediction, spot: Spot) -> Iterator[dict[str, Any]]:
+    """One an operation: its bus bandwidth, or its time where that has no meaning."""
+    rows = prediction.collectives
+    for number, op in enumerate(dict.fromkeys(one.op for one in rows), 1):
+        own = [one for one in rows if one.op == op]
+        rated = all(one.busbw.value > 0 for one in own)
+        lines = [
+            _Line(format_size(size), tuple(_collective(one, rated) for one in part))
+            for size, part in _by(own, lambda one: one.size_bytes)
+        ]
+        measured = [
+            (one.world, _measured(one, rated)) for one in own if one.measured and one.time.value
+        ]
+        title = f"{op}: {'bus bandwidth' if rated else 'time'} over {_axis_name(prediction)}"
+        drawn = _figure(prediction, lines, "busbw, GB/s" if rated else "time, ms")
+        drawn["data"] += _measured_trace(prediction, measured)
+        note = f"{_NOTE}; a star was measured." if measured else f"{_NOTE}."
+        yield chart(
+            spot, f"collectives-{number}-chart", title, drawn, note, "collectives-1-caption"
+        )
+
+
+def _collective(one: CollectiveTime, rated: bool) -> _Point:
+    figure = _scaled(one.busbw, 1 / GIGA) if rated else _scaled(one.time, 1e3)
+    said = f"{format_duration(one.time.value)} ({_span(one.time)})"
+    if rated:
+        said += f", {format_bandwidth(one.busbw.value)}"
+    return _Point(one.world, figure, f"{said}, n={one.points}", bool(one.beyond))
+
+
+def _measured(one: CollectiveTime, rated: bool) -> float:
+    """The measured median in the unit of the axis: bandwidths go with the inverse of the time."""
+    time = one.measured or one.time.value
+    return one.busbw.value * one.time.value / time / GIGA if rated else time * 1e3
+
+
+def _measured_trace(
+    prediction: Prediction, found: Sequence[tuple[WorldSize, float]]
+) -> list[Figure]:
+    if not found:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "measured",
+            "x": [_at(prediction, world) for world, _ in found],
+            "y": [_six(value) for _, value in found],
+            "marker": {"color": "--text", "size": 11, "symbol": "star"},
+            "hovertemplate": "measured: %{y:.4g}<extra></extra>",
+        }
+    ]
+
+
+def _step_charts(prediction: Prediction, spot: Spot) -> Iterator[dict[str, Any]]:
+    """Step and efficiency of each strategy with the bucket that is quickest on each world."""
+    strategies = _by(prediction.steps, lambda one: one.strategy)
+    rows = [
+        (name, [_quickest(part) for _, part in _by(own, lambda one: one.world)])
+        for name, own in strategies
+    ]
+    if not rows:
+        return
+    over = _axis_name(prediction)
+    steps = [_Line(name, tuple(_step(one) for one in part)) for name, part in rows]
+    drawn = _figure(prediction, steps, "step, ms")
+    yield chart(spot, "steps-time", f"Step time over {over}", drawn, f"{_NOTE}.", "steps-1-caption")
+    shares = [_Line(name, tuple(_efficiency(one) for one in part)) for name, part in rows]
+    drawn = _figure(prediction, shares, "efficiency")
+    drawn["layout"]["yaxis"] |= {"tickformat": ".0%", "range": [0, 1.05]}
+    drawn["data"] += _stops(prediction.stretches)
+    drawn["layout"].setdefault("shapes", []).extend(_level(bound) for bound in _BOUNDS)
+    title = f"Efficiency over {over}"
+    yield chart(spot, "steps-efficiency", title, drawn, f"{_NOTE}. {_STOPS}", "steps-1-caption")
+
+
+def _quickest(rows: Sequence[StepTime]) -> StepTime:
+    return min(rows, key=lambda one: one.step.value)
+
+
+def _step(one: StepTime) -> _Point:
+    said = f"{_bucket(one)}{format_duration(one.step.value)} ({_span(one.step)}), n={one.samples}"
+    return _Point(one.world, _scaled(one.step, 1e3), said)
+
+
+def _efficiency(one: StepTime) -> _Point:
+    share = one.efficiency
+    said = f"{_bucket(one)}{share.value:.0%} ({share.low:.0%} … {share.high:.0%}), n={one.samples}"
+    return _Point(one.world, share, said)
+
+
+def _bucket(one: StepTime) -> str:
+    return "" if one.bucket_mb is None else f"{one.bucket_mb:g} MB: "
+
+
+def _stops(stretches: Iterable[Stretch]) -> list[Figure]:
+    known = [one for one in stretches if one.nodes is not None]
+    if not known:
+        return []
+    said = [
+        f"{label(one.strategy)} below {one.bound:.0%} from {one.nodes} nodes on" for one in known
+    ]
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "stops scaling",
+            "x": [one.nodes for one in known],
+            "y": [one.bound for one in known],
+            "marker": {"color": "--bad", "size": 11, "symbol": "x"},
+            "customdata": said,
+            "hovertemplate": "%{customdata}<extra></extra>",
+        }
+    ]
+
+
+def _level(y: float) -> Figure:
+    line = {"color": "--soft", "width": 1, "dash": "dot"}
+    ends = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y}
+    return ends | {"line": line, "layer": "below"}
+
+
+def _figure(prediction: Prediction, lines: Sequence[_Line], unit: str) -> Figure:
+    drawn = lines[:MOST_LINES]
+    traces = [
+        trace for index, line in enumerate(drawn) for trace in _traces(prediction, line, index)
+    ]
+    places = sorted({_at(prediction, point.world) for line in drawn for point in line.points})
+    x = {
+        "title": {"text": _axis_name(prediction), "font": {"size": 13}},
+        "type": "log",
+        "tickangle": 0,
+        "tickvals": places,
+        "ticktext": [f"{place:,}" for place in places],
+    }
+    y = {"title": {"text": unit, "font": {"size": 13}, "standoff": 8}, "rangemode": "tozero"}
+    layout = curve_layout(
+        x, y, len(drawn) + 1, min(max(len(line.name) for line in drawn), _LONGEST) + 2
+    )
+    return {"data": traces, "layout": layout}
+
+
+def _traces(prediction: Prediction, line: _Line, index: int) -> list[Figure]:
+    """The band, then the line on it."""
+    points = sorted(line.points, key=lambda point: _at(prediction, point.world))
+    x = [_at(prediction, point.world) for point in points]
+    color, name = LINES[index % len(LINES)], label(line.name[:_LONGEST])
+    symbol = SYMBOLS[index % len(SYMBOLS)]
+    ends = [_six(point.figure.low) for point in points]
+    ends += [_six(point.figure.high) for point in reversed(points)]
+    return [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "x": [*x, *reversed(x)],
+            "y": ends,
+            "fill": "toself",
+            "fillcolor": color,
+            "opacity": 0.16,
+            "line": {"width": 0, "color": color},
+            "hoverinfo": "skip",
+            "showlegend": False,
+        },
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": name,
+            "x": x,
+            "y": [_six(point.figure.value) for point in points],
+            "line": {"color": color, "width": 2, "dash": DASHES[index // len(LINES) % len(DASHES)]},
+            "marker": {
+                "color": color,
+                "size": 8,
+                "symbol": [f"{symbol}-open" if point.beyond else symbol for point in points],
+            },
+            "customdata": [f"{_world(point.world)}: {point.said}" for point in points],
+            "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>",
+        },
+    ]
+
+
+def _by(rows: Iterable[Any], key: Any) -> list[tuple[Any, list[Any]]]:
+    """In the order in which each key comes first."""
+    found: dict[Any, list[Any]] = {}
+    for one in rows:
+        found.setdefault(key(one), []).append(one)
+    return list(found.items())
+
+
+def _on_one_node(prediction: Prediction) -> bool:
+    worlds = [one.world for one in prediction.collectives]
+    worlds += [one.world for one in prediction.steps]
+    return all(world.nodes == 1 for world in worlds)
+
+
+def _axis_name(prediction: Prediction) -> str:
+    return "ranks" if _on_one_node(prediction) else "nodes"
+
+
+def _at(prediction: Prediction, world: WorldSize) -> int:
+    return world.ranks if _on_one_node(prediction) else world.nodes
+
+
+def _world(world: WorldSize) -> str:
+    return f"{world.nodes} × {world.ranks_per_node}"
+
+
+def _span(one: Estimate) -> str:
+    return f"95 %: {format_duration(one.low)} … {format_duration(one.high)}"
+
+
+def _scaled(one: Estimate, factor: float) -> Estimate:
+    return Estimate(one.value * factor, one.low * factor, one.high * factor)
+
+
+def _six(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -1,0 +1,234 @@
+"""Text that every view is made of: styles and signs, aligned columns, GitHub Markdown."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TextIO
+
+from wirespeed.errors import UsageError
+from wirespeed.escaping import harmless
+
+if TYPE_CHECKING:
+    from wirespeed.model.records import Status, Verdict
+
+__all__ = [
+    "MARKS",
+    "VERDICTS",
+    "Column",
+    "Grid",
+    "Style",
+    "code",
+    "escape",
+    "plain_text",
+    "style_for",
+    "table",
+    "titled",
+]
+
+
+MARKS: dict["Status", tuple[str, str, str]] = {
+    "pass": ("✓", "OK", "green"),
+    "warn": ("!", "WARN", "yellow"),
+    "fail": ("✗", "FAIL", "red"),
+    "not_checked": ("-", "--", "dim"),
+}
+"""By status: the mark, the ASCII mark, the colour."""
+
+VERDICTS: dict["Verdict", str] = {
+    "READY": "green",
+    "NOT READY": "red",
+    "UNKNOWN": "yellow",
+    "GOOD END SHOWN": "green",
+    "CAUSE NAMED": "red",
+    "SYMPTOMS ONLY": "yellow",
+    "NOTHING KNOWN": "yellow",
+}
+"""By verdict, its colour."""
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_ASCII = str.maketrans(
+    {
+        "µ": "u",
+        "±": "+/-",
+        "×": "x",
+        "–": "-",
+        "—": "-",
+        "−": "-",
+        "…": "...",
+        "→": "->",
+        "·": "|",
+        "≥": ">=",
+        "≤": "<=",
+        "✓": "OK",
+        "✗": "FAIL",
+        "⁹": "^9",
+        "“": '"',
+        "”": '"',
+        "’": "'",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    color: bool = False
+    ascii: bool = False
+    """Only ASCII, for a terminal or file that is not UTF-8."""
+    width: int = 100
+    """Columns to wrap sentences at; figures and commands are never wrapped."""
+    verbose: bool = False
+    """Also the automatic choices with their reasons, and all evidence."""
+
+    def text(self, value: object) -> str:
+        """One line that is safe to print: foreign text may hold escape sequences."""
+        clean = harmless(str(value))
+        if self.ascii:
+            return clean.translate(_ASCII).encode("ascii", "replace").decode()
+        return clean
+
+    def paint(self, text: str, color: str) -> str:
+        """`text` in a colour; pad it first, because the codes have a length too."""
+        return f"\x1b[{_CODES[color]}m{text}\x1b[0m" if self.color and text else text
+
+    def mark(self, status: "Status") -> str:
+        """The mark of a finding, padded to one width."""
+        sign, plain, color = MARKS[status]
+        return self.paint(f"{plain:<4}" if self.ascii else sign, color)
+
+    @property
+    def mark_width(self) -> int:
+        return 4 if self.ascii else 1
+
+    def verdict(self, verdict: "Verdict") -> str:
+        return self.paint(self.paint(verdict, VERDICTS[verdict]), "bold")
+
+
+def style_for(stream: TextIO, *, color: str = "auto", verbose: bool = False) -> Style:
+    """The style that suits `stream`: colour on a terminal (unless NO_COLOR), its width, its
+    character set. `color` is `auto`, `always` or `never`; UsageError for anything else."""
+    if color not in ("auto", "always", "never"):
+        raise UsageError(f"unknown colour mode {color!r}", expected="auto, always, never")
+    terminal = stream.isatty()
+    wanted = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    encoding = (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "")
+    return Style(
+        color=color == "always" or (color == "auto" and wanted),
+        ascii=not encoding.startswith("utf"),
+        width=max(60, min(shutil.get_terminal_size((100, 24)).columns, 140)) if terminal else 100,
+        verbose=verbose,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    title: str
+    left: bool = False
+    """Aligned to the left; figures are aligned to the right."""
+    color: str = ""
+
+
+@dataclass(slots=True)
+class Grid:
+    """Rows of cells; a column without a single cell is not printed."""
+
+    columns: Sequence[Column]
+    rows: list[Sequence[str]] = field(default_factory=list)
+    painted: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Colour of one cell, by (row, column)."""
+
+    @classmethod
+    def of(cls, header: str, *figures: str) -> "Grid":
+        """The header's columns, `|` between them, `<` before those that are aligned to the left as
+        words are; then columns of figures with these titles."""
+        columns = [Column(one.removeprefix("<"), left=one[:1] == "<") for one in header.split("|")]
+        return cls([*columns, *map(Column, figures)])
+
+    def add(self, *cells: str, color: str = "", at: int = -1) -> None:
+        """A row; the cell at index `at` is shown in that colour."""
+        if color:
+            self.painted[len(self.rows), at % len(self.columns)] = color
+        self.rows.append(cells)
+
+    @property
+    def shown(self) -> list[int]:
+        """The columns that have a cell."""
+        return [i for i in range(len(self.columns)) if any(row[i] for row in self.rows)]
+
+    def markdown(self, style: Style, *, every: bool = False) -> list[str]:
+        """As a table of Markdown, its cells escaped. every: also columns without a cell."""
+        shown = range(len(self.columns)) if every else self.shown
+        titles = [escape(self.columns[i].title, style) for i in shown]
+        rows = [[escape(row[i], style) for i in shown] for row in self.rows]
+        right = [escape(self.columns[i].title, style) for i in shown if not self.columns[i].left]
+        return table(titles, rows, right)
+
+    def lines(self, style: Style, *, indent: str = "", gap: str = "  ") -> list[str]:
+        shown = self.shown
+        cells = [[style.text(row[i]) for i in shown] for row in self.rows]
+        titles = [style.text(self.columns[i].title) for i in shown]
+        widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
+        lines = [indent + style.paint(self._line(titles, shown, widths, gap), "dim")]
+        for number, row in enumerate(cells):
+            painted = {k: self._color(number, i) for k, i in enumerate(shown)}
+            lines.append(indent + self._line(row, shown, widths, gap, style, painted))
+        return lines
+
+    def _color(self, row: int, column: int) -> str:
+        return self.painted.get((row, column), self.columns[column].color)
+
+    def _line(
+        self,
+        cells: Sequence[str],
+        shown: Sequence[int],
+        widths: Sequence[int],
+        gap: str,
+        style: Style | None = None,
+        colors: dict[int, str] | None = None,
+    ) -> str:
+        parts = []
+        for index, (cell, column, width) in enumerate(zip(cells, shown, widths, strict=True)):
+            padded = cell.ljust(width) if self.columns[column].left else cell.rjust(width)
+            color = (colors or {}).get(index, "")
+            parts.append(style.paint(padded, color) if style and color else padded)
+        return gap.join(parts).rstrip()
+
+
+def titled(tables: Iterable[tuple[str, Grid]], style: Style) -> list[str]:
+    """Each table under its title, with a blank line after it."""
+    lines: list[str] = []
+    for title, grid in tables:
+        lines += [style.paint(style.text(title), "bold"), *grid.lines(style, indent="  "), ""]
+    return lines
+
+
+_ADDRESS = re.compile(r"\b(https?|ftp|mailto|xmpp):", re.IGNORECASE)
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
+
+
+def plain_text(text: str, style: Style) -> str:
+    """The line ends stay, everything else is made safe for the character set."""
+    return "\n".join(style.text(line) for line in text.split("\n"))
+
+
+def escape(text: str, style: Style) -> str:
+    """Text that Markdown and HTML leave as it is, also within a table: no link, nobody is called."""
+    clean = _SPECIAL.sub(r"\\\1", style.text(text)).replace("&", "&amp;")
+    # GitHub makes links of addresses and calls people by their names; a comment ends the word.
+    clean = _ADDRESS.sub(r"\1<!-- -->:", clean).replace("@", "@<!-- -->")
+    return clean.replace("www.", "www<!-- -->.")
+
+
+def code(text: str, style: Style) -> str:
+    """A code span; within a table a pipe must be escaped even there."""
+    clean = style.text(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", clean)), default=0))
+    pad = " " if "`" in clean else ""
+    return f"{fence}{pad}{clean}{pad}{fence}".replace("|", "\\|")
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str]) -> list[str]:
+    """right: titles of the columns that are aligned to the right. Cells are escaped already."""
+    rule = ["---:" if title in right else "---" for title in titles]
+    return [f"| {' | '.join(row)} |" for row in (titles, rule, *rows)]

@@ -1,0 +1,271 @@
+"""The session's table of ranks: what each has said, and what that means. No sockets, no clock.
+
+Bounds. A rank that is still starting counts against the start-up bound of the whole world, any
+other against the bound of one operation; a phase that announces its own bound counts against that.
+While a rank is rightly slow (it starts, or announced a long phase) the others wait for it rightly:
+their clocks run only from the moment when it is through.
+"""
+
+from dataclasses import dataclass
+
+from wirespeed.watchdog.events import Death, Raised
+from wirespeed.watchdog.protocol import Beat, Hello, ProtocolError, StackText
+from wirespeed.watchdog.rank_status import PHASES, STARTUP_PHASES, Phase, RankStatus
+
+__all__ = ["RankEntry", "RankTable"]
+
+
+_TOLD = 4
+"""Strangers that are told of; the others are counted."""
+
+
+@dataclass(slots=True)
+class RankEntry:
+    """The mutable row of one rank; moments are seconds of the session's monotonic clock."""
+
+    rank: int
+    heard_at: float
+    progressed_at: float
+    host: str = ""
+    pid: int = 0
+    address: str = ""
+    """From where it calls, as host:port."""
+    phase: Phase = "starting"
+    detail: str = ""
+    op: str = ""
+    sequence: int = 0
+    ticks: int = 0
+    bound: float = 0.0
+    connected: bool = False
+    open: bool = False
+    joined: bool = False
+    """Has left the start-up phases once."""
+    lost_at: float | None = None
+    lost_because: str = ""
+    ended_at: float | None = None
+    returncode: int | None = None
+    finished_at: float | None = None
+    exit_code: int | None = None
+    failure: Raised | None = None
+    stack: str | None = None
+    recent: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def dead_at(self) -> float | None:
+        """When the rank was seen to end without goodbye; None while it lives."""
+        moments = [at for at in (self.lost_at, self.ended_at) if at is not None]
+        spoke = self.finished_at is not None or self.failure is not None
+        return None if spoke or not moments else min(moments)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more is expected of the rank."""
+        spoke = self.finished_at is not None or self.failure is not None
+        return spoke or self.dead_at is not None
+
+    @property
+    def starting(self) -> bool:
+        return not self.connected or self.phase in STARTUP_PHASES
+
+    def status(self, now: float) -> RankStatus:
+        return RankStatus(
+            rank=self.rank,
+            host=self.host,
+            pid=self.pid,
+            phase=self.phase,
+            detail=self.detail,
+            op=self.op,
+            sequence=self.sequence,
+            ticks=self.ticks,
+            since=now - self.progressed_at,
+            silent=now - self.heard_at,
+            connected=self.connected,
+            returncode=self.returncode,
+            exit_code=self.exit_code,
+            recent=self.recent,
+        )
+
+
+class RankTable:
+    """All ranks of one run; every method takes the present moment."""
+
+    def __init__(
+        self, world_size: int, now: float, *, op_timeout: float, startup_timeout: float
+    ) -> None:
+        self.op_timeout = op_timeout
+        self.startup_timeout = startup_timeout
+        self.entries = [RankEntry(rank, now, now) for rank in range(world_size)]
+        self.refusals: list[str] = []
+        self.claims: tuple[int, str, str] | None = None
+        """A rank, the process that has it and the first other one that knows the key and claims it."""
+        self.turned_away: list[str] = []
+        """The first of those who spoke without the run's key, as address and what was wrong."""
+        self.turned_away_count = 0
+        self._started = now
+        self._startup_at = now
+        """Last moment at which some rank was rightly starting."""
+        self._long_at = now
+        """Last moment at which some rank was rightly in a phase with a long bound of its own."""
+
+    # What is heard.
+
+    def hello(self, hello: Hello, address: str, now: float) -> str:
+        """Enter a rank that calls from `address`; returns why it is refused, or ``."""
+        reason = self._objection(hello)
+        if not reason and (first := self.entries[hello.rank]).connected:
+            reason = f"rank {hello.rank} is already pid {first.pid} on {first.host}"
+            if self.claims is None:
+                one = _process(first.pid, first.host, first.address)
+                other = _process(hello.pid, hello.host, address)
+                self.claims = (hello.rank, one, other)
+        if reason:
+            self.refusals.append(f"a process on {hello.host}, pid {hello.pid}: {reason}")
+            return reason
+        entry = self.entries[hello.rank]
+        entry.host, entry.pid, entry.address = hello.host, hello.pid, address
+        entry.connected = entry.open = True
+        entry.heard_at = entry.progressed_at = now
+        return ""
+
+    def _objection(self, hello: Hello) -> str:
+        size = len(self.entries)
+        if hello.world_size != size:
+            return f"it believes in a world of {hello.world_size} ranks, this one has {size}"
+        if not 0 <= hello.rank < size:
+            return f"it calls itself rank {hello.rank} in a world of {size} ranks"
+        return ""
+
+    def stranger(self, address: str, why: str) -> None:
+        """Somebody spoke without the run's key; only the first few are kept."""
+        self.turned_away_count += 1
+        if len(self.turned_away) < _TOLD:
+            self.turned_away.append(f"{address}: {why}")
+
+    def beat(self, rank: int, beat: Beat, now: float) -> bool:
+        """Take a heartbeat; returns whether phase or operation changed."""
+        if beat.phase not in PHASES:
+            raise ProtocolError(f"unknown phase {beat.phase!r:.40}")
+        entry = self.entries[rank]
+        entry.heard_at = now
+        place = (beat.phase, beat.detail, beat.sequence)
+        changed = place != (entry.phase, entry.detail, entry.sequence)
+        if changed:
+            entry.progressed_at = max(entry.progressed_at, now - max(0.0, beat.age))
+        if beat.ticks != entry.ticks:
+            entry.progressed_at = now
+        if not entry.over:
+            entry.phase = beat.phase
+        entry.detail, entry.op, entry.sequence = beat.detail, beat.op, beat.sequence
+        entry.ticks, entry.bound = beat.ticks, beat.bound
+        entry.joined = entry.joined or not entry.starting
+        return changed
+
+    def record(self, rank: int, now: float) -> None:
+        """A result is progress."""
+        self.entries[rank].heard_at = self.entries[rank].progressed_at = now
+
+    def failed(self, rank: int, error: str, trace: str, now: float) -> None:
+        entry = self.entries[rank]
+        entry.heard_at = now
+        entry.phase = "failed"
+        if entry.failure is None:
+            entry.failure = Raised(rank=rank, at=now, error=error, trace=trace)
+
+    def gave_up(self, rank: int, host: str, error: str, now: float) -> None:
+        """A rank that never connected ended with an error."""
+        self.entries[rank].host = self.entries[rank].host or host
+        self.failed(rank, error, "", now)
+
+    def stack(self, rank: int, answer: StackText, now: float) -> None:
+        entry = self.entries[rank]
+        entry.heard_at = now
+        entry.stack = answer.text
+        entry.recent = tuple((int(number), str(label)) for number, label in answer.recent)
+
+    def bye(self, rank: int, exit_code: int, now: float) -> None:
+        entry = self.entries[rank]
+        entry.heard_at = entry.progressed_at = entry.finished_at = now
+        entry.exit_code = exit_code
+        if entry.failure is None:
+            entry.phase = "finished"
+
+    def lost(self, rank: int, now: float, why: str = "") -> None:
+        """The rank's connection ended, and why, if it was our doing."""
+        entry = self.entries[rank]
+        entry.open = False
+        entry.lost_because = why
+        if entry.lost_at is None:
+            entry.lost_at = now
+
+    def ended(self, rank: int, returncode: int, now: float) -> None:
+        """The rank's process ended, as its parent knows."""
+        entry = self.entries[rank]
+        if entry.ended_at is None:
+            entry.ended_at, entry.returncode = now, returncode
+
+    def restart(self, now: float) -> None:
+        """The run starts now, not when the table was made."""
+        self.shift(now - self._started)
+
+    def shift(self, seconds: float) -> None:
+        """The session itself did not run for so long: that is nobody's silence."""
+        self._started += seconds
+        self._startup_at += seconds
+        self._long_at += seconds
+        for entry in self.entries:
+            entry.heard_at += seconds
+            entry.progressed_at += seconds
+
+    # What it means.
+
+    def overdue(self, now: float) -> frozenset[int]:
+        """Ranks that made no progress within their bound."""
+        live = [entry for entry in self.entries if not entry.over]
+        for entry in live:
+            rightly = not self._own_clock_is_over(entry, now)
+            if entry.starting and rightly:
+                self._startup_at = now
+            if entry.bound > self.op_timeout and rightly:
+                self._long_at = now
+        return frozenset(entry.rank for entry in live if self._is_overdue(entry, now))
+
+    def _bound(self, entry: RankEntry) -> float:
+        default = self.startup_timeout if entry.starting else self.op_timeout
+        return entry.bound or default
+
+    def _own_clock_is_over(self, entry: RankEntry, now: float) -> bool:
+        """Without regard to other ranks, so that two slow ranks never excuse each other."""
+        if entry.starting and not entry.bound and not entry.joined:
+            return now - max(self._started, self._long_at) > self.startup_timeout
+        return now - entry.progressed_at > self._bound(entry)
+
+    def _is_overdue(self, entry: RankEntry, now: float) -> bool:
+        if not self._own_clock_is_over(entry, now):
+            return False
+        if entry.starting or entry.bound > self.op_timeout:
+            return True
+        excused = max(self._startup_at, self._long_at)
+        return now - max(entry.progressed_at, excused) > self._bound(entry)
+
+    def deaths(self) -> tuple[Death, ...]:
+        """Ranks that ended without goodbye and without having reported an exception."""
+        return tuple(
+            Death(
+                rank=entry.rank,
+                at=entry.dead_at,
+                returncode=entry.returncode,
+                why=entry.lost_because,
+            )
+            for entry in self.entries
+            if entry.dead_at is not None
+        )
+
+    def raised(self) -> tuple[Raised, ...]:
+        return tuple(entry.failure for entry in self.entries if entry.failure is not None)
+
+    def statuses(self, now: float) -> tuple[RankStatus, ...]:
+        return tuple(entry.status(now) for entry in self.entries)
+
+
+def _process(pid: int, host: str, address: str) -> str:
+    return f"pid {pid} on {host} ({address})"
