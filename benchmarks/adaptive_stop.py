@@ -90,7 +90,8 @@ def levels(kind: str, n: int) -> np.ndarray:
 
 def moving(kind: str, cv: float) -> tuple[Draw, Callable[[int], float]]:
     def draw(rng: np.random.Generator, n: int) -> np.ndarray:
-        return rng.normal(1, cv, n) * levels(kind, n)
+        found: np.ndarray = rng.normal(1, cv, n) * levels(kind, n)
+        return found
 
     @lru_cache
     def truth(n: int) -> float:

@@ -16,6 +16,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # only the processes that make or read a run import it
+    from wirespeed.model.records import (
+        Finding,
+        Measurement,
+        NodeFacts,
+        PairFigures,
+        Run,
+        Verification,
+    )
+    from wirespeed.model.training_records import Training
 
 PER_NODE, SAMPLES, SIZES, ROUNDS = 8, 64, 22, 16
 SECONDS, MEGABYTES = 2.0, 500
@@ -61,7 +73,7 @@ def to_verdict(ranks: int) -> int:
     return 0
 
 
-def large_run(ranks: int):  # type: ignore[no-untyped-def]  # its type needs the import
+def large_run(ranks: int) -> "Run":
     from wirespeed.model.records import Located, Run, World
 
     rng = random.Random(1)
@@ -95,8 +107,9 @@ def large_run(ranks: int):  # type: ignore[no-untyped-def]  # its type needs the
     )
 
 
-def _node(host: str, number: int, hosts: list[str]):  # type: ignore[no-untyped-def]
+def _node(host: str, number: int, hosts: list[str]) -> "NodeFacts":
     """About 10 KB as JSON, as a node with 8 GPUs and 8 adapters has."""
+    from wirespeed.model.node_facts import Facts
     from wirespeed.model.records import NodeFacts
 
     first = number * PER_NODE
@@ -125,7 +138,19 @@ def _node(host: str, number: int, hosts: list[str]):  # type: ignore[no-untyped-
     return NodeFacts(
         host=host,
         ranks=tuple(range(first, first + PER_NODE)),
-        facts={f"fact.{i}": f"value of fact {i}" for i in range(50)} | FACTS,
+        facts=Facts(
+            cpu_model="AMD EPYC 9654 96-Core Processor",
+            kernel="6.8.0",
+            os="Ubuntu 24.04",
+            gpu_count=8,
+            gpu_driver="570.86.15",
+            gpu_on_bus=[f"0000:{0x1A + i:02x}:00.0" for i in range(PER_NODE)],
+            gpu_mute=[],
+            gpu_driverless=[],
+            gpu_xids=[],
+            machine_virtual=False,
+            other={f"fact.{i}": f"value of fact {i}" for i in range(50)},
+        ),
         gpus=gpus,
         nics=({"name": "eth0", **NIC}, {"name": "eth1", **NIC}),
         rdma=rdma,
@@ -163,21 +188,9 @@ PORT = {
 NIC = {"loopback": False, "mtu": 9000, "families": ["ipv4"], "speed_Gbitps": 25.0, "virtual": False}
 KNOCKED = {"port": 53651, "tcp": "", "mtu": 9000, "passes": 9000, "clock_offset_s": 9.5e-7}
 KNOCKED |= {"clock_error_s": 1e-5, "resolves": ["10.0.0.1"], "resolve_error": ""}
-FACTS = {
-    "cpu.model": "AMD EPYC 9654 96-Core Processor",
-    "kernel": "6.8.0",
-    "os": "Ubuntu 24.04",
-    "gpu.count": 8,
-    "gpu.driver": "570.86.15",
-    "gpu.on_bus": [f"0000:{0x1A + i:02x}:00.0" for i in range(PER_NODE)],
-    "gpu.mute": [],
-    "gpu.driverless": [],
-    "gpu.xids": [],
-    "machine.virtual": False,
-}
 
 
-def _pairs(hosts: list[str], rng: random.Random) -> Iterator[object]:
+def _pairs(hosts: list[str], rng: random.Random) -> "Iterator[PairFigures]":
     from wirespeed.model.records import PairFigures
 
     for round in range(ROUNDS):
@@ -197,7 +210,7 @@ def _pairs(hosts: list[str], rng: random.Random) -> Iterator[object]:
                 )
 
 
-def _findings(hosts: list[str]) -> Iterator[object]:
+def _findings(hosts: list[str]) -> "Iterator[Finding]":
     """A failure with evidence for each tenth node, a warning for each second, and what is good."""
     from wirespeed.model.records import Finding, Subject
 
@@ -225,7 +238,7 @@ def _findings(hosts: list[str]) -> Iterator[object]:
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "send_recv")
 
 
-def _measurements(ranks: int, rng: random.Random) -> Iterator[object]:
+def _measurements(ranks: int, rng: random.Random) -> "Iterator[Measurement]":
     from wirespeed.model.records import Measurement
     from wirespeed.statistics import time_stats
 
@@ -250,7 +263,7 @@ def _measurements(ranks: int, rng: random.Random) -> Iterator[object]:
             )
 
 
-def _verifications(ranks: int) -> Iterator[object]:
+def _verifications(ranks: int) -> "Iterator[Verification]":
     """As many as `check -l long` has; one of them wrong on each 50th rank."""
     from wirespeed.model.records import Verification, WrongData
 
@@ -285,7 +298,7 @@ def _verifications(ranks: int) -> Iterator[object]:
         )
 
 
-def _training(ranks: int) -> Iterator[object]:
+def _training(ranks: int) -> "Iterator[Training]":
     from dataclasses import replace
 
     from wirespeed.model.codec import from_json
@@ -310,9 +323,12 @@ def make(ranks: int) -> int:
     save(run)
     path = save(replace(run, id=UNFINISHED))
     folder = RunFolder(path, replace(run, id=UNFINISHED))
-    folder.append("located", to_json(replace(run.located, pairs=())))
+    located = run.located
+    if located is None:
+        raise RuntimeError("such a run measures pairs")
+    folder.append("located", to_json(replace(located, pairs=())))
     for round in range(ROUNDS):
-        pairs = [to_json(pair) for pair in run.located.pairs if pair.round == round]
+        pairs = [to_json(pair) for pair in located.pairs if pair.round == round]
         folder.append("pairs", {"pairs": pairs})
     for one in run.training:
         folder.append("training", to_json(one))

@@ -174,7 +174,7 @@ def _with_links_down(text: str) -> str:
 def judged(environment: dict[str, str]) -> list[Finding]:
     """The findings about GPUs, of facts read there as a rank reads them."""
     notes = Notes()
-    notes.facts["gpu.on_bus"] = []
+    notes.keep("gpu.on_bus", [])
     before = dict(os.environ)
     os.environ |= environment
     try:

@@ -210,7 +210,7 @@ def our_rank() -> int:
     heartbeat.phase("running")
     while True:
         line = sys.stdin.readline() if place.rank == 0 else ""
-        line = place.control.from_first(line.encode()).decode()
+        line = place.control.objects(line, str)[0]
         if not line.strip():
             break
         size, _, calls = map(int, line.split())

@@ -398,7 +398,8 @@ def main() -> int:
 
 def steps_rows(lab: Study, keep: Path) -> tuple[list[Guess], int]:
     """(guesses, how many were refused)."""
-    every, away = [], 0
+    every: list[Guess] = []
+    away = 0
     for kind, found, refused, noise in step_rows(keep, stored(lab, keep, lab.rate_mbit)):
         made = [Guess("step", kind, *one) for one in found]
         print(row(f"steps, {lab.rate_mbit} Mbit/s", "step", kind, made, refused, noise))

@@ -32,8 +32,8 @@ from wirespeed.model.records import Run
 from wirespeed.runs.store import load
 
 BOUND_S = 200.0
-COLUMNS = ("fault", "how it was made", "the words that named it", "in", "what was kept", "exit")
-COLUMNS += ("nccl-tests", "SuperBench")
+_SAID = ("fault", "how it was made", "the words that named it", "in", "what was kept", "exit")
+COLUMNS = (*_SAID, "nccl-tests", "SuperBench")
 WIRESPEED = (sys.executable, "-m", "wirespeed")
 _LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC", "OMPI_", "SLURM_", "PMI")
 

@@ -97,7 +97,7 @@ def _strangers(stage: Any) -> None:
             for one in process.net_connections("tcp"):
                 if one.status == psutil.CONN_LISTEN:
                     held += _callers(one.laddr.port)
-    stage.after.append(lambda: [one.close() for one in held])
+    stage.after += [one.close for one in held]
 
 
 def _callers(port: int) -> list[socket.socket]:

@@ -84,7 +84,7 @@ def overlap(ours: Row, alone: Row, gradient_bytes: float) -> bool:
     last = comm * min(1.0, ours["bucket_mb"] * 1e6 / gradient_bytes)
     bound = rest + max(backward, comm) + last
     step = ours["step_ms"]["mean"]
-    kept = step <= 1.05 * bound
+    kept = bool(step <= 1.05 * bound)
     sys.stdout.write(
         f"| {ours['model']} | {label(ours)} | full overlap | {step:.1f} | {bound:.1f} | "
         f"{step / bound:.3f} | {ours['rounds']} | ≤ 1.05 | {'kept' if kept else 'missed'} |\n"
@@ -94,7 +94,7 @@ def overlap(ours: Row, alone: Row, gradient_bytes: float) -> bool:
 
 def memory(ours: Row, theirs: Row) -> bool:
     peaks = [row["peak_memory_bytes"] for row in (ours, theirs)]
-    kept = peaks[0] <= peaks[1]
+    kept = bool(peaks[0] <= peaks[1])
     sys.stdout.write(
         f"| {ours['model']} | {label(ours)} | {label(theirs)} | {peaks[0]:,} B | {peaks[1]:,} B | "
         f"{peaks[0] / peaks[1]:.3f} | – | peak ≤ 1.00 | {'kept' if kept else 'missed'} |\n"

@@ -17,6 +17,7 @@ import numpy as np
 from wirespeed.collectives.stopping import StopRule, WarmUp
 from wirespeed.lab import Lab
 from wirespeed.lab.spec import LabSpec, parse_rate
+from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Measurement, NodeFacts, Run, World
 from wirespeed.runs.store import load
 from wirespeed.statistics import time_stats
@@ -141,7 +142,7 @@ def fake_engine(slow: float) -> Run:
 
 
 def _run(id: str, measurements: list[Measurement]) -> Run:
-    node = NodeFacts(host="node", ranks=(0, 1), facts={"torch": "2"})
+    node = NodeFacts(host="node", ranks=(0, 1), facts=Facts(torch="2"))
     return Run(
         id=id,
         command="bench",
