@@ -7,8 +7,9 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-MOST = {resource.RLIMIT_AS: 1500 * 2**20}
-"""Address space of each process: torch takes 640 MiB of it, buffers of 128 MiB still fit."""
+MOST = {resource.RLIMIT_AS: 2500 * 2**20}
+"""Address space of each process: torch takes 640 MiB of it; buffers of 128 MiB still fit, six times, as it
+takes to rotate them through a cache of 768 MiB."""
 ONCE = ("-w", "1", "-n", "2", "--ranks", "2", "-q", "-o", "json")
 
 

@@ -1,7 +1,8 @@
 """Memory that one configuration takes on one rank: its buffers, and what checking them needs. Pure.
 
 A data check and the timing come one after the other, each with buffers of its own. The check compares
-slice by slice (`oracle.SLICE`), so beside the buffers it holds a few slices of whole numbers.
+slice by slice (`oracle.SLICE`), so beside the buffers it holds a few slices of whole numbers, and the C
+library keeps these while the timing goes on.
 """
 
 from wirespeed.collectives.collective import Collective, Geometry
@@ -45,4 +46,4 @@ def needed_bytes(
     copied = collective.scratch.get(backend)
     scratch = counts[copied](geometry) * itemsize if copied else 0
     checking = _CHECKED * min(SLICE, elements) if check else 0
-    return elements * itemsize + max(checking, elements * itemsize * (slots - 1)) + scratch + _SMALL
+    return elements * itemsize * slots + checking + scratch + _SMALL

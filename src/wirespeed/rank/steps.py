@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import Collective
-from wirespeed.collectives.need import buffer_elements, needed_bytes
+from wirespeed.collectives.need import needed_bytes
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Verification
 from wirespeed.plan import Plan, Step
@@ -128,7 +128,7 @@ def shortage(place: Place, site: Site, step: Step) -> Shortage | None:
         needed, free = sum(row[0] for row in mine), min(row[1] for row in mine)
         if needed > free:
             return Shortage(host, int(needed), int(free))
-    refused = place.control.matrix([float(not _granted(place, site))])[:, 0].tolist()
+    refused = place.control.matrix([float(not _granted(place, need))])[:, 0].tolist()
     if not any(refused):
         return None
     rank = refused.index(1.0)
@@ -150,15 +150,12 @@ def _need(place: Place, site: Site, step: Step) -> int:
     )
 
 
-def _granted(place: Place, site: Site) -> bool:
-    """Whether the allocator would give this rank its buffers; a limit on its own may be lower."""
+def _granted(place: Place, need: int) -> bool:
+    """Whether the allocator would give this rank as many bytes; a limit on its own may be lower."""
     import torch
 
-    if site.group is None:
-        return True
-    elements = buffer_elements(site.collective, site.geometry, in_place=site.case.in_place)
     try:
-        torch.empty(elements, dtype=site.torch_dtype, device=place.device)
+        torch.empty(need, dtype=torch.uint8, device=place.device)
     except (RuntimeError, MemoryError):
         return False
     return True
