@@ -60,7 +60,12 @@ def test_a_file_gives_its_rules_beside_ours() -> None:
             "mine.yaml:10: rules[0].fixx: saw an unknown key",
         ),
         ("role: cause", "roles: cause", "mine.yaml:2: defaults.roles: saw an unknown key"),
-        ("role: cause", "role: guess", "mine.yaml:2: defaults.role: saw 'guess', expected"),
+        (
+            "role: cause",
+            "role: guess",
+            "mine.yaml:2: defaults.role: saw 'guess', expected one of cause, consequence, fact, symptom",
+        ),
+        ("id: MINE-001", "id: mine-1", "saw 'mine-1', expected text that matches '^[A-Z]"),
         ("  role: cause\n", "", "mine.yaml:4: rules[0].role: saw nothing, expected a value"),
         (
             "[stale file handle]",

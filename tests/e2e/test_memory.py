@@ -8,8 +8,8 @@ import pytest
 pytestmark = pytest.mark.slow
 
 MOST = {resource.RLIMIT_AS: 2500 * 2**20}
-"""Address space of each process: torch takes 640 MiB of it; buffers of 128 MiB still fit, six times, as it
-takes to rotate them through a cache of 768 MiB."""
+"""Address space of each process: torch takes 640 MiB of it; buffers of 128 MiB still fit, six times:
+what rotating them through a cache of 768 MiB takes."""
 ONCE = ("-w", "1", "-n", "2", "--ranks", "2", "-q", "-o", "json")
 
 

@@ -185,6 +185,7 @@ def _entry(tree: Tree, number: int, defaults: Mapping[str, Any], entry: Any) -> 
 _AT = re.compile(r"^(?P<told>.*?)(?: - at `\$(?P<at>.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.(?P<name>\w+)|\[(?P<index>\d+|\.\.\.)\]")
 _WORDS = {
+    "Expected `str` matching regex ": "text that matches ",
     "Expected `array`": "a list",
     "Expected `str`": "text",
     "Expected `bool`": "true or false",
@@ -201,7 +202,12 @@ def _told(message: str) -> tuple[str, Key]:
     key = tuple(
         step["name"] or int(step["index"]) for step in _STEP.finditer(at) if step["index"] != "..."
     )
-    return next((word for start, word in _WORDS.items() if told.startswith(start)), told), key
+    if told.startswith("Invalid enum value") and key:
+        _, parts = msgspec.json.schema_components([Entry])
+        return f"one of {', '.join(parts['Entry']['properties'][key[0]]['enum'])}", key
+    start = next((start for start in _WORDS if told.startswith(start)), "")
+    rest = told.removeprefix(start) if start.endswith(" ") else ""
+    return (_WORDS[start] + rest if start else told), key
 
 
 def _value(data: Any, key: Key) -> str:
