@@ -73,7 +73,8 @@ class Sandbox:
         (self.packages / "zz_probe.pth").write_text("import mutants_probe\n")
         shutil.copy(_HERE / "mutants_probe.py", self.packages)
         for file in Path(sys.prefix, "bin").iterdir():
-            _offer(file, venv / "bin" / file.name)
+            if file.is_file():
+                _offer(file, venv / "bin" / file.name)
         pip = ("-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "-e")
         _quiet(self._python, *pip, str(self.tree))
 
