@@ -75,7 +75,7 @@ class Sandbox:
         for file in Path(sys.prefix, "bin").iterdir():
             if file.is_file():
                 _offer(file, venv / "bin" / file.name)
-        pip = ("-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "-e")
+        pip = ("-m", "pip", "install", "-q", "--no-deps", "-e")
         _quiet(self._python, *pip, str(self.tree))
 
     def write(self, path: str, text: str) -> None:
