@@ -4,13 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test test-slow test-system test-hostile lint types contracts unit benchmark reliability diagnose-score \
+.PHONY: run test test-slow test-system test-hostile test-cluster test-machine test-quiet lint types contracts unit benchmark reliability diagnose-score \
 	diagnose-texts mutants docs man images dist sbom audit clean
 
 # A test that fails is run once more by itself: what fails there too is broken, and what passes is named
 # as one that the load of the machine, or a race, had brought down.
 alone = { [ $$? = 1 ] && echo "these failed; once more, alone:" && \
-	  $(BIN)/pytest -m "$(1)" --last-failed --last-failed-no-failures none; }
+	  $(BIN)/pytest -m "$(1)" $(2) --last-failed --last-failed-no-failures none; }
 
 # Which tests take longer than a second is said at the end of every run.
 TIMES := --durations=0 --durations-min=1
@@ -23,14 +23,23 @@ test: lint types contracts unit ## lint, types, import contracts, quick tests wi
 test-slow: $(VENV)/.dev ## whole commands on several real ranks, and what waits for seconds
 	$(BIN)/pytest -m "slow and not system and not hostile" -n 3 --dist loadscope $(TIMES) || $(call alone,slow)
 
-# Many of these tests wait: three at once on two cores; what compares speeds has the machine for itself.
-test-system: export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
-test-system: test-slow test-hostile ## network namespaces, ssh, MPI, Slurm, Kubernetes, images, browser
-	$(BIN)/pytest -m "system and quiet and not hostile" $(TIMES) || $(call alone,system and quiet)
-	$(BIN)/pytest -m "system and not quiet and not hostile" -n 3 --dist worksteal $(TIMES) || $(call alone,system)
+test-system: test-slow test-hostile test-cluster test-machine test-quiet ## all that needs root, servers, a cluster
+
+SYSTEM := test-cluster test-machine test-quiet test-hostile
+$(SYSTEM): export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
+
+# Tests of a cluster wait most of the time: they may run beside the machine's. Each remembers its own failures.
+test-cluster: $(VENV)/.system ## Kubernetes, on the cluster that KUBECONFIG names
+	$(BIN)/pytest tests/system -m "cluster and not quiet" -n 2 --dist worksteal $(TIMES) -o cache_dir=.pytest_cache/cluster || \
+	  $(call alone,cluster,-o cache_dir=.pytest_cache/cluster)
+
+test-machine: $(VENV)/.system ## network namespaces, ssh, MPI, Slurm, images, browser
+	$(BIN)/pytest -m "system and not (cluster or quiet or hostile)" -n 3 --dist worksteal $(TIMES) || $(call alone,system)
+
+test-quiet: $(VENV)/.system ## what compares speeds, or cuts a node: it has the machine for itself
+	$(BIN)/pytest tests/lab tests/system -m "system and quiet" $(TIMES) || $(call alone,system and quiet)
 
 # 5: no hostile test is a quiet one.
-test-hostile: export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
 test-hostile: $(VENV)/.system ## strangers, floods, forged messages, tampered stores, fuzzed files; how many of each
 	$(BIN)/pytest -m "hostile and quiet" || [ $$? = 5 ]
 	$(BIN)/pytest -m "hostile and not quiet" -n 4 --dist worksteal || $(call alone,hostile)

@@ -39,9 +39,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "system" in item.path.parts:
             item.add_marker(pytest.mark.system)
-        if "kube" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("timeout"):
+        if "kube" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.cluster)
             # A kubelet may take 40 s to act on one change, and everything shares two cores.
-            item.add_marker(pytest.mark.timeout(KUBE_S))
+            if not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(KUBE_S))
 
 
 def ip(*words: str) -> None:
