@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(500)]
 
-FOR_S = 75
+FOR_S = 50
 """Time for two starts of the world, beside other tests on the same cores."""
 BOUND_S = 200.0
 TINY = ("train", "--ranks", "2", "--layers", "1", "--context", "16", "-q", "-o", "json")
