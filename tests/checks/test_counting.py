@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.checks.counting import count_findings, with_counters
-from wirespeed.checks.counting_rules import FAMILIES, RULES
+from wirespeed.checks.counting import FAMILIES, RULES, count_findings, with_counters
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.checks.gpu_faults import gpu_cuda_findings, gpu_fault_findings
-from wirespeed.checks.xids import meaning_of
+from wirespeed.checks.gpu_faults import gpu_cuda_findings, gpu_fault_findings, meaning_of
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, World

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.checks.hardware import hardware_findings
+from wirespeed.checks.judge import hardware_findings
 from wirespeed.checks.registry import EXPLAINED
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts

@@ -1,5 +1,4 @@
-from wirespeed.checks.needs import facts_suffice
-from wirespeed.checks.registry import select
+from wirespeed.checks.registry import facts_suffice, select
 
 
 def test_families_that_only_read_facts() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from wirespeed.checks.gpu_health import gpu_state_findings
-from wirespeed.checks.nodes import node_findings
+from wirespeed.checks.judge import node_findings
 from wirespeed.checks.registry import EXPLAINED
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts

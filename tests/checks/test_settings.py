@@ -5,7 +5,7 @@ from msgspec.structs import asdict, replace
 
 from wirespeed.checks.registry import EXPLAINED
 from wirespeed.checks.settings import settings_findings
-from wirespeed.checks.settings_names import CHOICES, KNOWN, NUMBERS, OBSOLETE
+from wirespeed.checks.settings_conditions import CHOICES, KNOWN, NUMBERS, OBSOLETE
 from wirespeed.checks.settings_rules import Example, Port, Rule, settings_rules
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts

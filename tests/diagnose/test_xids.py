@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.checks.xids import meaning_of
+from wirespeed.checks.gpu_faults import meaning_of
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.rule_file import read_rules
 from wirespeed.diagnose.rules import RULES

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from wirespeed.model.codec import to_json
+from wirespeed.node.facts import Spot, distance, note_topology
 from wirespeed.node.reading import Notes
-from wirespeed.node.topology import Spot, distance, note_topology
 
 HOST = "pci0000:16"
 PORT = f"{HOST}/0000:16:01.0"

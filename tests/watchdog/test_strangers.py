@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from wirespeed.watchdog import Heartbeat, Monitor
+from wirespeed.watchdog.connection import hello_seal
 from wirespeed.watchdog.protocol import (
     HELLO_LIMIT,
     Beat,
@@ -19,7 +20,6 @@ from wirespeed.watchdog.protocol import (
     Welcome,
     encode,
 )
-from wirespeed.watchdog.seals import hello_seal
 
 pytestmark = pytest.mark.hostile("strangers")
 

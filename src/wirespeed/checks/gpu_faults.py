@@ -1,18 +1,22 @@
-"""Faults of GPUs that stay until somebody acts: GPU-005 to GPU-010."""
+"""Faults of GPUs that stay until somebody acts: GPU-005 to GPU-010.
 
+How grave a driver error is, and what to do, goes by its Xid number, or by what its text says.
+"""
+
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.checks.gpu_cuda import judge_cuda, outside
+from wirespeed.checks.gpu_health import Fault, Gpu, Status, faulty, judge_cuda, outside, why_blind
 from wirespeed.checks.gpu_links import judge_growth, judge_links, most_links
-from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty, why_blind
 from wirespeed.checks.per_node import Blind, Judge, judge_nodes
-from wirespeed.checks.xids import meaning_of
 from wirespeed.model.node_facts import Xid
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import format_duration
+from wirespeed.reference.xids import LINK, LINK_BY_TEXT, REPORT, XIDS, Severity
 
-__all__ = ["gpu_cuda_findings", "gpu_fault_findings"]
+__all__ = ["Meaning", "gpu_cuda_findings", "gpu_fault_findings", "meaning_of"]
 
 _DAY_S = 86400.0
 
@@ -248,3 +252,37 @@ def _judge_answers(node: NodeFacts) -> Finding | Blind | None:
 def _said(error: dict[str, Any]) -> str:
     asked = "when it was opened" if error["call"] == "handle" else f"asked for {error['call']}"
     return f"NVML answers {error['text']!r} (error {error['code']}, {asked})"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What one error says about a GPU."""
+
+    severity: Severity
+    """`ignore`: nothing to do at the GPU, such as the error of a program."""
+    what: str
+    fix: str = ""
+
+
+def meaning_of(kind: str, code: int, text: str) -> Meaning:
+    """The meaning of an `Xid` or `SXid` number, with what the driver wrote after it."""
+    if kind == "SXid":
+        return _of_switch(text)
+    if code in LINK_BY_TEXT:
+        what = "NVLink error" if _fatal(text) else "NVLink error, not fatal"
+        return Meaning("fail" if _fatal(text) else "warn", what, LINK)
+    known = XIDS.get(code)
+    if known is None:
+        return Meaning("warn", "not among the numbers that wirespeed knows", REPORT)
+    return Meaning(known.severity, known.what, known.fix)
+
+
+def _of_switch(text: str) -> Meaning:
+    if _fatal(text):
+        return Meaning("fail", "fatal NVSwitch error", "restart nvidia-fabricmanager and the node")
+    return Meaning("warn", "NVSwitch error, not fatal", REPORT)
+
+
+def _fatal(text: str) -> bool:
+    """`Fatal`, but neither `Non-fatal` nor `Nonfatal`."""
+    return re.search(r"(?<!non)(?<!non-)\bfatal\b", text, re.IGNORECASE) is not None

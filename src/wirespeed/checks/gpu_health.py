@@ -1,4 +1,4 @@
-"""What should be so on every GPU, as NVML tells it: GPU-001 to GPU-004, GPU-011 and GPU-012.
+"""What should be so on every GPU, as NVML and CUDA tell it: GPU-001 to GPU-004, GPU-011 to GPU-013.
 
 A GPU is held to what it can do and to its siblings: the other GPUs of its model on its node.
 """
@@ -6,13 +6,103 @@ A GPU is held to what it can do and to its siblings: the other GPUs of its model
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any, Literal
 
-from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty, siblings
-from wirespeed.checks.per_node import absent
+from wirespeed.checks.per_node import Blind, absent, worse
 from wirespeed.checks.registry import EXPLAINED
-from wirespeed.model.records import Finding, World
+from wirespeed.model.records import Finding, NodeFacts, World
 
-__all__ = ["gpu_findings", "gpu_state_findings"]
+__all__ = [
+    "Fault",
+    "Gpu",
+    "Status",
+    "faulty",
+    "gpu_findings",
+    "gpu_state_findings",
+    "hidden_gpus",
+    "judge_cuda",
+    "outside",
+    "siblings",
+    "why_blind",
+]
+
+Gpu = dict[str, Any]
+Status = Literal["warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """How grave, and what is wrong with which GPU."""
+
+    status: Status
+    text: str
+    gpu: Gpu | None = None
+    """None where it is about the node, or a device that NVML does not show."""
+
+    @property
+    def short(self) -> str:
+        return f"GPU{self.gpu['index']}: {self.text}" if self.gpu else self.text
+
+    def whole(self, node: NodeFacts) -> str:
+        """`GPU5 (0000:1f:00.0, GPU-7c…, rank 5): the text`."""
+        if not self.gpu:
+            return self.text
+        names = [self.gpu[key] for key in ("pci", "uuid") if key in self.gpu]
+        names += [f"rank {rank}" for rank in self.gpu.get("ranks", ())]
+        if self.gpu in hidden_gpus(node):
+            names.append("outside CUDA_VISIBLE_DEVICES")
+        who = f" ({', '.join(names)})" if names else ""
+        return f"GPU{self.gpu['index']}{who}: {self.text}"
+
+
+def hidden_gpus(node: NodeFacts) -> list[Gpu]:
+    """GPUs outside of CUDA_VISIBLE_DEVICES; none where each rank has a variable of its own."""
+    seen = [gpu for gpu in node.gpus if gpu.get("visible")]
+    if "CUDA_VISIBLE_DEVICES" not in node.environment or len(seen) < len(node.ranks) > 1:
+        return []
+    return [gpu for gpu in node.gpus if gpu.get("visible") is False and not gpu.get("ranks")]
+
+
+def siblings(node: NodeFacts, gpu: Gpu) -> list[Gpu]:
+    """The other GPUs of its model on its node that answer."""
+    return [
+        one
+        for one in node.gpus
+        if one is not gpu and one.get("name") == gpu.get("name") and not one.get("errors")
+    ]
+
+
+def why_blind(node: NodeFacts, *keys: str) -> Blind:
+    """Why NVML did not tell something about a GPU (the first reason counts), or about any."""
+    if not node.gpus:
+        return Blind(node.unknown.get("gpus", "NVML shows no GPU"))
+    names = (
+        f"gpu.{gpu['index']}.{key}" for gpu in node.gpus if not set(keys) & set(gpu) for key in keys
+    )
+    reasons = (node.unknown[name] for name in names if name in node.unknown)
+    return Blind(next(reasons, "not reported"))
+
+
+def faulty(
+    id: str, node: NodeFacts, faults: Sequence[Fault], *, fix: str = "", **said: str
+) -> Finding:
+    """The gravest fault leads; all are told. `BUS` in `fix` becomes the first GPU's PCI address."""
+    ordered = sorted(faults, key=lambda fault: fault.status != "fail")
+    lines = tuple(fault.whole(node) for fault in ordered)
+    more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
+    first = ordered[0].gpu or {}
+    bus = str(first.get("pci", first.get("index", "BUS")))
+    return worse(
+        id,
+        ordered[0].status,
+        node,
+        f"{ordered[0].short}{more}",
+        saw="; ".join(lines),
+        evidence=lines if len(lines) > 1 else (),
+        fix=(fix or EXPLAINED[id].fix).replace("BUS", bus),
+        **said,
+    )
+
 
 _BY_HARDWARE = ("hardware slowdown", "thermal, by hardware", "power brake")
 """Clocks at half or less. A power cap is normal for a GPU at full load."""
@@ -158,3 +248,49 @@ _STATE_CHECKS = (
     _GpuCheck("GPU-011", _too_hot, ("temperature_C", "slowdown_C")),
     _GpuCheck("GPU-012", _slow_clock, ("clock_sm_MHz", "slowed_by")),
 )
+
+
+_TO_DO = {
+    3: "end the job's leftovers and start again",
+    802: "systemctl status nvidia-fabricmanager; its log is /var/log/fabricmanager.log",
+    803: "the driver was updated below running software: restart the node",
+    804: "this GPU takes no newer CUDA than its driver's: update the driver, or remove cuda-compat",
+}
+"""By the driver API's error code."""
+_ELSE = "look for Xid and NVRM lines in dmesg; restart the node"
+
+
+def judge_cuda(node: NodeFacts) -> Finding | Blind | None:
+    """Joined by UUID. In MIG mode CUDA shows one instance to a process, so that it is not judged."""
+    failed = node.facts.gpu_cuda_failed
+    missing = [gpu for gpu in node.gpus if gpu.get("visible") is False]
+    if failed:
+        fault = Fault("fail", f"CUDA does not start: {failed['call']} gives {failed['text']}")
+        return _told(node, [fault], _TO_DO.get(failed["code"], _ELSE))
+    if node.facts.gpu_visible is None:
+        why = node.unknown.get("gpu.visible", "CUDA was not asked")
+        return Blind("; ".join(filter(None, (why, _hidden(node)))))
+    if any(gpu.get("mig") for gpu in node.gpus):
+        return Blind("MIG is on: CUDA shows one instance to a process")
+    if missing and "CUDA_VISIBLE_DEVICES" not in node.environment:
+        return _told(node, [Fault("fail", "CUDA does not show it", gpu) for gpu in missing], _ELSE)
+    return None
+
+
+def _told(node: NodeFacts, faults: list[Fault], fix: str) -> Finding:
+    return faulty(
+        "GPU-013",
+        node,
+        faults,
+        fix=fix,
+    )
+
+
+def outside(world: World) -> str:
+    """What a pass tells: GPUs that the variable hides."""
+    return "; ".join(f"{node.host}: {text}" for node in world.nodes if (text := _hidden(node)))
+
+
+def _hidden(node: NodeFacts) -> str:
+    names = ", ".join(f"GPU{gpu['index']}" for gpu in hidden_gpus(node))
+    return f"{names} outside of CUDA_VISIBLE_DEVICES" if names else ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from wirespeed.checks.gpu_named import Fault, Gpu, Status, faulty, why_blind
+from wirespeed.checks.gpu_health import Fault, Gpu, Status, faulty, why_blind
 from wirespeed.checks.per_node import Blind
 from wirespeed.model.records import Finding, NodeFacts, World
 

@@ -4,18 +4,22 @@ from collections.abc import Sequence
 
 from wirespeed.checks.correctness import correctness_findings
 from wirespeed.checks.counting import count_findings
-from wirespeed.checks.hardware import hardware_findings
+from wirespeed.checks.cpu_health import SHARED, beside_others, cpu_findings
+from wirespeed.checks.gpu_faults import gpu_cuda_findings, gpu_fault_findings
+from wirespeed.checks.gpu_health import gpu_state_findings
 from wirespeed.checks.interfaces import interface_findings
-from wirespeed.checks.neighbours import SHARED, beside_others
-from wirespeed.checks.nodes import node_findings
+from wirespeed.checks.links import link_findings, peer_findings
+from wirespeed.checks.node_differences import difference_findings
+from wirespeed.checks.node_health import health_findings
 from wirespeed.checks.placement import placement_findings, placement_of
 from wirespeed.checks.reach import reach_findings
+from wirespeed.checks.registry import CHECKS
 from wirespeed.checks.settings import settings_findings
 from wirespeed.checks.speed import speed_findings
 from wirespeed.model.records import Finding, Measurement, Verdict, Verification, World
 from wirespeed.reference import Reference
 
-__all__ = ["judge", "verdict_of"]
+__all__ = ["hardware_findings", "judge", "node_findings", "verdict_of"]
 
 
 def judge(
@@ -67,3 +71,24 @@ def verdict_of(findings: Sequence[Finding], measured: int) -> tuple[Verdict, int
     if shared or not measured:
         return "UNKNOWN", 3
     return "READY", 0
+
+
+def node_findings(world: World) -> list[Finding]:
+    """Every finding about the nodes of `world`, by id; pure. A world without nodes has none."""
+    if not world.nodes:
+        return []
+    findings = difference_findings(world) + health_findings(world)
+    order = list(CHECKS)
+    return sorted(findings, key=lambda finding: order.index(finding.id))
+
+
+def hardware_findings(world: World) -> list[Finding]:
+    """NODE-010 to NODE-016 and GPU-005 to GPU-013, in the order of their ids."""
+    return [
+        *link_findings(world),
+        *peer_findings(world),
+        *cpu_findings(world),
+        *gpu_fault_findings(world),
+        *gpu_state_findings(world),
+        *gpu_cuda_findings(world),
+    ]

@@ -3,7 +3,7 @@
 A check is data in findings.yaml and a function in its family's file, which turns records into findings.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +15,7 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.compiled import Compiled
 from wirespeed.errors import UsageError
 
-__all__ = ["CHECKS", "EXPLAINED", "OF_LOGS", "Check", "check_id", "select"]
+__all__ = ["CHECKS", "EXPLAINED", "OF_LOGS", "Check", "check_id", "facts_suffice", "select"]
 
 
 class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -133,6 +133,15 @@ def select(wanted: str) -> set[str]:
             )
         chosen |= matches
     return chosen
+
+
+_FROM_FACTS = ("nodes", "placement", "settings")
+"""Families whose checks read nothing but what each node tells of itself."""
+
+
+def facts_suffice(only: Collection[str]) -> bool:
+    """Whether the checks of these ids need neither torch nor a process group; none selected: no."""
+    return bool(only) and all(CHECKS[id].family in _FROM_FACTS for id in only)
 
 
 if __name__ == "__main__":

@@ -101,8 +101,7 @@ def _on_gpus(options: RunOptions) -> bool:
 
 def _run(ctx: click.Context, level: str, only: str | None, options: RunOptions) -> int:
     from wirespeed.checks.levels import steps_for
-    from wirespeed.checks.needs import facts_suffice
-    from wirespeed.checks.registry import select
+    from wirespeed.checks.registry import facts_suffice, select
     from wirespeed.cli.execute import execute
 
     chosen = frozenset(select(only)) if only else frozenset()

@@ -1,5 +1,6 @@
 """What nodes a figure is of, as options say, and whether it is normal: `reference`, `runs import`,
-`cluster nccl-tests`."""
+`cluster nccl-tests`.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from wirespeed.collectives.buffers import SLICE
 from wirespeed.collectives.collective import Collective, Copy, Geometry, Segment
-from wirespeed.collectives.need import SLICE
 from wirespeed.collectives.patterns import Pattern
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import msgspec
 
 from wirespeed.diagnose.rule import Fault, Rule
 from wirespeed.errors import InputError
-from wirespeed.model.docstrings import field_docs
+from wirespeed.model.field_types import field_docs
 from wirespeed.yaml_tree import Key, Problem, Tree, dotted, from_tree, parse, shown, shown_path
 
 __all__ = ["Entry", "Found", "RuleFileError", "read_rules", "rule_schema"]

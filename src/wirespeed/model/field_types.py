@@ -1,11 +1,12 @@
-"""How a field of a record stands in JSON, said in its type.
+"""How a field of a record stands in JSON, said in its type; and what the docstring below it says.
 
-A record is a frozen dataclass; its fields' types are the format (`records_json.py` reads and writes
+A record is a frozen dataclass; its fields' types are the format (`codec.py` reads and writes
 it, and the JSON Schema is made of it). A field stands under its own name. One with a unit stands after
 those without, its name ends in the unit, and every float within it is scaled: `skew: Micros[float]`
 in seconds is `skew_us` in JSON.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
@@ -34,6 +35,7 @@ __all__ = [
     "Share",
     "Text",
     "Unit",
+    "field_docs",
 ]
 
 T = TypeVar("T")
@@ -84,3 +86,30 @@ class Keys:
     """Of a mapping of anything: the types of keys that are known, as a TypedDict."""
 
     known: type
+
+
+def field_docs(kind: type) -> dict[str, str]:
+    """By field, those of its base classes too; none of classes that have no source of ours."""
+    import ast  # only where a schema is made
+    import inspect
+    import textwrap
+
+    found: dict[str, str] = {}
+    for one in reversed(getattr(kind, "__orig_bases__", ()) + kind.__mro__):
+        if not isinstance(one, type) or one.__module__.partition(".")[0] != "wirespeed":
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
+        except OSError:
+            continue  # it was made by a call
+        body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+        found |= {
+            field.target.id: inspect.cleandoc(text.value.value).replace("\n", " ")
+            for field, text in itertools.pairwise(body)
+            if isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+            and isinstance(text.value.value, str)
+        }
+    return found

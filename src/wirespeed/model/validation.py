@@ -27,8 +27,7 @@ from typing import (
 import msgspec
 
 from wirespeed.errors import InputError
-from wirespeed.model.docstrings import field_docs
-from wirespeed.model.field_types import ALWAYS, CHECKED, SPARSE, SPLIT, Keys, Unit
+from wirespeed.model.field_types import ALWAYS, CHECKED, SPARSE, SPLIT, Keys, Unit, field_docs
 from wirespeed.model.node_facts import ALL_FACTS, FACT_NAMES
 from wirespeed.model.training_records import Ends
 

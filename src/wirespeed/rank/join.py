@@ -10,9 +10,8 @@ from wirespeed.model.records import Choice
 from wirespeed.node.cpus import llc_bytes
 from wirespeed.node.identity import Identity, distinct_names, own_seat
 from wirespeed.plan import Plan
-from wirespeed.rank.control import Control
 from wirespeed.rank.faulty_engine import CALL_FAULTS, DATA_FAULTS, Fault, FaultyEngine
-from wirespeed.rank.place import Place
+from wirespeed.rank.place import Control, Place
 
 if TYPE_CHECKING:
     import torch

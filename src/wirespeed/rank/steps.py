@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from wirespeed.collectives.buffers import needed_bytes
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import Collective
-from wirespeed.collectives.need import needed_bytes
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Verification
 from wirespeed.plan import Plan, Step

@@ -15,12 +15,14 @@ from wirespeed.model.lasting_records import Goodput, Incident
 from wirespeed.model.units import format_duration
 from wirespeed.plan import LastingPlan, Plan, TrainPlan
 from wirespeed.runs.patient import PatientFolder
-from wirespeed.session.goodput_account import Account, best_interval, time_between_failures
-from wirespeed.session.goodput_findings import (
+from wirespeed.session.goodput_account import (
+    Account,
     Failure,
+    best_interval,
     checkpoint_finding,
     failure_findings,
     failure_of,
+    time_between_failures,
     unwritten_finding,
 )
 from wirespeed.session.recording import Session

@@ -328,7 +328,7 @@ class _FirstRank:
         return outcome
 
     def _read_letters(self) -> None:
-        """From ranks that reach the store and not this session, while any is missing."""
+        """From ranks that reach the store and not rank 0, while any is missing."""
         if self._mailbox is None or time.monotonic() < self._letters_at:
             return
         self._letters_at = time.monotonic() + LETTERS_S

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Sequence
 
 from wirespeed.model.records import Finding
 from wirespeed.process.codes import returncode_text, signal_of
-from wirespeed.watchdog.events import Death, Facts, Raised
-from wirespeed.watchdog.phrases import (
+from wirespeed.watchdog.events import (
     ENDED,
     MOST_FINDINGS,
+    Death,
+    Facts,
+    Raised,
     cut_lines,
     first_line,
     groups_text,

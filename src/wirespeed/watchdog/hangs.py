@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from wirespeed.model.records import Finding
 from wirespeed.model.units import format_duration
-from wirespeed.watchdog.events import Facts
-from wirespeed.watchdog.phrases import (
+from wirespeed.watchdog.events import (
     ENDED,
     MOST_FINDINGS,
+    Facts,
     last_seen,
     others_place,
     stack_lines,

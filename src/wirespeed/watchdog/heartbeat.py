@@ -18,7 +18,15 @@ from typing import Any
 import msgspec
 
 from wirespeed.errors import StorageError, WorldError
-from wirespeed.watchdog.dialling import bound_unacknowledged, read_line, small_segments
+from wirespeed.watchdog.connection import (
+    SEAL_BYTES,
+    LineSeal,
+    bound_unacknowledged,
+    hello_seal,
+    read_line,
+    session_seals,
+    small_segments,
+)
 from wirespeed.watchdog.protocol import (
     HEARTBEAT_S,
     LINE_LIMIT,
@@ -41,7 +49,6 @@ from wirespeed.watchdog.protocol import (
     new_token,
 )
 from wirespeed.watchdog.rank_status import Phase
-from wirespeed.watchdog.seals import SEAL_BYTES, LineSeal, hello_seal, session_seals
 from wirespeed.watchdog.stacks import main_thread_stack
 
 __all__ = ["ABORTED", "SESSION_LOST", "Heartbeat", "leave"]

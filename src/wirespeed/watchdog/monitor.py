@@ -4,14 +4,15 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from wirespeed.errors import WirespeedError
+from wirespeed.model.records import Finding
 from wirespeed.watchdog import verdict as judge
 from wirespeed.watchdog.attribution import blame, is_consequence
 from wirespeed.watchdog.events import Facts
-from wirespeed.watchdog.outcome import Outcome, kind_of
 from wirespeed.watchdog.protocol import (
     HEARTBEAT_S,
     Abort,
@@ -30,7 +31,47 @@ from wirespeed.watchdog.rank_table import RankTable
 from wirespeed.watchdog.server import Server
 from wirespeed.watchdog.stacks import LocalProcess, process_state, stack_of_stopped
 
-__all__ = ["Monitor"]
+__all__ = ["Monitor", "Outcome", "OutcomeKind", "kind_of"]
+
+OutcomeKind = Literal[
+    "finished", "died", "raised", "hung", "never_joined", "claimed_twice", "interrupted"
+]
+
+_KINDS: dict[str, OutcomeKind] = {
+    "DIED-001": "died",
+    "RAISED-001": "raised",
+    "HANG-001": "hung",
+    "HANG-002": "hung",
+    "HANG-003": "hung",
+    "HANG-004": "hung",
+    "JOIN-001": "never_joined",
+    "JOIN-002": "claimed_twice",
+    "INT-001": "interrupted",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Decided once by the monitor; after any kind but `finished` all ranks were told to end."""
+
+    kind: OutcomeKind
+    findings: tuple[Finding, ...] = ()
+    """The first cause first; `finished` has only warnings, if any."""
+    statuses: tuple[RankStatus, ...] = ()
+    """Where each rank was when it was decided."""
+    stacks: Mapping[int, str] = field(default_factory=dict)
+    """Python stacks by rank, where they were asked for and could be had."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every rank delivered all its results."""
+        return self.kind == "finished"
+
+
+def kind_of(findings: tuple[Finding, ...]) -> OutcomeKind:
+    """The kind that the first finding stands for; `finished` without any but warnings."""
+    return _KINDS.get(findings[0].id, "finished") if findings else "finished"
+
 
 _STEP_S = 0.1
 _JUDGE_S = 0.05

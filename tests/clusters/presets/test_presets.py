@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from wirespeed.checks.settings_names import CHOICES, KNOWN, NUMBERS, OBSOLETE
+from wirespeed.checks.settings_conditions import CHOICES, KNOWN, NUMBERS, OBSOLETE
 from wirespeed.cli.clusters.presets import command
 from wirespeed.clusters import presets
 from wirespeed.clusters.presets import Preset, is_for, preset_named, preset_names

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -238,7 +239,7 @@ _EVIDENCE = 6
 _NO_COMMAND = 127
 
 
-class Asking:
+class Asking(ABC):
     """How nodes are asked, and what findings need of that to name the next command."""
 
     other_python = ""
@@ -248,17 +249,17 @@ class Asking:
         self.pythons = list(pythons)
         self.within_s = within_s
 
+    @abstractmethod
     def by_hand(self, host: str, *words: str) -> str:
         """The command that a person types, to run that on the node."""
-        raise NotImplementedError
 
+    @abstractmethod
     def install(self, host: str, python: str, package: str) -> str:
         """What brings a package to that Python."""
-        raise NotImplementedError
 
+    @abstractmethod
     def not_entered(self, host: str, answer: Answer) -> Finding:
         """Why nothing answered there: `answer.code` is None where it took too long."""
-        raise NotImplementedError
 
     def trouble_of(self, host: str, answer: Answer) -> Finding | None:
         """Why ranks cannot be started there; None: they can."""

@@ -7,6 +7,7 @@ agent there and sends it its order over stdin. How a node is entered is the engi
 import hashlib
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -179,14 +180,14 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodesPrepared(Prepared):
+class NodesPrepared(Prepared, ABC):
     """Ranks on nodes that are entered one by one."""
 
     found: Found = Found()
 
+    @abstractmethod
     def enter(self, host: str, far: Sequence[str]) -> Sequence[str]:
         """The words that run the words `far` on a host."""
-        raise NotImplementedError
 
     def look(self, host: str) -> str:
         """`Piece.look`."""

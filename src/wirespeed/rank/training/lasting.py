@@ -15,8 +15,7 @@ from wirespeed.plan import LastingPlan, Plan, TrainPlan
 from wirespeed.rank.place import Place
 from wirespeed.rank.steps import Reporter
 from wirespeed.rank.training.checkpointing import Keeper
-from wirespeed.rank.training.failures import not_finite
-from wirespeed.rank.training.fault_injection import FaultInjection
+from wirespeed.rank.training.failures import FaultInjection, not_finite
 from wirespeed.rank.training.memory_end import collectives_begun
 from wirespeed.rank.training.stage import BUILD_BOUND_S, Act, Stage
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from wirespeed.node.facts import memory_available_bytes
 from wirespeed.plan import TrainCase, TrainPlan
 from wirespeed.rank.place import Place
-from wirespeed.rank.training.fault_injection import FaultInjection
+from wirespeed.rank.training.failures import FaultInjection
 from wirespeed.rank.training.memory_end import (
     CaseFull,
     NoMemory,

@@ -14,8 +14,13 @@ from wirespeed.rank.place import Place
 from wirespeed.rank.steps import Reporter
 from wirespeed.rank.training.advice import checked_advice
 from wirespeed.rank.training.close_look import LONGEST, Probed, probe, tell_trace, turns_at_least
-from wirespeed.rank.training.failures import fit_ended, hardly_watched, not_finite, not_watched
-from wirespeed.rank.training.fault_injection import FaultInjection
+from wirespeed.rank.training.failures import (
+    FaultInjection,
+    fit_ended,
+    hardly_watched,
+    not_finite,
+    not_watched,
+)
 from wirespeed.rank.training.load import under_load
 from wirespeed.rank.training.memory_end import CaseFull, NoMemory, does_not_fit, memory_ran_out
 from wirespeed.rank.training.prove import prove, rehearse
