@@ -24,7 +24,7 @@ run: $(VENV)/.run ## install, then check this machine
 test: lint types contracts unit ## lint, types, import contracts, quick tests without root or servers
 
 test-slow: $(VENV)/.dev ## whole commands on several real ranks, and what waits for seconds
-	$(BIN)/pytest $(call marked,slow) -m "slow and not system and not hostile" -n 3 --dist loadscope $(TIMES) || $(call alone,slow)
+	@$(BIN)/pytest $(call marked,slow) -m "slow and not system and not hostile" -n 3 --dist loadscope $(TIMES) || $(call alone,slow)
 
 test-system: test-slow test-hostile test-cluster test-machine test-quiet ## all that needs root, servers, a cluster
 
@@ -37,13 +37,13 @@ test-cluster: $(VENV)/.system ## Kubernetes, on the cluster that KUBECONFIG name
 	  $(call alone,cluster,-o cache_dir=.pytest_cache/cluster)
 
 test-machine: $(VENV)/.system ## network namespaces, ssh, MPI, Slurm, images, browser
-	$(BIN)/pytest tests/system $(call marked,system) -m "system and not (cluster or quiet or hostile)" -n 3 --dist worksteal $(TIMES) || $(call alone,system)
+	@$(BIN)/pytest tests/system $(call marked,system) -m "system and not (cluster or quiet or hostile)" -n 3 --dist worksteal $(TIMES) || $(call alone,system)
 
 test-quiet: $(VENV)/.system ## what compares speeds, or cuts a node: it has the machine for itself
 	$(BIN)/pytest tests/lab tests/system -m "system and quiet" $(TIMES) || $(call alone,system and quiet)
 
 test-hostile: $(VENV)/.system ## strangers, floods, forged messages, tampered stores, fuzzed files; how many of each
-	$(BIN)/pytest tests/system $(call marked,hostile) -m "hostile and not quiet" -n 4 --dist worksteal || $(call alone,hostile)
+	@$(BIN)/pytest tests/system $(call marked,hostile) -m "hostile and not quiet" -n 4 --dist worksteal || $(call alone,hostile)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
