@@ -2,7 +2,6 @@
 
 import os
 import platform
-import secrets
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -15,36 +14,17 @@ from wirespeed.errors import WirespeedError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import NodeFacts
 from wirespeed.node.identity import Identity
-from wirespeed.node.neighbours import Presence
 from wirespeed.node.secret import SealedStore
 from wirespeed.plan import Plan
 from wirespeed.rank.facts_only import tell_facts
 from wirespeed.rank.faulty_engine import CLOCK_SHIFT_S, Fault
-from wirespeed.rank.place import Place
-from wirespeed.rank.steps import Reporter
 from wirespeed.watchdog.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from wirespeed.rank.error_counters import Counting
     from wirespeed.rank.place import Place
 
-__all__ = ["import_for", "leave_at_once", "present", "run_rank", "stay_away_if_told", "told"]
-
-
-@contextmanager
-def present(place: Place, plan: Plan, heartbeat: Reporter) -> Iterator[None]:
-    """What is done within is measured; collective. Told by the first rank of a node, if by any."""
-    mark = place.control.objects(secrets.token_hex(8), str)[0]
-    if place.hosts.index(place.hosts[place.rank]) != place.rank:
-        yield
-        return
-    presence = Presence(plan.command, mark)
-    try:
-        yield
-        if others := [asdict(one) for one in presence.others()]:
-            heartbeat.record("neighbours", {"rank": place.rank, "others": others})
-    finally:
-        presence.leave()
+__all__ = ["import_for", "leave_at_once", "run_rank", "stay_away_if_told", "told"]
 
 
 def run_rank(
@@ -94,7 +74,7 @@ def _run_joined(
     place = _join_watched(identity, plan, heartbeat, open_store(), backend)
     heartbeat.phase("running")
     from wirespeed.rank.error_counters import counting
-    from wirespeed.rank.program import present
+    from wirespeed.rank.presence import present
 
     with present(place, plan, heartbeat), counting(place, plan, heartbeat) as counted:
         _carry_out(place, plan, heartbeat, counted)
@@ -139,7 +119,7 @@ def import_for(parts: Collection[str]) -> None:
     import wirespeed.collectives.engines.torch_engine
     import wirespeed.rank.error_counters
     import wirespeed.rank.join
-    import wirespeed.rank.program
+    import wirespeed.rank.presence
     import wirespeed.rank.steps
 
     if "pairs" in parts:
