@@ -44,6 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # A kubelet may take 40 s to act on one change, and everything shares two cores.
             if not item.get_closest_marker("timeout"):
                 item.add_marker(pytest.mark.timeout(KUBE_S))
+    # Minutes for the image: they pass beside the other tests, and not after them.
+    items.sort(key=lambda item: "image" not in getattr(item, "fixturenames", ()))
 
 
 def ip(*words: str) -> None:

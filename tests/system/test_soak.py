@@ -78,8 +78,9 @@ def test_a_full_disk_is_an_incident(cli: Any, tiny: Path) -> None:
     ballast.unlink()
     done = running.wait()
     assert done.code == 0, done.err
-    (full,) = [one for one in done.json["soak"]["incidents"] if one["id"] == "SOAK-006"]
-    assert full["lost_s"] > 1
+    # A short record may still find room in the last page, and end one of them.
+    full = [one for one in done.json["soak"]["incidents"] if one["id"] == "SOAK-006"]
+    assert sum(one["lost_s"] for one in full) > 1
     assert cli("runs", "show", "last", "-o", "json", env=env).json["soak"] == done.json["soak"]
 
 

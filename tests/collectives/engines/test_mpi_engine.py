@@ -26,7 +26,7 @@ pytestmark = pytest.mark.system  # the extra mpi comes with what system tests in
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 QUICK = ("-b", "1021", "-e", "1021", "-w", "1", "-n", "2", "-q", "-o", "json")
 REDUCED = {"float32", "float64", "int8", "int32", "int64", "uint8"}
-STOPPED_S = 40.0
+STOPPED_S = 80.0
 
 
 @pytest.fixture
