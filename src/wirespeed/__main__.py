@@ -8,8 +8,6 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 
 from wirespeed import __version__
 
-__all__ = ["main"]
-
 
 def main() -> None:
     """Run the command line and end the process with its exit code (see errors.py)."""

@@ -12,8 +12,6 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-__all__ = ["Compiled"]
-
 T = TypeVar("T")
 
 

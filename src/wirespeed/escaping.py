@@ -2,8 +2,6 @@
 
 import re
 
-__all__ = ["escaped", "harmless", "harmless_lines", "unformulated"]
-
 # Whatever steers a terminal: C0 and C1 controls, and the marks that turn text around.
 _STEERS = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]+"

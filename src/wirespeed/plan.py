@@ -15,18 +15,6 @@ from wirespeed.model.records import Timing
 from wirespeed.model.training_records import TrainingKind
 from wirespeed.model.units import format_size
 
-__all__ = [
-    "Case",
-    "LastingPlan",
-    "Measure",
-    "PairPlan",
-    "Plan",
-    "SoakPlan",
-    "Step",
-    "TrainCase",
-    "TrainPlan",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:

@@ -17,24 +17,6 @@ from statistics import NormalDist, fmean, median, stdev
 
 from wirespeed.model.records import TimeStats
 
-__all__ = [
-    "LEAST_SAMPLES",
-    "SAME",
-    "Interval",
-    "drift",
-    "mean_interval",
-    "median_absolute_deviation",
-    "median_interval",
-    "paired_ratio",
-    "paired_verdict",
-    "percentile",
-    "relative_half_width",
-    "robust_scores",
-    "student_t",
-    "sure_interval",
-    "time_stats",
-]
-
 LEAST_SAMPLES = 6
 """Below this many samples no order statistics enclose the median with 95 %: 2 (1/2)^5 = 6 %."""
 MAD_TO_SIGMA = 1.4826

@@ -13,23 +13,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import yaml
 
-__all__ = [
-    "MOST_BYTES",
-    "Complaint",
-    "Key",
-    "Mark",
-    "Problem",
-    "Tree",
-    "TreeError",
-    "data_of",
-    "dotted",
-    "from_tree",
-    "parse",
-    "printable",
-    "shown",
-    "shown_path",
-]
-
 
 MOST_BYTES = 1_000_000
 MOST_DEPTH = 20

@@ -18,17 +18,6 @@ from wirespeed.model.training_records import Ratio
 from wirespeed.model.units import format_size
 from wirespeed.statistics import median_interval, paired_verdict, time_stats
 
-__all__ = [
-    "Taken",
-    "case_of",
-    "judge_settings",
-    "needed_rounds",
-    "pooled",
-    "usual_rounds",
-    "whole_ratios",
-]
-
-
 _ERROR = 0.05
 
 

@@ -7,8 +7,6 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.records import Finding, Subject, Verification, WrongData
 from wirespeed.model.units import format_size
 
-__all__ = ["correctness_findings"]
-
 MOST_EVIDENCE = 12
 
 

@@ -14,8 +14,6 @@ from wirespeed.checks.registry import EXPLAINED
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
 from wirespeed.model.units import format_duration
 
-__all__ = ["FAMILIES", "RULES", "Bound", "Rule", "count_findings", "with_counters"]
-
 
 @dataclass(frozen=True, slots=True)
 class Bound:

@@ -9,8 +9,6 @@ from wirespeed.checks.per_node import Blind, absent, judge_nodes, worse
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
 from wirespeed.model.units import format_size
 
-__all__ = ["SHARED", "beside_others", "cpu_findings"]
-
 _SLOW_GOVERNORS = ("powersave", "ondemand", "conservative")
 _OWN_GOVERNORS = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 """Drivers in active mode: their `powersave` is a balance that the processor itself keeps."""

@@ -10,8 +10,6 @@ from typing import Literal
 from wirespeed.checks.per_node import worded
 from wirespeed.model.records import Finding, Verdict
 
-__all__ = ["PLAIN", "Gate"]
-
 FailOn = Literal["fail", "warn"]
 _SHOWN = 6
 

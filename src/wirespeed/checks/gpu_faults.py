@@ -16,8 +16,6 @@ from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import format_duration
 from wirespeed.reference.xids import LINK, LINK_BY_TEXT, REPORT, XIDS, Severity
 
-__all__ = ["Meaning", "gpu_cuda_findings", "gpu_fault_findings", "meaning_of"]
-
 _DAY_S = 86400.0
 
 

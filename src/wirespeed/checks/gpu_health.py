@@ -12,20 +12,6 @@ from wirespeed.checks.per_node import Blind, absent, worse
 from wirespeed.checks.registry import EXPLAINED
 from wirespeed.model.records import Finding, NodeFacts, World
 
-__all__ = [
-    "Fault",
-    "Gpu",
-    "Status",
-    "faulty",
-    "gpu_findings",
-    "gpu_state_findings",
-    "hidden_gpus",
-    "judge_cuda",
-    "outside",
-    "siblings",
-    "why_blind",
-]
-
 Gpu = dict[str, Any]
 Status = Literal["warn", "fail"]
 

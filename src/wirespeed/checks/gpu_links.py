@@ -6,8 +6,6 @@ from wirespeed.checks.gpu_health import Fault, Gpu, Status, faulty, why_blind
 from wirespeed.checks.per_node import Blind
 from wirespeed.model.records import Finding, NodeFacts, World
 
-__all__ = ["judge_growth", "judge_links", "most_links"]
-
 _PASSING = ("degraded bandwidth", "route recovery in progress", "access timeout recovery")
 """Of the fabric's health: it works on, slower, or repairs itself. Anything else does not work."""
 

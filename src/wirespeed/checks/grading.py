@@ -8,16 +8,6 @@ from wirespeed.model.reference_records import Quantity, ReferenceFigure, Referen
 from wirespeed.model.units import format_bandwidth, format_duration
 from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation
 
-__all__ = [
-    "FAIL_BELOW",
-    "WARN_BELOW",
-    "Graded",
-    "Grader",
-    "grade_bandwidth",
-    "grade_latency",
-    "reference_figure",
-]
-
 FAIL_BELOW, WARN_BELOW = 0.8, 0.9
 """Share of the expected bandwidth; latency fails at its inverse, squared (it varies more)."""
 

@@ -8,8 +8,6 @@ from wirespeed.checks.per_node import worded
 from wirespeed.model.node_facts import Interface
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
 
-__all__ = ["announces_loopback", "choice_findings"]
-
 _NOWHERE = re.compile(r"docker\d+|virbr\d+|br-[0-9a-f]{12}|podman\d+|lxcbr\d+|lxdbr\d+")
 """Bridges that docker, libvirt, podman, LXC make: their addresses are the same on every node."""
 _OVERLAY = re.compile(r"cni\d+|cbr\d+|flannel[.\d]*|cali.+|tunl\d+|vxlan.+|weave|cilium_.+|kube-.+")

@@ -11,9 +11,6 @@ from wirespeed.checks.per_node import absent, worse
 from wirespeed.model.node_facts import Facts, InterfaceSetting
 from wirespeed.model.records import Finding, NodeFacts, World
 
-__all__ = ["interface_findings"]
-
-
 _BREAKS = {
     "GLOO_SOCKET_IFNAME": "gloo ends with `Unable to find address for: {entry}`",
     "NCCL_SOCKET_IFNAME": "NCCL ends with `Bootstrap : no socket interface found`",

@@ -5,8 +5,6 @@ from dataclasses import replace
 
 from wirespeed.model.records import Finding
 
-__all__ = ["cause_first"]
-
 _PREVENTS_JOINING = ("NET-001", "NET-002", "NET-004", "NET-005")
 """Findings that, where they fail, keep a world of several nodes from being joined at all."""
 _STALLS = ("NET-005",)

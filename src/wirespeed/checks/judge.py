@@ -19,8 +19,6 @@ from wirespeed.checks.speed import speed_findings
 from wirespeed.model.records import Finding, Measurement, Verdict, Verification, World
 from wirespeed.reference import Reference
 
-__all__ = ["hardware_findings", "judge", "node_findings", "verdict_of"]
-
 
 def judge(
     command: str,

@@ -9,8 +9,6 @@ from wirespeed.collectives.collective import REDOPS, Collective
 from wirespeed.errors import NothingRan
 from wirespeed.plan import Case, Measure, Step
 
-__all__ = ["LEVELS", "soak_cases", "soak_window_s", "steps_for"]
-
 _DTYPES = ("float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "float8_e4m3fn")
 
 

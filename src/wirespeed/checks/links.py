@@ -6,8 +6,6 @@ from typing import Any
 from wirespeed.checks.per_node import Blind, absent, judge_nodes, worse
 from wirespeed.model.records import Finding, NodeFacts, World
 
-__all__ = ["link_findings", "peer_findings"]
-
 Device = dict[str, Any]
 
 _FULL_WIDTH = 4

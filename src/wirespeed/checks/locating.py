@@ -9,8 +9,6 @@ from wirespeed.checks.registry import EXPLAINED
 from wirespeed.model.records import Finding, Located, PairFigures, Subject
 from wirespeed.model.units import format_bandwidth, format_duration
 
-__all__ = ["culprit_findings"]
-
 _IDS = {
     "node": "LOC-001",
     "direction": "LOC-002",

@@ -13,8 +13,6 @@ from wirespeed.model.node_facts import FACT_NAMES
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
 from wirespeed.model.units import format_size
 
-__all__ = ["Fact", "difference_findings"]
-
 Read = Callable[[NodeFacts], Any]
 
 

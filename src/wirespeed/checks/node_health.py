@@ -8,8 +8,6 @@ from wirespeed.checks.per_node import absent, worse
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import format_size
 
-__all__ = ["health_findings"]
-
 _GIB = 1 << 30
 _DOCKER_SHM = 64 << 20
 """What docker and Kubernetes give a container that asks for nothing."""

@@ -7,8 +7,6 @@ from typing import Any, Literal
 from wirespeed.checks.registry import EXPLAINED
 from wirespeed.model.records import Finding, NodeFacts, Subject
 
-__all__ = ["Blind", "absent", "judge_nodes", "worded", "worse"]
-
 
 @dataclass(frozen=True, slots=True)
 class Blind:

@@ -13,8 +13,6 @@ from wirespeed.checks.per_node import worded
 from wirespeed.model.records import Finding, NodeFacts
 from wirespeed.node.placement.located import Placement
 
-__all__ = ["placement_findings", "placement_of"]
-
 _IDS = ("PLACE-001", "PLACE-002")
 
 _SHOWN = 4

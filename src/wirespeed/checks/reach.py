@@ -13,9 +13,6 @@ from wirespeed.checks.per_node import worded
 from wirespeed.model.records import Finding, Subject, World
 from wirespeed.model.units import format_duration
 
-__all__ = ["reach_findings"]
-
-
 CLOCK_LIMIT_S = 0.1
 _SHOWN = 4
 

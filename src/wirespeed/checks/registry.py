@@ -15,8 +15,6 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.compiled import Compiled
 from wirespeed.errors import UsageError
 
-__all__ = ["CHECKS", "EXPLAINED", "OF_LOGS", "Check", "check_id", "facts_suffice", "select"]
-
 
 class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is always said of a finding; what depends on figures is said by its function."""

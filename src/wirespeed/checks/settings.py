@@ -7,8 +7,6 @@ from wirespeed.checks.settings_conditions import CONDITIONS
 from wirespeed.checks.settings_rules import Rule, settings_rules
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
 
-__all__ = ["settings_findings"]
-
 
 def settings_findings(world: World, only: frozenset[str] = frozenset()) -> list[Finding]:
     """A finding a rule and text, with the nodes where it is so; one pass when there is none. Pure.

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 
 from wirespeed.model.records import NodeFacts
 
-__all__ = ["CHOICES", "CONDITIONS", "KNOWN", "NUMBERS", "OBSOLETE"]
-
 NUMBERS: dict[str, tuple[int, int | None]] = {
     "NCCL_BUFFSIZE": (1, None),
     "NCCL_CHECKS_DISABLE": (0, 1),

@@ -8,8 +8,6 @@ from msgspec import Struct, convert
 
 from wirespeed.compiled import Compiled
 
-__all__ = ["TEXTS", "Example", "Port", "Rule", "settings_rules"]
-
 
 class Port(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A port of an RDMA device, as nodes tell it."""

@@ -18,8 +18,6 @@ from wirespeed.model.units import format_duration, format_size
 from wirespeed.plan import Plan
 from wirespeed.statistics import median_absolute_deviation
 
-__all__ = ["soak_findings", "stall_incident", "wrong_incident"]
-
 _MOST_EVIDENCE = 12
 _RECURS = 3
 """So many stalls of one rank are no chance."""

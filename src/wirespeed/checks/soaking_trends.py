@@ -15,8 +15,6 @@ from wirespeed.model.records import Finding, Subject
 from wirespeed.model.units import format_duration, format_size
 from wirespeed.statistics import LEAST_SAMPLES, sure_interval
 
-__all__ = ["LEAST", "ChangePoints", "Slope", "drift_finding", "memory_finding", "slope"]
-
 LEAST = 10
 """Below this many points no slope is told."""
 _MOST = 120

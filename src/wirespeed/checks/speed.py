@@ -16,8 +16,6 @@ from wirespeed.reference.reasons import reasons
 from wirespeed.reference.roofline import passed, roofline, share
 from wirespeed.reference.shape import shape_of
 
-__all__ = ["speed_findings"]
-
 SPREAD = 2.0
 """A rank that takes this much longer than the middle rank in one operation is told."""
 STRAGGLER = 1.5

@@ -6,8 +6,6 @@ from typing import Any
 from wirespeed.checks.per_node import worded
 from wirespeed.model.records import Finding, Subject
 
-__all__ = ["proof_findings", "trouble_finding"]
-
 
 def proof_findings(proofs: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """One failing finding a strategy that trains differently; one passing for the others."""

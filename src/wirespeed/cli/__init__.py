@@ -18,7 +18,6 @@ from wirespeed.escaping import harmless_lines
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["LazyGroup", "forget_stdout", "run"]
 
 _VERBS = {
     "check": "Is this cluster ready? Data, speed and nodes; a verdict.",

@@ -8,8 +8,6 @@ import click
 from wirespeed.cli import suggest
 from wirespeed.cli.sides import load_refs
 
-__all__ = ["baseline"]
-
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 _NAME = click.option(
     "--name",

@@ -20,7 +20,6 @@ from wirespeed.model.units import parse_size
 if TYPE_CHECKING:
     from wirespeed.plan import Case, Measure, Step
 
-__all__ = ["bench"]
 
 _OPERATIONS = fill(f"Operations: {' '.join(CATALOGUE)}; `all` means each of them.", 90)
 _EPILOG = f"""\b

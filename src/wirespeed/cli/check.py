@@ -11,8 +11,6 @@ from wirespeed.cli.soaking import asked_soak, resumed_values, soak_options
 from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
 
-__all__ = ["check"]
-
 _EPILOG = """\b
 Examples:
   wirespeed check                             this machine, in half a minute

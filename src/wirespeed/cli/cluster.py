@@ -8,8 +8,6 @@ import click
 from wirespeed.cli import LazyGroup
 from wirespeed.errors import CannotMeasure
 
-__all__ = ["cluster"]
-
 _VERBS = {
     "new": "Write a commented cluster file.",
     "list": "The cluster files of this folder.",

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from wirespeed.compare.estimate import Floor
     from wirespeed.model.comparison_records import What
 
-__all__ = ["compare"]
 
 _FIELDS: tuple[str, ...] = ("engine", "timing", "dtype", "redop", "ranks", "groups", "in_place")
 _FIELDS += ("blocking", "in_flight", "bucket_mb", "batch", "precision", "model", "for_s")

@@ -14,8 +14,6 @@ from click.shell_completion import CompletionItem, ShellComplete, split_arg_stri
 
 from wirespeed.errors import WirespeedError
 
-__all__ = ["Answer", "answer", "completion", "script"]
-
 VARIABLE = "_WIRESPEED_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 

@@ -24,7 +24,6 @@ from wirespeed.errors import InputError, UsageError
 if TYPE_CHECKING:
     from wirespeed.runs.named_files import NamedFiles
 
-__all__ = ["ConfigFile", "config", "print_config", "read_config", "refuse_unknown_keys"]
 
 CONFIG_FILE = "wirespeed.yaml"
 

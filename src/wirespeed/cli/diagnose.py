@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from wirespeed.model.records import Run
     from wirespeed.runs.patient import PatientFolder
 
-__all__ = ["diagnose"]
 
 _LARGEST_RULES = 1_000_000
 """Bytes."""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from wirespeed.session.restart_loop import Work
     from wirespeed.watchdog import Outcome
 
-__all__ = ["execute"]
 
 _WITHOUT_SOME = ("check", "locate")
 """Verbs that are worth their time on the nodes that are left; figures of a smaller world would

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from wirespeed.plan import Plan
     from wirespeed.session.grids import GridWorld
 
-__all__ = ["grid_of", "refuse_grid_elsewhere"]
 
 PlanFor = Callable[[GridPoint], "Plan"]
 

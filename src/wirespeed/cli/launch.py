@@ -10,8 +10,6 @@ from wirespeed.cli.options import CONTEXT, FiniteRange
 from wirespeed.cli.placement import Placement, placement_options, written
 from wirespeed.errors import UsageError
 
-__all__ = ["launch", "launch_options", "run_launch"]
-
 _EPILOG = """\b
 Examples:
   wirespeed launch --ranks 4 -- python train.py --lr 0.1

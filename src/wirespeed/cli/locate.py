@@ -12,7 +12,6 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     from wirespeed.model.records import Run
 
-__all__ = ["locate"]
 
 _FORMATS = ("table", "json", "jsonl", "md")
 _LEAST_NODES = 2

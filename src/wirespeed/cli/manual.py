@@ -17,8 +17,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["CODES", "Node", "commands", "page", "pages", "write"]
-
 CODES = {
     "0": "good",
     "1": "a finding or a regression",

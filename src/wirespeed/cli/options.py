@@ -22,18 +22,6 @@ if TYPE_CHECKING:
     from wirespeed.model.records import Run
     from wirespeed.plan import Plan
 
-__all__ = [
-    "CONTEXT",
-    "FiniteRange",
-    "Listed",
-    "Output",
-    "Resumed",
-    "RunOptions",
-    "common_options",
-    "parse_duration",
-    "secret_option",
-    "split_output",
-]
 
 MOST_RANKS = 65_536
 """Of a world; on this machine the memory allows far fewer."""

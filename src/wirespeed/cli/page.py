@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from wirespeed.model.records import Run
     from wirespeed.runs.patient import PatientFolder
 
-__all__ = [
-    "exported",
-    "refuse_bad_target",
-    "show",
-    "shown",
-    "timeline_of",
-    "write_page",
-    "write_trace",
-    "write_whole",
-]
 
 _TRACE = "trace.json"
 """In the run's folder."""

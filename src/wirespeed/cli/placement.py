@@ -16,15 +16,6 @@ from wirespeed.launchers.engines import ENGINES
 if TYPE_CHECKING:
     from wirespeed.launchers.base import Host, Job, Prepared
 
-__all__ = [
-    "NAMES",
-    "Placed",
-    "Placement",
-    "placement_options",
-    "pod_options",
-    "with_typed",
-    "written",
-]
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 

@@ -10,8 +10,6 @@ from wirespeed.cli.options import CONTEXT
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.units import parse_size
 
-__all__ = ["predict"]
-
 MOST_NODES, MOST_WORLDS = 1_000_000, 32
 
 _EPILOG = """\b

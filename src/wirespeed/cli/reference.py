@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from wirespeed.reference.figures import Figure
     from wirespeed.reference.shape import Shape
 
-__all__ = ["reference", "training"]
 
 # `wirespeed reference training`: published step times of strategies, beside those of a run.
 

@@ -11,8 +11,6 @@ from wirespeed.reference.figures import INTERCONNECTS, Figure
 from wirespeed.reference.roofline import share
 from wirespeed.views.text import Column, Grid, Style, style_for
 
-__all__ = ["answer_json", "answer_text", "figures_json", "figures_table", "verdict_line"]
-
 _US = 1e6
 _WORDS = {
     "low": ("LOW", "red"),

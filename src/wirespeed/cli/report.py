@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from wirespeed.model.records import Run
     from wirespeed.session.serving import Answer
 
-__all__ = ["report"]
 
 FORMATS = ("html", "md", "junit", "prometheus", "csv")
 _BY_ENDING = {

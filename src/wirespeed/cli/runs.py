@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from wirespeed.reference import Reference
     from wirespeed.runs.store import RunSummary
 
-__all__ = ["runs"]
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _LARGEST_FILE = 256 * 2**20

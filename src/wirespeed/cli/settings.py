@@ -13,15 +13,6 @@ if TYPE_CHECKING:
     from wirespeed.plan import Plan
     from wirespeed.session.combinations import Comparison
 
-__all__ = [
-    "ROUND_S",
-    "asked_settings",
-    "dry_run_notes",
-    "parse_variables",
-    "replaced_choices",
-    "settings_options",
-    "tell_estimate",
-]
 
 ROUND_S = 0.5
 """Default of --max-time where settings are compared: certainty comes from the rounds."""

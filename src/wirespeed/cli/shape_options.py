@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from wirespeed.reference.ask import Answer
     from wirespeed.views.text import Style
 
-__all__ = ["best_of", "completed", "shape_options", "told_by", "verdict_lines", "verdict_of"]
 
 _INTERCONNECTS = ("nvlink", "xgmi", "pcie", "memory", "mnnvl", "ib", "roce", "efa", "tcpxo", "tcp")
 

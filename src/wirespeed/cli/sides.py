@@ -11,7 +11,6 @@ from wirespeed.errors import InputError, UsageError
 if TYPE_CHECKING:
     from wirespeed.model.records import Run
 
-__all__ = ["PERCENT", "Percent", "load_refs", "operations", "stored_runs"]
 
 _MOST_STORED = 200
 """The newest of the stored runs; reading thousands would take longer than what they add."""

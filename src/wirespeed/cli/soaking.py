@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from wirespeed.session.recorder import ProgressView
     from wirespeed.session.soaking import SoakLedger
 
-__all__ = ["DEFAULT_FOR", "asked_soak", "open_soak", "resumed_values", "soak_options"]
 
 DEFAULT_FOR = "30m"
 _OWN = (

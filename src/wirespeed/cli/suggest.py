@@ -17,35 +17,6 @@ from click.shell_completion import CompletionItem
 
 from wirespeed.errors import UsageError, WirespeedError
 
-__all__ = [
-    "baselines",
-    "check_ids",
-    "clusters",
-    "command_line",
-    "data_types",
-    "did_you_mean",
-    "engine_options",
-    "environment",
-    "explained_ids",
-    "faults",
-    "figure_sets",
-    "files",
-    "folders",
-    "formats_and_reductions",
-    "groups",
-    "improvements",
-    "in_our_form",
-    "interfaces",
-    "measured",
-    "models",
-    "offered",
-    "operations",
-    "presets",
-    "rules",
-    "runs",
-    "strategies",
-]
-
 Item: TypeAlias = "CompletionItem[str]"
 Suggest: TypeAlias = "Callable[[click.Context, click.Parameter, str], list[Item]]"
 Named = Iterable[tuple[str, str]]

@@ -13,8 +13,6 @@ from wirespeed.cli.options import CONTEXT, FiniteRange, Output, RunOptions, secr
 from wirespeed.cli.page import show
 from wirespeed.model.records import NodeFacts, Run, World
 
-__all__ = ["topo"]
-
 _FORMATS = ("table", "json", "md")
 _LONGEST_S = 86_400.0
 

@@ -20,8 +20,6 @@ from wirespeed.model.grid_records import GridPoint
 from wirespeed.model.training_records import TrainingKind
 from wirespeed.plan import Plan, TrainPlan
 
-__all__ = ["train"]
-
 _FORMATS = ("table", "wide", "json", "jsonl", "md", "csv")
 _STRATEGIES = "naive,flat,overlap,bucketed,ddp"
 _SCALED = "bucketed"

@@ -13,8 +13,6 @@ from wirespeed.model.training_records import TrainingKind
 from wirespeed.plan import LastingPlan, TrainCase
 from wirespeed.training.strategies.registry import STRATEGIES
 
-__all__ = ["Asked", "bucket_sizes", "cases_of", "lasting_case", "lasting_of", "world_sizes"]
-
 _DEFAULT_BUCKET_MB = 25.0
 """torch's own default is 25 MiB."""
 _EVERY = "60s"

@@ -9,8 +9,6 @@ from wirespeed.cli.options import CONTEXT
 from wirespeed.cli.sides import PERCENT, load_refs, operations, stored_runs
 from wirespeed.errors import UsageError
 
-__all__ = ["trend"]
-
 _EPILOG = """\b
 Examples:
   wirespeed trend                          every figure of the stored runs

@@ -12,7 +12,5 @@
 `template.py` writes a new one, `pods.py` is what launchers know of all this. Nothing here prints.
 """
 
-__all__ = ["CPU_IMAGE", "GPU_IMAGE"]
-
 CPU_IMAGE, GPU_IMAGE = "localhost/wirespeed:cpu", "localhost/wirespeed:cuda"
 """What `images/build cpu` and `images/build cuda` make."""

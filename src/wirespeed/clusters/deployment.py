@@ -12,8 +12,6 @@ from wirespeed.clusters.presets import Fabric, Preset, choose_fabric
 from wirespeed.errors import UsageError
 from wirespeed.model.records import Choice, Finding
 
-__all__ = ["CONTAINER", "Deployment", "settle"]
-
 CONTAINER = "ranks"
 """Name of the container that ranks run in."""
 

@@ -4,8 +4,6 @@ from pathlib import Path
 
 from wirespeed.model.finding_texts import FindingTexts
 
-__all__ = ["make_finding"]
-
 make_finding = FindingTexts(Path(__file__).parent)
 """`make_finding(ENTRY, name=…)`: the finding of that entry, with these values in its texts."""
 

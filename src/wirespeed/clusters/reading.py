@@ -33,19 +33,6 @@ if TYPE_CHECKING:
 
     from wirespeed.clusters.file.cluster_file import ClusterFile
 
-__all__ = [
-    "FOLDER",
-    "ClusterFileError",
-    "all_keys",
-    "decode",
-    "find_file",
-    "known_files",
-    "part_of",
-    "read_cluster",
-    "read_file",
-    "read_named",
-    "stem",
-]
 
 _LONGEST_KEY = 60
 """Of a word that is compared with others."""

@@ -15,17 +15,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from pydantic.fields import FieldInfo
 
-__all__ = [
-    "DIALECT",
-    "check_value",
-    "new_text",
-    "scalar",
-    "schema",
-    "schema_text",
-    "template",
-    "write_file",
-]
-
 
 _HEAD = """\
 # One training environment for `wirespeed cluster`. All keys are here, each explained by the line

@@ -9,17 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = [
-    "DIRECT",
-    "EXCHANGING",
-    "REDUCING",
-    "ROOTED",
-    "SPLITTING",
-    "SPREADING",
-    "Algorithm",
-    "children_at_once",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:

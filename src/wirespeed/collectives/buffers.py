@@ -13,7 +13,6 @@ from wirespeed.collectives.collective import Collective, Geometry
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SLICE", "Buffers", "allocate", "buffer_elements", "needed_bytes", "rotation"]
 
 SLICE = 1 << 20
 """Elements that are compared at a time."""

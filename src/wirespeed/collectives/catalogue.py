@@ -28,8 +28,6 @@ from wirespeed.collectives.collective import (
 )
 from wirespeed.errors import UsageError
 
-__all__ = ["CATALOGUE", "collective_named", "partner", "split_count"]
-
 
 def split_count(sender: int, receiver: int, count: int) -> int:
     """Elements that `sender` gives `receiver` in all_to_all_v: uneven, some of them none.

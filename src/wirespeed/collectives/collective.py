@@ -12,18 +12,6 @@ from typing import Literal, NamedTuple
 
 from wirespeed.collectives.algorithms import Algorithm
 
-__all__ = [
-    "REDOPS",
-    "BusFactor",
-    "Collective",
-    "Copy",
-    "Count",
-    "Geometry",
-    "Layout",
-    "Reduce",
-    "Segment",
-]
-
 REDOPS = ("sum", "prod", "min", "max", "avg")
 
 

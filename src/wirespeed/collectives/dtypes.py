@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from wirespeed.errors import UsageError
 
-__all__ = ["ALIASES", "DTYPES", "DType", "dtype_named"]
-
 
 @dataclass(frozen=True, slots=True)
 class DType:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 from wirespeed.errors import UsageError
 
-__all__ = ["check_groups", "members_of"]
-
 _EVERY = re.compile(r"every-(\d+)")
 _NAMES = "all, nodes, rails, pairs or every-K (such as every-2)"
 

@@ -14,7 +14,6 @@ from wirespeed.collectives.oracle import Mismatch, Oracle, bits, sentinel_fill
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Guess", "describe_value", "guess"]
 
 _ENOUGH = 0.9
 _MAX_RANKS = 64

@@ -19,7 +19,6 @@ from wirespeed.collectives.patterns import Pattern
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Mismatch", "Oracle", "bits", "sentinel_fill"]
 
 _BITS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64"}
 _KEPT = 64

@@ -19,7 +19,6 @@ from wirespeed.collectives.dtypes import DType
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Pattern", "pattern_for", "why_not_exact"]
 
 _MASK31 = (1 << 31) - 1
 _SUM_RANGE = 1 << 20

@@ -14,8 +14,6 @@ from statistics import median
 from wirespeed.model.records import StopReason
 from wirespeed.statistics import LEAST_SAMPLES, relative_half_width
 
-__all__ = ["StopRule", "WarmUp"]
-
 _GROWTH = (0.10, 0.60)
 """Least and most samples until the next look, as a share of those that there are.
 

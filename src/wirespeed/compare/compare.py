@@ -27,8 +27,6 @@ from wirespeed.model.comparison_records import (
 )
 from wirespeed.model.records import Run
 
-__all__ = ["SideRuns", "compare", "floors_of", "rows_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class SideRuns:

@@ -9,21 +9,6 @@ from statistics import NormalDist, fmean
 from wirespeed.model.comparison_records import Noise
 from wirespeed.statistics import student_t
 
-__all__ = [
-    "LEAST_RUNS",
-    "LEVEL",
-    "Estimate",
-    "Figure",
-    "Floor",
-    "benjamini_hochberg",
-    "estimate",
-    "holm",
-    "quantile",
-    "runs_needed",
-    "two_sided_p",
-]
-
-
 _NORMAL = 1e6
 """From so many degrees of freedom on it is the normal distribution."""
 _STEPS = 300

@@ -14,8 +14,6 @@ from wirespeed.model.records import Measurement, NodeFacts, Run
 from wirespeed.model.training_records import Training
 from wirespeed.statistics import LEAST_SAMPLES, median_interval
 
-__all__ = ["FIELDS", "SOAK", "differences", "facts_of", "figures_of"]
-
 COLLECTIVE = (
     "op",
     "engine",

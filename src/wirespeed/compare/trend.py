@@ -13,8 +13,6 @@ from wirespeed.model.records import Run
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["LEAST", "Cut", "cuts", "trend"]
-
 
 LEAST = 8
 """Below this many runs no order is rare enough: of 3 and 4 runs there are 35 orders."""

@@ -12,8 +12,6 @@ from functools import partial
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Hit, Line
 
-__all__ = ["DERIVED", "Derive", "Episodes", "Evidence", "Seen", "earlier", "is_over"]
-
 # What the rules saw in all logs of a job, gathered in bounded memory.
 
 _POD = re.compile(

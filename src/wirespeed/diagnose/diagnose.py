@@ -28,8 +28,6 @@ from wirespeed.diagnose.suspects import Suspects
 from wirespeed.errors import InputError
 from wirespeed.model.records import Finding, LogVerdict
 
-__all__ = ["Reading", "diagnose"]
-
 Progress = Callable[[str, int], None]
 """(log, its number among all): called before each one is read."""
 

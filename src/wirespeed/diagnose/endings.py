@@ -15,18 +15,6 @@ from wirespeed.diagnose.scan import Hit
 from wirespeed.errors import InputError
 from wirespeed.model.records import Finding, LogVerdict, Subject
 
-__all__ = [
-    "broken_off",
-    "closing",
-    "disagreements",
-    "good_end",
-    "not_read",
-    "told_end",
-    "trains",
-    "verdict_of",
-]
-
-
 _AFTER = 1_000
 """Lines that may follow an end: of many ranks that say goodbye."""
 _BEGINS = ("NT-001", "FACT-033")

@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from wirespeed.diagnose.nccl_fabric import Comm, Fabric, Pair
 from wirespeed.model.records import Finding, Subject
 
-__all__ = ["SHOWN", "counted", "fabric_findings", "some", "summary"]
-
-
 SHOWN = 6
 """Names in a sentence, lines of evidence."""
 _PAIRS_TOLD = 64

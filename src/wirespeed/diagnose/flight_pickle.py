@@ -10,8 +10,6 @@ import pickle
 import re
 from typing import Any, NoReturn
 
-__all__ = ["MAGIC", "NotPlainError", "looks_recorded", "plain"]
-
 MAGIC = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _KEYS = (b"pg_config", b"pg_status", b"entries", b"profiling_name", b"nccl_version")
 """Texts of which one stands at the beginning of every dump of the recorder."""

@@ -14,8 +14,6 @@ from wirespeed.diagnose.prefix import rank_in_name
 from wirespeed.diagnose.sources import Source
 from wirespeed.errors import InputError
 
-__all__ = ["WINDOW", "Call", "Dump", "Group", "What", "is_dump", "read_dump"]
-
 _HEAD = 4096
 _LARGEST = 64 << 20
 _RING = 1 << 18

@@ -12,9 +12,6 @@ from pathlib import Path
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.diagnose.flight_read import Call, Dump, Group, What
 
-__all__ = ["Job", "Jobs", "Lack", "by_group", "job_of", "jobs_of", "kinds_of"]
-
-
 _APART_NS = 6 * 3600 * 10**9
 """Ranks of one job that hangs stop within a time-out of each other; torch's are 10 and 30 min."""
 

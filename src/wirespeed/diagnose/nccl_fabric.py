@@ -14,21 +14,6 @@ from typing import Literal
 
 from wirespeed.diagnose.prefix import strip
 
-__all__ = [
-    "ANCHORS",
-    "Comm",
-    "Fabric",
-    "Link",
-    "Member",
-    "Order",
-    "Pair",
-    "Part",
-    "Seat",
-    "Trees",
-    "read_line",
-]
-
-
 ANCHORS = (
     "INFO Channel ",
     "INFO Ring ",

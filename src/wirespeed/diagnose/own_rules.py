@@ -9,9 +9,6 @@ from wirespeed.diagnose.rule import Fault, Rule
 from wirespeed.diagnose.rule_file import Found, RuleFileError, read_rules
 from wirespeed.diagnose.rules import all_rules
 
-__all__ = ["faults", "faults_between", "with_own"]
-
-
 _SHORTEST = 3
 """Characters of an anchor: shorter ones are in every line."""
 

@@ -5,8 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-__all__ = ["ANCHORS", "Blocks", "Joined", "Prefix", "rank_in_name", "strip"]
-
 
 @dataclass(slots=True)
 class Prefix:

@@ -11,9 +11,6 @@ from wirespeed.diagnose.rule import Stage
 from wirespeed.diagnose.scan import Hit
 from wirespeed.model.records import Finding, Subject
 
-__all__ = ["Answer", "Diagnosis", "filled", "findings_of", "reason"]
-
-
 _STAGES: tuple[str, ...] = get_args(Stage)
 _ROOTS = ("machine", "setup", "program")
 """Stages that can begin a failure; the later ones need a beginning, which may not be in the log."""

@@ -10,9 +10,6 @@ from wirespeed.diagnose.sources import Source, blocks
 from wirespeed.errors import InputError
 from wirespeed.model.records import Finding, Subject
 
-__all__ = ["Inspector", "Reports"]
-
-
 _SAMPLES = 512
 """Collectives kept of a rank, the newest, of one operation and size."""
 _FEWEST = 5

@@ -11,8 +11,6 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
-__all__ = ["Fault", "Role", "Rule", "Stage"]
-
 Role = Literal["cause", "symptom", "consequence", "fact"]
 Confidence = Literal["certain", "likely"]
 Stage = Literal["machine", "setup", "program", "network", "wait", "aftermath"]

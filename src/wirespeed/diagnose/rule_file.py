@@ -25,8 +25,6 @@ from wirespeed.errors import InputError
 from wirespeed.model.field_types import field_docs
 from wirespeed.yaml_tree import Key, Problem, Tree, dotted, from_tree, parse, shown, shown_path
 
-__all__ = ["Entry", "Found", "RuleFileError", "read_rules", "rule_schema"]
-
 # Rules as files say them, also by many message texts that mean one thing.
 
 _LEAST = 6

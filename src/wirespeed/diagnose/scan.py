@@ -18,7 +18,6 @@ from wirespeed.diagnose.sources import Source, blocks
 if TYPE_CHECKING:
     from ahocorasick_rs import BytesAhoCorasick
 
-__all__ = ["Hit", "Line", "Scanner", "Watcher"]
 
 _FACTS_READ = 20_000
 """Lines read for a rule that is general, only a fact, or a consequence; more are counted."""

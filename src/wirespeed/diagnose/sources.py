@@ -20,20 +20,6 @@ from typing import Any, Protocol, cast
 from wirespeed.diagnose.flight_pickle import MAGIC, looks_recorded
 from wirespeed.errors import InputError
 
-__all__ = [
-    "BLOCK",
-    "LONGEST",
-    "WRITER_S",
-    "Kept",
-    "Source",
-    "Stream",
-    "blocks",
-    "connect",
-    "find_sources",
-    "refuse_device",
-    "unpacked",
-]
-
 # Bytes of a log from wherever they come: unpacked, opened once where they can be read only once.
 #
 # Pipes, FIFOs and standard input cannot be opened again: whoever asks later gets the first bytes once

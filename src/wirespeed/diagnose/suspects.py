@@ -14,8 +14,6 @@ from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Line
 from wirespeed.model.records import Finding, Subject
 
-__all__ = ["ANCHORS", "Suspects", "looks_wrong"]
-
 ANCHORS = (
     "error",
     "fatal",

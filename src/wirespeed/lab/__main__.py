@@ -25,8 +25,6 @@ from wirespeed.lab.spec import (
 )
 from wirespeed.lab.state import Layout, State, all_states, load
 
-__all__ = ["main", "run_lab"]
-
 _PROGRAM = "python -m wirespeed.lab"
 _EPILOG = """\b
 Examples:

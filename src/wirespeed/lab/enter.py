@@ -17,8 +17,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["main"]
-
 _NEW_NET, _NEW_UTS, _NEW_MOUNT = 0x40000000, 0x04000000, 0x00020000
 _BIND, _RECURSIVE, _SLAVE = 0x1000, 0x4000, 0x80000
 _NOT_FOUND, _NOT_RUNNABLE = 127, 126

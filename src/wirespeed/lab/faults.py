@@ -36,17 +36,6 @@ from wirespeed.lab.spec import (
 )
 from wirespeed.lab.state import Layout, State, space_path
 
-__all__ = [
-    "cgroup_files",
-    "cpu_hierarchy",
-    "need_tools",
-    "remove_cgroups",
-    "settle",
-    "settle_all",
-    "subject",
-]
-
-
 _PERIOD_US = 100_000
 _PERIOD_S = _PERIOD_US / 1e6
 _GONE_S = 5.0

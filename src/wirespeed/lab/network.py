@@ -23,27 +23,6 @@ from wirespeed.lab.spec import (
 )
 from wirespeed.lab.state import INTERFACE, Layout, State, space_path
 
-__all__ = [
-    "Shape",
-    "close_ports",
-    "cut_or_plug",
-    "detour",
-    "lose",
-    "open_port",
-    "plan_in",
-    "plan_out",
-    "plug",
-    "set_congestion",
-    "set_mtu",
-    "shape_node",
-    "single_packets",
-    "tc_commands",
-    "undo_detour",
-    "unplug",
-    "write_hosts",
-]
-
-
 _DEBIAN = "127.0.1.1"
 
 

@@ -19,18 +19,6 @@ from pathlib import Path
 from wirespeed.errors import CannotMeasure
 from wirespeed.lab.state import Layout, space_path
 
-__all__ = [
-    "attempt",
-    "end_all",
-    "living_in",
-    "need",
-    "need_root",
-    "start_daemon",
-    "stop_daemon",
-    "tool",
-]
-
-
 _BOUND_S = 20.0
 _PACKAGES = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "tee": "coreutils"}
 _PLACES = ("/usr/local/sbin", "/usr/sbin", "/sbin")

@@ -12,8 +12,6 @@ import time
 from collections import deque
 from contextlib import suppress
 
-__all__ = ["Direction", "main"]
-
 _ALL = 0x0003
 _SOL_PACKET, _VNET_HEADER, _IGNORE_OUTGOING = 263, 15, 23
 _LARGEST = 66_000

@@ -21,20 +21,6 @@ from wirespeed.process.codes import shell_code
 from wirespeed.process.frames import Lines
 from wirespeed.process.guard import signal_group
 
-__all__ = [
-    "Captured",
-    "Entry",
-    "NodeResult",
-    "Output",
-    "Running",
-    "Shown",
-    "enter_words",
-    "exit_code",
-    "free_port",
-    "plan",
-]
-
-
 _CHUNK = 65_536
 _DRAIN_S = 2.0
 """A process that outlives its command may hold its output open: no longer than this."""

@@ -12,30 +12,6 @@ from typing import Literal, TypeVar
 
 from wirespeed.errors import UsageError
 
-__all__ = [
-    "Bursts",
-    "Cut",
-    "Delay",
-    "Fault",
-    "Firewall",
-    "LabSpec",
-    "LoopbackName",
-    "Lossy",
-    "Mtu",
-    "Quota",
-    "Slow",
-    "SlowLink",
-    "Variable",
-    "Way",
-    "check_name",
-    "each_node",
-    "format_fault",
-    "format_rate",
-    "node_name",
-    "parse_fault",
-    "parse_rate",
-]
-
 Way = Literal["both", "out", "in"]
 """Seen from the node: `out` is what it sends, `in` what it receives."""
 

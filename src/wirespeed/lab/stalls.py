@@ -9,8 +9,6 @@ import sys
 import time
 from contextlib import suppress
 
-__all__ = ["main"]
-
 _LOOK_S = 0.02
 
 

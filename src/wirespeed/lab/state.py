@@ -15,9 +15,6 @@ from typing import Any
 from wirespeed.errors import InputError, StorageError, UsageError
 from wirespeed.lab.spec import LabSpec, check_name, format_fault, node_name, parse_fault
 
-__all__ = ["INTERFACE", "Layout", "Made", "State", "all_states", "claim", "load"]
-
-
 _FOLDER = "wirespeed-lab"
 _SUBNETS = 256
 

@@ -19,19 +19,6 @@ from typing import Any, Protocol
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.records import Choice, Finding
 
-__all__ = [
-    "SCRATCH",
-    "Engine",
-    "EngineOption",
-    "Held",
-    "Host",
-    "Job",
-    "Piece",
-    "Prepared",
-    "as_sh",
-    "as_yaml",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Host:

@@ -25,8 +25,6 @@ from typing import IO
 from wirespeed.errors import WorldError
 from wirespeed.process.guard import signal_group
 
-__all__ = ["Child", "Children", "JobLogs", "Keepalive", "private"]
-
 _KEPT = 200
 """Last lines of each piece's own words that stay in memory."""
 _SAFE = re.compile(r"[^\w.-]")

@@ -13,8 +13,6 @@ from wirespeed.model.records import Finding, Subject
 from wirespeed.process.codes import returncode_text, signal_of
 from wirespeed.watchdog.ends import exit_hint
 
-__all__ = ["end_findings", "rank_name"]
-
 _WORDS = 6
 """Last lines of an engine's own output that are shown as evidence."""
 

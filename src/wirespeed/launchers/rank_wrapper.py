@@ -42,8 +42,6 @@ from wirespeed.process.frames import (
 )
 from wirespeed.process.guard import death_signal, signal_group
 
-__all__ = ["DIRECTORY", "GRACE", "MASTER", "SLOTS", "main", "rank_variables", "wrapped"]
-
 MASTER = "WIRESPEED_MASTER"
 """Where rank 0 is, `HOST` or `HOST:PORT`: for commands under engines that do not tell MASTER_ADDR."""
 DIRECTORY = "WIRESPEED_DIRECTORY"

@@ -22,16 +22,6 @@ from wirespeed.node.reading import read_whole
 from wirespeed.node.redact import is_secret
 from wirespeed.process.frames import VARIABLE
 
-__all__ = [
-    "INTERFACE",
-    "forwarded",
-    "made_ready",
-    "parse_hosts",
-    "read_hostfile",
-    "read_options",
-    "shown",
-]
-
 _NAME = re.compile(r"(?:[\w.-]+@)?[A-Za-z0-9_](?:[\w.-]*\w)?|[0-9a-fA-F:]*:[0-9a-fA-F:.]+")
 """A host name, `user@name`, an alias of ssh's configuration, or an address: what no program takes
 for an option or a pattern."""

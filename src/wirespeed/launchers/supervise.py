@@ -26,8 +26,6 @@ from wirespeed.process.frames import (
     parse,
 )
 
-__all__ = ["FAREWELL_S", "Bounds", "JobEnd", "Supervisor", "worst_code"]
-
 LOOK_S = 0.05
 FAREWELL_S = 10.0
 """How long an engine may take to end by itself once all its ranks have."""

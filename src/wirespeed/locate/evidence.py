@@ -28,25 +28,6 @@ from wirespeed.locate.pair_figures import (
 )
 from wirespeed.statistics import median_interval
 
-__all__ = [
-    "FLUKE",
-    "Evidence",
-    "Judgement",
-    "against_chance",
-    "cautious",
-    "dead_nodes",
-    "from_blames",
-    "from_fleet",
-    "judge",
-    "merge",
-    "noise",
-    "only_pair",
-    "slow_turns",
-    "spread",
-    "stragglers",
-    "without_echoes",
-]
-
 OUTLIER = 6.0
 """Nats that one figure can count: a reading that is wild for no reason has a chance of e**-6 = 0.25 %
 in each round."""

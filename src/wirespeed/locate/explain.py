@@ -23,8 +23,6 @@ from wirespeed.locate.pair_figures import (
     upper,
 )
 
-__all__ = ["explain"]
-
 MOST_PASSES = 40
 MOST_OF = 0.75
 """Share of the parts behind a rail or an uplink that must be slow for it to be named instead."""

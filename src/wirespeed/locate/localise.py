@@ -29,17 +29,6 @@ from wirespeed.locate.pair_figures import (
     Worked,
 )
 
-__all__ = [
-    "MOST_ROUNDS",
-    "across",
-    "circle_round",
-    "circle_rounds",
-    "fill",
-    "localise",
-    "rounds_for_all_pairs",
-    "work_order",
-]
-
 
 def rounds_for_all_pairs(nodes: int) -> int:
     """Rounds after which every pair met once: n - 1, or n where one node must rest in each."""

@@ -8,29 +8,6 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "GONE",
-    "LOST",
-    "SMALL",
-    "UNEVEN",
-    "Attribution",
-    "Culprit",
-    "CulpritKind",
-    "Diagnosis",
-    "Fabric",
-    "Findings",
-    "Floats",
-    "Ints",
-    "Pair",
-    "Problem",
-    "Reading",
-    "Table",
-    "Worked",
-    "middle",
-    "upper",
-]
-
-
 Pair = tuple[int, int]
 """Two nodes; the first is the smaller number."""
 

@@ -19,21 +19,6 @@ from wirespeed.locate.localise import localise, work_order
 from wirespeed.locate.pair_figures import Culprit, CulpritKind, Diagnosis, Pair, Reading, Worked
 from wirespeed.model.records import PairFigures, SimulatedPart
 
-__all__ = [
-    "COMMON_KINDS",
-    "FabricSpec",
-    "Fault",
-    "FaultKind",
-    "SimulatedFabric",
-    "culprit_json",
-    "pair_figures",
-    "random_faults",
-    "score",
-    "simulate",
-    "simulated_part",
-    "standard_spec",
-]
-
 FaultKind = Literal[
     "node", "rail", "nic", "direction", "uplink", "link", "straggler", "dead", "latency"
 ]

@@ -13,8 +13,6 @@ from wirespeed.model.field_types import SPARSE, SPLIT, Unit
 from wirespeed.model.node_facts import FACT_NAMES, Facts
 from wirespeed.model.validation import FREE, Free, checked, fitting, optional, places
 
-__all__ = ["from_json", "to_json", "validated"]
-
 T = TypeVar("T")
 _Convert = Callable[[Any], Any]
 

@@ -7,21 +7,6 @@ views turn them round where they show a bandwidth. docs/comparing.md says how ve
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "Change",
-    "CompareVerdict",
-    "Comparison",
-    "Difference",
-    "Noise",
-    "Row",
-    "Series",
-    "Side",
-    "Trend",
-    "Unpaired",
-    "Versus",
-    "What",
-]
-
 CompareVerdict = Literal["WORSE", "better", "same", "not enough runs", "wrong data"]
 Noise = Literal["repeats", "history", "stated", "unknown"]
 """From where the noise between runs is known: the sides' own repeats, also stored repeats of such

@@ -14,30 +14,6 @@ from msgspec import Meta
 
 from wirespeed.model.units import GIGA
 
-__all__ = [
-    "ALWAYS",
-    "CHECKED",
-    "SPARSE",
-    "SPLIT",
-    "Bytes",
-    "Count",
-    "ExitCode",
-    "GBps",
-    "Index",
-    "Keys",
-    "Known",
-    "Micros",
-    "Millis",
-    "NotNegative",
-    "Positive",
-    "RoundedMicros",
-    "Seconds",
-    "Share",
-    "Text",
-    "Unit",
-    "field_docs",
-]
-
 T = TypeVar("T")
 
 

@@ -15,8 +15,6 @@ from msgspec import Struct, convert
 from wirespeed.compiled import Compiled
 from wirespeed.model.records import Finding, Status, Subject
 
-__all__ = ["FindingText", "FindingTexts"]
-
 
 class FindingText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One entry."""

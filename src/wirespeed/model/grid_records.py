@@ -5,8 +5,6 @@ from typing import Annotated
 
 from wirespeed.model.field_types import ALWAYS, Count, NotNegative, Positive
 
-__all__ = ["GridPoint", "Missing"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:

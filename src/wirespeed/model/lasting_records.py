@@ -8,8 +8,6 @@ from typing import Annotated
 
 from wirespeed.model.field_types import ALWAYS, Count, Index, NotNegative, Positive, RoundedMicros
 
-__all__ = ["Goodput", "Incident", "Soak", "SoakCell", "SoakStall", "SoakWindow", "SoakWrong"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:

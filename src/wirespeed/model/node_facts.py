@@ -5,21 +5,6 @@ from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 
 from wirespeed.model.field_types import CHECKED, Count, Keys, Known, NotNegative
 
-__all__ = [
-    "ALL_FACTS",
-    "CHECKED_FACTS",
-    "FACT_NAMES",
-    "Counters",
-    "Facts",
-    "Gpu",
-    "Interface",
-    "InterfaceSetting",
-    "Nic",
-    "NvmlError",
-    "RdmaPort",
-    "Xid",
-]
-
 
 class _Interface(TypedDict, total=False):
     name: str

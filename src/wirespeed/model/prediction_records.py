@@ -6,20 +6,6 @@ to come (its median time), so that it can be proven wrong by measuring.
 
 from dataclasses import dataclass
 
-__all__ = [
-    "BestStep",
-    "CollectiveTime",
-    "Estimate",
-    "FittedModel",
-    "Gain",
-    "Prediction",
-    "Refusal",
-    "Source",
-    "StepTime",
-    "Stretch",
-    "WorldSize",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:

@@ -30,32 +30,6 @@ from wirespeed.model.reference_records import ReferenceFigure
 from wirespeed.model.settings_records import Setting
 from wirespeed.model.training_records import LoadFigures, Training
 
-__all__ = [
-    "SCHEMA",
-    "Choice",
-    "Finding",
-    "Located",
-    "LogVerdict",
-    "Measurement",
-    "NodeFacts",
-    "NodeVerdict",
-    "PairFigures",
-    "PairedOver",
-    "Run",
-    "SimulatedPart",
-    "Simulation",
-    "Status",
-    "StopReason",
-    "Subject",
-    "TimeStats",
-    "Timing",
-    "ToldShape",
-    "Verdict",
-    "Verification",
-    "World",
-    "WrongData",
-]
-
 SCHEMA: Literal["wirespeed.run/1"] = "wirespeed.run/1"
 
 Status = Literal["pass", "warn", "fail", "not_checked"]

@@ -5,8 +5,6 @@ from typing import Annotated, Literal
 
 from wirespeed.model.field_types import SPARSE, Count, GBps, Micros, NotNegative
 
-__all__ = ["Quantity", "ReferenceFigure", "ReferenceKind"]
-
 ReferenceKind = Literal["baseline", "own", "fleet", "reference", "roofline"]
 """A baseline, a figure that the user added, the fleet's median, the package's figure, or a model of the
 links."""

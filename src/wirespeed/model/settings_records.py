@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from wirespeed.model.field_types import Count, Micros, NotNegative, Positive
 from wirespeed.model.training_records import Ratio
 
-__all__ = ["DEFAULT", "Setting", "SettingFigures"]
-
 DEFAULT = "default"
 """Name of the combination in which every compared variable is unset."""
 

@@ -8,8 +8,6 @@ from typing import Annotated, Literal
 
 from wirespeed.model.field_types import ALWAYS, SPLIT, Bytes, Count, Millis, NotNegative
 
-__all__ = ["Ends", "LoadFigures", "Ratio", "Spread", "Training", "TrainingKind", "TrainingMemory"]
-
 TrainingKind = Literal["compare", "strong", "weak"]
 
 

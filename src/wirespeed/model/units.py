@@ -4,14 +4,6 @@ import re
 
 from wirespeed.errors import UsageError
 
-__all__ = [
-    "GIGA",
-    "format_bandwidth",
-    "format_duration",
-    "format_size",
-    "parse_size",
-]
-
 GIGA = 1e9
 """1 GB/s is 10^9 bytes a second, as nccl-tests counts it."""
 

@@ -31,8 +31,6 @@ from wirespeed.model.field_types import ALWAYS, CHECKED, SPARSE, SPLIT, Keys, Un
 from wirespeed.model.node_facts import ALL_FACTS, FACT_NAMES
 from wirespeed.model.training_records import Ends
 
-__all__ = ["FREE", "Free", "Place", "checked", "fitting", "json_schema", "optional", "places"]
-
 _HUGE = 1e30
 _HUGE_INTEGER = 1 << 63
 _WHOLE = 1 << 53

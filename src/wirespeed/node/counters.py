@@ -23,21 +23,6 @@ from wirespeed.node.nics import statistics
 from wirespeed.node.nvlink import error_counters
 from wirespeed.node.reading import numbered, read_number, read_text
 
-__all__ = [
-    "BOUND_S",
-    "KINDS",
-    "LARGEST",
-    "Found",
-    "Snapshot",
-    "Values",
-    "added",
-    "growth",
-    "read_gpus",
-    "read_interfaces",
-    "take",
-]
-
-
 _NOT_HERE = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENODATA, errno.ENOENT)
 Values = dict[str, dict[str, int]]
 """Counts by device (`RDMA mlx5_0 port 1`, `interface eth0`, `NVLink GPU 3`, `GPU 3`, `TCP`) and

@@ -11,9 +11,6 @@ from pathlib import Path
 from wirespeed.node.limits import UNLIMITED, cpu_quota, memory_available_bytes
 from wirespeed.node.reading import Notes, numbered, read_number, read_text
 
-__all__ = ["BUDGET_S", "gather_cpus", "llc_bytes", "note_copy_rate"]
-
-
 _CPUS = "sys/devices/system/cpu"
 _ROOT = Path("/")
 _CPUSETS = ("cpuset.cpus.effective", "cpuset/cpuset.effective_cpus", "cpuset/cpuset.cpus")

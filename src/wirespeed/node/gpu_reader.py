@@ -15,9 +15,6 @@ from typing import Any
 
 from wirespeed.node.nvlink import counted, error_counters, fabric, grown, link_ends, link_states
 
-__all__ = ["Refused", "mark_visible", "read_cuda", "read_gpus"]
-
-
 NO_DEVICE = 100
 """CUDA_ERROR_NO_DEVICE: also what an empty CUDA_VISIBLE_DEVICES gives."""
 

@@ -16,9 +16,6 @@ from typing import Any
 from wirespeed.node.gpu_reader import mark_visible, read_gpus
 from wirespeed.node.reading import Notes, read_number
 
-__all__ = ["gather_gpus"]
-
-
 QUIET_S = 60.0
 """Without a line for so long the library hangs. Starting it without nvidia-persistenced takes some
 seconds a GPU, all within its first call."""

@@ -10,17 +10,6 @@ from pathlib import Path
 
 from wirespeed.errors import WorldError
 
-__all__ = [
-    "LAUNCHERS",
-    "Identity",
-    "detect",
-    "distinct_names",
-    "is_slurm_task",
-    "local_from_hosts",
-    "own_seat",
-    "port_of",
-]
-
 
 def own_seat() -> tuple[str, int]:
     """Host name and network namespace (0: not known): two containers may carry one name."""

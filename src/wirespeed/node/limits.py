@@ -12,20 +12,6 @@ from wirespeed.model.records import Choice
 from wirespeed.model.units import format_size
 from wirespeed.node.reading import Notes, read_number, read_text
 
-__all__ = [
-    "UNLIMITED",
-    "choose_ranks",
-    "count_gpus",
-    "cpu_quota",
-    "gather_limits",
-    "memory_available_bytes",
-    "memory_limit",
-    "memory_room",
-    "require_torch",
-    "throttled_s",
-]
-
-
 UNLIMITED = "unlimited"
 """How a limit that is not there is noted among the facts."""
 

@@ -29,8 +29,6 @@ from typing import Any, Self
 from wirespeed.errors import CannotMeasure, StorageError
 from wirespeed.process.process_table import boot_id, pid_space, started
 
-__all__ = ["BOUND_S", "Held", "Lock", "Owner"]
-
 BOUND_S = 30.0
 """A lock that nobody has touched for so long has lost its owner."""
 _TOUCH_S = 2.0

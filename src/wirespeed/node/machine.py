@@ -13,9 +13,6 @@ from pathlib import Path
 from wirespeed.model.node_facts import Xid
 from wirespeed.node.reading import Notes, read_text
 
-__all__ = ["hides_devices", "is_virtual", "note_driver_errors", "note_installed"]
-
-
 _VENDORS = ("QEMU", "KVM", "VMware", "Xen", "innotek", "Parallels", "OpenStack")
 """Beginnings of DMI's sys_vendor that only virtual machines have."""
 _PRODUCTS = ("Virtual Machine", "Google Compute Engine", "KVM Virtual Machine")

@@ -16,8 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["VARIABLE", "Presence"]
-
 VARIABLE = "WIRESPEED_NEIGHBOURS"
 """Runs that have another word here do not see each other (tests)."""
 _NAME = re.compile(

@@ -12,9 +12,6 @@ from typing import Any
 from wirespeed.node.pci import pcie_link
 from wirespeed.node.reading import Notes, numbered, pci_address, read_number, read_text
 
-__all__ = ["fastest_mode", "gather_nics", "gather_rdma", "statistics", "supported_Gbitps"]
-
-
 _FAMILIES = {socket.AF_INET: "ipv4", socket.AF_INET6: "ipv6"}
 _UNKNOWN_SPEED = (0, 65535, 0xFFFFFFFF)
 """psutil's 0 and the kernel's SPEED_UNKNOWN (-1) as it comes through 16 and 32 bits."""

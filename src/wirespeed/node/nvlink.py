@@ -8,8 +8,6 @@ import ctypes
 from collections import Counter
 from typing import Any
 
-__all__ = ["counted", "error_counters", "fabric", "grown", "link_ends", "link_states"]
-
 Counts = dict[str, dict[str, int]]
 """Errors by link and kind: `{"3": {"crc flit": 17}}`."""
 

@@ -13,9 +13,6 @@ from typing import Any
 from wirespeed.node.machine import hides_devices, is_virtual, note_driver_errors
 from wirespeed.node.reading import Notes, pci_address, read_number, read_text
 
-__all__ = ["acs_control", "find_gpus", "note_hardware", "pci_device", "pcie_link"]
-
-
 DEVICES = "sys/bus/pci/devices"
 _NVIDIA_GPU = re.compile(r"pci:v000010DE.*bc03sc0[02]")
 """Vendor 0x10de, class 0x0300 (VGA) or 0x0302 (3D controller) of `modalias`."""

@@ -18,16 +18,6 @@ from typing import Any
 from wirespeed.model.node_facts import FACT_NAMES, Facts
 from wirespeed.model.units import format_size
 
-__all__ = [
-    "Notes",
-    "numbered",
-    "opened",
-    "pci_address",
-    "read_number",
-    "read_text",
-    "read_whole",
-]
-
 PIPE_S = 10.0
 """Seconds that whoever writes to a pipe has for all of it."""
 _KINDS = {

@@ -7,8 +7,6 @@ and of the rest, no user, password or token that is part of a value.
 import re
 from collections.abc import Mapping, Sequence
 
-__all__ = ["TAKEN_OUT", "allowed_environment", "is_secret", "redact_value", "redact_words"]
-
 TAKEN_OUT = "  # *** stands for a secret that was taken out: put it back"
 """Follows a command that `redact_words` has changed."""
 

@@ -20,7 +20,6 @@ from wirespeed.node.reading import opened
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["VARIABLE", "Seal", "SealedStore", "derived", "job_secret", "new_secret"]
 
 VARIABLE = "WIRESPEED_SECRET"
 _LEAST, _MOST = 16, 4096

@@ -18,9 +18,6 @@ from wirespeed.errors import WorldError
 from wirespeed.node.identity import Identity
 from wirespeed.process.process_table import Process, ancestors, descendants, read_processes
 
-__all__ = ["refuse_separate_worlds"]
-
-
 _MPI = frozenset(
     {
         *("mpirun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy"),

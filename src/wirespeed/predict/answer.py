@@ -46,8 +46,6 @@ from wirespeed.predict.steps import (
     workload_of,
 )
 
-__all__ = ["Question", "predict"]
-
 Array = NDArray[np.float64]
 _SHOWN = 3
 """Sizes of each collective, unless they are named."""

@@ -24,25 +24,6 @@ from wirespeed.model.units import format_size
 from wirespeed.predict.points import Place, Series, shapes_for
 from wirespeed.predict.residual import Drift, Member, Trial, attempt, near_enough
 
-__all__ = [
-    "DRAWS",
-    "FARTHEST_SIZE",
-    "MOST_SPREAD",
-    "Forecast",
-    "Improvement",
-    "estimate",
-    "factors_of",
-    "fit",
-    "line_rate",
-    "parse_improvement",
-    "refuse_fit",
-    "refuse_series",
-    "refuse_size",
-    "refuse_spread",
-    "refuse_world",
-]
-
-
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Factors = Mapping[str, Array]

@@ -14,19 +14,6 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.prediction_records import Source, WorldSize
 from wirespeed.model.records import Measurement, Run
 
-__all__ = [
-    "Place",
-    "Point",
-    "Series",
-    "Shape",
-    "collect",
-    "cores_of",
-    "known_ops",
-    "shapes_for",
-    "varied",
-    "world_of",
-]
-
 _LONGEST_S, _LARGEST = 1e5, 2**50
 """Beyond these a figure of a file is damaged or invented."""
 _ALIKE = 1.1

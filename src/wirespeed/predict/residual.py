@@ -24,9 +24,6 @@ from wirespeed.predict.points import Place, Point, Series, Shape, varied
 from wirespeed.predict.solve import Solved, latency_share, log_times, solve
 from wirespeed.statistics import MAD_TO_SIGMA
 
-__all__ = ["Drift", "Kernel", "Member", "Noise", "Trial", "attempt", "learn", "near_enough"]
-
-
 Array = NDArray[np.float64]
 _SMOOTH, _RUN, _REACH_SIZE, _REACH_WORLD = (0.0, 0.5, 0.8, 0.95), (0.0, 0.3, 0.6), (1, 4), (0.5, 3)
 _QUIETEST = 0.005

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from wirespeed.statistics import MAD_TO_SIGMA
 
-__all__ = ["Solved", "latency_share", "log_times", "solve"]
-
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 _HUBER, _QUIETEST = 1.345, 0.01

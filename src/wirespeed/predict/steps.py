@@ -32,20 +32,6 @@ from wirespeed.training.models.sizes import (
 )
 from wirespeed.training.strategies.registry import STRATEGIES
 
-__all__ = [
-    "KNOWN",
-    "Choice",
-    "Stepper",
-    "Workload",
-    "choices_of",
-    "gradients_of",
-    "messages_of",
-    "step_s",
-    "stepper",
-    "workload_of",
-]
-
-
 Array = NDArray[np.float64]
 Size = TransformerSize | MlpSize | ConvnetSize
 _AFTER = ("naive", "flat")

@@ -2,8 +2,6 @@
 
 import signal
 
-__all__ = ["returncode_text", "shell_code", "signal_of"]
-
 
 def shell_code(code: int) -> int:
     """128 + n where signal n ended it (`code` is -n then), else the code itself."""

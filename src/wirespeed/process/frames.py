@@ -17,25 +17,6 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-__all__ = [
-    "ASKED",
-    "BLOCK",
-    "ERR",
-    "ERR_PART",
-    "EXIT",
-    "HELLO",
-    "MARK",
-    "OUT",
-    "OUT_PART",
-    "VARIABLE",
-    "Frame",
-    "Lines",
-    "Writer",
-    "padded",
-    "parse",
-    "write_all",
-]
-
 MARK = "\x1e"
 BLOCK = 512
 _NODE_MOST = 64

@@ -21,19 +21,6 @@ from typing import Literal
 from wirespeed.process.codes import shell_code
 from wirespeed.process.process_table import Process, descendants, read_processes
 
-__all__ = [
-    "StopRequest",
-    "adopt_orphans",
-    "death_signal",
-    "die_with_parent",
-    "end_descendants",
-    "end_group",
-    "on_end_of_stdin",
-    "reap",
-    "see_to_end",
-    "signal_group",
-]
-
 HUNG_UP = 128 + signal.SIGHUP
 """Exit code of a process whose starter is gone."""
 LOOK_S = 0.05

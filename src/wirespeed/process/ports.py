@@ -3,8 +3,6 @@
 import socket
 from contextlib import suppress
 
-__all__ = ["free_port", "is_free"]
-
 
 def free_port(address: str = "") -> int:
     """One that nobody uses at that address (empty: at any)."""

@@ -4,16 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "Process",
-    "ancestors",
-    "boot_id",
-    "descendants",
-    "pid_space",
-    "read_processes",
-    "started",
-]
-
 _MAX_DEPTH = 64
 """Ancestors that are followed: a bound on damaged or circular tables."""
 

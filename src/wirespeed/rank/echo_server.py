@@ -20,8 +20,6 @@ from wirespeed.node.network.interfaces import resolve_name
 from wirespeed.node.network.reachability import Caller, Door, knock, path_to_json, probe_path
 from wirespeed.node.secret import SealedStore
 
-__all__ = ["EchoServer"]
-
 SCOUT_AFTER_S = 3.0
 """How long joining may take, once every node is there, before anybody knocks."""
 GIVE_UP_S = 3.0

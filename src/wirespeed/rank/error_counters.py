@@ -9,8 +9,6 @@ from wirespeed.plan import Plan
 from wirespeed.rank.place import Place
 from wirespeed.rank.steps import Reporter
 
-__all__ = ["Counting", "counting"]
-
 _VERBS = ("check", "locate")
 """Those that judge nodes; figures of `bench` and `train` are not held up by it."""
 _EVERY_S = 60.0

@@ -10,8 +10,6 @@ from wirespeed.node.identity import Identity, own_seat
 from wirespeed.plan import Plan
 from wirespeed.watchdog.heartbeat import Heartbeat
 
-__all__ = ["tell_facts"]
-
 
 def tell_facts(identity: Identity, plan: Plan, heartbeat: Heartbeat) -> None:
     """Tell where this rank is and, as the first of its node, what is there.

@@ -22,17 +22,6 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = [
-    "CALL_FAULTS",
-    "CLOCK_SHIFT_S",
-    "DATA_FAULTS",
-    "PROCESS_FAULTS",
-    "TRAINING_FAULTS",
-    "Fault",
-    "FaultyEngine",
-    "applies",
-    "strike",
-]
 
 DATA_FAULTS = {
     "swap": "two chunks of the output change places",

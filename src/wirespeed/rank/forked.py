@@ -25,8 +25,6 @@ from wirespeed.rank.own_log import VARIABLE as LOG
 from wirespeed.rank.own_log import print_to
 from wirespeed.rank.program import import_for, leave_at_once
 
-__all__ = ["fork_ranks"]
-
 GRACE_S = 3.0
 """How long ranks have to end by themselves before SIGKILL."""
 _REAP_S = 5.0

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["choose_backend", "join", "leave"]
 
 SLACK_S = 60.0
 """The process group's own time-out lies this far behind the watchdog's, which names the culprit."""

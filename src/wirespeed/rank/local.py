@@ -14,8 +14,6 @@ from wirespeed.plan import Plan
 from wirespeed.rank.program import run_rank, stay_away_if_told
 from wirespeed.watchdog.heartbeat import Heartbeat
 
-__all__ = ["run_local_rank"]
-
 CONNECT_S = 20.0
 _OURS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _SET_NAME = 15

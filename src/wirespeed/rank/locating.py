@@ -19,8 +19,6 @@ from wirespeed.rank.pairs.fabric import RankFabric
 from wirespeed.rank.place import Place
 from wirespeed.rank.steps import Reporter
 
-__all__ = ["run_pairs"]
-
 
 class _Watched:
     """A fabric whose rounds are told as they end, so that none is lost when the run breaks off."""

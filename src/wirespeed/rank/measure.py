@@ -23,7 +23,6 @@ from wirespeed.statistics import time_stats
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["gathered", "measure", "shots_of", "slots_of"]
 
 BATCH = 8
 """Calls in a batch when the count is not fixed; a fixed count is cut into at most this many."""

@@ -4,8 +4,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["VARIABLE", "print_to", "reopen_log"]
-
 VARIABLE = "WIRESPEED_LOG"
 """The path of the file that stdout and stderr go to; set where wirespeed has opened it."""
 

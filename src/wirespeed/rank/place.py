@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-__all__ = ["Control", "Place", "Site", "broken_barriers", "site_of", "sync_point"]
 
 T = TypeVar("T")
 _CPU = torch.device("cpu")

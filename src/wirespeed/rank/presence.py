@@ -10,8 +10,6 @@ from wirespeed.plan import Plan
 from wirespeed.rank.place import Place
 from wirespeed.rank.steps import Reporter
 
-__all__ = ["present"]
-
 
 @contextmanager
 def present(place: Place, plan: Plan, heartbeat: Reporter) -> Iterator[None]:

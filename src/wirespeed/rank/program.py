@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from wirespeed.rank.error_counters import Counting
     from wirespeed.rank.place import Place
 
-__all__ = ["import_for", "leave_at_once", "run_rank", "stay_away_if_told", "told"]
-
 
 def run_rank(
     identity: Identity,

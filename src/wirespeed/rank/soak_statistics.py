@@ -11,8 +11,6 @@ from typing import Any
 
 from wirespeed.plan import Case, SoakPlan
 
-__all__ = ["SoakStatistics", "Turn", "wrong_to_json"]
-
 _KEPT = 1024
 """Last times of an operation that its limit is taken from."""
 _ENOUGH = 32

@@ -41,7 +41,6 @@ from wirespeed.rank.verify import (
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SEED_STEP", "CoreWaits", "Standstill", "run_soak"]
 
 _BEAT_S = 0.005
 _GAP_S = 0.01

@@ -18,8 +18,6 @@ from wirespeed.rank.verify import reason_not_to_run, verify
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Countdown", "Reporter", "Shortage", "process_faults", "run_steps", "shortage"]
-
 
 class Reporter(Protocol):
     """What a step tells the outside (see `watchdog.heartbeat.Heartbeat`)."""

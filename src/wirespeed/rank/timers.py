@@ -14,7 +14,6 @@ from wirespeed.collectives.engines.base import Handle, Issue
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["CpuTimer", "CudaTimer", "Shot", "Timer", "as_graph", "shot", "timer_for"]
 
 Shot = Callable[[], object]
 

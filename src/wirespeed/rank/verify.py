@@ -13,7 +13,6 @@ from wirespeed.rank.place import Place, Site, broken_barriers
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["judged", "prepared", "reason_not_to_run", "slow_s", "synchronize", "verify"]
 
 SMALL_WORK = 1 << 24
 """Elements times ranks up to which a data check is quick enough to need no bound of its own."""

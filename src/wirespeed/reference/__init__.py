@@ -10,16 +10,6 @@ from typing import Literal, Protocol
 
 from wirespeed.model.records import Choice, Measurement, World
 
-__all__ = [
-    "ASSUMED_SPREAD",
-    "ORIGINS",
-    "Chain",
-    "Expectation",
-    "NoReference",
-    "Origin",
-    "Reference",
-]
-
 Origin = Literal["baseline", "own", "fleet", "reference"]
 Range = tuple[float, float]
 

@@ -18,19 +18,6 @@ from wirespeed.reference.reasons import reasons
 from wirespeed.reference.roofline import Limit, passed, roofline
 from wirespeed.reference.shape import Shape
 
-__all__ = [
-    "Answer",
-    "Asked",
-    "Place",
-    "TrainingFigure",
-    "ask",
-    "expected_of",
-    "of_naive",
-    "shipped_training",
-    "training_from_csv",
-]
-
-
 Place = Literal["low", "normal", "high", "unknown"]
 
 LOW_BELOW = 0.9

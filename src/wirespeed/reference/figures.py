@@ -19,16 +19,6 @@ from wirespeed.errors import InputError, UsageError
 from wirespeed.escaping import unformulated
 from wirespeed.model.units import GIGA, format_size, parse_size
 
-__all__ = [
-    "COLUMNS",
-    "INTERCONNECTS",
-    "Figure",
-    "Kind",
-    "figures_from_csv",
-    "figures_to_csv",
-    "shipped_figures",
-]
-
 Kind = Literal["measured", "gate", "rule", "untuned"]
 """measured: somebody got it; gate: below it the source warns; rule: a rule of thumb of the maker;
 untuned: what a known wrong set-up gives, never an expectation."""

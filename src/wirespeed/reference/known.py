@@ -13,20 +13,6 @@ from wirespeed.reference.figures import Figure
 from wirespeed.reference.shape import CPU, Shape, shape_of
 from wirespeed.statistics import student_t
 
-__all__ = [
-    "LEAST_RUNS",
-    "FigureReference",
-    "FleetReference",
-    "Match",
-    "baseline_references",
-    "busbw_interval",
-    "figures_of_run",
-    "find",
-    "fleet_shape",
-    "holds",
-    "spread_shares",
-]
-
 # Which figures hold for a world, an operation and a size; nothing in between is made up.
 #
 # A figure holds where GPU, ranks a node and interconnect are the same. Taken with a note, and never

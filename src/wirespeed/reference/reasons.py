@@ -16,9 +16,6 @@ from wirespeed.model.records import NodeFacts, ToldShape, World
 from wirespeed.reference.figures import INTERCONNECTS
 from wirespeed.reference.shape import CPU, Shape, gpu_called, gpu_listed, shape_of
 
-__all__ = ["complete", "lacking", "reasons"]
-
-
 _MOST = 3
 _OVER_TCP = 0.15
 """RDMA reduced to TCP shows about a hundredth to a tenth: 4 of 340 GB/s in NVIDIA/aicr."""

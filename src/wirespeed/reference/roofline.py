@@ -21,8 +21,6 @@ from wirespeed.model.units import format_bandwidth
 from wirespeed.reference.figures import INTERCONNECTS
 from wirespeed.reference.shape import CPU, XGMI_LINKS, Shape
 
-__all__ = ["Limit", "passed", "roofline", "share"]
-
 _NVLS = ("H100", "H200", "B200", "B300", "GB200", "GB300")
 """GPUs whose NVSwitches can add up (NVLink SHARP, from the third NVSwitch on)."""
 

@@ -16,19 +16,6 @@ from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import NodeFacts, World
 from wirespeed.reference.figures import INTERCONNECTS
 
-__all__ = [
-    "CPU",
-    "PEAKS",
-    "XGMI_LINKS",
-    "Product",
-    "Shape",
-    "gpu_called",
-    "gpu_listed",
-    "peak_flops",
-    "shape_of",
-    "shape_told",
-]
-
 # Peak arithmetic of GPUs as their vendors publish it, dense (without 2:4 sparsity).
 #
 # For model FLOPs utilisation. A device is known only by its whole product name as the driver reports

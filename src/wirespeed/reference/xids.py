@@ -9,18 +9,6 @@ the GPU's fault; the rest is worth a look. The one table of both `check`, which 
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "LINK",
-    "LINK_BY_TEXT",
-    "REPORT",
-    "XIDS",
-    "Kind",
-    "Severity",
-    "Xid",
-    "codes_of",
-    "known_codes",
-]
-
 Kind = Literal[
     "lost", "memory", "gsp", "link", "failed", "watch", "address", "ended", "program", "note"
 ]

@@ -18,16 +18,6 @@ from wirespeed.runs import jsontext
 from wirespeed.runs.jsontext import damage
 from wirespeed.runs.named_files import NamedFiles
 
-__all__ = [
-    "DEFAULT",
-    "Baseline",
-    "baselines_home",
-    "list_baselines",
-    "load_baseline",
-    "remove_baseline",
-    "set_baseline",
-]
-
 DEFAULT = "default"
 SCHEMA = "wirespeed.baseline/1"
 _SET = "wirespeed baseline set last"

@@ -30,20 +30,6 @@ from wirespeed.model.codec import to_json
 from wirespeed.model.records import Run, World
 from wirespeed.runs import jsontext
 
-__all__ = [
-    "ELSEWHERE",
-    "FOLDER_NAME",
-    "LARGEST",
-    "RunFolder",
-    "home",
-    "is_ours",
-    "new_id",
-    "own_folder",
-    "private_folder",
-    "runs_home",
-    "write_whole",
-]
-
 FOLDER_NAME = re.compile(r"(\d{8}-\d{6})-([0-9a-f]{8})")
 """Name of a run folder: start in UTC, then the id."""
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from wirespeed.errors import InputError
 
-__all__ = ["damage", "dump", "parse", "plain"]
-
 
 def parse(text: str, *, source: str) -> Any:
     """The value in `text`; InputError names `source` and where it breaks.

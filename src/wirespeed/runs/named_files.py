@@ -17,8 +17,6 @@ from wirespeed.runs.folder import (
     write_whole,
 )
 
-__all__ = ["NamedFiles"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 

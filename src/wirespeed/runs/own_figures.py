@@ -12,8 +12,6 @@ from wirespeed.errors import UsageError
 from wirespeed.reference.figures import Figure, figures_from_csv, figures_to_csv
 from wirespeed.runs.named_files import NamedFiles
 
-__all__ = ["load_own", "own_rule_files", "own_sets", "remove_own", "save_own"]
-
 _LIST = "wirespeed reference list --own"
 
 

@@ -15,8 +15,6 @@ from wirespeed.node.lock import Lock
 from wirespeed.runs import jsontext
 from wirespeed.runs.folder import RunFolder
 
-__all__ = ["MOST_WAITING_BYTES", "PatientFolder"]
-
 MOST_WAITING_BYTES = 16 << 20
 """Records in memory while there is no room; beyond that the oldest are given up."""
 

@@ -32,8 +32,6 @@ from wirespeed.runs import jsontext
 from wirespeed.runs.folder import FOLDER_NAME, LARGEST
 from wirespeed.runs.jsontext import damage
 
-__all__ = ["MOST_EVENTS", "MOST_WINDOWS", "Record", "SoakTally", "merged", "rebuild"]
-
 # A soak put together from its records, in bounded memory: as they come, or read again later.
 
 MOST_WINDOWS = 240

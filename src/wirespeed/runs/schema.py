@@ -8,8 +8,6 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["load_schema", "run_schema"]
-
 
 @lru_cache(maxsize=1)
 def load_schema() -> dict[str, Any]:

@@ -16,8 +16,6 @@ from wirespeed.runs.folder import FOLDER_NAME, LARGEST, RunFolder, runs_home
 from wirespeed.runs.jsontext import damage
 from wirespeed.runs.recovery import rebuild
 
-__all__ = ["RunSummary", "find", "list_runs", "load", "past_runs", "remove", "save"]
-
 _LIST = "wirespeed runs list"
 _STAMP_LENGTH = len("20261103-101112")
 

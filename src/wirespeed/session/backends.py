@@ -17,16 +17,6 @@ from wirespeed.session.recording import Session
 from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.watchdog import Outcome
 
-__all__ = [
-    "Backend",
-    "OneWorld",
-    "StartWorld",
-    "Variables",
-    "Workload",
-    "interrupted_before",
-    "run_workload",
-]
-
 Variables = Mapping[str, str | None]
 """Variables to set, or (None) to leave unset; what wirespeed or an engine sets by itself stays."""
 StartWorld = Callable[[Recorder, Plan, Variables], Outcome]

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from wirespeed.clusters.operations.pod_lookup import Pod
     from wirespeed.clusters.operations.status import Status
 
-__all__ = ["Telling", "clean_lines", "pod_lines", "removal_lines", "show_deploy", "show_status"]
 
 _DAY_S, _HOUR_S, _MINUTE_S = 86400, 3600, 60
 

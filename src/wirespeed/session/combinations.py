@@ -9,8 +9,6 @@ from wirespeed.errors import UsageError
 from wirespeed.model.settings_records import DEFAULT
 from wirespeed.plan import Plan
 
-__all__ = ["FINALISTS", "SCREEN_ROUNDS", "Combination", "Comparison", "combinations_of", "estimate"]
-
 MOST = 1024
 FINALISTS = 3
 """So many, beside the default, are compared to the end by --search."""

@@ -29,8 +29,6 @@ from wirespeed.session.recording import Session
 from wirespeed.session.restart_loop import FRUITLESS, log_folder
 from wirespeed.watchdog import Outcome
 
-__all__ = ["GoodputWork"]
-
 _STORED_EVERY_S = 10.0
 _SAID, _SAID_EVERY_S = 180, 1.0
 """Lines of progress over the whole time, at most one a second."""

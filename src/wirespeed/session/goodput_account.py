@@ -16,20 +16,6 @@ from wirespeed.model.units import format_duration
 from wirespeed.statistics import mean_interval
 from wirespeed.watchdog import Outcome
 
-__all__ = [
-    "PARTS",
-    "SHOWN",
-    "Account",
-    "End",
-    "Failure",
-    "best_interval",
-    "checkpoint_finding",
-    "failure_findings",
-    "failure_of",
-    "time_between_failures",
-    "unwritten_finding",
-]
-
 PARTS = ("useful", "start", "restore", "checkpoint", "lost", "down", "other")
 End = Literal["whole", "failed", "interrupted"]
 """How a world ended: in order and with its state, by a failure, or because somebody asked for it."""

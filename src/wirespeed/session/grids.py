@@ -20,8 +20,6 @@ from wirespeed.session.backends import Backend, StartWorld
 from wirespeed.session.recording import Session
 from wirespeed.watchdog import Outcome
 
-__all__ = ["Grid", "GridWorld"]
-
 _PLACE = ("op", "dtype", "redop", "in_place")
 
 Key = tuple[Any, ...]

@@ -9,8 +9,6 @@ from wirespeed.launchers.supervise import JobEnd
 from wirespeed.model.records import Finding
 from wirespeed.session.signals import interrupted_by_signals
 
-__all__ = ["STOPPING", "held", "lost_findings"]
-
 STOPPING = ("fail", "not_checked")
 """Of what was found before the start: nothing is started on these nodes."""
 

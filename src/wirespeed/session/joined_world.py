@@ -45,13 +45,6 @@ from wirespeed.watchdog import Heartbeat, Monitor, Outcome, new_token
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = [
-    "TRUSTS_NETWORK",
-    "Recorder",
-    "carry_rank_in_environment",
-    "run_joined",
-    "trusts_network",
-]
 
 TRUSTS_NETWORK = Choice(
     "trust",

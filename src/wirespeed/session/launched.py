@@ -25,8 +25,6 @@ from wirespeed.session.scratch_folder import new_scratch
 from wirespeed.session.shown_session import patient_folder
 from wirespeed.session.signals import interrupted_by_signals
 
-__all__ = ["Launched"]
-
 _LONGEST = 8192
 """Characters of an unfinished line that wait for its end before they are shown."""
 

@@ -23,8 +23,6 @@ from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.watchdog import LocalProcess, Monitor, Outcome, new_token
 from wirespeed.watchdog.ends import exit_hint
 
-__all__ = ["LocalRanks", "interface_choice", "local_backend"]
-
 POLL_S = 0.05
 GRACE_S = 3.0
 """How long ranks have to end by themselves before SIGKILL, as `ranks.forked` gives it to them."""

@@ -19,8 +19,6 @@ from wirespeed.model.records import NodeFacts
 from wirespeed.node.identity import Identity
 from wirespeed.node.secret import SealedStore
 
-__all__ = ["FAILED", "ODD", "Letter", "Letters", "Mailbox", "explain_by_letter"]
-
 FAILED, ODD = "failed", "odd"
 _BOX = "wirespeed/letters"
 _MOST_A_RANK, _MOST_BYTES, _DEEPEST = 16, 1 << 20, 6

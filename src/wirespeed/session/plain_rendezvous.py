@@ -32,8 +32,6 @@ from wirespeed.session.rendezvous import (
     rendezvous_file,
 )
 
-__all__ = ["find_rendezvous", "meets_plainly", "tell_rendezvous"]
-
 GREETING = b"wirespeed rendezvous\n"
 GREETING_S = 1.0
 """How long a caller may take to greet and to be answered."""

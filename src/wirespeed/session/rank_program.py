@@ -6,8 +6,6 @@ import sys
 from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.session.record_stream import VARIABLE, RecordStream, apply_settings, read_order
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Run this rank; its exit code. Rank 0 hands on what all ranks say."""

@@ -21,17 +21,6 @@ from wirespeed.node.redact import allowed_environment
 from wirespeed.plan import Plan
 from wirespeed.watchdog import Outcome
 
-__all__ = [
-    "MARK",
-    "VARIABLE",
-    "RecordStream",
-    "apply_settings",
-    "order",
-    "outcome_from_json",
-    "read_line",
-    "read_order",
-]
-
 MARK = "\x1dwirespeed "
 """Begins a line that is a record; no library prints such a thing."""
 

@@ -7,9 +7,6 @@ from typing import Any, Protocol
 from wirespeed.model.lasting_records import Soak
 from wirespeed.model.records import Finding
 
-__all__ = ["OF_THE_WORLD", "Ledger", "ProgressView", "Recorder"]
-
-
 OF_THE_WORLD = frozenset(
     ("joined", "node", "seat", "peers", "choices", "versions", "environment", "identity")
 )

@@ -35,8 +35,6 @@ from wirespeed.session.recorder import OF_THE_WORLD, Ledger, ProgressView
 from wirespeed.session.run_builder import RunBuilder
 from wirespeed.watchdog import Outcome
 
-__all__ = ["Session", "log_findings"]
-
 _REFUSALS = tuple(one.exit_code for one in (UsageError, CannotMeasure, NothingRan, WirespeedError))
 """What a rank's word can end a run with: never as a good one."""
 

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from wirespeed.model.records import Measurement, Run
     from wirespeed.reference.ask import Answer
 
-__all__ = ["answer_of", "references_for"]
-
 
 def answer_of(run: "Run", one: "Measurement", reference: Reference | None = None) -> "Answer":
     """Is this figure of a run normal? Held against all that `check` knows; the run has a shape."""

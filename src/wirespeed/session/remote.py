@@ -26,8 +26,6 @@ from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.watchdog import Outcome
 from wirespeed.watchdog.ends import exit_hint
 
-__all__ = ["COMMAND", "ordered", "remote_backend"]
-
 COMMAND = ("-P", "-m", "wirespeed.session.rank_program")
 """What each rank runs, after its Python."""
 _SESSION_FIRST_S = 10.0

@@ -35,24 +35,6 @@ from wirespeed.session.record_stream import VARIABLE
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = [
-    "ANY",
-    "Rendezvous",
-    "forget_rendezvous_file",
-    "from_text",
-    "listening_address",
-    "namespace",
-    "no_place",
-    "on_one_machine",
-    "open_store",
-    "publish",
-    "reached_at",
-    "read_rendezvous",
-    "rendezvous_file",
-    "session_address",
-    "session_key",
-    "to_text",
-]
 
 TRY_S = 2.0
 """How long one address of the session is tried before the next."""

@@ -16,8 +16,6 @@ from wirespeed.session.backends import StartWorld, interrupted_before
 from wirespeed.session.recorder import Recorder
 from wirespeed.watchdog import Outcome
 
-__all__ = ["FRUITLESS", "RestartLoop", "Work", "log_folder"]
-
 FRUITLESS = 3
 """So many worlds that get nowhere, one after the other, end the work."""
 _PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0

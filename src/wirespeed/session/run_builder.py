@@ -26,8 +26,6 @@ from wirespeed.node.redact import allowed_environment
 from wirespeed.runs.folder import RunFolder
 from wirespeed.session.recorder import ProgressView
 
-__all__ = ["NodeRegistry", "RunBuilder"]
-
 
 class NodeRegistry:
     """Takes what nodes tell in any order; `nodes` is what is known by now."""

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from wirespeed.process.process_table import boot_id, pid_space, started
 
-__all__ = ["new_scratch"]
-
 _PREFIX = "wirespeed-"
 _OWNER = "owner"
 _LONGEST = 1000

@@ -20,8 +20,6 @@ from typing import Any, ClassVar
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, UsageError, WirespeedError
 
-__all__ = ["Answer", "Server", "parse_listen"]
-
 MOST_CONNECTIONS = 64
 TIMEOUT_S = 10.0
 """For one request to come in whole, and again for its answer to be taken."""

@@ -15,8 +15,6 @@ from wirespeed.node.identity import Identity
 from wirespeed.plan import Plan
 from wirespeed.watchdog import ABORTED, SESSION_LOST, Heartbeat
 
-__all__ = ["abort_quietly", "watch_session"]
-
 SPEAKER = 1
 """The rank that tells of the session's end."""
 SLACK_S = 15.0

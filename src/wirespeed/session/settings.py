@@ -26,14 +26,6 @@ from wirespeed.session.combinations import SCREEN_ROUNDS, Comparison
 from wirespeed.session.recording import Session, log_findings
 from wirespeed.watchdog import Outcome
 
-__all__ = [
-    "ComparedSettings",
-    "given_up_finding",
-    "search_finding",
-    "too_few_finding",
-    "wrong_findings",
-]
-
 
 @dataclass(slots=True, eq=False)
 class _Contender:

@@ -6,8 +6,6 @@ from typing import Any
 
 from wirespeed.runs.patient import PatientFolder
 
-__all__ = ["patient_folder", "tell_unstored"]
-
 
 def patient_folder(command: str, config: Mapping[str, Any]) -> PatientFolder:
     """A new folder that tells what it could not store. StorageError where it cannot be made."""

@@ -30,8 +30,6 @@ from wirespeed.session.recording import Session
 from wirespeed.session.restart_loop import log_folder
 from wirespeed.watchdog import Outcome
 
-__all__ = ["BOUND_BYTES", "BoundedLogs", "SoakLedger", "SoakWork", "cut"]
-
 _CHECKPOINT_S = 30.0
 """So often run.json is written anew, at most; each record is in records.jsonl at once."""
 _TELL_S, _TELL_LINES_S = 1.0, 15.0

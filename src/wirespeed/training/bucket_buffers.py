@@ -13,8 +13,6 @@ from torch import nn
 from wirespeed.training.buckets import Bucket, Piece, plan_buckets
 from wirespeed.training.synchroniser import dense
 
-__all__ = ["BucketBuffer", "bucket_buffers"]
-
 ALIGN_BYTES = 64
 """Where each gradient begins: a multiple of it, as with torch's own CPU allocator."""
 

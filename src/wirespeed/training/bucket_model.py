@@ -25,16 +25,6 @@ from typing import NamedTuple
 from wirespeed.errors import CannotMeasure
 from wirespeed.statistics import MAD_TO_SIGMA
 
-__all__ = [
-    "Link",
-    "StepWithoutSync",
-    "best_bucket_bytes",
-    "bucketed_step_s",
-    "fit_link",
-    "pipelined_s",
-    "predicted_step_s",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Link:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from wirespeed.errors import UsageError
 
-__all__ = ["Bucket", "Piece", "bucket_bytes", "plan_buckets"]
-
 MEGA = 10**6
 
 

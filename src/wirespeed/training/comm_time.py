@@ -36,8 +36,6 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from wirespeed.errors import CannotMeasure
 from wirespeed.training.trace import Span, stretches, uncovered_length, union_length
 
-__all__ = ["ObservedStep", "communicates", "observe"]
-
 _STEP = "wirespeed:step"
 _TOLD = (_STEP, "aten::", "gloo:")
 """Events of the host that are looked at."""

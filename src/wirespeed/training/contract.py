@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import torch.distributed as dist
     from torch import nn
 
-__all__ = ["Batch", "Build", "ModelSpec", "Setup", "Trainer"]
 
 Batch = tuple["torch.Tensor", "torch.Tensor"]
 """Inputs and targets; the first dimension counts samples."""

@@ -19,8 +19,6 @@ from typing import Any, Literal
 
 from wirespeed.errors import StorageError, UsageError
 
-__all__ = ["BatchSizes", "Offload", "Precision", "batch_sizes", "write_config", "zero_config"]
-
 Precision = Literal["float32", "bfloat16", "float16"]
 Offload = Literal["none", "optimizer", "parameter"]
 """What lives in the host's memory; `parameter` means the optimizer's state as well."""

@@ -26,20 +26,6 @@ from typing import Literal
 
 from wirespeed.statistics import student_t
 
-__all__ = [
-    "EXCELLENT",
-    "GOOD",
-    "Efficiency",
-    "Grade",
-    "Loss",
-    "ScalePoint",
-    "Scaled",
-    "efficiency_of",
-    "grade_of",
-    "loss_of",
-    "scaled",
-]
-
 Grade = Literal["excellent", "good", "poor"]
 EXCELLENT, GOOD = 0.90, 0.80
 """Efficiencies above these have that grade."""

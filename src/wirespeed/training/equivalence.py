@@ -21,8 +21,6 @@ from wirespeed.errors import UsageError, WorldError
 from wirespeed.training.contract import Batch, Build, ModelSpec, Setup
 from wirespeed.training.step import LOWER, LossNotFinite, Precision, Stepper
 
-__all__ = ["Difference", "Proof", "begin_alike", "differences", "trainable"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:

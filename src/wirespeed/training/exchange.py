@@ -18,8 +18,6 @@ import torch.distributed as dist
 
 from wirespeed.errors import UsageError, WorldError
 
-__all__ = ["MOST_BYTES", "broadcast", "gathered", "gathered_states", "read"]
-
 MOST_BYTES = 16 << 20
 """Of one rank's text, and of tensors that travel as one piece."""
 _SLOT = 256

@@ -19,8 +19,6 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from wirespeed.process.guard import die_with_parent
 from wirespeed.training.contract import Batch, ModelSpec
 
-__all__ = ["Loader"]
-
 _MOST_SAMPLES, _MOST_BYTES = 1024, 64 << 20
 _WAIT_S = 120.0
 """For a batch of a worker: it imports torch before its first."""

@@ -15,8 +15,6 @@ from torch.optim import Optimizer
 from wirespeed.errors import UsageError, WorldError
 from wirespeed.training.exchange import broadcast, gathered_states
 
-__all__ = ["FlatBuffer", "ShardedOptimizer", "Shards", "least_loaded", "whole_state"]
-
 ALIGN_BYTES = 64
 """Each parameter begins at a multiple of it, as from torch's own CPU allocator (vector loads)."""
 

@@ -24,8 +24,6 @@ from wirespeed.errors import CannotMeasure
 from wirespeed.training.contract import Batch, ModelSpec, Trainer
 from wirespeed.training.trace import Span
 
-__all__ = ["LOWER", "LossNotFinite", "LossScale", "Precision", "Step", "StepTimes", "Stepper"]
-
 
 class _StandIn(torch.optim.Optimizer):
     """A trainer as an optimizer; never initialised as one, because it has no state of its own."""

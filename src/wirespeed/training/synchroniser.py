@@ -24,8 +24,6 @@ from torch import nn
 from wirespeed.errors import UsageError
 from wirespeed.training.equivalence import begin_alike, trainable
 
-__all__ = ["Overlapping", "Parcel", "Synchroniser", "dense"]
-
 
 class Synchroniser:
     """Sends nothing at all; the others derive from it."""

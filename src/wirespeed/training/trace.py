@@ -14,20 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-__all__ = [
-    "Alignment",
-    "Span",
-    "align",
-    "chrome_trace",
-    "covered_length",
-    "merged",
-    "on_one_clock",
-    "passages",
-    "stretches",
-    "uncovered_length",
-    "union_length",
-]
-
 Stretch = tuple[float, float]
 """(begin, end) in seconds of one clock; begin <= end."""
 

@@ -27,15 +27,6 @@ from wirespeed.errors import CannotMeasure
 from wirespeed.model.training_records import LoadFigures, Ratio
 from wirespeed.statistics import paired_ratio
 
-__all__ = [
-    "Activity",
-    "all_reduce",
-    "beside_each_other",
-    "expert_splits",
-    "gemm",
-    "skewed_all_to_all",
-]
-
 _ROUND_S = 0.05
 """Seconds that each activity's calls are meant to take alone in one round."""
 _LEAST_CALLS, _MOST_CALLS = 4, 400

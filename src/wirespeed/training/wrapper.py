@@ -16,8 +16,6 @@ from wirespeed.training.strategies.naive import Naive
 from wirespeed.training.strategies.overlap import Overlap
 from wirespeed.training.synchroniser import Synchroniser
 
-__all__ = ["DistributedDataParallel"]
-
 _KINDS: dict[str, Callable[[nn.Module, dist.ProcessGroup, float], Synchroniser]] = {
     "none": lambda module, group, _: Synchroniser(module, group),
     "naive": lambda module, group, _: Naive(module, group),

@@ -14,14 +14,6 @@ from wirespeed.views.training import ALL as _ALL
 from wirespeed.views.training import NOTHING as _NOTHING
 from wirespeed.views.training import grid_table, missing
 
-__all__ = [
-    "grid_lines",
-    "grid_tables",
-    "settings_lines",
-    "settings_tables",
-    "winner_lines",
-]
-
 
 def grid_lines(run: Run, style: Style) -> list[str]:
     """The joint table with its title; nothing for other runs."""

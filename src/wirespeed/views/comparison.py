@@ -21,29 +21,6 @@ from wirespeed.model.comparison_records import (
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
 from wirespeed.views.text import Column, Grid, Style, escape, table
 
-__all__ = [
-    "FORMATS",
-    "advice",
-    "by_kind",
-    "by_rate",
-    "change",
-    "changed_line",
-    "common_words",
-    "conclusion",
-    "counts",
-    "difference",
-    "document",
-    "evidence",
-    "interval",
-    "label",
-    "percent",
-    "render",
-    "unpaired_line",
-    "value",
-    "values",
-    "versus_grid",
-]
-
 # Figures of a comparison in words: what was measured, changes, intervals, closing lines.
 
 _BANDWIDTH_FROM = 2**20

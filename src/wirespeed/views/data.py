@@ -14,9 +14,6 @@ from wirespeed.model.codec import to_json
 from wirespeed.model.records import Run
 from wirespeed.views.text import Style
 
-__all__ = ["document", "render_all", "render_csv", "render_json", "render_jsonl"]
-
-
 _INDENT = "  "
 
 

@@ -10,17 +10,6 @@ from wirespeed.model.records import Finding, Measurement, Run
 from wirespeed.model.units import format_bandwidth, format_duration
 from wirespeed.views.text import Style
 
-__all__ = [
-    "FIELDS",
-    "family",
-    "finding_lines",
-    "folded",
-    "of_interest",
-    "short_ids",
-    "sorted_by_family",
-]
-
-
 FIELDS = ("saw", "expected", "because", "costs", "fix", "next")
 """The lines under a finding, in their order; `evidence` follows them."""
 

@@ -19,8 +19,6 @@ from wirespeed.views.prometheus import LASTING_METRICS
 from wirespeed.views.sections import head_line
 from wirespeed.views.text import Style
 
-__all__ = ["render", "render_all", "render_comparison"]
-
 _PLAIN = Style()
 _UNDECIDED = {
     "UNKNOWN": "nothing could be measured or judged",

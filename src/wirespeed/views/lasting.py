@@ -10,21 +10,6 @@ from wirespeed.model.units import format_duration, format_size
 from wirespeed.views.sections import note
 from wirespeed.views.text import Grid, Style, titled
 
-__all__ = [
-    "calls_of",
-    "clock",
-    "conclusion",
-    "goodput_lines",
-    "goodput_notes",
-    "goodput_tables",
-    "parts_shown",
-    "soak_lines",
-    "soak_tables",
-    "summary",
-    "timeline",
-]
-
-
 _WHAT = {
     "useful": "steps whose results are in the final state",
     "start": "starting, importing, joining, making the trainer; leaving",

@@ -21,9 +21,6 @@ from wirespeed.views.sections import (
 from wirespeed.views.text import MARKS, Grid, Style, code, escape, plain_text, table
 from wirespeed.views.training import tables as training_tables
 
-__all__ = ["render", "render_all"]
-
-
 _WORDS = {"pass": "passed", "warn": "warning", "fail": "failed", "not_checked": "not checked"}
 
 

@@ -19,8 +19,6 @@ from wirespeed.model.records import Measurement, NodeFacts, Run
 from wirespeed.model.units import GIGA
 from wirespeed.views.text import Style
 
-__all__ = ["render"]
-
 _DTYPES = {
     "float32": "float",
     "float64": "double",

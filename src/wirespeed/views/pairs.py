@@ -10,9 +10,6 @@ from wirespeed.model.records import Finding, Located, PairFigures, Run, Simulate
 from wirespeed.model.units import GIGA, format_duration
 from wirespeed.views.text import Grid, Style, titled
 
-__all__ = ["Suspects", "matrices", "pair_lines", "pair_tables", "simulation_lines", "suspects_of"]
-
-
 MOST_IN_MATRIX = 12
 """More columns do not fit on a line."""
 SLOWEST = 10

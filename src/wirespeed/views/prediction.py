@@ -23,8 +23,6 @@ from wirespeed.model.prediction_records import (
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
 from wirespeed.views.text import Grid, Style, table, titled
 
-__all__ = ["FORMATS", "SCHEMA", "render", "sections", "sentences"]
-
 FORMATS = ("table", "md", "json")
 SCHEMA = "wirespeed.prediction/1"
 _MOST_ROWS = 4

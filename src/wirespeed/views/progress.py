@@ -7,8 +7,6 @@ from typing import TextIO
 
 from wirespeed.views.text import Style
 
-__all__ = ["Progress", "open_progress"]
-
 _FIRST_ESTIMATE = 0.1
 """No time is told before this share of the steps is done: the first ones also warm up."""
 _TRUST = 0.15

@@ -22,8 +22,6 @@ from wirespeed.views.lasting import calls_of
 from wirespeed.views.sections import place, references_of
 from wirespeed.views.text import Style
 
-__all__ = ["FAMILIES", "LASTING_METRICS", "MOST_SERIES", "render", "render_all"]
-
 Sample = tuple[Mapping[str, object], float]
 """(labels, value)."""
 

@@ -10,34 +10,6 @@ from wirespeed.model.reference_records import ReferenceFigure, ReferenceKind
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.views.text import Grid, Style
 
-__all__ = [
-    "KINDS",
-    "SIZE_COLUMNS",
-    "Series",
-    "bandwidth",
-    "bandwidth_note",
-    "bus_factor",
-    "choice_lines",
-    "closing_lines",
-    "counts",
-    "gigabytes",
-    "head_line",
-    "import_lines",
-    "interval",
-    "next_command",
-    "note",
-    "place",
-    "reference_value",
-    "references_grid",
-    "references_of",
-    "series_of",
-    "size",
-    "size_cells",
-    "verification_line",
-    "wrong",
-]
-
-
 _NOTHING = "–"
 _LEAST_SHOWN = 0.5e6
 

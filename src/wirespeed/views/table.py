@@ -21,9 +21,6 @@ from wirespeed.views.sections import (
 )
 from wirespeed.views.text import Column, Grid, Style
 
-__all__ = ["render", "render_wide", "sizes_grid", "summary_grid"]
-
-
 _NOT_CHECKED = "wrong –: the data of that row was not checked"
 _IMPORTED = "imported figures are shown, not judged: the verdict stays UNKNOWN"
 _ONE_AVERAGE = "no interval: the source gives one average, so these figures carry no verdict"

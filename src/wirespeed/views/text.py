@@ -13,20 +13,6 @@ from wirespeed.escaping import harmless
 if TYPE_CHECKING:
     from wirespeed.model.records import Status, Verdict
 
-__all__ = [
-    "MARKS",
-    "VERDICTS",
-    "Column",
-    "Grid",
-    "Style",
-    "code",
-    "escape",
-    "plain_text",
-    "style_for",
-    "table",
-    "titled",
-]
-
 
 MARKS: dict["Status", tuple[str, str, str]] = {
     "pass": ("✓", "OK", "green"),

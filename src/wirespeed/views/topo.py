@@ -12,9 +12,6 @@ from wirespeed.views.findings import finding_lines
 from wirespeed.views.sections import closing_lines, note
 from wirespeed.views.text import Column, Grid, Style
 
-__all__ = ["legend", "render", "render_md"]
-
-
 _ENDS = 4
 """So many names of a group are listed; of a longer one the first and the last."""
 

@@ -13,23 +13,6 @@ from wirespeed.model.units import format_duration
 from wirespeed.views.sections import note
 from wirespeed.views.text import Grid, Style, titled
 
-__all__ = [
-    "ALL",
-    "NOTHING",
-    "data_cells",
-    "grid_table",
-    "missing",
-    "name",
-    "number_cell",
-    "ratio_cell",
-    "reach",
-    "seconds_cell",
-    "share_cell",
-    "tables",
-    "training_lines",
-    "training_notes",
-]
-
 NOTHING = "–"
 ALL = "all"
 

@@ -12,8 +12,6 @@ from wirespeed.model.units import GIGA
 from wirespeed.views import comparison
 from wirespeed.views.text import Grid, Style, escape
 
-__all__ = ["FORMATS", "document", "render"]
-
 FORMATS = ("table", "md", "json")
 SCHEMA = "wirespeed.trend/1"
 

@@ -22,8 +22,6 @@ from wirespeed.watchdog import ends, hangs
 from wirespeed.watchdog.events import Death, Facts, Raised
 from wirespeed.watchdog.rank_status import PHASES, STARTUP_PHASES, RankStatus
 
-__all__ = ["blame", "is_consequence"]
-
 SAME_MOMENT_S = 0.1
 """Two ends closer than this have no order."""
 

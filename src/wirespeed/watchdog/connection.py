@@ -20,17 +20,6 @@ from wirespeed.watchdog.protocol import (
     new_token,
 )
 
-__all__ = [
-    "SEAL_BYTES",
-    "Connection",
-    "LineSeal",
-    "bound_unacknowledged",
-    "hello_seal",
-    "read_line",
-    "session_seals",
-    "small_segments",
-]
-
 SEAL_BYTES = 32
 """What a seal adds to a line: 16 bytes in hexadecimal."""
 _COUNTER_BYTES = 8

@@ -21,16 +21,6 @@ from wirespeed.watchdog.events import (
 )
 from wirespeed.watchdog.rank_status import RankStatus, ranks_text
 
-__all__ = [
-    "abnormal_exits",
-    "claimed_twice",
-    "died",
-    "exit_hint",
-    "interrupted",
-    "raised",
-    "strangers",
-]
-
 _SIGNAL_HINTS = {
     signal.SIGKILL: "the kernel's out-of-memory killer, a scheduler or a person killed it",
     signal.SIGTERM: "a launcher, a scheduler or a person asked it to end",

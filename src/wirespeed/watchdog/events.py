@@ -7,24 +7,6 @@ from dataclasses import dataclass, field, replace
 from wirespeed.model.records import Finding, Subject
 from wirespeed.watchdog.rank_status import RankStatus, ranks_text
 
-__all__ = [
-    "ENDED",
-    "MOST_FINDINGS",
-    "Death",
-    "Facts",
-    "Raised",
-    "cut_lines",
-    "first_line",
-    "groups_text",
-    "last_seen",
-    "others_place",
-    "stack_lines",
-    "state_text",
-    "subject_of",
-    "waiting_text",
-    "with_rest",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:

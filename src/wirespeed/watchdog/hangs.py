@@ -18,8 +18,6 @@ from wirespeed.watchdog.events import (
 )
 from wirespeed.watchdog.rank_status import RankStatus, ranks_text
 
-__all__ = ["ahead", "all_wait", "another_operation", "behind", "never_joined", "silent"]
-
 
 def silent(facts: Facts, ranks: Sequence[RankStatus]) -> tuple[Finding, ...]:
     """HANG-001 for each rank that sends no heartbeat and does not answer."""

@@ -51,8 +51,6 @@ from wirespeed.watchdog.protocol import (
 from wirespeed.watchdog.rank_status import Phase
 from wirespeed.watchdog.stacks import main_thread_stack
 
-__all__ = ["ABORTED", "SESSION_LOST", "Heartbeat", "leave"]
-
 ABORTED = 1
 """Exit code of a rank that the session ended."""
 

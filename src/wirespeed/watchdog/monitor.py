@@ -31,8 +31,6 @@ from wirespeed.watchdog.rank_table import RankTable
 from wirespeed.watchdog.server import Server
 from wirespeed.watchdog.stacks import LocalProcess, process_state, stack_of_stopped
 
-__all__ = ["Monitor", "Outcome", "OutcomeKind", "kind_of"]
-
 OutcomeKind = Literal[
     "finished", "died", "raised", "hung", "never_joined", "claimed_twice", "interrupted"
 ]

@@ -18,29 +18,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = [
-    "HEARTBEAT_S",
-    "HELLO_LIMIT",
-    "LINE_LIMIT",
-    "Abort",
-    "Beat",
-    "Bye",
-    "Failed",
-    "Greeting",
-    "Hello",
-    "LineBuffer",
-    "Message",
-    "ProtocolError",
-    "Record",
-    "Refused",
-    "StackRequest",
-    "StackText",
-    "Welcome",
-    "decode",
-    "encode",
-    "new_token",
-]
-
 HEARTBEAT_S = 0.5
 """Seconds between two heartbeats of a rank."""
 HELLO_LIMIT = 4 * 1024

@@ -6,8 +6,6 @@ from typing import Literal, get_args
 
 from wirespeed.model.units import format_duration
 
-__all__ = ["PHASES", "STARTUP_PHASES", "Phase", "RankStatus", "ranks_text"]
-
 Phase = Literal[
     "starting", "importing", "joining", "ready", "running", "waiting", "finished", "failed"
 ]

@@ -12,9 +12,6 @@ from wirespeed.watchdog.events import Death, Raised
 from wirespeed.watchdog.protocol import Beat, Hello, ProtocolError, StackText
 from wirespeed.watchdog.rank_status import PHASES, STARTUP_PHASES, Phase, RankStatus
 
-__all__ = ["RankEntry", "RankTable"]
-
-
 _TOLD = 4
 """Strangers that are told of; the others are counted."""
 

@@ -20,8 +20,6 @@ from wirespeed.watchdog.protocol import (
     Welcome,
 )
 
-__all__ = ["Listener", "Server"]
-
 _HELLO_BOUND_S = 10.0
 _MOST_STRANGERS = 128
 """Connections that are no rank's yet, beyond one for each rank."""

@@ -16,8 +16,6 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LocalProcess", "main_thread_stack", "process_state", "stack_of_stopped"]
-
 _POLL_S = 0.02
 _SETTLE_S = 0.06
 """A dump is complete when its file has not grown for this long."""

@@ -5,8 +5,6 @@ from typing import Literal
 
 from wirespeed.watchdog.rank_table import RankEntry, RankTable
 
-__all__ = ["DEATH_GRACE_S", "RAISE_GRACE_S", "Trigger", "lingering", "trigger"]
-
 DEATH_GRACE_S = 0.5
 """Wait after a death for its return code, and for a rank that died at the same moment."""
 RAISE_GRACE_S = 1.0

@@ -13,16 +13,6 @@ if TYPE_CHECKING:
     from wirespeed.clusters.kube.kubectl import Kubectl
     from wirespeed.model.records import Finding
 
-__all__ = [
-    "CONTEXT",
-    "deployment_options",
-    "file_argument",
-    "opened",
-    "output_option",
-    "settled",
-    "warning_lines",
-]
-
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

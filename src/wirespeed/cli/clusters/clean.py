@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from wirespeed.clusters.operations.clean import Cleaned
     from wirespeed.session.cluster_runs import Telling
 
-__all__ = ["command"]
 
 _EPILOG = """\b
 Examples:

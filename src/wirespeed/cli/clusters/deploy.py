@@ -9,7 +9,6 @@ from wirespeed.cli.clusters import CONTEXT, deployment_options, file_argument, s
 if TYPE_CHECKING:
     from wirespeed.clusters.deployment import Deployment
 
-__all__ = ["command"]
 
 _EPILOG = """\b
 Examples:

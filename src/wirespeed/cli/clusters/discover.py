@@ -12,7 +12,6 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     from wirespeed.clusters.file.sections import Cluster
 
-__all__ = ["command"]
 
 _EPILOG = """\b
 Examples:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from wirespeed.clusters.operations.gpus import Gpu, PodGpus
     from wirespeed.views.text import Grid
 
-__all__ = ["command"]
 
 _EPILOG = """\b
 Examples:

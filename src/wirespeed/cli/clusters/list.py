@@ -12,8 +12,6 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["command"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:

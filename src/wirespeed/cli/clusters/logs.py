@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from wirespeed.clusters.operations.logs import LogOptions
     from wirespeed.clusters.operations.pod_lookup import Pod
 
-__all__ = ["command"]
 
 _EPILOG = """\b
 Examples:

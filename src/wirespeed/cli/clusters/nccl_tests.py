@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from wirespeed.model.records import Finding, Run
     from wirespeed.views.text import Style
 
-__all__ = ["command"]
 
 _ARGUMENTS = ("-b", "8", "-e", "8G", "-f", "2", "-g", "1")
 """Of the program, where none are given: one GPU a rank, sizes doubled from 8 B to 8 GiB."""

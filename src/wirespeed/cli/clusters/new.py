@@ -11,8 +11,6 @@ from wirespeed.cli.clusters import CONTEXT
 from wirespeed.clusters import CPU_IMAGE, GPU_IMAGE
 from wirespeed.errors import UsageError
 
-__all__ = ["command"]
-
 _KEYS = {
     "namespace": "cluster.namespace",
     "image": "workload.image",

@@ -11,7 +11,6 @@ from wirespeed.cli.clusters import CONTEXT
 if TYPE_CHECKING:
     from wirespeed.clusters.presets import Preset
 
-__all__ = ["command"]
 
 _EPILOG = """\b
 Examples:

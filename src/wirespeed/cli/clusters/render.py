@@ -18,7 +18,6 @@ from wirespeed.cli.clusters import (
 if TYPE_CHECKING:
     from wirespeed.clusters.deployment import Deployment
 
-__all__ = ["command"]
 
 _EPILOG = """\b
 Examples:

@@ -8,8 +8,6 @@ from wirespeed.cli.clusters import CONTEXT, file_argument
 from wirespeed.cli.launch import launch_options, run_launch
 from wirespeed.cli.placement import Placement, pod_options
 
-__all__ = ["command"]
-
 _EPILOG = """\b
 Examples:
   wirespeed cluster run mine -- python train.py --lr 0.1

@@ -7,8 +7,6 @@ import click
 from wirespeed.cli import suggest
 from wirespeed.cli.clusters import CONTEXT
 
-__all__ = ["command"]
-
 
 @click.command(
     "schema",

@@ -8,8 +8,6 @@ import click
 from wirespeed.cli import suggest
 from wirespeed.cli.clusters import CONTEXT, file_argument, opened
 
-__all__ = ["command"]
-
 _EPILOG = """\b
 Examples:
   wirespeed cluster shell mine

@@ -4,8 +4,6 @@ import click
 
 from wirespeed.cli.clusters import CONTEXT, file_argument, opened, output_option
 
-__all__ = ["command"]
-
 _EPILOG = """\b
 Examples:
   wirespeed cluster status mine

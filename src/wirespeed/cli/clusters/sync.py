@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from wirespeed.views.progress import Progress
     from wirespeed.views.text import Style
 
-__all__ = ["command"]
 
 _EPILOG = """\b
 Examples:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from wirespeed.model.records import Finding
     from wirespeed.yaml_tree import Problem
 
-__all__ = ["command"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Judged:

@@ -21,9 +21,6 @@ from wirespeed.clusters.discover.inventory import Found, Node, look
 from wirespeed.clusters.kube.kubectl import Kubectl
 from wirespeed.clusters.kube.refusals import Progress
 
-__all__ = ["Discovered", "discover", "fits", "inert", "written"]
-
-
 _LONGEST = 300
 _WIDTH = 98
 

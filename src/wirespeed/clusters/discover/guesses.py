@@ -9,16 +9,6 @@ from typing import Any
 from wirespeed.clusters.discover.inventory import Attachment, Found, Node, StorageClass, Taint
 from wirespeed.clusters.presets import is_for, preset_named, preset_names
 
-__all__ = [
-    "Entry",
-    "Group",
-    "adapter_resources",
-    "guess_fabric",
-    "guess_nodes",
-    "guess_storage",
-    "largest_group",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

@@ -7,9 +7,6 @@ from typing import Any, TypeVar
 from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused, json_object
 from wirespeed.clusters.kube.refusals import Progress
 
-__all__ = ["Attachment", "Found", "Node", "StorageClass", "Taint", "attachment", "look"]
-
-
 _ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 _DEFAULT_CLASS = (
     "storageclass.kubernetes.io/is-default-class",

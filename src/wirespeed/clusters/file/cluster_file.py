@@ -22,9 +22,6 @@ from wirespeed.clusters.file.sections import (
     Workload,
 )
 
-__all__ = ["ClusterFile"]
-
-
 SOURCES = ("claim", "config_map", "secret", "host_path", "empty_dir")
 """Where a volume may come from."""
 

@@ -12,37 +12,6 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
-__all__ = [
-    "Address",
-    "Bytes",
-    "CountText",
-    "Image",
-    "Interfaces",
-    "Label",
-    "LabelKey",
-    "LabelValue",
-    "Line",
-    "MaybeBytes",
-    "MaybeCpus",
-    "MaybeLabelKey",
-    "MaybePath",
-    "MaybeSubdomain",
-    "Name",
-    "Network",
-    "Notes",
-    "Path",
-    "PathLevel",
-    "PresetName",
-    "Product",
-    "Program",
-    "ResourceName",
-    "Rule",
-    "Subdomain",
-    "VariableName",
-    "Within",
-    "refuse",
-]
-
 
 class Rule(NamedTuple):
     """A rule between keys that a file breaks."""

@@ -37,26 +37,6 @@ from wirespeed.clusters.file.kinds import (
 )
 from wirespeed.clusters.file.kinds import Network as NetworkName
 
-__all__ = [
-    "Amounts",
-    "Cluster",
-    "EngineName",
-    "FabricMode",
-    "Gpus",
-    "Nccl",
-    "Network",
-    "Nodes",
-    "Rdma",
-    "Resources",
-    "Section",
-    "Security",
-    "Storage",
-    "Toleration",
-    "Volume",
-    "Workload",
-]
-
-
 EngineName = Literal["statefulset", "mpijob", "trainjob", "jobset"]
 FabricMode = Literal["auto", "rdma", "tcp"]
 

@@ -16,8 +16,6 @@ from wirespeed.clusters.deployment import CONTAINER
 from wirespeed.clusters.file.sections import Cluster
 from wirespeed.errors import CannotMeasure
 
-__all__ = ["Answer", "Kubectl", "Refused", "document", "items_of", "json_object", "kubectl_of"]
-
 CALL_S = 30.0
 """Bound for one call, unless its caller knows better."""
 MOST_BYTES = 256 << 20

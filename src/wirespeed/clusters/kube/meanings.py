@@ -9,8 +9,6 @@ from msgspec import Struct, convert
 
 from wirespeed.compiled import Compiled
 
-__all__ = ["ImageTrouble", "Meaning", "Meanings", "SchedulingTrouble", "meanings"]
-
 
 class Meaning(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, dict=True):
     """One row: `title`, `because`, `fix` and `next` are filled from the pattern's groups."""

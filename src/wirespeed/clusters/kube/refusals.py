@@ -17,24 +17,6 @@ from wirespeed.clusters.kube.meanings import Meaning, meanings
 from wirespeed.model.records import Finding, Verdict
 from wirespeed.node.redact import redact_value
 
-__all__ = [
-    "PatientKubectl",
-    "Progress",
-    "Silent",
-    "exit_code",
-    "finding_of",
-    "findings_of",
-    "is_about",
-    "may_pass",
-    "meaning_of",
-    "patient",
-    "said",
-    "same_server",
-    "verdict",
-    "wrong_server",
-]
-
-
 _NOISE = re.compile(r"[EWIF]\d{4} \d\d:\d\d:\d\d\.\d+ .*|Warning: .*|")
 """klog's lines (client-go tells each try of its own), warnings, and empty lines."""
 _CONTINUED = re.compile(r"\s*\n\* ")

@@ -17,23 +17,6 @@ from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
 
-__all__ = [
-    "INSTANCE",
-    "MANAGED_BY",
-    "OURS",
-    "REPLICATED_JOB",
-    "hosts",
-    "labels",
-    "master",
-    "owned",
-    "pod_group",
-    "queue",
-    "selector",
-    "selector_text",
-    "slots",
-]
-
-
 MANAGED_BY = "app.kubernetes.io/managed-by"
 INSTANCE = "app.kubernetes.io/instance"
 OURS = "wirespeed"

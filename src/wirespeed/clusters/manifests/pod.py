@@ -24,8 +24,6 @@ from wirespeed.clusters.manifests.scripts import (
     scripts_name,
 )
 
-__all__ = ["claims", "mounts", "placement", "pod_template", "templates", "volumes"]
-
 
 def claim_sizes(deployment: Deployment) -> dict[str, str]:
     """Size by volume name; each is mounted at /NAME."""

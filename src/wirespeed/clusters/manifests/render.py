@@ -56,8 +56,6 @@ from wirespeed.clusters.manifests.scripts import (
 )
 from wirespeed.errors import UsageError
 
-__all__ = ["job", "mpirun_words", "render"]
-
 
 def service(deployment: Deployment) -> dict[str, Any]:
     """Its port is where ranks meet."""

@@ -24,23 +24,6 @@ from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.manifests.metadata import hosts, manifest, master, slots
 from wirespeed.clusters.presets import NETWORKS, Preset
 
-__all__ = [
-    "LAUNCHER",
-    "MOUNT",
-    "SSH_PORT",
-    "START",
-    "WORKER",
-    "config_map",
-    "environment",
-    "escaped",
-    "extended_resources",
-    "network_annotations",
-    "preset_of",
-    "scripts_name",
-    "shell",
-    "variables",
-]
-
 _NONE = Preset(name="none", summary="", why="", source="", mode="tcp")
 
 

@@ -11,8 +11,6 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     from yaml import SafeDumper
 
-__all__ = ["as_yaml", "write_folder"]
-
 
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9._/-]*")
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})

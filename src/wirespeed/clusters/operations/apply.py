@@ -18,21 +18,6 @@ from wirespeed.clusters.operations.pod_lookup import quantity
 from wirespeed.model.records import Finding
 from wirespeed.node.redact import is_secret, redact_value
 
-__all__ = [
-    "Change",
-    "Right",
-    "Trial",
-    "apply",
-    "changes",
-    "differences",
-    "explained",
-    "frozen_part",
-    "missing_rights",
-    "probe_pod",
-    "try_out",
-    "with_rights",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Right:

@@ -14,8 +14,6 @@ from wirespeed.clusters.kube.kubectl import Kubectl, Refused, document, json_obj
 from wirespeed.clusters.operations.schedulability import Node, nodes_of
 from wirespeed.model.records import Choice, Finding
 
-__all__ = ["missing_for", "served"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:

@@ -18,9 +18,6 @@ from wirespeed.clusters.operations.snapshot import (
 from wirespeed.model.records import Finding
 from wirespeed.model.units import format_duration
 
-__all__ = ["Cleaned", "Removal", "clean", "removal"]
-
-
 _FIRST_PATIENCE_S, _PATIENCE_S = 5.0, 60.0
 _PAUSE_S = 0.5
 _CLAIM = "PersistentVolumeClaim"

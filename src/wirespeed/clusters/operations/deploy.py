@@ -40,9 +40,6 @@ from wirespeed.clusters.operations.status import Waited, wait
 from wirespeed.errors import Interrupted
 from wirespeed.model.records import Finding
 
-__all__ = ["Deployed", "deploy"]
-
-
 _FIRST_PATIENCE_S, _PATIENCE_S = 5.0, 60.0
 """For an API server that does not answer: before it ever did, and after."""
 _MAKERS = ("StatefulSet", "MPIJob", "TrainJob", "TrainingRuntime", "JobSet")

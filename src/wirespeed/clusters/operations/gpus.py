@@ -13,9 +13,6 @@ from wirespeed.clusters.kube.refusals import said
 from wirespeed.clusters.manifests.scripts import shell
 from wirespeed.clusters.operations.pod_lookup import Pod
 
-__all__ = ["Gpu", "PodGpus", "ask_gpus", "read_answer"]
-
-
 _FIELDS = (
     "index",
     "name",

@@ -27,8 +27,6 @@ from wirespeed.clusters.operations.deploy import deploy
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.records import Finding, Subject
 
-__all__ = ["Ephemeral", "commands_of", "lease_job"]
-
 _CALL_S = 30.0
 _GONE_S = 10.0
 _LOOK_S = 0.5

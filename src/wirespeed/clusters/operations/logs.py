@@ -17,9 +17,6 @@ from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused
 from wirespeed.clusters.kube.refusals import may_pass, said
 from wirespeed.clusters.operations.pod_lookup import Pod
 
-__all__ = ["Follower", "LogOptions", "Shown", "read_logs", "whole_lines"]
-
-
 Show = Callable[[str, str], None]
 """Takes a pod's name and one line of it."""
 _AT_ONCE = 8

@@ -29,9 +29,6 @@ from wirespeed.clusters.operations.snapshot import Seen, events_of, look
 from wirespeed.errors import CannotMeasure, Interrupted, UsageError
 from wirespeed.model.records import Finding
 
-__all__ = ["Ended", "environment_of", "manifests", "run_tests"]
-
-
 _KIND = "mpijobs.kubeflow.org"
 _RUN = "wirespeed/run"
 _OURS = "nccl-tests"

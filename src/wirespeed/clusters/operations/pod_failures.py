@@ -21,8 +21,6 @@ from wirespeed.clusters.operations.pod_lookup import some_of
 from wirespeed.clusters.operations.snapshot import Event, Seen
 from wirespeed.model.records import Finding
 
-__all__ = ["Cause", "cause_findings", "causes", "finding_id", "reasons"]
-
 FOREVER = float("inf")
 SOON_S, WHILE_S, LONG_S = 3.0, 15.0, 30.0
 

@@ -13,25 +13,6 @@ from wirespeed.clusters.kube.kubectl import CALL_S, Kubectl
 from wirespeed.clusters.manifests.metadata import selector_text
 from wirespeed.errors import CannotMeasure, UsageError
 
-__all__ = [
-    "RANKS",
-    "ZONE",
-    "Pod",
-    "amounts",
-    "effective_requests",
-    "format_amount",
-    "is_true",
-    "ordered",
-    "pick_pod",
-    "pod_from",
-    "pods_of",
-    "quantity",
-    "shell_words",
-    "some_of",
-    "zones_of",
-]
-
-
 _QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?\.?")
 _SCALES = {
     **{"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3},

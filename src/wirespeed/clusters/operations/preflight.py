@@ -43,9 +43,6 @@ from wirespeed.clusters.operations.snapshot import (
 )
 from wirespeed.model.records import Finding, Subject
 
-__all__ = ["Room", "Survey", "room_findings", "survey"]
-
-
 _MOST_NAMED, _MOST_EVIDENCE = 4, 40
 _ORDINARY = ("cpu", "memory", "ephemeral-storage", "pods")
 

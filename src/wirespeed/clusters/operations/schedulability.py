@@ -13,22 +13,6 @@ from wirespeed.clusters.kube.kubectl import Kubectl, json_object
 from wirespeed.clusters.manifests.metadata import INSTANCE, MANAGED_BY, OURS
 from wirespeed.clusters.operations.pod_lookup import ZONE, amounts, effective_requests, is_true
 
-__all__ = [
-    "Ask",
-    "Holding",
-    "Node",
-    "Shortage",
-    "ask_of",
-    "holdings_from",
-    "is_scarce",
-    "node_from",
-    "nodes_of",
-    "pods_words",
-    "shortages",
-    "unfit",
-]
-
-
 _FIELDS = (
     "{.spec.nodeName}",
     "{.metadata.namespace}",

@@ -13,26 +13,6 @@ from wirespeed.clusters.manifests.metadata import INSTANCE, MANAGED_BY, OURS, se
 from wirespeed.clusters.operations.pod_lookup import RANKS, Pod, ordered
 from wirespeed.model.records import Finding
 
-__all__ = [
-    "ORDINARY",
-    "Event",
-    "Known",
-    "Seen",
-    "events_of",
-    "foreign_finding",
-    "found",
-    "is_made_by_another",
-    "kinds_in",
-    "labelled",
-    "look",
-    "named",
-    "owner_selector",
-    "reference",
-    "same_names",
-    "seen_from",
-]
-
-
 CLAIMS = "persistentvolumeclaims"
 _OPERATORS = (
     "mpijobs.kubeflow.org",

@@ -25,8 +25,6 @@ from wirespeed.clusters.operations.snapshot import (
 from wirespeed.model.records import Finding
 from wirespeed.model.units import format_duration
 
-__all__ = ["Status", "Waited", "asked_pods", "status", "wait"]
-
 _EVENTS_FROM_S, _EVENTS_EVERY_S = 2.0, 2.0
 """Most pods are ready before anybody needs to ask why not."""
 _WAKE_S, _WOKEN = 1.0, "wirespeed/woken"

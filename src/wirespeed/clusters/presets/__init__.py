@@ -17,20 +17,6 @@ from wirespeed.clusters.file.sections import FabricMode, Network, Rdma, Volume
 from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.model.records import Choice
 
-__all__ = [
-    "NETWORKS",
-    "Fabric",
-    "Preset",
-    "Variable",
-    "as_data",
-    "choose_fabric",
-    "explained",
-    "is_for",
-    "listed",
-    "preset_named",
-    "preset_names",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Variable:

@@ -12,9 +12,6 @@ from typing import Literal
 from wirespeed.clusters.sync.remote.storage import CHUNK, OWN, PART, look_of
 from wirespeed.errors import InputError, UsageError
 
-__all__ = ["Hashes", "Ignore", "Tree", "ignore_for", "read_whole", "scan"]
-
-
 IGNORE_FILE = ".wirespeedignore"
 DEFAULTS = (".git", "__pycache__", "*.pyc", ".venv", "node_modules")
 """Left out unless a later pattern, such as `!.git`, takes it in again."""

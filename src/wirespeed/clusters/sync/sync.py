@@ -23,8 +23,6 @@ from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.records import Finding, Subject
 from wirespeed.model.units import format_size
 
-__all__ = ["SyncOptions", "Synced", "Syncer", "target_of", "watch"]
-
 _NO_PROGRAM = re.compile(
     r"OCI runtime exec failed|unable to start container process|executable file not found"
     r"|no such file or directory|exec format error"

@@ -22,8 +22,6 @@ from typing import Any, Self
 from wirespeed.clusters.sync.local_tree import Tree, read_whole
 from wirespeed.clusters.sync.remote.storage import CHUNK, HEAD, MOST
 
-__all__ = ["Brought", "Lost", "Order", "Refusal", "Wire", "bring", "python_words"]
-
 STALL_S = 60.0
 """No byte in either direction for so long: the pod, its node or the way there is gone."""
 _LOOK_S = 0.2

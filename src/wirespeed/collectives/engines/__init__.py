@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
     from wirespeed.collectives.engines.base import Engine
 
-__all__ = ["ENGINES", "open_engine"]
 
 ENGINES = ("torch", "deepspeed", "mpi4py")
 

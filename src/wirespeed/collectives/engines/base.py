@@ -9,8 +9,6 @@ from wirespeed.collectives.collective import Collective, Geometry
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Call", "Engine", "Group", "Handle", "Issue"]
-
 
 class Handle(Protocol):
     """An operation under way."""

@@ -18,8 +18,6 @@ from wirespeed.collectives.collective import Collective
 from wirespeed.collectives.engines.base import Call
 from wirespeed.collectives.engines.torch_engine import TorchEngine
 
-__all__ = ["DeepSpeedEngine"]
-
 
 class DeepSpeedEngine(TorchEngine):
     """Binds the catalogue to deepspeed.comm."""

@@ -31,7 +31,6 @@ except RuntimeError as error:
         next="pip install 'wirespeed[mpi]', or name the library: MPI4PY_LIBMPI=/path/libmpi.so",
     ) from error
 
-__all__ = ["MpiEngine"]
 
 MOST_ELEMENTS = 2**31 - 1
 """Counts are C ints up to MPI 3.1, and in mpi4py over it; larger ones need MPI 4."""

@@ -15,8 +15,6 @@ from wirespeed.collectives.catalogue import partner, split_count
 from wirespeed.collectives.collective import Collective
 from wirespeed.collectives.engines.base import Call, Group, Issue
 
-__all__ = ["TorchEngine", "is_refusal"]
-
 _REDOPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX", "avg": "AVG"}
 _REFUSALS = (
     "Invalid scalar type",

@@ -7,8 +7,6 @@ from pathlib import Path
 from wirespeed.compiled import Compiled
 from wirespeed.diagnose.rule import Rule
 
-__all__ = ["RULES", "all_rules"]
-
 
 def _read(texts: Mapping[str, bytes]) -> tuple[Rule, ...]:
     from wirespeed.diagnose.rule_file import read_rules

@@ -34,25 +34,6 @@ from wirespeed.launchers.node.ssh import SshAsking
 from wirespeed.launchers.rank_wrapper import wrapped
 from wirespeed.model.records import Finding
 
-__all__ = [
-    "LAUNCHERS",
-    "Form",
-    "Launch",
-    "Seen",
-    "chosen",
-    "first_devices",
-    "has_accelerator",
-    "hostfile",
-    "is_here",
-    "launcher_args",
-    "look_at_nodes",
-    "require_deepspeed",
-    "require_programs",
-    "runner",
-    "slots_here",
-    "ssh_args",
-]
-
 _FIND_S = 20.0
 _FIND = "import importlib.util as u, sys; sys.exit(u.find_spec('deepspeed') is None)"
 _PROGRAMS = {

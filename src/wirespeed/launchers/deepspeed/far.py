@@ -25,8 +25,6 @@ from wirespeed.errors import WirespeedError, WorldError
 from wirespeed.launchers.deepspeed.guard import CARRIED, PYTHON_PATH, take, unpack
 from wirespeed.launchers.rank_wrapper import main as rank_main
 
-__all__ = ["main", "silent_s"]
-
 SILENCE_S = 60.0
 """Twelve times what ssh leaves between two signs of life."""
 LOOK_S = 5.0

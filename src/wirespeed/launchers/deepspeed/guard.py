@@ -43,23 +43,6 @@ from wirespeed.process.codes import shell_code
 from wirespeed.process.frames import Lines, write_all
 from wirespeed.process.guard import StopRequest, adopt_orphans, death_signal, end_descendants
 
-__all__ = [
-    "CARRIED",
-    "HOLD",
-    "PYTHON_PATH",
-    "Node",
-    "Orders",
-    "bare",
-    "carried",
-    "folder_of",
-    "guarded",
-    "main",
-    "orders_text",
-    "pack",
-    "take",
-    "unpack",
-]
-
 CARRIED = "WIRESPEED_CARRIED"
 """Holds the ranks' variables where the engine hands on a variable by its name."""
 PYTHON_PATH = "PYTHONPATH"

@@ -8,7 +8,6 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     from wirespeed.launchers.base import Engine
 
-__all__ = ["ENGINES", "engine_named"]
 
 ENGINES = ("local", "ssh", "mpi", "deepspeed", "slurm", "ray", "metaflow", "k8s")
 """Each is a module of this folder that holds one `ENGINE`."""

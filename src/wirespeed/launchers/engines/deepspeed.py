@@ -36,8 +36,6 @@ from wirespeed.node.identity import port_of
 from wirespeed.process.frames import padded
 from wirespeed.process.ports import free_port
 
-__all__ = ["ENGINE"]
-
 _FILTERLESS = ("openmpi", "mpich", "impi")
 _PADDED = ("openmpi", "mpich", "impi")
 _DEFAULT_PORT = 29500

@@ -51,8 +51,6 @@ from wirespeed.launchers.node.torchrun import Found, NodeFound, NodesPrepared, p
 from wirespeed.launchers.rank_wrapper import DIRECTORY
 from wirespeed.model.records import Choice, Finding, Subject
 
-__all__ = ["ENGINE", "PodAsking", "PodsPrepared", "name_of"]
-
 CLUSTER = "cluster"
 """Key of a job's options: the cluster file's name or path."""
 

@@ -10,8 +10,6 @@ from wirespeed.launchers.rank_wrapper import rank_variables, wrapped
 from wirespeed.model.records import Choice
 from wirespeed.process.ports import free_port
 
-__all__ = ["ENGINE", "LocalPrepared"]
-
 
 class _Local:
     name = "local"

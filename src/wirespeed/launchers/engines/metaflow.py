@@ -23,8 +23,6 @@ from wirespeed.node.identity import port_of
 from wirespeed.node.secret import VARIABLE as SECRET
 from wirespeed.process.ports import free_port
 
-__all__ = ["ENGINE"]
-
 LOCAL = "local"
 _COMPUTES: dict[str, tuple[str, ...]] = {
     LOCAL: (),

@@ -33,17 +33,6 @@ from wirespeed.node.identity import port_of
 from wirespeed.process.frames import padded
 from wirespeed.process.ports import is_free
 
-__all__ = [
-    "ENGINE",
-    "FLAVOURS",
-    "MpiPrepared",
-    "first_of_allocation",
-    "flavour_of",
-    "mpirun_path",
-    "rendezvous_of",
-    "slots_of",
-]
-
 FLAVOURS: dict[str, Flavour] = {one.name: one for one in (FIVE, FOUR, MPICH, INTEL)}
 _VERSION_S = 30.0
 _INSTALL = "pip install 'wirespeed[mpi]', or apt-get install openmpi-bin, or pip install mpich"

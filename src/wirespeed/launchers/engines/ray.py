@@ -12,8 +12,6 @@ from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
 from wirespeed.launchers.ray.cluster import LOCAL, Orders, bundles_of
 from wirespeed.model.records import Choice
 
-__all__ = ["ENGINE", "RayPrepared"]
-
 STRATEGIES = ("STRICT_SPREAD", "SPREAD", "PACK", "STRICT_PACK")
 _STARTS_S = 20.0
 """What Ray needs, of the time for the start, besides waiting for room."""

@@ -34,8 +34,6 @@ from wirespeed.launchers.slurm.command_line import (
 from wirespeed.model.records import Choice, Finding
 from wirespeed.process.frames import padded
 
-__all__ = ["ENGINE", "SlurmPrepared"]
-
 WAIT = "24h"
 """How long a job may be pending, where `--with wait=` does not say."""
 

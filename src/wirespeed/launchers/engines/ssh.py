@@ -10,8 +10,6 @@ from wirespeed.launchers.base import Engine, EngineOption, Job, Prepared
 from wirespeed.launchers.node import torchrun
 from wirespeed.launchers.node.ssh import SshAsking, check_host, ssh_words
 
-__all__ = ["ENGINE", "SshPrepared"]
-
 
 class _Ssh:
     name = "ssh"

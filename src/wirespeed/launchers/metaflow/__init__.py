@@ -15,20 +15,6 @@ from typing import NoReturn
 
 from wirespeed.process.guard import die_with_parent, on_end_of_stdin
 
-__all__ = [
-    "CARRY",
-    "COMMAND",
-    "COMPUTE",
-    "FLOW",
-    "FOLDER",
-    "OWN",
-    "PARENT",
-    "PYTHON",
-    "begin",
-    "node_ended",
-    "other_tasks",
-]
-
 FLOW = Path(__file__).parent / "ranks" / "wirespeed_ranks.py"
 """Alone in its folder: Metaflow packs a flow's whole folder for computes elsewhere."""
 OWN = "WIRESPEED_METAFLOW_"

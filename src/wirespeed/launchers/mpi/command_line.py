@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Host
 
-__all__ = ["FIVE", "FOUR", "INTEL", "MPICH", "Flavour", "Launch", "passes"]
-
 _HOST = re.compile(r"(?:[\w.-]+@)?[A-Za-z0-9_](?:[\w.-]*\w)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAPPING = re.compile(r"slot|node|ppr:[1-9]\d{0,5}:node")

@@ -31,8 +31,6 @@ from wirespeed.process.guard import (
     signal_group,
 )
 
-__all__ = ["guarded", "main"]
-
 ORDERLY_S = 6.0
 """From SIGTERM to SIGKILL: with REST_S less than the 8 s that `supervise` waits before it kills us."""
 REST_S = 1.0

@@ -23,8 +23,6 @@ from wirespeed import __version__
 from wirespeed.process.codes import shell_code
 from wirespeed.process.guard import StopRequest, adopt_orphans, death_signal, end_descendants, reap
 
-__all__ = ["main"]
-
 _ORDER_S = 60.0
 _LOOK_S = 0.1
 _LONGEST = 1 << 26

@@ -25,19 +25,6 @@ from wirespeed.launchers.node.snapshot import MARK
 from wirespeed.model.records import Finding, Subject
 from wirespeed.process.guard import signal_group
 
-__all__ = [
-    "Answer",
-    "Asking",
-    "Facts",
-    "ask_all",
-    "differing",
-    "interface_missing",
-    "last_words",
-    "no_torch",
-    "node_finding",
-    "with_slots",
-]
-
 _LOOK_S = 0.02
 _AT_ONCE = 128
 _MOST_TEXT = 100_000

@@ -23,8 +23,6 @@ from wirespeed.launchers.rank_wrapper import GRACE, GRACE_S, rank_variables, wra
 from wirespeed.process.codes import shell_code
 from wirespeed.process.frames import EXIT, MARK, VARIABLE, Lines, Writer, write_all
 
-__all__ = ["Place", "run_ranks"]
-
 LOOK_S = 0.05
 PUSHER_BYTES = 4096
 """PIPE_BUF: the longest line that two nodes can write into one pipe without mixing them up; and

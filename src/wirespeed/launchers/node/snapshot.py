@@ -12,8 +12,6 @@ import struct
 import subprocess
 import sys
 
-__all__ = ["MARK", "THREADS", "ZONE", "interface_variables", "main"]
-
 MARK = "wirespeed-node: "
 """Before the JSON, since start-up files of a shell may print what they like."""
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")

@@ -16,8 +16,6 @@ from wirespeed.launchers.node.probe import (
 from wirespeed.launchers.node.torchrun import probe_words
 from wirespeed.model.records import Finding
 
-__all__ = ["SshAsking", "check_host", "ssh_words"]
-
 ASK_S = 15.0
 """For all nodes together."""
 CONNECT_S = 7

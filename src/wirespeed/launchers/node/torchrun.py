@@ -29,22 +29,6 @@ from wirespeed.launchers.rank_wrapper import rank_variables, wrapped
 from wirespeed.model.records import Choice, Finding
 from wirespeed.process.frames import VARIABLE
 
-__all__ = [
-    "OPTIONS",
-    "Found",
-    "NodeFound",
-    "NodePlace",
-    "NodesPrepared",
-    "agent_words",
-    "check_number",
-    "check_one_of",
-    "check_options",
-    "order",
-    "prepared",
-    "probe_words",
-    "torchrun_words",
-]
-
 _FIRST_THERE = (
     'for python in "$@"; do command -v "$python" >/dev/null 2>&1 && '
     'exec env PYTHONSAFEPATH=1 WIRESPEED_ASKED="$python" "$python" -; done; '

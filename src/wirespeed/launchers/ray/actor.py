@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-__all__ = ["RankActor"]
-
 _READ = 1 << 18
 _ADDRESS_OF = 0x8915
 """SIOCGIFADDR of netdevice(7)."""

@@ -24,19 +24,6 @@ from wirespeed.launchers.base import Job
 from wirespeed.process.frames import VARIABLE
 from wirespeed.process.guard import StopRequest, on_end_of_stdin
 
-__all__ = [
-    "LOCAL",
-    "OWN",
-    "Bundle",
-    "Orders",
-    "RayStop",
-    "StopRequested",
-    "bundles_of",
-    "connected",
-    "first_line",
-    "room_for",
-]
-
 LOCAL = "local"
 """The address that stands for a cluster of this job alone, on this machine."""
 

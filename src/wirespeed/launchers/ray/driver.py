@@ -23,8 +23,6 @@ from wirespeed.process.guard import (
     see_to_end,
 )
 
-__all__ = ["main"]
-
 _ORDERLY_S = 1.5
 _LONGEST = 32
 """Of the folder's path: Ray puts Unix sockets below it, whose paths have 107 characters at most."""

@@ -16,8 +16,6 @@ from contextlib import suppress
 from wirespeed.launchers.rank_wrapper import wrapped
 from wirespeed.process.guard import StopRequest, see_to_end
 
-__all__ = ["kept", "main"]
-
 
 def kept(python: str, command: Sequence[str]) -> list[str]:
     """The words that run `command` as a rank whose parent is a keeper."""

@@ -32,8 +32,6 @@ from wirespeed.launchers.ray.cluster import (
 from wirespeed.launchers.ray.keeper import kept
 from wirespeed.process.frames import EXIT, parse, write_all
 
-__all__ = ["main"]
-
 _READ_S = 0.5
 _POLL_S = 0.2
 _MOST_GRACE_S = 5.0

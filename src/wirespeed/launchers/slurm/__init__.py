@@ -13,26 +13,6 @@ from dataclasses import dataclass
 
 from wirespeed.process.frames import EXIT, HELLO, VARIABLE, Lines, parse
 
-__all__ = [
-    "COULD_NOT",
-    "OVER",
-    "Bounds",
-    "Entry",
-    "Pending",
-    "Starts",
-    "ask",
-    "cancel",
-    "ended_with",
-    "entry_named",
-    "entry_of",
-    "is_forgotten",
-    "parser",
-    "say",
-    "steps_named",
-    "told_apart",
-]
-
-
 CALL_S = 20.0
 """A busy controller takes seconds; one that is gone must not hold us."""
 _ENDS = """BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED

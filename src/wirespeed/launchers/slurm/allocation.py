@@ -15,18 +15,6 @@ from wirespeed.launchers.slurm import ask
 from wirespeed.launchers.slurm.command_line import OPTIONS, request_words
 from wirespeed.model.records import Choice, Finding, Subject
 
-__all__ = [
-    "Allocation",
-    "allocation_of",
-    "gpus_of",
-    "missing_programs",
-    "need_known",
-    "need_possible",
-    "need_programs",
-    "sized",
-    "without_unusable",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Allocation:

@@ -33,8 +33,6 @@ from wirespeed.launchers.slurm.command_line import sbatch_words
 from wirespeed.process.frames import write_all
 from wirespeed.process.guard import StopRequest
 
-__all__ = ["Tail", "main"]
-
 LOOK_S = 0.25
 _ASK_S = 5.0
 """Between two looks at a job that runs; its own last words tell its end sooner."""

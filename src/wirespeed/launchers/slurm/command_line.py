@@ -33,21 +33,6 @@ from wirespeed.errors import UsageError
 from wirespeed.launchers.base import EngineOption, Job
 from wirespeed.launchers.rank_wrapper import wrapped
 
-__all__ = [
-    "OPTIONS",
-    "allocating",
-    "batch_script",
-    "checked",
-    "engine_options",
-    "host_file",
-    "job_name",
-    "request_words",
-    "sbatch_words",
-    "seconds",
-    "srun_words",
-    "uneven",
-]
-
 Scope = Literal["allocation", "step", "both", "ours"]
 """Who takes it: what asks for nodes; what starts ranks on them (pyxis's, for instance, also where
 the nodes are ours already); both; or nobody but us."""

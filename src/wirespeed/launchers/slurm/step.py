@@ -29,8 +29,6 @@ from wirespeed.process.codes import shell_code
 from wirespeed.process.frames import write_all
 from wirespeed.process.guard import StopRequest, death_signal
 
-__all__ = ["main"]
-
 LOOK_S = 0.25
 _END_S = 3.0
 _READ = 1 << 16

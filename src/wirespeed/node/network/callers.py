@@ -13,8 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-__all__ = ["crowded_out", "serve_callers", "take"]
-
 GRACE_S = 0.05
 """What a caller is given to say its word, however many others call."""
 _LOOK_S = 0.25

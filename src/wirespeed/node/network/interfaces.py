@@ -19,19 +19,6 @@ from typing import Any, Literal
 
 from wirespeed.node.reading import read_text
 
-__all__ = [
-    "BOUND_S",
-    "Interface",
-    "Kind",
-    "Named",
-    "ask_driver",
-    "holder_of",
-    "kind_of_driver",
-    "read_interfaces",
-    "resolve_name",
-]
-
-
 BOUND_S = 1.0
 """Seconds; a resolver with a dead name server may take half a minute."""
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)

@@ -21,22 +21,6 @@ from typing import Any, Self
 from wirespeed.errors import WorldError
 from wirespeed.node.network.callers import serve_callers, take
 
-__all__ = [
-    "ANSWER",
-    "QUESTION",
-    "Caller",
-    "Door",
-    "Path",
-    "admits",
-    "call",
-    "knock",
-    "path_to_json",
-    "probe_path",
-    "proof",
-    "sealed",
-]
-
-
 PROOF_BYTES = 16
 _CALLER, _CALLED = b"caller", b"called"
 _TRIES, _PAUSE_S = 10, 0.1

@@ -26,21 +26,6 @@ from wirespeed.node.network.interfaces import (
 from wirespeed.node.reading import Notes, read_text
 from wirespeed.node.redact import allowed_environment, redact_value
 
-__all__ = [
-    "Choice",
-    "Matched",
-    "choose_gloo",
-    "choose_nccl",
-    "match_hca",
-    "match_names",
-    "match_nccl",
-    "match_networks",
-    "match_ucx",
-    "nccl_settings",
-    "note_network",
-]
-
-
 _MOST = 16
 """Interfaces that NCCL takes (MAX_IFS)."""
 _AUTOMATIC = ("^docker,lo,virbr", "docker", "lo", "virbr")

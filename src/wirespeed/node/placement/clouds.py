@@ -14,9 +14,6 @@ from wirespeed.node.placement.http import Service, is_address
 from wirespeed.node.placement.located import NAME, ZONE, Asked, NoAnswer, Placement, valued
 from wirespeed.node.reading import read_text
 
-__all__ = ["LINK_LOCAL", "ask_aws", "ask_azure", "ask_gcp", "cloud_of"]
-
-
 LINK_LOCAL = "http://169.254.169.254"
 _DMI = "sys/class/dmi/id"
 _AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"

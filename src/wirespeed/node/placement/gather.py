@@ -14,9 +14,6 @@ from wirespeed.node.placement.kubernetes import ask_kubernetes
 from wirespeed.node.placement.located import FACTS, NAME, Asked, NoAnswer, Placement, valued
 from wirespeed.node.reading import Notes
 
-__all__ = ["BOUND_S", "gather_placement", "note_placement"]
-
-
 _VARIABLES = {
     "zone": "WIRESPEED_ZONE",
     "zone_id": "WIRESPEED_ZONE_ID",

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import socket
     from http.client import HTTPResponse
 
-__all__ = ["Answer", "Service", "is_address"]
 
 _LIMIT = 256 << 10
 """Bytes of an answer; a Kubernetes node with its images has some tens of KiB."""

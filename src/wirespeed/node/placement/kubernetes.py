@@ -16,8 +16,6 @@ from wirespeed.node.placement.http import Service, is_address
 from wirespeed.node.placement.located import LABEL, Asked, NoAnswer, Placement
 from wirespeed.node.reading import read_text
 
-__all__ = ["ask_kubernetes"]
-
 _ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
 _LINE = re.compile(r'([^\s="]+)="?([^"]*)"?')
 _NODE_VARIABLES = ("NODE_NAME", "K8S_NODE_NAME", "MY_NODE_NAME")

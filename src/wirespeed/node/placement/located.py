@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["FACTS", "LABEL", "NAME", "ZONE", "Asked", "NoAnswer", "Placement", "valued"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:

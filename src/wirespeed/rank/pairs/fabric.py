@@ -17,7 +17,6 @@ from wirespeed.rank.place import Place
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RankFabric", "cut", "racks"]
 
 TRANSFER_S = 0.15
 """Seconds that a transfer is meant to take."""

@@ -5,8 +5,6 @@ from statistics import median
 
 from wirespeed.rank.place import Place
 
-__all__ = ["FIRST_BYTES", "MOST_BYTES", "PeerToPeer"]
-
 PINGS = 20
 FIRST_BYTES = 1 << 20
 """Sent first, to see how much fills the time."""

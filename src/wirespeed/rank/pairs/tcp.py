@@ -19,8 +19,6 @@ from threading import Event, Thread
 from wirespeed.node.network.callers import serve_callers, take
 from wirespeed.node.network.reachability import admits, call
 
-__all__ = ["Door", "Seat", "own_address"]
-
 CONNECT_S = 2.0
 LATE_S = 1.5
 """How much later than planned the last byte may come; then what came so far is the answer."""

@@ -9,8 +9,6 @@ from wirespeed.locate.localise import work_order
 from wirespeed.node.limits import throttled_s
 from wirespeed.rank.place import Place
 
-__all__ = ["Work"]
-
 _TARGET_S = 0.2
 """Of the quickest rank, each time: two periods of a CPU quota, so that at least one of them stops it
 also where other work leaves it little to stop. It is done several times over."""

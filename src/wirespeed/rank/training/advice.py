@@ -9,8 +9,6 @@ from wirespeed.rank.training.rounds import Samples, timed_turn
 from wirespeed.rank.training.stage import Stage
 from wirespeed.statistics import paired_verdict
 
-__all__ = ["advice_told", "checked_advice"]
-
 _LEAST, _MOST = 6, 12
 """Rounds: with fewer no interval of a median has 95 %."""
 _SHARE = 0.25

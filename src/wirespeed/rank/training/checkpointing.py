@@ -19,8 +19,6 @@ from wirespeed.rank.training.stage import Act, Stage
 from wirespeed.training.checkpoints.files import CheckpointFiles, Refused
 from wirespeed.training.strategies.registry import STRATEGIES
 
-__all__ = ["KEPT", "Keeper"]
-
 KEPT = 2
 """The newest checkpoints that stay: the last one, and one for when that is torn."""
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from wirespeed.training.comm_time import ObservedStep
 
-__all__ = ["LONGEST", "Probed", "enough", "most_turns", "probe", "tell_trace", "turns_at_least"]
 
 STEPS = 2
 """Of a case in one turn."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from wirespeed.training.step import LossNotFinite
 
-__all__ = ["FaultInjection", "fit_ended", "hardly_watched", "not_finite", "not_watched"]
-
 
 def not_finite(error: "LossNotFinite") -> dict[str, Any]:
     """TRAIN-002, as a `trouble` record."""

@@ -22,7 +22,6 @@ from wirespeed.rank.training.stage import BUILD_BOUND_S, Act, Stage
 if TYPE_CHECKING:
     from wirespeed.training.step import Step
 
-__all__ = ["run_lasting_training", "seconds_left"]
 
 Tell = Callable[[str, dict[str, Any]], None]
 _TELL_S = 0.2

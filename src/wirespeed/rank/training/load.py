@@ -10,7 +10,6 @@ from wirespeed.rank.place import Place
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-__all__ = ["under_load"]
 
 _GEMM_CPU, _GEMM_GPU = 256, 4096
 _SENT = {"cpu": 4 << 20, "cuda": 256 << 20}

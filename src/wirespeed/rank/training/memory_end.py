@@ -17,17 +17,6 @@ from wirespeed.errors import CannotMeasure
 from wirespeed.model.units import format_size
 from wirespeed.plan import TrainCase
 
-__all__ = [
-    "CaseFull",
-    "NoMemory",
-    "collectives_begun",
-    "does_not_fit",
-    "free_what_is_left",
-    "memory_ran_out",
-    "reason_of",
-    "unless_full",
-]
-
 T = TypeVar("T")
 
 _SIGNS = (

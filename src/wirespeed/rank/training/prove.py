@@ -16,8 +16,6 @@ from wirespeed.rank.training.stage import Stage, precision
 from wirespeed.training.contract import ModelSpec, Setup
 from wirespeed.training.strategies.registry import STRATEGIES
 
-__all__ = ["prove", "rehearse"]
-
 LARGEST = 40_000_000
 """Parameters; above, the stand-in is trained."""
 STAND_IN = "tiny"

@@ -18,7 +18,6 @@ from wirespeed.statistics import mean_interval
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["PARTS", "Samples", "run_rounds", "timed_turn"]
 
 PARTS = ("step", "data", "forward", "backward", "synchronise", "optimizer")
 """Columns of what a step gives, in seconds."""

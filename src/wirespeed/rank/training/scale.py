@@ -8,8 +8,6 @@ from wirespeed.rank.training.rounds import PARTS, Samples
 from wirespeed.rank.training.summary import yardstick_of
 from wirespeed.training.efficiency import Loss, ScalePoint, scaled
 
-__all__ = ["efficiencies"]
-
 _WORDS = {
     "exposed_communication": "exposed communication",
     "slowest_rank": "slowest rank",

@@ -15,17 +15,6 @@ from wirespeed.rank.training.stage import Stage, precision
 from wirespeed.training.contract import Setup
 from wirespeed.training.strategies.registry import build_of
 
-__all__ = [
-    "Fitted",
-    "Space",
-    "fit",
-    "limit_bytes",
-    "predicted",
-    "resident_of_all",
-    "space",
-    "too_large",
-]
-
 Space = tuple[TrainingMemory | None, TrainingMemory | None]
 """(measured on the rank that needs most, predicted)."""
 _SHARE = 0.7

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["Act", "Stage", "precision"]
 
 _STATE_BYTES = 20
 """A parameter element with its gradient, AdamW's two moments and a bucket, in float32."""

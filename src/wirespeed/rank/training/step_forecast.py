@@ -21,8 +21,6 @@ from wirespeed.training.bucket_model import (
     predicted_step_s,
 )
 
-__all__ = ["Advice", "best_bucket", "measure_link", "predicted"]
-
 _LEAST, _SIZES = 4096, 5
 _LONGEST_S = 0.7
 """Of one size's samples; warming up takes at most half of that beside it."""

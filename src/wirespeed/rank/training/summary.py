@@ -15,8 +15,6 @@ from wirespeed.rank.training.rounds import PARTS, Samples
 from wirespeed.statistics import mean_interval, median_interval, paired_verdict
 from wirespeed.training.contract import ModelSpec
 
-__all__ = ["figures", "spread_of", "verdicts", "yardstick_of"]
-
 
 def yardstick_of(case: TrainCase, taken: Sequence[Samples]) -> Samples | None:
     """The steps without synchronisation on the same ranks and samples."""

@@ -33,8 +33,6 @@ from wirespeed.rank.training.summary import figures, verdicts, yardstick_of
 from wirespeed.reference.shape import peak_flops
 from wirespeed.training.trace import Span
 
-__all__ = ["run_training"]
-
 Tell = Callable[[str, dict[str, Any]], None]
 _OFTEN = 10
 _SLOW_S, _PATIENCE = 3.0, 10

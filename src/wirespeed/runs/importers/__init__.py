@@ -11,8 +11,6 @@ from wirespeed.runs.importers.nccl_tests import read_json, read_tables
 from wirespeed.runs.importers.table import fabric_in
 from wirespeed.runs.jsontext import damage
 
-__all__ = ["import_bytes"]
-
 
 def import_bytes(data: bytes, *, name: str, op: str = "", ranks: int = 0) -> list[Run]:
     """One run for each table in the text or JSON of nccl-tests, or of a known script's JSON.

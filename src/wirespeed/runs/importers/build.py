@@ -26,8 +26,6 @@ from wirespeed.runs.importers.operations import (
 )
 from wirespeed.runs.importers.table import Device, Fabric, Row, Side, Table, layout_of
 
-__all__ = ["one_figure", "run_from_table"]
-
 _ALLOWED_ERROR = {"float": 1e-5, "half": 1e-2, "bfloat16": 1e-2, "double": 1e-12}
 """Largest relative error that the old nccl-tests counted as right (`DeltaMaxValue` in its
 src/common.cu): its inputs did not sum exactly, so a correct sum differs in the last digits."""

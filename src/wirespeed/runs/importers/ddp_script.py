@@ -22,8 +22,6 @@ from wirespeed.runs.folder import new_id
 from wirespeed.runs.importers.build import one_figure
 from wirespeed.runs.importers.operations import OPERATIONS
 
-__all__ = ["is_ddp_script", "run_of_ddp_script"]
-
 _OPS = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",

@@ -20,8 +20,6 @@ from wirespeed.runs import jsontext
 from wirespeed.runs.importers.table import Device, Row, Side, Table
 from wirespeed.statistics import median_interval
 
-__all__ = ["read_json", "read_tables"]
-
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _HEADER = re.compile(r"(?:#\s*|^\s*|\s)nThread\s+\d+\s+nGpus\s+\d+")
 _SETTING = re.compile(

@@ -11,16 +11,6 @@ from wirespeed.errors import InputError, UsageError
 from wirespeed.model.records import Choice
 from wirespeed.runs.importers.table import Row, Side, Table
 
-__all__ = [
-    "OPERATIONS",
-    "STDIN",
-    "Operation",
-    "argument",
-    "choose_operation",
-    "choose_ranks",
-    "operation_in",
-]
-
 STDIN = "standard input"
 """The name of what was piped in."""
 

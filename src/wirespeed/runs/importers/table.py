@@ -8,8 +8,6 @@ from typing import Any
 
 from wirespeed.model.records import Choice, TimeStats, ToldShape
 
-__all__ = ["Device", "Fabric", "Row", "Side", "Table", "fabric_in", "layout_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Device:

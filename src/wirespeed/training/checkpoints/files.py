@@ -17,8 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FORMAT", "CheckpointFiles", "Refused"]
-
 FORMAT = "wirespeed.checkpoint/1"
 _STEP = re.compile(r"step-(\d{1,15})")
 

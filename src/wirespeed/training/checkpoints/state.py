@@ -21,17 +21,6 @@ from wirespeed.training.sharded_optimizer import ShardedOptimizer, whole_state
 from wirespeed.training.strategies.plain import PlainTrainer
 from wirespeed.training.strategies.torch_wrapped import TorchTrainer
 
-__all__ = [
-    "from_bytes",
-    "load_own",
-    "load_part",
-    "load_shared",
-    "own_state",
-    "part_state",
-    "shared_state",
-    "to_bytes",
-]
-
 State = dict[str, Any]
 _OPENS = (PlainTrainer, TorchTrainer)
 """Trainers whose module and optimizer can be reached."""

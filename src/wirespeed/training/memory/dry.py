@@ -20,8 +20,6 @@ from wirespeed.training.models.sizes import FLOAT32_BYTES
 from wirespeed.training.step import Precision
 from wirespeed.training.strategies.fsdp2 import blocks_of
 
-__all__ = ["Layout", "footprint", "optimizer_layout"]
-
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _STANDING = ("parameters", "buffers")
 

@@ -21,8 +21,6 @@ from wirespeed.training.contract import Build, ModelSpec, Setup
 from wirespeed.training.memory.fits import Fit, largest_that_fits
 from wirespeed.training.memory.measured import measure_memory
 
-__all__ = ["BatchFit", "fit_batch"]
-
 _RESERVE = 0.05
 """Of the limit, for what lies outside of tensors (gloo's buffers, kernels' scratch space)."""
 _WORTH_COLLECTING = 1 << 26

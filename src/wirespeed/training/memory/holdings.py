@@ -15,17 +15,6 @@ from torch.utils._pytree import tree_iter
 
 from wirespeed.training.contract import Trainer
 
-__all__ = [
-    "give_back_freed",
-    "gradients_of",
-    "highest_resident",
-    "local",
-    "optimizer_tensors",
-    "optimizers_of",
-    "parameters_of",
-    "reset_highest_resident",
-]
-
 _WRAPPED = ("optimizer", "optim", "_optimizer", "_optim", "local_optimizer")
 """Where wrappers keep what they wrap: DeepSpeed's `optimizer`, ZeroRedundancyOptimizer's `optim`."""
 

@@ -18,8 +18,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-__all__ = ["KINDS", "Ledger", "Story"]
-
 KINDS = ("parameters", "gradients", "optimizer", "activations", "communication")
 """What a storage can be told to be; the rest is `other`."""
 

@@ -28,8 +28,6 @@ from wirespeed.training.memory.holdings import (
 from wirespeed.training.memory.ledger import KINDS, Ledger
 from wirespeed.training.step import Precision, Stepper
 
-__all__ = ["measure_memory"]
-
 _SENT = ("communication",)
 
 

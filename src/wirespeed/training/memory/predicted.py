@@ -16,8 +16,6 @@ from typing import Literal
 from wirespeed.errors import UsageError
 from wirespeed.model.training_records import TrainingMemory
 
-__all__ = ["PREDICTED", "Footprint", "largest_load", "predict"]
-
 _BUCKET_MB = 25.0
 """Where a strategy has a default of its own (torch DDP and ours)."""
 

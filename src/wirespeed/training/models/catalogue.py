@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-__all__ = ["model_lines", "model_named", "model_names", "spec_of"]
 
 Size = TransformerSize | MlpSize | ConvnetSize
 _PREFIXES = ("", "k", "M", "G", "T")

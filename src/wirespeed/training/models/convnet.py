@@ -6,8 +6,6 @@ from torch.nn import functional as F
 from wirespeed.training.models.mlp import random_classes
 from wirespeed.training.models.sizes import ConvnetSize, Convolution
 
-__all__ = ["Convnet", "image_batch"]
-
 
 class Convnet(nn.Module):
     """(samples, channels, side, side) -> logits (samples, classes)."""

@@ -6,8 +6,6 @@ from torch.nn import functional as F
 
 from wirespeed.training.models.sizes import MlpSize
 
-__all__ = ["Mlp", "class_loss", "random_classes", "vector_batch"]
-
 
 class Mlp(nn.Module):
     """(samples, widths[0]) -> logits (samples, widths[-1])."""

@@ -11,17 +11,6 @@ from dataclasses import dataclass
 
 from wirespeed.errors import UsageError
 
-__all__ = [
-    "CONVNETS",
-    "FLOAT32_BYTES",
-    "MLPS",
-    "TRANSFORMERS",
-    "ConvnetSize",
-    "Convolution",
-    "MlpSize",
-    "TransformerSize",
-]
-
 FLOAT32_BYTES = 4
 _INT64_BYTES = 8
 

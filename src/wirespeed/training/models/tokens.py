@@ -18,7 +18,6 @@ from wirespeed.errors import InputError, UsageError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BYTE_VOCAB", "TextTokens", "batches_of", "random_tokens"]
 
 BYTE_VOCAB = 256
 TokenBatch = Callable[[int, int], tuple["torch.Tensor", "torch.Tensor"]]

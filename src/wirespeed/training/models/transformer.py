@@ -11,8 +11,6 @@ from torch.nn import functional as F
 
 from wirespeed.training.models.sizes import TransformerSize
 
-__all__ = ["Transformer", "rope_table", "token_loss"]
-
 _INIT_STD = 0.02
 """Of embedding and matrices (A. Radford et al., GPT-2, 2019)."""
 

@@ -28,8 +28,6 @@ from wirespeed.errors import UsageError
 from wirespeed.training.contract import Batch, ModelSpec
 from wirespeed.training.models.sizes import FLOAT32_BYTES
 
-__all__ = ["user_model"]
-
 _FORM = "module:function, such as my_package.models:make"
 _RETURNS = "a ModelSpec, or (module, (inputs, targets), loss)"
 _Maker = Callable[[], Any]

@@ -17,8 +17,6 @@ from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.strategies.plain import plain_trainer
 from wirespeed.training.synchroniser import Overlapping, Parcel
 
-__all__ = ["DEFAULT_BUCKET_MB", "Bucketed", "build"]
-
 DEFAULT_BUCKET_MB = 25.0
 """As torch's DDP."""
 FIRST_BYTES = 10**6

@@ -21,8 +21,6 @@ from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.equivalence import trainable
 from wirespeed.training.strategies.torch_wrapped import TorchTrainer, optimizer_of
 
-__all__ = ["DdpTrainer", "build", "wrapped"]
-
 MEBI = 2**20
 """torch calls 2**20 bytes a megabyte here; ours are 10**6."""
 

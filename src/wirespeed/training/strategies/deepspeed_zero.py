@@ -23,8 +23,6 @@ from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.deepspeed_config import Offload, zero_config
 
-__all__ = ["ZeroTrainer", "build"]
-
 
 def build(model: nn.Module, setup: Setup) -> Trainer:
     """A trainer of the stage and offload that `setup.variant` names (`2`, `3-parameter`)."""

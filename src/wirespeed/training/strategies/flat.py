@@ -10,8 +10,6 @@ from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.strategies.plain import plain_trainer
 from wirespeed.training.synchroniser import Synchroniser
 
-__all__ = ["Flat", "build"]
-
 
 class Flat(Synchroniser):
     def __init__(self, module: nn.Module, group: dist.ProcessGroup) -> None:

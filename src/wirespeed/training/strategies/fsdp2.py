@@ -17,8 +17,6 @@ from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.equivalence import begin_alike, trainable
 from wirespeed.training.strategies.torch_wrapped import TorchTrainer, optimizer_of
 
-__all__ = ["FsdpTrainer", "blocks_of", "build", "sharded_over"]
-
 _LISTS = (nn.ModuleList, nn.ModuleDict)
 _WITHOUT_FORWARD = (*_LISTS, nn.ParameterList, nn.ParameterDict)
 

@@ -17,9 +17,6 @@ from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.strategies.fsdp2 import FsdpTrainer, sharded_over
 from wirespeed.training.strategies.torch_wrapped import optimizer_of
 
-__all__ = ["build", "mesh_rows"]
-
-
 Groups = tuple[dist.ProcessGroup, dist.ProcessGroup]
 
 _made: dict[Hashable, tuple[Any, Groups]] = {}

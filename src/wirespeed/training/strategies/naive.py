@@ -8,8 +8,6 @@ from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.strategies.plain import plain_trainer
 from wirespeed.training.synchroniser import Synchroniser, dense
 
-__all__ = ["Naive", "build"]
-
 
 class Naive(Synchroniser):
     """One more small all_reduce tells which parameters got a gradient on some rank."""

@@ -6,8 +6,6 @@ from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.strategies.plain import plain_trainer
 from wirespeed.training.synchroniser import Synchroniser
 
-__all__ = ["build"]
-
 
 def build(model: nn.Module, setup: Setup) -> Trainer:
     return plain_trainer(model, setup, Synchroniser)

@@ -10,8 +10,6 @@ from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.strategies.plain import plain_trainer
 from wirespeed.training.synchroniser import Overlapping, Parcel, dense
 
-__all__ = ["Overlap", "build"]
-
 
 class Overlap(Overlapping):
     """Gradients are sent from where they are, in the reverse order of registration.

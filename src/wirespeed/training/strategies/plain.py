@@ -10,8 +10,6 @@ from torch import nn
 from wirespeed.training.contract import Setup
 from wirespeed.training.synchroniser import Synchroniser
 
-__all__ = ["PlainTrainer", "plain_trainer"]
-
 
 class PlainTrainer:
     """See `contract.Trainer`."""

@@ -9,8 +9,6 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     from wirespeed.training.contract import Build
 
-__all__ = ["STRATEGIES", "StrategyInfo", "build_of", "strategies_named"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyInfo:

@@ -7,8 +7,6 @@ from wirespeed.training.sharded_optimizer import ShardedOptimizer
 from wirespeed.training.strategies.bucketed import DEFAULT_BUCKET_MB, Bucketed
 from wirespeed.training.strategies.plain import PlainTrainer
 
-__all__ = ["build"]
-
 
 def build(model: nn.Module, setup: Setup) -> Trainer:
     """UsageError: nothing to train, or no such bucket size."""

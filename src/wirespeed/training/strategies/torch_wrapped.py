@@ -9,8 +9,6 @@ from torch.optim import Optimizer
 from wirespeed.training.contract import Setup
 from wirespeed.training.equivalence import trainable
 
-__all__ = ["TorchTrainer", "optimizer_of"]
-
 
 class TorchTrainer:
     """Gradients are synchronised within backward; parameters may be sharded (DTensor)."""

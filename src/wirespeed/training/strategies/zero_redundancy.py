@@ -8,8 +8,6 @@ from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.equivalence import trainable
 from wirespeed.training.strategies.ddp import DdpTrainer, wrapped
 
-__all__ = ["build"]
-
 
 def build(model: nn.Module, setup: Setup) -> Trainer:
     """UsageError: nothing to train, or no such bucket size. CannotMeasure: mixed dtypes."""

@@ -37,9 +37,6 @@ from wirespeed.views.sections import (
 from wirespeed.views.table import sizes_grid, summary_grid
 from wirespeed.views.text import Style
 
-__all__ = ["Line", "busbw_chart", "collectives_section", "lines_of", "time_chart"]
-
-
 MOST_LINES = 12
 """Of one chart; more could not be told apart. The tables hold all."""
 _LONGEST = 48

@@ -19,8 +19,6 @@ from wirespeed.views.training import name as name_of
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-__all__ = ["comparison_section", "runs_grid"]
-
 
 _MOST_ROWS, _MOST_CHARTS = 600, 24
 _NOTHING = "–"

@@ -17,22 +17,6 @@ from wirespeed.model.units import GIGA, format_duration
 from wirespeed.views.pairs import Suspects
 from wirespeed.views.text import Style
 
-__all__ = [
-    "MOST_IN_MAP",
-    "NOT_MEASURED",
-    "Axis",
-    "Cells",
-    "Matrix",
-    "Quantity",
-    "Scale",
-    "figure",
-    "figure_text",
-    "label",
-    "matrix_of",
-    "scale_of",
-]
-
-
 Quantity = Literal["bandwidth", "latency"]
 
 COLORS: tuple[tuple[float, str], ...] = (

@@ -22,9 +22,6 @@ from wirespeed.views.html.parts import Section, Spot, filled, html_table, script
 from wirespeed.views.pairs import MOST_IN_MATRIX, Suspects, matrices, simulation_lines, suspects_of
 from wirespeed.views.text import Column, Grid, Style
 
-__all__ = ["maps_section", "simulation_section"]
-
-
 _TITLE = "Who talks how fast to whom"
 _TITLES: dict[Quantity, str] = {
     "bandwidth": "Bandwidth, GB/s",

@@ -13,9 +13,6 @@ from wirespeed.views.html.heatmap import label
 from wirespeed.views.html.parts import LINES, Figure, Section, Spot, chart, filled, html_table
 from wirespeed.views.text import Grid
 
-__all__ = ["environment_section", "facts_of", "nodes_section", "rank_slowness"]
-
-
 _MOST_ROWS, _MOST_AT_ONCE, _WORST = 1500, 40, 20
 _SYNCHRONISING = {op for op, one in CATALOGUE.items() if one.synchronising}
 _LEAST_RANKS = 3

@@ -36,16 +36,6 @@ from wirespeed.views.html.training import training_sections
 from wirespeed.views.sections import counts, head_line, next_command
 from wirespeed.views.text import MARKS, VERDICTS, Style
 
-__all__ = [
-    "KINDS",
-    "culprits_section",
-    "others_section",
-    "page",
-    "prediction_page",
-    "report",
-    "verdict_header",
-]
-
 # The verdict, what is wrong in full, and what is good in a list.
 
 _KIND = {"green": "pass", "red": "fail", "yellow": "warn"}

@@ -17,26 +17,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = [
-    "DASHES",
-    "LINES",
-    "SYMBOLS",
-    "Figure",
-    "Section",
-    "Spot",
-    "chart",
-    "curve_layout",
-    "filled",
-    "html_table",
-    "plotly_script",
-    "policy",
-    "script_json",
-    "size_axis",
-    "source",
-    "study",
-    "whiskers",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Spot:

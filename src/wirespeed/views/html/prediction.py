@@ -28,9 +28,6 @@ from wirespeed.views.html.parts import (
 )
 from wirespeed.views.prediction import sections, sentences
 
-__all__ = ["prediction_head", "prediction_sections"]
-
-
 MOST_LINES = 8
 """Of one chart: bands over more could not be told apart. The tables hold all."""
 _LONGEST = 48

@@ -18,9 +18,6 @@ from wirespeed.views.lasting import (
     timeline,
 )
 
-__all__ = ["goodput_section", "grid_section", "settings_section", "soak_section"]
-
-
 _NOTE = "Samples a second over all ranks, from the mean step; whiskers are its 95 % intervals."
 
 

@@ -15,9 +15,6 @@ from typing import Any
 from wirespeed.model.units import format_duration
 from wirespeed.views.html.parts import filled, source
 
-__all__ = ["Part", "Rank", "Stretch", "alone", "blocks_of", "joined", "length", "timeline_svg"]
-
-
 Stretch = tuple[float, float]
 """(begin, end) in ms from the beginning of the block."""
 

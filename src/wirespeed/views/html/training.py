@@ -16,8 +16,6 @@ from wirespeed.views.training import name, tables, training_notes
 if TYPE_CHECKING:
     pass
 
-__all__ = ["training_sections"]
-
 
 _UNWRAPPED = Style(width=100_000)
 

@@ -13,9 +13,6 @@ from wirespeed.model.units import format_duration
 from wirespeed.views.html.heatmap import label
 from wirespeed.views.training import name
 
-__all__ = ["memory_chart", "scaling_chart", "step_chart", "throughput_chart"]
-
-
 _PARTS = (
     ("data", "--c-data"),
     ("forward", "--c-forward"),

@@ -32,9 +32,6 @@ from wirespeed.clusters.sync.remote.storage import (
     set_mode,
 )
 
-__all__ = ["main"]
-
-
 BUSY_S = 60.0
 """How long another sync of the same target is waited for: longer than one without a sender lives."""
 _LISTED = 200

@@ -23,8 +23,6 @@ from wirespeed.clusters.sync.remote.storage import (
     set_mode,
 )
 
-__all__ = ["Commit", "Plan"]
-
 
 class Plan:
     """An entry is [path, kind, mode, size, hash or link's target]; kind is file, dir or link."""

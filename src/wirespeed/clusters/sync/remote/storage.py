@@ -19,25 +19,6 @@ import struct
 import time
 from typing import Any, BinaryIO
 
-__all__ = [
-    "CHUNK",
-    "HEAD",
-    "MOST",
-    "OWN",
-    "PART",
-    "Gone",
-    "Pipe",
-    "Root",
-    "State",
-    "Trouble",
-    "above",
-    "look_of",
-    "make",
-    "safe",
-    "set_mode",
-]
-
-
 HEAD = struct.Struct(">cI")
 CHUNK = 1 << 18
 """Bytes of a file that go into one frame."""
