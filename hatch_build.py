@@ -11,7 +11,6 @@ _COMPILE = (
     "wirespeed.checks.registry",
     "wirespeed.checks.settings_rules",
     "wirespeed.clusters.findings",
-    "wirespeed.clusters.kube.meanings",
     "wirespeed.diagnose.rules",
     "wirespeed.launchers.findings",
 )

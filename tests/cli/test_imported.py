@@ -156,7 +156,7 @@ def test_cluster_nccl_tests_ends_with_the_verdict(
     """The device list is shortened, so that nodes and GPU are the cluster file's."""
     from wirespeed.cli.clusters.nccl_tests import _report
     from wirespeed.clusters.deployment import settle
-    from wirespeed.clusters.file.cluster_file import ClusterFile
+    from wirespeed.clusters.file import ClusterFile
     from wirespeed.clusters.operations.nccl_tests import Ended
 
     gpus = {"per_node": 8, "type": "NVIDIA-A100-SXM4-80GB", "default_nodes": 16}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from wirespeed.clusters.deployment import Deployment, settle
-from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.presets import preset_named, preset_names
 from wirespeed.errors import UsageError
 

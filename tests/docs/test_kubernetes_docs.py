@@ -10,8 +10,7 @@ import yaml
 from wirespeed.checks.registry import EXPLAINED
 from wirespeed.cli.cluster import cluster
 from wirespeed.clusters.deployment import settle
-from wirespeed.clusters.file.cluster_file import ClusterFile
-from wirespeed.clusters.file.sections import EngineName
+from wirespeed.clusters.file import ClusterFile, EngineName
 from wirespeed.clusters.manifests.render import render
 from wirespeed.clusters.operations.apply import _rights
 from wirespeed.clusters.reading import read_cluster

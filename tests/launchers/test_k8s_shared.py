@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wirespeed.clusters import pods as shared
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl
+from wirespeed.clusters.kube import Answer, Kubectl
 from wirespeed.clusters.pods import shared_findings
 
 PODS = ("demo-0", "demo-1", "demo-2")

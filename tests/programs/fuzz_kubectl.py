@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 from fuzz_runs import called, change, told
 
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl
+from wirespeed.clusters.kube import Answer, Kubectl
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 from tests.clusters.operations.conftest import Memory  # noqa: E402

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from wirespeed.clusters import CPU_IMAGE, GPU_IMAGE
-from wirespeed.clusters.file.cluster_file import ClusterFile
-from wirespeed.clusters.file.sections import Cluster, EngineName, FabricMode, Workload
+from wirespeed.clusters.file import Cluster, ClusterFile, EngineName, FabricMode, Workload
 from wirespeed.clusters.findings import make_finding
 from wirespeed.clusters.presets import Fabric, Preset, choose_fabric
 from wirespeed.errors import UsageError
@@ -61,11 +60,6 @@ class Deployment:
     def service(self) -> str:
         """The headless Service: `POD.SERVICE` resolves in the namespace."""
         return self.name
-
-    @property
-    def master(self) -> str:
-        """MASTER_ADDR: the first pod's name in DNS."""
-        return f"{self.name}-0.{self.service}.{self.namespace}.svc"
 
 
 def settle(

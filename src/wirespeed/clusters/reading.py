@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.file import ClusterFile
 from wirespeed.errors import UsageError
 from wirespeed.yaml_tree import (
     MOST_BYTES,
@@ -31,7 +31,7 @@ from wirespeed.yaml_tree import (
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
-    from wirespeed.clusters.file.cluster_file import ClusterFile
+    from wirespeed.clusters.file import ClusterFile
 
 
 _LONGEST_KEY = 60
@@ -44,7 +44,7 @@ _PLACES = 3
 @cache
 def all_keys() -> tuple[str, ...]:
     """Dotted, in the order of the file; those of a list's items without an index."""
-    from wirespeed.clusters.file.cluster_file import ClusterFile
+    from wirespeed.clusters.file import ClusterFile
 
     return tuple(_below(ClusterFile, ""))
 

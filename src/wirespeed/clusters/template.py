@@ -53,7 +53,7 @@ def template(values: Mapping[str, object], remarks: Mapping[str, str] | None = N
     values: what is set (text, numbers, bool, lists and maps of those). remarks: more about a key,
     such as where its value was found; stands above it.
     """
-    from wirespeed.clusters.file.cluster_file import ClusterFile
+    from wirespeed.clusters.file import ClusterFile
 
     lines = _section(ClusterFile, "", values, remarks or {}, depth=0)
     return _HEAD + "\n".join(lines) + "\n"
@@ -199,7 +199,7 @@ HINT = "# yaml-language-server: $schema="
 
 def schema() -> dict[str, Any]:
     """As plain data. What it accepts is read, unless a rule between keys is broken."""
-    from wirespeed.clusters.file.cluster_file import ClusterFile
+    from wirespeed.clusters.file import ClusterFile
 
     made = ClusterFile.model_json_schema()
     parts = made["$defs"]

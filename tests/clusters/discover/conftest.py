@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl
+from wirespeed.clusters.kube import Answer, Kubectl
 
 _PROGRAM = """#!{python} -IS
 import json, pathlib, sys, time

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from wirespeed.clusters.deployment import Deployment, settle
+from wirespeed.clusters.discover import Discovered, discover
 from wirespeed.clusters.discover import inventory as asking
-from wirespeed.clusters.discover.draft import Discovered, discover
-from wirespeed.clusters.file.cluster_file import ClusterFile
-from wirespeed.clusters.kube.kubectl import Refused
+from wirespeed.clusters.file import ClusterFile
+from wirespeed.clusters.kube import Refused
 from wirespeed.clusters.kube.refusals import Silent
 from wirespeed.clusters.reading import read_cluster
 

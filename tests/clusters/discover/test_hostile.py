@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from wirespeed.clusters.discover.draft import discover, fits, inert, written
+from wirespeed.clusters.discover import discover, fits, inert, written
 from wirespeed.clusters.discover.guesses import Entry
 from wirespeed.clusters.kube.refusals import Silent
 from wirespeed.clusters.reading import read_cluster

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.presets import preset_names
 from wirespeed.clusters.reading import ClusterFileError, read_cluster
 from wirespeed.clusters.template import schema

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirespeed.clusters.file.cluster_file import ClusterFile
-from wirespeed.clusters.file.sections import Cluster
+from wirespeed.clusters.file import Cluster, ClusterFile
 from wirespeed.clusters.reading import all_keys, read_cluster
 from wirespeed.clusters.template import check_value, new_text, scalar, template, write_file
 from wirespeed.errors import StorageError, UsageError

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.clusters.file.cluster_file import ClusterFile
-from wirespeed.clusters.file.sections import Amounts
+from wirespeed.clusters.file import Amounts, ClusterFile
 from wirespeed.clusters.reading import read_cluster
 
 OLDER = Path(__file__).with_name("older.yaml").read_text("utf-8")

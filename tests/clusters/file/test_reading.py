@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.reading import ClusterFileError, decode, read_cluster
 from wirespeed.errors import UsageError
 from wirespeed.yaml_tree import Problem, parse

@@ -3,7 +3,7 @@
 import pytest
 
 from wirespeed.checks.registry import EXPLAINED
-from wirespeed.clusters.kube.kubectl import Answer
+from wirespeed.clusters.kube import Answer
 from wirespeed.clusters.kube.refusals import finding_of, findings_of, may_pass, said
 
 KLOG = (

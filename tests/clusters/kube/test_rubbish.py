@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from wirespeed.cli import run
-from wirespeed.clusters.kube import kubectl as module
-from wirespeed.clusters.kube.kubectl import Kubectl, Refused
+from wirespeed.clusters import kube as module
+from wirespeed.clusters.kube import Kubectl, Refused
 from wirespeed.clusters.kube.refusals import finding_of
 
 pytestmark = pytest.mark.hostile("rubbish of programs")

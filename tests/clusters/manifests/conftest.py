@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from wirespeed.clusters.deployment import Deployment, settle
-from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.manifests.render import render
 
 FILES = Path(__file__).parent / "files"

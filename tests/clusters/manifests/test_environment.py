@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.manifests.scripts import environment, escaped, variables
+from wirespeed.clusters.manifests import environment, escaped, variables
 
 Make = Callable[..., Deployment]
 RDMA = {"mode": "rdma", "rdma": {"resource": "rdma/ib"}}

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from wirespeed.clusters.deployment import settle
-from wirespeed.clusters.file.cluster_file import ClusterFile
-from wirespeed.clusters.file.sections import Cluster
-from wirespeed.clusters.kube.kubectl import kubectl_of
+from wirespeed.clusters.file import Cluster, ClusterFile
+from wirespeed.clusters.kube import kubectl_of
 from wirespeed.clusters.manifests.render import render
 from wirespeed.errors import UsageError
 

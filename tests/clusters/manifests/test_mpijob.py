@@ -9,8 +9,7 @@ import pytest
 from kubernetes_validate import validate
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.manifests.render import job, mpirun_words, render
-from wirespeed.clusters.manifests.yaml_output import as_yaml
+from wirespeed.clusters.manifests.render import as_yaml, job, mpirun_words, render
 from wirespeed.clusters.operations.nccl_tests import environment_of, manifests
 from wirespeed.errors import UsageError
 

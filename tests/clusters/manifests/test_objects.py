@@ -8,7 +8,7 @@ import pytest
 from tests.clusters.manifests.conftest import identity
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.manifests.metadata import selector, selector_text
+from wirespeed.clusters.manifests import selector, selector_text
 from wirespeed.clusters.manifests.render import render
 
 Make = Callable[..., Deployment]

@@ -16,8 +16,7 @@ import psutil
 import pytest
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.manifests.metadata import hosts
-from wirespeed.clusters.manifests.scripts import MOUNT, START, config_map
+from wirespeed.clusters.manifests import MOUNT, START, config_map, hosts
 from wirespeed.launchers.request import read_hostfile
 
 BOUND_S = 30.0

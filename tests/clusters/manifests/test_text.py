@@ -11,7 +11,7 @@ import pytest
 import yaml
 from tests.clusters.manifests.conftest import identity
 
-from wirespeed.clusters.manifests.yaml_output import as_yaml, write_folder
+from wirespeed.clusters.manifests.render import as_yaml, write_folder
 from wirespeed.errors import UsageError
 
 HOSTILE = (

@@ -9,9 +9,8 @@ import pytest
 from kubernetes_validate import validate
 
 from wirespeed.clusters.deployment import CONTAINER, Deployment
-from wirespeed.clusters.manifests.metadata import hosts
-from wirespeed.clusters.manifests.render import render
-from wirespeed.clusters.manifests.yaml_output import as_yaml
+from wirespeed.clusters.manifests import hosts
+from wirespeed.clusters.manifests.render import as_yaml, render
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 Make = Callable[..., Deployment]

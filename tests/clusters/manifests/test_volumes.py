@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.file.sections import Volume
+from wirespeed.clusters.file import Volume
 from wirespeed.clusters.manifests.pod import mounts, volumes
 from wirespeed.clusters.presets import Preset
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl
+from wirespeed.clusters.kube import Answer, Kubectl
 
 _KINDS = ("statefulsets.apps", "pods", "services", "configmaps", "serviceaccounts")
 _KINDS += ("persistentvolumeclaims", "networkpolicies.networking.k8s.io")

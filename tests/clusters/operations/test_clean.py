@@ -3,8 +3,8 @@
 from typing import Any
 
 from wirespeed.clusters.deployment import settle
-from wirespeed.clusters.file.cluster_file import ClusterFile
-from wirespeed.clusters.kube.kubectl import Kubectl
+from wirespeed.clusters.file import ClusterFile
+from wirespeed.clusters.kube import Kubectl
 from wirespeed.clusters.kube.refusals import Silent
 from wirespeed.clusters.operations.clean import clean, removal
 from wirespeed.clusters.operations.deploy import deploy

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from wirespeed.clusters.deployment import Deployment, settle
-from wirespeed.clusters.file.cluster_file import ClusterFile
-from wirespeed.clusters.kube.kubectl import Kubectl
+from wirespeed.clusters.file import ClusterFile
+from wirespeed.clusters.kube import Kubectl
 from wirespeed.clusters.kube.refusals import Silent
 from wirespeed.clusters.operations import deploy as module
 from wirespeed.clusters.operations.deploy import Deployed, deploy

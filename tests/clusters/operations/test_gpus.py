@@ -5,7 +5,7 @@ The figures are written as in NVIDIA's manual of nvidia-smi (`--query-gpu`, csv,
 
 import pytest
 
-from wirespeed.clusters.kube.kubectl import Answer
+from wirespeed.clusters.kube import Answer
 from wirespeed.clusters.operations.gpus import read_answer
 from wirespeed.clusters.operations.pod_lookup import Pod
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from wirespeed.clusters.deployment import settle
-from wirespeed.clusters.file.cluster_file import ClusterFile
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl
+from wirespeed.clusters.file import ClusterFile
+from wirespeed.clusters.kube import Answer, Kubectl
 from wirespeed.clusters.kube.refusals import Silent
 from wirespeed.clusters.operations.nccl_tests import Ended, environment_of, run_tests
 from wirespeed.errors import CannotMeasure, Interrupted

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused
+from wirespeed.clusters.kube import Answer, Kubectl, Refused
 from wirespeed.clusters.operations.capabilities import missing_for
 
 NOT_THERE = "Error from server (NotFound): the server could not find the requested resource"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wirespeed.clusters.deployment import settle
-from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.manifests.pod import pod_template
 from wirespeed.clusters.operations.pod_lookup import quantity
 from wirespeed.clusters.operations.preflight import Room, room_findings

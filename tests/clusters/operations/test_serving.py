@@ -8,15 +8,15 @@ import pytest
 
 from wirespeed.cli import run as wirespeed
 from wirespeed.clusters.deployment import Deployment, settle
-from wirespeed.clusters.file.cluster_file import ClusterFile
-from wirespeed.clusters.kube.kubectl import Kubectl
+from wirespeed.clusters.file import ClusterFile
+from wirespeed.clusters.kube import Kubectl
 from wirespeed.clusters.kube.refusals import Silent
-from wirespeed.clusters.manifests.pod import pod_template
-from wirespeed.clusters.manifests.scripts import (
+from wirespeed.clusters.manifests import (
     extended_resources,
     network_annotations,
     variables,
 )
+from wirespeed.clusters.manifests.pod import pod_template
 from wirespeed.clusters.operations.capabilities import served
 from wirespeed.clusters.operations.deploy import deploy
 from wirespeed.clusters.reading import read_cluster

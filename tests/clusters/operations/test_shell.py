@@ -2,7 +2,7 @@
 
 import pytest
 
-from wirespeed.clusters.kube.kubectl import Kubectl
+from wirespeed.clusters.kube import Kubectl
 from wirespeed.clusters.operations.pod_lookup import Pod, pick_pod, shell_words
 from wirespeed.errors import CannotMeasure, UsageError
 

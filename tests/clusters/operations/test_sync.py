@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import yaml
 
+from wirespeed.clusters.sync import target_of
 from wirespeed.clusters.sync.local_tree import Hashes, Ignore, ignore_for, scan
 from wirespeed.clusters.sync.remote.storage import safe
-from wirespeed.clusters.sync.sync import target_of
 from wirespeed.clusters.sync.transfer import Lost, Order, Refusal, Wire, bring, python_words
 from wirespeed.errors import UsageError
 

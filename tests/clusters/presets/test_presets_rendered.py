@@ -6,7 +6,7 @@ import kubernetes_validate
 import pytest
 
 from wirespeed.clusters.deployment import settle
-from wirespeed.clusters.file.cluster_file import ClusterFile
+from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.manifests.render import render
 from wirespeed.clusters.presets import preset_named, preset_names
 

@@ -9,8 +9,8 @@ from wirespeed.cli import suggest
 
 if TYPE_CHECKING:
     from wirespeed.clusters.deployment import Deployment
-    from wirespeed.clusters.file.cluster_file import ClusterFile
-    from wirespeed.clusters.kube.kubectl import Kubectl
+    from wirespeed.clusters.file import ClusterFile
+    from wirespeed.clusters.kube import Kubectl
     from wirespeed.model.records import Finding
 
 
@@ -68,7 +68,7 @@ def warning_lines(one: "Finding") -> list[str]:
 
 def opened(name: str) -> "tuple[ClusterFile, Kubectl]":
     """The cluster file that the argument means, and what drives its cluster."""
-    from wirespeed.clusters.kube.kubectl import kubectl_of
+    from wirespeed.clusters.kube import kubectl_of
     from wirespeed.clusters.reading import read_named
 
     file = read_named(name)

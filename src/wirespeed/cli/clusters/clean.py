@@ -9,7 +9,7 @@ from wirespeed.cli.clusters import CONTEXT, file_argument, output_option
 from wirespeed.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.clusters.file.cluster_file import ClusterFile
+    from wirespeed.clusters.file import ClusterFile
     from wirespeed.clusters.operations.clean import Cleaned
     from wirespeed.session.cluster_runs import Telling
 
@@ -60,7 +60,7 @@ def command(cluster: str, claims: bool, yes: bool, timeout: float, output: str, 
 def _done(
     file: "ClusterFile", telling: "Telling", *, claims: bool, yes: bool, within_s: float
 ) -> "Cleaned":
-    from wirespeed.clusters.kube.kubectl import Refused, kubectl_of
+    from wirespeed.clusters.kube import Refused, kubectl_of
     from wirespeed.clusters.kube.refusals import finding_of, wrong_server
     from wirespeed.clusters.operations.clean import Cleaned, clean, removal
 

@@ -65,7 +65,7 @@ def command(
     **values: Any,
 ) -> int:
     """Bring the environment up, wait until all its pods are ready, or say why they are not."""
-    from wirespeed.clusters.kube.kubectl import kubectl_of
+    from wirespeed.clusters.kube import kubectl_of
     from wirespeed.clusters.operations.deploy import deploy
     from wirespeed.session.cluster_runs import Telling, show_deploy
 

@@ -10,7 +10,7 @@ from wirespeed.cli.clusters import CONTEXT
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.clusters.file.sections import Cluster
+    from wirespeed.clusters.file import Cluster
 
 
 _EPILOG = """\b
@@ -47,8 +47,8 @@ def command(
     Asks for nodes, storage classes, operators and networks; changes nothing, and reads no secret.
     What you may not read becomes a comment.
     """
-    from wirespeed.clusters.discover.draft import discover
-    from wirespeed.clusters.kube.kubectl import kubectl_of
+    from wirespeed.clusters.discover import discover
+    from wirespeed.clusters.kube import kubectl_of
     from wirespeed.views.progress import open_progress
 
     if output:
@@ -75,7 +75,7 @@ def _where(name: str, context: str, kubeconfig: str, namespace: str) -> "Cluster
     """The options, held to what a cluster file may say."""
     from pydantic import ValidationError
 
-    from wirespeed.clusters.file.sections import Cluster
+    from wirespeed.clusters.file import Cluster
 
     told = {"context": context, "kubeconfig": kubeconfig, "namespace": namespace, "name": name}
     try:

@@ -10,7 +10,7 @@ from wirespeed.cli.clusters import CONTEXT, file_argument, opened
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.clusters.kube.kubectl import Kubectl
+    from wirespeed.clusters.kube import Kubectl
     from wirespeed.clusters.operations.logs import LogOptions
     from wirespeed.clusters.operations.pod_lookup import Pod
 

@@ -73,7 +73,7 @@ def command(
     The job is one of its own beside a deployed environment, and takes GPUs of its own: one that holds
     all of them has to be cleaned first. Nothing of it is left, also after Ctrl-C.
     """
-    from wirespeed.clusters.manifests.yaml_output import as_yaml
+    from wirespeed.clusters.manifests.render import as_yaml
     from wirespeed.clusters.operations.nccl_tests import environment_of, manifests
 
     if values["engine"] not in (None, "mpijob"):
@@ -98,7 +98,7 @@ def command(
 def _run(
     environment: "Deployment", words: tuple[str, ...], start_s: float, within_s: float, quiet: bool
 ) -> "Ended":
-    from wirespeed.clusters.kube.kubectl import Refused, kubectl_of
+    from wirespeed.clusters.kube import Refused, kubectl_of
     from wirespeed.clusters.kube.refusals import finding_of, patient
     from wirespeed.clusters.operations.nccl_tests import Ended, run_tests
     from wirespeed.views.progress import open_progress

@@ -52,8 +52,7 @@ def command(output: str, folder: Path | None, **values: Any) -> int:
 
     No cluster is asked. The first lines say what was chosen, and why.
     """
-    from wirespeed.clusters.manifests.render import render
-    from wirespeed.clusters.manifests.yaml_output import as_yaml, write_folder
+    from wirespeed.clusters.manifests.render import as_yaml, render, write_folder
 
     deployment = settled(values)
     objects = render(deployment)

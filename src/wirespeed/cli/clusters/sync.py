@@ -12,7 +12,7 @@ from wirespeed.cli import suggest
 from wirespeed.cli.clusters import CONTEXT, file_argument, opened
 
 if TYPE_CHECKING:
-    from wirespeed.clusters.sync.sync import Synced, SyncOptions
+    from wirespeed.clusters.sync import Synced, SyncOptions
     from wirespeed.clusters.sync.transfer import Brought
     from wirespeed.views.progress import Progress
     from wirespeed.views.text import Style
@@ -66,7 +66,7 @@ def command(
     quiet: bool,
 ) -> int:
     """Bring FOLDER (this one, unless said) to all pods, by content."""
-    from wirespeed.clusters.sync.sync import Syncer, SyncOptions
+    from wirespeed.clusters.sync import Syncer, SyncOptions
     from wirespeed.views.progress import open_progress
 
     if watch and dry_run:
@@ -89,7 +89,7 @@ def command(
 
 def _watch(run: "Callable[[], Synced]", options: "SyncOptions", progress: "_Calm") -> int:
     """Ends by Ctrl-C only."""
-    from wirespeed.clusters.sync.sync import watch
+    from wirespeed.clusters.sync import watch
     from wirespeed.errors import CannotMeasure
 
     def sync() -> bool:
@@ -160,7 +160,7 @@ def _summary(brought: "Brought", options: "SyncOptions") -> str:
 
 
 def _paths(brought: "Brought", style: "Style") -> list[str]:
-    from wirespeed.clusters.sync.sync import shown
+    from wirespeed.clusters.sync import shown
 
     groups = {
         "new": brought.new,

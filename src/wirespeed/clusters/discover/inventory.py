@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused, json_object
+from wirespeed.clusters.kube import Answer, Kubectl, Refused, json_object
 from wirespeed.clusters.kube.refusals import Progress
 
 _ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube.kubectl import CALL_S, Answer, Kubectl, Refused
-from wirespeed.clusters.kube.meanings import Meaning, meanings
+from wirespeed.clusters.findings import Meaning, make_finding, meanings
+from wirespeed.clusters.kube import CALL_S, Answer, Kubectl, Refused
 from wirespeed.model.records import Finding, Verdict
 from wirespeed.node.redact import redact_value
 

@@ -12,16 +12,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from wirespeed.clusters.deployment import CONTAINER, Deployment
-from wirespeed.clusters.file.sections import Toleration, Volume
-from wirespeed.clusters.manifests.metadata import labels, manifest, owned, pod_group, selector
-from wirespeed.clusters.manifests.scripts import (
+from wirespeed.clusters.file import Toleration, Volume
+from wirespeed.clusters.manifests import (
     MOUNT,
     START,
     environment,
     extended_resources,
+    labels,
+    manifest,
     network_annotations,
+    owned,
+    pod_group,
     preset_of,
     scripts_name,
+    selector,
 )
 
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused, document, items_of
+from wirespeed.clusters.kube import Answer, Kubectl, Refused, document, items_of
 from wirespeed.clusters.kube.refusals import findings_of, is_about
 from wirespeed.clusters.operations.pod_lookup import quantity
 from wirespeed.model.records import Finding

@@ -8,9 +8,9 @@ from typing import Any
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.discover.guesses import adapter_resources
 from wirespeed.clusters.discover.inventory import Attachment, attachment
-from wirespeed.clusters.file.sections import EngineName, Rdma
+from wirespeed.clusters.file import EngineName, Rdma
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube.kubectl import Kubectl, Refused, document, json_object
+from wirespeed.clusters.kube import Kubectl, Refused, document, json_object
 from wirespeed.clusters.operations.schedulability import Node, nodes_of
 from wirespeed.model.records import Choice, Finding
 

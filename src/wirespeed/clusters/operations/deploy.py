@@ -11,7 +11,7 @@ from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube.kubectl import Kubectl, Refused
+from wirespeed.clusters.kube import Kubectl, Refused
 from wirespeed.clusters.kube.refusals import (
     PatientKubectl,
     Progress,

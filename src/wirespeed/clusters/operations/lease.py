@@ -15,13 +15,11 @@ from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube.kubectl import Kubectl, Refused, items_of
+from wirespeed.clusters.kube import Kubectl, Refused, items_of
 from wirespeed.clusters.kube.refusals import finding_of
-from wirespeed.clusters.manifests.metadata import INSTANCE, MANAGED_BY, OURS, selector_text
+from wirespeed.clusters.manifests import INSTANCE, MANAGED_BY, OURS, selector_text, shell
 from wirespeed.clusters.manifests.pod import placement
-from wirespeed.clusters.manifests.render import render
-from wirespeed.clusters.manifests.scripts import shell
-from wirespeed.clusters.manifests.yaml_output import as_yaml
+from wirespeed.clusters.manifests.render import as_yaml, render
 from wirespeed.clusters.operations.apply import apply
 from wirespeed.clusters.operations.deploy import deploy
 from wirespeed.errors import CannotMeasure

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused
+from wirespeed.clusters.kube import Answer, Kubectl, Refused
 from wirespeed.clusters.kube.refusals import may_pass, said
 from wirespeed.clusters.operations.pod_lookup import Pod
 

@@ -15,13 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wirespeed.clusters.deployment import CONTAINER, Deployment
-from wirespeed.clusters.file.sections import Storage
+from wirespeed.clusters.file import Storage
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube.kubectl import Kubectl
+from wirespeed.clusters.kube import Kubectl
 from wirespeed.clusters.kube.refusals import Progress
-from wirespeed.clusters.manifests.metadata import selector_text
-from wirespeed.clusters.manifests.render import job, mpirun_words, render
-from wirespeed.clusters.manifests.yaml_output import as_yaml
+from wirespeed.clusters.manifests import selector_text
+from wirespeed.clusters.manifests.render import as_yaml, job, mpirun_words, render
 from wirespeed.clusters.operations.capabilities import missing_for
 from wirespeed.clusters.operations.pod_failures import Cause, cause_findings, causes
 from wirespeed.clusters.operations.pod_lookup import Pod, is_true, pods_of

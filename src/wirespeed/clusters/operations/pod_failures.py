@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl
-from wirespeed.clusters.kube.meanings import meanings
+from wirespeed.clusters.findings import make_finding, meanings
+from wirespeed.clusters.kube import Answer, Kubectl
 from wirespeed.clusters.kube.refusals import finding_of
 from wirespeed.clusters.operations.pod_lookup import some_of
 from wirespeed.clusters.operations.snapshot import Event, Seen

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wirespeed.clusters.deployment import CONTAINER
-from wirespeed.clusters.kube.kubectl import CALL_S, Kubectl
-from wirespeed.clusters.manifests.metadata import selector_text
+from wirespeed.clusters.kube import CALL_S, Kubectl
+from wirespeed.clusters.manifests import selector_text
 from wirespeed.errors import CannotMeasure, UsageError
 
 _QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?\.?")

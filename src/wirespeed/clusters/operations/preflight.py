@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.file.sections import EngineName
+from wirespeed.clusters.file import EngineName
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube.kubectl import Kubectl, Refused
+from wirespeed.clusters.kube import Kubectl, Refused
 from wirespeed.clusters.kube.refusals import finding_of, is_about
 from wirespeed.clusters.operations.apply import Trial, probe_pod, try_out
 from wirespeed.clusters.operations.capabilities import missing_for

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wirespeed.clusters.kube.kubectl import Kubectl, json_object
-from wirespeed.clusters.manifests.metadata import INSTANCE, MANAGED_BY, OURS
+from wirespeed.clusters.kube import Kubectl, json_object
+from wirespeed.clusters.manifests import INSTANCE, MANAGED_BY, OURS
 from wirespeed.clusters.operations.pod_lookup import ZONE, amounts, effective_requests, is_true
 
 _FIELDS = (

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.file.sections import Cluster
+from wirespeed.clusters.file import Cluster
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube.kubectl import Answer, Kubectl, Refused
+from wirespeed.clusters.kube import Answer, Kubectl, Refused
 from wirespeed.clusters.kube.refusals import Progress, finding_of, patient, wrong_server
 from wirespeed.clusters.operations.pod_failures import Cause, cause_findings, causes
 from wirespeed.clusters.operations.pod_lookup import RANKS, Pod, some_of, zones_of

@@ -12,8 +12,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal
 
-from wirespeed.clusters.file.cluster_file import ClusterFile
-from wirespeed.clusters.file.sections import FabricMode, Network, Rdma, Volume
+from wirespeed.clusters.file import ClusterFile, FabricMode, Network, Rdma, Volume
 from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.model.records import Choice
 
