@@ -13,6 +13,8 @@ _COMPILE = (
     "wirespeed.clusters.findings",
     "wirespeed.diagnose.rules",
     "wirespeed.launchers.findings",
+    "wirespeed.runs.findings",
+    "wirespeed.views.prometheus",
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wirespeed.checks.soaking import soak_findings, stall_incident
-from wirespeed.compare.trend import cuts
+from wirespeed.compare.estimate import cuts
 from wirespeed.model.lasting_records import (
     Incident,
     Soak,

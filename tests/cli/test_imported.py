@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wirespeed.cli import run as wirespeed
-from wirespeed.runs.own_figures import load_own
+from wirespeed.runs.named_files import load_own
 from wirespeed.runs.store import find, load
 
 HEAD = (

@@ -10,7 +10,7 @@ from wirespeed.cli import run as wirespeed
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Measurement, NodeFacts, Run, TimeStats, World
-from wirespeed.runs.own_figures import load_own
+from wirespeed.runs.named_files import load_own
 from wirespeed.runs.store import past_runs, save
 
 H100 = ["--gpu", "H100", "--nodes", "2", "--interconnect", "ib", "--nics", "8x400"]

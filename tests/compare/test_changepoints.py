@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wirespeed.compare.trend import LEAST, cuts
+from wirespeed.compare.estimate import LEAST, cuts
 
 
 def steps(rng: np.random.Generator, *levels: tuple[int, float], sigma: float = 0.02) -> list[float]:

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from wirespeed.compare.compare import SideRuns, compare
+from wirespeed.compare.compare import SideRuns, compare, trend
 from wirespeed.compare.figures import figures_of
-from wirespeed.compare.trend import trend
 from wirespeed.model.comparison_records import Comparison, Row
 from wirespeed.model.lasting_records import Goodput, Soak, SoakCell, SoakWindow
 from wirespeed.model.records import Run

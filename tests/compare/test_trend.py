@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wirespeed.compare.trend import cuts, trend
+from wirespeed.compare.compare import trend
+from wirespeed.compare.estimate import cuts
 
 
 @pytest.fixture

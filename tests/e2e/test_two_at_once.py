@@ -15,7 +15,7 @@ TRAIN = ("train", "--ranks", "1", "--layers", "1", "--context", "16", "-q", "-o"
 INTERRUPTED_SOAK = """\
 import time
 from wirespeed.model.lasting_records import Soak
-from wirespeed.runs.patient import PatientFolder
+from wirespeed.runs.folder import PatientFolder
 told = {"level": "soak", "ranks": 2, "only": "COL-001"}
 PatientFolder.create("check", told).checkpoint(Soak(for_s=60.0, elapsed_s=58.0, window_s=1.0))
 print("soaking", flush=True)

@@ -7,7 +7,7 @@ import pytest
 from wirespeed.errors import InputError, StorageError, UsageError
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import NodeFacts, Run, World
-from wirespeed.runs.baselines import (
+from wirespeed.runs.named_files import (
     baselines_home,
     list_baselines,
     load_baseline,

@@ -11,7 +11,7 @@ from wirespeed.errors import StorageError
 from wirespeed.model.codec import from_json, to_json, validated
 from wirespeed.model.lasting_records import Soak
 from wirespeed.model.records import Run
-from wirespeed.runs.patient import PatientFolder
+from wirespeed.runs.folder import PatientFolder
 from wirespeed.runs.recovery import MOST_EVENTS, MOST_WINDOWS, SoakTally
 from wirespeed.runs.store import load
 
@@ -134,7 +134,7 @@ def test_a_full_disk_keeps_records_until_there_is_room(
 
 
 def test_what_waits_is_bounded(folder: PatientFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wirespeed.runs.patient.MOST_WAITING_BYTES", 2000)
+    monkeypatch.setattr("wirespeed.runs.folder.MOST_WAITING_BYTES", 2000)
     monkeypatch.setattr("wirespeed.runs.folder._write_all", _no_room)
     for number in range(50):
         folder.append("soak_window", window(number))

@@ -15,7 +15,7 @@ from wirespeed.cli.page import show
 from wirespeed.model.codec import from_json
 from wirespeed.model.records import Run
 from wirespeed.runs import folder
-from wirespeed.runs.patient import PatientFolder
+from wirespeed.runs.folder import PatientFolder
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

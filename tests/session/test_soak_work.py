@@ -18,7 +18,7 @@ from wirespeed.plan import Case, Plan, SoakPlan
 from wirespeed.rank.faulty_engine import Fault
 from wirespeed.reference import NoReference
 from wirespeed.runs import store
-from wirespeed.runs.patient import PatientFolder
+from wirespeed.runs.folder import PatientFolder
 from wirespeed.session.backends import run_workload
 from wirespeed.session.recording import Session
 from wirespeed.session.restart_loop import FRUITLESS, RestartLoop

@@ -41,7 +41,7 @@ def baseline() -> None:
 def set_command(refs: tuple[str, ...], name: str) -> None:
     """Keep these runs, repeats of the same, in place of what had that name."""
     from wirespeed.errors import UsageError
-    from wirespeed.runs.baselines import set_baseline
+    from wirespeed.runs.named_files import set_baseline
 
     runs = [run for ref in refs for run in load_refs(ref)]
     ids = [run.id for run in runs]
@@ -66,7 +66,7 @@ def set_command(refs: tuple[str, ...], name: str) -> None:
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 def show(name: str, output: str) -> None:
     """Which runs a baseline holds."""
-    from wirespeed.runs.baselines import load_baseline
+    from wirespeed.runs.named_files import load_baseline
     from wirespeed.views.text import Column, Grid, style_for
 
     kept = load_baseline(name)
@@ -91,7 +91,7 @@ def show(name: str, output: str) -> None:
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table")
 def list_command(output: str) -> None:
     """The names of the baselines."""
-    from wirespeed.runs.baselines import baselines_home, list_baselines
+    from wirespeed.runs.named_files import baselines_home, list_baselines
 
     names = list_baselines()
     if output == "json":
@@ -106,6 +106,6 @@ def list_command(output: str) -> None:
 @click.argument("name", shell_complete=suggest.baselines)
 def rm(name: str) -> None:
     """Forget a baseline; the stored runs stay."""
-    from wirespeed.runs.baselines import remove_baseline
+    from wirespeed.runs.named_files import remove_baseline
 
     click.echo(f"removed {remove_baseline(name)}")

@@ -129,7 +129,7 @@ def compare(
 
 def _sides(refs: tuple[str, ...], baseline: str | None) -> "list[SideRuns]":
     from wirespeed.compare.compare import SideRuns
-    from wirespeed.runs.baselines import load_baseline
+    from wirespeed.runs.named_files import load_baseline
 
     loaded = [SideRuns(load_refs(ref)) for ref in refs]
     if baseline is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wirespeed.diagnose.rule import Rule
     from wirespeed.diagnose.sources import Source
     from wirespeed.model.records import Run
-    from wirespeed.runs.patient import PatientFolder
+    from wirespeed.runs.folder import PatientFolder
 
 
 _LARGEST_RULES = 1_000_000
@@ -122,7 +122,7 @@ def _rules(files: tuple[str, ...]) -> "tuple[Rule, ...]":
 
     from wirespeed.diagnose.rules import all_rules
     from wirespeed.node.reading import read_whole
-    from wirespeed.runs.own_figures import own_rule_files
+    from wirespeed.runs.named_files import own_rule_files
 
     texts: dict[str, str | bytes] = {str(path): text for path, text in own_rule_files().items()}
     for file in files:

@@ -20,7 +20,7 @@ from wirespeed.node.reading import read_whole
 if TYPE_CHECKING:
     from wirespeed.cli.options import Output
     from wirespeed.model.records import Run
-    from wirespeed.runs.patient import PatientFolder
+    from wirespeed.runs.folder import PatientFolder
 
 
 _TRACE = "trace.json"

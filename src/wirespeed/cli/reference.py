@@ -131,7 +131,7 @@ def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> Non
     """List the figures: your own first, then those that come with wirespeed."""
     from wirespeed.cli.reference_text import figures_json, figures_table
     from wirespeed.reference.figures import figures_to_csv, shipped_figures
-    from wirespeed.runs.own_figures import load_own
+    from wirespeed.runs.named_files import load_own
 
     figures = [*load_own(), *(() if own else shipped_figures())]
     found = [one for one in figures if _wanted(one, gpu, op)]
@@ -162,7 +162,7 @@ Examples:
 @click.option("-q", "--quiet", is_flag=True, help="Say nothing where all went well.")
 def add(what: str, name: str | None, quiet: bool, **told: Any) -> None:
     """Keep figures as your own, in place of a set of the same name: `check` grades against them."""
-    from wirespeed.runs.own_figures import save_own
+    from wirespeed.runs.named_files import save_own
 
     said = told_by(told)
     if what.endswith(".csv") and said:
@@ -178,7 +178,7 @@ def add(what: str, name: str | None, quiet: bool, **told: Any) -> None:
 @click.argument("name", shell_complete=suggest.figure_sets)
 def rm(name: str) -> None:
     """Forget a set of your own figures."""
-    from wirespeed.runs.own_figures import remove_own
+    from wirespeed.runs.named_files import remove_own
 
     click.echo(f"removed {remove_own(name)}")
 
@@ -194,7 +194,7 @@ Examples:
 def export(name: str | None) -> None:
     """Print your own figures as CSV, with every column."""
     from wirespeed.reference.figures import figures_to_csv
-    from wirespeed.runs.own_figures import load_own
+    from wirespeed.runs.named_files import load_own
 
     figures = [one for one in load_own() if name in (None, one.name)]
     if not figures:
@@ -274,7 +274,7 @@ def _answer(op: str, size: int, told: dict[str, Any], run: "Run | None") -> "Ans
     """A run's figure is held against all that `check` knows, a told one against figures."""
     from wirespeed.model.units import GIGA
     from wirespeed.reference.ask import Asked, ask, expected_of
-    from wirespeed.runs.own_figures import load_own
+    from wirespeed.runs.named_files import load_own
     from wirespeed.session.references import answer_of
 
     shape = _shape(told, run)

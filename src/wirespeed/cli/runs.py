@@ -230,7 +230,7 @@ def _ask(paths: list[Path]) -> None:
 
 
 def _operation(op: str | None) -> str:
-    from wirespeed.runs.importers.operations import OPERATIONS, operation_in
+    from wirespeed.runs.importers.table import OPERATIONS, operation_in
 
     found = operation_in(op or "")
     if op and not found:
@@ -239,7 +239,7 @@ def _operation(op: str | None) -> str:
 
 
 def _name(file: str) -> str:
-    from wirespeed.runs.importers.operations import STDIN
+    from wirespeed.runs.importers.table import STDIN
 
     return STDIN if file == "-" else file
 

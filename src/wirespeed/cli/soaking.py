@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wirespeed.model.records import Run
     from wirespeed.node.lock import Lock
     from wirespeed.plan import Plan
-    from wirespeed.runs.patient import PatientFolder
+    from wirespeed.runs.folder import PatientFolder
     from wirespeed.session.recorder import ProgressView
     from wirespeed.session.soaking import SoakLedger
 
@@ -117,7 +117,7 @@ def open_soak(
 ) -> "tuple[PatientFolder, SoakLedger]":
     """The folder and the ledger: new ones, or those that are gone on with."""
     from wirespeed.model.lasting_records import Soak
-    from wirespeed.runs.patient import PatientFolder
+    from wirespeed.runs.folder import PatientFolder
     from wirespeed.session.soaking import SoakLedger
 
     soak = plan.soak

@@ -83,7 +83,7 @@ def clusters(context: click.Context, parameter: click.Parameter, incomplete: str
 
 @_from
 def baselines() -> Named:
-    from wirespeed.runs.baselines import list_baselines
+    from wirespeed.runs.named_files import list_baselines
 
     return _plain(list_baselines())
 
@@ -91,7 +91,7 @@ def baselines() -> Named:
 @_from
 def figure_sets() -> Named:
     """Names of `wirespeed reference add`."""
-    from wirespeed.runs.own_figures import own_sets
+    from wirespeed.runs.named_files import own_sets
 
     return _plain(own_sets())
 

@@ -56,7 +56,7 @@ def trend(
     OP is an operation or a strategy; without any it is all of them.
     """
     from wirespeed.cli.config import refuse_unknown_keys
-    from wirespeed.compare.trend import trend as trend_of
+    from wirespeed.compare.compare import trend as trend_of
     from wirespeed.views.text import style_for
     from wirespeed.views.trend import render
 

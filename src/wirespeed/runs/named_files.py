@@ -1,13 +1,19 @@
-"""Files that are kept by a name below $WIRESPEED_HOME: one a name, replaced in one step."""
+"""Files that are kept by a name below $WIRESPEED_HOME, one a name, replaced in one step: baselines, and
+the user's own figures and rules."""
 
 import errno
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wirespeed.errors import InputError, StorageError, UsageError
+from wirespeed.model.codec import to_json, validated
+from wirespeed.model.records import Run
 from wirespeed.node.reading import read_whole
+from wirespeed.runs import jsontext
 from wirespeed.runs.folder import (
     ELSEWHERE,
     LARGEST,
@@ -16,6 +22,10 @@ from wirespeed.runs.folder import (
     private_folder,
     write_whole,
 )
+from wirespeed.runs.jsontext import damage
+
+if TYPE_CHECKING:
+    from wirespeed.reference.figures import Figure
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -99,3 +109,155 @@ class NamedFiles:
         except OSError as error:
             raise StorageError(f"cannot remove {path}: {error.strerror or error}") from error
         return path
+
+
+# Baselines: runs that were called good, kept by a name so that later ones can be compared to them.
+#
+# $WIRESPEED_HOME/baselines/NAME.json: {"schema": "wirespeed.baseline/1", "name", "set", "runs"}. The
+# runs stand in it whole, so that `runs rm` takes nothing away. Only its owner may read it: environments
+# and host names are nobody else's business.
+
+DEFAULT = "default"
+SCHEMA = "wirespeed.baseline/1"
+_SET = "wirespeed baseline set last"
+
+
+def _no_baseline(name: str, others: list[str]) -> UsageError:
+    return UsageError(
+        f"no baseline {name!r}",
+        expected=f"one of those that are set: {', '.join(others) or 'none'}",
+        next="wirespeed baseline list" if others else _SET,
+    )
+
+
+_BASELINES = NamedFiles(
+    folder="baselines",
+    suffix=".json",
+    what="a baseline",
+    missing=_no_baseline,
+    again=_SET,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    name: str
+    set: str
+    """When, ISO 8601 in UTC."""
+    runs: tuple[Run, ...]
+    """Repeats of the same; at least one."""
+
+
+def baselines_home() -> Path:
+    """Where the baselines lie."""
+    return _BASELINES.home
+
+
+def set_baseline(runs: Sequence[Run], name: str = DEFAULT) -> Path:
+    """Keep the runs under that name, in place of what was there. UsageError for a name that is none."""
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    data = {"schema": SCHEMA, "name": name, "set": now, "runs": [to_json(run) for run in runs]}
+    return _BASELINES.write(name, jsontext.dump(data, indent=1) + "\n")
+
+
+def load_baseline(name: str = DEFAULT) -> Baseline:
+    """UsageError where there is none of that name, InputError where its file is damaged."""
+    path = _BASELINES.path(name)
+    return _parsed(jsontext.parse(_BASELINES.read(name), source=str(path)), path)
+
+
+def list_baselines() -> list[str]:
+    """The names, sorted."""
+    return _BASELINES.names()
+
+
+def remove_baseline(name: str) -> Path:
+    """Forget it; the runs themselves stay where they are. Returns the file that is gone."""
+    return _BASELINES.remove(name)
+
+
+def _parsed(data: object, path: Path) -> Baseline:
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA or not data.get("runs"):
+        raise InputError(f"{path} is no baseline", expected=SCHEMA, next=_SET)
+    runs = data["runs"]
+    if not isinstance(runs, list):
+        raise InputError(f"{path}: its runs are no list", expected=SCHEMA, next=_SET)
+    with damage(str(path)):
+        loaded = tuple(validated(Run, run, source=str(path)) for run in runs)
+    return Baseline(str(data.get("name", path.stem)), str(data.get("set", "")), loaded)
+
+
+# The user's own expected figures: one file a set, $WIRESPEED_HOME/reference/NAME.csv, with the columns
+# of `wirespeed.reference.figures`.
+
+_LIST_FIGURES = "wirespeed reference list --own"
+
+
+def _no_figures(name: str, others: list[str]) -> UsageError:
+    return UsageError(
+        f"no figures are called {name!r}",
+        expected=f"one of those that are kept: {', '.join(others) or 'none'}",
+        next=_LIST_FIGURES,
+    )
+
+
+_FIGURES = NamedFiles(
+    folder="reference",
+    suffix=".csv",
+    what="figures",
+    missing=_no_figures,
+    again="wirespeed reference add last",
+    largest=16 * 2**20,
+)
+
+
+def own_home() -> Path:
+    """Where the sets lie."""
+    return _FIGURES.home
+
+
+def own_sets() -> list[str]:
+    """Their names, sorted."""
+    return _FIGURES.names()
+
+
+def load_own() -> tuple["Figure", ...]:
+    """Every figure of every set, by name; InputError names the file and line that is damaged."""
+    return tuple(figure for name in own_sets() for figure in _figures_of(name))
+
+
+def save_own(name: str, figures: "Sequence[Figure]") -> Path:
+    """Keep the figures as the set `name`, in place of what was there."""
+    from wirespeed.reference.figures import figures_to_csv
+
+    return _FIGURES.write(name, figures_to_csv(figures))
+
+
+def remove_own(name: str) -> Path:
+    """Forget a set; the file that is gone."""
+    return _FIGURES.remove(name)
+
+
+def _figures_of(name: str) -> tuple["Figure", ...]:
+    from wirespeed.reference.figures import figures_from_csv
+
+    return figures_from_csv(_FIGURES.read(name), source=str(_FIGURES.path(name)), name=name)
+
+
+# The user's own rules for logs: files of `wirespeed diagnose`, beside the runs.
+#
+# $WIRESPEED_HOME/rules/NAME.yaml
+
+_RULE_FILES = NamedFiles(
+    folder="rules",
+    suffix=".yaml",
+    what="rules",
+    missing=lambda name, others: UsageError(f"no rules are called {name!r}"),
+    again="wirespeed diagnose --list",
+    largest=1_000_000,
+)
+
+
+def own_rule_files() -> dict[Path, str]:
+    """Texts by path, sorted; InputError or StorageError for one that cannot be read."""
+    return {_RULE_FILES.path(name): _RULE_FILES.read(name) for name in _RULE_FILES.names()}

@@ -1,9 +1,11 @@
 """A run rebuilt from its records, when it never wrote its end or lost it."""
 
-from collections.abc import Mapping, Sequence
+from collections import ChainMap, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from wirespeed.errors import InputError
 from wirespeed.model.codec import from_json, validated
@@ -29,6 +31,7 @@ from wirespeed.model.records import (
 from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.node.reading import read_whole
 from wirespeed.runs import jsontext
+from wirespeed.runs.findings import make_finding
 from wirespeed.runs.folder import FOLDER_NAME, LARGEST
 from wirespeed.runs.jsontext import damage
 
@@ -38,7 +41,7 @@ MOST_WINDOWS = 240
 """With more, each is put together with the next."""
 MOST_EVENTS = 200
 """Of each kind: the first half stays, and of the rest the newest."""
-SOAK_KINDS = {
+SOAK_KINDS: dict[str, Any] = {
     "soak_window": SoakWindow,
     "soak_stall": SoakStall,
     "soak_wrong": SoakWrong,
@@ -46,38 +49,23 @@ SOAK_KINDS = {
 }
 """Kinds of records that a tally takes, with what they hold."""
 
-_Event = TypeVar("_Event", Incident, SoakStall, SoakWrong)
+_EVENTS = {"soak_stall": "stalls", "soak_wrong": "wrong", "soak_incident": "incidents"}
+"""Where a soak keeps the records of a kind."""
 
 
 class SoakTally:
     """Takes records that know when they were; gives the whole at any time."""
 
     def __init__(self, start: Soak) -> None:
-        self._start = start
         self._known_s = start.elapsed_s
-        self._windows = list(start.windows)
-        self._incidents = list(start.incidents)
-        self._stalls = list(start.stalls)
-        self._wrong = list(start.wrong)
-        self._more = dict(start.uncounted)
-        self.calls = start.calls
-        self.checked_bytes = start.checked_bytes
-        self.wrong_calls = start.wrong_calls
-        self.stall_calls = start.stall_calls
-        self.elapsed_s = start.elapsed_s
-        self.worlds = start.worlds
+        self._soak = start
 
     def take(self, kind: str, data: Mapping[str, Any]) -> None:
         """One record of those kinds; others are passed over."""
-        match kind:
-            case "soak_window":
-                self._take_window(from_json(SoakWindow, data))
-            case "soak_stall":
-                self._event("stalls", self._stalls, from_json(SoakStall, data))
-            case "soak_wrong":
-                self._event("wrong", self._wrong, from_json(SoakWrong, data))
-            case "soak_incident":
-                self._take_incident(from_json(Incident, data))
+        if kind == "soak_window":
+            self._take_window(from_json(SoakWindow, data))
+        elif kind in _EVENTS:
+            self._take_event(_EVENTS[kind], from_json(SOAK_KINDS[kind], data))
 
     def take_again(self, kind: str, data: Mapping[str, Any]) -> None:
         """As `take`, of a record that the start may hold already."""
@@ -86,60 +74,49 @@ class SoakTally:
             self.take(kind, data)
 
     def _take_window(self, window: SoakWindow) -> None:
-        self.calls += window.calls
-        self.checked_bytes += window.checked_bytes
-        self.wrong_calls += window.wrong
-        self.stall_calls += window.stalls
-        self._reach(window.since_s + window.seconds, window.world)
-        self._windows.append(window)
-        if len(self._windows) > MOST_WINDOWS:
-            self._windows = _halved(self._windows)
+        soak = self._soak
+        windows = (*soak.windows, window)
+        self._put(
+            window.since_s + window.seconds,
+            window.world,
+            calls=soak.calls + window.calls,
+            checked_bytes=soak.checked_bytes + window.checked_bytes,
+            wrong_calls=soak.wrong_calls + window.wrong,
+            stall_calls=soak.stall_calls + window.stalls,
+            windows=_halved(windows) if len(windows) > MOST_WINDOWS else windows,
+        )
 
-    def _take_incident(self, incident: Incident) -> None:
-        """What is known better later (what it cost) takes the place of what was known at once."""
-        for index, known in enumerate(self._incidents):
-            if (known.id, known.since_s, known.subject) == (
-                incident.id,
-                incident.since_s,
-                incident.subject,
-            ):
-                self._incidents[index] = incident
-                return
-        self._event("incidents", self._incidents, incident)
-
-    def _event(self, name: str, events: list[_Event], one: _Event) -> None:
-        self._reach(one.since_s, one.world)
-        events.append(one)
+    def _take_event(self, name: str, one: Any) -> None:
+        """What is known better later, as what an incident cost, takes the place of the earlier."""
+        events, uncounted = list(getattr(self._soak, name)), dict(self._soak.uncounted)
+        known = [_same(one) for one in events] if name == "incidents" else []
+        if name == "incidents" and _same(one) in known:
+            events[known.index(_same(one))] = one
+        else:
+            events.append(one)
         if len(events) > MOST_EVENTS:
             del events[MOST_EVENTS // 2]
-            self._more[name] = self._more.get(name, 0) + 1
+            uncounted[name] = uncounted.get(name, 0) + 1
+        self._put(one.since_s, one.world, uncounted=uncounted, **{name: tuple(events)})
 
-    def _reach(self, since_s: float, world: int) -> None:
-        self.elapsed_s = max(self.elapsed_s, since_s)
-        self.worlds = max(self.worlds, world)
+    def _put(self, since_s: float, world: int, **changes: Any) -> None:
+        elapsed_s, worlds = max(self._soak.elapsed_s, since_s), max(self._soak.worlds, world)
+        self._soak = replace(self._soak, elapsed_s=elapsed_s, worlds=worlds, **changes)
 
     @property
     def incidents(self) -> int:
-        return len(self._incidents) + self._more.get("incidents", 0)
+        return len(self._soak.incidents) + self._soak.uncounted.get("incidents", 0)
 
     def soak(self) -> Soak:
-        return replace(
-            self._start,
-            elapsed_s=self.elapsed_s,
-            worlds=self.worlds,
-            calls=self.calls,
-            checked_bytes=self.checked_bytes,
-            wrong_calls=self.wrong_calls,
-            stall_calls=self.stall_calls,
-            windows=tuple(self._windows),
-            incidents=tuple(sorted(self._incidents, key=lambda one: one.since_s)),
-            stalls=tuple(self._stalls),
-            wrong=tuple(self._wrong),
-            uncounted=dict(self._more),
-        )
+        in_order = sorted(self._soak.incidents, key=lambda one: one.since_s)
+        return replace(self._soak, incidents=tuple(in_order))
 
 
-def _halved(windows: Sequence[SoakWindow]) -> list[SoakWindow]:
+def _same(one: Incident) -> tuple[object, ...]:
+    return one.id, one.since_s, one.subject
+
+
+def _halved(windows: Sequence[SoakWindow]) -> tuple[SoakWindow, ...]:
     """Neighbours put together, of one world where that does: a world's memory is its own."""
     for alike in (True, False):
         found: list[SoakWindow] = []
@@ -152,7 +129,7 @@ def _halved(windows: Sequence[SoakWindow]) -> list[SoakWindow]:
                 joined = False
         if len(found) < MOST_WINDOWS:
             break
-    return found
+    return tuple(found)
 
 
 def merged(first: SoakWindow, second: SoakWindow) -> SoakWindow:
@@ -247,44 +224,45 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
 
     `reason` says why `run.json` was not enough. InputError where nothing is left at all.
     """
-    records, damaged = read_records(folder / "records.jsonl")
-    parts = _Parts(records)
-    start = header or parts.header or _from_name(folder, bool(records), reason)
-    recovered = len(parts.measurements) + len(parts.pairs) + len(parts.training)
-    recovered += parts.goodput is not None
-    note = _note(recovered, parts.damaged + damaged, reason)
+    records, lost = read_records(folder / "records.jsonl")
+    parts, damaged = _by_kind(records)
+    last = {kind: values[-1] for kind, values in parts.items()}
+    start = header or last.get("run") or _from_name(folder, bool(records), reason)
+    pairs = tuple(chain.from_iterable(parts["pairs"]))
+    training = {one.key: one for one in parts["training"]}
+    recovered = len(parts["measurement"]) + len(pairs) + len(training) + ("goodput" in last)
     return replace(
         start,
         unfinished=False,
         verdict="UNKNOWN",
         exit_code=3,
         seconds=max([start.seconds, *(record.at for record in records)]),
-        world=parts.world or start.world,
-        versions=parts.versions or start.versions,
-        environment=parts.environment or start.environment,
-        choices=(*start.choices, *parts.choices),
-        findings=(note, *start.findings, *parts.findings),
-        measurements=(*start.measurements, *parts.measurements),
-        verifications=(*start.verifications, *parts.verifications),
-        located=parts.located and replace(parts.located, pairs=tuple(parts.pairs)),
-        training=(*start.training, *parts.training.values()),
-        under_load=(*start.under_load, *parts.load),
-        soak=_soak_of(start, parts),
-        goodput=parts.goodput or start.goodput,
+        world=last.get("world", start.world),
+        versions=dict(ChainMap(*reversed(parts["versions"]))) or start.versions,
+        environment=dict(ChainMap(*reversed(parts["environment"]))) or start.environment,
+        choices=(*start.choices, *chain.from_iterable(parts["choices"])),
+        findings=(_note(recovered, damaged + lost, reason), *start.findings, *parts["finding"]),
+        measurements=(*start.measurements, *parts["measurement"]),
+        verifications=(*start.verifications, *parts["verification"]),
+        located=replace(last["located"], pairs=pairs) if "located" in last else None,
+        training=(*start.training, *training.values()),
+        under_load=(*start.under_load, *parts["under_load"]),
+        soak=_soak_of(start, parts["soak"]),
+        goodput=last.get("goodput", start.goodput),
     )
 
 
-def _soak_of(start: Run, parts: "_Parts") -> Soak | None:
+def _soak_of(start: Run, records: Iterable[tuple[str, Mapping[str, Any]]]) -> Soak | None:
     """What run.json held last, and what the records tell beyond."""
     if start.soak is None:
         return None
     tally = SoakTally(start.soak)
-    for kind, data in parts.soak:
+    for kind, data in records:
         tally.take_again(kind, data)
     return tally.soak()
 
 
-_KINDS = {
+_KINDS: dict[str, Any] = SOAK_KINDS | {
     "run": Run,
     "world": World,
     "choices": tuple[Choice, ...],
@@ -294,6 +272,7 @@ _KINDS = {
     "verification": Verification,
     "finding": Finding,
     "located": Located,
+    "pairs": tuple[PairFigures, ...],
     "training": Training,
     "under_load": LoadFigures,
     "goodput": Goodput,
@@ -301,62 +280,27 @@ _KINDS = {
 """What a record of that kind holds."""
 
 
-class _Parts:
-    """The records sorted by kind; kinds of a later version are passed over."""
+def _by_kind(records: Iterable[Record]) -> tuple[dict[str, list[Any]], int]:
+    """(what the records hold, how many are damaged); kinds of a later version are passed over.
 
-    def __init__(self, records: list[Record]) -> None:
-        self.damaged = 0
-        self.header: Run | None = None
-        self.world: World | None = None
-        self.versions: dict[str, str] = {}
-        self.environment: dict[str, str] = {}
-        self.choices: list[Choice] = []
-        self.findings: list[Finding] = []
-        self.measurements: list[Measurement] = []
-        self.verifications: list[Verification] = []
-        self.located: Located | None = None
-        self.pairs: list[PairFigures] = []
-        self.training: dict[tuple[object, ...], Training] = {}
-        self.load: list[LoadFigures] = []
-        self.soak: list[tuple[str, Mapping[str, Any]]] = []
-        self.goodput: Goodput | None = None
-        for record in records:
-            try:
-                with damage("record"):
-                    self._take(record.kind, record.data)
-            except InputError:
-                self.damaged += 1
-
-    def _take(self, kind: str, data: Any) -> None:
-        if kind == "pairs":
-            told = data.get("pairs") if isinstance(data, dict) else None
-            self.pairs += _valid(tuple[PairFigures, ...], told)
-        elif kind in SOAK_KINDS:
-            _valid(SOAK_KINDS[kind], data)
-            self.soak.append((kind, data))
-        elif kind in _KINDS:
-            self._take_part(kind, _valid(_KINDS[kind], data))
-
-    def _take_part(self, kind: str, part: Any) -> None:
-        match kind:
-            case "run":
-                self.header = part
-            case "world" | "located" | "goodput":
-                setattr(self, kind, part)
-            case "versions" | "environment":
-                getattr(self, kind).update(part)
-            case "choices":
-                self.choices += part
-            case "training":
-                self.training[part.key] = part
-            case "under_load":
-                self.load.append(part)
-            case _:
-                getattr(self, f"{kind}s").append(part)
-
-
-def _valid(kind: Any, data: Any) -> Any:
-    return validated(kind, data, source="record")
+    Those of a soak, as (kind, data), are `soak` together: they are taken in their order.
+    """
+    found: dict[str, list[Any]] = defaultdict(list)
+    damaged = 0
+    for record in (one for one in records if one.kind in _KINDS):
+        kind, data = record.kind, record.data
+        try:
+            with damage("record"):
+                told = data.get("pairs") if kind == "pairs" and isinstance(data, dict) else data
+                part = validated(_KINDS[kind], told, source="record")
+        except InputError:
+            damaged += 1
+            continue
+        if kind in SOAK_KINDS:
+            found["soak"].append((kind, data))
+        else:
+            found[kind].append(part)
+    return found, damaged
 
 
 def _from_name(folder: Path, has_records: bool, reason: str) -> Run:
@@ -385,11 +329,4 @@ def _from_name(folder: Path, has_records: bool, reason: str) -> Run:
 def _note(recovered: int, damaged: int, reason: str) -> Finding:
     lost = f"; {damaged} damaged records were left out" if damaged else ""
     noun = "measurement was" if recovered == 1 else "measurements were"
-    return Finding(
-        id="RUN-001",
-        status="warn",
-        title=f"this run did not finish; {recovered} {noun} recovered",
-        saw=reason + lost,
-        expected="run.json with the whole run",
-        because="it was killed, its disk was full, or it is still running",
-    )
+    return make_finding("unfinished", recovered=f"{recovered} {noun}", saw=reason + lost)

@@ -14,7 +14,7 @@ from wirespeed.errors import UsageError
 from wirespeed.model.lasting_records import Goodput, Incident
 from wirespeed.model.units import format_duration
 from wirespeed.plan import LastingPlan, Plan, TrainPlan
-from wirespeed.runs.patient import PatientFolder
+from wirespeed.runs.folder import PatientFolder
 from wirespeed.session.goodput_account import (
     Account,
     Failure,

@@ -33,8 +33,7 @@ def references_for(command: str) -> Reference:
         return NoReference()
     from wirespeed.reference.figures import shipped_figures
     from wirespeed.reference.known import FigureReference, FleetReference, baseline_references
-    from wirespeed.runs.baselines import list_baselines, load_baseline
-    from wirespeed.runs.own_figures import load_own
+    from wirespeed.runs.named_files import list_baselines, load_baseline, load_own
     from wirespeed.runs.store import past_runs
 
     baselines = [load_baseline(name) for name in list_baselines()]

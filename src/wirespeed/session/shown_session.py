@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from wirespeed.runs.patient import PatientFolder
+from wirespeed.runs.folder import PatientFolder
 
 
 def patient_folder(command: str, config: Mapping[str, Any]) -> PatientFolder:

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wirespeed.checks.soaking import soak_findings, stall_incident, wrong_incident
-from wirespeed.compare.trend import cuts
+from wirespeed.compare.estimate import cuts
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.lasting_records import Incident, Soak, SoakStall, SoakWrong
 from wirespeed.model.records import Finding
 from wirespeed.model.units import format_duration
 from wirespeed.plan import Plan
-from wirespeed.runs.patient import PatientFolder
+from wirespeed.runs.folder import PatientFolder
 from wirespeed.runs.recovery import SoakTally
 from wirespeed.session.recorder import Recorder
 from wirespeed.session.recording import Session
@@ -187,13 +187,13 @@ class SoakLedger:
         if now < self._told_at + (_TELL_S if sys.stderr.isatty() else _TELL_LINES_S):
             return
         self._told_at = now
-        tally, elapsed = self._tally, self.since_s()
+        soak, elapsed = self._tally.soak(), self.since_s()
         calls, checked = (
-            tally.calls + self._beat[0],
-            (tally.checked_bytes + self._beat[1]) / 1e9,
+            soak.calls + self._beat[0],
+            (soak.checked_bytes + self._beat[1]) / 1e9,
         )
         left = format_elapsed(max(0.0, self.for_s - elapsed))
-        count = tally.incidents
+        count = self._tally.incidents
         self._teller.phase(
             f"soaked {format_elapsed(elapsed)}, {left} left: {calls:,} calls, "
             f"{checked:,.1f} GB checked, {count} incident" + ("" if count == 1 else "s")

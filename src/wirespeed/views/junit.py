@@ -15,7 +15,7 @@ from wirespeed.model.comparison_records import Comparison, Row, Versus
 from wirespeed.model.records import Finding, Run
 from wirespeed.views import comparison as comparison_view
 from wirespeed.views.findings import FIELDS, family, sorted_by_family
-from wirespeed.views.prometheus import LASTING_METRICS
+from wirespeed.views.prometheus import samples_of
 from wirespeed.views.sections import head_line
 from wirespeed.views.text import Style
 
@@ -75,8 +75,8 @@ def _suite(run: Run) -> ET.Element:
 def _figures(run: Run) -> dict[str, str]:
     """Of work that lasts what Prometheus is told, but for the times of each operation."""
     told = {}
-    for metric in LASTING_METRICS:
-        for labels, value in metric.samples(run) if "op" not in metric.labels else ():
+    for metric, samples in samples_of(run).items():
+        for labels, value in samples if metric.lasts and "op" not in metric.labels else ():
             about = labels.get("cause") or labels.get("id")
             name = metric.name.removeprefix("wirespeed_") + (f" {about}" if about else "")
             told[name] = f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -79,7 +79,7 @@ def command(
     if values["engine"] not in (None, "mpijob"):
         raise UsageError(f"--engine {values['engine']}: mpirun starts nccl-tests, in an MPIJob")
     # Our name of the operation, and the program that tests it.
-    from wirespeed.runs.importers.operations import OPERATIONS, operation_in
+    from wirespeed.runs.importers.table import OPERATIONS, operation_in
 
     found = operation_in(op)
     if not found:

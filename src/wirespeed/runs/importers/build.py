@@ -1,7 +1,7 @@
 """From a table of another tool to a run of ours, with what was found in it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -17,14 +17,20 @@ from wirespeed.model.records import (
     ToldShape,
     World,
 )
+from wirespeed.runs.findings import make_finding
 from wirespeed.runs.folder import new_id
-from wirespeed.runs.importers.operations import (
+from wirespeed.runs.importers.table import (
     OPERATIONS,
+    Device,
+    Fabric,
+    Row,
+    Side,
+    Table,
     argument,
     choose_operation,
     choose_ranks,
+    layout_of,
 )
-from wirespeed.runs.importers.table import Device, Fabric, Row, Side, Table, layout_of
 
 _ALLOWED_ERROR = {"float": 1e-5, "half": 1e-2, "bfloat16": 1e-2, "double": 1e-12}
 """Largest relative error that the old nccl-tests counted as right (`DeltaMaxValue` in its
@@ -190,114 +196,46 @@ def _world(devices: list[Device], ranks: int) -> World:
 def _findings(
     table: Table, measurements: tuple[Measurement, ...], ranks: int, name: str
 ) -> Iterator[Finding]:
-    rules: tuple[Callable[[], Finding | None], ...] = (
-        lambda: _wrong_data(table, measurements, name),
-        lambda: _cut(table, name),
-        lambda: _damaged(table, name),
-        lambda: _unknown_ranks(ranks, name),
-        lambda: _contradiction(measurements),
-        lambda: _reported(table, name),
-    )
-    for rule in rules:
-        if (finding := rule()) is not None:
-            yield finding
+    yield from _wrong_data(table, measurements, name)
+    if not table.complete:
+        yield make_finding("cut", rows=len(table.rows), name=name)
+    if table.damaged:
+        yield make_finding("damaged_rows", rows=table.damaged, name=name)
+    if not ranks:
+        yield make_finding("unknown_ranks", file=argument(name))
+    yield from _contradiction(measurements)
+    if table.errors:
+        evidence = tuple(f"{name}: {error}" for error in table.errors[:10])
+        yield make_finding("reported", saw=table.errors[0], evidence=evidence)
 
 
-def _wrong_data(table: Table, measurements: tuple[Measurement, ...], name: str) -> Finding | None:
+def _wrong_data(
+    table: Table, measurements: tuple[Measurement, ...], name: str
+) -> Iterator[Finding]:
     wrong = [m for m in measurements if m.wrong]
-    over = [
+    told = [f"{m.size_bytes} B {m.dtype}: {m.wrong} wrong elements" for m in wrong]
+    told += [
         f"{row.size} B {row.dtype}: error {side.error:g}"
         for row, side in table.sides()
         if side.error is not None and _wrong(row, side) is None
     ]
-    counted = [f"{m.size_bytes} B {m.dtype}: {m.wrong} wrong elements" for m in wrong]
-    if not (wrong or over or table.out_of_bounds):
-        return None
-    places = Counter("in-place" if m.in_place else "out-of-place" for m in wrong)
-    where = ", ".join(f"{count} {place}" for place, count in sorted(places.items()))
-    return Finding(
-        id="IMP-002",
-        status="fail",
-        title="the collective gave wrong data",
-        saw=(counted + over or [f"Out of bounds values : {table.out_of_bounds}"])[0],
-        expected="0 wrong elements in every row",
-        because=f"nccl-tests found it when it checked: rows {where}" if where else "",
-        costs="a training job on these ranks computes with wrong gradients",
-        fix="take the node out that is to blame; look for Xid errors, ECC counts and bad cables",
-        next="wirespeed check",
-        evidence=tuple([f"{name}: {line}" for line in (counted + over)[:10]]),
-    )
+    if told or table.out_of_bounds:
+        places = Counter("in-place" if m.in_place else "out-of-place" for m in wrong)
+        where = ", ".join(f"{count} {place}" for place, count in sorted(places.items()))
+        yield make_finding(
+            "wrong_data",
+            saw=(told or [f"Out of bounds values : {table.out_of_bounds}"])[0],
+            because=f"nccl-tests found it when it checked: rows {where}" if where else "",
+            evidence=tuple(f"{name}: {line}" for line in told[:10]),
+        )
 
 
-def _cut(table: Table, name: str) -> Finding | None:
-    if table.complete:
-        return None
-    return Finding(
-        id="IMP-001",
-        status="warn",
-        title=f"the table ends without its closing lines: {len(table.rows)} rows kept",
-        saw=f"no `Out of bounds values` after the last row in {name}",
-        expected="the closing lines that nccl-tests prints when it ends",
-        because="the job was killed or hung, or the file was cut",
-        costs="what the job would have found at larger sizes is not known",
-        fix="import the whole output, or run it again",
-    )
-
-
-def _damaged(table: Table, name: str) -> Finding | None:
-    if not table.damaged:
-        return None
-    return Finding(
-        id="IMP-003",
-        status="warn",
-        title=f"{table.damaged} rows could not be read and were left out",
-        saw=f"rows that begin as rows and end as something else in {name}",
-        because="other lines, such as NCCL's log, were printed into them",
-        fix="send the log elsewhere: NCCL_DEBUG_FILE=/tmp/nccl.%h.%p",
-    )
-
-
-def _unknown_ranks(ranks: int, name: str) -> Finding | None:
-    if ranks:
-        return None
-    return Finding(
-        id="IMP-004",
-        status="warn",
-        title="the number of ranks is not known",
-        saw="no whole list of devices, and figures that fit several numbers of ranks",
-        expected="a line `# Rank …` for each rank",
-        costs="this run cannot be compared with a reference",
-        fix="say how many there were",
-        next=f"wirespeed runs import {argument(name)} --ranks N",
-    )
-
-
-def _contradiction(measurements: tuple[Measurement, ...]) -> Finding | None:
+def _contradiction(measurements: tuple[Measurement, ...]) -> Iterator[Finding]:
     """Figures that another operation would have: a wrong --op, a wrong name, wrong ranks."""
     clearest = max(measurements, key=lambda m: m.busbw)
     if clearest.ranks < 2 or clearest.busbw < _CLEAR or not clearest.algbw:
-        return None
+        return
     ratio, model = clearest.busbw / clearest.algbw, OPERATIONS[clearest.op].factor(clearest.ranks)
-    if abs(ratio - model) <= _SLACK * model:
-        return None
-    return Finding(
-        id="IMP-006",
-        status="warn",
-        title=f"the figures are not those of {clearest.op} over {clearest.ranks} ranks",
-        saw=f"busbw is {ratio:.3f} × algbw",
-        expected=f"{model:.3f} × algbw, as nccl-tests computes it",
-        because="the operation or the number of ranks is another one",
-        fix="name them: --op OP, --ranks N",
-    )
-
-
-def _reported(table: Table, name: str) -> Finding | None:
-    if not table.errors:
-        return None
-    return Finding(
-        id="IMP-005",
-        status="warn",
-        title="nccl-tests reported an error",
-        saw=table.errors[0],
-        evidence=tuple(f"{name}: {error}" for error in table.errors[:10]),
-    )
+    if abs(ratio - model) > _SLACK * model:
+        about = f"{clearest.op} over {clearest.ranks} ranks"
+        yield make_finding("contradiction", about=about, ratio=ratio, model=model)
