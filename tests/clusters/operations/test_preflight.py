@@ -7,8 +7,8 @@ import pytest
 
 from wirespeed.clusters.deployment import settle
 from wirespeed.clusters.file import ClusterFile
+from wirespeed.clusters.file.kinds import quantity
 from wirespeed.clusters.manifests.pod import pod_template
-from wirespeed.clusters.operations.pod_lookup import quantity
 from wirespeed.clusters.operations.preflight import Room, room_findings
 from wirespeed.clusters.operations.schedulability import (
     Node,
@@ -153,7 +153,8 @@ def test_a_term_that_no_label_meets_holds_nowhere() -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [("500m", 0.5), ("2", 2), ("64Gi", 64 * 2**30), ("1k", 1000), ("1e3", 1000), ("1E", 1e18),
-     ("1Ei", 2**60), ("1.5Mi", 1.5 * 2**20), ("junk", 0)],
+     ("1Ei", 2**60), ("1.5Mi", 1.5 * 2**20), ("junk", 0), ("700m", 0.7),
+     ("1e3.", 1000), ("9" * 5000, 2.0**63), ("-" + "9" * 5000, -(2.0**63))],
 )  # fmt: skip
 def test_quantities(text: str, value: float) -> None:
     assert quantity(text) == value

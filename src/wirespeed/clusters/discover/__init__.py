@@ -17,9 +17,10 @@ from wirespeed.clusters.discover.guesses import (
     largest_group,
     product_of,
 )
-from wirespeed.clusters.discover.inventory import Found, Node, look
+from wirespeed.clusters.discover.inventory import Found, look
 from wirespeed.clusters.kube import Kubectl
 from wirespeed.clusters.kube.refusals import Progress
+from wirespeed.clusters.operations.schedulability import Node
 
 _LONGEST = 300
 _WIDTH = 98

@@ -2,11 +2,13 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.clusters.discover.inventory import Attachment, Found, Node, StorageClass, Taint
+from wirespeed.clusters.discover.inventory import Found, StorageClass
+from wirespeed.clusters.operations.capabilities import EFA, Attachment, adapter_resources
+from wirespeed.clusters.operations.schedulability import Node
 from wirespeed.clusters.presets import is_for, preset_named, preset_names
 
 
@@ -63,13 +65,13 @@ def largest_group(nodes: Sequence[Node]) -> Group:
         one
         for one in nodes
         if one.ready
-        and one.schedulable
-        and not any(taint.key in _CONTROL_PLANE for taint in one.taints)
+        and not one.cordoned
+        and not any(taint["key"] in _CONTROL_PLANE for taint in one.taints)
     ]
     groups: dict[tuple[str, int, str], list[Node]] = {}
     for one in usable:
         if resource := _resource(one):
-            key = (resource, one.allocatable[resource], product_of(one))
+            key = (resource, int(one.allocatable[resource]), product_of(one))
             groups.setdefault(key, []).append(one)
     if not groups:
         return Group(nodes=tuple(usable))
@@ -117,8 +119,9 @@ def _tolerations(group: Group) -> list[Entry]:
     """Taints that all nodes of the group have; the GPU's own is borne always."""
     if not group.nodes:
         return []
-    common = set.intersection(*(set(one.taints) for one in group.nodes))
-    taints = sorted((one for one in common if _to_bear(one, group)), key=lambda one: one.key)
+    first, *others = (one.taints for one in group.nodes)
+    common = [taint for taint in first if all(taint in there for there in others)]
+    taints = sorted((one for one in common if _to_bear(one, group)), key=lambda one: one["key"])
     if not taints:
         return []
     why = "all these nodes have the taint; it may be meant to keep others off, so ask who set it"
@@ -126,16 +129,14 @@ def _tolerations(group: Group) -> list[Entry]:
     return [Entry(("nodes", "tolerations"), value, why, guessed=True)]
 
 
-def _to_bear(taint: Taint, group: Group) -> bool:
-    passing = taint.key.startswith(_PASSING) or taint.key == group.resource
-    return taint.effect in ("NoSchedule", "NoExecute") and not passing
+def _to_bear(taint: Mapping[str, str], group: Group) -> bool:
+    passing = taint["key"].startswith(_PASSING) or taint["key"] == group.resource
+    return taint.get("effect") in ("NoSchedule", "NoExecute") and not passing
 
 
-def _toleration(taint: Taint) -> dict[str, str]:
-    if not taint.value:
-        return {"key": taint.key, "operator": "Exists", "effect": taint.effect}
-    told = {"key": taint.key, "operator": "Equal", "value": taint.value}
-    return {**told, "effect": taint.effect}
+def _toleration(taint: Mapping[str, str]) -> dict[str, str]:
+    operator = "Equal" if "value" in taint else "Exists"
+    return {"key": taint["key"], "operator": operator, **taint}
 
 
 def _node_remarks(found: Found, group: Group) -> list[str]:
@@ -222,19 +223,9 @@ def _remark(one: StorageClass) -> str:
     return f"storage class {one.name}: {one.provisioner}, {mode}{default}{doubt}"
 
 
-_EFA = "vpc.amazonaws.com/efa"
-_RDMA = (
-    re.compile(re.escape(_EFA)),
-    re.compile(r"rdma/.+"),
-    re.compile(r"nvidia\.com/.*(nic|rdma|ib|roce|hca|hostdev|sriov|vf|mlnx).*", re.IGNORECASE),
-    re.compile(r"mellanox\.com/.+"),
-    re.compile(r"openshift\.io/.+"),
-)
-"""Resources that stand for adapters, the surest first; the names behind the slash are the site's."""
 _GKE = "cloud.google.com/gke-accelerator"
 _GOOGLE = {"nvidia-h100-mega-80gb": "gcp-tcpxo", "nvidia-h100-80gb": "gcp-tcpx"}
 _COREWEAVE = "node.coreweave.cloud/"
-_OPENSHIFT = "config.openshift.io"
 _MOST = 64
 
 
@@ -265,18 +256,6 @@ def guess_fabric(found: Found, group: Group) -> Guess:
     )
 
 
-def adapter_resources(allocatables: Iterable[Mapping[str, float]]) -> list[str]:
-    """Resources of RDMA adapters that all nodes offer, the surest first, by what each can give."""
-    offers = [{name for name, count in one.items() if count} for one in allocatables]
-    if not offers:
-        return []
-    common = sorted(set.intersection(*offers))
-    ranked = [
-        (place, name) for name in common for place, form in enumerate(_RDMA) if form.fullmatch(name)
-    ]
-    return list(dict.fromkeys(name for _, name in sorted(ranked)))
-
-
 def _without(group: Group) -> Guess:
     """TCP; on Google Cloud it may have a plugin of its own."""
     why = "no resource of RDMA adapters is allocatable on all of these nodes"
@@ -291,21 +270,21 @@ def _without(group: Group) -> Guess:
 
 
 def _offered(group: Group, resource: str) -> str:
-    counts = sorted({one.allocatable[resource] for one in group.nodes})
-    return f"allocatable on each node: {' or '.join(str(one) for one in counts)}"
+    counts = sorted({int(one.allocatable[resource]) for one in group.nodes})
+    return f"allocatable on each node: {' or '.join(map(str, counts))}"
 
 
 def _count(group: Group, resource: str, attachments: list[Attachment]) -> tuple[int, str]:
-    least = min(one.allocatable[resource] for one in group.nodes)
+    least = int(min(one.allocatable[resource] for one in group.nodes))
     if attachments:
         return min(len(attachments), _MOST), "one for each attachment below"
-    if resource == _EFA:
+    if resource == EFA:
         return min(least, _MOST), "all adapters of an instance, since a pod has it for itself"
     return 1, "a shared device plugin gives all adapters for one; where it gives one, ask for more"
 
 
 def _preset(found: Found, group: Group, resource: str) -> tuple[str, str]:
-    if resource == _EFA:
+    if resource == EFA:
         return "aws-efa", "the resource is AWS's Elastic Fabric Adapter"
     coreweave = any(key.startswith(_COREWEAVE) for one in group.nodes for key in one.labels)
     fitting = [name for name in preset_names() if is_for(preset_named(name), group.product)]

@@ -4,42 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from wirespeed.clusters.kube import Answer, Kubectl, Refused, json_object
+from wirespeed.clusters.kube import Answer, Kubectl, Refused, items_of, json_object
 from wirespeed.clusters.kube.refusals import Progress
+from wirespeed.clusters.operations.capabilities import ATTACHMENTS, Attachment, attachment
+from wirespeed.clusters.operations.schedulability import Node, node_from
 
-_ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 _DEFAULT_CLASS = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 )
-_RESOURCE_NAME = "k8s.v1.cni.cncf.io/resourceName"
-"""Which device plugin an attachment takes its interface from; the SR-IOV operator writes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """Of a node: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"""
-
-    key: str
-    value: str
-    effect: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """One node."""
-
-    name: str
-    ready: bool
-    schedulable: bool
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...]
-    allocatable: Mapping[str, int]
-    """Whole numbers only: extended resources, and pods."""
-
-    @property
-    def zone(self) -> str:
-        return next((self.labels[key] for key in _ZONES if self.labels.get(key)), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +22,6 @@ class StorageClass:
     name: str
     provisioner: str
     default: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attachment:
-    """A NetworkAttachmentDefinition of Multus."""
-
-    namespace: str
-    name: str
-    resource: str
-    """Extended resource that its interfaces come from; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,74 +44,18 @@ class Found:
     unread: tuple[str, ...] = ()
 
 
-def node(told: Mapping[str, Any]) -> Node:
-    """From `kubectl get nodes -o json`."""
-    spec, status, metadata = (_part(told, key) for key in ("spec", "status", "metadata"))
-    ready = any(
-        one.get("type") == "Ready" and one.get("status") == "True"
-        for one in _parts(status, "conditions")
-    )
-    taints = tuple(
-        Taint(_text(one, "key"), _text(one, "value"), _text(one, "effect"))
-        for one in _parts(spec, "taints")
-    )
-    return Node(
-        name=_text(metadata, "name"),
-        ready=ready,
-        schedulable=spec.get("unschedulable") is not True,
-        labels={key: str(value) for key, value in _part(metadata, "labels").items()},
-        taints=taints,
-        allocatable=_counts(_part(status, "allocatable")),
-    )
-
-
 def storage(told: Mapping[str, Any]) -> StorageClass:
     """From `kubectl get storageclasses -o json`."""
-    metadata = _part(told, "metadata")
-    notes = _part(metadata, "annotations")
+    notes = told["metadata"].get("annotations", {})
     return StorageClass(
-        name=_text(metadata, "name"),
-        provisioner=_text(told, "provisioner"),
+        name=told["metadata"]["name"],
+        provisioner=told.get("provisioner", ""),
         default=any(notes.get(key) == "true" for key in _DEFAULT_CLASS),
     )
 
 
-def attachment(told: Mapping[str, Any]) -> Attachment:
-    """From `kubectl get network-attachment-definitions -o json`."""
-    metadata = _part(told, "metadata")
-    return Attachment(
-        namespace=_text(metadata, "namespace"),
-        name=_text(metadata, "name"),
-        resource=_text(_part(metadata, "annotations"), _RESOURCE_NAME),
-    )
-
-
-def _counts(allocatable: Mapping[str, Any]) -> dict[str, int]:
-    return {
-        name: int(amount)
-        for name, amount in allocatable.items()
-        if isinstance(amount, str) and amount.isascii() and amount.isdigit() and len(amount) < 10
-    }
-
-
-def _part(told: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = told.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _parts(told: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    value = told.get(key)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def _text(told: Mapping[str, Any], key: str) -> str:
-    value = told.get(key)
-    return value if isinstance(value, str) else ""
-
-
 ASK_S = 20.0
 """For one answer; lists of thousands of nodes take some seconds."""
-_NETWORKS = "network-attachment-definitions.k8s.cni.cncf.io"
 _QUEUES = "localqueues.kueue.x-k8s.io"
 _SCCS = "securitycontextconstraints.security.openshift.io"
 _WHERE = (
@@ -181,9 +88,11 @@ def look(kubectl: Kubectl, namespace: str, progress: Progress) -> Found:
         version=version,
         namespace_missing=asking.namespace_missing(),
         kinds=kinds,
-        nodes=tuple(asking.items("nodes", node)),
+        nodes=tuple(asking.items("nodes", node_from)),
         classes=tuple(asking.items("storageclasses", storage)),
-        attachments=tuple(asking.everywhere(_NETWORKS, attachment)) if _NETWORKS in kinds else (),
+        attachments=tuple(asking.everywhere(ATTACHMENTS, attachment))
+        if ATTACHMENTS in kinds
+        else (),
         queues=tuple(asking.items(_QUEUES, _name)) if _QUEUES in kinds else (),
         sccs=dict(asking.items(_SCCS, _constraint)) if _SCCS in kinds else {},
         unread=tuple(asking.unread),
@@ -226,11 +135,13 @@ class _Asking:
         """Every object of a kind; none, and a note, where they may not be read."""
         self._progress.phase(f"asking for {kind}")
         answer = self.kubectl.ask("get", kind, *words, "-o", "json", within_s=ASK_S)
-        listed = json_object(answer.out).get("items") if answer.code == 0 else None
-        if not isinstance(listed, list):
-            self._note(kind, answer)
-            return []
-        return [read(one) for one in listed if isinstance(one, dict)]
+        try:
+            if answer.code == 0:
+                return [read(one) for one in items_of(answer)]
+        except Refused as refused:
+            answer = refused.answer
+        self._note(kind, answer)
+        return []
 
     def everywhere(self, kind: str, read: Callable[[Mapping[str, Any]], _T]) -> list[_T]:
         """In all namespaces, or at least in this one."""
@@ -241,15 +152,12 @@ class _Asking:
         return self.items(kind, read)
 
     def _note(self, what: str, answer: Answer) -> None:
-        said = answer.err.strip() or (
-            f"no answer within {ASK_S:.0f} s" if answer.code is None else "no list in the answer"
-        )
+        said = answer.err.strip() or f"no answer within {ASK_S:.0f} s"
         self.unread.append(f"{what}: {said.splitlines()[-1]}")
 
 
 def _name(told: Mapping[str, Any]) -> str:
-    metadata = told.get("metadata")
-    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+    return str(told["metadata"]["name"])
 
 
 def _constraint(told: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:

@@ -7,13 +7,12 @@ manifests or kubectl's words; a test walks all of them. An empty value (null) me
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from wirespeed.clusters.file import kinds
-from wirespeed.clusters.file.kinds import Rule, Within, refuse
+from wirespeed.clusters.file.kinds import Rule, Within, quantity, refuse
 
 EngineName = Literal["statefulset", "mpijob", "trainjob", "jobset"]
 FabricMode = Literal["auto", "rdma", "tcp"]
@@ -298,7 +297,6 @@ _LABELS = frozenset(
 )
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _NETWORKS = "k8s.v1.cni.cncf.io/networks"
-_POWERS = {"": 0, "m": -1, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
 
 class ClusterFile(Section):
@@ -389,14 +387,14 @@ def _resources(resources: Resources) -> Iterator[Rule]:
     """No more may be asked than is allowed."""
     for kind in ("cpu", "memory"):
         asked, most = getattr(resources.requests, kind), getattr(resources.limits, kind)
-        if asked and most and _number(asked) > _number(most):
+        if asked and most and quantity(asked) > quantity(most):
             yield Rule(("requests", kind), repr(asked), f"at most the limit, {most}")
 
 
 def _between(file: "ClusterFile") -> Iterator[Rule]:
     limit, shm = file.resources.limits.memory, file.workload.shm_size
     said = "shm_size" in file.workload.model_fields_set
-    if limit and said and _number(shm) > _number(limit):
+    if limit and said and quantity(shm) > quantity(limit):
         expected = f"at most the pod's memory, resources.limits.memory: {limit}"
         yield Rule(("workload", "shm_size"), repr(shm), expected)
     if file.network.rdma.networks and _NETWORKS in file.workload.annotations:
@@ -433,11 +431,3 @@ def _node_names(file: "ClusterFile") -> Iterator[Rule]:
         if name in names:
             yield Rule(("nodes", "gpu_nodes", index), f"{name!r} again", "each node once")
         names.add(name)
-
-
-def _number(amount: str) -> Decimal:
-    """A quantity of Kubernetes as a number; its form has been checked."""
-    digits = amount.rstrip("mkMGTPEi")
-    unit = amount[len(digits) :]
-    base = 1024 if unit.endswith("i") else 1000
-    return Decimal(digits) * Decimal(base) ** _POWERS[unit.removesuffix("i")]

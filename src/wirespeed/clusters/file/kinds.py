@@ -7,6 +7,7 @@ amounts its quantities (https://kubernetes.io/docs/reference/kubernetes-api/comm
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -26,6 +27,28 @@ def refuse(rules: Iterable[Rule]) -> None:
     if broken := tuple(rules):
         text = "; ".join(f"saw {rule.saw}, expected {rule.expected}" for rule in broken)
         raise PydanticCustomError("rules", "{text}", {"text": text, "broken": broken})
+
+
+_QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]+)([eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?\.?")
+_SCALES = {
+    **{"": Decimal(1), "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3")},
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
+}
+_MOST = 2.0**63
+"""Of any quantity in Kubernetes."""
+
+
+def quantity(text: object) -> float:
+    """`500m` is 0.5, `64Gi` is 2³⁶ · 1; 0 for what is none (a server never sends such)."""
+    found = _QUANTITY.fullmatch(str(text).strip())
+    if found is None:
+        return 0.0
+    number, suffix = found[1], found[2] or ""
+    known = (
+        float(Decimal(number) * _SCALES[suffix]) if suffix in _SCALES else float(number + suffix)
+    )
+    return max(-_MOST, min(_MOST, known))
 
 
 @dataclass(frozen=True, slots=True)

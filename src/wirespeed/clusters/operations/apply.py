@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
+from wirespeed.clusters.file.kinds import quantity
 from wirespeed.clusters.kube import Answer, Kubectl, Refused, document, items_of
 from wirespeed.clusters.kube.refusals import findings_of, is_about
-from wirespeed.clusters.operations.pod_lookup import quantity
 from wirespeed.model.records import Finding
 from wirespeed.node.redact import is_secret, redact_value
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.discover.guesses import adapter_resources
-from wirespeed.clusters.discover.inventory import Attachment, attachment
 from wirespeed.clusters.file import EngineName, Rdma
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube import Kubectl, Refused, document, json_object
+from wirespeed.clusters.kube import Kubectl, Refused, document
 from wirespeed.clusters.operations.schedulability import Node, nodes_of
 from wirespeed.model.records import Choice, Finding
 
@@ -122,10 +120,49 @@ def _too_old(engine: EngineName, needed: Operator, version: tuple[int, int]) -> 
     )
 
 
-_ATTACHMENTS = "network-attachment-definitions.k8s.cni.cncf.io"
+ATTACHMENTS = "network-attachment-definitions.k8s.cni.cncf.io"
+_RESOURCE_NAME = "k8s.v1.cni.cncf.io/resourceName"
+"""Which device plugin an attachment takes its interface from; the SR-IOV operator writes it."""
+EFA = "vpc.amazonaws.com/efa"
+_RDMA = (
+    re.compile(re.escape(EFA)),
+    re.compile(r"rdma/.+"),
+    re.compile(r"nvidia\.com/.*(nic|rdma|ib|roce|hca|hostdev|sriov|vf|mlnx).*", re.IGNORECASE),
+    re.compile(r"mellanox\.com/.+"),
+    re.compile(r"openshift\.io/.+"),
+)
+"""Resources that stand for adapters, the surest first; the names behind the slash are the site's."""
 _INTERFACES, _RESOURCE = "CLUSTER-044", "CLUSTER-045"
-_LACKING = "CLUSTER-014"
 _MOST = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """A NetworkAttachmentDefinition of Multus."""
+
+    namespace: str
+    name: str
+    resource: str
+    """Extended resource that its interfaces come from; empty: none."""
+
+
+def attachment(told: Mapping[str, Any]) -> Attachment:
+    """From `kubectl get network-attachment-definitions -o json`."""
+    meta = told["metadata"]
+    resource = meta.get("annotations", {}).get(_RESOURCE_NAME, "")
+    return Attachment(namespace=meta.get("namespace", ""), name=meta["name"], resource=resource)
+
+
+def adapter_resources(allocatables: Iterable[Mapping[str, float]]) -> list[str]:
+    """Resources of RDMA adapters that all nodes offer, the surest first, by what each can give."""
+    offers = [{name for name, count in one.items() if count} for one in allocatables]
+    if not offers:
+        return []
+    common = sorted(set.intersection(*offers))
+    ranked = [
+        (place, name) for name in common for place, form in enumerate(_RDMA) if form.fullmatch(name)
+    ]
+    return list(dict.fromkeys(name for _, name in sorted(ranked)))
 
 
 def served(kubectl: Kubectl, deployment: Deployment) -> tuple[Deployment, tuple[Finding, ...]]:
@@ -145,9 +182,10 @@ def served(kubectl: Kubectl, deployment: Deployment) -> tuple[Deployment, tuple[
 
 
 def _attachments(kubectl: Kubectl) -> list[Attachment]:
-    answer = kubectl.ask("get", _ATTACHMENTS, "-o", "json")
-    items = json_object(answer.out).get("items") if answer.code == 0 else None
-    return [attachment(one) for one in items or () if isinstance(one, dict)]
+    try:
+        return [attachment(one) for one in kubectl.items("get", ATTACHMENTS)]
+    except Refused:
+        return []
 
 
 def _nodes(kubectl: Kubectl, deployment: Deployment) -> list[Node]:

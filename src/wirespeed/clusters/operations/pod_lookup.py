@@ -1,35 +1,14 @@
-"""Pods of an environment, what they request, and commands that enter one.
+"""Pods of an environment, what they request, and commands that enter one."""
 
-Quantities: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
-"""
-
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from wirespeed.clusters.deployment import CONTAINER
+from wirespeed.clusters.file.kinds import quantity
 from wirespeed.clusters.kube import CALL_S, Kubectl
 from wirespeed.clusters.manifests import selector_text
 from wirespeed.errors import CannotMeasure, UsageError
-
-_QUANTITY = re.compile(r"([+-]?[0-9]*\.?[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?\.?")
-_SCALES = {
-    **{"": 1.0, "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3},
-    **{letter: 1000.0 ** (2 + i) for i, letter in enumerate("MGTPE")},
-    **{f"{letter}i": 1024.0 ** (1 + i) for i, letter in enumerate("KMGTPE")},
-}
-
-
-def quantity(text: object) -> float:
-    """`500m` is 0.5, `64Gi` is 2³⁶ · 1; 0 for what is none (a server never sends such)."""
-    found = _QUANTITY.fullmatch(str(text).strip())
-    if found is None:
-        return 0.0
-    suffix = found[2] or ""
-    if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix != "Ei":
-        return float(found[1] + suffix)
-    return float(found[1]) * _SCALES[suffix]
 
 
 def amounts(told: Mapping[str, object] | None) -> dict[str, float]:

@@ -25,6 +25,9 @@ _FIELDS = (
 """Of each pod: the scheduler's part only; whole pods of a large cluster are hundreds of megabytes."""
 
 
+_OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """What the scheduler looks at."""
@@ -38,7 +41,7 @@ class Node:
 
     @property
     def zone(self) -> str:
-        return self.labels.get(ZONE, "")
+        return self.labels.get(ZONE, "") or self.labels.get(_OLD_ZONE, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,10 @@ def node_from(told: Mapping[str, Any]) -> Node:
     return Node(
         name=meta["name"],
         labels=meta.get("labels", {}),
-        taints=tuple(spec.get("taints") or ()),
+        taints=tuple(
+            {part: one[part] for part in ("key", "value", "effect") if one.get(part)}
+            for one in spec.get("taints", ())
+        ),
         ready=is_true(status, "Ready"),
         cordoned=bool(spec.get("unschedulable")),
         allocatable=amounts(status.get("allocatable", {})),
