@@ -15,6 +15,9 @@ _COMPILE = (
     "wirespeed.launchers.findings",
     "wirespeed.runs.findings",
     "wirespeed.views.prometheus",
+    "wirespeed.rank.training.findings",
+    "wirespeed.session.findings",
+    "wirespeed.watchdog.findings",
 )
 
 

@@ -41,7 +41,9 @@ def test_a_family_of_logs_is_no_family_of_checks() -> None:
     assert of_logs & {id.partition("-")[0] for id in CHECKS} == set()
 
 
-@pytest.mark.parametrize("room", ["clusters", "launchers", "runs"])
+@pytest.mark.parametrize(
+    "room", ["clusters", "launchers", "rank/training", "runs", "session", "watchdog"]
+)
 def test_each_text_of_a_room_is_named_by_its_code_and_explained(room: str) -> None:
     folder = Path(wirespeed.__path__[0], room)
     texts = FindingTexts(folder).texts

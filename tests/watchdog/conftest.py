@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from wirespeed.watchdog import LocalProcess, Monitor, Outcome, RankStatus, new_token
-from wirespeed.watchdog.connection import hello_seal, session_seals
-from wirespeed.watchdog.protocol import Hello, Message, decode, encode
+from wirespeed.watchdog.protocol import Hello, Message, decode, encode, hello_seal, session_seals
 
 PROGRAM = Path(__file__).parent / "rank_program.py"
 

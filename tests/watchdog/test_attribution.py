@@ -9,8 +9,7 @@ from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.records import Finding
 from wirespeed.process.codes import returncode_text
 from wirespeed.watchdog.attribution import blame, is_consequence
-from wirespeed.watchdog.events import Death, Facts, Raised
-from wirespeed.watchdog.rank_status import RankStatus
+from wirespeed.watchdog.facts import Death, Facts, Raised, RankStatus
 
 OP, OTHER = "all_reduce float32 1 MiB", "all_gather float32 1 MiB"
 CLOSED = "RuntimeError: [gloo/pair.cc:547] Connection closed by peer [10.0.0.2]:4444"

@@ -2,9 +2,8 @@
 
 import pytest
 
-from wirespeed.watchdog import verdict as judge
 from wirespeed.watchdog.protocol import Beat, Hello, ProtocolError
-from wirespeed.watchdog.rank_table import RankTable
+from wirespeed.watchdog.rank_table import RankTable, lingering, trigger
 
 
 def local(rank: int) -> bool:
@@ -107,8 +106,8 @@ def test_finished_ranks_are_never_overdue():
 def test_a_death_is_decided_after_its_grace():
     table = joined()
     table.lost(1, 10.0)
-    assert judge.trigger(table, 10.4, remote) is None
-    assert judge.trigger(table, 10.5, remote) == "ended"
+    assert trigger(table, 10.4, remote) is None
+    assert trigger(table, 10.5, remote) == "ended"
     table.ended(1, -9, 10.5)
     (death,) = table.deaths()
     assert (death.rank, death.at, death.returncode) == (1, 10.0, -9)
@@ -118,7 +117,7 @@ def test_an_ended_process_whose_goodbye_is_still_being_read_is_no_death():
     table = joined()
     table.ended(1, 0, 10.0)
     table.record(1, 10.4)
-    assert judge.trigger(table, 10.6, local) is None
+    assert trigger(table, 10.6, local) is None
     table.bye(1, 0, 10.7)
     table.lost(1, 10.7)
     assert table.deaths() == ()
@@ -127,16 +126,16 @@ def test_an_ended_process_whose_goodbye_is_still_being_read_is_no_death():
 def test_an_ended_process_whose_connection_was_inherited_is_a_death():
     table = joined()
     table.ended(1, -9, 10.0)
-    assert judge.trigger(table, 10.6, local) == "ended"
+    assert trigger(table, 10.6, local) == "ended"
 
 
 def test_an_exception_waits_for_a_death_that_may_explain_it():
     table = joined(3)
     table.failed(0, "closed", "", 10.0)
-    assert judge.trigger(table, 10.9, remote) is None
+    assert trigger(table, 10.9, remote) is None
     table.lost(1, 10.9)
-    assert judge.trigger(table, 11.0, remote) is None
-    assert judge.trigger(table, 11.4, remote) == "ended"
+    assert trigger(table, 11.0, remote) is None
+    assert trigger(table, 11.4, remote) == "ended"
     assert [death.rank for death in table.deaths()] == [1]
 
 
@@ -144,18 +143,18 @@ def test_nothing_is_waited_for_once_all_have_raised():
     table = joined()
     for rank in (0, 1):
         table.failed(rank, "no", "", 10.0)
-    assert judge.trigger(table, 10.0, remote) == "ended"
+    assert trigger(table, 10.0, remote) == "ended"
 
 
 def test_local_processes_are_given_time_to_end_after_goodbye():
     table = joined()
     for rank in (0, 1):
         table.bye(rank, 0, 10.0)
-    assert judge.trigger(table, 10.0, remote) == "finished"
-    assert judge.trigger(table, 15.0, local) is None
+    assert trigger(table, 10.0, remote) == "finished"
+    assert trigger(table, 15.0, local) is None
     table.ended(0, 0, 15.0)
-    assert judge.trigger(table, 20.0, local) == "finished"
-    assert judge.lingering(table, local) == {1}
+    assert trigger(table, 20.0, local) == "finished"
+    assert lingering(table, local) == {1}
 
 
 def test_an_unknown_phase_is_refused():

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from wirespeed.watchdog import Heartbeat, Monitor
-from wirespeed.watchdog.connection import hello_seal
 from wirespeed.watchdog.protocol import (
     HELLO_LIMIT,
     Beat,
@@ -19,6 +18,7 @@ from wirespeed.watchdog.protocol import (
     Refused,
     Welcome,
     encode,
+    hello_seal,
 )
 
 pytestmark = pytest.mark.hostile("strangers")

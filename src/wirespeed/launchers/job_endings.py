@@ -11,7 +11,7 @@ from wirespeed.launchers.findings import make_finding
 from wirespeed.launchers.supervise import FAREWELL_S, JobEnd
 from wirespeed.model.records import Finding, Subject
 from wirespeed.process.codes import returncode_text, signal_of
-from wirespeed.watchdog.ends import exit_hint
+from wirespeed.watchdog.findings import exit_hint
 
 _WORDS = 6
 """Last lines of an engine's own output that are shown as evidence."""

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from wirespeed.rank.program import leave_at_once
+from wirespeed.rank.program import leave_at_once, run_local_rank
 
 
 def main() -> int:
@@ -14,7 +14,6 @@ def main() -> int:
         from wirespeed.rank.forked import fork_ranks
 
         return fork_ranks(sys.argv[1:])
-    from wirespeed.rank.local import run_local_rank
 
     run_local_rank()
     return 0

@@ -20,10 +20,9 @@ from typing import NoReturn
 
 from wirespeed.node.limits import count_gpus
 from wirespeed.process.guard import die_with_parent
-from wirespeed.rank.local import run_local_rank
 from wirespeed.rank.own_log import VARIABLE as LOG
 from wirespeed.rank.own_log import print_to
-from wirespeed.rank.program import import_for, leave_at_once
+from wirespeed.rank.program import import_for, leave_at_once, run_local_rank
 
 GRACE_S = 3.0
 """How long ranks have to end by themselves before SIGKILL."""

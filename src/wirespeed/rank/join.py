@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
 
 from wirespeed.collectives.engines import open_engine
 from wirespeed.errors import WorldError
@@ -13,20 +15,12 @@ from wirespeed.plan import Plan
 from wirespeed.rank.faulty_engine import CALL_FAULTS, DATA_FAULTS, Fault, FaultyEngine
 from wirespeed.rank.place import Control, Place
 
-if TYPE_CHECKING:
-    import torch
-    import torch.distributed as dist
-
-
 SLACK_S = 60.0
 """The process group's own time-out lies this far behind the watchdog's, which names the culprit."""
 
 
 def choose_backend(asked: str, identity: Identity) -> Choice:
     """NCCL where every local rank has a GPU of its own, else gloo; with the reason."""
-    import torch
-    import torch.distributed as dist
-
     if asked != "auto":
         return Choice("backend", asked, "asked for")
     if not torch.cuda.is_available():
@@ -43,7 +37,7 @@ def choose_backend(asked: str, identity: Identity) -> Choice:
 def join(
     identity: Identity,
     plan: Plan,
-    store: "dist.Store",
+    store: dist.Store,
     backend: str,
     tick: Callable[[], None],
     busy: Callable[[float | None], None],
@@ -53,9 +47,6 @@ def join(
 
     rack: the smallest known group of neighbours that this node is in, from a rank that knows it.
     """
-    import torch
-    import torch.distributed as dist
-
     device = _device(backend, identity)
     kinds = f"cpu:gloo,cuda:{backend}" if device.type == "cuda" else backend
     dist.init_process_group(
@@ -95,34 +86,26 @@ def join(
 
 def leave(place: Place) -> None:
     """Close the process group, after every rank has come here."""
-    import torch.distributed as dist
-
     place.control.barrier()
     place.engine.close()
     dist.destroy_process_group()
 
 
-def torch_cache_bytes(device: "torch.device") -> int | None:
+def torch_cache_bytes(device: torch.device) -> int | None:
     """The GPU's L2 cache, where torch tells it."""
-    import torch
-
     size = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", None)
     return int(size) if size else None
 
 
-def _uuid(device: "torch.device") -> str:
+def _uuid(device: torch.device) -> str:
     """The GPU's, as NVML spells it; empty for a CPU, or where this torch does not tell."""
-    import torch
-
     if device.type != "cuda":
         return ""
     told = getattr(torch.cuda.get_device_properties(device), "uuid", None)
     return f"GPU-{told}" if told else ""
 
 
-def _device(backend: str, identity: Identity) -> "torch.device":
-    import torch
-
+def _device(backend: str, identity: Identity) -> torch.device:
     if backend != "nccl":
         return torch.device("cpu")
     if not torch.cuda.is_available():

@@ -2,31 +2,141 @@
 
 Every decision (stop, next chunk, what fits) is taken from figures that all ranks gathered, so that
 all take it alike. The time of one operation is the slowest rank's.
+
+Clocks: perf_counter around a call on CPUs, CUDA events on GPUs, replay of CUDA graphs. `each`: all
+ranks meet in a barrier, then make one call; the sample is that call's time on this rank. `batch`:
+calls back to back with one synchronisation at the end, as nccl-tests times; the sample is the
+batch's time over its calls.
 """
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import cast
 
-from wirespeed.collectives.buffers import Buffers, allocate, rotation
-from wirespeed.collectives.engines.base import Call, Issue
+import torch
+
+from wirespeed.collectives.buffers import allocate, rotation
+from wirespeed.collectives.engines.base import Handle, Issue
 from wirespeed.collectives.stopping import StopRule, WarmUp
 from wirespeed.model.records import Measurement, StopReason
 from wirespeed.plan import Measure
 from wirespeed.rank.place import Place, Site, sync_point
-from wirespeed.rank.timers import Shot, Timer, as_graph, shot, timer_for
 from wirespeed.statistics import time_stats
 
-if TYPE_CHECKING:
-    import torch
-
+Shot = Callable[[], object]
+Hook = Callable[[], object]
 
 BATCH = 8
 """Calls in a batch when the count is not fixed; a fixed count is cut into at most this many."""
 MOST_RANK_MEDIANS = 1024
+
+
+class CpuTimer:
+    """Blocking calls on the host's clock; `barrier` and `tick` (progress for the watchdog) run outside.
+
+    `turn` gives the shots without end and goes on where the call before left it, so that every
+    rotated buffer gets its turn however few shots a call takes.
+    """
+
+    def __init__(self, barrier: Hook, tick: Hook) -> None:
+        self._barrier = barrier
+        self._tick = tick
+
+    def each(self, turn: Iterator[Shot], count: int) -> list[float]:
+        """Seconds of `count` shots, each after a barrier."""
+        barrier, tick = self._barrier, self._tick
+        times = []
+        for _ in range(count):
+            fire = next(turn)
+            tick()
+            barrier()
+            begin = perf_counter()
+            fire()
+            end = perf_counter()
+            times.append(end - begin)
+        return times
+
+    def batch(self, turn: Iterator[Shot], count: int) -> float:
+        """Seconds for `count` shots back to back, after one barrier."""
+        tick = self._tick
+        self._barrier()
+        begin = perf_counter()
+        for _ in range(count):
+            next(turn)()
+            tick()
+        return perf_counter() - begin
+
+
+class CudaTimer:
+    """CUDA events on the current stream; the host's barrier before each keeps ranks together."""
+
+    def __init__(self, device: torch.device, barrier: Hook, tick: Hook) -> None:
+        self._device = device
+        self._barrier = barrier
+        self._tick = tick
+        self._begin = torch.cuda.Event(enable_timing=True)
+        self._end = torch.cuda.Event(enable_timing=True)
+
+    def each(self, turn: Iterator[Shot], count: int) -> list[float]:
+        return [self._timed(turn, 1) for _ in range(count)]
+
+    def batch(self, turn: Iterator[Shot], count: int) -> float:
+        return self._timed(turn, count)
+
+    def _timed(self, turn: Iterator[Shot], count: int) -> float:
+        torch.cuda.synchronize(self._device)
+        self._tick()
+        self._barrier()
+        self._begin.record()
+        for _ in range(count):
+            next(turn)()
+        self._end.record()
+        self._end.synchronize()
+        return float(self._begin.elapsed_time(self._end)) / 1e3
+
+
+Timer = CpuTimer | CudaTimer
+
+
+def timer_for(device: torch.device, barrier: Hook, tick: Hook) -> Timer:
+    """The clock that fits the device."""
+    if device.type == "cuda":
+        return CudaTimer(device, barrier, tick)
+    return CpuTimer(barrier, tick)
+
+
+def as_graph(fire: Shot, device: torch.device) -> Shot:
+    """Capture a shot once; what comes back replays it. CUDA only."""
+    stream = torch.cuda.Stream(device)
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            fire()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        fire()
+    return graph.replay
+
+
+def shot(issues: Sequence[Issue], *, blocking: bool) -> Shot:
+    """One timed unit: the single call itself where it blocks (nothing of ours is in between)."""
+    if blocking and len(issues) == 1:
+        return issues[0]
+
+    def in_turn() -> None:
+        for issue in issues:
+            issue()
+
+    def in_flight() -> None:
+        handles = [issue() for issue in cast("Sequence[Callable[[], Handle]]", issues)]
+        for handle in handles:
+            handle.wait()
+
+    return in_turn if blocking else in_flight
 
 
 @dataclass(slots=True)
@@ -36,10 +146,10 @@ class _Samples:
     slowest: list[float]
     skew: list[float]
     last: Counter[int]
-    by_rank: "list[torch.Tensor]"
+    by_rank: list[torch.Tensor]
     elapsed_s: float = 0.0
 
-    def add(self, times: "torch.Tensor", elapsed_s: float) -> None:
+    def add(self, times: torch.Tensor, elapsed_s: float) -> None:
         """times: seconds, shape (world size, samples)."""
         slowest, who = times.max(0)
         self.slowest += slowest.tolist()
@@ -80,7 +190,9 @@ def shots_of(place: Place, site: Site, how: Measure) -> list[Shot]:
         slots=slots,
     )
     blocking = how.blocking and how.in_flight == 1
-    issues = [_bound(place, site, slot, blocking) for slot in buffers]
+    issues = [
+        place.engine.bind(site.call(slot.input, slot.output, blocking=blocking)) for slot in buffers
+    ]
     groups = [issues[i : i + how.in_flight] for i in range(0, slots, how.in_flight)]
     shots = [shot(group, blocking=blocking) for group in groups if len(group) == how.in_flight]
     if how.timing == "graph":
@@ -94,22 +206,6 @@ def slots_of(place: Place, site: Site, how: Measure) -> int:
         site.collective.input_count(site.geometry) + site.collective.output_count(site.geometry)
     )
     return max(rotation(per_slot, place.cache_bytes), how.in_flight)
-
-
-def _bound(place: Place, site: Site, slot: Buffers, blocking: bool) -> Issue:
-    if site.group is None:
-        return lambda: None
-    return place.engine.bind(
-        Call(
-            collective=site.collective,
-            geometry=site.geometry,
-            redop=site.case.redop,
-            input=slot.input,
-            output=slot.output,
-            group=site.group,
-            blocking=blocking,
-        )
-    )
 
 
 def _warm_up(place: Place, timer: Timer, turn: Iterator[Shot], how: Measure, buffers: int) -> int:
@@ -166,23 +262,12 @@ def _summary(
     warmup: int,
     wrong: int | None,
 ) -> Measurement:
-    import torch
-
-    case, stats = site.case, time_stats(samples.slowest)
+    stats = time_stats(samples.slowest)
     medians = torch.cat(samples.by_rank, 1).median(1).values.tolist()
     last_rank, times_last = samples.last.most_common(1)[0]
     algbw = site.size_bytes / stats.median if stats.median > 0 else 0.0
     return Measurement(
-        op=case.op,
-        engine=place.engine.name,
-        dtype=site.dtype.name,
-        redop=case.redop,
-        root=case.root,
-        in_place=case.in_place,
-        size_bytes=site.size_bytes,
-        count=site.count,
-        ranks=site.ranks,
-        groups=case.groups,
+        **site.told(place.engine.name),
         timing=how.timing,
         blocking=how.blocking,
         in_flight=how.in_flight,

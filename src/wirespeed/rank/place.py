@@ -1,12 +1,13 @@
 """Where a rank stands: its world, device, engine, and how ranks talk around the measurements."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,11 +18,6 @@ from wirespeed.collectives.engines.base import Call, Engine, Group
 from wirespeed.collectives.groups import members_of
 from wirespeed.plan import Case
 from wirespeed.training.exchange import gathered, gathered_states
-
-if TYPE_CHECKING:
-    import torch
-    import torch.distributed as dist
-
 
 T = TypeVar("T")
 _CPU = torch.device("cpu")
@@ -98,7 +94,7 @@ class Place:
     """UUID of the GPU by global rank, empty where a rank has none."""
     engine: Engine
     control: Control
-    store: "dist.Store"
+    store: dist.Store
     tick: Callable[[], None]
     """Tells the watchdog of progress within an operation."""
     busy: Callable[[float | None], None]
@@ -113,7 +109,7 @@ class Place:
         return self.hosts.count(self.hosts[self.rank])
 
     @property
-    def device(self) -> "torch.device":
+    def device(self) -> torch.device:
         return self.engine.device
 
     def cut(self, spec: str) -> tuple[list[tuple[int, ...]], Group | None]:
@@ -152,11 +148,39 @@ class Site:
         return self.collective.size_bytes(self.count, self.dtype.itemsize, self.ranks)
 
     @cached_property
-    def torch_dtype(self) -> "torch.dtype":
-        import torch
-
+    def torch_dtype(self) -> torch.dtype:
         found: torch.dtype = getattr(torch, self.dtype.name)
         return found
+
+    def call(self, input: torch.Tensor, output: torch.Tensor, *, blocking: bool = True) -> Call:
+        """The operation on these buffers; ValueError on a rank outside of every group."""
+        if self.group is None:
+            raise ValueError("a rank outside of every group has no call")
+        return Call(
+            collective=self.collective,
+            geometry=self.geometry,
+            redop=self.case.redop,
+            input=input,
+            output=output,
+            group=self.group,
+            blocking=blocking,
+        )
+
+    def told(self, engine: str) -> dict[str, Any]:
+        """What each record of this case says of it."""
+        case = self.case
+        return {
+            "op": case.op,
+            "engine": engine,
+            "dtype": self.dtype.name,
+            "redop": case.redop,
+            "root": case.root,
+            "in_place": case.in_place,
+            "size_bytes": self.size_bytes,
+            "count": self.count,
+            "ranks": self.ranks,
+            "groups": case.groups,
+        }
 
 
 def site_of(place: Place, case: Case, collective: Collective, size_bytes: int) -> Site:
@@ -187,6 +211,27 @@ def sync_point(place: Place, site: Site) -> Callable[[], object]:
     return meet
 
 
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done all that was issued."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+@contextmanager
+def busy_for(place: Place, bound_s: float) -> Iterator[None]:
+    """Within, local work goes on that may take so many seconds; 0: too little to announce it."""
+    if bound_s:
+        place.busy(bound_s)
+    yield
+    if bound_s:
+        place.busy(None)
+
+
+def is_first_of_node(place: Place) -> bool:
+    """Whether this rank is the first of its host."""
+    return place.hosts.index(place.hosts[place.rank]) == place.rank
+
+
 _LATE_S = 0.02
 """How late the late rank comes: long enough for a barrier that does not wait to be seen."""
 
@@ -196,22 +241,13 @@ _rounds = count()
 
 def broken_barriers(place: Place, site: Site) -> tuple[int, int]:
     """(ranks that passed before all had come, passages checked), summed over the world."""
-    import torch
-
     wrong = checked = 0
     for late in sorted({0, site.ranks - 1}):
         mark = f"wirespeed/barrier/{next(_rounds)}"
         place.control.barrier()
         if site.group is not None:
             empty = torch.empty(0, device=place.device)
-            call = Call(
-                collective=site.collective,
-                geometry=site.geometry,
-                redop="none",
-                input=empty,
-                output=empty,
-                group=site.group,
-            )
+            call = site.call(empty, empty)
             wrong += not _waited(place, call, late, mark)
             checked += 1
     totals = place.control.matrix([float(wrong), float(checked)]).sum(0)
@@ -227,8 +263,5 @@ def _waited(place: Place, call: Call, late: int, mark: str) -> bool:
     place.store.add(f"{mark}/{place.rank}", 1)
     place.tick()
     pass_through()
-    if place.device.type == "cuda":
-        import torch
-
-        torch.cuda.synchronize(place.device)
+    synchronize(place.device)
     return bool(place.store.check([f"{mark}/{rank}" for rank in call.group.ranks]))

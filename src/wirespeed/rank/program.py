@@ -1,27 +1,31 @@
 """What a rank does from its first line to its last."""
 
+import ctypes
+import json
 import os
 import platform
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from wirespeed import __version__
-from wirespeed.errors import WirespeedError
+from wirespeed.errors import WirespeedError, WorldError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import NodeFacts
-from wirespeed.node.identity import Identity
-from wirespeed.node.secret import SealedStore
+from wirespeed.node.facts import gather_node, survey_node
+from wirespeed.node.identity import Identity, detect, own_seat
+from wirespeed.node.secret import Seal, SealedStore
 from wirespeed.plan import Plan
-from wirespeed.rank.facts_only import tell_facts
 from wirespeed.rank.faulty_engine import CLOCK_SHIFT_S, Fault
 from wirespeed.watchdog.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
-    from wirespeed.rank.error_counters import Counting
+    from wirespeed.rank.node_watch import Counting
     from wirespeed.rank.place import Place
 
 
@@ -35,7 +39,7 @@ def run_rank(
     """Join, tell the facts, carry out the plan, leave. An exception is reported, then raised."""
     with told(identity, heartbeat):
         if plan.facts_only:
-            tell_facts(identity, plan, heartbeat)
+            _tell_facts_only(identity, plan, heartbeat)
         else:
             _run_joined(identity, plan, heartbeat, open_store, backend)
     heartbeat.finish(0)
@@ -71,8 +75,7 @@ def _run_joined(
     heartbeat.phase("joining", bound_s=plan.startup_timeout_s)
     place = _join_watched(identity, plan, heartbeat, open_store(), backend)
     heartbeat.phase("running")
-    from wirespeed.rank.error_counters import counting
-    from wirespeed.rank.presence import present
+    from wirespeed.rank.node_watch import counting, present
 
     with present(place, plan, heartbeat), counting(place, plan, heartbeat) as counted:
         _carry_out(place, plan, heartbeat, counted)
@@ -115,9 +118,8 @@ def import_for(parts: Collection[str]) -> None:
     import torch.distributed  # noqa: F401
 
     import wirespeed.collectives.engines.torch_engine
-    import wirespeed.rank.error_counters
     import wirespeed.rank.join
-    import wirespeed.rank.presence
+    import wirespeed.rank.node_watch
     import wirespeed.rank.steps
 
     if "pairs" in parts:
@@ -217,8 +219,6 @@ def _join(
 
 def _tell_facts(identity: Identity, heartbeat: Heartbeat) -> NodeFacts:
     """Before joining, so that they can explain why it fails; host and ranks as far as known now."""
-    from wirespeed.node.facts import gather_node
-
     first = identity.rank
     node = gather_node(range(first, first + (identity.local_world_size or 1)))
     heartbeat.record("node", to_json(node))
@@ -228,11 +228,7 @@ def _tell_facts(identity: Identity, heartbeat: Heartbeat) -> NodeFacts:
 def _versions() -> dict[str, str]:
     import torch
 
-    versions = {
-        "wirespeed": __version__,
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-    }
+    versions = {**_own_versions(), "torch": str(torch.__version__)}
     if torch.version.cuda:
         versions["cuda"] = torch.version.cuda
         if torch.distributed.is_nccl_available() and torch.cuda.is_available():
@@ -241,3 +237,72 @@ def _versions() -> dict[str, str]:
         if name in sys.modules:
             versions[name] = str(sys.modules[name].__version__)
     return versions
+
+
+def _own_versions() -> dict[str, str]:
+    return {"wirespeed": __version__, "python": platform.python_version()}
+
+
+# A rank of a plan that needs only what the nodes are: no torch, no process group, no steps.
+
+
+def _tell_facts_only(identity: Identity, plan: Plan, heartbeat: Heartbeat) -> None:
+    """Tell where this rank is and, as the first of its node, what is there.
+
+    Where the launcher tells no local rank every rank tells, and the session keeps the first of each
+    node. Raises WorldError when the session is gone.
+    """
+    heartbeat.phase("running", bound_s=plan.startup_timeout_s)
+    host, space = own_seat()
+    heartbeat.record("seat", {"rank": identity.rank, "host": host, "space": space})
+    if not identity.local_rank:
+        node = survey_node((identity.rank,))
+        heartbeat.record("node", to_json(node))
+        if identity.rank == 0:
+            known = {name: getattr(node.facts, name) for name in ("torch", "cuda", "nccl")}
+            told = {name: version for name, version in known.items() if version}
+            heartbeat.record("versions", {**_own_versions(), **told})
+
+
+# A local rank, once its environment says which one it is.
+
+CONNECT_S = 20.0
+_OURS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+_SET_NAME = 15
+"""PR_SET_NAME."""
+
+
+def run_local_rank() -> None:
+    """Connect to the session, carry out the plan. What ends it early is reported, then raised."""
+    environ = os.environ
+    identity = detect({name: environ[name] for name in _OURS})
+    if identity is None:
+        raise WorldError("a local rank without a rank", expected=", ".join(_OURS))
+    _name_process(f"rank {identity.rank}")
+    plan = Plan.from_json(json.loads(Path(environ["WIRESPEED_PLAN"]).read_text()))
+    host, _, port = environ["WIRESPEED_CONSOLE"].rpartition(":")
+    heartbeat = Heartbeat(
+        host,
+        int(port),
+        environ.pop("WIRESPEED_TOKEN"),  # no child of a rank needs it
+        identity.rank,
+        identity.world_size,
+        stack_file=Path(environ["WIRESPEED_STACK"]),
+    )
+    stay_away_if_told(plan, identity.rank)
+    heartbeat.connect(CONNECT_S)
+    store = partial(_open_store, environ["WIRESPEED_STORE"], identity.world_size)
+    run_rank(identity, plan, heartbeat, store, environ["WIRESPEED_BACKEND"])
+
+
+def _name_process(name: str) -> None:
+    """What ps and top call it."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_NAME, name.encode())
+
+
+def _open_store(path: str, world_size: int) -> SealedStore:
+    """A store in a file of this user's own: one machine needs no port, so none can be taken."""
+    import torch.distributed as dist
+
+    return SealedStore(dist.FileStore(path, world_size), Seal(None, ""))

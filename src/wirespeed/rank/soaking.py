@@ -16,31 +16,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.collectives.engines.base import Call
-from wirespeed.collectives.oracle import Oracle, bits
-from wirespeed.collectives.patterns import pattern_for, why_not_exact
+from wirespeed.collectives.oracle import bits
+from wirespeed.collectives.patterns import why_not_exact
 from wirespeed.model.records import WrongData
 from wirespeed.plan import Case, Plan, SoakPlan, Step
-from wirespeed.rank.error_counters import Counting
+from wirespeed.rank.node_watch import Counting
 from wirespeed.rank.own_log import reopen_log
-from wirespeed.rank.place import Place, Site, site_of, sync_point
+from wirespeed.rank.place import Place, Site, busy_for, site_of, sync_point, synchronize
 from wirespeed.rank.soak_statistics import SoakStatistics, Turn, wrong_to_json
 from wirespeed.rank.steps import Countdown, Reporter, process_faults, shortage
-from wirespeed.rank.verify import (
-    judged,
-    prepared,
-    reason_not_to_run,
-    slow_s,
-    synchronize,
-    verify,
-)
-
-if TYPE_CHECKING:
-    import torch
-
+from wirespeed.rank.verify import judged, oracle_for, prepared, reason_not_to_run, slow_s, verify
 
 _BEAT_S = 0.005
 _GAP_S = 0.01
@@ -268,27 +257,13 @@ class _OneCase:
             raise ValueError("a rank outside of every group has no case")
         self._place = place
         self._members = group.ranks
-        pattern = pattern_for(
-            site.dtype, site.case.redop, site.geometry.ranks, (seed * SEED_STEP) % 2**63
-        )
-        ulps = place.engine.ulps(site.case.redop, site.geometry.ranks)
-        self._oracle = Oracle(site.collective, site.geometry, pattern, ulps)
+        self._oracle = oracle_for(place, site, (seed * SEED_STEP) % 2**63)
         self._bound_s = slow_s(site)
-        place.busy(self._bound_s or None)
-        self._buffers = prepared(place, site, self._oracle)
-        self._given = self._buffers.input.clone()
-        self._before = self._buffers.output.clone()
-        place.busy(None)
-        self.issue = place.engine.bind(
-            Call(
-                collective=site.collective,
-                geometry=site.geometry,
-                redop=site.case.redop,
-                input=self._buffers.input,
-                output=self._buffers.output,
-                group=group,
-            )
-        )
+        with busy_for(place, self._bound_s):
+            self._buffers = prepared(place, site, self._oracle)
+            self._given = self._buffers.input.clone()
+            self._before = self._buffers.output.clone()
+        self.issue = place.engine.bind(site.call(self._buffers.input, self._buffers.output))
         self._good: torch.Tensor | None = None
 
     def restore(self) -> None:
@@ -307,23 +282,20 @@ class _OneCase:
 
     def checked(self, number: int) -> list[tuple[int, WrongData]]:
         """What is wrong in the last result."""
-        import torch
-
         if self._good is not None and torch.equal(bits(self._buffers.output), bits(self._good)):
             return []
         return self._judged(number)
 
     def _judged(self, number: int) -> list[tuple[int, WrongData]]:
-        self._place.busy(self._bound_s or None)
-        _, wrong = judged(self._place, self._oracle, self._buffers, self._members, None)
-        self._place.busy(None)
+        with busy_for(self._place, self._bound_s):
+            _, wrong = judged(self._place, self._oracle, self._buffers, self._members, None)
         return [] if wrong is None else [(number, wrong)]
 
 
 def _turn(
     site: Site,
     seed: int,
-    rows: "torch.Tensor",
+    rows: torch.Tensor,
     count: int,
     wrong: list[tuple[int, WrongData]],
 ) -> Turn:

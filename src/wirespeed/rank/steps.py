@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import torch
 
 from wirespeed.collectives.buffers import needed_bytes
 from wirespeed.collectives.catalogue import CATALOGUE
@@ -14,9 +16,6 @@ from wirespeed.rank.faulty_engine import PROCESS_FAULTS, Fault, strike
 from wirespeed.rank.measure import measure, slots_of
 from wirespeed.rank.place import Place, Site, site_of
 from wirespeed.rank.verify import reason_not_to_run, verify
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Reporter(Protocol):
@@ -150,8 +149,6 @@ def _need(place: Place, site: Site, step: Step) -> int:
 
 def _granted(place: Place, need: int) -> bool:
     """Whether the allocator would give this rank as many bytes; a limit on its own may be lower."""
-    import torch
-
     try:
         torch.empty(need, dtype=torch.uint8, device=place.device)
     except (RuntimeError, MemoryError):
@@ -159,11 +156,9 @@ def _granted(place: Place, need: int) -> bool:
     return True
 
 
-def _memory(device: "torch.device") -> int:
+def _memory(device: torch.device) -> int:
     """Bytes that are free for buffers on this device."""
     if device.type == "cuda":
-        import torch
-
         return int(torch.cuda.mem_get_info(device)[0] * 0.9)
     from wirespeed.node.facts import memory_available_bytes
 

@@ -1,18 +1,13 @@
 """The data check of one configuration, apart from any timing."""
 
-from typing import TYPE_CHECKING
+from functools import partial
 
 from wirespeed.collectives.buffers import Buffers, allocate
-from wirespeed.collectives.engines.base import Call
 from wirespeed.collectives.guess import describe_value, guess
 from wirespeed.collectives.oracle import Mismatch, Oracle, sentinel_fill
 from wirespeed.collectives.patterns import pattern_for, why_not_exact
 from wirespeed.model.records import Verification, WrongData
-from wirespeed.rank.place import Place, Site, broken_barriers
-
-if TYPE_CHECKING:
-    import torch
-
+from wirespeed.rank.place import Place, Site, broken_barriers, busy_for, synchronize
 
 SMALL_WORK = 1 << 24
 """Elements times ranks up to which a data check is quick enough to need no bound of its own."""
@@ -40,11 +35,12 @@ def verify(place: Place, site: Site, seed: int, previous: int | None) -> Verific
     reason = reason_not_to_run(place, site) or why_not_exact(
         site.dtype, site.case.redop, site.ranks
     )
+    record = partial(Verification, **site.told(place.engine.name))
     if reason:
-        return _record(place, site, None, 0, reason=reason)
+        return record(wrong=None, elements=0, reason=reason)
     if not site.collective.has_data:
-        wrong, checked = broken_barriers(place, site)
-        return _record(place, site, wrong, checked)
+        broken, checked = broken_barriers(place, site)
+        return record(wrong=broken, elements=checked)
     found, refusal = _attempt(place, site, seed, previous)
     if site.case.redop in ("min", "max"):
         # A second seed moves the extremes to other ranks (see Pattern._raise_holder). Every rank
@@ -54,14 +50,14 @@ def verify(place: Place, site: Site, seed: int, previous: int | None) -> Verific
     totals = place.control.matrix([_wrong(found), _elements(found), float(bool(refusal))])
     if float(totals[:, 2].max()) > 0:
         words = [text for text in place.control.objects(refusal, str) if text]
-        return _record(place, site, None, 0, reason=words[0])
+        return record(wrong=None, elements=0, reason=words[0])
     wrong, elements = int(totals[:, 0].sum()), int(totals[:, 1].sum())
     errors: tuple[WrongData, ...] = ()
     if wrong:
         mine = [found[1]] if found and found[1] else []
         told = place.control.objects(mine, [WrongData])
         errors = tuple(error for errors in told for error in errors)[:MOST_ERRORS]
-    return _record(place, site, wrong, elements, errors=errors)
+    return record(wrong=wrong, elements=elements, errors=errors)
 
 
 def _wrong(found: tuple[Mismatch, WrongData | None] | None) -> float:
@@ -80,37 +76,27 @@ def _attempt(
 
     if site.group is None:
         return None, ""
-    pattern = pattern_for(site.dtype, site.case.redop, site.geometry.ranks, seed)
-    ulps = place.engine.ulps(site.case.redop, site.geometry.ranks)
-    oracle = Oracle(site.collective, site.geometry, pattern, ulps)
-    bound_s = slow_s(site)
-    if bound_s:
-        place.busy(bound_s)
-    buffers = prepared(place, site, oracle)
-    if bound_s:
-        place.busy(None)
-    call = Call(
-        collective=site.collective,
-        geometry=site.geometry,
-        redop=site.case.redop,
-        input=buffers.input,
-        output=buffers.output,
-        group=site.group,
-    )
+    oracle, bound_s = oracle_for(place, site, seed), slow_s(site)
+    with busy_for(place, bound_s):
+        buffers = prepared(place, site, oracle)
     place.tick()
     try:
-        place.engine.bind(call)()
+        place.engine.bind(site.call(buffers.input, buffers.output))()
         synchronize(place.device)
     except (RuntimeError, TypeError, ValueError) as error:
         if is_refusal(error):
             return None, f"{place.engine.backend}: {str(error).splitlines()[0]}"
         raise
-    if bound_s:
-        place.busy(bound_s)
-    found = judged(place, oracle, buffers, site.group.ranks, previous)
-    if bound_s:
-        place.busy(None)
+    with busy_for(place, bound_s):
+        found = judged(place, oracle, buffers, site.group.ranks, previous)
     return found, ""
+
+
+def oracle_for(place: Place, site: Site, seed: int) -> Oracle:
+    """Of this case on data of that seed."""
+    pattern = pattern_for(site.dtype, site.case.redop, site.geometry.ranks, seed)
+    ulps = place.engine.ulps(site.case.redop, site.geometry.ranks)
+    return Oracle(site.collective, site.geometry, pattern, ulps)
 
 
 def slow_s(site: Site) -> float:
@@ -141,14 +127,6 @@ def prepared(place: Place, site: Site, oracle: Oracle) -> Buffers:
     return buffers
 
 
-def synchronize(device: "torch.device") -> None:
-    """Wait until the device has done all that was issued."""
-    if device.type == "cuda":
-        import torch
-
-        torch.cuda.synchronize(device)
-
-
 def judged(
     place: Place,
     oracle: Oracle,
@@ -175,32 +153,4 @@ def judged(
         guess=said.text,
         suspect=-1 if said.suspect is None else members[said.suspect],
         example=describe_value(found, buffers.output.dtype),
-    )
-
-
-def _record(
-    place: Place,
-    site: Site,
-    wrong: int | None,
-    elements: int,
-    *,
-    reason: str = "",
-    errors: tuple[WrongData, ...] = (),
-) -> Verification:
-    case = site.case
-    return Verification(
-        op=case.op,
-        engine=place.engine.name,
-        dtype=site.dtype.name,
-        redop=case.redop,
-        root=case.root,
-        in_place=case.in_place,
-        size_bytes=site.size_bytes,
-        count=site.count,
-        ranks=site.ranks,
-        groups=case.groups,
-        wrong=wrong,
-        elements=elements,
-        reason=reason,
-        errors=errors,
     )

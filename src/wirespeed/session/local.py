@@ -21,7 +21,7 @@ from wirespeed.session.recording import Session
 from wirespeed.session.scratch_folder import new_scratch
 from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.watchdog import LocalProcess, Monitor, Outcome, new_token
-from wirespeed.watchdog.ends import exit_hint
+from wirespeed.watchdog.findings import exit_hint
 
 POLL_S = 0.05
 GRACE_S = 3.0

@@ -24,7 +24,7 @@ from wirespeed.session.recording import Session
 from wirespeed.session.scratch_folder import new_scratch
 from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.watchdog import Outcome
-from wirespeed.watchdog.ends import exit_hint
+from wirespeed.watchdog.findings import exit_hint
 
 COMMAND = ("-P", "-m", "wirespeed.session.rank_program")
 """What each rank runs, after its Python."""

@@ -5,11 +5,10 @@ collectives that are measured. Who is to blame is decided by `blame`, a pure fun
 """
 
 from wirespeed.watchdog.attribution import blame
-from wirespeed.watchdog.events import Death, Facts, Raised
+from wirespeed.watchdog.facts import Death, Facts, Phase, Raised, RankStatus
 from wirespeed.watchdog.heartbeat import ABORTED, SESSION_LOST, Heartbeat, leave
 from wirespeed.watchdog.monitor import Monitor, Outcome, OutcomeKind
 from wirespeed.watchdog.protocol import new_token
-from wirespeed.watchdog.rank_status import Phase, RankStatus
 from wirespeed.watchdog.stacks import LocalProcess
 
 __all__ = [

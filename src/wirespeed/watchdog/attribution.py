@@ -1,4 +1,4 @@
-"""Who is to blame: from what the session knows to findings. Pure; texts are in ends.py, hangs.py.
+"""Who is to blame: from what the session knows to findings. Pure; the findings are in findings.py.
 
 The first cause is named, never its consequences. In this order:
 
@@ -18,9 +18,15 @@ from collections import Counter
 from collections.abc import Sequence
 
 from wirespeed.model.records import Finding
-from wirespeed.watchdog import ends, hangs
-from wirespeed.watchdog.events import Death, Facts, Raised
-from wirespeed.watchdog.rank_status import PHASES, STARTUP_PHASES, RankStatus
+from wirespeed.watchdog import findings
+from wirespeed.watchdog.facts import (
+    PHASES,
+    STARTUP_PHASES,
+    Death,
+    Facts,
+    Raised,
+    RankStatus,
+)
 
 SAME_MOMENT_S = 0.1
 """Two ends closer than this have no order."""
@@ -57,7 +63,7 @@ _FOLLOWING_SIGNALS = (-15, -6)
 
 def blame(facts: Facts) -> tuple[Finding, ...]:
     """The findings, first cause first; warnings (odd exits after results, strangers) come last."""
-    return (*_cause(facts), *ends.abnormal_exits(facts), *ends.strangers(facts))
+    return (*_cause(facts), *findings.abnormal_exits(facts), *findings.strangers(facts))
 
 
 def is_consequence(error: str) -> bool:
@@ -68,9 +74,9 @@ def is_consequence(error: str) -> bool:
 
 def _cause(facts: Facts) -> tuple[Finding, ...]:
     if facts.interrupted is not None:
-        return (ends.interrupted(facts),)
+        return (findings.interrupted(facts),)
     if facts.claims is not None:
-        return (ends.claimed_twice(facts, *facts.claims),)
+        return (findings.claimed_twice(facts, *facts.claims),)
     if ended := _first_end(facts):
         return ended
     if not facts.overdue and not facts.raised:
@@ -85,8 +91,8 @@ def _first_end(facts: Facts) -> tuple[Finding, ...]:
     deaths = sorted(facts.deaths, key=lambda one: one.at)
     if deaths and (not raised or deaths[0].at <= raised[0].at + SAME_MOMENT_S):
         first = _first_deaths(deaths)
-        return ends.died(facts, first, later=[d for d in deaths if d not in first])
-    return (ends.raised(facts, raised[0]),) if raised else ()
+        return findings.died(facts, first, later=[d for d in deaths if d not in first])
+    return (findings.raised(facts, raised[0]),) if raised else ()
 
 
 def _first_deaths(deaths: Sequence[Death]) -> list[Death]:
@@ -107,15 +113,15 @@ def _hang(facts: Facts) -> tuple[Finding, ...]:
         s for s in facts.statuses if not s.connected and (facts.raised or s.rank in facts.overdue)
     ]
     if missing:
-        return hangs.never_joined(facts, missing)
+        return findings.never_joined(facts, missing)
     silent = [s for s in facts.statuses if s.rank in facts.silent]
     if silent:
-        return hangs.silent(facts, silent)
+        return findings.silent(facts, silent)
     if late := _late_starters(facts):
-        return hangs.never_joined(facts, late)
+        return findings.never_joined(facts, late)
     if parting := _parting(facts.statuses):
-        return hangs.another_operation(facts, *parting)
-    return _behind(facts) or _unexplained(facts) or (hangs.all_wait(facts),)
+        return findings.another_operation(facts, *parting)
+    return _behind(facts) or _unexplained(facts) or (findings.all_wait(facts),)
 
 
 def _late_starters(facts: Facts) -> list[RankStatus]:
@@ -151,11 +157,11 @@ def _behind(facts: Facts) -> tuple[Finding, ...]:
     if any(s.phase == "failed" or (facts.raised and s.since < _STUCK_S) for s in low):
         return ()
     if len(low) * 2 <= len(facts.statuses):
-        return hangs.behind(facts, low)
-    return hangs.ahead(facts, [s for s in facts.statuses if places[s.rank] != lowest])
+        return findings.behind(facts, low)
+    return findings.ahead(facts, [s for s in facts.statuses if places[s.rank] != lowest])
 
 
 def _unexplained(facts: Facts) -> tuple[Finding, ...]:
     """No other cause was found for an exception that looked like a consequence."""
     first: Raised | None = min(facts.raised, key=lambda one: one.at, default=None)
-    return (ends.raised(facts, first),) if first else ()
+    return (findings.raised(facts, first),) if first else ()

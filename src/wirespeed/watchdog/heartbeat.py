@@ -18,18 +18,11 @@ from typing import Any
 import msgspec
 
 from wirespeed.errors import StorageError, WorldError
-from wirespeed.watchdog.connection import (
-    SEAL_BYTES,
-    LineSeal,
-    bound_unacknowledged,
-    hello_seal,
-    read_line,
-    session_seals,
-    small_segments,
-)
+from wirespeed.watchdog.facts import Phase
 from wirespeed.watchdog.protocol import (
     HEARTBEAT_S,
     LINE_LIMIT,
+    SEAL_BYTES,
     Abort,
     Beat,
     Bye,
@@ -37,6 +30,7 @@ from wirespeed.watchdog.protocol import (
     Greeting,
     Hello,
     LineBuffer,
+    LineSeal,
     Message,
     ProtocolError,
     Record,
@@ -44,11 +38,15 @@ from wirespeed.watchdog.protocol import (
     StackRequest,
     StackText,
     Welcome,
+    bound_unacknowledged,
     decode,
     encode,
+    hello_seal,
     new_token,
+    read_line,
+    session_seals,
+    small_segments,
 )
-from wirespeed.watchdog.rank_status import Phase
 from wirespeed.watchdog.stacks import main_thread_stack
 
 ABORTED = 1

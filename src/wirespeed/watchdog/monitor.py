@@ -5,14 +5,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from wirespeed.errors import WirespeedError
 from wirespeed.model.records import Finding
-from wirespeed.watchdog import verdict as judge
 from wirespeed.watchdog.attribution import blame, is_consequence
-from wirespeed.watchdog.events import Facts
+from wirespeed.watchdog.facts import Facts, RankStatus
 from wirespeed.watchdog.protocol import (
     HEARTBEAT_S,
     Abort,
@@ -26,8 +24,7 @@ from wirespeed.watchdog.protocol import (
     StackRequest,
     StackText,
 )
-from wirespeed.watchdog.rank_status import RankStatus
-from wirespeed.watchdog.rank_table import RankTable
+from wirespeed.watchdog.rank_table import RankTable, lingering, trigger
 from wirespeed.watchdog.server import Server
 from wirespeed.watchdog.stacks import LocalProcess, process_state, stack_of_stopped
 
@@ -191,12 +188,7 @@ class Monitor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # For the server (a Listener); the monitor's thread.
@@ -283,10 +275,10 @@ class Monitor:
             if now - self._asked_at > _STACK_BOUND_S or not self._unanswered():
                 self._conclude_hang(now)
         else:
-            trigger = judge.trigger(self._table, now, self._is_local)
-            if trigger == "overdue" or (trigger == "ended" and self._looks_like_hang()):
+            why = trigger(self._table, now, self._is_local)
+            if why == "overdue" or (why == "ended" and self._looks_like_hang()):
                 self._ask_for_stacks(now)
-            elif trigger is not None:
+            elif why is not None:
                 self._conclude(now)
 
     def _is_local(self, rank: int) -> bool:
@@ -344,7 +336,7 @@ class Monitor:
             raised=table.raised(),
             overdue=overdue,
             silent=silent,
-            lingering=judge.lingering(table, self._is_local),
+            lingering=lingering(table, self._is_local),
             states=states,
             stacks={**stacks, **self._stacks_of(silent | starting)},
             interrupted=self._interrupted,

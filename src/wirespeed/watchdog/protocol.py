@@ -1,8 +1,9 @@
 """The wire form between ranks and session: one JSON object a line over TCP.
 
 The session says `Greeting`, the rank answers `Hello`; until then a line may be 4 KiB long, afterwards
-16 MiB. The session answers `Welcome` or `Refused`. All but the greeting is sealed (seals.py): what
-stands here is known to come from this run before any of it is read. Then, in any order:
+16 MiB. The session answers `Welcome` or `Refused`. All but the greeting is sealed: what
+stands there is known to come from this run before any of it is read, and who lacks the run's key can say
+no line, nor change, repeat or reorder those of others. Then, in any order:
 
     rank to session   Beat      every 0.5 s and at each change of phase
                       Record    a result; order is kept
@@ -12,8 +13,11 @@ stands here is known to come from this run before any of it is read. Then, in an
     session to rank   StackRequest, Abort, and Bye as the receipt of a rank's Bye
 """
 
+import hmac
 import json
 import os
+import socket
+import time
 from typing import Any
 
 import msgspec
@@ -157,3 +161,97 @@ class LineBuffer:
     def _check(self, length: int) -> None:
         if length > self.limit:
             raise ProtocolError(f"a line longer than {self.limit} bytes")
+
+
+# Seals.
+
+SEAL_BYTES = 32
+"""What a seal adds to a line: 16 bytes in hexadecimal."""
+_COUNTER_BYTES = 8
+
+
+class LineSeal:
+    """One direction of one connection; both ends make the same one and count the lines."""
+
+    def __init__(self, token: str, *purpose: str) -> None:
+        key = hmac.digest(token.encode(), "\n".join(purpose).encode(), "sha256")
+        self._keyed = hmac.new(key, digestmod="sha256")
+        self._number = 0
+
+    def sealed(self, line: bytes) -> bytes:
+        """The next line to send; `line` with its newline."""
+        return self._next(line[:-1]) + line
+
+    def opened(self, line: bytes) -> bytes:
+        """The next line that came, without its newline. Raises ProtocolError for a wrong seal."""
+        seal, text = line[:SEAL_BYTES], line[SEAL_BYTES:]
+        if not hmac.compare_digest(seal, self._next(text)):
+            raise ProtocolError("a line without the seal of this run")
+        return text
+
+    def _next(self, line: bytes) -> bytes:
+        mac = self._keyed.copy()
+        mac.update(self._number.to_bytes(_COUNTER_BYTES, "big"))
+        mac.update(line)
+        self._number += 1
+        return mac.hexdigest()[:SEAL_BYTES].encode()
+
+
+def hello_seal(token: str, greeted: str) -> LineSeal:
+    """For the rank's first line; `greeted`: the session's nonce."""
+    return LineSeal(token, "hello", greeted)
+
+
+def session_seals(token: str, greeted: str, nonce: str) -> tuple[LineSeal, LineSeal]:
+    """(to the session, to the rank) for all that follows a hello, which brought `nonce`."""
+    to_session = LineSeal(token, "to the session", greeted, nonce)
+    return to_session, LineSeal(token, "to the rank", greeted, nonce)
+
+
+# The rank's end of a connection, as long as it connects.
+
+_SEGMENT_BYTES = 500
+"""With headers below 576 bytes, which every IPv4 path takes (RFC 791)."""
+
+
+def read_line(connection: socket.socket, deadline: float) -> bytes:
+    """The next line of the session, read byte by byte so that none of what follows is taken."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        connection.settimeout(max(0.01, deadline - time.monotonic()))
+        byte = connection.recv(1)
+        if not byte:
+            raise ConnectionError(
+                "it closed the connection, so it belongs to another run or is another program"
+            )
+        line += byte
+        if len(line) > HELLO_LIMIT:
+            raise ProtocolError("an answer without end")
+    return bytes(line[:-1])
+
+
+def small_segments(host: str, port: int, timeout: float) -> socket.socket:
+    """A connection that sends and asks for small packets only, to say what becomes of large ones.
+
+    Where a switch drops large packets, all other connections stall, and this one shall tell it.
+    """
+    error: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES)
+            connection.settimeout(timeout)
+            connection.connect(address)
+        except OSError as problem:
+            connection.close()
+            error = problem
+            continue
+        return connection
+    raise error
+
+
+def bound_unacknowledged(connection: socket.socket, seconds: float) -> None:
+    """A session whose machine vanished never closes; give up on it like on one that did."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        milliseconds = int(seconds * 1000)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)

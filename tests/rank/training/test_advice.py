@@ -5,8 +5,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="Requires: torch")
 
 from wirespeed.plan import TrainCase  # noqa: E402
-from wirespeed.rank.training.advice import advice_told  # noqa: E402
 from wirespeed.rank.training.rounds import PARTS, Samples  # noqa: E402
+from wirespeed.rank.training.step_forecast import advice_told  # noqa: E402
 
 NOISE = (1.0, 1.01, 0.99, 1.0, 1.02, 0.98)
 

@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch", reason="Requires: torch")
 
 from wirespeed.checks.training import trouble_finding  # noqa: E402
 from wirespeed.plan import TrainCase  # noqa: E402
-from wirespeed.rank.training.memory_end import (  # noqa: E402
+from wirespeed.rank.training.failures import (  # noqa: E402
     CaseFull,
     NoMemory,
     does_not_fit,

@@ -9,8 +9,12 @@ torch = pytest.importorskip("torch", reason="Requires: torch")
 from wirespeed.model.training_records import Training  # noqa: E402
 from wirespeed.plan import TrainCase, TrainPlan  # noqa: E402
 from wirespeed.rank.training.rounds import PARTS, Samples  # noqa: E402
-from wirespeed.rank.training.scale import efficiencies  # noqa: E402
-from wirespeed.rank.training.summary import figures, verdicts, yardstick_of  # noqa: E402
+from wirespeed.rank.training.summary import (  # noqa: E402
+    efficiencies,
+    figures,
+    verdicts,
+    yardstick_of,
+)
 from wirespeed.training.contract import ModelSpec  # noqa: E402
 
 

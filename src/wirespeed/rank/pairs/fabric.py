@@ -4,22 +4,25 @@ Every rank calls the same methods and gets the same figures (they are gathered),
 runs on each of them and all take the same decisions.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from statistics import median
+
+import torch
+import torch.distributed as dist
 
 from wirespeed.locate.pair_figures import Pair, Reading, Worked
-from wirespeed.rank.pairs.p2p import FIRST_BYTES, MOST_BYTES, PeerToPeer
-from wirespeed.rank.pairs.tcp import Door, Seat, own_address
+from wirespeed.rank.pairs.tcp import PINGS, Door, Seat, own_address
 from wirespeed.rank.pairs.work import Work
-from wirespeed.rank.place import Place
-
-if TYPE_CHECKING:
-    import torch
-
+from wirespeed.rank.place import Place, synchronize
 
 TRANSFER_S = 0.15
 """Seconds that a transfer is meant to take."""
+PING_BYTES = 32
+FIRST_BYTES = 1 << 20
+"""Sent first over a backend, to see how much fills the time."""
+MOST_BYTES = 256 << 20
 MOST_IN_TURNS = 8
 """Nodes that do their work one after the other: on one machine (a lab) they would disturb each other."""
 _NONE = -1.0
@@ -77,7 +80,8 @@ class RankFabric:
     ) -> None:
         """own_sockets: plain TCP, else the backend's send and receive; None: TCP on CPUs."""
         self.cut = cut(place.hosts, place.local_ranks, over)
-        self._groups = racks(self.cut, place.racks)
+        self.groups = racks(self.cut, place.racks)
+        """Nodes by rack, where placement or Slurm's topology tells every node's."""
         self._place = place
         self._announce = announce
         self._rounds = 0
@@ -100,11 +104,6 @@ class RankFabric:
     @property
     def rails(self) -> int:
         return len(self.cut.seats[0])
-
-    @property
-    def groups(self) -> tuple[tuple[int, ...], ...]:
-        """Nodes by rack, where placement or Slurm's topology tells every node's."""
-        return self._groups
 
     def round(self, pairs: Sequence[Pair]) -> list[Reading]:
         """Latency, one way, the other way, and both, each by all pairs at once.
@@ -154,7 +153,7 @@ class RankFabric:
         seats = self.cut.seats
         return [(seats[a][rail], seats[b][rail]) for a, b in pairs for rail in range(self.rails)]
 
-    def _reading(self, pair: Pair, rows: "torch.Tensor") -> Reading:
+    def _reading(self, pair: Pair, rows: torch.Tensor) -> Reading:
         ones, others = (list(self.cut.seats[node]) for node in pair)
         return Reading(
             pair=pair,
@@ -196,18 +195,26 @@ class _Tcp:
 
 
 class _Backend:
-    """Pairs over the backend's send and receive; the size is agreed from gathered times."""
+    """Pairs over the backend's send and receive (NCCL between GPUs); both ranks of a pair call alike."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._p2p = PeerToPeer(place)
+        self._out = torch.zeros(MOST_BYTES, dtype=torch.uint8, device=place.device)
+        self._in = torch.zeros(MOST_BYTES, dtype=torch.uint8, device=place.device)
 
     def close(self) -> None:
         return None
 
     def ping(self, peer: int | None, first: bool) -> float:
+        """Half of the median round trip in seconds; both sides give it."""
         self._place.control.barrier()
-        return _NONE if peer is None else self._p2p.ping(peer, calls=first)
+        if peer is None:
+            return _NONE
+        times = []
+        for _ in range(PINGS):
+            there = self._exchange(peer, PING_BYTES, sends=first, receives=not first)
+            times.append(there + self._exchange(peer, PING_BYTES, sends=not first, receives=first))
+        return median(times) / 2
 
     def transfer(
         self,
@@ -224,19 +231,33 @@ class _Backend:
         for _ in range(2):  # the first connects
             self._place.control.barrier()
             if peer is not None:
-                spent = self._p2p.transfer(peer, FIRST_BYTES, sends=sends, receives=receives)
-        size = self._agreed(peer, peers, spent)
+                spent = self._exchange(peer, FIRST_BYTES, sends=sends, receives=receives)
+        size = self._agreed(peers, spent)
         self._place.control.barrier()
         if peer is None:
             return _NONE
-        spent = self._p2p.transfer(peer, size, sends=sends, receives=receives)
+        spent = self._exchange(peer, size, sends=sends, receives=receives)
         return size / spent if receives else 0.0
 
-    def _agreed(self, peer: int | None, peers: list[tuple[int, int]], spent: float) -> int:
+    def _agreed(self, peers: list[tuple[int, int]], spent: float) -> int:
         """Bytes that take about the time, by the slower of both ends' first transfers."""
         seconds = self._place.control.matrix([spent])[:, 0].tolist()
         mine = next((pair for pair in peers if self._place.rank in pair), None)
-        if peer is None or mine is None:
+        if mine is None:
             return 0
         slower = max(seconds[rank] for rank in mine)
         return min(MOST_BYTES, max(FIRST_BYTES, int(FIRST_BYTES * TRANSFER_S / slower)))
+
+    def _exchange(self, peer: int, size: int, *, sends: bool, receives: bool) -> float:
+        """Seconds until `size` bytes went one way, or both ways."""
+        begin = time.perf_counter()
+        operations = []
+        if sends:
+            operations.append(dist.P2POp(dist.isend, self._out[:size], peer))
+        if receives:
+            operations.append(dist.P2POp(dist.irecv, self._in[:size], peer))
+        for work in dist.batch_isend_irecv(operations):
+            work.wait()
+        synchronize(self._place.device)
+        self._place.tick()
+        return time.perf_counter() - begin

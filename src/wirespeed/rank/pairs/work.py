@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
+import torch
+
 from wirespeed.locate.localise import work_order
 from wirespeed.node.limits import throttled_s
-from wirespeed.rank.place import Place
+from wirespeed.rank.place import Place, synchronize
 
 _TARGET_S = 0.2
 """Of the quickest rank, each time: two periods of a CPU quota, so that at least one of them stops it
@@ -31,8 +33,6 @@ class Work:
     """Matrix products on the rank's device, one thread on CPUs; how many is agreed once."""
 
     def __init__(self, place: Place) -> None:
-        import torch
-
         side = 256 if place.device.type == "cpu" else 4096
         self._place = place
         self._in = torch.ones(side, side, device=place.device)
@@ -80,8 +80,6 @@ class Work:
 
     def _multiply(self, count: int) -> tuple[float, float]:
         """(seconds, those of them on a core or stopped by a quota; on a GPU all of them)."""
-        import torch
-
         cuda = self._place.device.type == "cuda"
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
@@ -90,10 +88,9 @@ class Work:
         for number in range(count):
             torch.mm(self._in, self._in, out=self._out)
             if cuda and number % _QUEUED == _QUEUED - 1:
-                torch.cuda.synchronize(self._place.device)
+                synchronize(self._place.device)
             self._place.tick()
-        if cuda:
-            torch.cuda.synchronize(self._place.device)
+        synchronize(self._place.device)
         spent, busy = time.perf_counter() - begin, time.thread_time() - busy
         torch.set_num_threads(threads)
         return spent, spent if cuda else min(spent, busy + throttled_s(_ROOT) - stopped)

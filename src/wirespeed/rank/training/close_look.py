@@ -13,18 +13,18 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from wirespeed.model.training_records import Spread
 from wirespeed.plan import TrainCase
 from wirespeed.rank.place import Place
-from wirespeed.rank.training.memory_end import CaseFull
+from wirespeed.rank.training.failures import CaseFull
 from wirespeed.rank.training.stage import Act, Stage
 from wirespeed.rank.training.summary import spread_of
 from wirespeed.statistics import mean_interval
 from wirespeed.training.trace import Span
 
 if TYPE_CHECKING:
-    import torch
-
     from wirespeed.training.comm_time import ObservedStep
 
 
@@ -45,7 +45,7 @@ class Probed:
     """One case's profiled steps, the same on every rank."""
 
     case: TrainCase
-    turns: "list[torch.Tensor]" = field(default_factory=list)
+    turns: list[torch.Tensor] = field(default_factory=list)
     """By turn: seconds, shape (ranks of the case, steps, (communication, whole step))."""
     full: CaseFull | None = None
     """Memory ran out in it: it has no further turns."""
@@ -80,8 +80,6 @@ class Probed:
 
     def _most(self) -> int:
         """The rank with the most communication, over all turns."""
-        import torch
-
         return int(torch.cat(self.turns, 1)[:, :, 0].sum(1).argmax())
 
 

@@ -1,75 +1,150 @@
-"""What a rank tells of training that ended early or had no time; faults acted out on request."""
+"""What goes wrong with training on a rank: memory that runs out, and faults acted out on request.
 
-from collections.abc import Sequence
+Memory that runs out in the middle is agreed on where that can be, else named and ended.
+
+A rank whose allocator refuses leaves its step, while the others may wait for it in a collective. It
+goes to where every step ends, where ranks tell each other their losses (`Stage.share`), and says there
+that it is full. If all come there, having begun equally many collectives, the process groups are as
+before: the case is left out and the others go on (`CaseFull`). If not, nobody can answer the collective
+that the others are in, so the rank says what happened and ends the run (`NoMemory`).
+"""
+
+import errno
+import gc
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from wirespeed.model.units import format_duration
+from wirespeed.errors import CannotMeasure
+from wirespeed.model.units import format_size
 from wirespeed.plan import TrainCase
 from wirespeed.rank.faulty_engine import PROCESS_FAULTS, Fault, strike
+from wirespeed.rank.training.findings import trouble
 from wirespeed.training.contract import Batch, Build, ModelSpec, Setup, Trainer
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from wirespeed.training.step import LossNotFinite
+
+T = TypeVar("T")
+
+_SIGNS = (
+    "DefaultCPUAllocator",
+    "std::bad_alloc",
+    "out of memory",
+    "Cannot allocate memory",
+    "ALLOC_FAILED",
+)
+"""torch's CPU allocator, C++, CUDA, the kernel's ENOMEM, cuBLAS and cuDNN."""
+_LONGEST = 300
 
 
-def not_finite(error: "LossNotFinite") -> dict[str, Any]:
-    """TRAIN-002, as a `trouble` record."""
-    return {
-        "id": "TRAIN-002",
-        "status": "fail",
-        "rank": error.ranks[0],
-        "title": f"training stopped at step {error.step}: the loss is not a finite number",
-        "saw": error.saw,
-        "expected": error.expected,
-        "because": "too high a learning rate, numbers that overflow, or wrong data from a device",
-        "fix": "a smaller --lr, --clip 1, --dtype float32; then wirespeed check --only correctness",
-        "next": error.next,
-    }
+class CaseFull(Exception):
+    """Memory ran out in a step of one case; raised on all ranks alike, which may go on with others."""
+
+    def __init__(self, reasons: Sequence[tuple[int, str]]) -> None:
+        """(rank, what its allocator said) of those whose memory ran out."""
+        super().__init__("; ".join(reason for _, reason in reasons))
+        self.reasons = tuple(reasons)
+        self.saw = _who(reasons)
 
 
-def not_watched(cases: Sequence[TrainCase], budget_s: float) -> dict[str, Any]:
-    """TRAIN-008, as a `trouble` record: communication time and timeline of these are not known."""
-    return {
-        "id": "TRAIN-008",
-        "status": "not_checked",
-        "title": "no step was watched of " + ", ".join(one.label for one in cases),
-        "saw": "their communication time and timeline are not known",
-        "because": f"the {format_duration(budget_s)} for steps under the profiler were over before",
-        "next": "a longer --max-time, fewer strategies, or a quieter machine",
-    }
+class NoMemory(CannotMeasure):
+    """Memory ran out on a rank where the others cannot go on without it."""
+
+    def __init__(self, rank: int, label: str, reason: str) -> None:
+        super().__init__(
+            f"memory ran out on rank {rank} in {label}, and the others cannot go on without it",
+            expected="enough memory on every rank",
+        )
+        self.rank = rank
+        self.reason = f"{_who([(rank, reason)])}; the others cannot go on without it"
 
 
-def hardly_watched(cases: Sequence[TrainCase], budget_s: float) -> dict[str, Any]:
-    """TRAIN-008, as a `trouble` record: communication time of these is a rough figure."""
-    return {
-        "id": "TRAIN-008",
-        "status": "not_checked",
-        "title": "fewer than ten steps were watched of " + ", ".join(one.label for one in cases),
-        "saw": "the 95 % interval of their communication time is wider than ±25 %",
-        "because": f"the {format_duration(budget_s)} for steps under the profiler were over before",
-        "next": "a longer --max-time, fewer strategies, or a quieter machine",
-    }
+def memory_ran_out(error: BaseException) -> bool:
+    """Whether an exception says that memory was refused, on the CPU or a GPU."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    told = isinstance(error, RuntimeError) and any(sign in str(error) for sign in _SIGNS)
+    return told or isinstance(error, MemoryError)
 
 
-def fit_ended(case: TrainCase, samples: int, too_many: int) -> dict[str, Any]:
-    """TRAIN-005, as a `trouble` record: the search for the largest batch was cut short.
+def unless_full(work: Callable[[], T], full: Callable[[str], None]) -> T | None:
+    """What `work` gives; where memory runs out in it, `full` is called with what the allocator said.
 
-    too_many: the fewest samples that did not fit; 0: all that were tried did.
+    That is done after the exception is gone, and with its frames the tensors that they held.
     """
-    below = f", {too_many} do not" if too_many else ""
-    return {
-        "id": "TRAIN-005",
-        "status": "not_checked",
-        "title": f"{case.label}: the largest batch was not found",
-        "saw": f"{samples} samples of a rank fit{below}",
-        "because": "the time for the search was over before",
-        "next": "a longer --max-time, or one strategy at a time",
-    }
+    try:
+        return work()
+    except (RuntimeError, MemoryError, OSError) as error:
+        if not memory_ran_out(error):
+            raise
+        reason = reason_of(error)
+    free_what_is_left()
+    full(reason)
+    return None
+
+
+def free_what_is_left() -> None:
+    """Modules and their hooks hold each other in circles; the GPU's allocator keeps what it had."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def collectives_begun() -> int:
+    """On this rank, over all of its process groups: equal on all ranks that took the same course."""
+    import torch.distributed as dist
+
+    begun = 0
+    for group in list(dist.distributed_c10d._world.pg_map):
+        number = getattr(group, "_get_sequence_number_for_group", None)
+        with suppress(RuntimeError):  # a backend that does not count
+            begun += number() if number else 0
+    return begun
+
+
+def does_not_fit(
+    case: TrainCase,
+    *,
+    saw: str,
+    limit: int | None,
+    rank: int = -1,
+    kept: str = "and was left out",
+) -> dict[str, Any]:
+    """A `trouble` record; `limit`: bytes that one rank may use, where that is known."""
+    each = max(1, case.samples // case.ranks)
+    return trouble(
+        "does_not_fit",
+        rank=rank,
+        case=case,
+        each=each,
+        kept=kept,
+        saw=saw,
+        expected=f"at most {format_size(limit)} for one rank"
+        if limit is not None
+        else "memory for one step on every rank",
+        smaller=f"--batch {max(1, each // 2) * case.ranks}" if each > 1 else "a smaller model",
+    )
+
+
+def reason_of(error: BaseException) -> str:
+    """The allocator's own words, without where in its source it is; one line."""
+    line = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    for sign in ("DefaultCPUAllocator", "CUDA out of memory"):
+        line = line[line.find(sign) :] if sign in line else line
+    return line.strip()[:_LONGEST]
+
+
+def _who(reasons: Sequence[tuple[int, str]]) -> str:
+    ranks = ", ".join(str(rank) for rank, _ in reasons[:8]) + (" …" if len(reasons) > 8 else "")
+    word = "rank" if len(reasons) == 1 else "ranks"
+    return f"memory ran out on {word} {ranks}: {reasons[0][1]}"
 
 
 class FaultInjection:

@@ -15,8 +15,8 @@ from wirespeed.plan import LastingPlan, Plan, TrainPlan
 from wirespeed.rank.place import Place
 from wirespeed.rank.steps import Reporter
 from wirespeed.rank.training.checkpointing import Keeper
-from wirespeed.rank.training.failures import FaultInjection, not_finite
-from wirespeed.rank.training.memory_end import collectives_begun
+from wirespeed.rank.training.failures import FaultInjection, collectives_begun
+from wirespeed.rank.training.findings import trouble
 from wirespeed.rank.training.stage import BUILD_BOUND_S, Act, Stage
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class _Loop:
                 pass
         except LossNotFinite as error:
             self._say_steps()
-            self._tell("trouble", not_finite(error))
+            self._tell("trouble", trouble("not_finite", rank=error.ranks[0], error=error))
             self._event("stopped", why="the loss is not a finite number")
             return
         self._say_steps()

@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator
 from math import isqrt
-from typing import TYPE_CHECKING
+
+import torch.distributed as dist
 
 from wirespeed.model.training_records import LoadFigures
 from wirespeed.rank.place import Place
-
-if TYPE_CHECKING:
-    import torch.distributed as dist
-
 
 _GEMM_CPU, _GEMM_GPU = 256, 4096
 _SENT = {"cpu": 4 << 20, "cuda": 256 << 20}
@@ -19,8 +16,6 @@ _SHARES = (0.5, 0.8)
 
 def under_load(place: Place) -> Iterator[list[LoadFigures]]:
     """Group after group of figures; collective over the world."""
-    import torch.distributed as dist
-
     from wirespeed.training.under_load import (
         all_reduce,
         beside_each_other,
@@ -56,9 +51,7 @@ def _two_cuts(ranks: int) -> tuple[list[range], list[range]] | None:
     return rows, [range(column, ranks, width) for column in range(width)]
 
 
-def _own(cut: list[list[int]], rank: int) -> "dist.ProcessGroup":
-    import torch.distributed as dist
-
+def _own(cut: list[list[int]], rank: int) -> dist.ProcessGroup:
     found: dist.ProcessGroup | None = None
     for members in cut:
         group = dist.new_group(members)

@@ -7,10 +7,13 @@ takes the same course through the strategy.
 
 from typing import Any
 
+import torch
+
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.units import format_size
 from wirespeed.plan import TrainCase
-from wirespeed.rank.training.memory_end import CaseFull, NoMemory, does_not_fit
+from wirespeed.rank.training.failures import CaseFull, NoMemory, does_not_fit
+from wirespeed.rank.training.findings import trouble
 from wirespeed.rank.training.space import limit_bytes, predicted
 from wirespeed.rank.training.stage import Stage, precision
 from wirespeed.training.contract import ModelSpec, Setup
@@ -65,8 +68,6 @@ def _model(model: ModelSpec) -> ModelSpec:
 def _setup(stage: Stage, case: TrainCase) -> Setup | None:
     from dataclasses import replace
 
-    import torch
-
     setup = stage.setup(case, samples=1)
     if setup is None:
         return None
@@ -94,7 +95,7 @@ def rehearse(stage: Stage, case: TrainCase) -> dict[str, Any] | None:
         return does_not_fit(case, saw=f"in its first step {full.saw}", limit=limit)
     ends = stage.place.control.objects(end, str)
     refused = [end for end in ends if end != _DONE]
-    return _cannot(case, refused[0]) if refused else None
+    return trouble("cannot", case=case, because=refused[0]) if refused else None
 
 
 def _first_step(stage: Stage, case: TrainCase) -> str:
@@ -109,12 +110,3 @@ def _first_step(stage: Stage, case: TrainCase) -> str:
             raise
         return error.saw
     return _DONE
-
-
-def _cannot(case: TrainCase, reason: str) -> dict[str, Any]:
-    return {
-        "id": "TRAIN-004",
-        "status": "not_checked",
-        "title": f"{case.label} was left out",
-        "because": reason,
-    }

@@ -8,16 +8,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING
+
+import torch
 
 from wirespeed.plan import TrainCase, TrainPlan
-from wirespeed.rank.training.memory_end import CaseFull
+from wirespeed.rank.training.failures import CaseFull
 from wirespeed.rank.training.stage import Stage
 from wirespeed.statistics import mean_interval
-
-if TYPE_CHECKING:
-    import torch
-
 
 PARTS = ("step", "data", "forward", "backward", "synchronise", "optimizer")
 """Columns of what a step gives, in seconds."""
@@ -31,7 +28,7 @@ class Samples:
     """One case's steps, the same on every rank."""
 
     case: TrainCase
-    turns: "list[torch.Tensor]" = field(default_factory=list)
+    turns: list[torch.Tensor] = field(default_factory=list)
     """By round: seconds, shape (ranks of the case, steps, parts)."""
     full: bool = False
     """Memory ran out in a later round: these are the first, to be paired with others' first."""
@@ -97,7 +94,7 @@ def _narrow(samples: Samples, goal: float) -> bool:
     return (interval.high - interval.low) / 2 <= goal * fmean(means)
 
 
-def timed_turn(stage: Stage, case: TrainCase, steps: int) -> "torch.Tensor":
+def timed_turn(stage: Stage, case: TrainCase, steps: int) -> torch.Tensor:
     """One step to warm up, then `steps` that count: seconds of all ranks of the case; collective.
 
     Shape (ranks of the case, steps, parts). CaseFull: memory ran out.

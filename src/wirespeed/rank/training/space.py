@@ -5,12 +5,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.training_records import TrainingMemory
 from wirespeed.model.units import format_size
 from wirespeed.node.facts import memory_available_bytes
 from wirespeed.plan import TrainCase
-from wirespeed.rank.training.memory_end import free_what_is_left
+from wirespeed.rank.training.failures import free_what_is_left
+from wirespeed.rank.training.findings import trouble
 from wirespeed.rank.training.stage import Stage, precision
 from wirespeed.training.contract import Setup
 from wirespeed.training.strategies.registry import build_of
@@ -46,13 +49,7 @@ def resident_of_all(stage: Stage) -> dict[str, Any] | None:
     on_cpu = stage.place.device.type == "cpu"
     if stage.place.control.all_true(not on_cpu or reset_highest_resident()):
         return None
-    return {
-        "id": "TRAIN-009",
-        "status": "not_checked",
-        "title": "the resident size is of the whole process up to then, not of each strategy",
-        "because": "the kernel does not let a process reset its highest resident size (VmHWM)",
-        "next": "the column peak is exact; or --memory with one --strategy at a time",
-    }
+    return trouble("resident_of_all")
 
 
 def _most(stage: Stage, mine: TrainingMemory | None) -> TrainingMemory | None:
@@ -140,28 +137,18 @@ def fit(stage: Stage, case: TrainCase) -> Fitted:
 
 def too_large(case: TrainCase, found: Fitted) -> dict[str, Any]:
     """A `trouble` record: what would fit of a case that was left out."""
-    asked = case.samples // case.ranks
+    asked, limit = case.samples // case.ranks, format_size(found.limit_bytes)
     if found.samples >= asked:
-        return {
-            "id": "TRAIN-005",
-            "status": "warn",
-            "title": f"{case.label}: by itself its batch fits in {format_size(found.limit_bytes)}",
-            "saw": f"{found.samples} samples of a rank fit now, {asked} are asked for",
-            "because": "other strategies' trainers or other programs held the memory when it ran out",
-            "fix": f"time it by itself: --strategy {case.strategy}; or a smaller --batch",
-        }
+        return trouble("fits_by_itself", case=case, found=found, asked=asked, limit=limit)
     least = "at least " if found.ended else ""
-    each = f"{least}{found.samples} samples of a rank fit"
-    each = each if found.samples else "not even one sample fits"
-    return {
-        "id": "TRAIN-005",
-        "status": "warn",
-        "title": f"{case.label}: {each} in {format_size(found.limit_bytes)}",
-        "expected": f"{asked} samples of a rank in each step",
-        "fix": f"--batch {found.samples * case.ranks}"
-        if found.samples
-        else "--dtype bf16, fewer --layers, or a strategy that shards more",
-    }
+    each, fix = (
+        "not even one sample fits",
+        "--dtype bf16, fewer --layers, or a strategy that shards more",
+    )
+    if found.samples:
+        each = f"{least}{found.samples} samples of a rank fit"
+        fix = f"--batch {found.samples * case.ranks}"
+    return trouble("too_large", case=case, each=each, asked=asked, limit=limit, fix=fix)
 
 
 def address_space_left() -> float:
@@ -186,8 +173,6 @@ def limit_bytes(stage: Stage) -> int:
     if stage.plan.budget_bytes is not None:
         return stage.plan.budget_bytes
     if place.device.type == "cuda":
-        import torch
-
         free = float(torch.cuda.mem_get_info(place.device)[0])
     else:
         free = _SHARE * memory_available_bytes() / place.local_ranks_here

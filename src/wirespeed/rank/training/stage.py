@@ -5,12 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+import torch.distributed as dist
+
 from wirespeed.node.facts import memory_available_bytes
 from wirespeed.plan import TrainCase, TrainPlan
 from wirespeed.rank.place import Place
-from wirespeed.rank.training.failures import FaultInjection
-from wirespeed.rank.training.memory_end import (
+from wirespeed.rank.training.failures import (
     CaseFull,
+    FaultInjection,
     NoMemory,
     collectives_begun,
     free_what_is_left,
@@ -21,9 +24,6 @@ from wirespeed.training.contract import Batch, Build, ModelSpec, Setup, Trainer
 from wirespeed.training.strategies.registry import STRATEGIES, build_of
 
 if TYPE_CHECKING:
-    import torch
-    import torch.distributed as dist
-
     from wirespeed.training.loading import Loader
     from wirespeed.training.step import Precision, Stepper
 
@@ -72,10 +72,8 @@ class Stage:
         """By samples of a batch: all cases of as many take their batches from the same."""
         self.keeps = self._fits_all()
 
-    def group(self, ranks: int) -> "dist.ProcessGroup | None":
+    def group(self, ranks: int) -> dist.ProcessGroup | None:
         """The first `ranks` ranks; None on the others."""
-        import torch.distributed as dist
-
         if ranks not in self._groups:
             if ranks == self.place.world_size:
                 self._groups[ranks] = dist.group.WORLD
@@ -161,8 +159,6 @@ class Stage:
         )
 
     def _make(self, case: TrainCase) -> Act | None:
-        import torch
-
         from wirespeed.training.step import Stepper
 
         self.place.busy(BUILD_BOUND_S)
@@ -227,7 +223,7 @@ class Stage:
             raise self._alone(self.place.rank, reason) from None
         self._unless_full(rows, reason)
 
-    def _unless_full(self, rows: "torch.Tensor", reason: str) -> None:
+    def _unless_full(self, rows: torch.Tensor, reason: str) -> None:
         """rows: by rank (loss, whether its memory ran out, collectives that it has begun)."""
         full = [rank for rank, one in enumerate(rows[:, 1].tolist()) if one]
         if not full:
@@ -275,8 +271,6 @@ class Stage:
 
 def _free(place: Place) -> float:
     if place.device.type == "cuda":
-        import torch
-
         return float(torch.cuda.mem_get_info(place.device)[0])
     return float(memory_available_bytes())
 
@@ -292,8 +286,6 @@ def precision(plan: TrainPlan) -> "Precision":
 
 
 def _optimizer(name: str) -> Any:
-    import torch
-
     return {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[name]
 
 

@@ -1,8 +1,14 @@
-"""What the cost model says of each strategy here: measures the link, predicts steps and bucket size."""
+"""What the cost model says of each strategy here: measures the link, predicts steps and bucket size.
 
+The bucket size that it advises is timed beside the quickest that was measured.
+"""
+
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import CannotMeasure
@@ -12,7 +18,11 @@ from wirespeed.model.units import format_bandwidth, format_duration
 from wirespeed.plan import Case, Measure, TrainCase
 from wirespeed.rank.measure import measure
 from wirespeed.rank.place import Place, site_of
+from wirespeed.rank.training.failures import CaseFull
+from wirespeed.rank.training.findings import trouble
+from wirespeed.rank.training.rounds import Samples, timed_turn
 from wirespeed.rank.training.stage import Stage
+from wirespeed.statistics import paired_verdict
 from wirespeed.training.bucket_model import (
     Link,
     StepWithoutSync,
@@ -29,13 +39,6 @@ _SHARE = 0.25
 
 _ALIKE = 1.25
 """Bucket sizes closer than that are the same advice; so are those that hold all gradients."""
-_NOT_PREDICTED = {
-    "id": "TRAIN-006",
-    "status": "not_checked",
-    "title": "the best bucket size was not predicted",
-    "because": "all_reduce took no longer for more bytes, as measured here: too much else runs on this "
-    "machine, or the sizes are too small",
-}
 
 
 def measure_link(place: Place, gradient_bytes: int, max_time_s: float) -> list[Measurement]:
@@ -88,8 +91,6 @@ def _yardstick(stage: Stage, records: Sequence[Training]) -> StepWithoutSync | N
 
 
 def _tensors(stage: Stage) -> int:
-    import torch
-
     with torch.random.fork_rng(devices=[]):
         return sum(one.requires_grad for one in stage.model.build().parameters())
 
@@ -111,22 +112,21 @@ def best_bucket(stage: Stage, records: Sequence[Training], link: Link | None) ->
     if step is None or not swept:
         return None
     if link is None:
-        return Advice(_NOT_PREDICTED)
+        return Advice(trouble("not_predicted"))
     best = best_bucket_bytes(link, gradient_bytes=step.gradient_bytes, backward_s=step.backward_s)
     quickest = min(swept, key=lambda one: one.step.mean)
-    tried = ", ".join(f"{one.bucket_mb:g}" for one in swept)
-    told = {
-        "id": "TRAIN-006",
-        "status": "pass",
-        "title": f"best bucket size: {best / 1e6:.3g} MB by the model, {quickest.bucket_mb:g} MB of "
-        f"those measured ({tried})",
-        "saw": f"all_reduce takes {format_duration(link.latency_s)} a call and "
-        f"{format_bandwidth(link.bytes_per_s)}; {step.gradient_bytes / 1e6:.4g} MB of gradients, "
-        f"backward {format_duration(step.backward_s)}",
-        "next": ""
-        if len(swept) > 1
-        else f"wirespeed train --bucket-mb {best / 1e6:.2g},{quickest.bucket_mb:g}",
-    }
+    more = f"wirespeed train --bucket-mb {best / 1e6:.2g},{quickest.bucket_mb:g}"
+    told = trouble(
+        "best_bucket",
+        best=f"{best / 1e6:.3g}",
+        quickest=quickest,
+        tried=", ".join(f"{one.bucket_mb:g}" for one in swept),
+        latency=format_duration(link.latency_s),
+        bandwidth=format_bandwidth(link.bytes_per_s),
+        gradients=step.gradient_bytes / 1e6,
+        backward=format_duration(step.backward_s),
+        next="" if len(swept) > 1 else more,
+    )
     whole, used = step.gradient_bytes, (quickest.bucket_mb or 0) * 1e6
     if _ALIKE > min(best, whole) / min(used, whole) > 1 / _ALIKE:
         return Advice(told)
@@ -137,3 +137,41 @@ def best_bucket(stage: Stage, records: Sequence[Training], link: Link | None) ->
         samples=quickest.batch,
     )
     return Advice(told, (replace(case, bucket_mb=float(f"{best / 1e6:.3g}")), case))
+
+
+_FEWEST, _MOST = 6, 12
+"""Rounds: with fewer no interval of a median has 95 %."""
+_ADVICE_SHARE = 0.25
+"""Of the time that rounds may take."""
+
+
+def checked_advice(stage: Stage, advised: TrainCase, quickest: TrainCase) -> dict[str, Any]:
+    """TRAIN-011, as a `trouble` record, from rounds in which the two take turns; collective."""
+    both = Samples(advised), Samples(quickest)
+    begin, budget = time.monotonic(), _ADVICE_SHARE * stage.plan.max_time_s
+    for number in range(_MOST):
+        for one in both[:: -1 if number % 2 else 1]:
+            try:
+                one.turns.append(timed_turn(stage, one.case, stage.plan.steps))
+            except CaseFull:
+                sizes: dict[str, Any] = {
+                    "advised": advised.bucket_mb,
+                    "quickest": quickest.bucket_mb,
+                }
+                return trouble("advice_unknown", **sizes, because="it does not fit in memory")
+        spent = float(stage.place.control.matrix([time.monotonic() - begin]).max())
+        if (number + 1 >= _FEWEST and spent > budget) or spent > 4 * budget:
+            break
+    return advice_told(*both)
+
+
+def advice_told(advised: Samples, quickest: Samples) -> dict[str, Any]:
+    """TRAIN-011 of what was timed, round by round. Pure."""
+    value, interval, verdict = paired_verdict(advised.round_means(), quickest.round_means())
+    saw = f"{value:.2f} × its step time ({interval.low:.2f} … {interval.high:.2f}), "
+    saw += f"{len(advised.turns)} rounds in turns"
+    sizes: dict[str, Any] = {"advised": advised.case.bucket_mb, "quickest": quickest.case.bucket_mb}
+    if verdict == "not enough rounds":
+        because = "too few rounds for this noise"
+        return trouble("advice_unknown", **sizes, saw=saw, because=because)
+    return trouble("advice_wrong" if verdict == "slower" else "advice_right", **sizes, saw=saw)

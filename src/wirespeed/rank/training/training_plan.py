@@ -6,30 +6,36 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+import torch
+
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Choice
 from wirespeed.model.training_records import Training
+from wirespeed.model.units import format_duration
 from wirespeed.plan import Plan, TrainCase, TrainPlan
 from wirespeed.rank.place import Place
 from wirespeed.rank.steps import Reporter
-from wirespeed.rank.training.advice import checked_advice
 from wirespeed.rank.training.close_look import LONGEST, Probed, probe, tell_trace, turns_at_least
 from wirespeed.rank.training.failures import (
+    CaseFull,
     FaultInjection,
-    fit_ended,
-    hardly_watched,
-    not_finite,
-    not_watched,
+    NoMemory,
+    does_not_fit,
+    memory_ran_out,
 )
+from wirespeed.rank.training.findings import trouble
 from wirespeed.rank.training.load import under_load
-from wirespeed.rank.training.memory_end import CaseFull, NoMemory, does_not_fit, memory_ran_out
 from wirespeed.rank.training.prove import prove, rehearse
 from wirespeed.rank.training.rounds import Samples, run_rounds
-from wirespeed.rank.training.scale import efficiencies
 from wirespeed.rank.training.space import fit, limit_bytes, resident_of_all, space, too_large
 from wirespeed.rank.training.stage import BUILD_BOUND_S, Stage
-from wirespeed.rank.training.step_forecast import best_bucket, measure_link, predicted
-from wirespeed.rank.training.summary import figures, verdicts, yardstick_of
+from wirespeed.rank.training.step_forecast import (
+    best_bucket,
+    checked_advice,
+    measure_link,
+    predicted,
+)
+from wirespeed.rank.training.summary import efficiencies, figures, verdicts, yardstick_of
 from wirespeed.reference.shape import peak_flops
 from wirespeed.training.trace import Span
 
@@ -122,16 +128,16 @@ class _Run:
             self._step(index, len(self._plan.cases), f"first step of {case.label}", BUILD_BOUND_S)
             begin = time.monotonic()
             try:
-                trouble = rehearse(self._stage, case)
+                odd = rehearse(self._stage, case)
             except LossNotFinite as error:
-                self._tell("trouble", not_finite(error))
+                self._tell("trouble", trouble("not_finite", rank=error.ranks[0], error=error))
                 return False
             self._took(time.monotonic() - begin)
-            if trouble is None:
+            if odd is None:
                 self._taken.append(Samples(case))
                 continue
-            self._tell("trouble", trouble)
-            if trouble["id"] == "TRAIN-003":
+            self._tell("trouble", odd)
+            if odd["id"] == "TRAIN-003":
                 self._left_out.append(case)
         return True
 
@@ -165,7 +171,7 @@ class _Run:
         try:
             run_rounds(self._stage, self._taken, self._turn, progress, self._so_far, self._full)
         except LossNotFinite as error:
-            self._tell("trouble", not_finite(error))
+            self._tell("trouble", trouble("not_finite", rank=error.ranks[0], error=error))
             whole = min(len(one.turns) for one in self._taken if not one.full)
             self._taken = [replace(one, turns=one.turns[:whole]) for one in self._taken]
             self._keep_timed()
@@ -264,13 +270,15 @@ class _Run:
             for one in found
             if one.full is None and (self._plan.trace or one.case.strategy != "none")
         ]
-        limit_s = LONGEST * self._plan.max_time_s
-        if missed := [one.case for one in wanted if not one.turns]:
-            self._tell("trouble", not_watched(missed, limit_s))
-        asked = self._plan.rounds is not None
-        vague = [one.case for one in wanted if one.turns and not one.usable]
-        if vague and not asked:
-            self._tell("trouble", hardly_watched(vague, limit_s))
+        budget = format_duration(LONGEST * self._plan.max_time_s)
+        missed = [one.case.label for one in wanted if not one.turns]
+        vague = [one.case.label for one in wanted if one.turns and not one.usable]
+        if missed:
+            names = ", ".join(missed)
+            self._tell("trouble", trouble("not_watched", names=names, budget=budget))
+        if vague and self._plan.rounds is None:
+            names = ", ".join(vague)
+            self._tell("trouble", trouble("hardly_watched", names=names, budget=budget))
 
     def _foretell(self) -> None:
         """Only where ranks were compared: the cost of a collective on the whole world is the base."""
@@ -320,7 +328,9 @@ class _Run:
                 found = fit(self._stage, case)
                 self._records[index] = replace(one, largest_samples=found.samples)
                 if found.ended:
-                    self._tell("trouble", fit_ended(case, found.samples, found.too_many))
+                    below = f", {found.too_many} do not" if found.too_many else ""
+                    told = trouble("fit_ended", case=case, samples=found.samples, below=below)
+                    self._tell("trouble", told)
 
     def load(self) -> None:
         """Computing and sending side by side."""
@@ -339,8 +349,6 @@ def _peak(place: Place, precision: str) -> float | None:
     """FLOP/s of this rank's device; only where every rank has the same."""
     if place.device.type != "cuda":
         return None
-    import torch
-
     kind = {"bf16": "bfloat16", "fp16": "float16"}.get(precision, "float32")
     if kind == "float32" and torch.backends.cuda.matmul.allow_tf32:
         kind = "tf32"

@@ -1,6 +1,6 @@
 import pytest
 
-from wirespeed.watchdog.rank_status import RankStatus, ranks_text
+from wirespeed.watchdog.facts import RankStatus, ranks_text
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
-"""What the node's error counters do during the traffic: read by the first rank of each node."""
+"""What the first rank of each node looks at while the world measures: error counters, other runs."""
 
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 
 from wirespeed.node.counters import BOUND_S, Snapshot, growth, take
+from wirespeed.node.neighbours import Presence
 from wirespeed.plan import Plan
-from wirespeed.rank.place import Place
+from wirespeed.rank.place import Place, is_first_of_node
 from wirespeed.rank.steps import Reporter
 
 _VERBS = ("check", "locate")
@@ -27,8 +30,7 @@ class Counting:
     def look(self, *, at_once: bool = True) -> None:
         """Told by the first rank of each node; not `at_once`: at most once a minute."""
         place, now = self._place, time.monotonic()
-        first = place.hosts.index(place.hosts[place.rank]) == place.rank
-        if not first or not (at_once or now > self._told_at + _EVERY_S):
+        if not is_first_of_node(place) or not (at_once or now > self._told_at + _EVERY_S):
             return
         self._told_at, before = now, self._before
         # Ranks that wait between two turns of a soak do not know of this, and have their own time-out.
@@ -62,3 +64,22 @@ def counting(place: Place, plan: Plan, heartbeat: Reporter) -> Iterator[Counting
             counted.look()
         raise
     counted.look_together("reading counters after")
+
+
+@contextmanager
+def present(place: Place, plan: Plan, heartbeat: Reporter) -> Iterator[None]:
+    """A run shows itself to the others of each node that it measures on, and tells whom it met there.
+
+    What is done within is measured; collective. Told by the first rank of a node, if by any.
+    """
+    mark = place.control.objects(secrets.token_hex(8), str)[0]
+    if not is_first_of_node(place):
+        yield
+        return
+    presence = Presence(plan.command, mark)
+    try:
+        yield
+        if others := [asdict(one) for one in presence.others()]:
+            heartbeat.record("neighbours", {"rank": place.rank, "others": others})
+    finally:
+        presence.leave()

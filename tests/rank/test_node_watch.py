@@ -7,8 +7,8 @@ import pytest
 
 from wirespeed.node.counters import Snapshot
 from wirespeed.plan import Plan
-from wirespeed.rank import error_counters as module
-from wirespeed.rank.error_counters import counting
+from wirespeed.rank import node_watch as module
+from wirespeed.rank.node_watch import counting
 
 
 class Heartbeat:
