@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.rank.place import broken_barriers
+from wirespeed.collectives.dtypes import dtype_named
+from wirespeed.collectives.engines.base import Group
+from wirespeed.plan import Case
+from wirespeed.rank.place import Site, broken_barriers
 
 
 class SlowStore:
@@ -38,10 +41,7 @@ def test_a_mark_on_its_way_blames_no_barrier(others: tuple[int, ...], wrong: int
         control=SimpleNamespace(barrier=lambda: None, matrix=lambda row: torch.tensor([row])),
         tick=lambda: None,
     )
-    site: Any = SimpleNamespace(
-        ranks=1,
-        group=SimpleNamespace(ranks=(0, *others)),
-        geometry=SimpleNamespace(rank=0),
-        collective=CATALOGUE["barrier"],
-    )
+    group = Group(ranks=(0, *others), rank=0, handle=None)
+    case, collective = Case(op="barrier", size_bytes=0), CATALOGUE["barrier"]
+    site = Site(case, collective, dtype_named("float32"), members=[(0,)], group=group, count=0)
     assert broken_barriers(place, site) == (wrong, 1)

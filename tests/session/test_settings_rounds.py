@@ -16,11 +16,16 @@ from wirespeed.reference import NoReference
 from wirespeed.runs import store
 from wirespeed.runs.folder import RunFolder
 from wirespeed.session.backends import run_workload
-from wirespeed.session.combinations import SCREEN_ROUNDS, Comparison, combinations_of, estimate
 from wirespeed.session.record_stream import apply_settings, order
 from wirespeed.session.recording import Session
 from wirespeed.session.remote import ordered
-from wirespeed.session.settings import ComparedSettings
+from wirespeed.session.settings import (
+    SCREEN_ROUNDS,
+    ComparedSettings,
+    Comparison,
+    combinations_of,
+    estimate,
+)
 from wirespeed.watchdog import Outcome
 
 STEP = Step(case=Case(op="all_reduce", redop="sum", size_bytes=1024), measure=Measure())

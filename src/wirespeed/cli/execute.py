@@ -27,11 +27,10 @@ from wirespeed.plan import Plan
 
 if TYPE_CHECKING:
     from wirespeed.session.backends import Workload
-    from wirespeed.session.combinations import Comparison
     from wirespeed.session.grids import GridWorld
-    from wirespeed.session.recorder import Recorder
-    from wirespeed.session.recording import Session
+    from wirespeed.session.recording import Recorder, Session
     from wirespeed.session.restart_loop import Work
+    from wirespeed.session.settings import Comparison
     from wirespeed.watchdog import Outcome
 
 

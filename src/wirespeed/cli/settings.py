@@ -11,7 +11,7 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     from wirespeed.model.records import Choice
     from wirespeed.plan import Plan
-    from wirespeed.session.combinations import Comparison
+    from wirespeed.session.settings import Comparison
 
 
 ROUND_S = 0.5
@@ -68,7 +68,7 @@ def asked_settings(
                 raise UsageError(f"{name} says nothing without --env", expected="--env NAME=V1,V2")
         return None
     from wirespeed.checks.combinations import usual_rounds
-    from wirespeed.session.combinations import FINALISTS, Comparison, combinations_of
+    from wirespeed.session.settings import FINALISTS, Comparison, combinations_of
 
     if any(step.case.max_fit for step in plan.steps):
         raise UsageError(
@@ -144,7 +144,7 @@ def _values(name: str, text: str) -> list[str | None]:
 
 def tell_estimate(asked: "Comparison", plan: "Plan", ranks: int, *, quiet: bool) -> None:
     """On stderr, before the first world starts."""
-    from wirespeed.session.combinations import estimate
+    from wirespeed.session.settings import estimate
 
     if not quiet:
         click.echo(f"wirespeed: {estimate(asked, plan, ranks)}", err=True)

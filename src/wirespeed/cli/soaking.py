@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wirespeed.node.lock import Lock
     from wirespeed.plan import Plan
     from wirespeed.runs.folder import PatientFolder
-    from wirespeed.session.recorder import ProgressView
+    from wirespeed.session.run_builder import ProgressView
     from wirespeed.session.soaking import SoakLedger
 
 

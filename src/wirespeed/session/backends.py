@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from wirespeed.errors import Interrupted
-from wirespeed.model.records import Finding, Run
+from wirespeed.model.records import Run
 from wirespeed.plan import Plan
-from wirespeed.session.recorder import Recorder
-from wirespeed.session.recording import Session
+from wirespeed.session.findings import make_finding
+from wirespeed.session.recording import Recorder, Session
 from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.watchdog import Outcome
 
@@ -51,7 +51,7 @@ def run_workload(session: Session, backend: Backend, workload: Workload) -> Run:
             with backend(session) as start:
                 outcome = Outcome(kind="never_joined") if start is None else workload.run(start)
         except Interrupted as error:
-            outcome = Outcome(kind="interrupted", findings=(interrupted_before(error),))
+            outcome = interrupted(error.saw)
         workload.settle(outcome)
         return session.close(outcome)
 
@@ -72,13 +72,16 @@ class OneWorld:
         """The session has all of it."""
 
 
-def interrupted_before(error: Interrupted) -> Finding:
-    return Finding(
-        id="INT-001",
-        status="not_checked",
-        title="the job was interrupted before a rank was started",
-        saw=error.saw,
-        expected="to run to the end",
-        because="it was asked to stop",
-        next="run the same command again",
-    )
+class ManyWorlds:
+    """A workload of worlds one after the other: a signal between two of them ends it."""
+
+    word = ""
+    """The signal that came; within a world, the world itself takes it and tells."""
+
+    def interrupt(self, word: str) -> None:
+        self.word = self.word or word
+
+
+def interrupted(saw: str, entry: str = "interrupted_before") -> Outcome:
+    """Between two worlds; entry: the finding that tells it."""
+    return Outcome(kind="interrupted", findings=(make_finding(entry, saw=saw),))

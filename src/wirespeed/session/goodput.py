@@ -7,7 +7,6 @@ only, and the same account is kept of it.
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from wirespeed.errors import UsageError
@@ -15,17 +14,16 @@ from wirespeed.model.lasting_records import Goodput, Incident
 from wirespeed.model.units import format_duration
 from wirespeed.plan import LastingPlan, Plan, TrainPlan
 from wirespeed.runs.folder import PatientFolder
+from wirespeed.session.findings import make_finding
 from wirespeed.session.goodput_account import (
     Account,
     Failure,
     best_interval,
-    checkpoint_finding,
     failure_findings,
     failure_of,
     time_between_failures,
-    unwritten_finding,
 )
-from wirespeed.session.recording import Session
+from wirespeed.session.recording import Session, TurnRecorder
 from wirespeed.session.restart_loop import FRUITLESS, log_folder
 from wirespeed.watchdog import Outcome
 
@@ -196,7 +194,7 @@ class GoodputWork:
         )
         if title not in self._warned:
             self._warned.add(title)
-            self._session.note([unwritten_finding(title, why)])
+            self._session.note([make_finding("unwritten", title=title, saw=why)])
 
     def _keep(self, incident: Incident) -> None:
         """One that ended no world."""
@@ -207,7 +205,8 @@ class GoodputWork:
         """once: what is told of the first such trouble only."""
         if (once or title) not in self._warned:
             self._warned.add(once or title)
-            self._session.note([checkpoint_finding(title, saw, costs, fix)])
+            told = make_finding("checkpoint", title=title, saw=saw, costs=costs, fix=fix)
+            self._session.note([told])
 
     def _fail(self, failure: Failure) -> None:
         if self._failures and self._failures[-1].resumed is None:
@@ -282,18 +281,12 @@ class GoodputWork:
         return time.monotonic() - self._begin
 
 
-class _WorldRecorder:
+class _WorldRecorder(TurnRecorder):
     """The recorder of one world."""
 
     def __init__(self, work: GoodputWork, session: Session, number: int) -> None:
-        self._work = work
-        self._session = session
-        self._number = number
-        self._logs = log_folder(session.logs, number)
-
-    @property
-    def logs(self) -> Path:
-        return self._logs
+        super().__init__(session, log_folder(session.logs, number))
+        self._work, self._number = work, number
 
     def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None:
         if kind == "lasting":
@@ -301,11 +294,8 @@ class _WorldRecorder:
             return
         if kind == "refusal":
             self._work.refused()
-        if not self._session.has_facts(kind, self._number):
-            self._session.on_record(rank, kind, data)
-
-    def phase(self, text: str) -> None:
-        self._session.phase(text)
+        if not self.session.has_facts(kind, self._number):
+            super().on_record(rank, kind, data)
 
 
 def _parts(plan: Plan) -> tuple[TrainPlan, LastingPlan]:

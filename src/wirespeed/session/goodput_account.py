@@ -13,6 +13,7 @@ from typing import Literal
 from wirespeed.model.lasting_records import Incident
 from wirespeed.model.records import Finding, Subject
 from wirespeed.model.units import format_duration
+from wirespeed.session.findings import make_finding
 from wirespeed.statistics import mean_interval
 from wirespeed.watchdog import Outcome
 
@@ -215,12 +216,7 @@ def failure_of(outcome: Outcome) -> Finding:
     for finding in outcome.findings:
         if finding.status != "pass":
             return finding
-    return Finding(
-        id="JOIN-001",
-        status="fail",
-        title=f"the ranks {outcome.kind.replace('_', ' ')}",
-        because="the watchdog knows no more",
-    )
+    return make_finding("unknown_end", kind=outcome.kind.replace("_", " "))
 
 
 @dataclass(slots=True)
@@ -281,28 +277,3 @@ def _failed(failure: Failure) -> Finding:
     when = f"{format_duration(failure.since_s)} after the start, at {failure.at}"
     finding = failure.finding
     return replace(finding, status="fail", costs=costs, evidence=(when, *finding.evidence))
-
-
-def checkpoint_finding(title: str, because: str, costs: str, fix: str) -> Finding:
-    return Finding(
-        id="TRAIN-007",
-        status="warn",
-        title=title,
-        saw=because,
-        expected="a whole checkpoint of this job",
-        costs=costs,
-        fix=fix,
-    )
-
-
-def unwritten_finding(title: str, saw: str) -> Finding:
-    """The run's records had to wait; told of the first time only."""
-    return Finding(
-        id="TRAIN-010",
-        status="warn",
-        title=title,
-        saw=saw,
-        expected="room for the run's records",
-        costs="no training; were this process killed meanwhile, what waited would be lost",
-        fix="room under the run folder, or WIRESPEED_HOME on a larger disk",
-    )

@@ -6,8 +6,7 @@ since the run's facts (nodes, versions, findings about them) are those of the fi
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wirespeed.collectives.catalogue import CATALOGUE
@@ -16,8 +15,9 @@ from wirespeed.errors import Interrupted
 from wirespeed.model.grid_records import GridPoint, Missing
 from wirespeed.model.records import Finding
 from wirespeed.plan import Case, Plan
-from wirespeed.session.backends import Backend, StartWorld
-from wirespeed.session.recording import Session
+from wirespeed.session.backends import Backend, ManyWorlds, StartWorld
+from wirespeed.session.findings import make_finding
+from wirespeed.session.recording import Session, TurnRecorder
 from wirespeed.watchdog import Outcome
 
 _PLACE = ("op", "dtype", "redop", "in_place")
@@ -35,25 +35,20 @@ class GridWorld:
     backend: Backend | None = None
 
 
-class Grid:
+class Grid(ManyWorlds):
     """A `Workload`: all points. A signal ends it; what was measured stays."""
 
     def __init__(self, session: Session, worlds: Sequence[GridWorld]) -> None:
         self._session, self._worlds = session, worlds
         self._done: dict[GridPoint, GridPoint] = {}
-        self._word = ""
-
-    def interrupt(self, word: str) -> None:
-        """Between two worlds; within one, the world itself tells."""
-        self._word = self._word or word
 
     def run(self, start: StartWorld | None) -> Outcome:
         """Each point has a backend of its own."""
         ended = Outcome(kind="never_joined")
         largest_first = sorted(self._worlds, key=lambda one: -one.point.ranks)
         for number, one in enumerate(largest_first):
-            if self._word:
-                raise Interrupted(f"interrupted by {self._word}")
+            if self.word:
+                raise Interrupted(f"interrupted by {self.word}")
             if one.plan is None or one.backend is None:
                 self._done[one.point] = one.point
                 continue
@@ -64,7 +59,9 @@ class Grid:
         return ended
 
     def _world(self, one: GridWorld, plan: Plan, backend: Backend, number: int) -> Outcome:
-        recorder = _PointRecorder(self._session, one.point, number, plan.training is not None)
+        recorder = _PointRecorder(
+            self._session, one.point, number, trains=plan.training is not None
+        )
         self._session.phase(one.point.name)
         begin = time.monotonic()
         with backend(self._session) as start:
@@ -99,45 +96,35 @@ def _unmeasured(points: Sequence[GridPoint]) -> list[Finding]:
     bad = [one for one in points if one.reason]
     if not bad:
         return []
-    reasons = list(dict.fromkeys(one.reason for one in bad))
-    return [
-        Finding(
-            id="GRID-001",
-            status="warn",
-            title=f"{len(bad)} of {len(points)} points of the grid were not measured whole: "
-            + "; ".join(one.name for one in bad),
-            because="; ".join(reasons),
-        )
-    ]
+    found = make_finding(
+        "not_whole",
+        bad=len(bad),
+        points=len(points),
+        names="; ".join(one.name for one in bad),
+        because="; ".join(dict.fromkeys(one.reason for one in bad)),
+    )
+    return [found]
 
 
-@dataclass(slots=True)
-class _PointRecorder:
+class _PointRecorder(TurnRecorder):
     """The recorder of one point: figures go to the session with their backend, facts only once."""
 
-    session: Session
-    point: GridPoint
-    number: int
-    trains: bool
-    refused: str = ""
-    backend: str = ""
-    """What its ranks have joined over; empty until then."""
-    _measured: set[Key] = field(default_factory=set)
-    _reasons: dict[Key, str] = field(default_factory=dict)
-    _short: list[tuple[str, int, str]] = field(default_factory=list)
-    """(label of the step, bytes asked for, why memory does not do)."""
-
-    def __post_init__(self) -> None:
-        if not self.session.joined:
-            self.session.stands_for(self.point.ranks)
+    def __init__(self, session: Session, point: GridPoint, number: int, *, trains: bool) -> None:
+        super().__init__(session, session.logs / f"point-{number}")
+        self._point, self._number, self._trains = point, number, trains
+        self.refused = ""
+        self.backend = ""
+        """What its ranks have joined over; empty until then."""
+        self._measured: set[Key] = set()
+        self._reasons: dict[Key, str] = {}
+        self._short: list[tuple[str, int, str]] = []
+        """(label of the step, bytes asked for, why memory does not do)."""
+        if not session.joined:
+            session.stands_for(point.ranks)
         self.logs.mkdir(parents=True, exist_ok=True)
 
-    @property
-    def logs(self) -> Path:
-        return self.session.logs / f"point-{self.number}"
-
     def phase(self, text: str) -> None:
-        self.session.phase(f"{self.point.name}: {text}")
+        super().phase(f"{self._point.name}: {text}")
 
     def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None:
         if kind == "refusal":
@@ -145,10 +132,10 @@ class _PointRecorder:
             return
         if kind == "joined":
             self.backend = data["backend"]
-        if kind == "trace" or self.session.has_facts(kind, self.number):
+        if kind == "trace" or self.session.has_facts(kind, self._number):
             return
         if kind == "measurement":
-            if self.trains:
+            if self._trains:
                 return  # of that world's cost model alone; TRAIN-006 tells what it comes to
             data = {**data, "backend": self.backend}
             self._measured.add(_key(data))
@@ -161,10 +148,10 @@ class _PointRecorder:
             why = f"it needs {need / 2**30:.3g} GiB of {free / 2**30:.3g} that may be taken"
             self._short.append((data["label"], data["size_bytes"], why))
         if kind in ("progress", "memory"):
-            data = {**data, "label": f"{self.point.name}: {data['label']}"}
+            data = {**data, "label": f"{self._point.name}: {data['label']}"}
         elif kind == "trouble":
-            data = {**data, "title": f"{self.point.name}: {data['title']}"}
-        self.session.on_record(rank, kind, data)
+            data = {**data, "title": f"{self._point.name}: {data['title']}"}
+        super().on_record(rank, kind, data)
 
     def missing(self, plan: Plan, reason: str) -> list[Missing]:
         """The rows that did not come, each with why."""
@@ -181,14 +168,14 @@ class _PointRecorder:
                 reason=self._why(one) or reason or "not measured",
             )
             for one in (step.case for step in plan.steps if step.measure)
-            if _key_of(one, self.point.ranks) not in self._measured
+            if _key_of(one, self._point.ranks) not in self._measured
         ]
 
     def _why(self, case: Case) -> str:
         for label, size, why in self._short:
             if label.split()[:2] == [case.op, case.dtype] and case.size_bytes >= size:
                 return why
-        return self._reasons.get(_key_of(case, self.point.ranks), "")
+        return self._reasons.get(_key_of(case, self._point.ranks), "")
 
 
 def _strategy(name: str, bucket_mb: float | None) -> str:

@@ -12,12 +12,12 @@ from io import FileIO
 from pathlib import Path
 
 from wirespeed.launchers.children import Child, Children, private
-from wirespeed.model.records import Choice, Finding, Subject
+from wirespeed.model.records import Choice, Finding
 from wirespeed.plan import Plan
 from wirespeed.process.codes import returncode_text
 from wirespeed.session.backends import Backend, StartWorld, Variables
-from wirespeed.session.recorder import Recorder
-from wirespeed.session.recording import Session
+from wirespeed.session.findings import make_finding
+from wirespeed.session.recording import Recorder, Session
 from wirespeed.session.scratch_folder import new_scratch
 from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.watchdog import LocalProcess, Monitor, Outcome, new_token
@@ -194,21 +194,8 @@ class LocalRanks:
         """LAUNCH-007 where the process that had started the ranks ended before them."""
         if self._lost is None:
             return ()
-        how = returncode_text(self._lost)
-        return (
-            Finding(
-                id="LAUNCH-007",
-                status="fail",
-                title=f"the process that starts the ranks of this machine was lost: {how}",
-                subject=Subject("job", "job"),
-                saw=f"process {self._process.pid} {how} before its ranks had ended",
-                expected="every rank to tell how it ended",
-                because=exit_hint(self._lost),
-                costs="the ranks end with it; what was measured before is kept",
-                fix="see who killed it; give the ranks more memory or use fewer",
-                next="dmesg -T | grep -i -E 'killed process|oom'",
-            ),
-        )
+        how, because = returncode_text(self._lost), exit_hint(self._lost)
+        return (make_finding("starter_lost", how=how, pid=self._process.pid, because=because),)
 
 
 def _parts(plan: Plan) -> list[str]:

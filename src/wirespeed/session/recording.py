@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from wirespeed.checks.counting import with_counters
 from wirespeed.checks.gate import PLAIN, Gate
@@ -18,7 +18,7 @@ from wirespeed.checks.training import proof_findings
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError, WirespeedError
 from wirespeed.model.codec import to_json
 from wirespeed.model.grid_records import GridPoint
-from wirespeed.model.lasting_records import Goodput
+from wirespeed.model.lasting_records import Goodput, Soak
 from wirespeed.model.records import (
     Choice,
     Finding,
@@ -31,12 +31,42 @@ from wirespeed.model.settings_records import Setting
 from wirespeed.plan import Plan
 from wirespeed.reference import Reference
 from wirespeed.runs.folder import RunFolder
-from wirespeed.session.recorder import OF_THE_WORLD, Ledger, ProgressView
-from wirespeed.session.run_builder import RunBuilder
+from wirespeed.session.findings import make_finding
+from wirespeed.session.run_builder import ProgressView, RunBuilder
 from wirespeed.watchdog import Outcome
 
+OF_THE_WORLD = frozenset(
+    ("joined", "node", "seat", "peers", "choices", "versions", "environment", "identity")
+)
+"""Kinds of records that every world tells, about itself."""
 _REFUSALS = tuple(one.exit_code for one in (UsageError, CannotMeasure, NothingRan, WirespeedError))
 """What a rank's word can end a run with: never as a good one."""
+
+
+class Recorder(Protocol):
+    """Where one world of ranks is written down: a whole run's session, or one turn of many."""
+
+    @property
+    def logs(self) -> Path:
+        """The folder of the ranks' logs."""
+        ...
+
+    def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None: ...
+
+    def phase(self, text: str) -> None: ...
+
+
+class Ledger(Protocol):
+    """The recorder of a soak within a session (`session.soaking`)."""
+
+    @property
+    def seconds_before(self) -> float: ...
+
+    def take(self, kind: str, data: Mapping[str, Any]) -> None: ...
+
+    def findings(self) -> list[Finding]: ...
+
+    def soak(self) -> Soak: ...
 
 
 class Session:
@@ -135,7 +165,12 @@ class Session:
     def close(self, outcome: Outcome) -> Run:
         """Judge what came in, write `run.json`, and give the run."""
         self._progress.close()
-        outcome = _to_resume(outcome, self._way_on())
+        way_on = self._way_on()
+        told = [
+            replace(one, next=way_on) if way_on and one.id == "INT-001" else one
+            for one in outcome.findings
+        ]
+        outcome = replace(outcome, findings=tuple(told))
         heard, world = self._heard, self._heard.world()
         trained = self._goodput is not None and self._goodput.steps > 0
         measured = int(trained) + heard.measured
@@ -253,26 +288,23 @@ class Session:
         return not (plan.steps or plan.pairs or plan.training or plan.soak)
 
 
-def _to_resume(outcome: Outcome, way_on: str) -> Outcome:
-    """What was interrupted can be gone on with."""
-    told = tuple(
-        replace(one, next=way_on) if way_on and one.id == "INT-001" else one
-        for one in outcome.findings
-    )
-    return replace(outcome, findings=told)
+class TurnRecorder:
+    """The recorder of one world of several: what it takes goes to the run's session."""
+
+    def __init__(self, session: Session, logs: Path) -> None:
+        self.session, self.logs = session, logs
+
+    def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None:
+        self.session.on_record(rank, kind, data)
+
+    def phase(self, text: str) -> None:
+        self.session.phase(text)
 
 
 def _refused(refusal: Mapping[str, Any]) -> Finding:
-    return Finding(
-        id="WORLD-002",
-        status="not_checked",
-        title="this world cannot be measured as asked",
-        subject=Subject("rank", f"rank {refusal['rank']}"),
-        saw=refusal["saw"],
-        expected=refusal["expected"],
-        because=refusal["saw"],
-        next=refusal["next"],
-    )
+    texts = {name: refusal[name] for name in ("saw", "expected", "next")}
+    who = Subject("rank", f"rank {refusal['rank']}")
+    return make_finding("refused", subject=who, **texts, because=refusal["saw"])
 
 
 def log_findings(folder: Path) -> list[Finding]:

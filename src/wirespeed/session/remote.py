@@ -17,10 +17,10 @@ from wirespeed.plan import Plan
 from wirespeed.process.codes import returncode_text
 from wirespeed.process.frames import VARIABLE as FRAMES
 from wirespeed.session.backends import Backend, StartWorld, Variables
+from wirespeed.session.findings import make_finding
 from wirespeed.session.held_nodes import STOPPING, held, lost_findings
 from wirespeed.session.record_stream import VARIABLE, order, outcome_from_json, read_line
-from wirespeed.session.recorder import Recorder
-from wirespeed.session.recording import Session
+from wirespeed.session.recording import Recorder, Session
 from wirespeed.session.scratch_folder import new_scratch
 from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.watchdog import Outcome
@@ -188,14 +188,11 @@ def _after_results(finding: Finding) -> Finding:
 def _odd_ends(end: JobEnd) -> list[Finding]:
     """EXIT-001 for ranks that ended otherwise than they announced, after their results."""
     return [
-        Finding(
-            id="EXIT-001",
-            status="warn",
-            title=f"{rank_name(rank, end.nodes)} delivered its results and then "
-            f"{returncode_text(code)}",
+        make_finding(
+            "odd_end",
+            name=rank_name(rank, end.nodes),
+            how=returncode_text(code),
             subject=Subject("rank", f"rank {rank}"),
-            saw=returncode_text(code),
-            expected="exit code 0",
         )
         for rank, code in sorted(end.codes.items())
         if code

@@ -5,15 +5,13 @@ after world gets nowhere, the last one's failure is the run's.
 """
 
 import time
-from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Protocol
 
-from wirespeed.errors import Interrupted
 from wirespeed.plan import Plan
-from wirespeed.session.backends import StartWorld, interrupted_before
-from wirespeed.session.recorder import Recorder
+from wirespeed.session.backends import ManyWorlds, StartWorld, interrupted
+from wirespeed.session.recording import Recorder
 from wirespeed.watchdog import Outcome
 
 FRUITLESS = 3
@@ -59,22 +57,17 @@ def log_folder(logs: Path, world: int) -> Path:
     return folder
 
 
-class RestartLoop:
+class RestartLoop(ManyWorlds):
     """A `Workload`: worlds until `for_s` seconds are over. A signal ends it; what is known stays."""
 
     def __init__(self, work: Work, for_s: float) -> None:
         self._work = work
         self._deadline = time.monotonic() + for_s
-        self._word = ""
         self._number = 0
         self._fruitless = 0
 
-    def interrupt(self, word: str) -> None:
-        """Between two worlds; within one, the world itself tells."""
-        self._word = self._word or word
-
     def run(self, start: StartWorld) -> Outcome:
-        while not self._word:
+        while not self.word:
             left = self._deadline - time.monotonic()
             if left < _LEAST_S and self._number:
                 break
@@ -103,13 +96,11 @@ class RestartLoop:
         """Waits for what a failure leaves behind (ports, memory, a node that starts again)."""
         pause = min(_PAUSE_S * 2**self._fruitless, _LONGEST_PAUSE_S)
         end = min(time.monotonic() + pause, self._deadline)
-        while not self._word and time.monotonic() < end:
+        while not self.word and time.monotonic() < end:
             time.sleep(_POLL_S)
 
     def _over(self) -> Outcome:
-        if not self._word:
+        if not self.word:
             return Outcome(kind="finished")
-        told = interrupted_before(Interrupted(f"interrupted by {self._word}"))
-        if self._number:
-            told = replace(told, title="interrupted before the next ranks were started")
-        return Outcome(kind="interrupted", findings=(told,))
+        entry = "interrupted_between" if self._number else "interrupted_before"
+        return interrupted(f"interrupted by {self.word}", entry)

@@ -6,7 +6,7 @@ It judges nothing. What must survive a session that is killed goes into the run 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.records import (
@@ -24,7 +24,19 @@ from wirespeed.model.units import format_size
 from wirespeed.node.identity import distinct_names
 from wirespeed.node.redact import allowed_environment
 from wirespeed.runs.folder import RunFolder
-from wirespeed.session.recorder import ProgressView
+from wirespeed.session.findings import make_finding
+
+
+class ProgressView(Protocol):
+    """Shows what is running; never on stdout."""
+
+    def step(self, index: int, of: int, label: str) -> None: ...
+
+    def phase(self, text: str) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class NodeRegistry:
@@ -111,6 +123,15 @@ class NodeRegistry:
 _STORED = ("measurement", "verification", "pairs", "located", "training", "under_load")
 """Kinds of records that the run folder keeps as they come."""
 
+_LISTED: dict[str, tuple[type, str]] = {
+    "measurement": (Measurement, "measurements"),
+    "verification": (Verification, "verifications"),
+    "under_load": (LoadFigures, "load"),
+}
+"""Kinds that are kept one by one, and where."""
+_WHOLE = ("versions", "environment")
+"""Of rank 0's node; the environment only where that is not this one."""
+_OF_NODES = ("joined", "node", "peers", "neighbours")
 _MOST_ODD = 8
 
 Take = Callable[[Mapping[str, Any]], None]
@@ -146,38 +167,29 @@ class RunBuilder:
         self.trace: list[str] = []
         self.notes: list[Finding] = []
         self.refusal: Mapping[str, Any] | None = None
-        self._takers = self._by_kind()
-        folder.append("environment", self.environment)
-        self.store_choices()
-
-    def _by_kind(self) -> dict[str, Take]:
-        """Who takes a record of that kind."""
-        return {
+        self._takers: dict[str, Take] = {
             "progress": self._on_progress,
             "joined": self._on_joined,
-            "node": self._on_node,
+            "node": self.nodes.tell,
             "seat": self._on_seat,
-            "peers": self._on_peers,
+            "peers": self.nodes.peers,
             "counters": self.nodes.counted,
-            "neighbours": self._on_neighbours,
+            "neighbours": self.nodes.others,
             "choices": self._on_choices,
-            "versions": self._on_versions,
-            "measurement": self._on_measurement,
-            "verification": self._on_verification,
             "memory": self._on_memory,
             "located": self._on_located,
             "pairs": self._on_pairs,
             "culprits": self._on_culprits,
             "training": self._on_training,
-            "under_load": self._on_load,
             "proof": self.proofs.append,
             "trouble": self._on_trouble,
             "trace": self._on_trace,
             "refusal": self._on_refusal,
             "odd": self._on_odd,
-            "environment": self._on_environment,
             "identity": self._on_identity,
         }
+        folder.append("environment", self.environment)
+        self.store_choices()
 
     @property
     def measured(self) -> int:
@@ -187,12 +199,21 @@ class RunBuilder:
 
     def take(self, kind: str, data: dict[str, Any]) -> bool:
         """One record of a rank; False where nobody here knows its kind, which is left alone."""
-        take = self._takers.get(kind)
-        if take is not None:
-            take(data)
+        if kind in _LISTED:
+            record, name = _LISTED[kind]
+            getattr(self, name).append(from_json(record, data))
+        elif kind in _WHOLE:
+            setattr(self, kind, dict(data))
+            self._folder.append(kind, data)
+        elif kind in self._takers:
+            self._takers[kind](data)
+        else:
+            return False
         if kind in _STORED:
             self._folder.append(kind, data)
-        return take is not None
+        elif kind in _OF_NODES:
+            self._store_world()
+        return True
 
     def world(self) -> World:
         return World(
@@ -211,11 +232,6 @@ class RunBuilder:
     def _on_joined(self, data: Mapping[str, Any]) -> None:
         self._backend = data["backend"]
         self.nodes.seat(data["hosts"], data.get("gpus", ()))
-        self._store_world()
-
-    def _on_node(self, data: Mapping[str, Any]) -> None:
-        self.nodes.tell(data)
-        self._store_world()
 
     def _on_seat(self, data: Mapping[str, Any]) -> None:
         """Where a rank is that opens no process group; with the last of them the world is joined."""
@@ -226,14 +242,6 @@ class RunBuilder:
             self.nodes.seat(distinct_names([self._seats[rank] for rank in ranks]))
             self._store_world()
 
-    def _on_peers(self, data: Mapping[str, Any]) -> None:
-        self.nodes.peers(data)
-        self._store_world()
-
-    def _on_neighbours(self, data: Mapping[str, Any]) -> None:
-        self.nodes.others(data)
-        self._store_world()
-
     def _on_choices(self, data: Mapping[str, Any]) -> None:
         self.choices += [Choice(**choice) for choice in data["choices"]]
         self.store_choices()
@@ -242,25 +250,10 @@ class RunBuilder:
         told = [{"name": c.name, "value": c.value, "reason": c.reason} for c in self.choices]
         self._folder.append("choices", told)
 
-    def _on_versions(self, data: Mapping[str, Any]) -> None:
-        self.versions = dict(data)
-        self._folder.append("versions", self.versions)
-
-    def _on_environment(self, data: Mapping[str, Any]) -> None:
-        """Of rank 0's node, where that is not this one."""
-        self.environment = dict(data)
-        self._folder.append("environment", self.environment)
-
     def _on_identity(self, data: Mapping[str, Any]) -> None:
         """Why rank 0 believes in its place, where an engine has started it elsewhere."""
         self.choices.append(Choice("launcher", self._launcher, data["reason"]))
         self.store_choices()
-
-    def _on_measurement(self, data: Mapping[str, Any]) -> None:
-        self.measurements.append(from_json(Measurement, data))
-
-    def _on_verification(self, data: Mapping[str, Any]) -> None:
-        self.verifications.append(from_json(Verification, data))
 
     def _on_located(self, data: Mapping[str, Any]) -> None:
         self.located = from_json(Located, data)
@@ -280,9 +273,6 @@ class RunBuilder:
         one = from_json(Training, data)
         self.training[one.key] = one
 
-    def _on_load(self, data: Mapping[str, Any]) -> None:
-        self.load.append(from_json(LoadFigures, data))
-
     def _on_trouble(self, data: Mapping[str, Any]) -> None:
         from wirespeed.checks.training import trouble_finding
 
@@ -299,27 +289,10 @@ class RunBuilder:
         """Something that no rank of this job has left where ranks leave word; each is told once."""
         known = [one.saw for one in self.notes if one.id == "WORLD-004"]
         if len(known) < _MOST_ODD and data["saw"] not in known:
-            self.notes.append(
-                Finding(
-                    id="WORLD-004",
-                    status="warn",
-                    title="somebody else has written where the ranks meet; it was ignored",
-                    saw=data["saw"],
-                    expected="what the ranks of this job have left there, and nothing else",
-                    fix="let only the nodes of the job reach the master port (docs/security.md)",
-                )
-            )
+            self.notes.append(make_finding("other_writer", saw=data["saw"]))
 
     def _on_memory(self, data: Mapping[str, Any]) -> None:
         need, free = (format_size(data[name]) for name in ("need_bytes", "free_bytes"))
         where = f"on {data['host']} it needs {need} of {free} that may be taken"
-        self.notes.append(
-            Finding(
-                id="MEM-001",
-                status="warn",
-                title=f"{data['label']} does not fit in memory; the larger sizes were left out",
-                saw=where if data["host"] else "no size fits",
-                expected="free memory for the buffers of all ranks of a node, and for checking them",
-                fix="fewer local ranks, a smaller -e, --in-place yes, or -c 0",
-            )
-        )
+        saw = where if data["host"] else "no size fits"
+        self.notes.append(make_finding("does_not_fit", label=data["label"], saw=saw))

@@ -8,23 +8,133 @@ that what disturbs the machine disturbs all alike.
 
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
+from shlex import quote
 from statistics import median
 from typing import Any
 
 from wirespeed.checks.combinations import Taken, case_of, judge_settings, pooled, whole_ratios
 from wirespeed.checks.correctness import correctness_findings
-from wirespeed.errors import Interrupted
+from wirespeed.errors import UsageError
 from wirespeed.model.codec import from_json
 from wirespeed.model.records import Finding, Measurement, Verification
-from wirespeed.model.settings_records import Setting
+from wirespeed.model.settings_records import DEFAULT, Setting
 from wirespeed.plan import Plan
-from wirespeed.session.backends import StartWorld, interrupted_before
-from wirespeed.session.combinations import SCREEN_ROUNDS, Comparison
-from wirespeed.session.recording import Session, log_findings
+from wirespeed.session.backends import ManyWorlds, StartWorld, interrupted
+from wirespeed.session.findings import make_finding
+from wirespeed.session.recording import Session, TurnRecorder, log_findings
 from wirespeed.watchdog import Outcome
+
+MOST = 1024
+FINALISTS = 3
+"""So many, beside the default, are compared to the end by --search."""
+SCREEN_ROUNDS = 3
+"""Rounds of --search after which the slower half is dropped."""
+_START_S = (2.0, 10.0)
+"""Seconds to start and end one world of ranks: a quick machine with gloo, a slow one or NCCL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One setting of the variables: those with None are unset."""
+
+    variables: Mapping[str, str | None]
+
+    @property
+    def values(self) -> dict[str, str]:
+        return {k: v for k, v in self.variables.items() if v is not None}
+
+    @property
+    def unset(self) -> tuple[str, ...]:
+        return tuple(k for k, v in self.variables.items() if v is None)
+
+    @property
+    def name(self) -> str:
+        """`NCCL_ALGO=Ring OMP_NUM_THREADS=2`, as a shell takes it; `default` with none set."""
+        return " ".join(f"{k}={quote(v)}" for k, v in self.values.items()) or DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What is to be compared, and how long."""
+
+    combinations: tuple[Combination, ...]
+    """The default first: every variable unset."""
+    rounds: int
+    """Rounds whose figures count."""
+    search: bool = False
+    seed: int = 1
+
+    @property
+    def stages(self) -> list[int]:
+        """How many combinations, beside the default, each stage of --search begins with."""
+        left, found = len(self.combinations) - 1, []
+        while self.search and left > FINALISTS:
+            found.append(left)
+            left = max(FINALISTS, (left + 1) // 2)
+        return found
+
+    @property
+    def finalists(self) -> int:
+        """How many, beside the default, take part in the rounds that count."""
+        rivals = len(self.combinations) - 1
+        return min(rivals, FINALISTS) if self.search else rivals
+
+    @property
+    def worlds(self) -> int:
+        """How many worlds of ranks that makes, if none fails."""
+        screening = sum((rivals + 1) * SCREEN_ROUNDS for rivals in self.stages)
+        return screening + (self.finalists + 1) * self.rounds
+
+
+def combinations_of(variables: Mapping[str, Sequence[str | None]]) -> tuple[Combination, ...]:
+    """The default, then every combination of the values (None: unset) in their order."""
+    number = 1
+    for values in variables.values():
+        number *= len(values)
+    if number > MOST:
+        raise UsageError(
+            f"{number:,} combinations of settings", expected=f"at most {MOST:,}: fewer values"
+        )
+    found = [
+        Combination(dict(zip(variables, one, strict=True))) for one in product(*variables.values())
+    ]
+    default = Combination(dict.fromkeys(variables))
+    rivals = [one for one in found if one.values]
+    if not rivals:
+        raise UsageError("nothing to compare: every value is `unset`", expected="--env NAME=VALUE")
+    return (default, *rivals)
+
+
+def estimate(asked: Comparison, plan: Plan, ranks: int) -> str:
+    """What will be run and about how long it takes, as one line."""
+    worlds = asked.worlds
+    head = f"{len(asked.combinations)} settings (the default among them), "
+    if asked.stages:
+        head += (
+            f"the slower half dropped every {SCREEN_ROUNDS} rounds down to {asked.finalists}, then "
+        )
+    head += (
+        f"{asked.rounds} round{'s' if asked.rounds > 1 else ''}: {worlds} worlds of {ranks} ranks, "
+    )
+    measures = [step.measure for step in plan.steps if step.measure]
+    open_end = any(one.iterations is not None for one in measures)
+    timed = sum(one.max_time_s for one in measures if one.iterations is None)
+    low, high = (worlds * start for start in _START_S)
+    # Warming up and checking the data take about half of the time that is given for timing.
+    high += worlds * timed * 1.5
+    return (
+        head
+        + f"about {_minutes(low)} to {_minutes(high)}"
+        + (", and what -n takes" if open_end else "")
+    )
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +158,7 @@ class _Contender:
             self.taken.given_up, self.taken.reason = "failed", first
 
 
-class ComparedSettings:
+class ComparedSettings(ManyWorlds):
     """A `Workload`: all turns one by one, and the verdicts. A signal ends the rounds."""
 
     def __init__(self, session: Session, plan: Plan, asked: Comparison) -> None:
@@ -69,13 +179,8 @@ class ComparedSettings:
         self._turn = 0
         self._screened = 0
         self._compared = len(self._all) - 1
-        self._interrupted = ""
         self._outcome: Outcome | None = None
         """How the default's first world ended, and then what ends all."""
-
-    def interrupt(self, word: str) -> None:
-        """Between two worlds; within one, the world itself tells."""
-        self._interrupted = self._interrupted or word
 
     def run(self, start: StartWorld) -> Outcome:
         """The stages of --search, then the rounds that count."""
@@ -95,15 +200,14 @@ class ComparedSettings:
 
     @property
     def _over(self) -> bool:
-        return bool(self._interrupted or self._default.taken.given_up) or not self._rivals
+        return bool(self.word or self._default.taken.given_up) or not self._rivals
 
     def _end(self) -> Outcome:
-        if self._interrupted:
+        if self.word:
             known = self._outcome
             if known is not None and known.kind == "interrupted":
                 return known
-            error = Interrupted(f"interrupted by {self._interrupted}")
-            return Outcome(kind="interrupted", findings=(interrupted_before(error),))
+            return interrupted(f"interrupted by {self.word}")
         return self._outcome or Outcome(kind="never_joined")
 
     def _rounds_of(self, start: StartWorld, rounds: int) -> None:
@@ -135,7 +239,7 @@ class ComparedSettings:
             turn, _without_checks(self._plan) if one.checked else self._plan, one.variables
         )
         if outcome.kind == "interrupted":
-            self._interrupted, self._outcome = self._interrupted or "a signal", outcome
+            self.word, self._outcome = self.word or "a signal", outcome
             return
         if outcome.ok and turn.measured:
             one.taken.rounds[self._round] = {case_of(m): m for m in turn.measured}
@@ -183,21 +287,15 @@ def _without_checks(plan: Plan) -> Plan:
     return replace(plan, steps=tuple(replace(step, verify=False) for step in plan.steps))
 
 
-class _Turn:
+class _Turn(TurnRecorder):
     """The recorder of one world: figures go on with the setting's name, the rest only once."""
 
     def __init__(self, session: Session, one: _Contender, number: int, *, whole: bool) -> None:
+        super().__init__(session, session.logs / f"setting-{one.number}" / f"round-{number}")
         self.measured: list[Measurement] = []
         self.checked: list[Verification] = []
-        self._session = session
-        self._label = one.taken.label
-        self._whole = whole
-        self._logs = session.logs / f"setting-{one.number}" / f"round-{number}"
-        self._logs.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def logs(self) -> Path:
-        return self._logs
+        self._label, self._whole = one.taken.label, whole
+        self.logs.mkdir(parents=True, exist_ok=True)
 
     def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None:
         if kind == "measurement":
@@ -208,14 +306,14 @@ class _Turn:
             self.checked.append(from_json(Verification, data))
         elif kind == "progress" or not self._whole:
             return
-        self._session.on_record(rank, kind, data)
+        super().on_record(rank, kind, data)
 
     def phase(self, text: str) -> None:
         """Too quick to be told, in tens of worlds."""
 
     def tidy(self, *, keep: bool) -> None:
         if not keep:
-            shutil.rmtree(self._logs, ignore_errors=True)
+            shutil.rmtree(self.logs, ignore_errors=True)
 
 
 _MOST_TOLD = 12
@@ -227,16 +325,12 @@ def given_up_finding(one: Taken, outcome: Outcome, plan: Plan, logs: Path | None
     first = said[0] if said else None
     rest = [text for cause in said[1:] for text in (cause.title, cause.because) if text]
     times = f"in {len(one.rounds)} other rounds they ran" if one.rounds else "no round went well"
-    return Finding(
-        id="SET-001",
-        status="warn",
-        title=f"{one.name}: the ranks did not run to the end",
+    return make_finding(
+        "setting_failed",
+        name=one.name,
+        op=plan.steps[0].case.op,
         saw=f"{first.title if first else 'no figure came'}; {times}",
-        expected="ranks that run under it as they do in the default",
         because=(first.because if first else "") or (rest[0] if rest else ""),
-        costs="this setting has no verdict; the others are not touched by it",
-        fix="correct the value, or leave it out",
-        next=f"{one.name} wirespeed bench {plan.steps[0].case.op} -v",
         evidence=(*(first.evidence if first else ()), *rest)[:_MOST_TOLD],
     )
 
@@ -257,18 +351,9 @@ def search_finding(taken: Sequence[Taken]) -> list[Finding]:
         return []
     rounds = sorted({len(one.rounds) for one in dropped})
     spread = f"{rounds[0]} to {rounds[-1]}" if len(rounds) > 1 else str(rounds[0])
-    return [
-        Finding(
-            id="SET-003",
-            status="not_checked",
-            title=f"{len(dropped)} of {len(taken) - 1} combinations were not compared to the end",
-            because=f"--search dropped them after {spread} rounds, as they lay in the slower half "
-            "so far; none of them is proven slower, and the best of them may be as good as a winner",
-            fix="leave --search out, or compare those in question alone",
-            next="the same command without --search",
-            evidence=tuple(one.name for one in dropped[:_MOST_TOLD]),
-        )
-    ]
+    names = tuple(one.name for one in dropped[:_MOST_TOLD])
+    counts: dict[str, Any] = {"dropped": len(dropped), "all": len(taken) - 1, "spread": spread}
+    return [make_finding("not_to_the_end", **counts, evidence=names)]
 
 
 def too_few_finding(settings: Sequence[Setting]) -> list[Finding]:
@@ -277,14 +362,4 @@ def too_few_finding(settings: Sequence[Setting]) -> list[Finding]:
     if not short:
         return []
     least, needed = min(len(one.rounds) for one in short), max(one.needed for one in short)
-    return [
-        Finding(
-            id="SET-002",
-            status="not_checked",
-            title=f"{least} rounds are too few for any verdict on this many combinations",
-            because="a 95 % interval, corrected for the number of combinations, needs more rounds",
-            expected=f"{needed} rounds or more",
-            fix="more rounds, or fewer combinations",
-            next=f"the same command with --rounds {needed}",
-        )
-    ]
+    return [make_finding("too_few_rounds", least=least, needed=needed)]

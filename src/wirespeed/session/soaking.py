@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from wirespeed.checks.soaking import soak_findings, stall_incident, wrong_incident
 from wirespeed.compare.estimate import cuts
@@ -25,9 +25,9 @@ from wirespeed.model.units import format_duration
 from wirespeed.plan import Plan
 from wirespeed.runs.folder import PatientFolder
 from wirespeed.runs.recovery import SoakTally
-from wirespeed.session.recorder import Recorder
-from wirespeed.session.recording import Session
+from wirespeed.session.recording import Recorder, Session, TurnRecorder
 from wirespeed.session.restart_loop import log_folder
+from wirespeed.session.run_builder import ProgressView
 from wirespeed.watchdog import Outcome
 
 _CHECKPOINT_S = 30.0
@@ -41,18 +41,12 @@ _ONCE = ("kill", "stop", "raise", "abort", "absent")
 """Injected faults that end a world: they strike in the first only."""
 
 
-class Teller(Protocol):
-    """Where progress and incidents are told; never stdout."""
-
-    def phase(self, text: str) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-
 class SoakLedger:
     """The recorder of one soak. Rank 0's records come in the monitor's thread."""
 
-    def __init__(self, plan: Plan, folder: PatientFolder, teller: Teller, start: Soak) -> None:
+    def __init__(
+        self, plan: Plan, folder: PatientFolder, teller: ProgressView, start: Soak
+    ) -> None:
         self._plan = plan
         self._folder = folder
         self._teller = teller
@@ -132,7 +126,7 @@ class SoakLedger:
     def incident(self, incident: Incident) -> None:
         """Keep it and tell it at once."""
         with self._lock:
-            self._store("soak_incident", to_json(incident))
+            self._store_incident(incident)
             who = "" if incident.subject in (incident.title, "job") else f"{incident.subject}: "
             who = "" if incident.subject in incident.title else who
             at = format_elapsed(incident.since_s)
@@ -147,7 +141,9 @@ class SoakLedger:
         with self._lock:
             self._folder.retry()
             if self._full is not None:
-                self._better(replace(self._full, lost_s=self.since_s() - self._full.since_s))
+                self._store_incident(
+                    replace(self._full, lost_s=self.since_s() - self._full.since_s)
+                )
 
     def findings(self) -> list[Finding]:
         """The judgement on all that came in."""
@@ -163,7 +159,7 @@ class SoakLedger:
         """The first sign of a world: what the one before cost is known now."""
         self.alive = True
         if self._down is not None:
-            self._better(replace(self._down, lost_s=self.since_s() - self._down.since_s))
+            self._store_incident(replace(self._down, lost_s=self.since_s() - self._down.since_s))
             self._down = None
 
     def _on_window(self, data: Mapping[str, Any]) -> None:
@@ -202,7 +198,7 @@ class SoakLedger:
     def _stamped(self, data: Mapping[str, Any]) -> dict[str, Any]:
         return {**data, "at": _now(), "since_s": self.since_s(), "world": self.world}
 
-    def _better(self, incident: Incident) -> None:
+    def _store_incident(self, incident: Incident) -> None:
         self._store("soak_incident", to_json(incident))
 
     def _store(self, kind: str, data: Mapping[str, Any]) -> None:
@@ -224,7 +220,7 @@ class SoakLedger:
                 self.incident(self._full)
             elif not why and self._full is not None:
                 lasted = self.since_s() - self._full.since_s
-                self._better(replace(self._full, lost_s=lasted))
+                self._store_incident(replace(self._full, lost_s=lasted))
                 self._full = None
                 self._teller.say(
                     f"  records are written again, after {format_duration(lasted)}; "
@@ -260,7 +256,8 @@ class SoakWork:
     def recorder(self, number: int) -> Recorder:
         world = self._first + number - 1
         self._ledger.begin_world(world)
-        return _Turn(self._session, self._folder_of(world), whole=number == 1)
+        kind = TurnRecorder if number == 1 else _LaterWorld
+        return kind(self._session, self._folder_of(world))
 
     def ended(self, outcome: Outcome, seconds: float) -> bool:
         if outcome.kind in ("finished", "interrupted"):
@@ -293,24 +290,12 @@ def _remove_logs(folder: Path) -> None:
         folder.rmdir()
 
 
-class _Turn:
-    """The recorder of one world: of the later ones only what soaks, as the facts are known."""
-
-    def __init__(self, session: Session, logs: Path, *, whole: bool) -> None:
-        self._session = session
-        self._logs = logs
-        self._whole = whole
-
-    @property
-    def logs(self) -> Path:
-        return self._logs
+class _LaterWorld(TurnRecorder):
+    """The recorder of a later world: only what soaks, as the facts are known."""
 
     def on_record(self, rank: int, kind: str, data: dict[str, Any]) -> None:
-        if self._whole or kind == "counters" or kind.startswith("soak"):
-            self._session.on_record(rank, kind, data)
-
-    def phase(self, text: str) -> None:
-        self._session.phase(text)
+        if kind == "counters" or kind.startswith("soak"):
+            super().on_record(rank, kind, data)
 
 
 def format_elapsed(seconds: float) -> str:
