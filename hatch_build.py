@@ -11,6 +11,7 @@ _COMPILE = (
     "wirespeed.checks.registry",
     "wirespeed.checks.settings_rules",
     "wirespeed.clusters.findings",
+    "wirespeed.diagnose.findings",
     "wirespeed.diagnose.rules",
     "wirespeed.launchers.findings",
     "wirespeed.runs.findings",

@@ -9,7 +9,7 @@ import yaml
 
 import wirespeed
 from wirespeed.checks import registry
-from wirespeed.checks.registry import CHECKS, EXPLAINED
+from wirespeed.checks.registry import CHECKS, EXPLAINED, OF_LOGS
 from wirespeed.checks.settings_rules import settings_rules
 from wirespeed.diagnose.rules import all_rules
 from wirespeed.model.finding_texts import FindingTexts
@@ -41,9 +41,10 @@ def test_a_family_of_logs_is_no_family_of_checks() -> None:
     assert of_logs & {id.partition("-")[0] for id in CHECKS} == set()
 
 
-@pytest.mark.parametrize(
-    "room", ["clusters", "launchers", "rank/training", "runs", "session", "watchdog"]
-)
+ROOMS = "clusters diagnose launchers rank/training runs session watchdog"
+
+
+@pytest.mark.parametrize("room", ROOMS.split())
 def test_each_text_of_a_room_is_named_by_its_code_and_explained(room: str) -> None:
     folder = Path(wirespeed.__path__[0], room)
     texts = FindingTexts(folder).texts
@@ -53,7 +54,7 @@ def test_each_text_of_a_room_is_named_by_its_code_and_explained(room: str) -> No
     assert [name for name in entries if f'"{name}"' not in code] == []
     named = re.findall(r'(?:make|node)_finding\(\s*"(\w+)"', code)
     assert set(named) <= set(entries)
-    assert {entry.id for entry in entries.values()} <= set(EXPLAINED)
+    assert {entry.id for entry in entries.values()} <= {*EXPLAINED, *OF_LOGS}
 
 
 def test_what_was_seen_is_no_template(tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ from wirespeed.diagnose.endings import (
     closing,
     disagreements,
     good_end,
-    not_read,
     told_end,
     trains,
     verdict_of,
 )
 from wirespeed.diagnose.fabric_findings import fabric_findings
-from wirespeed.diagnose.flight import Dump, compare, is_dump, read_dump, unread
+from wirespeed.diagnose.findings import make_finding
+from wirespeed.diagnose.flight import compare
+from wirespeed.diagnose.flight_read import Dump, is_dump, read_dump
 from wirespeed.diagnose.nccl_fabric import ANCHORS, Fabric
 from wirespeed.diagnose.rendering import Diagnosis, findings_of, reason
 from wirespeed.diagnose.reports import Reports
@@ -78,7 +79,7 @@ def diagnose(
         except InputError as error:
             if len(sources) == 1:
                 raise
-            damaged.append(unread(error) if dump else not_read(error))
+            damaged.append(_unread(error, dump))
     evidence.ranks, evidence.hosts = scanner.ranks, scanner.hosts
     evidence.trains = any(map(trains, scanner.tails.values()))
     evidence.settle(known, scanner.counts, DERIVED)
@@ -107,3 +108,10 @@ def _merged(logged: Sequence[Finding], recorded: Sequence[Finding]) -> tuple[Fin
     """A cause of the logs first, then what the recorder proves, then what is only a symptom."""
     order = {"fail": 0, "warn": 1, "not_checked": 2, "pass": 3}
     return tuple(sorted([*logged, *recorded], key=lambda one: order[one.status]))
+
+
+def _unread(error: InputError, dump: bool) -> Finding:
+    """One of several logs or dumps that cannot be read."""
+    if dump:
+        return make_finding("dump_unread", error=error)
+    return make_finding("log_not_whole", what=error.saw, how="")

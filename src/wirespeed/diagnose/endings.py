@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from wirespeed.diagnose.derived import Evidence, Seen, host_of, rank_of
+from wirespeed.diagnose.findings import JOB, make_finding
 from wirespeed.diagnose.prefix import rank_in_name
 from wirespeed.diagnose.rendering import filled
 from wirespeed.diagnose.scan import Hit
-from wirespeed.errors import InputError
 from wirespeed.model.records import Finding, LogVerdict, Subject
+from wirespeed.model.units import counted, listed
 
 _AFTER = 1_000
 """Lines that may follow an end: of many ranks that say goodbye."""
@@ -124,58 +125,22 @@ def closing(lines: int, told: Sequence[str], known: bool, unended: Mapping[str, 
     and that line.
     """
     if told:
-        more = len(told) - _SHOWN
-        return Finding(
-            id="DIAG-009",
-            status="pass",
-            title=f"a good end is shown: {'; '.join(told[:_SHOWN])}"
-            + (f"; and {more} more" if more > 0 else ""),
-            evidence=tuple(told[:256]),
-        )
-    count = f"{lines:,} line" + ("" if lines == 1 else "s")
+        more = f"; and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+        return make_finding("good_end", evidence=told[:256], ends="; ".join(told[:_SHOWN]) + more)
+    count = counted(lines, "line")
     # Many programs write no newline last: that alone proves nothing.
-    cut = [f"{log} may break off in its last line: {text}" for log, text in unended.items()][
-        :_SHOWN
-    ]
-    return Finding(
-        id="DIAG-000",
-        status="not_checked",
-        title=f"no known trouble in {count}; the logs show no end",
-        saw="; ".join([count, *cut]),
-        because="nothing in these lines tells whether the job ended well, still runs, hangs or was cut "
-        "off"
-        if known
-        else "no line of NCCL, torch.distributed, gloo, a launcher, the kernel or Kubernetes was "
-        "recognised",
-        fix="give the logs of all ranks and of the launcher, to their end; if they tell no more, run "
-        "the job again with NCCL_DEBUG=INFO and TORCH_CPP_LOG_LEVEL=INFO",
-        next="wirespeed check",
+    cut = [f"{log} may break off in its last line: {text}" for log, text in unended.items()]
+    return make_finding(
+        "nothing_wrong" if known else "nothing_recognised",
+        saw="; ".join([count, *cut[:_SHOWN]]),
+        lines=count,
     )
 
 
 def broken_off(log: str, how: str) -> Finding:
     """A log that lacks its end. how: `line 41: it breaks off`."""
-    return _lacking(f"{log} is not whole: {how}", log)
-
-
-def not_read(error: InputError) -> Finding:
-    """One of several logs that cannot be read."""
-    return _lacking(error.saw, "")
-
-
-def _lacking(title: str, log: str) -> Finding:
-    return Finding(
-        id="DIAG-010",
-        status="warn",
-        title=title,
-        expected="every log to its end",
-        because="its writer was killed while it wrote, the file was cut when it was copied, or this "
-        "user may not read it",
-        costs="what stood there is not known; it may be the cause",
-        fix="copy it anew and compare sizes" + (f": gzip -t {log}" if log.endswith(".gz") else ""),
-        category="log-not-whole",
-        confidence="cannot tell",
-    )
+    test = f": gzip -t {log}" if log.endswith(".gz") else ""
+    return make_finding("log_not_whole", what=f"{log} is not whole: {how}", how=test)
 
 
 _ONE_ONLY = ("number of channels",)
@@ -204,28 +169,21 @@ def _of(category: str, facts: Iterable[Seen]) -> Finding | None:
     most = 2 * times > len(said)
     odd = [who for who, texts in said.items() if texts != usual]
     sides = {value: [who for who, texts in said.items() if texts == value] for value in values}
-    told = [f"{_some(who)}: {_words(value)}" for value, who in sides.items()]
+    told = [f"{listed(who)}: {_words(value)}" for value, who in sides.items()]
     shown = odd if most else list(said)
     lines = {_name(hit): hit.line for hit in hits}
     lines |= {seat: hit.line for hit in hits if (seat := _seat(hit)) in said}
-    return Finding(
-        id="DIAG-002",
-        status="warn",
-        title=f"{_some(odd)}: not the same {category} as on {times} of {len(said)}"
-        if most
-        else f"not the same {category} everywhere: {'; '.join(told[:_SHOWN])}",
-        subject=_subject(odd, hits) if most else Subject("job", "job"),
-        saw="; ".join(f"{who}: {_words(said[who])}" for who in shown[:_SHOWN]),
-        expected=f"{_words(usual)}, as most say" if most else "the same on every rank",
-        because="another image, environment or device there",
-        costs="ranks that differ slow the whole job, or fail to connect",
-        fix="one image and environment for all ranks; look at what that node lacks",
-        next="wirespeed check --only nodes",
-        evidence=tuple(
+    return make_finding(
+        "disagreement",
+        subject=_subject(odd, hits) if most else JOB,
+        evidence=(
             f"{lines[who].where}: {lines[who].text[:200]}" for who in shown[:8] if who in lines
         ),
-        category="disagreement",
-        confidence="likely",
+        title=f"{listed(odd)}: not the same {category} as on {times} of {len(said)}"
+        if most
+        else f"not the same {category} everywhere: {'; '.join(told[:_SHOWN])}",
+        saw="; ".join(f"{who}: {_words(said[who])}" for who in shown[:_SHOWN]),
+        expected=f"{_words(usual)}, as most say" if most else "the same on every rank",
     )
 
 
@@ -261,17 +219,9 @@ def _words(texts: frozenset[str]) -> str:
     return " and ".join(sorted(texts))
 
 
-def _some(names: list[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
 def _subject(odd: list[str], hits: Iterable[Hit]) -> Subject:
     """The one rank or host; a process is told by its host."""
-    if len(odd) > 1:
-        return Subject("job", "job")
-    hit = next(hit for hit in hits if odd[0] in (_name(hit), _seat(hit)))
-    if odd[0].startswith("rank "):
+    if len(odd) == 1 and odd[0].startswith("rank "):
         return Subject("rank", odd[0])
-    host = host_of(hit)
-    return Subject("node", host) if host else Subject("job", "job")
+    hosts = [host_of(hit) for hit in hits if odd[0] in (_name(hit), _seat(hit))]
+    return Subject("node", hosts[0]) if len(odd) == 1 and hosts[0] else JOB

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from wirespeed.diagnose.findings import make_finding, one_node, ranks_told
 from wirespeed.diagnose.nccl_fabric import Comm, Fabric, Pair
-from wirespeed.model.records import Finding, Subject
+from wirespeed.model.records import Finding
+from wirespeed.model.units import counted, listed, spans
 
 SHOWN = 6
 """Names in a sentence, lines of evidence."""
@@ -14,19 +16,16 @@ _RING_LONG = 40
 """Ranks of a ring that are shown."""
 
 
-def summary(comm: Comm, comms: Sequence[Comm], fabric: Fabric) -> Finding | None:
+def _summary(comm: Comm, comms: Sequence[Comm], fabric: Fabric) -> Finding | None:
     if not comm.links and not comm.channels():
         return None
-    count = len(comms)
-    more = f"; {count - 1} more communicator{'s' if count > 2 else ''}" if count > 1 else ""
+    more = f"; {counted(len(comms) - 1, 'more communicator')}" if len(comms) > 1 else ""
     told = list(_details(comms, fabric))
-    return Finding(
-        id="DIAG-003",
-        status="pass",
+    return make_finding(
+        "connections",
+        evidence=told[1:],
         title=", ".join(filter(None, (_who(comm), _shape(comm), _transports(comm)))) + more,
         saw=told[0] if told else "",  # -v shows what has something seen
-        evidence=tuple(told[1:]),
-        category="connections",
     )
 
 
@@ -82,14 +81,14 @@ def _details_of(comm: Comm, name: str) -> Iterable[str]:
         on: dict[str, list[int]] = {}
         for rank, host in sorted(comm.hosts.items()):
             on.setdefault(host, []).append(rank)
-        told = [f"{host}: {_spans(ranks)}" for host, ranks in list(on.items())[:_PAIRS_TOLD]]
+        told = [f"{host}: {spans(ranks)}" for host, ranks in list(on.items())[:_PAIRS_TOLD]]
         yield f"{name}ranks on nodes: {'; '.join(told)}"
     elif comm.hosts:
         yield f"{name}ranks cannot be put on nodes: several runs or communicators, or one host name"
     for channel in comm.channels()[:_RINGS_TOLD]:
         order = comm.order_of(channel)
         if order:
-            times = crossed(comm, order) if comm.is_known() else None
+            times = crossed(comm, order)
             far = "" if times is None else f", crosses nodes {counted(times, 'time')}"
             yield f"{name}ring {channel:02d}: {ring_told(order)}{far}"
     for (one, other), pair in sorted(comm.pairs.items())[:_PAIRS_TOLD]:
@@ -124,30 +123,6 @@ def crossed(comm: Comm, order: Sequence[int]) -> int | None:
     return sum(comm.hosts[a] != comm.hosts[b] for a, b in zip(order, after, strict=True))
 
 
-def ranks_told(ranks: Sequence[int]) -> str:
-    return ("rank " if len(ranks) == 1 else "ranks ") + _spans(ranks)
-
-
-def _spans(ranks: Sequence[int]) -> str:
-    """`0-7, 12` of sorted numbers."""
-    spans: list[list[int]] = []
-    for rank in ranks:
-        if spans and spans[-1][1] == rank - 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return some([f"{a}-{b}" if a != b else str(a) for a, b in spans])
-
-
-def some(values: Sequence[str]) -> str:
-    more = len(values) - SHOWN
-    return ", ".join(values[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def counted(number: int, word: str) -> str:
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
-
-
 _FEWEST = 3
 """Ranks or hosts from which on there is a majority."""
 _MAJORITY = 0.6
@@ -160,7 +135,7 @@ def fabric_findings(fabric: Fabric, told: str = "") -> list[Finding]:
     told: `network` where it is told already that hosts use different ones.
     """
     comms = list(fabric.all())
-    found = [one for comm in comms[:1] for one in (summary(comm, comms, fabric),) if one]
+    found = [one for comm in comms[:1] for one in (_summary(comm, comms, fabric),) if one]
     judges = [_crossings, _net_in_node, _without_gdr, _other_in_node]
     judges += [] if told == "network" else [_other_network]
     for judge in judges:
@@ -191,25 +166,17 @@ def _crossings(comm: Comm) -> Finding | None:
     if worst is None:
         return None
     times, hosts, channel, order = worst
-    return Finding(
-        id="DIAG-004",
-        status="warn",
-        title=f"ring {channel:02d} crosses nodes {times} times, where {hosts} nodes need {hosts}",
-        saw=f"ring {channel:02d}: {ring_told(order)}, on "
-        + " ".join(comm.hosts[rank] for rank in order[:40])
-        + (f"; {bad} of {len(comm.channels())} rings cross too often" if bad > 1 else ""),
-        expected=f"{hosts} crossings: the ring enters and leaves each node once",
-        because="the order of ranks puts neighbours on different nodes, or NCCL takes the containers "
-        "of one machine for several (their host names or boot ids differ)",
-        costs="each crossing beyond that loads the network instead of NVLink, PCIe or shared memory",
-        fix="number the ranks of one node one after the other: mpirun --map-by ppr:8:node "
-        "--rank-by slot, srun --distribution=block, torchrun's own numbering",
-        next="NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH, and wirespeed diagnose -v",
-        evidence=tuple(
+    return make_finding(
+        "ring_order",
+        evidence=(
             f"ring {one:02d}: {ring_told(comm.order_of(one))}" for one in comm.channels()[:SHOWN]
         ),
-        category="ring-order",
-        confidence="likely",
+        channel=channel,
+        times=times,
+        hosts=hosts,
+        ring=ring_told(order),
+        places=" ".join(comm.hosts[rank] for rank in order[:_RING_LONG]),
+        more=f"; {bad} of {len(comm.channels())} rings cross too often" if bad > 1 else "",
     )
 
 
@@ -225,24 +192,15 @@ def _net_in_node(comm: Comm) -> Finding | None:
         return None
     hosts = sorted({comm.hosts[a] for (a, _), _ in odd})
     kinds = sorted({kind for _, pair in odd for kind in pair.of_collectives() if "NET/" in kind})
-    return Finding(
-        id="DIAG-005",
-        status="warn",
-        title=f"{counted(len(odd), 'pair')} of ranks of one node use the network ({', '.join(kinds)}): "
-        + some([f"{a} -> {b}" for (a, b), _ in odd])
-        + f" on {some(hosts)}",
-        subject=_subject(hosts),
+    return make_finding(
+        "network_within_node",
+        subject=one_node(hosts),
+        evidence=(pair.where for _, pair in odd[:SHOWN]),
         saw="; ".join(f"{ends_of(comm, a, b)}: {pair_told(pair)}" for (a, b), pair in odd[:SHOWN]),
-        expected="P2P or SHM between GPUs of one node",
-        because="peer access and shared memory are both not possible or switched off: containers that "
-        "share no /dev/shm or IPC namespace, NCCL_P2P_DISABLE with NCCL_SHM_DISABLE",
-        costs="the network adapter carries what NVLink, PCIe or memory would, in both directions",
-        fix="run the node's ranks in one container, or with --ipc=host and a shared /dev/shm; unset "
-        "NCCL_SHM_DISABLE and NCCL_P2P_DISABLE",
-        next="nvidia-smi topo -p2p r; wirespeed check --only nodes",
-        evidence=tuple(pair.where for _, pair in odd[:SHOWN]),
-        category="network-within-node",
-        confidence="likely",
+        pairs=counted(len(odd), "pair"),
+        kinds=", ".join(kinds),
+        ranks=listed([f"{a} -> {b}" for (a, b), _ in odd], SHOWN),
+        hosts=listed(hosts, SHOWN),
     )
 
 
@@ -261,22 +219,18 @@ def _other_network(comm: Comm) -> Finding | None:
     odd = slow if less else sorted(set(kinds) - set(slow))
     hosts = sorted({comm.hosts[rank] for rank in odd if rank in comm.hosts})
     mine, usual = ("sockets", ", ".join(quick)) if less else (", ".join(quick), "sockets")
-    return Finding(
-        id="DIAG-006",
-        status="warn",
-        title=f"{ranks_told(odd)} on {some(hosts)} use {mine}, {len(kinds) - len(odd)} others {usual}",
-        subject=_subject(hosts),
-        saw=f"NET/Socket on {ranks_told(slow)}",
-        expected=f"{', '.join(quick)} on every rank"
-        + (f", as on {len(kinds) - len(odd)} of {len(kinds)}" if less else ""),
-        because="the plug-in or the RDMA devices are not there on that node, or a setting differs",
-        costs="a ring is as slow as its slowest connection: the whole job runs at the speed of TCP",
-        fix="give the container /dev/infiniband and the libraries of the others; same NCCL_IB_HCA, "
-        "NCCL_IB_DISABLE and NCCL_NET everywhere",
-        next="wirespeed check --only nodes",
+    return make_finding(
+        "network_differs",
+        subject=one_node(hosts),
         evidence=_lines(comm, slow, lambda kind, gdr: kind == "NET/Socket"),
-        category="network-differs",
-        confidence="likely",
+        odd=ranks_told(odd),
+        hosts=listed(hosts, SHOWN),
+        mine=mine,
+        usual=usual,
+        others=len(kinds) - len(odd),
+        slow=ranks_told(slow),
+        quick=", ".join(quick),
+        most=f", as on {len(kinds) - len(odd)} of {len(kinds)}" if less else "",
     )
 
 
@@ -289,11 +243,10 @@ def _without_gdr(comm: Comm) -> Finding | None:
     odd: set[int] = set()
     asked = 0
     for side in ("send", "receive"):
-        used = {rank: told for (rank, of), told in comm.net.items() if of == side}
         used = {
             rank: told
-            for rank, told in used.items()
-            if any(kind != "NET/Socket" for kind, _ in told)
+            for (rank, of), told in comm.net.items()
+            if of == side and any(kind != "NET/Socket" for kind, _ in told)
         }
         without = {rank for rank, told in used.items() if not all(gdr for _, gdr in told)}
         most = len(used) >= _FEWEST and len(used) - len(without) >= _MAJORITY * len(used)
@@ -303,23 +256,14 @@ def _without_gdr(comm: Comm) -> Finding | None:
     if not odd:
         return None
     hosts = sorted({comm.hosts[rank] for rank in odd if rank in comm.hosts})
-    return Finding(
-        id="DIAG-007",
-        status="warn",
-        title=f"{ranks_told(sorted(odd))} on {some(hosts)} use the network without GPUDirect RDMA, "
-        f"{asked - len(odd)} others with it",
-        subject=_subject(hosts),
-        saw=f"connections through host memory on {ranks_told(sorted(odd))}",
-        expected=f"GDRDMA, as on {asked - len(odd)} of {asked} ranks",
-        because="on that node nvidia-peermem (or DMA-BUF) is not loaded, or the adapter that serves "
-        "these GPUs is far from them in the PCIe tree",
-        costs="data are copied through host memory: often half the bandwidth, for the whole ring",
-        fix="modprobe nvidia-peermem there; look at nvidia-smi topo -m; NCCL_NET_GDR_LEVEL says how "
-        "far an adapter may be",
-        next="wirespeed check --only nodes",
+    return make_finding(
+        "gdr_differs",
+        subject=one_node(hosts),
         evidence=_lines(comm, odd, lambda kind, gdr: kind.startswith("NET/") and not gdr),
-        category="gdr-differs",
-        confidence="likely",
+        odd=ranks_told(sorted(odd)),
+        hosts=listed(hosts, SHOWN),
+        others=asked - len(odd),
+        asked=asked,
     )
 
 
@@ -332,35 +276,31 @@ def _halves(comm: Comm, used: set[int], without: set[int]) -> bool:
 
 def _other_in_node(comm: Comm) -> Finding | None:
     """Hosts whose own ranks are connected otherwise than on most hosts."""
-    on: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = {}
     for (a, b), pair in comm.pairs.items():
         host = comm.hosts.get(a)
         if host is not None and host == comm.hosts.get(b):
-            on.setdefault(host, set()).update(k.partition("/")[0] for k in pair.of_collectives())
-    values = Counter(" and ".join(sorted(kinds)) for kinds in on.values())
+            found.setdefault(host, set()).update(k.partition("/")[0] for k in pair.of_collectives())
+    on = {host: " and ".join(sorted(kinds)) for host, kinds in found.items()}
+    values = Counter(on.values())
     if len(on) < _FEWEST or len(values) < 2:
         return None
     usual, times = values.most_common(1)[0]
-    odd = sorted(host for host, kinds in on.items() if " and ".join(sorted(kinds)) != usual)
-    if times < _MAJORITY * len(on) or all("NET" in on[host] for host in odd):
+    odd = sorted(host for host, kinds in on.items() if kinds != usual)
+    if times < _MAJORITY * len(on) or all("NET" in found[host] for host in odd):
         return None  # the network within a node is told already
-    told = "; ".join(f"{host}: {' and '.join(sorted(on[host]))}" for host in odd[:SHOWN])
-    return Finding(
-        id="DIAG-008",
-        status="warn",
-        title=f"{some(odd)}: GPUs are connected otherwise than on {times} of {len(on)} nodes ({told})",
-        subject=_subject(odd),
-        saw=told,
-        expected=f"{usual}, as on most nodes",
-        because="an NVLink that is down, PCIe peer access that is blocked (ACS, IOMMU), or a setting",
-        costs="the slowest node sets the pace of every ring",
-        fix="compare nvidia-smi topo -m and nvidia-smi nvlink -s with a good node",
-        next="wirespeed check --only nodes",
-        evidence=tuple(
-            pair.where for (a, _), pair in comm.pairs.items() if comm.hosts.get(a) in odd
-        )[:SHOWN],
-        category="transport-differs",
-        confidence="likely",
+    told = "; ".join(f"{host}: {on[host]}" for host in odd[:SHOWN])
+    return make_finding(
+        "transport_differs",
+        subject=one_node(odd),
+        evidence=[pair.where for (a, _), pair in comm.pairs.items() if comm.hosts.get(a) in odd][
+            :SHOWN
+        ],
+        odd=listed(odd, SHOWN),
+        times=times,
+        nodes=len(on),
+        told=told,
+        usual=usual,
     )
 
 
@@ -372,7 +312,3 @@ def _lines(comm: Comm, ranks: Iterable[int], wanted: _Wanted) -> tuple[str, ...]
         for pair_of, pair in sorted(comm.pairs.items())
         if chosen & set(pair_of) and any(wanted(kind, gdr) for kind, gdr, _ in pair.kinds)
     )[:SHOWN]
-
-
-def _subject(names: Sequence[str]) -> Subject:
-    return Subject("node", names[0]) if len(names) == 1 else Subject("job", "job")

@@ -7,9 +7,11 @@ from functools import cmp_to_key
 from typing import Literal, get_args
 
 from wirespeed.diagnose.derived import Evidence, Seen, earlier
+from wirespeed.diagnose.findings import JOB, cut, make_finding
 from wirespeed.diagnose.rule import Stage
 from wirespeed.diagnose.scan import Hit
 from wirespeed.model.records import Finding, Subject
+from wirespeed.model.units import listed
 
 _STAGES: tuple[str, ...] = get_args(Stage)
 _ROOTS = ("machine", "setup", "program")
@@ -212,7 +214,6 @@ _LINES = 4
 """Evidence lines shown of one rule."""
 _FOLLOWERS = 12
 """Consequences shown of one answer."""
-_LONG = 300
 _JUDGED = ("GOOD-", "SAME-", "ADDR-", "RETRY-")
 """Facts that are judged by themselves: endings.py, disagreements.py, the rules of those names."""
 _NAMED = 6
@@ -235,8 +236,9 @@ def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
     cause = answer.kind == "cause"
     checks = _unique(check for part in answer.parts for check in part.rule.checks)
     if silent:
-        away = f"{_some(silent)}: it wrote no line of the failure, so the others may wait for it"
-        checks.insert(0, f"{away} (is its process stopped, busy, or its node gone?)")
+        away = "it wrote no line of the failure, so the others may wait for it"
+        gone = "is its process stopped, busy, or its node gone?"
+        checks.insert(0, f"{listed(silent, _NAMED)}: {away} ({gone})")
     return Finding(
         id=rule.id,
         status="fail" if cause else "warn",
@@ -244,9 +246,7 @@ def _answer(answer: Answer, silent: Sequence[str]) -> Finding:
         if cause
         else f"cannot tell why: {sentence}{_ended(answer, sentence)}",
         # Who lost somebody is not the one that it is about.
-        subject=Subject("job", "job")
-        if rule.role == "consequence"
-        else _subject(answer.parts, sentence),
+        subject=JOB if rule.role == "consequence" else _subject(answer.parts, sentence),
         saw=_where(answer.parts),
         expected=""
         if cause
@@ -303,7 +303,7 @@ def _lines(part: Seen) -> list[str]:
     """The earliest line, then the first ones of other writers."""
     first = part.start
     shown = [first, *[hit for hit in part.hits if hit.line.where != first.line.where]][:_LINES]
-    lines = _unique(f"{hit.line.where}: {_cut(hit.line.text)}" for hit in shown)
+    lines = _unique(f"{hit.line.where}: {cut(hit.line.text)}" for hit in shown)
     if part.count > len(shown):
         lines.append(f"{part.count:,} such lines in all" + _who([part]))
     return lines
@@ -314,7 +314,7 @@ def _follower(part: Seen) -> str:
     times = f", {part.count:,} lines" if part.count > 1 else ""
     why = filled(part.rule.sentence, hit)
     return (
-        f"follows from it: {why}{_who([part])}{times}; {hit.line.where}: {_cut(hit.line.text, 120)}"
+        f"follows from it: {why}{_who([part])}{times}; {hit.line.where}: {cut(hit.line.text, 120)}"
     )
 
 
@@ -324,27 +324,16 @@ def _facts(facts: Iterable[Seen]) -> list[Finding]:
     seen = [fact for fact in facts if not fact.rule.id.startswith(_JUDGED)]
     for fact in seen:
         told = _unique(filled(fact.rule.sentence, hit) for hit in (fact.start, *fact.hits))
-        more = len(told) - _NAMED
-        text = ", ".join(told[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-        groups.setdefault(fact.rule.category, []).append(text)
+        groups.setdefault(fact.rule.category, []).append(listed(told, _NAMED))
     if not groups:
         return []
     ranks = {rank for fact in seen for rank in fact.ranks}
     hosts = {host for fact in seen for host in fact.hosts}
     who = [f"{len(ranks)} ranks" if len(ranks) > 1 else "", f"{len(hosts)} hosts" if hosts else ""]
     about = " on ".join(filter(None, who))
-    lines = tuple(f"{category}: {'; '.join(texts)}" for category, texts in groups.items())
-    return [
-        Finding(
-            id="DIAG-001",
-            status="pass",
-            title="what the logs show"
-            + (f" of {about}" if about else "")
-            + ": "
-            + " · ".join(lines),
-            evidence=lines,
-        )
-    ]
+    lines = [f"{category}: {'; '.join(texts)}" for category, texts in groups.items()]
+    about = f" of {about}" if about else ""
+    return [make_finding("what_logs_show", evidence=lines, about=about, facts=" · ".join(lines))]
 
 
 def _who(parts: Sequence[Seen], said: str = "") -> str:
@@ -355,37 +344,28 @@ def _who(parts: Sequence[Seen], said: str = "") -> str:
     hosts = sorted({host for part in parts for host in part.hosts})
     told = []
     if ranks:
-        told.append(("rank " if len(ranks) == 1 else "ranks ") + _some(ranks))
+        told.append(("rank " if len(ranks) == 1 else "ranks ") + listed(ranks, _NAMED))
     if hosts:
-        told.append(_some(hosts))
+        told.append(listed(hosts, _NAMED))
     return f" ({' on '.join(told)})" if told and not all(one in said for one in told) else ""
-
-
-def _some(values: Sequence[object]) -> str:
-    more = len(values) - _NAMED
-    return ", ".join(map(str, values[:_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
 def _subject(parts: Sequence[Seen], said: str) -> Subject:
     """The one rank or host that it is about, else the job; several ranks are the job's."""
     if re.search(r"\branks \[?\d+[,-]", said):
-        return Subject("job", "job")
+        return JOB
     ranks = {rank for part in parts for rank in part.ranks}
     hosts = {host for part in parts for host in part.hosts}
     if len(ranks) == 1:
         return Subject("rank", f"rank {ranks.pop()}")
     if len(hosts) == 1:
         return Subject("node", hosts.pop())
-    return Subject("job", "job")
+    return JOB
 
 
 def filled(text: str, hit: Hit) -> str:
     """`{name}` from the line; what it does not tell is `?`."""
     return _FIELD.sub(lambda field: hit.groups.get(field[1], "?"), text)
-
-
-def _cut(text: str, most: int = _LONG) -> str:
-    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def _unique(texts: Iterable[str]) -> list[str]:

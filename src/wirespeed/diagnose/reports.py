@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from statistics import median
 from typing import Any
 
+from wirespeed.diagnose.findings import make_finding, one_rank
 from wirespeed.diagnose.sources import Source, blocks
 from wirespeed.errors import InputError
-from wirespeed.model.records import Finding, Subject
+from wirespeed.model.records import Finding
+from wirespeed.model.units import listed
 
 _SAMPLES = 512
 """Collectives kept of a rank, the newest, of one operation and size."""
@@ -84,7 +86,8 @@ class Inspector:
         for kind, rank, ratio in odd:
             told.setdefault((kind[0], rank), self._unlike(kind, rank, ratio))
         found = list(told.values())[:_MOST] or [self._alike()]
-        return [*found, self._cut()] if self._broken else found
+        broken = [make_finding("lines_broken", lines=self._broken)] if self._broken else []
+        return found + broken
 
     def _odd(self) -> Iterator[tuple[Kind, int, float]]:
         for kind, times in self._times.items():
@@ -98,59 +101,34 @@ class Inspector:
 
     def _unlike(self, kind: Kind, rank: int, ratio: float) -> Finding:
         comm, op, size = kind
-        late = ratio < 1
-        host = self._hosts[comm, rank]
-        return Finding(
-            id="INSP-001",
-            status="warn",
-            title=f"rank {rank} ({host}) spends {ratio:.2f} of the others' time in {op} of {size} "
-            "bytes, "
-            + ("so it comes late and they wait for it" if late else "longer than all others"),
-            subject=Subject("rank", f"rank {rank}"),
-            saw=f"median {median(self._times[kind][rank]) * 1e6:.0f} µs over "
-            f"{len(self._times[kind][rank])} calls, communicator {comm} of "
-            f"{len(self._times[kind])} ranks that wrote",
-            expected="alike on all ranks, within 0.7 and 1.4 of their median",
-            because="a collective ends for all at once: who is in it for a shorter time began later "
-            "(slow computation, data, clocks)"
-            if late
-            else "its kernel ends later, or starts earlier, than the others': a slow link or GPU there, "
-            "or a rank that runs ahead",
-            fix=f"compare {host} with the others: wirespeed locate; clocks and throttling of its GPU",
-            next="wirespeed locate",
+        times = self._times[kind]
+        return make_finding(
+            "comes_late" if ratio < 1 else "takes_long",
+            subject=one_rank([rank]),
             evidence=(f"{self._source}: {op}, {size} bytes, communicator {comm}",),
-            category="rank-unlike",
-            confidence="cannot tell",
+            rank=rank,
+            host=self._hosts[comm, rank],
+            ratio=ratio,
+            op=op,
+            size=size,
+            comm=comm,
+            ranks=len(times),
+            own=median(times[rank]) * 1e6,
+            calls=len(times[rank]),
         )
 
     def _alike(self) -> Finding:
-        best = max(self._speeds.items(), key=lambda item: item[0][2], default=None)
-        speed = (
-            f"; {best[0][1]} of {best[0][2]} bytes at a median of {median(best[1]):.1f} GB/s (bus)"
-            if best
-            else ""
-        )
-        return Finding(
-            id="INSP-000",
-            status="not_checked",
-            title=f"NCCL's Inspector: {self._lines} collectives, no rank unlike the others{speed}",
-            because="whether that is fast the lines do not tell: wirespeed reference ask",
-        )
-
-    def _cut(self) -> Finding:
-        return Finding(
-            id="INSP-002",
-            status="not_checked",
-            title=f"{self._broken} lines of NCCL's Inspector cannot be read",
-            because="a job that is killed leaves half a line",
-        )
+        speed = ""
+        if self._speeds:
+            (_, op, size), rates = max(self._speeds.items(), key=lambda item: item[0][2])
+            speed = f"; {op} of {size} bytes at a median of {median(rates):.1f} GB/s (bus)"
+        return make_finding("ranks_alike", lines=self._lines, speed=speed)
 
 
 _LARGEST = 256 << 20
 _SHOWN = 6
 _IN_PROGRESS = 7
 """ncclInProgress: no error."""
-_NEXT = "ncclras -f json again after 10 s: do the counts still grow? py-spy dump --pid PID"
 Row = Mapping[str, Any]
 
 
@@ -169,10 +147,10 @@ def ras_findings(source: Source) -> list[Finding]:
             next="ncclras -f json > ras.json",
         ) from error
     if late and not any(one.status == "fail" for one in found):
-        found.append(
-            _unsure(f"NCCL's RAS waited in vain {late} times for data of some process", source)
-        )
-    return found or [_nothing(len(data["communicators"]), source.name)]
+        where = f"{source.name}: timeouts_count"
+        found.append(make_finding("data_late", evidence=(where,), times=late))
+    count = len(data["communicators"])
+    return found or [make_finding("nothing_reported", evidence=(source.name,), communicators=count)]
 
 
 def _all(source: Source) -> bytes:
@@ -195,41 +173,29 @@ def _of_communicator(comm: Row, name: str) -> Iterator[Finding]:
     dead = [row for row in missing if row["status"]["considered_dead"]]
     silent = [row for row in missing if not row["status"]["considered_dead"]]
     if dead:
-        yield _gone(dead, title, name)
+        yield make_finding(
+            "ranks_died",
+            subject=one_rank(_ranks(dead)),
+            evidence=(f"{name}: considered_dead in {title}",),
+            saw=_where(dead),
+            who=_who(dead),
+            comm=title,
+            are=_verb(dead, "is"),
+            them="it" if len(dead) == 1 else "them",
+        )
     if silent:
-        yield Finding(
-            id="RAS-102",
-            status="warn",
-            title=f"{_who(silent)} of {title} {_verb(silent, 'does')} not answer NCCL's RAS",
-            saw=f"data of {comm['ranks_count']} of {comm['size']} ranks",
-            expected="data of every rank",
-            because="a process that is stopped, blocked in the kernel or cut off does not answer; one "
-            "that hangs in a collective does",
-            fix=f"look at {_where(silent)}: ps -o stat (T is stopped, D waits for a disk or driver)",
+        yield make_finding(
+            "ranks_silent",
             evidence=(f"{name}: missing_ranks of {title}",),
-            category="missing-rank",
-            confidence="cannot tell",
+            who=_who(silent),
+            comm=title,
+            do=_verb(silent, "does"),
+            told=comm["ranks_count"],
+            size=comm["size"],
+            where=_where(silent),
         )
     yield from _statuses(comm["ranks"], title, name)
     yield from _counts(comm["ranks"], title, name, bool(missing))
-
-
-def _gone(dead: list[Row], title: str, name: str) -> Finding:
-    return Finding(
-        id="RAS-101",
-        status="fail",
-        title=f"{_who(dead)} of {title} died or {_verb(dead, 'is')} cut off: NCCL's RAS cannot reach "
-        f"{'it' if len(dead) == 1 else 'them'}",
-        subject=_subject(dead),
-        saw=_where(dead),
-        because="RAS tries for a minute to reach a process before it calls it dead",
-        costs="the other ranks wait for it",
-        fix="look at the process and node: exception, OOM kill (dmesg), Xid, or a broken network",
-        next="on that node: dmesg -T | tail; ps -p PID",
-        evidence=(f"{name}: considered_dead in {title}",),
-        category="peer-died",
-        confidence="certain",
-    )
 
 
 def _statuses(ranks: list[Row], title: str, name: str) -> Iterator[Finding]:
@@ -237,18 +203,14 @@ def _statuses(ranks: list[Row], title: str, name: str) -> Iterator[Finding]:
     failed = [row for row in ranks if _is_failed(row["status"])]
     some = aborted if 0 < len(aborted) < len(ranks) else failed
     if some:
-        yield Finding(
-            id="RAS-103",
-            status="warn",
-            title=f"{_who(some)} of {title} "
-            + ("aborted it while others still use it" if some is aborted else "reports an error"),
-            saw=_where(some),
-            expected="the same status on every rank, without an error",
-            because="an exception or a watchdog ends a communicator on one rank first",
-            fix="the logs of these ranks tell why; NCCL_DEBUG=WARN",
+        ended = "aborted it while others still use it"
+        yield make_finding(
+            "statuses_differ",
             evidence=(f"{name}: status in {title}",),
-            category="nccl-unresponsive",
-            confidence="cannot tell",
+            who=_who(some),
+            comm=title,
+            what=ended if some is aborted else "reports an error",
+            saw=_where(some),
         )
 
 
@@ -270,56 +232,27 @@ def _counts(ranks: list[Row], title: str, name: str, silent: bool) -> Iterator[F
     odd = [row for row in ranks if int(row["collective_counts"][op]) != usual]
     told = ", ".join(f"{many} ranks at {count}" for count, many in sorted(counts.items()))
     stuck = max(counts) - min(counts) > 1 or silent
-    clear = stuck and 2 * many > len(ranks)
-    yield Finding(
-        id="RAS-104",
-        status="fail" if clear else "warn",
-        title=f"the ranks of {title} have not launched the same number of {op}"
-        + (f": {_who(odd)} {_verb(odd, 'differs')} from most" if 2 * many > len(ranks) else ""),
-        subject=_subject(odd) if clear else Subject("job", "job"),
-        saw=f"{told}; {_where(odd)}",
-        expected="the same number on every rank, or one more or less for a moment",
-        because="ranks that are behind are stuck before the call, or the others called too many"
-        if stuck
-        else "a job that makes progress differs by one for a moment; only counts that stand still are "
-        "a fault",
-        costs="all ranks of the communicator wait",
-        fix="stack traces of one rank that is behind and of one that is ahead, and the same calls on "
-        "all ranks",
-        next=_NEXT,
+    most = 2 * many > len(ranks)
+    yield make_finding(
+        "counts_stuck" if stuck else "counts_differ",
+        status="fail" if stuck and most else "warn",
+        confidence="likely" if stuck and most else "cannot tell",
+        subject=one_rank(_ranks(odd) if stuck and most else ()),
         evidence=(f"{name}: collective_counts of {title}: {told}",),
-        category="collective-mismatch",
-        confidence="likely" if clear else "cannot tell",
+        comm=title,
+        op=op,
+        odd=f": {_who(odd)} {_verb(odd, 'differs')} from most" if most else "",
+        told=told,
+        where=_where(odd),
     )
 
 
-def _unsure(title: str, source: Source) -> Finding:
-    return Finding(
-        id="RAS-102",
-        status="warn",
-        title=title,
-        fix="see whether a process is stopped or its node is gone",
-        evidence=(f"{source.name}: timeouts_count",),
-        category="missing-rank",
-        confidence="cannot tell",
-    )
-
-
-def _nothing(count: int, name: str) -> Finding:
-    return Finding(
-        id="RAS-100",
-        status="not_checked",
-        title=f"NCCL's RAS reports {count} communicators and nothing wrong in them",
-        because="it also does so of jobs that hang in one collective on all ranks: ask again after 10 s "
-        "and compare the counts",
-        evidence=(name,),
-    )
+def _ranks(rows: list[Row]) -> list[int]:
+    return sorted(int(row["rank"]) for row in rows)
 
 
 def _who(rows: list[Row]) -> str:
-    ranks = sorted(int(row["rank"]) for row in rows)
-    more = f" and {len(ranks) - _SHOWN} more" if len(ranks) > _SHOWN else ""
-    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks[:_SHOWN])) + more
+    return ("rank " if len(rows) == 1 else "ranks ") + listed(_ranks(rows), _SHOWN)
 
 
 def _where(rows: list[Row]) -> str:
@@ -333,10 +266,6 @@ def _where(rows: list[Row]) -> str:
 def _verb(rows: list[Row], singular: str) -> str:
     plural = {"is": "are", "does": "do", "differs": "differ"}
     return singular if len(rows) == 1 else plural[singular]
-
-
-def _subject(rows: list[Row]) -> Subject:
-    return Subject("rank", f"rank {rows[0]['rank']}") if len(rows) == 1 else Subject("job", "job")
 
 
 _HEAD = 4096

@@ -9,40 +9,18 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from wirespeed.diagnose.findings import JOB, cut, make_finding
 from wirespeed.diagnose.prefix import Prefix, rank_in_name, strip
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Line
 from wirespeed.model.records import Finding, Subject
 
-ANCHORS = (
-    "error",
-    "fatal",
-    "traceback",
-    "exception",
-    "failed",
-    "failure",
-    "abort",
-    "panic",
-    "terminate called",
-    "critical",
-    "cannot ",
-    "can't ",
-    "could not",
-    "couldn't ",
-    "unable to",
-    "refused",
-    "denied",
-    "forbidden",
-    "unauthorized",
-    "killed",
-    "timed out",
-    "core dumped",
-    "undefined symbol",
-    "not found",
-    "no such",
-    "not permitted",
-    "assertion",
+_WORDS = (
+    "error|fatal|traceback|exception|failed|failure|abort|panic|terminate called|critical|cannot "
+    "|can't |could not|couldn't |unable to|refused|denied|forbidden|unauthorized|killed|timed out"
+    "|core dumped|undefined symbol|not found|no such|not permitted|assertion"
 )
+ANCHORS = tuple(_WORDS.split("|"))
 _KEPT = 6
 """Lines kept of a log that are surely trouble, and as many that may be."""
 _LOGS = 4_096
@@ -257,7 +235,7 @@ def _what(after: bytes) -> str:
 
 def _last_lines(before: bytes) -> tuple[str, ...]:
     lines = [line for line in before.decode("utf-8", "replace").splitlines() if line.strip()]
-    return tuple(_cut(strip(line).text or line) for line in lines[-_BEFORE:])
+    return tuple(cut(strip(line).text or line) for line in lines[-_BEFORE:])
 
 
 def _program(text: str) -> str:
@@ -269,37 +247,23 @@ def _program(text: str) -> str:
 
 
 def _finding(first: _Suspect, found: Sequence[_Suspect]) -> Finding:
-    stack = bool(first.last)
-    whose = f" ({first.whose})" if first.whose else ""
     alike = [one for one in found if _shape(one) == _shape(first)]
-    kind = "the first line that looks wrong says"
-    if stack:
-        kind = "an exception that no rule knows ends in"
-    evidence = [f"{first.log}:{first.number}: {_cut(first.line.text)}"]
-    if stack:
-        evidence.append(f"its last line: {_cut(first.last)}")
+    evidence = [f"{first.log}:{first.number}: {cut(first.line.text)}"]
+    evidence += [f"its last line: {cut(first.last)}"] if first.last else []
     evidence += [f"just before: {line}" for line in first.before]
-    evidence += [f"{one.log}:{one.number}: {_cut(one.said)}" for one in found if one not in alike][
-        :_BEFORE
-    ]
-    return Finding(
-        id="LOG-002" if stack else "LOG-001",
-        status="warn",
-        title=f"cannot tell why: {kind}: {_cut(first.said, 160)}{whose}",
+    others = [f"{one.log}:{one.number}: {cut(one.said)}" for one in found if one not in alike]
+    more = f", and {len(alike) - 1} more like it" if len(alike) > 1 else ""
+    near = f"sed -n '{max(1, first.number - 20)},{first.number + 20}p' {first.log}"
+    again = "run it again with NCCL_DEBUG=INFO and keep the logs of all ranks"
+    return make_finding(
+        "unknown_exception" if first.last else "looks_wrong",
         subject=_subject(alike),
-        saw=f"{first.log}:{first.number}"
-        + (f", and {len(alike) - 1} more like it" if len(alike) > 1 else ""),
-        expected="a line that tells the cause: logs of all ranks, from their start",
-        because="only a symptom shows: its words look wrong, and no rule knows what it means here",
-        fix="check in this order: 1. what this line names"
-        + (f", in {first.frame}" if first.frame else "")
-        + "; 2. what came just before it; 3. the earliest such line of all ranks' logs",
-        next=f"sed -n '{max(1, first.number - 20)},{first.number + 20}p' {first.log}"
-        if first.log != "stdin"
-        else "run it again with NCCL_DEBUG=INFO and keep the logs of all ranks",
-        evidence=tuple(evidence),
-        category="unknown",
-        confidence="cannot tell",
+        evidence=evidence + others[:_BEFORE],
+        saw=f"{first.log}:{first.number}{more}",
+        said=cut(first.said, 160),
+        whose=f" ({first.whose})" if first.whose else "",
+        frame=f", in {first.frame}" if first.frame else "",
+        next=again if first.log == "stdin" else near,
     )
 
 
@@ -314,8 +278,4 @@ def _subject(alike: Sequence[_Suspect]) -> Subject:
         return Subject("rank", f"rank {rank}")
     if len(hosts) == 1 and (host := hosts.pop()):
         return Subject("node", host)
-    return Subject("job", "job")
-
-
-def _cut(text: str, most: int = _LONG) -> str:
-    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+    return JOB

@@ -5,7 +5,7 @@ Each entry has the finding's id, its status (`fail` unless it says otherwise) an
 is never one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from wirespeed.model.records import Finding, Status, Subject
 class FindingText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One entry."""
 
-    id: str
+    id: str = ""
     status: Status = "fail"
     title: str = ""
     saw: str = ""
@@ -28,6 +28,23 @@ class FindingText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     costs: str = ""
     fix: str = ""
     next: str = ""
+    category: str = ""
+    confidence: str = ""
+
+    def finding(
+        self,
+        *,
+        subject: Subject | None = None,
+        evidence: Iterable[str] = (),
+        **values: object,
+    ) -> Finding:
+        """values: those that the templates name; under a field's name (`saw`) that whole text."""
+        texts: dict[str, Any] = {
+            name: values[name] if name in values else getattr(self, name).format(**values)
+            for name in self.__struct_fields__[1:]
+        }
+        who = subject or Subject("job", "job")
+        return Finding(id=self.id, subject=who, evidence=tuple(evidence), **texts)
 
 
 class FindingTexts:
@@ -47,20 +64,11 @@ class FindingTexts:
         /,
         *,
         subject: Subject | None = None,
-        evidence: tuple[str, ...] = (),
+        evidence: Iterable[str] = (),
         **values: object,
     ) -> Finding:
-        """values: those that the templates name; under a field's name (`saw`) that whole text."""
-        told = self._entries[entry]
-        texts: dict[str, Any] = {
-            name: values[name] if name in values else getattr(told, name).format(**values)
-            for name in _TEXTS
-        }
-        who = subject or Subject("job", "job")
-        return Finding(id=told.id, status=told.status, **texts, subject=who, evidence=evidence)
-
-
-_TEXTS = ("title", "saw", "expected", "because", "costs", "fix", "next")
+        """As `FindingText.finding`, of that entry."""
+        return self._entries[entry].finding(subject=subject, evidence=evidence, **values)
 
 
 def _read(texts: Mapping[str, bytes]) -> dict[str, FindingText]:

@@ -1,6 +1,7 @@
-"""Sizes and figures as people write and read them. Inside, everything is bytes and seconds."""
+"""Sizes, figures and lists as people write and read them. Inside, all is bytes and seconds."""
 
 import re
+from collections.abc import Iterable, Sequence
 
 from wirespeed.errors import UsageError
 
@@ -80,3 +81,27 @@ def _digits(value: float) -> str:
 def _three(value: float) -> float:
     """Rounded to three significant digits before the unit is chosen: 999.7 µs is 1.00 ms."""
     return float(f"{value:.3g}")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 node`, `1,200 nodes`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def listed(values: Sequence[object], most: int = 4) -> str:
+    """`a, b and 3 more`: the first of them, and how many are left."""
+    more = len(values) - most
+    return ", ".join(map(str, values[:most])) + (f" and {more} more" if more > 0 else "")
+
+
+def spans(numbers: Iterable[int], most: int = 6) -> str:
+    """`0-7, 10 and 3 more`: whole numbers as the first ranges of them, and how many are left."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    told = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs[:most]]
+    left = sum(map(len, runs[most:]))
+    return ", ".join(told) + (f" and {left} more" if left else "")
