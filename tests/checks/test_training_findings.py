@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from wirespeed.checks.correctness import proof_findings, trouble_finding
 from wirespeed.checks.registry import EXPLAINED
-from wirespeed.checks.training import proof_findings, trouble_finding
 
 
 def proof(label: str, equal: bool = True, **more: Any) -> dict[str, Any]:

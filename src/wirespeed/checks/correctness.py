@@ -1,23 +1,26 @@
-"""Findings about the data: one for each operation, one for what the backend cannot do."""
+"""Findings about data: of each operation, what the backend cannot do, and of what was trained."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from wirespeed.checks.per_node import tell
 from wirespeed.checks.registry import check_id
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.records import Finding, Subject, Verification, WrongData
-from wirespeed.model.units import format_size
+from wirespeed.model.units import counted, format_size, listed
 
-MOST_EVIDENCE = 12
+_MOST_EVIDENCE = 12
+_EXACT, _ALL_WAIT = (
+    "every element equal to the oracle, 0 ulp",
+    "no rank passes before all have come",
+)
 
 
 def correctness_findings(verifications: Sequence[Verification]) -> list[Finding]:
     """One finding for each operation that was tried, and CAP-001 for each reason of refusal."""
-    findings = []
-    for op in CATALOGUE:
-        tried = [v for v in verifications if v.op == op]
-        if tried:
-            findings.append(_of_operation(op, tried))
-    return findings + _refusals(verifications)
+    tried = {op: [v for v in verifications if v.op == op] for op in CATALOGUE}
+    found = [_of_operation(op, known) for op, known in tried.items() if known]
+    return found + _refusals(verifications)
 
 
 def _of_operation(op: str, tried: Sequence[Verification]) -> Finding:
@@ -37,30 +40,20 @@ def _of_operation(op: str, tried: Sequence[Verification]) -> Finding:
         status="pass",
         title=f"{op}: {_good(op, checked)}",
         saw=f"0 of {sum(v.elements for v in checked):,} elements wrong" if _has_data(op) else "",
-        expected=_expected(op),
+        expected=_EXACT if _has_data(op) else _ALL_WAIT,
     )
 
 
 def _good(op: str, checked: Sequence[Verification]) -> str:
     if not _has_data(op):
-        return "no rank passes before all have come"
+        return _ALL_WAIT
     dtypes = sorted({v.dtype for v in checked})
     kinds = dtypes[0] if len(dtypes) == 1 else f"{len(dtypes)} dtypes"
-    return f"data exact in {_count(len(checked), 'configuration')} ({kinds})"
-
-
-def _expected(op: str) -> str:
-    if not _has_data(op):
-        return "no rank passes before all have come"
-    return "every element equal to the oracle, 0 ulp"
+    return f"data exact in {counted(len(checked), 'configuration')} ({kinds})"
 
 
 def _has_data(op: str) -> bool:
     return CATALOGUE[op].has_data
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _wrong(op: str, bad: Sequence[Verification], checked: int) -> Finding:
@@ -72,10 +65,10 @@ def _wrong(op: str, bad: Sequence[Verification], checked: int) -> Finding:
         title=_accusation(op, errors, subject),
         subject=subject,
         saw=_saw(bad[0], errors[0] if errors else None),
-        expected=_expected(op),
+        expected=_EXACT if _has_data(op) else _ALL_WAIT,
         because=_because(errors) if _has_data(op) else "",
         costs=f"whatever was computed with {op} here; "
-        f"{len(bad)} of {_count(checked, 'data check')} failed",
+        f"{len(bad)} of {counted(checked, 'data check')} failed",
         fix=_fix(subject),
         next=f"wirespeed check --only {check_id('COL', op)} -v",
         evidence=tuple(_evidence(bad)),
@@ -91,23 +84,19 @@ def _accusation(op: str, errors: Sequence[WrongData], subject: Subject) -> str:
         return f"{op} delivers wrong data"
     where = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks"
     blamed = subject.kind == "rank" and subject.name != where
-    return f"{op} delivers wrong data on {where}" + (
-        f", caused by {subject.name}" if blamed else ""
-    )
+    return f"{op} delivers wrong data on {where}{f', caused by {subject.name}' if blamed else ''}"
 
 
 def _suspect(errors: Sequence[WrongData]) -> Subject:
     """The rank that the guesses agree on; else the only rank with wrong data; else the job."""
-    suspects = {error.suspect for error in errors}
-    if len(suspects) == 1 and -1 not in suspects:
-        return Subject("rank", f"rank {suspects.pop()}")
-    ranks = {error.rank for error in errors}
-    return Subject("rank", f"rank {ranks.pop()}") if len(ranks) == 1 else Subject("job", "job")
+    suspects, ranks = {error.suspect for error in errors}, {error.rank for error in errors}
+    one = suspects if len(suspects) == 1 and -1 not in suspects else ranks
+    return Subject("rank", f"rank {min(one)}") if len(one) == 1 else Subject("job", "job")
 
 
 def _saw(bad: Verification, first: WrongData | None) -> str:
     if first is None:
-        return f"{_count(bad.wrong or 0, 'passage')} that did not wait for every rank"
+        return f"{counted(bad.wrong or 0, 'passage')} that did not wait for every rank"
     return (
         f"{first.wrong} of {first.elements} elements wrong on rank {first.rank} ({first.host}); "
         f"{first.example}"
@@ -136,8 +125,8 @@ def _evidence(bad: Sequence[Verification]) -> Iterable[str]:
         for v in bad
         for e in v.errors
     ]
-    hidden = len(lines) - MOST_EVIDENCE
-    return lines[:MOST_EVIDENCE] + ([f"and {hidden} more"] if hidden > 0 else [])
+    hidden = len(lines) - _MOST_EVIDENCE
+    return lines[:_MOST_EVIDENCE] + ([f"and {hidden} more"] if hidden > 0 else [])
 
 
 def _configuration(v: Verification) -> str:
@@ -157,9 +146,38 @@ def _refusals(verifications: Sequence[Verification]) -> list[Finding]:
         Finding(
             id="CAP-001",
             status="not_checked",
-            title=_count(len(cases), "configuration") + " not checked",
+            title=counted(len(cases), "configuration") + " not checked",
             because=reason,
             evidence=tuple(dict.fromkeys(cases)),
         )
         for reason, cases in reasons.items()
     ]
+
+
+def proof_findings(proofs: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """One failing finding a strategy that trains differently; one passing for the others."""
+    right = [proof for proof in proofs if proof["equal"]]
+    found = [_differs(proof) for proof in proofs if not proof["equal"]]
+    if right:
+        names = ", ".join(dict.fromkeys(proof["label"] for proof in right))
+        found.append(tell("TRAIN-001", "equal", names=names, proof=right[0]))
+    return found
+
+
+def _differs(proof: Mapping[str, Any]) -> Finding:
+    return tell("TRAIN-001", "differs", which=listed(proof["names"], 3), proof=proof)
+
+
+def trouble_finding(data: Mapping[str, Any]) -> Finding:
+    """A strategy that could not be measured to its end, as a rank told it."""
+    rank = data.get("rank", -1)
+    said = {
+        name: data[name] for name in ("saw", "expected", "because", "fix", "next") if name in data
+    }
+    return Finding(
+        id=data["id"],
+        status=data["status"],
+        title=data["title"],
+        subject=Subject("rank", f"rank {rank}") if rank >= 0 else Subject("job", "job"),
+        **said,
+    )

@@ -4,22 +4,13 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from wirespeed.checks.per_node import worded
+from wirespeed.checks.per_node import tell
 from wirespeed.checks.registry import EXPLAINED
 from wirespeed.model.records import Finding, Located, PairFigures, Subject
-from wirespeed.model.units import format_bandwidth, format_duration
+from wirespeed.model.units import format_bandwidth, format_duration, listed
 
-_IDS = {
-    "node": "LOC-001",
-    "direction": "LOC-002",
-    "rail": "LOC-003",
-    "nic": "LOC-004",
-    "uplink": "LOC-005",
-    "link": "LOC-006",
-    "straggler": "LOC-007",
-    "dead": "LOC-008",
-}
-_COVERAGE = "LOC-009"
+_KINDS = ("node", "direction", "rail", "nic", "uplink", "link", "straggler", "dead")
+_IDS = {kind: f"LOC-{number:03d}" for number, kind in enumerate(_KINDS, 1)}
 
 Culprit = Mapping[str, Any]
 
@@ -27,77 +18,44 @@ Culprit = Mapping[str, Any]
 def culprit_findings(located: Located, culprits: Sequence[Culprit]) -> list[Finding]:
     """One failing finding a culprit, costliest first; a passing one where there is none."""
     named = {located.nodes[node] for one in culprits for node in one["nodes"]}
-    found = [_finding(located, one, named) for one in culprits]
-    return [*(found or [_healthy(located)]), *_coverage(located)]
+    found = [_finding(located, one, named) for one in culprits] or [_healthy(located)]
+    possible, missing = located.pairs_possible, located.pairs_possible - located.pairs_measured
+    if missing > 0:
+        found.append(tell("LOC-009", "pairs left", missing=missing, possible=possible))
+    return found
 
 
 def _healthy(located: Located) -> Finding:
-    return Finding(
-        id="LOC-001",
-        status="pass",
-        title=f"no {_one(located)}, rail or link stands out: {_effort(located)}",
-        saw=f"median of a pair {_fleet_rate(located)}",
+    rates = [rate for pair in located.pairs for rate in (pair.forth, pair.back) if rate > 0]
+    one = "rank" if located.over == "ranks" else "node"
+    effort = (
+        f"{len(located.nodes)} {one}s, {located.pairs_measured:,} of "
+        f"{located.pairs_possible:,} pairs in {located.rounds} rounds"
     )
-
-
-def _coverage(located: Located) -> list[Finding]:
-    missing = located.pairs_possible - located.pairs_measured
-    if missing <= 0:
-        return []
-    return [
-        Finding(
-            id=_COVERAGE,
-            status="not_checked",
-            title=f"{missing:,} of {located.pairs_possible:,} pairs were not measured",
-            because="a fault of one of these pairs alone would not have been seen",
-            next="wirespeed locate --exhaustive",
-        )
-    ]
+    rate = format_bandwidth(median(rates)) if rates else "unknown"
+    return tell("LOC-001", "none", one=one, effort=effort, rate=rate)
 
 
 def _finding(located: Located, culprit: Culprit, named: set[str]) -> Finding:
-    kind = culprit["kind"]
-    names = [located.nodes[node] for node in culprit["nodes"]]
+    kind, names = culprit["kind"], [located.nodes[node] for node in culprit["nodes"]]
+    id, late = _IDS[kind], culprit["what"] == "latency" and kind in ("node", "link")
     host, other = [*names, "", ""][:2]
-    id = _IDS[kind]
-    return worded(
+    return tell(
         id,
-        "fail",
-        _title(culprit, names),
+        "late" if late else "culprit",
         subject=_subject(located, culprit, names),
+        evidence=_evidence(located, names),
+        host=host,
+        other=other,
+        hosts=listed(names),
+        rail=culprit["rail"],
+        times=_times(culprit["factor"]),
+        way="sends" if culprit["towards"] == "out" else "receives",
         saw=_saw(located, culprit),
         expected=_expected(located, culprit, named),
         because=f"{EXPLAINED[id].because} (confidence {culprit['confidence']:.0%})",
         costs=_costs(culprit),
-        next=EXPLAINED[id].next.format(host=host, other=other),
-        evidence=tuple(_evidence(located, names)),
     )
-
-
-def _title(culprit: Culprit, names: Sequence[str]) -> str:
-    kind, rail = culprit["kind"], culprit["rail"]
-    times = _times(culprit["factor"])
-    latency = culprit["what"] == "latency"
-    match kind:
-        case "node":
-            what = f"answers {times} later" if latency else f"is {times} slower"
-            return f"{names[0]} {what} than the others"
-        case "direction":
-            way = "sends" if culprit["towards"] == "out" else "receives"
-            return f"{names[0]} {way} {times} slower than the others"
-        case "rail":
-            return f"rail {rail} is {times} slower than the others, on every node"
-        case "nic":
-            return f"rail {rail} of {names[0]} is {times} slower than the others"
-        case "uplink":
-            return f"{_list(names)} reach all others {times} slower than each other"
-        case "link":
-            what = "answers" if latency else "is"
-            return f"between {names[0]} and {names[1]} it {what} {times} slower than elsewhere"
-        case "straggler":
-            return f"{names[0]} computes {times} slower than the others, without any traffic"
-        case _:
-            return f"nothing comes through to or from {_list(names)}"
 
 
 def _subject(located: Located, culprit: Culprit, names: Sequence[str]) -> Subject:
@@ -107,11 +65,11 @@ def _subject(located: Located, culprit: Culprit, names: Sequence[str]) -> Subjec
         case "nic":
             return Subject("rail", f"rail {culprit['rail']} of {names[0]}")
         case "uplink":
-            return Subject("link", f"uplink of {_list(names)}")
+            return Subject("link", f"uplink of {listed(names)}")
         case "link":
             return Subject("link", f"{names[0]} <-> {names[1]}")
         case _:
-            return Subject("rank" if located.over == "ranks" else "node", _list(names))
+            return Subject("rank" if located.over == "ranks" else "node", listed(names))
 
 
 def _saw(located: Located, culprit: Culprit) -> str:
@@ -184,25 +142,5 @@ def _evidence(located: Located, names: Sequence[str]) -> list[str]:
     ]
 
 
-def _fleet_rate(located: Located) -> str:
-    rates = [rate for pair in located.pairs for rate in (pair.forth, pair.back) if rate > 0]
-    return format_bandwidth(median(rates)) if rates else "unknown"
-
-
-def _effort(located: Located) -> str:
-    return (
-        f"{len(located.nodes)} {_one(located)}s, {located.pairs_measured:,} of "
-        f"{located.pairs_possible:,} pairs in {located.rounds} rounds"
-    )
-
-
-def _one(located: Located) -> str:
-    return "rank" if located.over == "ranks" else "node"
-
-
 def _times(factor: float | None) -> str:
     return "infinitely" if factor is None else f"{factor:.3g}×"
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

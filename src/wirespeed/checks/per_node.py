@@ -38,6 +38,17 @@ def worded(id: str, status: Literal["warn", "fail"], title: str, **said: Any) ->
     return Finding(id=id, status=status, title=title, **{**EXPLAINED[id].words, **said})
 
 
+def tell(id: str, case: str, **values: Any) -> Finding:
+    """What findings.yaml has for that case of an id: see `FindingText.finding` for the values."""
+    return EXPLAINED[id].finding(case, **values)
+
+
+def on_node(id: str, case: str, node: NodeFacts, **values: Any) -> Finding:
+    """The same about one node, whose name the title has as `host`."""
+    told = {"host": node.host, "next": f"wirespeed check --only {id}", **values}
+    return tell(id, case, subject=Subject("node", node.host), **told)
+
+
 def absent(id: str, title: str, because: str) -> Finding:
     return Finding(id=id, status="not_checked", title=title, because=because)
 

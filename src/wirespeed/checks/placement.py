@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from wirespeed.checks.per_node import worded
+from wirespeed.checks.per_node import tell
 from wirespeed.model.records import Finding, NodeFacts
+from wirespeed.model.units import counted, listed
 from wirespeed.node.placement.located import Placement
 
 _IDS = ("PLACE-001", "PLACE-002")
@@ -59,24 +60,20 @@ def placement_findings(placed: Placed, *, asserted: bool = False) -> list[Findin
 
 
 def _zones(placed: Placed, several: Literal["warn", "fail"]) -> Finding:
+    costs = _for_source(_COSTS, placed, _FAR)
     regions = _spread(placed, {host: one.region for host, one in placed})
     if len(regions.hosts) > 1:
-        return _apart("fail", "regions", regions, placed)
+        return _apart("PLACE-001", "regions", regions, placed, status="fail", costs=costs)
     zones = _spread(placed, _zone_labels(placed))
     if len(zones.hosts) > 1:
-        return _apart(several, "availability zones", zones, placed)
+        return _apart("PLACE-001", "availability zones", zones, placed, status=several, costs=costs)
     if zones.unknown:
         seen = zones.hosts or {f"region {name}": hosts for name, hosts in regions.hosts.items()}
         return _unchecked("PLACE-001", seen, zones.unknown)
     (zone,) = zones.hosts
-    names = ", ".join(sorted({one.zone for _, one in placed if one.zone}))
-    return Finding(
-        id="PLACE-001",
-        status="pass",
-        title=f"all {len(placed)} nodes are in one availability zone, {zone}",
-        saw=f"{names or zone}, told by {_sources(placed)}",
-        expected="one zone for all nodes",
-    )
+    names = ", ".join(sorted({one.zone for _, one in placed if one.zone})) or zone
+    count, sources = len(placed), _sources(placed)
+    return tell("PLACE-001", "one zone", nodes=count, zone=zone, names=names, sources=sources)
 
 
 def _zone_labels(placed: Placed) -> dict[str, str]:
@@ -86,10 +83,8 @@ def _zone_labels(placed: Placed) -> dict[str, str]:
         if one.zone and one.zone_id:
             ids[one.zone].add(one.zone_id)
     # Where an ID has no name, a name without ID may be the same zone or another.
-    nameless = {one.zone_id for _, one in placed if not one.zone} - {
-        "",
-        *set().union(*ids.values()),
-    }
+    nameless = {one.zone_id for _, one in placed if one.zone_id and not one.zone}
+    nameless -= set().union(*ids.values())
     labels = {}
     for host, one in placed:
         meant = {one.zone_id} if one.zone_id else ids.get(one.zone, set())
@@ -117,16 +112,17 @@ _FIXES = {
 _NEAR = "choose nodes that stand together"
 
 
-def _apart(status: Literal["warn", "fail"], what: str, spread: _Spread, placed: Placed) -> Finding:
-    return worded(
-        id="PLACE-001",
-        status=status,
-        title=f"the nodes are spread over {len(spread.hosts)} {what}: {_listed(spread.hosts)}",
-        saw=f"{what} told by {_sources(placed)}",
-        costs=_for_source(_COSTS, placed, _FAR),
-        fix=_for_source(_FIXES, placed, _NEAR),
-        next="wirespeed locate",
+def _apart(id: str, what: str, spread: _Spread, placed: Placed, **values: Any) -> Finding:
+    return tell(
+        id,
+        "spread",
         evidence=_evidence(spread),
+        count=len(spread.hosts),
+        what=what,
+        listed=_listed(spread.hosts),
+        sources=_sources(placed),
+        fix=_for_source(_FIXES, placed, _NEAR),
+        **values,
     )
 
 
@@ -139,11 +135,13 @@ def _nearness(placed: Placed) -> list[Finding]:
     machines = _spread(placed, {host: one.physical_host for host, one in placed})
     found = []
     if len(groups.hosts) > 1:
-        found.append(_far("placement groups", groups, placed))
+        found.append(_apart("PLACE-002", "placement groups", groups, placed))
     if _too_many(racks):
-        found.append(_far("racks", racks, placed))
+        found.append(_apart("PLACE-002", "racks", racks, placed))
     if shared := {name: hosts for name, hosts in machines.hosts.items() if len(hosts) > 1}:
-        found.append(_shared(shared))
+        lines = [f"{name}: {', '.join(hosts)}" for name, hosts in shared.items()]
+        seen = {"count": len(shared), "listed": _listed(shared)}
+        found.append(tell("PLACE-002", "shared", evidence=lines, **seen))
     return found or [_near({"placement group": groups, "rack": racks, "machine": machines})]
 
 
@@ -155,62 +153,28 @@ def _too_many(racks: _Spread) -> bool:
     return max(sizes) == 1 or len(sizes) > math.ceil(sum(sizes) / max(sizes))
 
 
-def _far(what: str, spread: _Spread, placed: Placed) -> Finding:
-    return _warn(
-        f"the nodes are spread over {len(spread.hosts)} {what}: {_listed(spread.hosts)}",
-        saw=f"{what} told by {_sources(placed)}",
-        expected="one placement group, and no more racks than the number of nodes needs",
-        because="the scheduler or the cloud took the nodes where it found them",
-        costs="longer paths through switches that other jobs use as well",
-        fix=_for_source(_FIXES, placed, _NEAR),
-        evidence=_evidence(spread),
-    )
-
-
-def _shared(machines: Mapping[str, Sequence[str]]) -> Finding:
-    return _warn(
-        f"nodes share a physical machine: {_listed(machines)}",
-        saw=f"{len(machines)} machine(s) with more than one node",
-        expected="a machine for each node",
-        because="nothing keeps the pods or VMs on machines of their own",
-        costs="they share its network card, memory and CPUs, and what is measured between them is "
-        "not the network",
-        fix="pod anti-affinity with topologyKey kubernetes.io/hostname, or larger instances",
-        evidence=tuple(f"{name}: {', '.join(hosts)}" for name, hosts in machines.items()),
-    )
-
-
-def _warn(title: str, **said: Any) -> Finding:
-    return worded(id="PLACE-002", status="warn", title=title, next="wirespeed locate", **said)
-
-
 def _near(aspects: Mapping[str, _Spread]) -> Finding:
     """Nothing is wrong with what is known; a pass only if one aspect of nearness is known of all."""
     known = {name: spread for name, spread in aspects.items() if spread.hosts}
-    whole = {name: spread for name, spread in known.items() if not spread.unknown}
-    partly = {name: spread for name, spread in known.items() if name not in whole}
-    for name, spread in partly.items():
-        hosts = ", ".join(host for host, _ in spread.unknown)
-        because = f"no {name} is known of {hosts}"
-        return _unchecked("PLACE-002", spread.hosts, [], because=because)
-    if not {"placement group", "rack"} & set(whole):
+    for name, spread in known.items():
+        if spread.unknown:
+            hosts = ", ".join(host for host, _ in spread.unknown)
+            because = f"no {name} is known of {hosts}"
+            return _unchecked("PLACE-002", spread.hosts, [], because=because)
+    if not {"placement group", "rack"} & set(known):
         because = "no source tells a placement group or rack"
         return _unchecked("PLACE-002", {}, [], because=because)
-    said = [
-        f"{len(spread.hosts)} {name}(s): {_listed(spread.hosts)}" for name, spread in whole.items()
-    ]
-    return Finding(
-        id="PLACE-002",
-        status="pass",
-        title=" and ".join(_counted(name, len(spread.hosts)) for name, spread in whole.items())
-        + f" for {sum(len(hosts) for hosts in next(iter(whole.values())).hosts.values())} nodes",
-        saw="; ".join(said),
-        expected="one placement group, and no more racks than the number of nodes needs",
+    first = next(iter(known.values()))
+    return tell(
+        "PLACE-002",
+        "near",
+        what=" and ".join(counted(len(spread.hosts), name) for name, spread in known.items()),
+        nodes=sum(map(len, first.hosts.values())),
+        saw="; ".join(
+            f"{len(spread.hosts)} {name}(s): {_listed(spread.hosts)}"
+            for name, spread in known.items()
+        ),
     )
-
-
-def _counted(name: str, count: int) -> str:
-    return f"{count} {name}{'s' if count > 1 else ''}"
 
 
 # Words.
@@ -223,10 +187,8 @@ def _spread(placed: Placed, labels: Mapping[str, str]) -> _Spread:
         if label := labels[host]:
             hosts[label].append(host)
         else:
-            told = one.zone or one.zone_id
-            odd = (
-                "its zone has no name or ID in common with the others'" if told else "not reported"
-            )
+            odd = "its zone has no name or ID in common with the others'"
+            odd = odd if one.zone or one.zone_id else "not reported"
             unknown.append((host, one.reason or odd))
     ordered = sorted(hosts.items(), key=lambda item: -len(item[1]))
     return _Spread(dict(ordered), unknown)
@@ -242,7 +204,9 @@ def _unchecked(
     for host, reason in unknown:
         reasons[reason].append(host)
     if reasons:
-        because = "; ".join(f"{_some(hosts)}: {reason}" for reason, hosts in reasons.items())
+        because = "; ".join(
+            f"{listed(hosts, _SHOWN)}: {reason}" for reason, hosts in reasons.items()
+        )
     what = "zones of the nodes" if id == "PLACE-001" else "nearness within the zone"
     return Finding(
         id=id,
@@ -256,15 +220,8 @@ def _unchecked(
     )
 
 
-def _some(hosts: Sequence[str]) -> str:
-    more = len(hosts) - _SHOWN
-    return ", ".join(hosts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
 def _listed(hosts: Mapping[str, Sequence[str]]) -> str:
-    shown = [f"{name} ({_some(found)})" for name, found in list(hosts.items())[:_SHOWN]]
-    more = len(hosts) - _SHOWN
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    return listed([f"{name} ({listed(some, _SHOWN)})" for name, some in hosts.items()], _SHOWN)
 
 
 def _evidence(spread: _Spread) -> tuple[str, ...]:

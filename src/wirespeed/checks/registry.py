@@ -5,15 +5,17 @@ A check is data in findings.yaml and a function in its family's file, which turn
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from msgspec import Struct, convert, to_builtins
-from msgspec.structs import asdict
+from msgspec import Struct, convert
+from msgspec.structs import asdict, replace
 
 from wirespeed.checks.settings_rules import settings_rules
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.compiled import Compiled
 from wirespeed.errors import UsageError
+from wirespeed.model.finding_texts import FindingText
+from wirespeed.model.records import Finding
 
 
 class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -29,6 +31,9 @@ class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     fix: str = ""
     next: str = ""
 
+    cases: dict[str, FindingText] = {}
+    """What is said in one case, by the name that the code gives it, beside what is always said."""
+
 
 class Check(Words, frozen=True):
     id: str
@@ -40,6 +45,14 @@ class Check(Words, frozen=True):
     def words(self) -> dict[str, str]:
         """Fields of a finding that are always the same."""
         return {name: getattr(self, name) for name in ("expected", "because", "costs", "fix")}
+
+    def finding(self, case: str, **values: Any) -> Finding:
+        """That case's, as `FindingText.finding` makes it; what is wrong has the words of all cases."""
+        text = self.cases[case]
+        wrong = values.get("status", text.status) in ("warn", "fail")
+        common = {**self.words, "next": self.next} if wrong else {}
+        missing = {name: said for name, said in common.items() if not getattr(text, name)}
+        return replace(text, id=self.id, **missing).finding(**values)
 
 
 class _Text(Words, frozen=True):
@@ -74,7 +87,7 @@ TEXTS = Compiled(Path(__file__).parent, "findings.yaml", "findings.json", list[_
 
 def _checks(group: _Group) -> Iterator[Check]:
     for id, text in group.findings.items():
-        words = {"title": _first(text.explanation), **to_builtins(text)}
+        words = asdict(text) | {"title": text.title or _first(text.explanation)}
         yield Check(id=id, family=group.family, **words)
     if group.each == "ENV":
         for rule in settings_rules():

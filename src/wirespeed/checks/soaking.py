@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from wirespeed.checks.per_node import worded
+from wirespeed.checks.per_node import tell
 from wirespeed.checks.soaking_trends import ChangePoints, drift_finding, memory_finding
 from wirespeed.model.lasting_records import Incident, Soak, SoakStall, SoakWrong
 from wirespeed.model.records import Finding, Subject
-from wirespeed.model.units import format_duration, format_size
+from wirespeed.model.units import counted, format_duration, format_size
 from wirespeed.plan import Plan
 from wirespeed.statistics import median_absolute_deviation
 
@@ -86,102 +86,79 @@ def _call(one: SoakWrong | SoakStall) -> str:
 
 
 def _data(soak: Soak, plan: Plan) -> Finding:
-    if not soak.calls and not soak.wrong:
-        return Finding(
-            id="SOAK-001",
-            status="not_checked",
-            title="the data of the soak",
-            because="no call was made",
-        )
-    if soak.wrong:
-        return _wrong(soak, plan)
-    return Finding(
-        id="SOAK-001",
-        status="pass",
-        title=f"each of {soak.calls:,} calls gave exact data",
+    if not soak.wrong and not soak.calls:
+        return tell("SOAK-001", "no calls")
+    if not soak.wrong:
         # The rule of three: without any among n, a share of 3/n would have shown with 95 %.
-        saw=f"0 wrong in {soak.checked_bytes / 1e9:,.1f} GB; with 95 % confidence fewer than "
-        f"{math.ceil(3e6 / soak.calls):,} of a million calls",
-        expected="every element equal to the oracle, 0 ulp",
-    )
-
-
-def _wrong(soak: Soak, plan: Plan) -> Finding:
+        most = math.ceil(3e6 / soak.calls)
+        gigabytes = soak.checked_bytes / 1e9
+        return tell("SOAK-001", "good", calls=soak.calls, gigabytes=gigabytes, most=most)
     first = soak.wrong[0]
     blamed = {one.suspect if one.suspect >= 0 else one.rank for one in soak.wrong}
-    rank = blamed.pop() if len(blamed) == 1 else None
+    who = f"rank {min(blamed)}" if len(blamed) == 1 else f"{len(blamed)} ranks"
     # A world that died in the middle of a window has told its wrong calls and not the window.
     wrong = max(soak.wrong_calls, len({(one.seed, one.call) for one in soak.wrong}))
-    who = f"rank {rank}" if rank is not None else f"{len(blamed)} ranks"
-    return worded(
-        id="SOAK-001",
-        status="fail",
-        title=f"{wrong:,} of {max(soak.calls, wrong):,} calls gave wrong data, on {who}",
-        subject=Subject("rank", who) if rank is not None else Subject("job", "job"),
-        saw=f"first {first.at}: {_call(first)} on rank {first.rank} ({first.host}): {first.wrong} of "
-        f"{first.elements} elements; {first.example}",
-        because=f"pattern of the wrong elements: {first.guess}" if first.guess else "",
-        next=_again(first, plan),
+    return tell(
+        "SOAK-001",
+        "wrong",
+        subject=Subject("rank", who) if len(blamed) == 1 else None,
         evidence=_listed(
             f"{one.at} rank {one.rank} ({one.host}): {_call(one)}, seed {one.seed}, call {one.call}: "
             f"{one.wrong} wrong, {one.example}"
             for one in soak.wrong
         ),
+        wrong=wrong,
+        calls=max(soak.calls, wrong),
+        who=who,
+        first=first,
+        call=_call(first),
+        because=f"pattern of the wrong elements: {first.guess}" if first.guess else "",
+        next=_again(first, plan),
     )
 
 
 def _again(wrong: SoakWrong, plan: Plan) -> str:
     """The same data in the same operation."""
-    words = (
-        f"wirespeed bench {wrong.op} -b {wrong.size_bytes} -e {wrong.size_bytes} -d {wrong.dtype}"
-    )
-    engine = f" --engine {plan.engine}" if plan.engine != "torch" else ""
+    size, engine = wrong.size_bytes, f" --engine {plan.engine}" if plan.engine != "torch" else ""
+    words = f"wirespeed bench {wrong.op} -b {size} -e {size} -d {wrong.dtype}"
     return f"{words} --seed {wrong.seed} -n 1000{engine}"
 
 
 def _stalls(soak: Soak) -> Finding:
     told = [one for one in soak.stalls if not one.busy]
     if not soak.calls:
-        return Finding(
-            id="SOAK-002", status="not_checked", title="stalls", because="no call was made"
-        )
+        return tell("SOAK-002", "no calls")
     rank, of_rank = _culprit(told, soak)
     if not told or (rank is None and not _many(told, soak)):
         few = f"; {len(told)} took long without a pattern" if told else ""
-        return Finding(
-            id="SOAK-002",
-            status="pass",
-            title=f"no rank or link stalls the calls{few}",
-            saw=f"{soak.stall_calls} of {soak.calls:,} calls took ten times their median and more; "
-            f"{len(soak.stalls) - len(told)} of those listed while a node was busy",
+        busy = len(soak.stalls) - len(told)
+        return tell(
+            "SOAK-002", "good", few=few, stalls=soak.stall_calls, calls=soak.calls, busy=busy
         )
     shown = of_rank or told
-    cost = sum(one.seconds for one in shown)
     period = _period([one.since_s for one in shown])
-    name = f"rank {rank}" if rank is not None else "job"
-    how = "stood still" if any(one.paused for one in shown) else "was last"
-    return worded(
-        id="SOAK-002",
+    case = "stood still" if any(one.paused for one in shown) else "stalls"
+    how = case if case == "stood still" else "was last"
+    return tell(
+        "SOAK-002",
+        case,
         status="fail" if rank is not None and len(shown) >= _RECURS else "warn",
-        title=f"{len(shown)} calls stalled"
-        + (f" as {name} {how}" if rank is not None else "")
-        + (f", about every {format_duration(period)}" if period else ""),
-        subject=Subject("rank", name) if rank is not None else Subject("job", "job"),
-        saw=f"up to {format_duration(max(one.seconds for one in shown))}; first {shown[0].at}, "
-        f"last {shown[-1].at}",
-        because="its whole process made no step and waited for no core: a hypervisor, a limit of its "
-        "cgroup, or a signal"
-        if how == "stood still"
-        else "no process stood still: the network, or a device that the processes waited for",
-        costs=f"{format_duration(cost)} of {format_duration(soak.elapsed_s)}; every rank of a job waits",
-        fix=f"look at what else happens at those times on the node of {name}: cron, throttling, "
-        "link errors",
+        subject=None if rank is None else Subject("rank", f"rank {rank}"),
         evidence=_listed(
             f"{one.at} (+{one.since_s:.0f} s) {_call(one)}: {format_duration(one.seconds)}, as a rule "
             f"{format_duration(one.median)}; last rank {one.last_rank}"
             + (f", stood still {list(one.paused)}" if one.paused else "")
             for one in shown
         ),
+        count=len(shown),
+        how="" if rank is None else f" as rank {rank} {how}",
+        name="job" if rank is None else f"rank {rank}",
+        period=f", about every {format_duration(period)}" if period else "",
+        longest=format_duration(max(one.seconds for one in shown)),
+        first=shown[0],
+        last=shown[-1],
+        lost=format_duration(sum(one.seconds for one in shown)),
+        elapsed=format_duration(soak.elapsed_s),
     )
 
 
@@ -192,7 +169,7 @@ def _culprit(told: Sequence[SoakStall], soak: Soak) -> tuple[int | None, list[So
         rank, count = alone.most_common(1)[0]
         if count >= _RECURS or count == len(told):
             return rank, [one for one in told if one.paused == (rank,)]
-    ranks = _ranks(soak)
+    ranks = max((len(one.last_share) for one in soak.windows), default=1)
     other = [one for one in told if not one.paused]
     last = Counter(one.last_rank for one in other)
     if last and ranks > 1:
@@ -200,10 +177,6 @@ def _culprit(told: Sequence[SoakStall], soak: Soak) -> tuple[int | None, list[So
         if count >= _FEW and _by_luck(count, len(other), 1 / ranks) * ranks < _SURE:
             return rank, [one for one in other if one.last_rank == rank]
     return None, []
-
-
-def _ranks(soak: Soak) -> int:
-    return max((len(one.last_share) for one in soak.windows), default=1)
 
 
 def _by_luck(count: int, of: int, share: float) -> float:
@@ -227,47 +200,35 @@ def _period(times: Sequence[float]) -> float:
 def _restarts(soak: Soak) -> Finding:
     failed = soak.failures
     if not failed:
-        return Finding(
-            id="SOAK-004",
-            status="pass" if soak.calls else "not_checked",
-            title="the ranks lived through the soak",
-            because="" if soak.calls else "no call was made",
-        )
-    (kind, name), times = Counter((one.subject_kind, one.subject) for one in failed).most_common(1)[
-        0
-    ]
+        return tell("SOAK-004", "good" if soak.calls else "no calls")
+    subjects = Counter((one.subject_kind, one.subject) for one in failed)
+    (kind, name), times = subjects.most_common(1)[0]
     first = next(one for one in failed if one.subject == name)
-    more = f", {times} times {name}" if name != "job" and len(failed) > 1 else ""
-    count = "once" if len(failed) == 1 else f"{len(failed)} times"
-    return worded(
-        id="SOAK-004",
-        status="fail",
-        title=f"the ranks failed {count}{more}: {first.title}",
+    return tell(
+        "SOAK-004",
+        "failed",
         subject=Subject(kind, name),  # type: ignore[arg-type]
-        saw=f"first {first.at}: {first.saw or first.title}",
-        because=first.because,
-        costs=f"{format_duration(sum(one.lost_s for one in failed))} until the next ranks went on",
-        next=f"wirespeed check --explain {first.id}",
         evidence=_listed(
             f"{one.at} (+{one.since_s:.0f} s) {one.subject}: {one.title}" for one in failed
         ),
+        count="once" if len(failed) == 1 else f"{len(failed)} times",
+        more=f", {times} times {name}" if name != "job" and len(failed) > 1 else "",
+        first=first,
+        seen=first.saw or first.title,
+        lost=_total(failed),
     )
+
+
+def _total(incidents: Iterable[Incident]) -> str:
+    return format_duration(sum(one.lost_s for one in incidents))
 
 
 def _disk(soak: Soak) -> list[Finding]:
     full = [one for one in soak.incidents if one.id == "SOAK-006"]
+    lines = _listed(f"{one.at}: for {format_duration(one.lost_s)}" for one in full)
     if not full:
         return []
-    lasted = sum(one.lost_s for one in full)
-    return [
-        worded(
-            id="SOAK-006",
-            status="warn",
-            title=f"the disk of the run folder was full for {format_duration(lasted)}",
-            saw=full[0].saw,
-            evidence=_listed(f"{one.at}: for {format_duration(one.lost_s)}" for one in full),
-        )
-    ]
+    return [tell("SOAK-006", "full", evidence=lines, lasted=_total(full), saw=full[0].saw)]
 
 
 def _busy(soak: Soak) -> list[Finding]:
@@ -277,14 +238,7 @@ def _busy(soak: Soak) -> list[Finding]:
         return []
     ranks = Counter(rank for one in busy for rank in one.busy)
     most = ", ".join(f"rank {rank} in {count}" for rank, count in ranks.most_common(4))
-    return [
-        worded(
-            id="SOAK-007",
-            status="warn",
-            title="the machine was busy: ranks waited for a core within calls",
-            saw=f"{len(busy)} calls, {format_duration(lost)} in all; {most}",
-        )
-    ]
+    return [tell("SOAK-007", "busy", calls=len(busy), lost=format_duration(lost), most=most)]
 
 
 def _skipped(skipped: Mapping[str, str]) -> list[Finding]:
@@ -295,7 +249,7 @@ def _skipped(skipped: Mapping[str, str]) -> list[Finding]:
         Finding(
             id="CAP-001",
             status="not_checked",
-            title=f"{len(labels)} configuration{'' if len(labels) == 1 else 's'} not soaked",
+            title=f"{counted(len(labels), 'configuration')} not soaked",
             because=reason,
             evidence=tuple(labels[:_MOST_EVIDENCE]),
         )

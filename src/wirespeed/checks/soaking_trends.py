@@ -4,12 +4,12 @@ A trend is Theil and Sen's slope with its interval, which assumes no normal nois
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from statistics import NormalDist, median
 
-from wirespeed.checks.per_node import worded
+from wirespeed.checks.per_node import tell
 from wirespeed.model.lasting_records import Soak, SoakCell, SoakWindow
 from wirespeed.model.records import Finding, Subject
 from wirespeed.model.units import format_duration, format_size
@@ -54,12 +54,8 @@ def slope(times: Sequence[float], values: Sequence[float], confidence: float) ->
     count = len(slopes)
     low, high = math.floor((count - reach) / 2), math.ceil((count + reach) / 2)
     inside = low >= 0 and high < count
-    return Slope(
-        middle,
-        slopes[low] if inside else -math.inf,
-        slopes[high] if inside else math.inf,
-        n,
-    )
+    ends = (slopes[low], slopes[high]) if inside else (-math.inf, math.inf)
+    return Slope(middle, *ends, n)
 
 
 def _thinned(values: Sequence[float]) -> list[float]:
@@ -113,12 +109,8 @@ def drift_finding(soak: Soak, change_points: ChangePoints) -> Finding:
     quiet = [one for one in soak.windows if max(one.waited, default=0.0) <= _QUIET]
     series = {key: points for key, points in _series(quiet).items() if len(points) >= LEAST}
     if not series:
-        return Finding(
-            id="SOAK-003",
-            status="not_checked",
-            title="drift of the times",
-            because=_why_no_drift(len(soak.windows), len(quiet)),
-        )
+        why = _why_no_drift(len(soak.windows), len(quiet))
+        return tell("SOAK-003", "few windows", because=why)
     level = 1 - 2 * _LEVEL / len(series)
     found = [
         one
@@ -126,12 +118,8 @@ def drift_finding(soak: Soak, change_points: ChangePoints) -> Finding:
         if (one := _drift(key, points, level, change_points)) is not None
     ]
     if not found:
-        return Finding(
-            id="SOAK-003",
-            status="pass",
-            title=f"none of {len(series)} operations and sizes became slower",
-            saw=f"{len(quiet)} windows; a slope surely above {_MATERIAL:.0%} over the soak is told",
-        )
+        figures = {"windows": len(quiet), "operations": len(series), "material": _MATERIAL}
+        return tell("SOAK-003", "good", **figures)
     found.sort(key=lambda one: -one.low)
     return _told(found, len(series))
 
@@ -224,28 +212,29 @@ def _told(found: Sequence[_Drift], among: int) -> Finding:
     worst = found[0]
     changes = sorted(one.change for one in found if one.change is not None)
     since = f"; the level changed at +{changes[0]:.0f} s" if changes else ""
-    return worded(
-        id="SOAK-003",
-        status="warn",
-        title=f"{worst.name} became slower by {worst.value:.0%} over the soak"
-        + (f", and {len(found) - 1} more of {among}" if len(found) > 1 else ""),
-        saw=f"{format_duration(worst.before)} in the first third, {format_duration(worst.after)} in the "
-        f"last; at least +{worst.low:.0%} ({worst.windows} windows){since}",
-        expected=f"no slope surely above {_MATERIAL:.0%}",
-        costs=f"{worst.value:.0%} of the time in such calls",
-        evidence=tuple(
+    return tell(
+        "SOAK-003",
+        "slower",
+        evidence=(
             f"{one.name}: +{one.value:.0%}, at least +{one.low:.0%}, {one.windows} windows"
             + (f", since +{one.change:.0f} s" if one.change is not None else "")
             for one in found[:12]
         ),
+        worst=worst,
+        more=f", and {len(found) - 1} more of {among}" if len(found) > 1 else "",
+        before=format_duration(worst.before),
+        after=format_duration(worst.after),
+        since=since,
+        material=_MATERIAL,
     )
 
 
 def memory_finding(soak: Soak) -> Finding:
     """SOAK-005: ranks whose memory grows, each world by itself, without its first third."""
-    grown: list[tuple[int, Slope, float, int]] = []
+    grown: list[tuple[int, Slope, int]] = []
     looked = 0
-    for windows in _worlds(soak.windows):
+    for _, world in groupby(soak.windows, key=lambda one: one.world):
+        windows = list(world)
         rest = windows[int(len(windows) * _SET_UP) :]
         ranks = min((len(one.rss_bytes) for one in rest), default=0)
         if len(rest) < LEAST or not ranks:
@@ -258,42 +247,30 @@ def memory_finding(soak: Soak) -> Finding:
             span = times[-1] - times[0]
             bound = max(_MEMORY_BYTES, _MEMORY_SHARE * sizes[0])
             if found is not None and found.low * span > bound:
-                grown.append((rank, found, span, int(sizes[-1])))
+                grown.append((rank, found, int(sizes[-1])))
     if not looked:
-        return Finding(
-            id="SOAK-005",
-            status="not_checked",
-            title="memory of the ranks",
-            because=f"it takes {LEAST} windows of one world after the first third",
-        )
+        return tell("SOAK-005", "few windows", least=LEAST)
     if not grown:
-        return Finding(
-            id="SOAK-005",
-            status="pass",
-            title="the ranks' memory did not grow",
-            saw=f"{looked} windows; less than {format_size(_MEMORY_BYTES)} surely",
-        )
+        return tell("SOAK-005", "good", windows=looked, least=format_size(_MEMORY_BYTES))
     return _leak(grown)
 
 
-def _leak(grown: Sequence[tuple[int, Slope, float, int]]) -> Finding:
-    rank, worst, _, size = max(grown, key=lambda one: one[1].low)
-    ranks = sorted({one[0] for one in grown})
-    hour = 3600.0
-    return worded(
-        id="SOAK-005",
-        status="warn",
-        title=f"the memory of rank {rank} grows by {format_size(int(worst.value * hour))} an hour"
-        + (f", and of {len(ranks) - 1} more ranks" if len(ranks) > 1 else ""),
+def _leak(grown: Sequence[tuple[int, Slope, int]]) -> Finding:
+    rank, worst, size = max(grown, key=lambda one: one[1].low)
+    ranks = len({one[0] for one in grown})
+    return tell(
+        "SOAK-005",
+        "grows",
         subject=Subject("rank", f"rank {rank}"),
-        saw=f"at least {format_size(int(worst.low * hour))} an hour (95 %, {worst.points} windows); "
-        f"now {format_size(size)}",
-        evidence=tuple(
-            f"rank {one[0]}: {format_size(int(one[1].value * hour))} an hour" for one in grown[:12]
-        ),
+        evidence=(f"rank {one[0]}: {_an_hour(one[1].value)} an hour" for one in grown[:12]),
+        rank=rank,
+        rate=_an_hour(worst.value),
+        more=f", and of {ranks - 1} more ranks" if ranks > 1 else "",
+        least=_an_hour(worst.low),
+        windows=worst.points,
+        size=format_size(size),
     )
 
 
-def _worlds(windows: Sequence[SoakWindow]) -> Iterator[list[SoakWindow]]:
-    for _, group in groupby(windows, key=lambda one: one.world):
-        yield list(group)
+def _an_hour(bytes_per_second: float) -> str:
+    return format_size(int(bytes_per_second * 3600))

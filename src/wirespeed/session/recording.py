@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from wirespeed.checks.correctness import proof_findings
 from wirespeed.checks.counting import with_counters
 from wirespeed.checks.gate import PLAIN, Gate
 from wirespeed.checks.join_failures import cause_first
 from wirespeed.checks.judge import judge, verdict_of
-from wirespeed.checks.training import proof_findings
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError, WirespeedError
 from wirespeed.model.codec import to_json
 from wirespeed.model.grid_records import GridPoint

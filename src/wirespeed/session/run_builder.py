@@ -274,7 +274,7 @@ class RunBuilder:
         self.training[one.key] = one
 
     def _on_trouble(self, data: Mapping[str, Any]) -> None:
-        from wirespeed.checks.training import trouble_finding
+        from wirespeed.checks.correctness import trouble_finding
 
         self.notes.append(trouble_finding(data))
 

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="Requires: torch")
 
-from wirespeed.checks.training import trouble_finding  # noqa: E402
+from wirespeed.checks.correctness import trouble_finding  # noqa: E402
 from wirespeed.plan import TrainCase  # noqa: E402
 from wirespeed.rank.training.failures import (  # noqa: E402
     CaseFull,
