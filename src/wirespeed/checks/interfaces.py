@@ -3,13 +3,14 @@
 They read the facts that `wirespeed.node.network.selection` notes.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
-from wirespeed.checks.interface_kinds import announces_loopback, choice_findings
-from wirespeed.checks.per_node import absent, worse
-from wirespeed.model.node_facts import Facts, InterfaceSetting
+from wirespeed.checks.per_node import absent, on_node, tell
+from wirespeed.model.node_facts import Facts, Interface, InterfaceSetting
 from wirespeed.model.records import Finding, NodeFacts, World
+from wirespeed.model.units import counted
 
 _BREAKS = {
     "GLOO_SOCKET_IFNAME": "gloo ends with `Unable to find address for: {entry}`",
@@ -27,7 +28,7 @@ def interface_findings(world: World) -> list[Finding]:
     if not world.nodes:
         return []
     many = len(world.nodes) > 1 or world.size > len(world.nodes[0].ranks)
-    return [*_names(world, many), *_settings(world), *choice_findings(world, many)]
+    return [*_names(world, many), *_settings(world), *_choices(world, many)]
 
 
 # NET-001: names.
@@ -35,12 +36,9 @@ def interface_findings(world: World) -> list[Finding]:
 
 def _names(world: World, many: bool) -> list[Finding]:
     if not many:
-        title = "what the host name leads to not checked"
-        return [absent("NET-001", title, "one node: nothing has to reach it from outside")]
-    found = [_named(node) for node in world.nodes]
-    worse = [finding for finding in found if finding is not None]
-    title = f"the name of each node leads to an address that others can reach ({len(found)} nodes)"
-    return worse or [Finding(id="NET-001", status="pass", title=title)]
+        return [tell("NET-001", "one node")]
+    found = [finding for node in world.nodes if (finding := _named(node)) is not None]
+    return found or [tell("NET-001", "good", nodes=len(world.nodes))]
 
 
 def _named(node: NodeFacts) -> Finding | None:
@@ -51,55 +49,29 @@ def _named(node: NodeFacts) -> Finding | None:
         return absent("NET-001", f"{node.host}: own name not checked", why)
     if _is_set(facts, "GLOO_SOCKET_IFNAME"):
         return None  # the name does not matter; NET-002 and NET-003 judge the setting
-    addresses = ", ".join(facts.net_name_addresses or ())
-    if announces_loopback(node):
-        return _loopback(node, addresses)
-    if facts.net_name_usable:
+    loopback = _announces_loopback(node)
+    if facts.net_name_usable and not loopback:
         return None
-    return _lost(node, addresses)
+    addresses = ", ".join(facts.net_name_addresses or ())
+    return on_node(
+        "NET-001",
+        "loopback" if loopback else "lost" if addresses else "unknown",
+        node,
+        facts=facts,
+        addresses=addresses,
+        usual=_usual(node),
+        why=node.unknown.get("net.name.addresses", "the resolver gave no address"),
+    )
 
 
 def _is_set(facts: Facts, name: str) -> bool:
     return any(setting["name"] == name for setting in (facts.net_settings or ()))
 
 
-def _loopback(node: NodeFacts, addresses: str) -> Finding:
-    address = node.facts.net_gloo_address
-    return worse(
-        "NET-001",
-        "fail",
-        node,
-        f"its own name leads to {address}, which no other node can reach",
-        saw=f"{node.facts.net_name} resolves to {addresses}",
-        expected="an address of an interface that other nodes reach (torch's ProcessGroupGloo "
-        "listens on what the host name resolves to)",
-        costs=f"gloo over several nodes ends with `Connection refused, remote=[{address}]` or "
-        "`Connect timeout`; it works only where this node happens to be the one that connects "
-        "(of two, the one with the higher address)",
-        fix=f"map {node.facts.net_name} to the node's address in /etc/hosts, or set "
-        f"GLOO_SOCKET_IFNAME={_usual(node)}",
-    )
-
-
-def _lost(node: NodeFacts, addresses: str) -> Finding:
-    name = node.facts.net_name
-    if addresses:
-        title = f"its own name leads to {addresses}, which is on none of its interfaces"
-        because = "DNS or /etc/hosts has an old address, or one of another network namespace"
-    else:
-        title = "its own name does not resolve"
-        because = node.unknown.get("net.name.addresses", "the resolver gave no address")
-    return worse(
-        "NET-001",
-        "warn",
-        node,
-        title,
-        saw=f"{name}: {addresses or 'no address'}",
-        expected="an address of one of its interfaces (torch's ProcessGroupGloo listens there)",
-        because=because,
-        fix=f"map {name} to the node's address in /etc/hosts or DNS, or set "
-        f"GLOO_SOCKET_IFNAME={_usual(node)}",
-    )
+def _announces_loopback(node: NodeFacts) -> bool:
+    """Whether gloo listens on the loopback because the host name leads there: NET-001 tells it."""
+    by_name = not _is_set(node.facts, "GLOO_SOCKET_IFNAME")
+    return by_name and bool(node.facts.net_name_loopback)
 
 
 def _usual(node: NodeFacts) -> str:
@@ -132,7 +104,7 @@ def _all_match(nodes: Sequence[NodeFacts]) -> Finding:
     names = sorted({setting["name"] for node in nodes for setting in node.facts.net_settings or ()})
     verb = "matches" if len(names) == 1 else "match"
     title = f"{', '.join(names)} {verb} interfaces on every node ({len(nodes)})"
-    none = f"no setting chooses interfaces on {len(nodes)} node" + ("s" if len(nodes) > 1 else "")
+    none = f"no setting chooses interfaces on {counted(len(nodes), 'node')}"
     return Finding(id="NET-002", status="pass", title=title if names else none)
 
 
@@ -144,17 +116,19 @@ def _unmatched(node: NodeFacts, setting: InterfaceSetting) -> Finding | None:
     if name == "NCCL_SOCKET_IFNAME" and not dead:
         return None  # prefixes are alternatives there
     entry = entries[0] if entries else setting["value"]
-    return worse(
+    interfaces = [one["name"] for one in (node.facts.net_interfaces or ())]
+    return on_node(
         "NET-002",
-        _gravity(node, name, dead),
+        "unmatched",
         node,
-        f"{name}={setting['value']}: {_said(name, setting)}",
-        saw=f"interfaces: {_listed(node)}" + _ports(node, name),
-        expected="every name that is set leads to an interface or device of the node",
-        because="another node's name, a typing error, or an interface that is down",
+        status=_gravity(node, name, dead),
+        name=name,
+        value=setting["value"],
+        said=_said(name, setting),
+        interfaces=", ".join(interfaces) or "none with an address",
+        ports=_ports(node, name),
         costs=_BREAKS[name].format(entry=entry),
-        fix=f"set {name} to a name of this node, or unset it"
-        + ("; gloo knows no ^, = or prefixes" if name == "GLOO_SOCKET_IFNAME" else ""),
+        forms="; gloo knows no ^, = or prefixes" if name == "GLOO_SOCKET_IFNAME" else "",
     )
 
 
@@ -170,11 +144,6 @@ def _said(name: str, setting: InterfaceSetting) -> str:
     what = "is down or has no address" if name.startswith("NCCL") else "has no address"
     said += [f"{entry} {what}" for entry in setting["bare"]]
     return ", ".join(said) or "nothing is left"
-
-
-def _listed(node: NodeFacts) -> str:
-    names = [one["name"] for one in (node.facts.net_interfaces or ())]
-    return ", ".join(names) or "none with an address"
 
 
 def _ports(node: NodeFacts, name: str) -> str:
@@ -212,21 +181,14 @@ def _apart(first: Chosen, other: Chosen) -> bool:
     here, there = _networks(a, one["chosen"][0]), _networks(b, two["chosen"][0])
     if not here or not there or here & there:
         return False
-    crossed = here & _all_networks(b) or there & _all_networks(a)
+    crossed = here & _networks(b) or there & _networks(a)
     return bool(crossed) or one["chosen"][0] != two["chosen"][0]
 
 
-def _networks(node: NodeFacts, name: str) -> set[str]:
-    return {
-        network
-        for one in (node.facts.net_interfaces or ())
-        if one["name"] == name
-        for network in one["networks"]
-    }
-
-
-def _all_networks(node: NodeFacts) -> set[str]:
-    return {network for one in (node.facts.net_interfaces or ()) for network in one["networks"]}
+def _networks(node: NodeFacts, name: str = "") -> set[str]:
+    """Of that interface; of all, where none is named."""
+    known = [one for one in (node.facts.net_interfaces or ()) if name in ("", one["name"])]
+    return {network for one in known for network in one["networks"]}
 
 
 def _other_network(
@@ -236,13 +198,154 @@ def _other_network(
         name = found["chosen"][0]
         return f"{name} ({', '.join(sorted(_networks(at, name)))})"
 
-    return worse(
+    return on_node(
         "NET-002",
-        "warn",
+        "other network",
         node,
-        f"{setting['name']}={setting['value']} picks {setting['chosen'][0]} on another network "
-        f"than {before['chosen'][0]} of {first.host}",
-        saw=f"{shown(node, setting)} here, {shown(first, before)} on {first.host}",
-        expected="interfaces of one network on all nodes",
-        because="interfaces are named or cabled in another order on this node",
+        name=setting["name"],
+        value=setting["value"],
+        picked=setting["chosen"][0],
+        picked_there=before["chosen"][0],
+        here=shown(node, setting),
+        first=shown(first, before),
+        there=first.host,
     )
+
+
+# NET-003: what kind of interface gloo or NCCL chooses, and whether a faster one stands idle.
+
+_NOWHERE = re.compile(r"docker\d+|virbr\d+|br-[0-9a-f]{12}|podman\d+|lxcbr\d+|lxdbr\d+")
+"""Bridges that docker, libvirt, podman, LXC make: their addresses are the same on every node."""
+_OVERLAY = re.compile(r"cni\d+|cbr\d+|flannel[.\d]*|cali.+|tunl\d+|vxlan.+|weave|cilium_.+|kube-.+")
+"""What a node of Kubernetes has for its pods."""
+_FASTER = 2
+"""An interface that is this many times faster, and stands idle, is worth a word."""
+_REAL = ("physical", "bond", "vlan")
+_LOCAL = ("loopback", "bridge", "veth", "virtual", "unknown")
+"""Kinds whose speed says nothing of a link between nodes."""
+
+
+def _choices(world: World, many: bool) -> list[Finding]:
+    """NET-003 for the library of the world's backend; `many`: there is more than one node."""
+    what = "interface that carries training not checked"
+    nodes = [node for node in world.nodes if not _announces_loopback(node)]
+    if not many or not nodes:
+        why = "every node announces its loopback address (NET-001)" if many else "one node"
+        return [absent("NET-003", what, why)]
+    found = [finding for node in nodes if (finding := _chosen(node, world.backend)) is not None]
+    names = sorted({name for node in nodes for name in _carriers(node, world.backend)})
+    title = f"{', '.join(names)} carries {_library(world.backend)}'s traffic on {len(nodes)} nodes"
+    return found or [Finding(id="NET-003", status="pass", title=title)]
+
+
+def _library(backend: str) -> str:
+    return "NCCL" if "nccl" in backend else "gloo"
+
+
+def _over_rdma(node: NodeFacts, backend: str) -> bool:
+    """Whether NCCL's data go by RDMA, so that its sockets only bring it up."""
+    settings = {**(node.facts.net_nccl_conf or {}), **node.environment}
+    on = settings.get("NCCL_IB_DISABLE", "0") == "0" and settings.get("NCCL_NET", "") != "Socket"
+    active = {f"{p['device']}:{p['port']}" for p in node.rdma if p.get("state") == "ACTIVE"}
+    chosen = active if node.facts.net_hca is None else set(node.facts.net_hca)
+    return "nccl" in backend and on and bool(active & chosen)
+
+
+def _carriers(node: NodeFacts, backend: str) -> list[str]:
+    if "nccl" not in backend:
+        return [name for name in (node.facts.net_gloo_interface or "").split(",") if name]
+    chosen = list(node.facts.net_nccl_interfaces or ())
+    return chosen[:1] if _over_rdma(node, backend) else chosen
+
+
+def _chosen(node: NodeFacts, backend: str) -> Finding | None:
+    """What is wrong with the interfaces chosen on a node; None: nothing."""
+    known = {one["name"]: one for one in (node.facts.net_interfaces or ())}
+    chosen = [known[name] for name in _carriers(node, backend) if name in known]
+    if not chosen:
+        unknown = "no interface was chosen, or none is reported"
+        title = f"{node.host}: interface that carries training not checked"
+        return absent("NET-003", title, node.unknown.get("net.interfaces", unknown))
+    every = list(known.values())
+    faults = [(one, *fault) for one in chosen if (fault := _fault(one, _without(every, [one])))]
+    if not faults and not _over_rdma(node, backend):
+        idle = _without(every, chosen)
+        faults = [(one, "warn", text) for one in chosen[:1] if (text := _slower(chosen, idle))]
+    if not faults:
+        return None
+    grave = [fault for fault in faults if fault[1] == "fail"]
+    one, status, text = (grave or faults)[0]
+    others = _without(every, [one])
+    library = _library(backend)
+    why = node.facts.net_gloo_why if library == "gloo" else node.facts.net_nccl_why
+    better = [other["name"] for other in others if other["kind"] in _REAL]
+    return on_node(
+        "NET-003",
+        "no way" if status == "fail" else "chosen",
+        node,
+        status=status,
+        evidence=map(_shown, (one, *others)),
+        library=library,
+        variable=library.upper(),
+        name=one["name"],
+        fault=text,
+        carriers=", ".join(_carriers(node, backend)),
+        why=why,
+        because=_because(why, library),
+        better=better[0] if better else "NAME",
+    )
+
+
+def _without(every: Sequence[Interface], some: Sequence[Interface]) -> list[Interface]:
+    return [one for one in every if one not in some]
+
+
+def _fault(
+    one: Interface, others: Sequence[Interface]
+) -> tuple[Literal["warn", "fail"], str] | None:
+    """Why an interface is no way to other nodes; None where it is one, or the only one."""
+    name, kind = one["name"], one["kind"]
+    if kind == "loopback":
+        return "fail", "the loopback interface, which leads to no other node"
+    if _NOWHERE.fullmatch(name) and not one["wired"]:
+        return "fail", "a bridge for containers or virtual machines of this node only"
+    if kind == "bond member":
+        return "warn", "a member of a bond, not the bond"
+    if all(other["kind"] not in _REAL for other in others):
+        return None  # in a container the only interface is a veth or an overlay
+    if _OVERLAY.fullmatch(name):
+        return "warn", "an overlay for the pods of a cluster"
+    if kind == "bridge" and not one["wired"]:
+        return "warn", "a bridge without a physical port"
+    if kind in ("veth", "tunnel", "virtual"):
+        what = {"veth": "one end of a veth pair", "tunnel": "a tunnel"}
+        return "warn", what.get(kind, "a virtual interface")
+    return None
+
+
+def _slower(chosen: Sequence[Interface], others: Sequence[Interface]) -> str:
+    """How much faster an idle interface is than all the chosen ones together, or nothing."""
+    speeds = [one.get("speed_Gbitps") for one in chosen]
+    known = [speed for speed in speeds if speed]
+    rivals = [one for one in others if one.get("speed_Gbitps") and one["kind"] not in _LOCAL]
+    if len(known) < len(speeds) or not rivals:
+        return ""
+    best = max(rivals, key=lambda one: float(one["speed_Gbitps"]))
+    if best["speed_Gbitps"] < _FASTER * sum(known):
+        return ""
+    return (
+        f"{sum(known):g} Gbit/s, while {best['name']} with {best['speed_Gbitps']:g} Gbit/s is idle"
+    )
+
+
+def _because(why: str | None, library: str) -> str:
+    if why and why.endswith("_SOCKET_IFNAME"):
+        return f"{why} is set so"
+    if library == "gloo":
+        return "torch's gloo takes the address that the host name resolves to"
+    return "NCCL takes every interface that runs but docker*, lo* and virbr*, those of ib* first"
+
+
+def _shown(one: Interface) -> str:
+    speed = f", {one['speed_Gbitps']:g} Gbit/s" if one.get("speed_Gbitps") else ""
+    return f"{one['name']}: {one['kind']}{speed}, {', '.join(one['networks']) or 'link-local only'}"

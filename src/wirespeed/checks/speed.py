@@ -1,17 +1,19 @@
-"""Findings about speed: latency at small sizes, bus bandwidth at large ones, stragglers."""
+"""Findings about speed: latency at small sizes, bus bandwidth at large ones, stragglers.
 
-from collections.abc import Sequence
+A figure is graded against what is expected of it: a share, a status, and where that comes from.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from wirespeed.checks.grading import Grader, grade_bandwidth, grade_latency, reference_figure
-from wirespeed.checks.per_node import worded
+from wirespeed.checks.per_node import tell
 from wirespeed.checks.registry import check_id
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.records import Finding, Measurement, Status, Subject, World
-from wirespeed.model.reference_records import ReferenceFigure
+from wirespeed.model.reference_records import Quantity, ReferenceFigure, ReferenceKind
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
-from wirespeed.reference import Reference
+from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation, Reference
 from wirespeed.reference.reasons import reasons
 from wirespeed.reference.roofline import passed, roofline, share
 from wirespeed.reference.shape import shape_of
@@ -34,16 +36,15 @@ def speed_findings(
     for op in CATALOGUE:
         timed = sorted((m for m in measurements if m.op == op), key=lambda m: m.size_bytes)
         if timed:
-            findings.append(_graded("LAT", world, timed[0], reference, grade_latency))
+            findings.append(_judged("LAT", world, timed[0], reference))
         if timed and timed[-1].size_bytes > timed[0].size_bytes:
-            findings.append(_graded("BW", world, timed[-1], reference, grade_bandwidth))
-    return findings + _stragglers(world, measurements)
+            findings.append(_judged("BW", world, timed[-1], reference))
+    return [*findings, _stragglers(world, measurements)]
 
 
-def _graded(
-    prefix: str, world: World, measurement: Measurement, reference: Reference, grade: Grader
-) -> Finding:
+def _judged(prefix: str, world: World, measurement: Measurement, reference: Reference) -> Finding:
     found = reference.expect(world, measurement)
+    grade = _grade_latency if prefix == "LAT" else _grade_bandwidth
     graded = grade(found, measurement) if found else None
     id, title = check_id(prefix, measurement.op), _title(prefix, measurement)
     if _half_width(measurement) > WIDE:
@@ -64,31 +65,30 @@ def _graded(
     if apart.status == "warn" and graded.status == "pass" and found.origin != "reference":
         # A run can be as good as all before, and one of its ranks still lie apart.
         return replace(apart, references=references)
-    low = graded.status != "pass"
-    shape = shape_of(world) if low else None
-    return Finding(
+    told = Finding(
         id=id,
         status=graded.status,
         title=title,
         saw=graded.saw if prefix == "BW" else _figure(prefix, measurement),
         expected=graded.expected,
-        because=_likeliest(reasons(shape, world.nodes, graded.share)) if shape else "",
-        fix="see which node, link or rank is slow, then look at it" if low else "",
-        next=_who(world, measurement) if low else "",
         evidence=graded.evidence + limit.evidence,
         references=references,
     )
+    return told if told.status == "pass" else _advised(told, world, measurement, graded.share)
 
 
-def _who(world: World, measurement: Measurement) -> str:
-    """The command that names who is slow."""
-    if len(world.nodes) > 1:
-        return "wirespeed locate"
-    return f"wirespeed bench {measurement.op} -o wide"
-
-
-def _likeliest(found: Sequence[str]) -> str:
-    return "likeliest first: " + "; ".join(f"({n}) {one}" for n, one in enumerate(found, 1))
+def _advised(told: Finding, world: World, measurement: Measurement, share: float) -> Finding:
+    """Of what is too slow: the likeliest reasons, and the command that names who it is."""
+    shape = shape_of(world)
+    likely = enumerate(reasons(shape, world.nodes, share) if shape else (), 1)
+    because = "; ".join(f"({number}) {one}" for number, one in likely)
+    several = len(world.nodes) > 1
+    return replace(
+        told,
+        because=f"likeliest first: {because}" if shape else "",
+        fix="see which node, link or rank is slow, then look at it",
+        next="wirespeed locate" if several else f"wirespeed bench {measurement.op} -o wide",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _limit(world: World, measurement: Measurement) -> _Bound:
         return _Bound()
     above = passed(shape, measurement.op, measurement.busbw, limit)
     told = tuple(filter(None, (share(measurement.busbw, limit), above)))
-    line = reference_figure(measurement, "roofline", limit.model, "busbw", limit.busbw)
+    line = _figure_against(measurement, "roofline", limit.model, "busbw", limit.busbw)
     return _Bound(told, (line,))
 
 
@@ -114,28 +114,25 @@ def _by_spread(
     id: str, title: str, world: World, measurement: Measurement, limit: _Bound
 ) -> Finding:
     """Without a reference: do the ranks agree with each other?"""
-    worst = _worst_rank(measurement)
-    if worst is None or measurement.op not in SYNCHRONISING:
-        return Finding(
-            id=id,
-            status="pass",
-            title=title,
-            expected=UNREFERENCED,
-            evidence=limit.evidence,
-            references=limit.references,
-        )
-    rank, ratio = worst
-    status: Status = "warn" if ratio > SPREAD else "pass"
-    return Finding(
+    alone = Finding(
         id=id,
-        status=status,
+        status="pass",
         title=title,
-        subject=Subject("rank", f"rank {rank}") if status == "warn" else Subject("job", "job"),
-        saw=f"rank {rank}{_at(world, rank)} takes {ratio:.2f}× the middle rank's time",
-        expected=f"{UNREFERENCED}; ranks within {SPREAD:g}× of the middle one",
-        next=f"wirespeed bench {measurement.op} -o wide" if status == "warn" else "",
         evidence=limit.evidence,
         references=limit.references,
+    )
+    worst = _worst_rank(measurement)
+    if worst is None or measurement.op not in SYNCHRONISING:
+        return replace(alone, expected=UNREFERENCED)
+    rank, ratio = worst
+    apart = ratio > SPREAD
+    return replace(
+        alone,
+        status="warn" if apart else "pass",
+        subject=Subject("rank", f"rank {rank}") if apart else alone.subject,
+        saw=f"rank {rank}{_at(world, rank)} takes {ratio:.2f}× the middle rank's time",
+        expected=f"{UNREFERENCED}; ranks within {SPREAD:g}× of the middle one",
+        next=f"wirespeed bench {measurement.op} -o wide" if apart else "",
     )
 
 
@@ -184,32 +181,157 @@ def _worst_rank(measurement: Measurement) -> tuple[int, float] | None:
     return rank, medians[rank] / middle
 
 
-def _stragglers(world: World, measurements: Sequence[Measurement]) -> list[Finding]:
+def _stragglers(world: World, measurements: Sequence[Measurement]) -> Finding:
     worst = [_worst_rank(m) for m in measurements if m.op in SYNCHRONISING and m.groups == "all"]
     known = [one for one in worst if one is not None]
     if not known:
-        reason = "it takes 3 ranks, and one of " + ", ".join(SYNCHRONISING)
-        return [_skew("not_checked", "stragglers not checked", because=reason)]
+        return tell("SKEW-001", "too few", operations=", ".join(SYNCHRONISING))
     slow = [rank for rank, ratio in known if ratio > STRAGGLER]
     for rank in sorted(set(slow)):
         if slow.count(rank) * 2 > len(known):
             ratios = [ratio for other, ratio in known if other == rank]
-            return [_straggler(world, rank, ratios, len(known))]
-    return [_skew("pass", f"no rank takes {STRAGGLER:g}× the middle one's time in most operations")]
+            return tell(
+                "SKEW-001",
+                "straggler",
+                subject=Subject("rank", f"rank {rank}"),
+                rank=rank,
+                at=_at(world, rank),
+                node=_at(world, rank).replace(" on", ","),
+                ratio=median(ratios),
+                count=len(ratios),
+                of=len(known),
+                most=STRAGGLER,
+            )
+    return tell("SKEW-001", "good", most=STRAGGLER)
 
 
-def _straggler(world: World, rank: int, ratios: list[float], of: int) -> Finding:
-    return worded(
-        id="SKEW-001",
-        status="warn",
-        title=f"rank {rank}{_at(world, rank)} is a straggler",
-        subject=Subject("rank", f"rank {rank}"),
-        saw=f"{median(ratios):.2f}× the middle rank's time in {len(ratios)} of {of} measurements",
-        expected=f"within {STRAGGLER:g}× in most operations",
-        fix=f"look at load, clocks and links of its node{_at(world, rank).replace(' on', ',')}",
-        next="wirespeed bench all_reduce -o wide",
+# Grading.
+
+_FAIL_BELOW, _WARN_BELOW = 0.8, 0.9
+"""Share of the expected bandwidth; latency fails at its inverse, squared (it varies more)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Graded:
+    status: Status
+    share: float
+    """1 is what is expected, more is better."""
+    saw: str
+    expected: str
+    """The figure, its spread, and where it comes from."""
+    evidence: tuple[str, ...]
+    references: tuple[ReferenceFigure, ...]
+    """The same as figures: that which decides, then those that contradict it."""
+
+
+def _grade_latency(expectation: Expectation, measurement: Measurement) -> _Graded | None:
+    """By time; low only where the whole interval is outside the spread of what it is compared with."""
+    if not expectation.time_s:
+        return None
+    time = measurement.time
+    share = expectation.time_s / time.median
+    status = _status(share**0.5, _at_best(share, measurement), expectation)
+    spread = _between(expectation.time_range, format_duration)
+    expected = format_duration(expectation.time_s) + spread
+    figures = [_reference(expectation, measurement, "time")]
+    return _graded(status, share, expected, expectation, figures)
+
+
+def _grade_bandwidth(expectation: Expectation, measurement: Measurement) -> _Graded | None:
+    """By busbw. A pass that another known figure contradicts clearly is a warning."""
+    if not expectation.busbw:
+        return None
+    share = measurement.busbw / expectation.busbw
+    status = _status(share, _at_best(share, measurement), expectation)
+    if expectation.gate and measurement.busbw < expectation.gate and status == "pass":
+        status = "warn"
+    against = [one for one in expectation.also if _contradicts(one, measurement)]
+    if status == "pass" and against:
+        status = "warn"
+    expected = format_bandwidth(expectation.busbw)
+    expected += _between(expectation.busbw_range, format_bandwidth)
+    if expectation.lone:
+        expected += f", the only known figure, ±{ASSUMED_SPREAD * 100:.0f} % assumed"
+    others = [
+        f"but {measurement.busbw / rate:.2f} of {format_bandwidth(rate)} ({one.source})"
+        for one in against
+        if (rate := one.busbw)
+    ]
+    figures = [_reference(one, measurement, "busbw") for one in (expectation, *against)]
+    return _graded(status, share, expected, expectation, figures, others)
+
+
+def _graded(
+    status: Status,
+    share: float,
+    expected: str,
+    expectation: Expectation,
+    references: Sequence[ReferenceFigure],
+    others: Sequence[str] = (),
+) -> _Graded:
+    return _Graded(
+        status=status,
+        share=share,
+        saw=f"{share:.2f} of {ORIGINS[expectation.origin]}",
+        expected="; ".join([f"{expected} ({expectation.source})", *others]),
+        evidence=expectation.notes,
+        references=tuple(references),
     )
 
 
-def _skew(status: Status, title: str, because: str = "") -> Finding:
-    return Finding(id="SKEW-001", status=status, title=title, because=because)
+def _reference(one: Expectation, measurement: Measurement, quantity: Quantity) -> ReferenceFigure:
+    value, ends = (
+        (one.time_s, one.time_range) if quantity == "time" else (one.busbw, one.busbw_range)
+    )
+    return _figure_against(
+        measurement, one.origin, one.source, quantity, value or 0.0, ends or (None, None)
+    )
+
+
+def _figure_against(
+    m: Measurement,
+    kind: ReferenceKind,
+    source: str,
+    quantity: Quantity,
+    value: float,
+    ends: tuple[float | None, float | None] = (None, None),
+) -> ReferenceFigure:
+    """What `m` was held against; value and ends: bytes a second, or seconds."""
+    figures = {quantity: value, f"{quantity}_low": ends[0], f"{quantity}_high": ends[1]}
+    return ReferenceFigure(
+        kind=kind,
+        source=source,
+        op=m.op,
+        engine=m.engine,
+        dtype=m.dtype,
+        redop=m.redop,
+        in_place=m.in_place,
+        size_bytes=m.size_bytes,
+        ranks=m.ranks,
+        **figures,
+    )
+
+
+def _status(score: float, at_best: float, expectation: Expectation) -> Status:
+    """at_best: the share by the better end of the interval, which the spread is compared with."""
+    warn_below = expectation.warn_below or _WARN_BELOW
+    fail_below = _FAIL_BELOW if expectation.may_fail else 0.0
+    if score < fail_below and at_best <= expectation.outside_fail:
+        return "fail"
+    return "warn" if score < warn_below and at_best <= expectation.outside_warn else "pass"
+
+
+def _at_best(share: float, measurement: Measurement) -> float:
+    """The share if the time were at the lower end of its interval."""
+    time = measurement.time
+    return share * time.median / time.low if time.low > 0 else share
+
+
+def _contradicts(one: Expectation, measurement: Measurement) -> bool:
+    """Whether another cluster of the same kind, fully comparable, is clearly faster."""
+    comparable = one.busbw is not None and one.may_fail and one.origin == "reference"
+    return comparable and measurement.busbw < _FAIL_BELOW * (one.busbw or 0.0)
+
+
+def _between(ends: tuple[float, float] | None, show: Callable[[float], str]) -> str:
+    return f", {show(ends[0])} … {show(ends[1])}" if ends else ""
