@@ -3,16 +3,15 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 from wirespeed.errors import InputError
 from wirespeed.model.records import NodeFacts
 from wirespeed.reference import ASSUMED_SPREAD, Expectation
-from wirespeed.reference.figures import INTERCONNECTS, Figure, shipped_figures
+from wirespeed.reference.figures import INTERCONNECTS, Figure, data_text, shipped_figures
 from wirespeed.reference.known import find
 from wirespeed.reference.reasons import reasons
 from wirespeed.reference.roofline import Limit, passed, roofline
@@ -171,6 +170,10 @@ def _alike(shape: Shape) -> tuple[Figure, ...]:
 
 
 _NEEDED = ("system", "ranks", "model", "batch", "strategy", "step_s", "source")
+_NUMBERS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("ranks", "batch"), int),
+    **dict.fromkeys(("bucket_mb", "step_s", "comm_share"), float),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,17 +181,17 @@ class TrainingFigure:
     """One row of a study."""
 
     system: str
-    gpu: str
+    gpu: str = ""
     """Empty: not told."""
     ranks: int
     model: str
     batch: int
     strategy: str
     """As `train --strategy` calls it."""
-    bucket_mb: float | None
+    bucket_mb: float | None = None
     step_s: float
     """Mean, in seconds."""
-    comm_share: float | None
+    comm_share: float | None = None
     """Of the step, as the source counted it."""
     source: str
     published: str = ""
@@ -198,8 +201,7 @@ class TrainingFigure:
 @lru_cache(maxsize=1)
 def shipped_training() -> tuple[TrainingFigure, ...]:
     """The figures in the package."""
-    text = files("wirespeed.reference").joinpath("data/training.csv").read_text("utf-8")
-    return training_from_csv(text, source="training.csv")
+    return training_from_csv(data_text("training.csv"), source="training.csv")
 
 
 def training_from_csv(text: str, *, source: str) -> tuple[TrainingFigure, ...]:
@@ -217,27 +219,12 @@ def training_from_csv(text: str, *, source: str) -> tuple[TrainingFigure, ...]:
 
 
 def _figure(row: dict[str, str]) -> TrainingFigure:
-    step = float(row["step_s"])
-    if not 0 < step < 1e6:
+    cells: dict[str, Any] = {
+        name: _NUMBERS.get(name, str)(cell) for name, cell in row.items() if cell
+    }
+    if not 0 < cells["step_s"] < 1e6:
         raise ValueError(f"step_s is {row['step_s']!r}")
-    return TrainingFigure(
-        system=row["system"],
-        gpu=row.get("gpu") or "",
-        ranks=int(row["ranks"]),
-        model=row["model"],
-        batch=int(row["batch"]),
-        strategy=row["strategy"],
-        bucket_mb=_optional(row.get("bucket_mb")),
-        step_s=step,
-        comm_share=_optional(row.get("comm_share")),
-        source=row["source"],
-        published=row.get("published") or "",
-        read=row.get("read") or "",
-    )
-
-
-def _optional(text: str | None) -> float | None:
-    return float(text) if text else None
+    return TrainingFigure(**cells)
 
 
 def of_naive(one: TrainingFigure, among: tuple[TrainingFigure, ...]) -> float | None:

@@ -89,11 +89,21 @@ class Figure:
         return f"{self.source}, {self.published or 'date unknown'}, read {self.read}"
 
 
+def data_text(file: str) -> str:
+    """A table of the package."""
+    return files("wirespeed.reference").joinpath(f"data/{file}").read_text("utf-8")
+
+
+def rows_of(file: str) -> list[dict[str, str]]:
+    """Its rows, without the cells that are empty."""
+    reader = csv.DictReader(io.StringIO(data_text(file), newline=""))
+    return [{name: cell for name, cell in row.items() if cell} for row in reader]
+
+
 @lru_cache(maxsize=1)
 def shipped_figures() -> tuple[Figure, ...]:
     """The figures in the package."""
-    text = files("wirespeed.reference").joinpath("data/busbw.csv").read_text("utf-8")
-    return figures_from_csv(text, source="busbw.csv")
+    return figures_from_csv(data_text("busbw.csv"), source="busbw.csv")
 
 
 def figures_from_csv(text: str, *, source: str, name: str = "") -> tuple[Figure, ...]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from wirespeed.errors import UsageError
 from wirespeed.model.records import NodeFacts, ToldShape, World
-from wirespeed.reference.figures import INTERCONNECTS
+from wirespeed.reference.figures import INTERCONNECTS, rows_of
 from wirespeed.reference.shape import CPU, Shape, gpu_called, gpu_listed, shape_of
 
 _MOST = 3
@@ -27,76 +27,22 @@ _NVLS = ("H100", "H200", "B200", "B300")
 _RDMA = ("ib", "roce", "rdma", "mnnvl+ib")
 _NETWORKS = ("ib", "roce", "rdma", "efa", "tcpxo", "mnnvl+ib")
 
-_THROUGH_HOST = (
-    "ACS is on or GPUDirect RDMA is off, so that data go through the host: either can halve it "
-    "(nccl-tests#112, nccl#214); see lspci -vvv | grep ACSCtl, lsmod | grep nvidia_peermem"
-)
-_FEWER_CARDS = (
-    "fewer cards in use than there are, or at a lower rate: NCCL_IB_HCA, a port down; see ibstat, and "
-    "NET/IB in the lines of NCCL_DEBUG=INFO"
-)
-_ONE_SLOW = (
-    "one node, card or cable is slow and all wait for it (nccl-tests#106: 49 of 88 GB/s with one such "
-    "node of two); wirespeed locate names it"
-)
-
+_TEXTS = {row["name"]: row["reason"] for row in rows_of("reasons.csv")}
 _FREQUENT = {
-    "nvlink": (
-        "NVLS is not in use (fabric manager, driver or NCCL too old, NCCL_NVLS_ENABLE=0: 370 of 480 "
-        "GB/s on 8 H100), or the size is too small for it (nccl-tests#212)",
-        "an NVLink is down, or GPUs talk over PCIe (nvidia-smi nvlink -s, NCCL_P2P_DISABLE)",
-        "a GPU is slowed down by power or heat, or another job uses it",
-    ),
-    "xgmi": (
-        "fewer GPUs than the node has: each pair has one link, so a part of them reaches a part",
-        "RCCL is older than the GPU, or NCCL_MIN_NCHANNELS is set",
-        "NUMA balancing is on (/proc/sys/kernel/numa_balancing)",
-    ),
-    "pcie": (
-        "GPUs talk through host memory, since ACS or the IOMMU forbids peer-to-peer",
-        "ranks and GPUs are on different sockets",
-        "a PCIe link runs with fewer lanes or an older generation",
-    ),
-    "memory": (
-        "other processes use the cores or the memory's bandwidth",
-        "ranks and their memory are on different sockets",
-        "the CPUs are throttled: a quota of the container, a power-saving governor, heat",
-    ),
-    "mnnvl": (
-        "IMEX is not running on a node, so that GPUs talk over the network",
-        "a node is in another NVLink partition (clique)",
-        "an NVLink is down, or a GPU is slowed down",
-    ),
-    "ib": (_THROUGH_HOST, _FEWER_CARDS, _ONE_SLOW),
-    "roce": (
-        "no lossless path, so packets are dropped: PFC or ECN is missing on cards or switches, or the "
-        "wrong traffic class (nccl#378)",
-        _THROUGH_HOST,
-        "wrong GID (NCCL_IB_GID_INDEX), or fewer cards in use than there are",
-    ),
-    "efa": (
-        "the aws-ofi-nccl plugin is not loaded, so NCCL uses TCP",
-        "the nodes are not in one placement group, or not all EFA interfaces are attached",
-        "GPUDirect RDMA is off: an old EFA driver, or FI_EFA_USE_DEVICE_RDMA=0",
-    ),
-    "tcpxo": (
-        "the FasTrak plugin is not loaded, so NCCL uses plain TCP",
-        "NCCL's settings for this plugin are missing (nccl-env-profile.sh)",
-        "the nodes are not in one compact placement",
-    ),
-    "tcp": (
-        "traffic goes over a slower interface than there is (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
-        "too few sockets or threads (NCCL_SOCKET_NTHREADS, NCCL_NSOCKS_PERTHREAD), or an MTU of 1500",
-        "a slow cable, a busy switch or a neighbour on the same host: wirespeed locate names it",
-    ),
+    "nvlink": ("no_nvls", "link_down", "gpu_slow"),
+    "xgmi": ("part_of_gpus", "old_rccl", "numa_balancing"),
+    "pcie": ("through_memory", "gpus_apart", "pcie_narrow"),
+    "memory": ("busy_cores", "memory_apart", "throttled"),
+    "mnnvl": ("no_imex", "other_clique", "nvlink_down"),
+    "mnnvl+ib": ("no_imex", "one_slow", "through_host"),
+    "ib": ("through_host", "fewer_cards", "one_slow"),
+    "rdma": ("through_host", "fewer_cards", "one_slow"),
+    "roce": ("drops", "through_host", "wrong_gid"),
+    "efa": ("no_ofi_plugin", "efa_apart", "efa_no_gdr"),
+    "tcpxo": ("no_fastrak", "no_profile", "not_compact"),
+    "tcp": ("slow_interface", "few_sockets", "slow_cable"),
 }
-_FREQUENT["rdma"] = _FREQUENT["ib"]
-_FREQUENT["mnnvl+ib"] = (_FREQUENT["mnnvl"][0], _ONE_SLOW, _THROUGH_HOST)
-_UNKNOWN = (
-    "the traffic takes another way than meant: NCCL_DEBUG=INFO says which",
-    "a node, link or card is slower than the others: wirespeed locate names it",
-    "other jobs use the same GPUs or network",
-)
+_UNKNOWN = ("other_way", "one_slower", "others_jobs")
 
 _FORBID = {
     "NCCL_IB_DISABLE": "1",
@@ -121,8 +67,7 @@ def reasons(shape: Shape, nodes: Sequence[NodeFacts], share: float) -> tuple[str
         *_settings(shape, nodes),
         *_facts(shape, nodes),
         *_pointed(shape, share),
-        *_FREQUENT.get(shape.interconnect, _UNKNOWN),
-        *_UNKNOWN,
+        *map(_TEXTS.__getitem__, (*_FREQUENT.get(shape.interconnect, ()), *_UNKNOWN)),
     ]
     return tuple(dict.fromkeys(found))[:_MOST]
 
@@ -206,16 +151,13 @@ def _pointed(shape: Shape, share: float) -> Iterator[str]:
         meant = INTERCONNECTS[shape.interconnect]
         yield f"NCCL goes over TCP instead of {meant}: a hundredth to a tenth is what TCP gives"
         if share < _DROPPED and shape.interconnect == "roce":
-            yield _FREQUENT["roce"][0]
+            yield _TEXTS["drops"]
     elif _HALF[0] < share < _HALF[1] and shape.interconnect in _RDMA:
-        yield from (_THROUGH_HOST, _ONE_SLOW, _FEWER_CARDS)
+        yield from map(_TEXTS.__getitem__, ("through_host", "one_slow", "fewer_cards"))
     elif _HALF[0] < share < _HALF[1]:
-        yield "half of the cards are used, or links run at half their rate"
+        yield _TEXTS["half_of_cards"]
     elif _RING[0] < share < _RING[1] and shape.nodes == 2 and shape.gpu.startswith(_NVLS):
-        yield (
-            "NCCL takes a ring between the two nodes instead of NVLSTree: NVLS is off or NCCL_ALGO is "
-            "set; a ring gets 46 to 48 GB/s from each card of 400 Gbit/s (nccl-tests#290)"
-        )
+        yield _TEXTS["ring"]
 
 
 _TOLD_RDMA = ("ib", "roce", "rdma")
