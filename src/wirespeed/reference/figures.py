@@ -8,17 +8,18 @@ user's have the same columns, so what `reference export` writes `reference add` 
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from wirespeed.collectives.catalogue import collective_named
 from wirespeed.errors import InputError, UsageError
 from wirespeed.escaping import unformulated
 from wirespeed.model.units import GIGA, format_size, parse_size
 
+T = TypeVar("T")
 Kind = Literal["measured", "gate", "rule", "untuned"]
 """measured: somebody got it; gate: below it the source warns; rule: a rule of thumb of the maker;
 untuned: what a known wrong set-up gives, never an expectation."""
@@ -173,8 +174,8 @@ def _figure(row: Mapping[str | None, str | list[str] | None], where: str, name: 
         nics=read.count("nics"),
         nic_Gbitps=read.number("nic_Gbitps"),
         switch=read.one_of("switch", ("", "nvls", "nvls off", "sharp")),
-        collective=read.collective(),
-        size_bytes=read.size(),
+        collective=read.parsed("collective", collective_named).name,
+        size_bytes=read.parsed("size", parse_size) if cells.get("size") else None,
         busbw=read.number("busbw_GBps", GIGA),
         busbw_range=read.pair("low_GBps", "high_GBps", GIGA),
         time_s=read.number("time_us", 1 / _US),
@@ -218,9 +219,9 @@ class _Cells:
                 return kind  # type: ignore[no-any-return]
         raise InputError(f"{self.where}: kind is {text!r}", expected=", ".join(get_args(Kind)))
 
-    def collective(self) -> str:
+    def parsed(self, column: str, parse: Callable[[str], T]) -> T:
         try:
-            return collective_named(self.cells.get("collective", "")).name
+            return parse(self.cells.get(column, ""))
         except UsageError as error:
             raise InputError(f"{self.where}: {error.saw}", expected=error.expected) from error
 
@@ -248,10 +249,3 @@ class _Cells:
         if first is None or second is None:
             return None
         return min(first, second), max(first, second)
-
-    def size(self) -> int | None:
-        text = self.cells.get("size", "")
-        try:
-            return parse_size(text) if text else None
-        except UsageError as error:
-            raise InputError(f"{self.where}: {error.saw}", expected=error.expected) from error

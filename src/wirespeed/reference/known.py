@@ -277,10 +277,27 @@ def spread_shares(times: list[float]) -> tuple[float, float]:
     return min(warn, lowest), min(fail, lowest)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    time_s: float
-    busbw: float
+def _joined(
+    world: World,
+    origin: Origin,
+    source: str,
+    figures: Sequence[tuple[float, float]],
+    shares: tuple[float, float],
+) -> Expectation:
+    """What earlier runs say together. figures: (seconds, bytes a second); shares: (warn, fail)."""
+    times, rates = [time for time, _ in figures], [rate for _, rate in figures]
+    return Expectation(
+        time_s=median(times),
+        busbw=median(rates) or None,
+        source=source,
+        origin=origin,
+        time_range=(min(times), max(times)),
+        busbw_range=(min(rates), max(rates)),
+        samples=len(figures),
+        outside_warn=shares[0],
+        outside_fail=shares[1],
+        may_fail=not is_crowded(world),
+    )
 
 
 class FleetReference:
@@ -289,29 +306,17 @@ class FleetReference:
     def __init__(self, past: Past) -> None:
         self._past = past
         self._shape: tuple[Any, ...] | None = None
-        self._seen: dict[tuple[Any, ...], list[_Seen]] = {}
+        self._seen: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
         self._runs = 0
 
     def expect(self, world: World, measurement: Measurement) -> Expectation | None:
         seen = self._of(world).get(measured_alike(measurement), [])
         if len(seen) < LEAST_RUNS:
             return None
-        times = [one.time_s for one in seen]
-        rates = [one.busbw for one in seen]
-        warn, fail = spread_shares(times)
-        return Expectation(
-            time_s=median(times),
-            busbw=median(rates) or None,
-            source=f"median of {len(seen)} READY runs on such nodes",
-            origin="fleet",
-            time_range=(min(times), max(times)),
-            busbw_range=(min(rates), max(rates)),
-            samples=len(seen),
-            outside_warn=warn,
-            outside_fail=fail,
-            may_fail=not is_crowded(world),
-            notes=_spread_notes(world, fail),
-        )
+        shares = spread_shares([time for time, _ in seen])
+        source = f"median of {len(seen)} READY runs on such nodes"
+        found = _joined(world, "fleet", source, seen, shares)
+        return replace(found, notes=_spread_notes(world, shares[1]))
 
     def choices(self) -> tuple[Choice, ...]:
         if self._shape is None:
@@ -319,7 +324,7 @@ class FleetReference:
         why = f"READY runs on such nodes in the runs' folder; it takes {LEAST_RUNS}"
         return (Choice("fleet", f"{self._runs} earlier runs", why),)
 
-    def _of(self, world: World) -> dict[tuple[Any, ...], list[_Seen]]:
+    def _of(self, world: World) -> dict[tuple[Any, ...], list[tuple[float, float]]]:
         shape = fleet_shape(world)
         if shape != self._shape:
             self._shape, self._seen, self._runs = shape, {}, 0
@@ -333,7 +338,7 @@ class FleetReference:
         """One figure a run, so that a run with many repeats is no fleet."""
         alike = {measured_alike(one): one for one in run.measurements if one.time.median > 0}
         for key, one in alike.items():
-            self._seen.setdefault(key, []).append(_Seen(one.time.median, one.busbw))
+            self._seen.setdefault(key, []).append((one.time.median, one.busbw))
 
 
 def _counts(run: Run, shape: tuple[Any, ...]) -> bool:
@@ -403,23 +408,19 @@ class BaselineReference:
         if not found:
             return None
         self._asked = True
-        times = [one.time.median for one in found]
-        rates = [one.busbw for one in found]
+        figures = [(one.time.median, one.busbw) for one in found]
+        source = (
+            f"baseline {self.name!r}, {len(found)} run{'s' * (len(found) > 1)} of {self._since}"
+        )
+        if len(found) > 1:
+            shares = spread_shares([time for time, _ in figures])
+            return _joined(world, "baseline", source, figures, shares)
         # Of one run its own interval is all that tells of its spread.
-        ends = found[0].time
-        shares = (ends.median / ends.high,) * 2 if len(found) == 1 else spread_shares(times)
-        lone = busbw_interval(found[0])
-        return Expectation(
-            time_s=median(times),
-            busbw=median(rates) or None,
-            source=f"baseline {self.name!r}, {_runs(len(found))} of {self._since}",
-            origin="baseline",
-            time_range=(ends.low, ends.high) if len(found) == 1 else (min(times), max(times)),
-            busbw_range=lone if len(found) == 1 else (min(rates), max(rates)),
-            samples=len(found),
-            outside_warn=shares[0],
-            outside_fail=shares[1],
-            may_fail=not is_crowded(world),
+        time = found[0].time
+        return replace(
+            _joined(world, "baseline", source, figures, (time.median / time.high,) * 2),
+            time_range=(time.low, time.high),
+            busbw_range=busbw_interval(found[0]),
         )
 
     def choices(self) -> tuple[Choice, ...]:
@@ -440,10 +441,6 @@ def _by_what(run: Run) -> dict[tuple[Any, ...], Measurement]:
     return {
         measured_alike(one): one for one in run.measurements if 0 < one.time.median <= one.time.high
     }
-
-
-def _runs(count: int) -> str:
-    return f"{count} run" + ("s" if count != 1 else "")
 
 
 def figures_of_run(run: Run, name: str) -> list[Figure]:
