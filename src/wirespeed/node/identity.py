@@ -6,7 +6,9 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
+from typing import NamedTuple
 
 from wirespeed.errors import WorldError
 
@@ -63,65 +65,33 @@ class Identity:
     """The variables that rank and world size were read from."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Names:
+class _Names(NamedTuple):
     """The variables of one launcher; of several spellings the first that is set counts."""
 
-    rank: tuple[str, ...]
-    size: tuple[str, ...]
-    local_rank: tuple[str, ...] = ()
-    local_size: tuple[str, ...] = ()
-    node_rank: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
+    rank: str
+    size: str
+    local_rank: str = ""
+    local_size: str = ""
+    node_rank: str = ""
+    nodes: str = ""
 
 
 _TORCHRUN = _Names(
-    rank=("RANK",),
-    size=("WORLD_SIZE",),
-    local_rank=("LOCAL_RANK",),
-    local_size=("LOCAL_WORLD_SIZE",),
-    node_rank=("GROUP_RANK",),
-    nodes=("GROUP_WORLD_SIZE",),
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
 )
-_DEEPSPEED = _Names(
-    rank=("RANK",),
-    size=("WORLD_SIZE",),
-    local_rank=("LOCAL_RANK",),
-    local_size=("LOCAL_SIZE",),
-    node_rank=("CROSS_RANK",),
-    nodes=("CROSS_SIZE",),
-)
+_DEEPSPEED = _Names(*("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE"))
 _OPENMPI = _Names(
-    rank=("OMPI_COMM_WORLD_RANK",),
-    size=("OMPI_COMM_WORLD_SIZE",),
-    local_rank=("OMPI_COMM_WORLD_LOCAL_RANK",),
-    local_size=("OMPI_COMM_WORLD_LOCAL_SIZE",),
+    *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    *("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
 )
 _MPICH = _Names(
-    rank=("PMI_RANK",),
-    size=("PMI_SIZE",),
-    local_rank=("MPI_LOCALRANKID", "PMI_LOCAL_RANK"),
-    local_size=("MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"),
+    *("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID PMI_LOCAL_RANK", "MPI_LOCALNRANKS PMI_LOCAL_SIZE")
 )
 _SLURM = _Names(
-    rank=("SLURM_PROCID",),
-    size=("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
-    local_rank=("SLURM_LOCALID",),
-    node_rank=("SLURM_NODEID",),
-    nodes=("SLURM_STEP_NUM_NODES", "SLURM_NNODES"),
+    *("SLURM_PROCID", "SLURM_STEP_NUM_TASKS SLURM_NTASKS", "SLURM_LOCALID", ""),
+    *("SLURM_NODEID", "SLURM_STEP_NUM_NODES SLURM_NNODES"),
 )
-_ENV = _Names(
-    rank=("RANK",),
-    size=("WORLD_SIZE",),
-    local_rank=("LOCAL_RANK",),
-    local_size=("LOCAL_WORLD_SIZE",),
-    node_rank=("NODE_RANK",),
-)
-
-
-def claims_of(environ: Environ) -> list[Identity]:
-    """What every launcher claims, the innermost first; WorldError for a claim that cannot be."""
-    return [claim for find in LAUNCHERS.values() if (claim := find(environ)) is not None]
+_ENV = _Names("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
 
 
 def is_slurm_task(environ: Environ) -> bool:
@@ -132,10 +102,14 @@ def is_slurm_task(environ: Environ) -> bool:
     A `srun --pty` shell is a normal step of one task with SLURM_PTY_PORT, which tasks that are
     started from that shell inherit: hence the count.
     """
-    step = environ.get("SLURM_STEP_ID", environ.get("SLURM_STEPID", ""))
+    step = _step(environ)
     if not step.isdecimal() or int(step) >= _MAX_NORMAL_STEP or "SLURM_PROCID" not in environ:
         return False
     return "SLURM_PTY_PORT" not in environ or environ.get("SLURM_STEP_NUM_TASKS") != "1"
+
+
+def _step(environ: Environ) -> str:
+    return environ.get("SLURM_STEP_ID", environ.get("SLURM_STEPID", ""))
 
 
 # One function a launcher: its claim, or None when it did not start us.
@@ -176,10 +150,9 @@ def _slurm(environ: Environ) -> Identity | None:
     if not is_slurm_task(environ):
         return None
     claim = _read(environ, _SLURM, "slurm", "srun sets SLURM_PROCID and SLURM_STEP_ID")
-    step = environ.get("SLURM_STEP_ID", environ.get("SLURM_STEPID", ""))
     return replace(
         claim,
-        job=f"{environ.get('SLURM_JOB_ID', '')}.{step}",
+        job=f"{environ.get('SLURM_JOB_ID', '')}.{_step(environ)}",
         local_world_size=_slurm_local_size(environ, claim.node_rank),
         master_addr=_first_host(environ.get("SLURM_STEP_NODELIST", "")),
     )
@@ -212,37 +185,32 @@ LAUNCHERS: dict[str, Callable[[Environ], Identity | None]] = {
 def _read(environ: Environ, names: _Names, launcher: str, reason: str) -> Identity:
     size_name, size = _number(environ, names.size, least=1)
     rank_name, rank = _number(environ, names.rank, below=(size_name, size))
-    local_size = number_in(environ, names.local_size, least=1)
-    bound = _which(environ, names.local_size), local_size
+    local_size = _number_in(environ, names.local_size, least=1)
+    bound = _which(environ, names.local_size) or size_name
     if local_size is not None and local_size > size:
-        raise _bad(f"{bound[0]}={local_size}", f"at most {size_name}={size}", str(bound[0]))
+        raise _bad(f"{bound}={local_size}", f"at most {size_name}={size}", bound)
     return Identity(
         rank=rank,
         world_size=size,
-        local_rank=number_in(
-            environ, names.local_rank, below=(bound[0] or size_name, local_size or size)
-        ),
+        local_rank=_number_in(environ, names.local_rank, below=(bound, local_size or size)),
         local_world_size=local_size,
         launcher=launcher,
         reason=reason,
-        node_rank=number_in(environ, names.node_rank),
-        nodes=number_in(environ, names.nodes, least=1),
+        node_rank=_number_in(environ, names.node_rank),
+        nodes=_number_in(environ, names.nodes, least=1),
         variables=(rank_name, size_name),
     )
 
 
 def _number(
-    environ: Environ,
-    names: tuple[str, ...],
-    *,
-    least: int = 0,
-    below: tuple[str, int] | None = None,
+    environ: Environ, names: str, *, least: int = 0, below: tuple[str, int] | None = None
 ) -> tuple[str, int]:
     """Name and value of the first that is set; WorldError when none is, or it is no such number."""
     name = _which(environ, names)
     if name is None:
         beside = f", beside {below[0]}={below[1]}" if below else ""
-        raise _bad(f"{names[0]} is not set", f"a whole number{beside}", names[0])
+        first = names.split()[0]
+        raise _bad(f"{first} is not set", f"a whole number{beside}", first)
     text = environ[name].strip()
     if not (text.isascii() and text.isdecimal()):
         raise _bad(f"{name}={environ[name]!r}", f"a whole number from {least}", name)
@@ -254,24 +222,20 @@ def _number(
     return name, value
 
 
-def number_in(
-    environ: Environ,
-    names: tuple[str, ...],
-    *,
-    least: int = 0,
-    below: tuple[str, int] | None = None,
+def _number_in(
+    environ: Environ, names: str, *, least: int = 0, below: tuple[str, int] | None = None
 ) -> int | None:
     if _which(environ, names) is None:
         return None
     return _number(environ, names, least=least, below=below)[1]
 
 
-def _which(environ: Environ, names: tuple[str, ...]) -> str | None:
-    return next((name for name in names if environ.get(name, "").strip()), None)
+def _which(environ: Environ, names: str) -> str | None:
+    return next((name for name in names.split() if environ.get(name, "").strip()), None)
 
 
 def _any(environ: Environ, names: _Names) -> bool:
-    return _which(environ, names.rank + names.size) is not None
+    return _which(environ, f"{names.rank} {names.size}") is not None
 
 
 def _bad(saw: str, expected: str, name: str) -> WorldError:
@@ -309,13 +273,19 @@ def detect(environ: Mapping[str, str]) -> Identity | None:
     Raises WorldError for values that are no rank (not a number, outside the world, a partner
     missing) and for two launchers that contradict each other.
     """
-    claims = _without_outermost(claims_of(environ))
+    claims = _without_outermost([claim for find in LAUNCHERS.values() if (claim := find(environ))])
     if not claims:
         return None
-    identity = claims[0]
-    for other in claims[1:]:
-        identity = _settle(identity, other)
-    return _with_master(identity, environ)
+    identity = reduce(_settle, claims)
+    here = identity.local_world_size == identity.world_size
+    address = environ.get("MASTER_ADDR", "").strip() or identity.master_addr
+    return replace(
+        identity,
+        master_addr=address or ("127.0.0.1" if here else None),
+        master_port=_number_in(
+            environ, "MASTER_PORT", least=1, below=("the number of ports", 65536)
+        ),
+    )
 
 
 def local_from_hosts(hosts: Sequence[str], rank: int) -> tuple[int, int]:
@@ -348,8 +318,11 @@ def _settle(inner: Identity, outer: Identity) -> Identity:
     """The one of two claims that holds; WorldError when it cannot be told."""
     if inner.launcher in ("torchrun", "deepspeed"):
         return _settle_agent(inner, outer)
-    if _same(inner, outer):
-        return _because(_filled(inner, outer), f"{_told(outer)} agrees")
+    if (inner.rank, inner.world_size) == (outer.rank, outer.world_size):
+        if inner.local_rank is None:
+            local = outer.local_rank, outer.local_world_size
+            inner = replace(inner, local_rank=local[0], local_world_size=local[1])
+        return _because(inner, f"{_told(outer)} agrees")
     if outer.launcher == "env" and inner.world_size == 1:
         return _because(outer, f"{_told(inner)} is one process that started this world inside it")
     raise _contradiction(inner, outer)
@@ -390,26 +363,5 @@ def _unset(claim: Identity) -> str:
     return " ".join(f"-u {name}" for name in claim.variables + marks.get(claim.launcher, ()))
 
 
-def _same(one: Identity, other: Identity) -> bool:
-    return (one.rank, one.world_size) == (other.rank, other.world_size)
-
-
 def _because(claim: Identity, why: str) -> Identity:
     return replace(claim, reason=f"{claim.reason}; {why}")
-
-
-def _filled(claim: Identity, other: Identity) -> Identity:
-    if claim.local_rank is not None:
-        return claim
-    return replace(claim, local_rank=other.local_rank, local_world_size=other.local_world_size)
-
-
-def _with_master(identity: Identity, environ: Mapping[str, str]) -> Identity:
-    here = identity.local_world_size == identity.world_size
-    derived = identity.master_addr or ("127.0.0.1" if here else None)
-    port = number_in(environ, ("MASTER_PORT",), least=1, below=("the number of ports", 65536))
-    return replace(
-        identity,
-        master_addr=environ.get("MASTER_ADDR", "").strip() or derived,
-        master_port=port,
-    )
