@@ -12,8 +12,8 @@ from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.node.facts import gather_node
+from wirespeed.node.machine import note_hardware
 from wirespeed.node.nics import gather_rdma
-from wirespeed.node.pci import note_hardware
 from wirespeed.node.reading import Notes
 
 GIB = 1 << 30

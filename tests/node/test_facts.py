@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from wirespeed.model.codec import to_json
-from wirespeed.node import cpus, facts, limits, nics
+from wirespeed.node import facts, limits, nics
 from wirespeed.node.reading import Notes, pci_address
 
 UNSET_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
@@ -55,7 +55,7 @@ def test_nothing_to_read_is_unknown_and_raises_nothing(tmp_path: Path) -> None:
     assert {"cpu.model", "numa.nodes", "memory.total_bytes", "shm.size_bytes"} <= set(node.unknown)
     assert node.rdma == ()
     assert limits.memory_available_bytes(tmp_path) == 0
-    assert cpus.llc_bytes(tmp_path) is None
+    assert limits.llc_bytes(tmp_path) is None
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_cpus_of_two_sockets_with_hyper_threads(tmp_path: Path) -> None:
             files[f"{folder}/cache/index{index}/size"] = size
         files[f"{folder}/cache/index3/size"] = "98304K" if cpu else "32768K"
     notes = Notes(tree(tmp_path, files))
-    cpus.gather_cpus(notes)
+    limits.gather_cpus(notes)
     assert notes.facts.cpu_model == "Xeon 8480"
     assert notes.facts.cpu_logical == 4
     assert notes.facts.cpu_physical == 2
@@ -126,13 +126,13 @@ def test_a_cpu_without_a_third_level(tmp_path: Path) -> None:
     folder = "sys/devices/system/cpu/cpu0/cache"
     tree(tmp_path, {f"{folder}/index0/level": "1", f"{folder}/index0/size": "64K"})
     tree(tmp_path, {f"{folder}/index2/level": "2", f"{folder}/index2/size": "1024K"})
-    assert cpus.llc_bytes(tmp_path) == 1 << 20
+    assert limits.llc_bytes(tmp_path) == 1 << 20
 
 
 def test_an_arm_cpu_has_no_name(tmp_path: Path) -> None:
     tree(tmp_path, {"proc/cpuinfo": "CPU implementer\t: 0x41\nCPU part\t: 0xd4f"})
     notes = Notes(tmp_path)
-    cpus.gather_cpus(notes)
+    limits.gather_cpus(notes)
     assert notes.facts.cpu_model.endswith(" 0x41:0xd4f")
 
 

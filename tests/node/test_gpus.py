@@ -10,9 +10,17 @@ from typing import Any, ClassVar
 import pytest
 
 from wirespeed.model.codec import to_json
-from wirespeed.node import gpu_reader, gpus, nvlink
-from wirespeed.node.gpu_reader import mark_visible, read_cuda, read_gpus
-from wirespeed.node.nvlink import error_counters, fabric, grown, link_ends, link_states
+from wirespeed.node import gpu_reader, gpus
+from wirespeed.node.gpu_reader import (
+    error_counters,
+    fabric,
+    grown,
+    link_ends,
+    link_states,
+    read_cuda,
+    read_gpus,
+)
+from wirespeed.node.gpus import mark_visible
 from wirespeed.node.reading import Notes
 
 UNSUPPORTED, DENIED, LOST, TIMEOUT = 3, 4, 15, 10
@@ -544,7 +552,7 @@ def test_a_module_without_the_newer_fabric_call_is_asked_with_the_older_one() ->
 
 def test_every_name_that_is_asked_for_exists_in_nvml() -> None:
     nvml: Any = pytest.importorskip("pynvml", reason="Requires: nvidia-ml-py")
-    files = (gpu_reader.__file__, nvlink.__file__)
+    files = (gpu_reader.__file__, gpu_reader.__file__)
     found = [re.findall(r"\bnvml\.(\w+)", Path(file).read_text()) for file in files]
     asked = {name for names in found for name in names}
     asked -= {"h"}

@@ -11,9 +11,16 @@ from pathlib import Path
 import pytest
 
 from wirespeed.model.codec import to_json
-from wirespeed.node import cpus
-from wirespeed.node.machine import hides_devices, is_virtual, note_driver_errors
-from wirespeed.node.pci import acs_control, find_gpus, note_hardware, pcie_link
+from wirespeed.node import limits
+from wirespeed.node.machine import (
+    acs_control,
+    find_gpus,
+    hides_devices,
+    is_virtual,
+    note_driver_errors,
+    note_hardware,
+    pcie_link,
+)
 from wirespeed.node.reading import Notes
 
 ROOT_PORT = "sys/devices/pci0000:00/0000:00:01.0"
@@ -202,7 +209,7 @@ def test_the_real_configuration_space_as_root_and_as_nobody() -> None:
         pytest.skip("Requires: a PCI Express device")
     assert 0 <= acs_control(Path(wide)) < 1 << 16
     code = (
-        "import os, sys; from pathlib import Path; from wirespeed.node.pci import acs_control\n"
+        "import os, sys; from pathlib import Path; from wirespeed.node.machine import acs_control\n"
         "os.setuid(65534)\n"
         "try: acs_control(Path(sys.argv[1]))\n"
         "except PermissionError: sys.exit(7)"
@@ -357,7 +364,7 @@ def test_cpus_of_the_launcher_count_and_not_our_binding(tmp_path: Path) -> None:
     try:
         os.sched_setaffinity(0, {min(everything)})
         notes = Notes(tmp_path)
-        cpus.gather_cpus(notes)
+        limits.gather_cpus(notes)
     finally:
         os.sched_setaffinity(0, everything)
     assert notes.facts.cpu_allowed == 1
@@ -369,15 +376,15 @@ def test_without_a_visible_launcher_the_cpuset_counts(
 ) -> None:
     monkeypatch.setattr(os, "getppid", lambda: 0)
     notes = Notes(put(tmp_path, {"sys/fs/cgroup/cpuset.cpus.effective": "0-3,8,10-11"}))
-    cpus.gather_cpus(notes)
+    limits.gather_cpus(notes)
     assert notes.facts.cpu_shared == 7
     notes = Notes(tmp_path / "nothing")
-    cpus.gather_cpus(notes)
+    limits.gather_cpus(notes)
     assert "cpuset" in notes.unknown["cpu.shared"]
 
 
 def test_the_driver_of_the_governor(tmp_path: Path) -> None:
     folder = "sys/devices/system/cpu/cpu0/cpufreq"
     notes = Notes(put(tmp_path, {f"{folder}/scaling_driver": "intel_pstate"}))
-    cpus.gather_cpus(notes)
+    limits.gather_cpus(notes)
     assert notes.facts.cpu_scaling_driver == "intel_pstate"

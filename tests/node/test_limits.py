@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.node import cpus, limits
+from wirespeed.node import limits
 from wirespeed.node.reading import Notes
 
 
@@ -64,7 +64,7 @@ def test_no_limit_is_said_and_not_unknown(tmp_path: Path) -> None:
         f"{V2}/memory/memory.limit_in_bytes": "9223372036854771712",
     }
     notes = Notes(tree(tmp_path, files))
-    cpus.gather_cpus(notes)
+    limits.gather_cpus(notes)
     limits.gather_limits(notes)
     assert notes.facts.cpu_quota == notes.facts.memory_limit_bytes == "unlimited"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from wirespeed.model.codec import to_json
-from wirespeed.node import cpus
-from wirespeed.node.cpus import BUDGET_S, note_copy_rate
+from wirespeed.node import limits
+from wirespeed.node.limits import BUDGET_S, note_copy_rate
 from wirespeed.node.reading import Notes
 
 
@@ -50,7 +50,7 @@ def test_a_slow_machine_maps_less_and_looks_no_longer() -> None:
 
 
 def test_little_memory_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpus, "memory_available_bytes", lambda: 900 << 20)
+    monkeypatch.setattr(limits, "memory_available_bytes", lambda: 900 << 20)
     notes = noted(ticking(0.0))
     assert to_json(notes.facts) == {}
     assert "less than 1 GiB" in notes.unknown["memory.copy_GBps"]

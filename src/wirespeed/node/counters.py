@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from wirespeed.node.gpu_reader import error_counters
 from wirespeed.node.nics import statistics
-from wirespeed.node.nvlink import error_counters
 from wirespeed.node.reading import numbered, read_number, read_text
 
 _NOT_HERE = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENODATA, errno.ENOENT)

@@ -11,32 +11,25 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import NodeFacts
-from wirespeed.node.cpus import gather_cpus, llc_bytes, note_copy_rate
 from wirespeed.node.gpus import gather_gpus
-from wirespeed.node.limits import gather_limits, memory_available_bytes
-from wirespeed.node.machine import note_installed
+from wirespeed.node.limits import (
+    gather_cpus,
+    gather_limits,
+    note_copy_rate,
+)
+from wirespeed.node.machine import note_hardware, note_installed, pci_device
 from wirespeed.node.network.selection import note_network
 from wirespeed.node.nics import gather_nics, gather_rdma
-from wirespeed.node.pci import note_hardware, pci_device
 from wirespeed.node.placement.gather import note_placement
-from wirespeed.node.reading import Notes, numbered, read_number, read_text
+from wirespeed.node.reading import Notes, numa_node, numbered, read_fields, read_text
 from wirespeed.node.redact import allowed_environment
-
-__all__ = [
-    "Spot",
-    "distance",
-    "gather_node",
-    "llc_bytes",
-    "memory_available_bytes",
-    "note_topology",
-    "survey_node",
-]
 
 _STEP = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}|[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 """Of a device's path in sysfs: the host bridge (`pci0000:16`), then bridges, then the device."""
@@ -67,10 +60,13 @@ def note_topology(
     """
     near = {f"GPU{gpu['index']}": gpu for gpu in gpus}
     far = {one["device"]: one for one in rdma} | {one["name"]: one for one in nics}
+    addresses = {name: one["pci"] for name, one in (near | far).items() if "pci" in one}
+    devices = {name: pci_device(notes.root, address) for name, address in addresses.items()}
     spots = {
-        name: _spot(notes.root, one["pci"]) for name, one in (near | far).items() if "pci" in one
+        name: Spot(tuple(filter(_STEP.fullmatch, device.parts)), numa_node(device))
+        for name, device in devices.items()
     }
-    single = len(list(numbered(notes.root / "sys/devices/system/node", "node"))) < 2
+    single = len(numbered(notes.root / "sys/devices/system/node", "node")) < 2
     table = {
         name: _row(name, spots, single)
         for name in spots
@@ -100,18 +96,12 @@ def _row(name: str, spots: Mapping[str, Spot], single: bool) -> dict[str, str]:
     return {other: word for other, word in told.items() if word}
 
 
-def _spot(root: Path, address: str) -> Spot:
-    device = pci_device(root, address)
-    node = read_number(device / "numa_node")
-    steps = tuple(part for part in device.parts if _STEP.fullmatch(part))
-    return Spot(steps, node if node is not None and node >= 0 else None)
-
-
 def distance(one: Spot, other: Spot, *, single_numa: bool = False) -> str:
     """`PIX`, `PXB`, `PHB`, `NODE` or `SYS`; empty where the places are not known well enough."""
-    if not (_is_whole(one) and _is_whole(other)):
+    if not all(spot.steps and spot.steps[0].startswith("pci") for spot in (one, other)):
         return ""
-    shared = _shared(one.steps, other.steps)
+    steps = zip(one.steps, other.steps, strict=False)
+    shared = len([*takewhile(lambda pair: pair[0] == pair[1], steps)])
     if shared > 1:
         # Below the last common bridge: its own downstream port and the device, or more bridges.
         rest = max(len(one.steps), len(other.steps)) - shared
@@ -121,20 +111,6 @@ def distance(one: Spot, other: Spot, *, single_numa: bool = False) -> str:
     if one.numa is None or other.numa is None:
         return "NODE" if single_numa else ""
     return "NODE" if one.numa == other.numa else "SYS"
-
-
-def _is_whole(spot: Spot) -> bool:
-    return bool(spot.steps) and spot.steps[0].startswith("pci")
-
-
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """Steps that both paths begin with."""
-    count = 0
-    for first, second in zip(one, other, strict=False):
-        if first != second:
-            break
-        count += 1
-    return count
 
 
 # NVLink.
@@ -166,7 +142,9 @@ def gather_node(
     NCCL and CUDA are known only where torch is imported already: importing it takes a second.
     """
     notes = Notes(root)
-    _gather_system(notes)
+    notes.facts = replace(notes.facts, kernel=platform.release(), python=platform.python_version())
+    name = read_fields(notes.root / "etc/os-release", "=").get("PRETTY_NAME")
+    notes.keep("os", name and name.strip("\"'"), "/etc/os-release has no PRETTY_NAME")
     _gather_torch(notes, sys.modules.get("torch"))
     gather_cpus(notes)
     gather_limits(notes)
@@ -188,17 +166,10 @@ def gather_node(
     )
 
 
-def _gather_system(notes: Notes) -> None:
-    notes.facts = replace(notes.facts, kernel=platform.release(), python=platform.python_version())
-    release = (read_text(notes.root / "etc/os-release") or "").splitlines()
-    names = [line.partition("=")[2] for line in release if line.startswith("PRETTY_NAME=")]
-    notes.keep("os", names[0].strip("\"'") if names else None, "/etc/os-release has no PRETTY_NAME")
-
-
 def _gather_torch(notes: Notes, torch: ModuleType | None) -> None:
     if torch is None:
-        for name in ("torch", "cuda", "nccl"):
-            notes.unknown[name] = "torch is not imported in this process"
+        why = "torch is not imported in this process"
+        notes.unknown |= dict.fromkeys(("torch", "cuda", "nccl"), why)
         return
     notes.keep("torch", str(torch.__version__))
     notes.keep("cuda", torch.version.cuda, "this torch is built without CUDA")
@@ -240,13 +211,13 @@ def _note_addresses(notes: Notes) -> None:
     except OSError as error:
         notes.unknown["topo.addresses"] = f"the interfaces cannot be listed: {error.strerror}"
         return
+    families = (socket.AF_INET, socket.AF_INET6)
     told = {
-        name: [one.address for one in addresses if _is_told(one)]
+        name: [one.address for one in addresses if one.family in families]
         for name, addresses in found.items()
-        if any(map(_is_told, addresses))
     }
-    notes.facts = replace(notes.facts, topo_addresses=told)
-
-
-def _is_told(one: Any) -> bool:
-    return one.family in (socket.AF_INET, socket.AF_INET6) and not one.address.startswith("fe80:")
+    routed = {
+        name: [one for one in addresses if not one.startswith("fe80:")]
+        for name, addresses in told.items()
+    }
+    notes.keep("topo.addresses", {name: found for name, found in routed.items() if found})

@@ -1,7 +1,8 @@
 """What NVML tells of each GPU, line by line: the program that `wirespeed.node.gpus` starts.
 
 No context is made and no GPU is woken; CUDA is asked last, and only which GPUs it shows. Meanings are
-those of the NVML API reference (https://docs.nvidia.com/deploy/nvml-api/) and of nvml.h.
+those of the NVML API reference (https://docs.nvidia.com/deploy/nvml-api/) with its NvLink Methods and
+Fabric (nvmlGpuFabricInfoV_t), and of nvml.h.
 """
 
 import ctypes
@@ -9,11 +10,10 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
-
-from wirespeed.node.nvlink import counted, error_counters, fabric, grown, link_ends, link_states
 
 NO_DEVICE = 100
 """CUDA_ERROR_NO_DEVICE: also what an empty CUDA_VISIBLE_DEVICES gives."""
@@ -49,42 +49,145 @@ def _check(call: str, code: int) -> None:
         raise Refused(call, code)
 
 
-def mark_visible(
-    gpus: Iterable[dict[str, Any]], seen: Iterable[str] | None, environ: Mapping[str, str]
-) -> None:
-    """Set `visible` of each GPU whose UUID is known; left out where it cannot be told.
+Counts = dict[str, dict[str, int]]
+"""Errors by link and kind: `{"3": {"crc flit": 17}}`."""
 
-    seen: UUIDs that CUDA shows. Where nobody could ask it, CUDA_VISIBLE_DEVICES tells: UUIDs or their
-    beginnings, or numbers, which are NVML's where all GPUs are of one model or the order is the bus's.
+_MOST_LINKS = 64
+"""Hopper and Blackwell have 18, later GPUs 36; asking for a link that is not there ends the list."""
+_STATES = ("not supported", "not started", "in progress", "completed")
+_HEALTH = {
+    "degraded bandwidth": 0,
+    "route recovery in progress": 2,
+    "route unhealthy": 4,
+    "access timeout recovery": 6,
+}
+"""Lowest bit of health fields, two bits each, of which 1 means yes (0: not supported, 2: no)."""
+_WRONG = {
+    2: "incorrect system GUID",
+    3: "incorrect chassis serial number",
+    4: "no partition",
+    5: "insufficient NVLinks",
+    6: "incompatible GPU firmware",
+    7: "invalid location",
+    8: "invalid GPU state",
+}
+"""Of the field that tells a wrong configuration, by number: 0 and 1 mean none."""
+_SWITCH = 2
+"""NVML_NVLINK_DEVICE_TYPE_SWITCH."""
+_COUNTERS = ("replay", "recovery", "crc flit", "crc data", "ecc data")
+"""nvmlNvLinkErrorCounter_t, of GPUs up to Hopper."""
+_FIELDS = {
+    206: "malformed packets",
+    207: "buffer overruns",
+    208: "receive errors",
+    210: "general receive errors",
+    211: "local link integrity errors",
+    214: "failed recoveries",
+    219: "effective errors",
+}
+"""NVML_FI_DEV_NVLINK_COUNT_… of Blackwell and later, which do not answer the older call. Those that
+grow on a healthy link (symbols that its error correction mended) are left out."""
+
+
+def fabric(nvml: Any, gpu: Any) -> dict[str, Any]:
+    """`state` of the registration with the fabric manager, its `status`, and `unhealthy` fields.
+
+    Raises NVMLError where GPU or driver knows no fabric, AttributeError where the module is too old.
     """
-    known = [gpu for gpu in gpus if "uuid" in gpu]
-    told = set(seen) if seen is not None else _told(known, environ)
-    if told is not None:
-        for gpu in known:
-            gpu["visible"] = gpu["uuid"] in told
+    newer = getattr(nvml, "nvmlDeviceGetGpuFabricInfoV", None)
+    info = nvml.c_nvmlGpuFabricInfoV_t() if newer else nvml.c_nvmlGpuFabricInfo_t()
+    (newer or nvml.nvmlDeviceGetGpuFabricInfo)(gpu, ctypes.byref(info))
+    state = int(info.state)
+    return {
+        "state": _STATES[state] if state < len(_STATES) else str(state),
+        "status": int(info.status),
+        "unhealthy": _unhealthy(int(getattr(info, "healthMask", 0))),
+    }
 
 
-def _told(gpus: list[dict[str, Any]], environ: Mapping[str, str]) -> set[str] | None:
-    """UUIDs by the variable alone; like CUDA, up to the first word that means no GPU."""
-    words = environ.get("CUDA_VISIBLE_DEVICES")
-    alike = len({gpu.get("name") for gpu in gpus}) == 1
-    by_bus = alike or environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    if words is None:
-        return None
-    found: set[str] = set()
-    for word in (part.strip() for part in words.split(",")):
-        if word.startswith("MIG-") or (word.isdecimal() and not by_bus):
-            return None
-        which = [
-            gpu["uuid"]
-            for gpu in gpus
-            if (word.isdecimal() and gpu["index"] == int(word))
-            or (word.startswith("GPU-") and gpu["uuid"].lower().startswith(word.lower()))
-        ]
-        if len(which) != 1:
-            break
-        found.add(which[0])
+def _unhealthy(mask: int) -> list[str]:
+    found = [name for name, shift in _HEALTH.items() if mask >> shift & 0x3 == 1]
+    wrong = mask >> 8 & 0xF
+    if wrong >= 2:
+        found.append(f"incorrect configuration ({_WRONG.get(wrong, wrong)})")
     return found
+
+
+def link_states(nvml: Any, gpu: Any) -> list[bool]:
+    """Whether each NVLink is active, by number. Raises NVMLError where the GPU has none."""
+    states = [bool(nvml.nvmlDeviceGetNvLinkState(gpu, 0))]
+    for link in range(1, _MOST_LINKS):
+        try:
+            states.append(bool(nvml.nvmlDeviceGetNvLinkState(gpu, link)))
+        except nvml.NVMLError as error:
+            if error.value == nvml.NVML_ERROR_INVALID_ARGUMENT:
+                break
+            # A link that the board does not wire is not supported, and counts as inactive.
+            if error.value != nvml.NVML_ERROR_NOT_SUPPORTED:
+                raise
+            states.append(False)
+    return states
+
+
+def link_ends(nvml: Any, gpu: Any) -> dict[str, int]:
+    """Active links by what is at their other end: a PCI address, `NVSwitch` or `unknown`."""
+    states = link_states(nvml, gpu)
+    found = Counter(_end(nvml, gpu, link) for link, active in enumerate(states) if active)
+    return dict(sorted(found.items()))
+
+
+def _end(nvml: Any, gpu: Any, link: int) -> str:
+    try:
+        if int(nvml.nvmlDeviceGetNvLinkRemoteDeviceType(gpu, link)) == _SWITCH:
+            return "NVSwitch"
+    except (nvml.NVMLError, AttributeError):
+        pass  # drivers before 515 do not tell: the address does, where it is a GPU's
+    try:
+        told = nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link).busId
+    except (nvml.NVMLError, AttributeError):
+        return "unknown"
+    address = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
+    return address.lower()[-12:] or "unknown"
+
+
+def error_counters(nvml: Any, gpu: Any) -> Counts:
+    """Errors since the driver was loaded, of active links. Raises NVMLError where none is counted."""
+    counts = {}
+    for link in [number for number, active in enumerate(link_states(nvml, gpu)) if active]:
+        try:
+            counts[str(link)] = {
+                name: int(nvml.nvmlDeviceGetNvLinkErrorCounter(gpu, link, number))
+                for number, name in enumerate(_COUNTERS)
+            }
+        except nvml.NVMLError as error:
+            if error.value != nvml.NVML_ERROR_NOT_SUPPORTED:
+                raise
+            values = nvml.nvmlDeviceGetFieldValues(gpu, [(field, link) for field in _FIELDS])
+            counts[str(link)] = {
+                _FIELDS[one.fieldId]: int(one.value.ullVal)
+                for one in values
+                if one.nvmlReturn == nvml.NVML_SUCCESS
+            }
+    return counts
+
+
+def grown(before: Counts, after: Counts) -> Counts:
+    """By how much which counter grew between two readings; what did not grow is absent."""
+    more = {
+        link: {kind: now[kind] - was for kind, was in before[link].items() if kind in now}
+        for link, now in after.items()
+        if link in before
+    }
+    return counted(more)
+
+
+def counted(counts: Counts) -> Counts:
+    """Without what is zero."""
+    some = {
+        link: {kind: count for kind, count in kinds.items() if count > 0}
+        for link, kinds in counts.items()
+    }
+    return {link: kinds for link, kinds in some.items() if kinds}
 
 
 LONGEST_S = 240
@@ -110,6 +213,10 @@ _REASONS = {
 somebody set are no fault and are left out."""
 _IDLE, _SET = 0x1, 0x2
 
+_OF_ALL: dict[str, Callable[[Any], str]] = {
+    "gpu.driver": lambda nvml: _text(nvml.nvmlSystemGetDriverVersion()),
+    "gpu.cuda": lambda nvml: _cuda(int(nvml.nvmlSystemGetCudaDriverVersion_v2())),
+}
 _Read = Callable[[Any, Any], Any]
 _READS: dict[str, _Read] = {
     "name": lambda nvml, gpu: _text(nvml.nvmlDeviceGetName(gpu)),
@@ -185,10 +292,9 @@ def read_gpus(nvml: Any, pause_s: float = PAUSE_S) -> Iterator[dict[str, Any]]:
 
 
 def _start(nvml: Any, count: int) -> dict[str, Any]:
-    asked: dict[str, Callable[[Any], str]] = {"gpu.driver": _driver, "gpu.cuda": _cuda}
     facts: dict[str, Any] = {"gpu.count": count}
     unknown = {}
-    for name, read in asked.items():
+    for name, read in _OF_ALL.items():
         try:
             facts[name] = read(nvml)
         except (nvml.NVMLError, AttributeError) as error:
@@ -243,13 +349,8 @@ def _error(call: str, error: Any) -> dict[str, Any]:
     return {"call": call, "code": int(error.value), "text": str(error)}
 
 
-def _driver(nvml: Any) -> str:
-    return _text(nvml.nvmlSystemGetDriverVersion())
-
-
-def _cuda(nvml: Any) -> str:
+def _cuda(version: int) -> str:
     """The newest CUDA that the driver can run: 12080 is 12.8."""
-    version = int(nvml.nvmlSystemGetCudaDriverVersion_v2())
     return f"{version // 1000}.{version % 1000 // 10}"
 
 

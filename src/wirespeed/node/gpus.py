@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from wirespeed.node.gpu_reader import mark_visible, read_gpus
-from wirespeed.node.reading import Notes, read_number
+from wirespeed.node.gpu_reader import read_gpus
+from wirespeed.node.reading import Notes, numa_node
 
 QUIET_S = 60.0
 """Without a line for so long the library hangs. Starting it without nvidia-persistenced takes some
@@ -56,11 +56,49 @@ def gather_gpus(
     lines = _lines_of(reader, quiet_s) if nvml is None else read_gpus(nvml, 0.0)
     found = _fold(notes, lines)
     for gpu in found.values():
-        node = read_number(notes.root / "sys/bus/pci/devices" / gpu.get("pci", "") / "numa_node")
-        if node is not None and node >= 0:
+        node = numa_node(notes.root / "sys/bus/pci/devices" / gpu.get("pci", ""))
+        if node is not None:
             gpu["numa_node"] = node
     mark_visible(found.values(), notes.facts.gpu_visible, environ)
     return tuple(found.values())
+
+
+def mark_visible(
+    gpus: Iterable[dict[str, Any]], seen: Iterable[str] | None, environ: Mapping[str, str]
+) -> None:
+    """Set `visible` of each GPU whose UUID is known; left out where it cannot be told.
+
+    seen: UUIDs that CUDA shows. Where nobody could ask it, CUDA_VISIBLE_DEVICES tells: UUIDs or their
+    beginnings, or numbers, which are NVML's where all GPUs are of one model or the order is the bus's.
+    """
+    known = [gpu for gpu in gpus if "uuid" in gpu]
+    told = set(seen) if seen is not None else _told(known, environ)
+    if told is not None:
+        for gpu in known:
+            gpu["visible"] = gpu["uuid"] in told
+
+
+def _told(gpus: list[dict[str, Any]], environ: Mapping[str, str]) -> set[str] | None:
+    """UUIDs by the variable alone; like CUDA, up to the first word that means no GPU."""
+    words = environ.get("CUDA_VISIBLE_DEVICES")
+    alike = len({gpu.get("name") for gpu in gpus}) == 1
+    by_bus = alike or environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    if words is None:
+        return None
+    found: set[str] = set()
+    for word in (part.strip() for part in words.split(",")):
+        if word.startswith("MIG-") or (word.isdecimal() and not by_bus):
+            return None
+        which = [
+            gpu["uuid"]
+            for gpu in gpus
+            if (word.isdecimal() and gpu["index"] == int(word))
+            or (word.startswith("GPU-") and gpu["uuid"].lower().startswith(word.lower()))
+        ]
+        if len(which) != 1:
+            break
+        found.add(which[0])
+    return found
 
 
 def _installed() -> bool:

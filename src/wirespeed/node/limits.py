@@ -1,8 +1,13 @@
-"""Memory and the limits on it, control groups, and how many ranks this machine holds."""
+"""CPUs and memory that a process may use, the limits on them, and how many ranks this machine holds."""
 
+import mmap
 import os
+import platform
+import re
 import resource
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +15,7 @@ from pathlib import Path
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.records import Choice
 from wirespeed.model.units import format_size
-from wirespeed.node.reading import Notes, read_number, read_text
+from wirespeed.node.reading import Notes, numbered, read_fields, read_number, read_text
 
 UNLIMITED = "unlimited"
 """How a limit that is not there is noted among the facts."""
@@ -22,8 +27,7 @@ _NO_LIMIT = 1 << 60
 
 def cpu_quota(root: Path) -> float | None:
     """CPUs' worth of time that we may use, such as 3.5; None without a limit."""
-    quotas = [*_quotas_v2(root), *_quotas_v1(root)]
-    return min(quotas, default=None)
+    return min((*_quotas_v2(root), *_quotas_v1(root)), default=None)
 
 
 def throttled_s(root: Path) -> float:
@@ -74,11 +78,8 @@ def _memory(root: Path) -> Iterator[tuple[int, int]]:
 
 
 def _statistic(path: Path, name: str) -> int:
-    for line in (read_text(path) or "").splitlines():
-        key, _, value = line.partition(" ")
-        if key == name and value.isdecimal():
-            return int(value)
-    return 0
+    value = read_fields(path, " ").get(name, "")
+    return int(value) if value.isdecimal() else 0
 
 
 def _folders(root: Path, controller: str) -> Iterator[Path]:
@@ -119,8 +120,8 @@ def gather_limits(notes: Notes) -> None:
     limit = memory_limit(notes.root)
     notes.keep("memory.limit_bytes", UNLIMITED if limit is None else limit)
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    notes.keep("memlock.soft", _limit(soft))
-    notes.keep("memlock.hard", _limit(hard))
+    for name, value in (("memlock.soft", soft), ("memlock.hard", hard)):
+        notes.keep(name, UNLIMITED if value == resource.RLIM_INFINITY else value)
     notes.keep("memlock.exempt", _may_lock(notes.root), "/proc/self/status has no CapEff")
     _gather_shm(notes)
 
@@ -134,24 +135,18 @@ def memory_available_bytes(root: Path = _ROOT) -> int:
 
 
 def _available(root: Path, memory: dict[str, int]) -> int | None:
-    room = memory_room(root)
-    known = [size for size in (memory.get("MemAvailable"), room) if size is not None]
-    return min(known, default=None)
+    sizes = memory.get("MemAvailable"), memory_room(root)
+    return min((size for size in sizes if size is not None), default=None)
 
 
 def _meminfo(root: Path) -> dict[str, int]:
     """/proc/meminfo in bytes."""
-    sizes = {}
-    for line in (read_text(root / "proc/meminfo") or "").splitlines():
-        name, _, value = line.partition(":")
-        words = value.split()
-        if words and words[0].isdecimal():
-            sizes[name] = int(words[0]) * (1024 if words[-1] == "kB" else 1)
-    return sizes
-
-
-def _limit(value: int) -> int | str:
-    return UNLIMITED if value == resource.RLIM_INFINITY else value
+    told = {name: value.split() for name, value in read_fields(root / "proc/meminfo").items()}
+    return {
+        name: int(words[0]) * (1024 if words[-1] == "kB" else 1)
+        for name, words in told.items()
+        if words and words[0].isdecimal()
+    }
 
 
 def _may_lock(root: Path) -> bool | None:
@@ -160,12 +155,11 @@ def _may_lock(root: Path) -> bool | None:
     The kernel asks for it in the first user namespace (`capable`, in ib_umem_get), so that what a
     rootless container shows in CapEff does not count.
     """
-    for line in (read_text(root / "proc/self/status") or "").splitlines():
-        name, _, value = line.partition(":")
-        if name == "CapEff":
-            users = (read_text(root / "proc/self/uid_map") or "").split()
-            return users == _WHOLE_USER_SPACE and bool(int(value, 16) >> _CAP_IPC_LOCK & 1)
-    return None
+    bits = read_fields(root / "proc/self/status").get("CapEff")
+    if bits is None:
+        return None
+    users = (read_text(root / "proc/self/uid_map") or "").split()
+    return users == _WHOLE_USER_SPACE and bool(int(bits, 16) >> _CAP_IPC_LOCK & 1)
 
 
 def _gather_shm(notes: Notes) -> None:
@@ -176,6 +170,153 @@ def _gather_shm(notes: Notes) -> None:
         return
     size, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
     notes.facts = replace(notes.facts, shm_size_bytes=size, shm_free_bytes=free)
+
+
+_CPUS = "sys/devices/system/cpu"
+_CPUSETS = ("cpuset.cpus.effective", "cpuset/cpuset.effective_cpus", "cpuset/cpuset.cpus")
+"""cgroup v2, and v1 with and without the effective list."""
+_CPU_LIST = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+
+
+def gather_cpus(notes: Notes) -> None:
+    """Note `cpu.*`, `numa.nodes` and `llc_bytes`. About 60 µs a logical CPU."""
+    notes.keep("cpu.model", _model(notes.root))
+    cpus = numbered(notes.root / _CPUS, "cpu")
+    notes.keep("cpu.logical", len(cpus) or os.cpu_count())
+    notes.keep("cpu.physical", _physical(cpus), f"/{_CPUS}/cpu*/topology is not there")
+    notes.keep("cpu.allowed", len(os.sched_getaffinity(0)))
+    notes.keep("cpu.shared", _shared(notes.root), "neither a launcher nor a cpuset is visible")
+    notes.keep("cpu.quota", cpu_quota(notes.root) or UNLIMITED)
+    nodes = len(numbered(notes.root / "sys/devices/system/node", "node")) or None
+    notes.keep("numa.nodes", nodes, "/sys/devices/system/node is not there")
+    notes.keep("llc_bytes", llc_bytes(notes.root), f"/{_CPUS}/cpu0/cache is not there")
+    notes.text("cpu.governor", f"{_CPUS}/cpu0/cpufreq/scaling_governor")
+    notes.text("cpu.scaling_driver", f"{_CPUS}/cpu0/cpufreq/scaling_driver")
+
+
+def _shared(root: Path) -> int | None:
+    """CPUs that the ranks of this node have together.
+
+    A launcher may bind each rank to some of them, so our own affinity tells too little: that of the
+    launcher, our parent process, counts, and where it is not visible (0: another PID namespace) or
+    is the system itself (1) our cgroup's cpuset.
+    """
+    parent = os.getppid()
+    if parent > 1:
+        with suppress(OSError):  # it has ended, or is of another user in a hardened system
+            return len(os.sched_getaffinity(parent) | os.sched_getaffinity(0))
+    return _cpuset_size(root)
+
+
+def _cpuset_size(root: Path) -> int | None:
+    """CPUs of the cpuset at the root of what we see of the cgroups: `0-3,8` has five."""
+    texts = (read_text(root / "sys/fs/cgroup" / name) for name in _CPUSETS)
+    text = next(filter(None, texts), None)
+    if text is None or not _CPU_LIST.fullmatch(text):
+        return None
+    ends = (part.split("-") for part in text.split(","))
+    return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
+
+
+def llc_bytes(root: Path = _ROOT) -> int | None:
+    """Bytes of the largest last-level cache of this machine, or None where it does not say.
+
+    CPUs of one machine can differ (stacked cache on one chiplet only), hence all are asked.
+    """
+    cpus = numbered(root / _CPUS, "cpu")
+    if not cpus:
+        return None
+    indexes = numbered(cpus[0] / "cache", "index")
+    levels = [(level, one.name) for one in indexes if (level := read_number(one / "level"))]
+    name = max(levels, default=(0, ""))[1]
+    # sysfs writes `32768K`; some virtual machines write nothing.
+    sizes = [(read_text(cpu / "cache" / name / "size") or "").removesuffix("K") for cpu in cpus]
+    return max((int(size) * 1024 for size in sizes if size.isdecimal()), default=None)
+
+
+def _model(root: Path) -> str | None:
+    """The name, or on ARM, whose kernel gives none, implementer and part in hexadecimal."""
+    fields = read_fields(root / "proc/cpuinfo")
+    if fields.get("model name"):
+        return fields["model name"]
+    if "CPU part" in fields:
+        return f"{platform.machine()} {fields.get('CPU implementer', '?')}:{fields['CPU part']}"
+    return None
+
+
+def _physical(cpus: list[Path]) -> int | None:
+    """Cores without their hyper-threads."""
+    # The second is an older kernel's name of the same list.
+    siblings = {
+        read_text(cpu / "topology/core_cpus_list")
+        or read_text(cpu / "topology/thread_siblings_list")
+        for cpu in cpus
+    }
+    siblings.discard(None)
+    return len(siblings) or None
+
+
+BUDGET_S = 0.1
+_LARGEST = 32 << 20
+_LEAST = 8 << 20
+"""With less, the caches of one core would be measured."""
+_STEP = 2 << 20
+_COPIES = 3
+_MAPPING_SHARE = 0.6
+"""Of the time, for having the pages mapped; copies need the rest."""
+_ROOM = 16
+"""Times what is taken must be free, so that nobody is pushed out of memory by it."""
+
+Clock = Callable[[], float]
+
+
+def note_copy_rate(notes: Notes, *, clock: Clock = time.monotonic) -> None:
+    """Note `memory.copy_GBps`: 10⁹ bytes a second that one core copies. Nothing raises.
+
+    Not measured where `notes` are of other files than this machine's.
+    """
+    name = "memory.copy_GBps"
+    if notes.root != Path("/"):
+        notes.unknown[name] = "not measured: these facts are not read from this machine"
+        return
+    rate, why = None, f"this machine is too busy to do it in {BUDGET_S * 1e3:.0f} ms"
+    if memory_available_bytes() < _ROOM * 2 * _LARGEST:
+        why = "less than 1 GiB of memory is available"
+    else:
+        try:
+            rate = _copy_rate(clock, clock() + BUDGET_S)
+        except (OSError, MemoryError) as error:
+            why = str(error)
+    notes.keep(name, rate and round(rate / 1e9, 2), f"not measured: {why}")
+
+
+def _copy_rate(clock: Clock, deadline: float) -> float | None:
+    """Bytes a second; None: no time for it."""
+    with mmap.mmap(-1, _LARGEST) as source, mmap.mmap(-1, _LARGEST) as target:
+        size = _map(source, target, clock, deadline - (1 - _MAPPING_SHARE) * BUDGET_S)
+        if size < _LEAST:
+            return None
+        best = None
+        with memoryview(source)[:size] as read, memoryview(target)[:size] as written:
+            for _ in range(_COPIES):
+                if clock() >= deadline:
+                    break
+                start = time.thread_time()
+                written[:] = read
+                spent = time.thread_time() - start
+                best = min(best or spent, spent)
+    return size / best if best else None
+
+
+def _map(source: mmap.mmap, target: mmap.mmap, clock: Clock, deadline: float) -> int:
+    """Write to both step by step, so that their pages are there; how many bytes of each are."""
+    pattern = bytes([0x55]) * _STEP
+    done = 0
+    while done < _LARGEST and clock() < deadline:
+        source[done : done + _STEP] = pattern
+        target[done : done + _STEP] = pattern
+        done += _STEP
+    return done
 
 
 DEFAULT_RANKS = 4

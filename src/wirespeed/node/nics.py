@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from wirespeed.node.pci import pcie_link
-from wirespeed.node.reading import Notes, numbered, pci_address, read_number, read_text
+from wirespeed.node.machine import driver_of, pcie_link
+from wirespeed.node.reading import Notes, numa_node, numbered, pci_address, read_text
 
 _FAMILIES = {socket.AF_INET: "ipv4", socket.AF_INET6: "ipv6"}
 _UNKNOWN_SPEED = (0, 65535, 0xFFFFFFFF)
@@ -23,7 +23,7 @@ def gather_nics(notes: Notes) -> tuple[dict[str, Any], ...]:
     Keys: `name`, `loopback`, `virtual` (a bridge, veth, tunnel …), `mtu` in bytes, `families`
     (`ipv4`, `ipv6`), and where known `speed_Gbitps`, `speed_max_Gbitps` (of the fastest mode that
     the interface supports), `driver`, `numa_node`, `pci`, `master` (the bond or bridge that it is
-    part of) and the PCIe link as `wirespeed.node.pci.pcie_link` gives it.
+    part of) and the PCIe link as `wirespeed.node.machine.pcie_link` gives it.
     """
     import psutil
 
@@ -80,20 +80,19 @@ def _from_sysfs(root: Path, folder: Path) -> Mapping[str, Any]:
     if not device.exists():
         return {"virtual": True}
     found: dict[str, Any] = {"virtual": False}
-    if (device / "driver").exists():
-        found["driver"] = (device / "driver").resolve().name
+    if driver := driver_of(device):
+        found["driver"] = driver
     if (pci := pci_address(device)) is not None:
         found["pci"] = pci
     if (folder / "master").exists():
         found["master"] = (folder / "master").resolve().name
-    node = read_number(device / "numa_node")
-    if node is not None and node >= 0:
+    if (node := numa_node(device)) is not None:
         found["numa_node"] = node
     return {**found, **pcie_link(root, pci)}
 
 
 _CLASS = "sys/class/infiniband"
-_NO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
+_NO_GID = (None, "", "0000:0000:0000:0000:0000:0000:0000:0000")
 
 
 def gather_rdma(notes: Notes) -> tuple[dict[str, Any], ...]:
@@ -102,7 +101,7 @@ def gather_rdma(notes: Notes) -> tuple[dict[str, Any], ...]:
     Keys: `device`, `port`, `gids` (how many are set), and where known `state` (`ACTIVE`, `DOWN` …),
     `phys_state`, `rate` (`100 Gb/sec (2X HDR)`), `rate_Gbitps`, `width` (2), `link_layer`,
     `numa_node`, `firmware`, `board` (PSID, or the type of the device), `driver`, `pci` and the PCIe
-    link (`wirespeed.node.pci.pcie_link`). A machine without the folder has no RDMA device: that
+    link (`wirespeed.node.machine.pcie_link`). A machine without the folder has no RDMA device: that
     is known, not unknown.
     """
     folder = notes.root / _CLASS
@@ -118,7 +117,7 @@ def gather_rdma(notes: Notes) -> tuple[dict[str, Any], ...]:
 
 def _ports(notes: Notes, device: Path) -> Iterator[dict[str, Any]]:
     shared = _device(notes.root, device)
-    ports = list(numbered(device / "ports", ""))
+    ports = numbered(device / "ports", "")
     if not ports:
         notes.unknown[f"rdma.{device.name}"] = f"/{_CLASS}/{device.name}/ports has no port"
     for port in ports:
@@ -126,14 +125,16 @@ def _ports(notes: Notes, device: Path) -> Iterator[dict[str, Any]]:
 
 
 def _device(root: Path, device: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {"firmware": read_text(device / "fw_ver")}
-    node = read_number(device / "device/numa_node")
-    found["numa_node"] = node if node is not None and node >= 0 else None
-    found["board"] = read_text(device / "board_id") or read_text(device / "hca_type")
-    driver = device / "device/driver"
-    found["driver"] = driver.resolve().name if driver.exists() else None
-    found["pci"] = pci_address(device / "device")
-    return {**_known(found), **pcie_link(root, found["pci"])}
+    at = device / "device"
+    pci = pci_address(at)
+    found = {
+        "firmware": read_text(device / "fw_ver"),
+        "numa_node": numa_node(at),
+        "board": read_text(device / "board_id") or read_text(device / "hca_type"),
+        "driver": driver_of(at) or None,
+        "pci": pci,
+    }
+    return {**_known(found), **pcie_link(root, pci)}
 
 
 def _port(port: Path) -> dict[str, Any]:
@@ -146,18 +147,14 @@ def _port(port: Path) -> dict[str, Any]:
         "rate_Gbitps": float(rate[1]) if rate else None,
         "width": int(rate[2]) if rate and rate[2] else None,
         "link_layer": read_text(port / "link_layer"),
-        "gids": sum(_is_gid(read_text(gid)) for gid in numbered(port / "gids", "")),
+        # Ethernet ports fail to read entries that are not set, or give zeros.
+        "gids": sum(read_text(gid) not in _NO_GID for gid in numbered(port / "gids", "")),
     }
     return _known(found)
 
 
 def _after_number(text: str | None) -> str | None:
     return None if text is None else text.partition(":")[2].strip() or text
-
-
-def _is_gid(text: str | None) -> bool:
-    """Whether an entry of the table is set; Ethernet ports fail to read the others or give zeros."""
-    return text is not None and text not in ("", _NO_GID)
 
 
 def _known(found: dict[str, Any]) -> dict[str, Any]:
@@ -209,8 +206,7 @@ def supported_Gbitps(name: str) -> float | None:
         if not 0 < words <= _MOST_WORDS:
             return None
         answer = _ask(asking, name, bytearray(_HEADER + 3 * 4 * words), words)
-    start = _HEADER
-    masks = struct.unpack_from(f"={words}I", answer, start)
+    masks = struct.unpack_from(f"={words}I", answer, _HEADER)
     return fastest_mode(sum(mask << 32 * place for place, mask in enumerate(masks)))
 
 
@@ -221,13 +217,13 @@ def statistics(name: str) -> dict[str, int]:
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         request = struct.pack("=IIQI", _GSSET_INFO, 0, 1 << _STATISTICS, 0)
-        _, _, known, count = struct.unpack("=IIQI", _told(asking, name, request))
+        _, _, known, count = struct.unpack("=IIQI", ethtool(asking, name, request))
         if not known or not count:
             return {}
         room = count + _SLACK
         header = struct.pack("=III", _GSTRINGS, _STATISTICS, count)
-        names = _told(asking, name, header + bytes(_NAME * room))[12:]
-        values = _told(asking, name, struct.pack("=II", _GSTATS, count) + bytes(8 * room))
+        names = ethtool(asking, name, header + bytes(_NAME * room))[12:]
+        values = ethtool(asking, name, struct.pack("=II", _GSTATS, count) + bytes(8 * room))
     texts = (names[at : at + _NAME].partition(b"\0")[0] for at in range(0, _NAME * count, _NAME))
     numbers = struct.unpack_from(f"={count}Q", values, 8)
     return dict(zip((text.decode(errors="replace") for text in texts), numbers, strict=True))
@@ -246,10 +242,10 @@ def _ask(asking: socket.socket, name: str, request: bytearray, words: int) -> "a
     """One request for link settings; the answer as signed bytes."""
     struct.pack_into("=I", request, 0, _GLINKSETTINGS)
     request[_NWORDS] = words
-    return array.array("b", _told(asking, name, bytes(request)))
+    return array.array("b", ethtool(asking, name, bytes(request)))
 
 
-def _told(asking: socket.socket, name: str, request: bytes) -> bytes:
+def ethtool(asking: socket.socket, name: str, request: bytes) -> bytes:
     """What the kernel makes of a request, which must not move while it writes."""
     buffer = array.array("b", request)
     address, _ = buffer.buffer_info()

@@ -9,7 +9,7 @@ import re
 import select
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +71,21 @@ def read_number(path: Path) -> int | None:
         return None
 
 
+def read_fields(path: Path, separator: str = ":") -> dict[str, str]:
+    """Names and values of lines such as `name: value`, the first of each; none if unreadable."""
+    found: dict[str, str] = {}
+    for line in (read_text(path) or "").splitlines():
+        name, _, value = line.partition(separator)
+        found.setdefault(name.strip(), value.strip())
+    return found
+
+
+def numa_node(device: Path) -> int | None:
+    """Of a device in sysfs; None where it is on none."""
+    node = read_number(device / "numa_node")
+    return node if node is not None and node >= 0 else None
+
+
 def pci_address(device: Path) -> str | None:
     """The address of the PCI device that sysfs's `device` is, or (virtio) is on; None if neither."""
     path = device.resolve()
@@ -78,7 +93,7 @@ def pci_address(device: Path) -> str | None:
     return next((name for name in names if _PCI.fullmatch(name)), None)
 
 
-def numbered(folder: Path, prefix: str) -> Iterable[Path]:
+def numbered(folder: Path, prefix: str) -> list[Path]:
     """`cpu0`, `cpu1`, `cpu10` … of a folder in the order of their numbers; nothing if unreadable."""
     try:
         found = [path for path in folder.iterdir() if path.name.removeprefix(prefix).isdecimal()]

@@ -9,8 +9,8 @@ import torch.distributed as dist
 from wirespeed.collectives.engines import open_engine
 from wirespeed.errors import WorldError
 from wirespeed.model.records import Choice
-from wirespeed.node.cpus import llc_bytes
 from wirespeed.node.identity import Identity, distinct_names, own_seat
+from wirespeed.node.limits import llc_bytes
 from wirespeed.plan import Plan
 from wirespeed.rank.faulty_engine import CALL_FAULTS, DATA_FAULTS, Fault, FaultyEngine
 from wirespeed.rank.place import Control, Place

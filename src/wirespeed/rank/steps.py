@@ -160,7 +160,7 @@ def _memory(device: torch.device) -> int:
     """Bytes that are free for buffers on this device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0] * 0.9)
-    from wirespeed.node.facts import memory_available_bytes
+    from wirespeed.node.limits import memory_available_bytes
 
     return int(memory_available_bytes() * 0.9)
 

@@ -5,18 +5,17 @@ from sysfs (the kernel's Documentation/ABI/testing/sysfs-class-net), which is be
 the hardware address there is the same: /sys may show another namespace (see `node/nics.py`).
 """
 
-import fcntl
 import re
 import socket
 import struct
 import threading
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface
 from pathlib import Path
 from typing import Any, Literal
 
+from wirespeed.node.nics import ethtool
 from wirespeed.node.reading import read_text
 
 BOUND_S = 1.0
@@ -97,19 +96,14 @@ Kind = Literal[
     "virtual",
     "unknown",
 ]
-_SIOCETHTOOL, _ETHTOOL_GDRVINFO, _DRVINFO_BYTES = 0x8946, 3, 196
+_ETHTOOL_GDRVINFO, _DRVINFO_BYTES = 3, 196
 _DRIVERS: dict[str, Kind] = {
-    "bridge": "bridge",
-    "bonding": "bond",
-    "team": "bond",
-    "veth": "veth",
-    "tun": "tunnel",
-    "wireguard": "tunnel",
-    "vxlan": "tunnel",
-    "geneve": "tunnel",
-    "dummy": "virtual",
-    "ifb": "virtual",
+    **{"bridge": "bridge", "bonding": "bond", "team": "bond", "veth": "veth"},
+    **dict.fromkeys(("tun", "wireguard", "vxlan", "geneve"), "tunnel"),
+    **dict.fromkeys(("dummy", "ifb"), "virtual"),
 }
+_SHOWN: dict[str, Kind] = {"bridge": "bridge", "bonding": "bond", "tun_flags": "tunnel"}
+"""By a file of an interface's folder in sysfs."""
 _STACKED = ("802.1Q", "macvlan", "ipvlan", "macvtap")
 """Drivers of what rides on a device below and is as good as that."""
 _BUS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:|virtio|vmbus|usb|platform|[0-9a-f]{8}-", re.IGNORECASE)
@@ -155,12 +149,10 @@ def read_interfaces(root: Path, nics: Sequence[Mapping[str, Any]]) -> tuple[Inte
 def holder_of(address: str, interfaces: Sequence[Interface]) -> Interface | None:
     """The interface that has `address`; 127.0.1.1 is loopback's, as all of 127.0.0.0/8 is."""
     wanted = ip_address(address.partition("%")[0])
-    for one in interfaces:
-        if any(wanted == known.ip for known in one.addresses):
-            return one
-    if not wanted.is_loopback:
-        return None
-    return next((one for one in interfaces if one.kind == "loopback"), None)
+    holders = [one for one in interfaces if wanted in [known.ip for known in one.addresses]]
+    if wanted.is_loopback:
+        holders += [one for one in interfaces if one.kind == "loopback"]
+    return next(iter(holders), None)
 
 
 def _interface(
@@ -200,39 +192,31 @@ def ask_driver(name: str) -> tuple[str, str]:
 
     It asks about our own namespace and needs no privilege.
     """
-    answer = array("B", struct.pack("I", _ETHTOOL_GDRVINFO).ljust(_DRVINFO_BYTES, b"\0"))
-    request = struct.pack("16sP", name.encode(), answer.buffer_info()[0]).ljust(40, b"\0")
+    request = struct.pack("I", _ETHTOOL_GDRVINFO).ljust(_DRVINFO_BYTES, b"\0")
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-            fcntl.ioctl(asking, _SIOCETHTOOL, request)
+            answer = ethtool(asking, name, request)
     except OSError:
         return "", ""
-    driver, bus = answer[4:36].tobytes(), answer[100:132].tobytes()
-    return _text(driver), _text(bus)
-
-
-def _text(field: bytes) -> str:
-    return field.partition(b"\0")[0].decode(errors="replace")
+    fields = (field.partition(b"\0")[0] for field in (answer[4:36], answer[100:132]))
+    driver, bus = (field.decode(errors="replace") for field in fields)
+    return driver, bus
 
 
 def kind_of_driver(driver: str, bus: str) -> Kind | Literal[""]:
     """The kind behind a driver's name; hardware has a bus address."""
-    known = _DRIVERS.get(driver)
-    if known is not None:
-        return known
-    if any(driver.startswith(name) for name in _STACKED):
+    if driver in _DRIVERS:
+        return _DRIVERS[driver]
+    if driver.startswith(_STACKED):
         return "vlan"
     return "physical" if _BUS.match(bus) else ""
 
 
 def _shown(folder: Path) -> Kind:
     """What sysfs shows of an interface whose driver does not tell."""
-    if (folder / "bridge").exists():
-        return "bridge"
-    if (folder / "bonding").exists():
-        return "bond"
-    if (folder / "tun_flags").exists():
-        return "tunnel"
+    for part, kind in _SHOWN.items():
+        if (folder / part).exists():
+            return kind
     return "physical" if (folder / "device").exists() else "virtual"
 
 

@@ -10,7 +10,7 @@ import torch
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.training_records import TrainingMemory
 from wirespeed.model.units import format_size
-from wirespeed.node.facts import memory_available_bytes
+from wirespeed.node.limits import memory_available_bytes
 from wirespeed.plan import TrainCase
 from wirespeed.rank.training.failures import free_what_is_left
 from wirespeed.rank.training.findings import trouble

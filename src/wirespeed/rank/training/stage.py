@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from wirespeed.node.facts import memory_available_bytes
+from wirespeed.node.limits import memory_available_bytes
 from wirespeed.plan import TrainCase, TrainPlan
 from wirespeed.rank.place import Place
 from wirespeed.rank.training.failures import (
