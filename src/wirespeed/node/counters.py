@@ -12,7 +12,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -111,10 +113,8 @@ def read_ports(found: Found, root: Path) -> None:
     for device in devices:
         for port in numbered(device / "ports", ""):
             name = f"RDMA {device.name} port {port.name}"
-            values: dict[str, int] = {}
-            for part in _FOLDERS:
-                values |= read_counters(found, name, port / part)
-            found.keep(name, values)
+            values = [read_counters(found, name, port / part) for part in _FOLDERS]
+            found.keep(name, values[0] | values[1])
 
 
 _OF_DRIVER = re.compile(
@@ -189,74 +189,60 @@ def _is_here() -> bool:
 
 
 def _ask_apart(found: Found) -> None:
+    why = "the process that asked NVML ended early"
+    told = None
     try:
         done = subprocess.run(
             _READER, stdin=subprocess.DEVNULL, capture_output=True, timeout=_LONGEST_S, check=False
         )
         told = json.loads(done.stdout or b"{}")
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        told = {"unread": dict.fromkeys(KINDS, f"asking NVML: {type(error).__name__}")}
-    if not told:
-        told = {"unread": dict.fromkeys(KINDS, "the process that asked NVML ended early")}
+        why = f"asking NVML: {type(error).__name__}"
+    told = told or {"unread": dict.fromkeys(KINDS, why)}
     for device, values in told.get("values", {}).items():
         found.keep(device, values)
-    for what, why in told.get("unread", {}).items():
-        found.miss(what, why)
+    for what, reason in told.get("unread", {}).items():
+        found.miss(what, reason)
 
 
 def _ask(found: Found, nvml: Any) -> None:
-    try:
+    with _noting(found, nvml, *KINDS):
         nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        _miss(found, KINDS, error)
-        return
-    try:
-        for index in range(nvml.nvmlDeviceGetCount()):
-            _read_gpu(found, nvml, index)
-    except nvml.NVMLError as error:
-        _miss(found, KINDS, error)
-    finally:
-        nvml.nvmlShutdown()
+        try:
+            for index in range(nvml.nvmlDeviceGetCount()):
+                _read_gpu(found, nvml, index)
+        finally:
+            nvml.nvmlShutdown()
 
 
 def _read_gpu(found: Found, nvml: Any, index: int) -> None:
     memory, links = f"GPU {index}", f"NVLink GPU {index}"
-    try:
+    with _noting(found, nvml, memory, links):
         gpu = nvml.nvmlDeviceGetHandleByIndex(index)
-    except nvml.NVMLError as error:
-        _miss(found, (memory, links), error)
-        return
+        with _noting(found, nvml, links):
+            counts = {
+                f"link {link} {kind}": count
+                for link, kinds in error_counters(nvml, gpu).items()
+                for kind, count in kinds.items()
+            }
+            if counts:
+                found.keep(links, counts)
+        with _noting(found, nvml, memory):
+            count = nvml.nvmlDeviceGetTotalEccErrors(
+                gpu, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+            )
+            found.keep(memory, {"ECC uncorrectable": int(count)})
+
+
+@contextmanager
+def _noting(found: Found, nvml: Any, *devices: str) -> Iterator[None]:
+    """Note an error of NVML, unless it says that there is no such thing here."""
     try:
-        counts = _flat(error_counters(nvml, gpu))
+        yield
     except nvml.NVMLError as error:
-        _miss(found, (links,), error)
-    else:
-        if counts:
-            found.keep(links, counts)
-    try:
-        count = nvml.nvmlDeviceGetTotalEccErrors(
-            gpu, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
-        )
-    except nvml.NVMLError as error:
-        _miss(found, (memory,), error)
-    else:
-        found.keep(memory, {"ECC uncorrectable": int(count)})
-
-
-def _flat(links: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """`link 3 replay` …"""
-    return {
-        f"link {link} {kind}": count
-        for link, kinds in links.items()
-        for kind, count in kinds.items()
-    }
-
-
-def _miss(found: Found, devices: tuple[str, ...], error: Any) -> None:
-    """Note an error, unless it says that there is no such thing here."""
-    if getattr(error, "value", None) not in _NVML_NOT_HERE:
-        for device in devices:
-            found.miss(device, f"NVML: {error}")
+        if error.value not in _NVML_NOT_HERE:
+            for device in devices:
+                found.miss(device, f"NVML: {error}")
 
 
 def _main() -> None:
@@ -296,11 +282,8 @@ def read_tcp(found: Found, root: Path) -> None:
             found.miss(f"TCP {file}", f"/proc/net/{file} has no two lines of {protocol}")
             continue
         table = dict(zip(*rows, strict=False))
-        found.keep("TCP", {name: int(table[name]) for name in names if _number(table.get(name))})
-
-
-def _number(text: str | None) -> bool:
-    return text is not None and text.isdecimal()
+        kept = {name: table.get(name, "") for name in names}
+        found.keep("TCP", {name: int(text) for name, text in kept.items() if text.isdecimal()})
 
 
 BOUND_S = 15.0
@@ -367,11 +350,8 @@ def growth(before: Snapshot, after: Snapshot) -> dict[str, Any]:
     and counter; `reset`, those that are less than before; `full`, those that cannot count on;
     `came` and `gone`, devices; `unread`, with the reason.
     """
-    told: dict[str, Any] = {"seconds": after.at - before.at, "unread": after.unread}
-    told["came"] = sorted(set(after.values) - set(before.values))
-    told["gone"] = sorted(set(before.values) - set(after.values))
     watched, grown, reset, full = {}, {}, [], []
-    for device in sorted(set(before.values) & set(after.values)):
+    for device in sorted(before.values.keys() & after.values.keys()):
         old, new = before.values[device], after.values[device]
         both = {name: new[name] - old[name] for name in new if name in old}
         if both:
@@ -382,23 +362,24 @@ def growth(before: Snapshot, after: Snapshot) -> dict[str, Any]:
         full += [
             f"{device}: {name}" for name in both if LARGEST.get(name) == old[name] == new[name]
         ]
-    return told | {"watched": watched, "grown": grown, "reset": reset, "full": full}
+    return {
+        "seconds": after.at - before.at,
+        "unread": after.unread,
+        "came": sorted(after.values.keys() - before.values.keys()),
+        "gone": sorted(before.values.keys() - after.values.keys()),
+        **{"watched": watched, "grown": grown, "reset": reset, "full": full},
+    }
 
 
 def added(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """What two stretches of time that follow each other come to, as `growth` gives them."""
-    grown = {device: dict(counts) for device, counts in first["grown"].items()}
-    for device, counts in second["grown"].items():
-        known = grown.setdefault(device, {})
-        for name, count in counts.items():
-            known[name] = known.get(name, 0) + count
-    lists = {
-        name: sorted({*first[name], *second[name]}) for name in ("reset", "full", "came", "gone")
-    }
+    lists = ("reset", "full", "came", "gone")
+    grown: dict[str, Counter[str]] = defaultdict(Counter)
+    for device, counts in (*first["grown"].items(), *second["grown"].items()):
+        grown[device].update(counts)
     return {
-        **lists,
+        **{name: sorted({*first[name], *second[name]}) for name in lists},
         "seconds": first["seconds"] + second["seconds"],
-        "watched": {**first["watched"], **second["watched"]},
-        "unread": {**first["unread"], **second["unread"]},
-        "grown": grown,
+        **{name: first[name] | second[name] for name in ("watched", "unread")},
+        "grown": {device: dict(counts) for device, counts in grown.items()},
     }
