@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from wirespeed.model.codec import to_json
-from wirespeed.node.placement import Placement
-from wirespeed.node.placement.clouds import cloud_of
+from wirespeed.node.placement import FACTS, Placement
 from wirespeed.node.placement.gather import gather_placement, note_placement
-from wirespeed.node.placement.located import FACTS
+from wirespeed.node.placement.sources import cloud_of
 from wirespeed.node.reading import Notes
 
 
@@ -44,7 +43,7 @@ def test_only_the_cloud_of_the_firmware_is_asked(
     tmp_path: Path, serve: Any, fakes: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = serve(fakes.gcp(fakes.gcp_node()))
-    monkeypatch.setattr("wirespeed.node.placement.clouds.LINK_LOCAL", fake.url)
+    monkeypatch.setattr("wirespeed.node.placement.sources.LINK_LOCAL", fake.url)
     assert gather_placement({}, tmp_path).source == ""
     assert fake.asked == []
     root = firmware(tmp_path, sys_vendor="Google")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from wirespeed.node.placement import NoAnswer
 from wirespeed.node.placement.http import Service, is_address
-from wirespeed.node.placement.located import NoAnswer
 
 
 def service(url: str, seconds: float) -> Service:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
-from wirespeed.node.placement.located import NoAnswer
+from wirespeed.node.placement import NoAnswer
 
 if TYPE_CHECKING:
     import socket
