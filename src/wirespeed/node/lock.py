@@ -21,10 +21,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
+
+import msgspec
 
 from wirespeed.errors import CannotMeasure, StorageError
 from wirespeed.process.process_table import boot_id, pid_space, started
@@ -270,15 +272,12 @@ def _seen(path: Path, about: os.stat_result, text: bytes) -> _Seen:
 def _owner(text: bytes) -> Owner | None:
     """None for anything else than an owner; its texts are safe to print."""
     try:
-        data = json.loads(text)
-        told: dict[str, Any] = {one.name: data[one.name] for one in fields(Owner)}
-    except (ValueError, KeyError, TypeError, RecursionError):
+        owner = msgspec.json.decode(text, type=Owner)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    kinds = {one.name: one.type for one in fields(Owner)}
-    if any(type(value) is not kinds[name] for name, value in told.items()):
-        return None
-    texts = {name: _plain(value) for name, value in told.items() if isinstance(value, str)}
-    return Owner(**(told | texts))
+    told: dict[str, Any] = asdict(owner)
+    plain = {name: _plain(value) for name, value in told.items() if isinstance(value, str)}
+    return Owner(**(told | plain))
 
 
 def _plain(text: str) -> str:

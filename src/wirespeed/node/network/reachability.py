@@ -4,7 +4,6 @@ import errno
 import hmac
 import ipaddress
 import itertools
-import json
 import os
 import secrets
 import socket
@@ -12,11 +11,12 @@ import statistics
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+from msgspec import Meta, MsgspecError, convert, json
 
 from wirespeed.errors import WorldError
 from wirespeed.node.network.callers import serve_callers, take
@@ -32,19 +32,17 @@ def call(address: str, port: int, key: bytes, seconds: float) -> socket.socket:
     Who hangs up is called again a few times: in a crowd it may have taken us for a stranger.
     """
     for _ in range(_TRIES):
-        line = socket.create_connection((address, port), seconds)
-        try:
-            if _introduced(line, key):
-                return line
-        except ConnectionError:
-            line.close()
-            time.sleep(_PAUSE_S)
-            continue
-        except OSError:
-            line.close()
-            raise
-        line.close()
-        break
+        with ExitStack() as unless_known:
+            line = unless_known.enter_context(socket.create_connection((address, port), seconds))
+            try:
+                known = _introduced(line, key)
+            except ConnectionError:
+                time.sleep(_PAUSE_S)
+                continue
+            if not known:
+                break
+            unless_known.pop_all()
+            return line
     raise ConnectionError("another program answered")
 
 
@@ -83,7 +81,6 @@ _PATIENCE_S = 0.25
 _BACKLOG = 256
 _AT_ONCE, _OF_ONE_PEER = 32, 8
 """Connections that are answered at a time: each lasts a round trip, and a node knocks once at a time."""
-_HOST_LETTERS = 255
 _ANY = "0.0.0.0"
 
 
@@ -91,61 +88,37 @@ _ANY = "0.0.0.0"
 class Door:
     """What the others need to know to knock."""
 
-    rank: int
-    host: str
+    rank: Annotated[int, Meta(ge=0, le=2**31)]
+    host: Annotated[str, Meta(max_length=255)]
     address: str
     """IPv4 address that this node's libraries announce to the others."""
-    port: int
-    secret: str
+    port: Annotated[int, Meta(ge=1, le=65535)]
+    secret: Annotated[str, Meta(pattern=rf"^[0-9a-f]{{{2 * _SECRET_BYTES}}}\Z")]
     """Hexadecimal."""
 
+    def __post_init__(self) -> None:
+        ipaddress.IPv4Address(self.address)
+        if not self.host.isprintable():
+            raise ValueError(f"host is {self.host!r:.80}")
+
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.encode(self).decode()
 
     @staticmethod
     def from_json(text: str | bytes) -> "Door":
         """Raises ValueError for anything but a door: whoever reaches the store can write there."""
         try:
-            data = json.loads(text)
-        except RecursionError as error:
-            raise ValueError("no JSON") from error
-        if not isinstance(data, dict) or data.keys() != _IS_GOOD.keys():
+            data = json.decode(text)
+            door = convert(data, Door)
+        except (MsgspecError, RecursionError) as error:
+            raise ValueError(f"no door: {error}") from error
+        if data.keys() != asdict(door).keys():
             raise ValueError("no door")
-        for name, value in data.items():
-            if not _IS_GOOD[name](value):
-                raise ValueError(f"{name} is {value!r:.80}")
-        return Door(**data)
+        return door
 
     @property
     def key(self) -> bytes:
         return bytes.fromhex(self.secret)
-
-
-def _is_number(value: Any, most: int) -> bool:
-    return type(value) is int and 0 <= value <= most
-
-
-def _is_address(value: Any) -> bool:
-    try:
-        return isinstance(value, str) and bool(ipaddress.IPv4Address(value))
-    except ValueError:
-        return False
-
-
-def _is_secret(value: Any) -> bool:
-    letters = set(value) if isinstance(value, str) else {""}
-    return letters <= set("0123456789abcdef") and len(value) == 2 * _SECRET_BYTES
-
-
-_IS_GOOD: dict[str, Callable[[Any], bool]] = {
-    "rank": lambda value: _is_number(value, 2**31),
-    "host": lambda value: (
-        isinstance(value, str) and len(value) <= _HOST_LETTERS and value.isprintable()
-    ),
-    "address": _is_address,
-    "port": lambda value: bool(value) and _is_number(value, 65535),
-    "secret": _is_secret,
-}
 
 
 def sealed(layout: struct.Struct, key: bytes, purpose: bytes, *fields: Any) -> bytes:
@@ -189,12 +162,7 @@ class Caller:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # The threads.
@@ -380,11 +348,4 @@ def _clock(times: Iterable[tuple[float, float, float]]) -> tuple[float, float]:
 
 def path_to_json(path: Path) -> dict[str, Any]:
     """Flat, without what is not known."""
-    found = {
-        "mtu": path.mtu,
-        "passes": path.passes,
-        "clock_offset_s": path.clock_offset_s,
-        "clock_error_s": path.clock_error_s,
-        "why": path.why or None,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in asdict(path).items() if value not in (None, "")}
