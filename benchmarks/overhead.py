@@ -61,7 +61,7 @@ def scheduler() -> str:
 
 def compare(plain: Turn, ours: Turn, size: int, rounds: int, calls: int) -> bool:
     """Measure and print one row; whether it is kept."""
-    from wirespeed.collectives.buffers import rotation
+    from wirespeed.collectives.oracle import rotation
     from wirespeed.node.limits import llc_bytes
 
     line = f"{size} {rotation(2 * size, llc_bytes())} {calls}"

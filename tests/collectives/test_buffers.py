@@ -2,9 +2,9 @@
 
 import torch
 
-from wirespeed.collectives.buffers import MOST_SLOTS, allocate, rotation
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import Geometry
+from wirespeed.collectives.oracle import MOST_SLOTS, allocate, rotation
 
 CPU = torch.device("cpu")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wirespeed.collectives.groups import check_groups, members_of
+from wirespeed.collectives.collective import check_groups, members_of
 from wirespeed.errors import UsageError
 
 HOSTS = ["a", "a", "a", "b", "b", "b"]

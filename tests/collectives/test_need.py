@@ -2,9 +2,9 @@
 
 import pytest
 
-from wirespeed.collectives.buffers import SLICE, buffer_elements, needed_bytes
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import Geometry
+from wirespeed.collectives.oracle import SLICE, buffer_elements, needed_bytes
 
 GIB, MIB = 1 << 30, 1 << 20
 SMALL = 16 * MIB

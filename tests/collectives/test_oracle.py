@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.collectives.collective import Geometry
-from wirespeed.collectives.dtypes import dtype_named
+from wirespeed.collectives.collective import Geometry, dtype_named
 from wirespeed.collectives.guess import describe_value, guess
 from wirespeed.collectives.oracle import Oracle, bits, sentinel_fill
 from wirespeed.collectives.patterns import pattern_for

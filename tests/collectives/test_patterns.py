@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from wirespeed.collectives.dtypes import DTYPES, dtype_named
+from wirespeed.collectives.collective import DTYPES, dtype_named
 from wirespeed.collectives.patterns import pattern_for, why_not_exact
 from wirespeed.errors import UsageError
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from wirespeed.collectives.buffers import needed_bytes
 from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.oracle import needed_bytes
 from wirespeed.node.identity import Identity
 from wirespeed.plan import Case, Measure, Plan
 from wirespeed.rank.join import join, leave

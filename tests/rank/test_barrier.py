@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.collectives.dtypes import dtype_named
-from wirespeed.collectives.engines.base import Group
+from wirespeed.collectives.collective import dtype_named
+from wirespeed.collectives.engines import Group
 from wirespeed.plan import Case
 from wirespeed.rank.place import Site, broken_barriers
 

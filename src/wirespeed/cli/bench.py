@@ -11,9 +11,7 @@ from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options, split_output
 from wirespeed.cli.settings import ROUND_S, asked_settings, settings_options
 from wirespeed.collectives.catalogue import CATALOGUE, collective_named
-from wirespeed.collectives.collective import Collective
-from wirespeed.collectives.dtypes import dtype_named
-from wirespeed.collectives.groups import check_groups
+from wirespeed.collectives.collective import Collective, check_groups, dtype_named
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.units import parse_size
 

@@ -160,7 +160,7 @@ def rules() -> Named:
 
 @_from
 def data_types() -> Named:
-    from wirespeed.collectives.dtypes import DTYPES
+    from wirespeed.collectives.collective import DTYPES
 
     return _plain(DTYPES)
 

@@ -25,6 +25,7 @@ from wirespeed.collectives.collective import (
     Layout,
     Reduce,
     Segment,
+    count_of,
 )
 from wirespeed.errors import UsageError
 
@@ -63,10 +64,6 @@ def _v_layout(geometry: Geometry) -> tuple[Segment, ...]:
             segments.append(Segment(start, length, Copy(peer, before)))
         start += length
     return tuple(segments)
-
-
-def _count(geometry: Geometry) -> int:
-    return geometry.count
 
 
 def _count_times_ranks(geometry: Geometry) -> int:
@@ -114,15 +111,11 @@ def _pair_layout(geometry: Geometry) -> tuple[Segment, ...]:
     return () if other is None else (Segment(0, geometry.count, Copy(other, 0)),)
 
 
-def _unit(_: int) -> int:
-    return 1
-
-
 def _ranks(ranks: int) -> int:
     return ranks
 
 
-_ONCE, _SHARE = BusFactor(1), BusFactor(1, shared=True)
+_SHARE = BusFactor(1, shared=True)
 
 
 def _own_chunk(geometry: Geometry) -> int:
@@ -134,12 +127,9 @@ _ALL = (
         name="all_reduce",
         number=1,
         title="all-reduce",
-        input_count=_count,
-        output_count=_count,
         layout=_one_reduced(lambda g: 0),
         in_place_slice=lambda g: (0, 0),
         reduces=True,
-        size_factor=_unit,
         bus_factor=BusFactor(2, shared=True),
         synchronising=True,
         timed_for=("SKEW", "COUNT"),
@@ -158,7 +148,6 @@ _ALL = (
         number=2,
         title="reduce-scatter",
         input_count=_count_times_ranks,
-        output_count=_count,
         layout=_one_reduced(_own_chunk),
         in_place_slice=lambda g: (0, _own_chunk(g)),
         reduces=True,
@@ -180,7 +169,6 @@ _ALL = (
         name="all_gather",
         number=3,
         title="all-gather",
-        input_count=_count,
         output_count=_count_times_ranks,
         layout=_chunks(lambda g, peer: Copy(peer, 0)),
         in_place_slice=lambda g: (_own_chunk(g), 0),
@@ -234,13 +222,10 @@ _ALL = (
         name="broadcast",
         number=6,
         title="broadcast",
-        input_count=_at_root(_count),
-        output_count=_count,
+        input_count=_at_root(count_of),
         layout=_one_copied(lambda g: Copy(g.root, 0)),
         in_place_slice=lambda g: (0, 0),
         rooted=True,
-        size_factor=_unit,
-        bus_factor=_ONCE,
         links="ring",
         algorithms=ROOTED,
         algorithms_of={  # broadcast.cc
@@ -256,14 +241,11 @@ _ALL = (
         name="reduce",
         number=7,
         title="reduce",
-        input_count=_count,
-        output_count=_at_root(_count),
+        output_count=_at_root(count_of),
         layout=_only_root(_one_reduced(lambda g: 0)),
         in_place_slice=lambda g: (0, 0),
         reduces=True,
         rooted=True,
-        size_factor=_unit,
-        bus_factor=_ONCE,
         links="ring",
         adds=1.0,
         algorithms=ROOTED,
@@ -277,7 +259,6 @@ _ALL = (
         name="gather",
         number=8,
         title="gather",
-        input_count=_count,
         output_count=_at_root(_count_times_ranks),
         layout=_only_root(_chunks(lambda g, peer: Copy(peer, 0))),
         in_place_slice=lambda g: (_own_chunk(g) if g.rank == g.root else 0, 0),
@@ -296,7 +277,6 @@ _ALL = (
         number=9,
         title="scatter",
         input_count=_at_root(_count_times_ranks),
-        output_count=_count,
         layout=_one_copied(lambda g: Copy(g.root, _own_chunk(g))),
         in_place_slice=lambda g: (0, _own_chunk(g) if g.rank == g.root else 0),
         rooted=True,
@@ -313,13 +293,8 @@ _ALL = (
         number=10,
         title="send and receive, ring shift",
         aliases=("pt2pt",),
-        input_count=_count,
-        output_count=_count,
         layout=_one_copied(lambda g: Copy((g.rank - 1) % g.ranks, 0)),
         point_to_point=True,
-        min_ranks=2,
-        size_factor=_unit,
-        bus_factor=_ONCE,
         algorithms=DIRECT,
         program="sendrecv",
         recorded=("send", "recv"),
@@ -333,9 +308,6 @@ _ALL = (
         output_count=_pair_count,
         layout=_pair_layout,
         point_to_point=True,
-        min_ranks=2,
-        size_factor=_unit,
-        bus_factor=_ONCE,
         algorithms=DIRECT,
         recorded=("send", "recv"),
     ),
@@ -347,7 +319,6 @@ _ALL = (
         output_count=_none,
         layout=lambda g: (),
         has_data=False,
-        size_factor=_unit,
         bus_factor=BusFactor(0),
         functions=("barrier",),
         mpi="Barrier",

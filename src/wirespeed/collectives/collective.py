@@ -1,4 +1,4 @@
-"""What is known of one operation, as the catalogue's entries say it.
+"""What is known of one operation, as the catalogue's entries say it; its types and its groups.
 
 An operation is described by its *layout*: for each rank of a group, which stretch of its output
 must hold which stretch of whose input (`Copy`), or the reduction of which stretch over all inputs
@@ -6,11 +6,13 @@ must hold which stretch of whose input (`Copy`), or the reduction of which stret
 description.
 """
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from wirespeed.collectives.algorithms import Algorithm
+from wirespeed.errors import UsageError
 
 REDOPS = ("sum", "prod", "min", "max", "avg")
 
@@ -59,6 +61,10 @@ Count = Callable[[Geometry], int]
 Layout = Callable[[Geometry], tuple[Segment, ...]]
 
 
+def count_of(geometry: Geometry) -> int:
+    return geometry.count
+
+
 class BusFactor(NamedTuple):
     """busbw / algbw over n ranks."""
 
@@ -76,6 +82,9 @@ class BusFactor(NamedTuple):
         return f"{times.removeprefix('1')}(n−1)/n" if self.shared else times
 
 
+_ONCE = BusFactor(1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Collective:
     """One operation of the catalogue; there is one object of each."""
@@ -88,9 +97,9 @@ class Collective:
     """Other names that people use, without hyphens and underscores."""
 
     # Buffers, and what must come out.
-    input_count: Count
+    input_count: Count = count_of
     """Elements that this rank hands in."""
-    output_count: Count
+    output_count: Count = count_of
     """Elements of this rank's output buffer (0: nothing comes out here)."""
     layout: Layout
     in_place_slice: Callable[[Geometry], tuple[int, int]] | None = None
@@ -101,12 +110,11 @@ class Collective:
     rooted: bool = False
     point_to_point: bool = False
     """Made of sends and receives, which take part in pairs."""
-    min_ranks: int = 1
 
     # Figures.
-    size_factor: Callable[[int], int]
+    size_factor: Callable[[int], int] = lambda ranks: 1
     """`size` in units of the count parameter, from the number of ranks."""
-    bus_factor: BusFactor
+    bus_factor: BusFactor = _ONCE
     synchronising: bool = False
     """Every rank waits for every other, with as much to do, so that the ranks' times compare."""
     timed_for: tuple[str, ...] = ()
@@ -138,6 +146,10 @@ class Collective:
     """Whether what is recorded has the same size and type on every rank."""
 
     @property
+    def min_ranks(self) -> int:
+        return 2 if self.point_to_point else 1
+
+    @property
     def in_place(self) -> bool:
         return self.in_place_slice is not None
 
@@ -150,3 +162,98 @@ class Collective:
     def size_bytes(self, count: int, itemsize: int, ranks: int) -> int:
         """The `size` that nccl-tests would report for that count."""
         return count * itemsize * self.size_factor(ranks)
+
+
+# Types of elements: their size, and up to where integers stay exact in them.
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    name: str
+    """The name that torch uses too."""
+    itemsize: int
+    floating: bool
+    signed: bool
+    exact: int
+    """Every integer from 0 to here (and its negative, if signed) is exactly representable and is
+    not the sentinel that marks an element as unwritten. For floats 2 to the significand's bits."""
+    max_exponent: int
+    """2 to this power, and every lower power from 0, is exactly representable."""
+
+
+DTYPES: dict[str, DType] = {
+    dtype.name: dtype
+    for dtype in (
+        DType("float32", 4, True, True, 2**24, 127),
+        DType("float64", 8, True, True, 2**53, 1023),
+        DType("float16", 2, True, True, 2**11, 15),
+        DType("bfloat16", 2, True, True, 2**8, 127),
+        DType("float8_e4m3fn", 1, True, True, 2**4, 8),
+        DType("float8_e5m2", 1, True, True, 2**3, 15),
+        DType("int8", 1, False, True, 127, 6),
+        DType("int32", 4, False, True, 2**31 - 1, 30),
+        DType("int64", 8, False, True, 2**53, 62),
+        DType("uint8", 1, False, False, 254, 7),
+    )
+}
+
+ALIASES = {
+    "float": "float32",
+    "fp32": "float32",
+    "double": "float64",
+    "fp64": "float64",
+    "half": "float16",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "float8": "float8_e4m3fn",
+    "fp8": "float8_e4m3fn",
+    "f8e4m3": "float8_e4m3fn",
+    "fp8_e4m3": "float8_e4m3fn",
+    "fp8_e5m2": "float8_e5m2",
+    "f8e5m2": "float8_e5m2",
+}
+
+
+def dtype_named(name: str) -> DType:
+    """The type of that name or nccl-tests alias; UsageError lists the names otherwise."""
+    found = DTYPES.get(ALIASES.get(name.lower(), name.lower()))
+    if found is None:
+        raise UsageError(f"unknown dtype {name!r}", expected=", ".join(DTYPES))
+    return found
+
+
+# How the world is cut into groups that run side by side, as tensor × data parallel jobs do.
+
+_GROUPS = re.compile(r"all|nodes|rails|pairs|every-0*[1-9]\d*")
+_NAMES = "all, nodes, rails, pairs or every-K (such as every-2)"
+
+
+def check_groups(spec: str) -> None:
+    """UsageError unless `spec` is one of the known cuts."""
+    if not _GROUPS.fullmatch(spec):
+        raise UsageError(f"unknown groups {spec!r}", expected=_NAMES)
+
+
+def members_of(
+    spec: str, hosts: Sequence[str], local_ranks: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """The groups of global ranks, each of 2 or more; hosts and local_ranks are by global rank.
+
+    `nodes`: the ranks of each host. `rails`: the same local rank on every host. `pairs`: 0 with 1,
+    2 with 3 … `every-K`: ranks that are equal modulo K. Groups of one rank are left out; an empty
+    list means that this world cannot be cut so. UsageError for an unknown name.
+    """
+    check_groups(spec)
+    world = range(len(hosts))
+    if spec == "all":
+        return [tuple(world)]
+    keys: Mapping[str, Sequence[object]] = {
+        "nodes": hosts,
+        "rails": local_ranks,
+        "pairs": [rank // 2 for rank in world],
+    }
+    every = int(spec.removeprefix("every-")) if spec not in keys else 1
+    groups: dict[object, list[int]] = {}
+    for rank, key in enumerate(keys.get(spec) or [rank % every for rank in world]):
+        groups.setdefault(key, []).append(rank)
+    return [tuple(ranks) for ranks in groups.values() if len(ranks) > 1]

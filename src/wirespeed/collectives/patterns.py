@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wirespeed.collectives.dtypes import DType
+from wirespeed.collectives.collective import DType
 
 if TYPE_CHECKING:
     import torch

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import Collective
-from wirespeed.collectives.engines.base import Call, Engine, Group, Issue
+from wirespeed.collectives.engines import Call, Engine, Group, Issue
 from wirespeed.collectives.oracle import bits
 from wirespeed.errors import UsageError
 

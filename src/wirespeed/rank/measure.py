@@ -19,8 +19,8 @@ from typing import cast
 
 import torch
 
-from wirespeed.collectives.buffers import allocate, rotation
-from wirespeed.collectives.engines.base import Handle, Issue
+from wirespeed.collectives.engines import Handle, Issue
+from wirespeed.collectives.oracle import allocate, rotation
 from wirespeed.collectives.stopping import StopRule, WarmUp
 from wirespeed.model.records import Measurement, StopReason
 from wirespeed.plan import Measure

@@ -12,10 +12,8 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from wirespeed.collectives.collective import Collective, Geometry
-from wirespeed.collectives.dtypes import DType, dtype_named
-from wirespeed.collectives.engines.base import Call, Engine, Group
-from wirespeed.collectives.groups import members_of
+from wirespeed.collectives.collective import Collective, DType, Geometry, dtype_named, members_of
+from wirespeed.collectives.engines import Call, Engine, Group
 from wirespeed.plan import Case
 from wirespeed.training.exchange import gathered, gathered_states
 

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 import torch
 
-from wirespeed.collectives.buffers import needed_bytes
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import Collective
+from wirespeed.collectives.oracle import needed_bytes
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Verification
 from wirespeed.plan import Plan, Step

@@ -2,9 +2,8 @@
 
 from functools import partial
 
-from wirespeed.collectives.buffers import Buffers, allocate
 from wirespeed.collectives.guess import describe_value, guess
-from wirespeed.collectives.oracle import Mismatch, Oracle, sentinel_fill
+from wirespeed.collectives.oracle import Buffers, Mismatch, Oracle, allocate, sentinel_fill
 from wirespeed.collectives.patterns import pattern_for, why_not_exact
 from wirespeed.model.records import Verification, WrongData
 from wirespeed.rank.place import Place, Site, broken_barriers, busy_for, synchronize

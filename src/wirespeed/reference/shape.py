@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import convert
 
-from wirespeed.collectives.dtypes import ALIASES
+from wirespeed.collectives.collective import ALIASES
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import NodeFacts, World
 from wirespeed.reference.figures import INTERCONNECTS, rows_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.collectives.dtypes import dtype_named
+from wirespeed.collectives.collective import dtype_named
 from wirespeed.errors import Interrupted
 from wirespeed.model.grid_records import GridPoint, Missing
 from wirespeed.model.records import Finding

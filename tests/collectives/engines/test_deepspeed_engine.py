@@ -11,8 +11,8 @@ import torch
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import Geometry
-from wirespeed.collectives.engines.base import Call, Group
-from wirespeed.collectives.engines.deepspeed_engine import DeepSpeedEngine
+from wirespeed.collectives.engines import Call, Group
+from wirespeed.collectives.engines.torch_engine import DeepSpeedEngine
 
 QUICK = ("-b", "1021", "-e", "1021", "-w", "1", "-n", "2", "-q", "-o", "json")
 

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.collectives.collective import Geometry
-from wirespeed.collectives.dtypes import DTYPES
-from wirespeed.collectives.engines.base import Call, Group
+from wirespeed.collectives.collective import DTYPES, Geometry
+from wirespeed.collectives.engines import Call, Group
 
 if TYPE_CHECKING:
     from wirespeed.collectives.engines.mpi_engine import MpiEngine

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from wirespeed.collectives.catalogue import partner, split_count
 from wirespeed.collectives.collective import Collective, Geometry
-from wirespeed.collectives.engines.base import Call, Group, Handle, Issue
+from wirespeed.collectives.engines import Call, Group, Handle, Issue
 from wirespeed.errors import CannotMeasure, WorldError
 
 try:

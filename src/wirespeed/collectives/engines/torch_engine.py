@@ -1,9 +1,12 @@
-"""torch.distributed: gloo on CPUs, NCCL on GPUs, and whatever else it was built with.
+"""torch.distributed: gloo on CPUs, NCCL on GPUs, whatever else it was built with; DeepSpeed over it.
 
 Of the functions that the catalogue names the newest that exists is called (`all_gather_single` and
 `reduce_scatter_single` came with 2.13). Runs in ranks only.
 """
 
+import logging
+import os
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
@@ -13,7 +16,7 @@ import torch.distributed as dist
 
 from wirespeed.collectives.catalogue import partner, split_count
 from wirespeed.collectives.collective import Collective
-from wirespeed.collectives.engines.base import Call, Group, Issue
+from wirespeed.collectives.engines import Call, Group, Issue
 
 _REDOPS = {"sum": "SUM", "prod": "PRODUCT", "min": "MIN", "max": "MAX", "avg": "AVG"}
 _REFUSALS = (
@@ -168,11 +171,7 @@ class TorchEngine:
 
     def _both(self, call: Call, to: int, source: int) -> Callable[[], Sequence[Any]]:
         """What issues the send and the receive; `to` and `source` are global ranks."""
-        operations = [
-            dist.P2POp(dist.isend, call.input, to, call.group.handle),
-            dist.P2POp(dist.irecv, call.output, source, call.group.handle),
-        ]
-        return partial(dist.batch_isend_irecv, operations)
+        return _batched(dist, call, to, source)
 
     def _bind_barrier(self, call: Call) -> Issue:
         return self._issue(call, **self._whose())
@@ -188,3 +187,57 @@ def _is_root(call: Call) -> bool:
 
 def _chunks(tensor: torch.Tensor, call: Call) -> list[torch.Tensor]:
     return list(tensor.split(call.geometry.count))
+
+
+class DeepSpeedEngine(TorchEngine):
+    """deepspeed.comm: the same operations through DeepSpeed's layer over torch.distributed.
+
+    It takes up the process group that is open already. Its shared-memory kernel, which it would compile
+    for half a minute at the first start, serves only `inference_all_reduce`; it is left out.
+    """
+
+    name = "deepspeed"
+
+    def __init__(self, backend: str, device: torch.device) -> None:
+        super().__init__(backend, device, api=_open(backend, device))
+
+    def why_not(self, collective: Collective, dtype: str, redop: str, in_place: bool) -> str:
+        if collective.point_to_point and self.backend == "nccl" and not _batches(self._api):
+            # Alone, each rank's send waits in its stream before the receive that the peer needs.
+            return "this DeepSpeed has no batch_isend_irecv, without which NCCL deadlocks"
+        return super().why_not(collective, dtype, redop, in_place)
+
+    def _both(self, call: Call, to: int, source: int) -> Callable[[], Sequence[Any]]:
+        """DeepSpeed's batch where it has one (it came late), else its isend and irecv."""
+        api, group = self._api, call.group.handle
+        if _batches(api):
+            return _batched(api, call, to, source)
+        send = partial(api.isend, call.input, to, group)
+        receive = partial(api.irecv, call.output, source, group)
+        return lambda: (send(), receive())
+
+
+def _batched(api: Any, call: Call, to: int, source: int) -> Callable[[], Sequence[Any]]:
+    send = api.P2POp(api.isend, call.input, to, call.group.handle)
+    receive = api.P2POp(api.irecv, call.output, source, call.group.handle)
+    return partial(api.batch_isend_irecv, [send, receive])
+
+
+def _batches(api: Any) -> bool:
+    return hasattr(api, "batch_isend_irecv") and hasattr(api, "P2POp")
+
+
+def _open(backend: str, device: torch.device) -> Any:
+    os.environ.setdefault("DS_ACCELERATOR", "cuda" if device.type == "cuda" else "cpu")
+    # It logs to stdout, where rank 0's report goes; a level would be set anew by the import.
+    logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.ERROR)
+    import deepspeed.comm
+    import deepspeed.ops
+
+    # It calls names that torch 2.13 deprecates, which is not for its user to mend.
+    warnings.filterwarnings("ignore", r"`torch\.distributed\.\w+` is deprecated", FutureWarning)
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.comm.init_distributed(
+        dist_backend=backend, auto_mpi_discovery=False, verbose=False, dist_init_required=None
+    )
+    return deepspeed.comm

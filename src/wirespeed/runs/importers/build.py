@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from wirespeed.collectives.dtypes import ALIASES
+from wirespeed.collectives.collective import ALIASES
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import (
     Choice,
