@@ -12,7 +12,7 @@ from typing import Any, Literal
 from wirespeed.checks.per_node import tell
 from wirespeed.model.records import Finding, NodeFacts
 from wirespeed.model.units import counted, listed
-from wirespeed.node.placement.located import Placement
+from wirespeed.node.placement import Placement
 
 _IDS = ("PLACE-001", "PLACE-002")
 
