@@ -13,7 +13,7 @@ _COMPILE = (
     "wirespeed.clusters.findings",
     "wirespeed.diagnose.findings",
     "wirespeed.diagnose.rules",
-    "wirespeed.launchers.findings",
+    "wirespeed.launchers.texts",
     "wirespeed.runs.findings",
     "wirespeed.views.prometheus",
     "wirespeed.rank.training.findings",

@@ -15,7 +15,6 @@ from wirespeed.errors import CannotMeasure, InputError, UsageError
 from wirespeed.launchers.base import SCRATCH, Host, Job, Piece, as_sh
 from wirespeed.launchers.deepspeed import command_line as deepspeed_nodes
 from wirespeed.launchers.deepspeed.command_line import (
-    Seen,
     chosen,
     first_devices,
     hostfile,
@@ -33,7 +32,7 @@ from wirespeed.launchers.deepspeed.guard import (
     unpack,
 )
 from wirespeed.launchers.engines import deepspeed as engine
-from wirespeed.launchers.engines.deepspeed import ENGINE
+from wirespeed.launchers.engines.deepspeed import ENGINE, Seen
 from wirespeed.launchers.node.probe import Facts
 from wirespeed.launchers.rank_wrapper import MASTER
 
@@ -89,7 +88,7 @@ def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "look_at_nodes", look)
 
 
-def look(job: Job, python: str, config: str, port: str) -> Seen:
+def look(job: Job) -> Seen:
     hosts = tuple(Host(h.name, h.slots or job.ranks_per_node or 1) for h in job.hosts)
     told = {hosts[0].name: FIRST, "node-1": replace(FIRST, port=40321, reached="10.9.0.1")}
     return Seen(hosts, (), told)

@@ -158,6 +158,9 @@ def test_another_interpreter_is_asked_itself() -> None:
 
 def test_each_option_belongs_to_a_compute() -> None:
     """So that no option is listed that is refused everywhere."""
-    known = {name for names in engine._COMPUTES.values() for name in names}
-    listed = {option.name for option in ENGINE.options}
-    assert listed - {"compute", "datastore", "root"} == known
+    computes = set(next(one.values for one in ENGINE.options if one.name == "compute"))
+    owned = {option.name: set(option.of) for option in ENGINE.options if option.of}
+    assert all(owners <= computes for owners in owned.values())
+    assert {option.name for option in ENGINE.options} - {"compute", "datastore", "root"} == set(
+        owned
+    )

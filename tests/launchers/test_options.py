@@ -3,9 +3,9 @@
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.base import EngineOption
 from wirespeed.launchers.engines import ENGINES, engine_named
 from wirespeed.launchers.request import read_options
+from wirespeed.launchers.texts import EngineOption
 
 
 class Toy:
@@ -47,6 +47,12 @@ def test_every_engine_is_there_and_tells_what_it_is(name: str) -> None:
     names = [option.name for option in engine.options]
     assert len(names) == len(set(names))
     assert all(option.help for option in engine.options)
+
+
+@pytest.mark.parametrize("value", ["0", "65536", "ssh", "", "-1", "9" * 5000, "٣"])
+def test_a_number_is_held_to_its_bounds(value: str) -> None:
+    with pytest.raises(UsageError, match="--with port="):
+        engine_named("ssh").check({"port": value})
 
 
 def test_an_engine_that_is_none() -> None:

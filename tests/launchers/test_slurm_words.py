@@ -13,12 +13,13 @@ import pytest
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job, as_sh
 from wirespeed.launchers.engines.slurm import ENGINE, SlurmPrepared
+from wirespeed.launchers.request import read_options
 from wirespeed.launchers.slurm.allocation import allocation_of, gpus_of, sized
 from wirespeed.launchers.slurm.batch import Tail, overruling
 from wirespeed.launchers.slurm.command_line import (
     OPTIONS,
     batch_script,
-    checked,
+    refuse_together,
     request_words,
     sbatch_words,
     seconds,
@@ -136,6 +137,11 @@ def test_a_dry_run_is_a_script() -> None:
     assert done.returncode == 0
 
 
+def checked(options: dict[str, str]) -> None:
+    ENGINE.check(options)
+    refuse_together(options)
+
+
 @pytest.mark.parametrize("name", [name for name, one in OPTIONS.items() if one.pattern])
 def test_option_values(name: str) -> None:
     option = OPTIONS[name]
@@ -144,7 +150,7 @@ def test_option_values(name: str) -> None:
     for bad in ("", "a\nb", "x\0", "\x1b[1m", "--mem=1\n"):
         with pytest.raises(UsageError, match=name):
             checked({name: bad, **needed})
-    if option.scope in ("allocation", "both"):
+    if "allocation" in option.of:
         for bad in ("a b", "$(id)", "`id`", "'", '"', ";id", "-x", "#"):
             with pytest.raises(UsageError, match=name):
                 checked({name: bad})
@@ -155,7 +161,6 @@ def test_option_values(name: str) -> None:
     [
         {"gres": "gpu:8", "gpus-per-node": "8"},
         {"output": "/shared"},
-        {"unknown": "1"},
         {"time": "1 day"},
         {"wait": "soon"},
         {"output": "relative", "batch": "yes"},
@@ -164,6 +169,11 @@ def test_option_values(name: str) -> None:
 def test_options_that_cannot_be(options: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         checked(options)
+
+
+def test_an_option_that_is_none() -> None:
+    with pytest.raises(UsageError, match="unknown"):
+        read_options(ENGINE, ["unknown=1"])
 
 
 def test_output_names_are_not_patterns() -> None:

@@ -13,10 +13,9 @@ import pytest
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job, as_sh
-from wirespeed.launchers.engines.ssh import ENGINE, SshPrepared
+from wirespeed.launchers.engines.ssh import ENGINE, SshAsking, SshPrepared, ssh_words
 from wirespeed.launchers.node.probe import Answer, Facts, _read, ask_all, differing, with_slots
 from wirespeed.launchers.node.snapshot import MARK
-from wirespeed.launchers.node.ssh import SshAsking, ssh_words
 from wirespeed.launchers.node.torchrun import Found, NodeFound, probe_words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "launch.ssh.sh"

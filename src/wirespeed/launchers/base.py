@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from wirespeed.errors import CannotMeasure
+from wirespeed.launchers.texts import EngineOption, engine_texts
 from wirespeed.model.records import Choice, Finding
 
 
@@ -102,16 +103,6 @@ class Piece:
     live, also where a cut network tells nobody; 0: none."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOption:
-    """One key of `--with`."""
-
-    name: str
-    help: str
-    flag: bool = False
-    """Takes no value."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A job after a look at the far side; each engine has its own, with what it found there.
@@ -162,19 +153,22 @@ class Held:
     """Filled when it is let go: what could not be taken away."""
 
 
-class Engine(Protocol):
-    """One engine. No method starts a rank; `supervise` does, from the pieces."""
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One engine. It starts no rank; `supervise` does, from the pieces."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    look: Callable[[Job], Prepared]
+    """At this machine and the nodes, for a job whose options have been checked."""
 
     @property
     def summary(self) -> str:
         """One line for the help."""
-        ...
+        return engine_texts(self.name).summary
 
     @property
-    def options(self) -> tuple[EngineOption, ...]: ...
+    def options(self) -> tuple[EngineOption, ...]:
+        return engine_texts(self.name).options
 
     def prepare(self, job: Job) -> Prepared:
         """Look at this machine and the nodes, within `job.startup_s`.
@@ -182,7 +176,14 @@ class Engine(Protocol):
         UsageError where the job cannot be meant for this engine; CannotMeasure where the engine's
         program is missing (with the command that installs it).
         """
-        ...
+        self.check(job.options)
+        return self.look(job)
+
+    def check(self, options: Mapping[str, str]) -> None:
+        """UsageError for a value that an option does not take."""
+        for option in self.options:
+            if option.name in options:
+                option.check(options[option.name])
 
 
 SCRATCH = Path("wirespeed-launch")

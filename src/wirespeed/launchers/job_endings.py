@@ -7,8 +7,8 @@ from pathlib import Path
 
 from wirespeed.launchers.base import Piece
 from wirespeed.launchers.children import JobLogs
-from wirespeed.launchers.findings import make_finding
 from wirespeed.launchers.supervise import FAREWELL_S, JobEnd
+from wirespeed.launchers.texts import make_finding
 from wirespeed.model.records import Finding, Subject
 from wirespeed.process.codes import returncode_text, signal_of
 from wirespeed.watchdog.findings import exit_hint

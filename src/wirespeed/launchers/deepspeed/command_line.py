@@ -29,10 +29,7 @@ from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.deepspeed import far
 from wirespeed.launchers.deepspeed.guard import CARRIED
-from wirespeed.launchers.node.probe import Facts, with_slots
-from wirespeed.launchers.node.ssh import SshAsking
 from wirespeed.launchers.rank_wrapper import wrapped
-from wirespeed.model.records import Finding
 
 _FIND_S = 20.0
 _FIND = "import importlib.util as u, sys; sys.exit(u.find_spec('deepspeed') is None)"
@@ -46,17 +43,6 @@ _PROGRAMS = {
 """What DeepSpeed itself looks for (`backend_exists` in multinode_runner.py), and the remedy."""
 _DEVICES = ("nvidia[0-9]*", "kfd", "accel/accel*", "davinci[0-9]*", "hl[0-9]*", "dri/renderD*")
 _NUMBERS = re.compile(r"\d+(?:,\d+)*")
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the look at the nodes gave."""
-
-    hosts: tuple[Host, ...]
-    """With slots; without those that cannot be used."""
-    findings: tuple[Finding, ...]
-    facts: Mapping[str, Facts]
-    """Of each host that could be asked."""
 
 
 def require_deepspeed(python: str) -> None:
@@ -138,16 +124,6 @@ def first_devices(environ: Mapping[str, str], ranks: int) -> str:
             expected="a GPU for each rank",
         )
     return ",".join(numbers[:ranks])
-
-
-# The nodes.
-
-
-def look_at_nodes(job: Job, python: str, config: str, port: str) -> Seen:
-    """Ask every node over ssh what it is, all at once."""
-    facts, findings = SshAsking(config, [python], job.startup_s).usable(job, port)
-    hosts = tuple(host for host in with_slots(job, facts) if host.name in facts)
-    return Seen(hosts, tuple(findings), facts)
 
 
 LAUNCHERS = ("pdsh", "openmpi", "mpich", "impi", "slurm")

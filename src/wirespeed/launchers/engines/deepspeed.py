@@ -7,19 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wirespeed.errors import InputError, UsageError
-from wirespeed.launchers.base import Engine, EngineOption, Host, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, Host, Job, Piece, Prepared
 from wirespeed.launchers.deepspeed.command_line import (
     LAUNCHERS,
     Form,
     Launch,
-    Seen,
     chosen,
     first_devices,
     has_accelerator,
     hostfile,
     is_here,
     launcher_args,
-    look_at_nodes,
     require_deepspeed,
     require_programs,
     runner,
@@ -27,11 +25,11 @@ from wirespeed.launchers.deepspeed.command_line import (
     ssh_args,
 )
 from wirespeed.launchers.deepspeed.guard import HOLD, Node, Orders, folder_of, guarded, orders_text
-from wirespeed.launchers.node.probe import with_slots
+from wirespeed.launchers.engines.ssh import SshAsking, ssh_words
+from wirespeed.launchers.node.probe import Facts, with_slots
 from wirespeed.launchers.node.snapshot import interface_variables
-from wirespeed.launchers.node.ssh import ssh_words
 from wirespeed.launchers.rank_wrapper import MASTER
-from wirespeed.model.records import Choice
+from wirespeed.model.records import Choice, Finding
 from wirespeed.node.identity import port_of
 from wirespeed.process.frames import padded
 from wirespeed.process.ports import free_port
@@ -45,37 +43,16 @@ _VERB = "WIRESPEED_JOB"
 """Variable of jobs whose ranks are wirespeed's own (`session.rank_program`)."""
 
 
-class _DeepSpeed:
-    name = "deepspeed"
-    summary = "deepspeed's launcher, on this machine or with a hostfile"
-    options: tuple[EngineOption, ...] = (
-        EngineOption("launcher", f"what starts the nodes: {', '.join(LAUNCHERS)} (pdsh)"),
-        EngineOption("launcher-args", "more words for that launcher, quoted as for a shell"),
-        EngineOption("ssh-config", "ssh configuration for reaching the nodes"),
-        EngineOption("ssh-port", "port of the nodes' ssh servers"),
-        EngineOption("include", "hosts and slots to use: node-0@node-1:0,2"),
-        EngineOption("exclude", "hosts and slots to leave out"),
-        EngineOption(
-            "no-ssh",
-            "start only this machine's node, and the others by the same command on each; where all "
-            "hosts are this machine, or --nodes names none, all of them",
-            flag=True,
-        ),
-        EngineOption("node-rank", "with no-ssh: which of the hosts this machine is, from 0"),
-        EngineOption(_ADDRESS, "address of rank 0 (that of the first node)"),
-        EngineOption(_PORT, f"its port (free on the first node; with no-ssh {_DEFAULT_PORT})"),
-    )
-
-    def prepare(self, job: Job) -> Prepared:
-        python = job.python or sys.executable
-        options = _checked(job.options)
-        require_deepspeed(python)
-        environment = {**job.environment, **interface_variables(job.interface)}
-        made = replace(job, python=python, options=options, environment=environment)
-        looked = {"local": _prepare_local, "node": _prepare_node, "nodes": _prepare_nodes}
-        prepared = looked[_form(made, given="launcher" in job.options)](made)
-        prepared.pieces(Path())  # what cannot be passed on is refused now
-        return prepared
+def _look(job: Job) -> Prepared:
+    python = job.python or sys.executable
+    options = _checked(job.options)
+    require_deepspeed(python)
+    environment = {**job.environment, **interface_variables(job.interface)}
+    made = replace(job, python=python, options=options, environment=environment)
+    looked = {"local": _prepare_local, "node": _prepare_node, "nodes": _prepare_nodes}
+    prepared = looked[_form(made, given="launcher" in job.options)](made)
+    prepared.pieces(Path())  # what cannot be passed on is refused now
+    return prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +147,17 @@ def _launch(prepared: _Prepared, form: Form, scratch: Path) -> Launch:
 # Looking.
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the look at the nodes gave."""
+
+    hosts: tuple[Host, ...]
+    """With slots; without those that cannot be used."""
+    findings: tuple[Finding, ...]
+    facts: Mapping[str, Facts]
+    """Of each host that could be asked."""
+
+
 def _prepare_local(job: Job) -> _Prepared:
     told = job.hosts[0].slots if job.hosts else None
     environ = {**os.environ, **job.environment}
@@ -223,7 +211,10 @@ def _prepare_nodes(job: Job) -> _Prepared:
             next="the same command with --hosts; for nodes of a test on this machine --with no-ssh",
         )
     hostfile(job.hosts)  # names are checked before ssh sees them
-    seen = _look(job)
+    if launcher == "slurm":  # whose nodes need no ssh
+        seen = Seen(tuple(with_slots(job, {})), (), {})
+    else:
+        seen = look_at_nodes(job)
     if not seen.hosts:
         return _Prepared(job=replace(job, hosts=()), findings=seen.findings)
     slots = chosen(seen.hosts, job.options)
@@ -244,13 +235,12 @@ def _prepare_nodes(job: Job) -> _Prepared:
     )
 
 
-def _look(job: Job) -> Seen:
-    """Over ssh, but for Slurm, whose nodes need none."""
-    if job.options["launcher"] != "slurm":
-        options = job.options
-        config, port = options.get("ssh-config", ""), options.get("ssh-port", "")
-        return look_at_nodes(job, job.python, config, port)
-    return Seen(tuple(with_slots(job, {})), (), {})
+def look_at_nodes(job: Job) -> Seen:
+    """Ask every node over ssh what it is, all at once."""
+    asking = SshAsking(job.options.get("ssh-config", ""), [job.python], job.startup_s)
+    facts, findings = asking.usable(job, job.options.get("ssh-port", ""))
+    hosts = tuple(host for host in with_slots(job, facts) if host.name in facts)
+    return Seen(hosts, tuple(findings), facts)
 
 
 # What follows from it.
@@ -268,10 +258,6 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
         )
     if "node-rank" in options and "no-ssh" not in options:
         raise UsageError("--with node-rank says nothing without no-ssh", expected="--with no-ssh")
-    for name in (_PORT, "ssh-port"):
-        text = options.get(name, "1")
-        if not text.isdecimal() or not 1 <= int(text) <= 65_535:
-            raise UsageError(f"--with {name}={text}", expected="1 to 65535")
     config = {"ssh-config": _readable(options["ssh-config"])} if "ssh-config" in options else {}
     return {**options, **config, "launcher": launcher}
 
@@ -362,4 +348,4 @@ def _own_variables(launcher: str, master: str) -> dict[str, str]:
     return {MASTER: master} if launcher in ("openmpi", "slurm") else {}
 
 
-ENGINE: Engine = _DeepSpeed()
+ENGINE = Engine("deepspeed", _look)

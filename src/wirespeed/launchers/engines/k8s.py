@@ -36,8 +36,7 @@ from wirespeed.clusters.pods import (
 )
 from wirespeed.clusters.pods import Answer as KubectlAnswer
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.launchers.base import Engine, EngineOption, Held, Host, Job, Piece, Prepared
-from wirespeed.launchers.findings import make_finding
+from wirespeed.launchers.base import Engine, Held, Host, Job, Piece, Prepared
 from wirespeed.launchers.node import torchrun
 from wirespeed.launchers.node.probe import (
     Answer,
@@ -49,6 +48,7 @@ from wirespeed.launchers.node.probe import (
 )
 from wirespeed.launchers.node.torchrun import Found, NodeFound, NodesPrepared, probe_words
 from wirespeed.launchers.rank_wrapper import DIRECTORY
+from wirespeed.launchers.texts import make_finding
 from wirespeed.model.records import Choice, Finding, Subject
 
 CLUSTER = "cluster"
@@ -241,11 +241,7 @@ def _named(job: Job, environment: Environment) -> list[Pod]:
                 expected=", ".join(by_name) or "a pod of it; there is none now",
                 next=f"wirespeed cluster status {environment.name}",
             )
-    names = [host.name for host in job.hosts]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"{name} is named twice", expected=f"once, with slots: {name}:2")
-    return [by_name[name] for name in names]
+    return [by_name[host.name] for host in job.hosts]
 
 
 def _asked(
@@ -372,36 +368,21 @@ def _entered(planned: PodsPrepared, deployment: Deployment) -> PodsPrepared:
     return seen
 
 
-class _K8s:
-    name = "k8s"
-    summary = "pods of a cluster file's environment (--cluster), or of one made for the job alone"
-    options = (
-        EngineOption("directory", "working directory of the ranks in the pods (/workspace)"),
-        EngineOption(
-            "own", "make an environment for this job alone, also if one is deployed", True
-        ),
-        EngineOption("mode", "of an environment made for the job: rdma, tcp or auto"),
-        EngineOption("fallback", "of it: tcp, where RDMA is asked and not there"),
-        EngineOption("ready", "of it: seconds for all pods to be ready (900)"),
-        EngineOption("lease", "of it: seconds after which it goes when we are gone (300)"),
-        *torchrun.OPTIONS,
-    )
-
-    def prepare(self, job: Job) -> Prepared:
-        _check(job)
-        # The file that `--cluster` names, and what drives its cluster.
-        file, kubectl = open_cluster(job.options[CLUSTER], written=job.written)
-        job = replace(job, python=job.python or file.workload.python)
-        asked = PodsPrepared(job=job, file=file, kubectl=kubectl)
-        if not job.written and (wrong := wrong_server(kubectl, file.cluster.api)):
-            return could_not_look(asked, wrong)
-        try:
-            there = _environment(job, file, kubectl)
-            if there is not None and there.deployed and "own" not in job.options:
-                return looked(asked, there)
-        except Refused as refused:
-            return could_not_look(asked, refused)
-        return planned(asked)
+def _look(job: Job) -> Prepared:
+    _check(job)
+    # The file that `--cluster` names, and what drives its cluster.
+    file, kubectl = open_cluster(job.options[CLUSTER], written=job.written)
+    job = replace(job, python=job.python or file.workload.python)
+    asked = PodsPrepared(job=job, file=file, kubectl=kubectl)
+    if not job.written and (wrong := wrong_server(kubectl, file.cluster.api)):
+        return could_not_look(asked, wrong)
+    try:
+        there = _environment(job, file, kubectl)
+        if there is not None and there.deployed and "own" not in job.options:
+            return looked(asked, there)
+    except Refused as refused:
+        return could_not_look(asked, refused)
+    return planned(asked)
 
 
 def _environment(job: Job, file: ClusterFile, kubectl: Kubectl) -> Environment | None:
@@ -423,13 +404,9 @@ def _check(job: Job) -> None:
             next="wirespeed cluster list",
         )
     torchrun.check_options(job)
-    torchrun.check_number(job, "ready", 1, 86_400)
-    torchrun.check_number(job, "lease", 30, 86_400)
-    torchrun.check_one_of(job, "mode", ("auto", "rdma", "tcp"))
-    torchrun.check_one_of(job, "fallback", ("tcp",))
     directory = job.options.get("directory", "/")
     if not directory.startswith("/") or not directory.isprintable():
         raise UsageError(f"--with directory={directory!r}", expected="an absolute path in the pods")
 
 
-ENGINE: Engine = _K8s()
+ENGINE = Engine("k8s", _look)

@@ -5,46 +5,40 @@ from dataclasses import replace
 from pathlib import Path
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, Job, Piece, Prepared
 from wirespeed.launchers.rank_wrapper import rank_variables, wrapped
 from wirespeed.model.records import Choice
 from wirespeed.process.ports import free_port
 
 
-class _Local:
-    name = "local"
-    summary = "processes of this machine"
-    options: tuple[EngineOption, ...] = ()
-
-    def prepare(self, job: Job) -> Prepared:
-        if job.hosts or (job.nodes or 1) > 1:
-            raise UsageError(
-                "--on local knows this machine only",
-                expected="--ranks N, or --ranks-per-node N",
-                next="wirespeed launch --on ssh --hosts node-0,node-1 -- …",
-            )
-        port = free_port("127.0.0.1")
-        environment = {**job.environment, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        choice = Choice("MASTER_PORT", str(port), "a port that is free at this moment")
-        return LocalPrepared(job=replace(job, environment=environment), choices=(choice,))
+def _look(job: Job) -> Prepared:
+    if job.hosts or (job.nodes or 1) > 1:
+        raise UsageError(
+            "--on local knows this machine only",
+            expected="--ranks N, or --ranks-per-node N",
+            next="wirespeed launch --on ssh --hosts node-0,node-1 -- …",
+        )
+    port = free_port("127.0.0.1")
+    environment = {**job.environment, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    choice = Choice("MASTER_PORT", str(port), "a port that is free at this moment")
+    return LocalPrepared(job=replace(job, environment=environment), choices=(choice,))
 
 
 class LocalPrepared(Prepared):
     def pieces(self, scratch: Path) -> list[Piece]:
-        job = self.job
+        job, size = self.job, self.job.size
         words = tuple(wrapped(job.python or sys.executable, job.command))
         return [
             Piece(
                 name=f"rank-{rank}",
                 command=words,
-                environment={**job.environment, **_place(rank, job.size)},
+                environment={
+                    **job.environment,
+                    **rank_variables(rank=rank, size=size, local=rank, local_size=size, node=0),
+                },
             )
-            for rank in range(job.size)
+            for rank in range(size)
         ]
 
 
-def _place(rank: int, size: int) -> dict[str, str]:
-    return rank_variables(rank=rank, size=size, local=rank, local_size=size, node=0)
-
-
-ENGINE: Engine = _Local()
+ENGINE = Engine("local", _look)

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, Job, Piece, Prepared
 from wirespeed.launchers.metaflow import CARRY, COMMAND, COMPUTE, FLOW, FOLDER, PYTHON
 from wirespeed.launchers.node.snapshot import interface_variables
 from wirespeed.model.records import Choice
@@ -24,66 +24,35 @@ from wirespeed.node.secret import VARIABLE as SECRET
 from wirespeed.process.ports import free_port
 
 LOCAL = "local"
-_COMPUTES: dict[str, tuple[str, ...]] = {
-    LOCAL: (),
-    "kubernetes": (
-        *("image", "cpu", "gpu", "memory", "shared_memory", "secrets", "namespace"),
-        *("service_account", "node_selector", "tolerations"),
-    ),
-    "batch": ("image", "cpu", "gpu", "memory", "shared_memory", "queue", "efa"),
-}
-"""By compute: attributes of its decorator that `--with` takes."""
 _LISTS = ("secrets",)
-_DATASTORES = (LOCAL, "s3", "azure", "gs")
 _PIP = "pip install 'wirespeed[metaflow]'"
 _PIP_KUBERNETES = "pip install 'kubernetes<37'"
 """37 wants python-dateutil 3, and Metaflow's boto3 (1.44) an older one."""
 
 
-class _Metaflow:
-    name = "metaflow"
-    summary = "tasks of Metaflow's @parallel: on this machine, Kubernetes or AWS Batch"
-    options: tuple[EngineOption, ...] = (
-        EngineOption("compute", "local (default), kubernetes or batch"),
-        EngineOption("datastore", "local (default on local compute), s3 (elsewhere), azure or gs"),
-        EngineOption("root", "where the datastore is: a folder, s3://bucket/prefix, …"),
-        EngineOption("image", "container image with Python, wirespeed and torch"),
-        EngineOption("cpu", "cores a node"),
-        EngineOption("gpu", "GPUs a node"),
-        EngineOption("memory", "MB a node"),
-        EngineOption("shared_memory", "MB of /dev/shm"),
-        EngineOption("secrets", "Kubernetes secrets whose values become variables: NAME,NAME"),
-        EngineOption("namespace", "Kubernetes namespace"),
-        EngineOption("service_account", "Kubernetes service account"),
-        EngineOption("node_selector", "Kubernetes node labels: KEY=VALUE,KEY=VALUE"),
-        EngineOption("tolerations", "Kubernetes tolerations, as JSON"),
-        EngineOption("queue", "AWS Batch job queue"),
-        EngineOption("efa", "AWS Batch: EFA interfaces a node"),
-    )
-
-    def prepare(self, job: Job) -> Prepared:
-        compute = _compute_of(job)
-        nodes, each = _shape(job)
-        # CannotMeasure where Metaflow is missing for the interpreter that will run it.
-        wanted = ["metaflow", "kubernetes"] if compute == "kubernetes" else ["metaflow"]
-        other = job.python if compute == LOCAL else ""
-        missing = _missing_there(other, wanted, job.startup_s) if other else _missing_here(wanted)
-        if missing:
-            raise CannotMeasure(
-                f"{other or sys.executable} has no {' and no '.join(missing)}",
-                expected="Metaflow" + (", and kubernetes for its compute" if wanted[1:] else ""),
-                next=_PIP if missing[0] == "metaflow" else _PIP_KUBERNETES,
-            )
-        _checked(job.options, compute)
-        port, why = _port(job, compute)
-        environment = {**job.environment, "MASTER_PORT": str(port)}
-        environment |= interface_variables(job.interface)
-        if not job.interface and compute == LOCAL and nodes > 1:
-            environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-        found = replace(
-            job, nodes=nodes, ranks_per_node=each, ranks=nodes * each, environment=environment
+def _look(job: Job) -> Prepared:
+    compute = _compute_of(job)
+    nodes, each = _shape(job)
+    # CannotMeasure where Metaflow is missing for the interpreter that will run it.
+    wanted = ["metaflow", "kubernetes"] if compute == "kubernetes" else ["metaflow"]
+    other = job.python if compute == LOCAL else ""
+    missing = _missing_there(other, wanted, job.startup_s) if other else _missing_here(wanted)
+    if missing:
+        raise CannotMeasure(
+            f"{other or sys.executable} has no {' and no '.join(missing)}",
+            expected="Metaflow" + (", and kubernetes for its compute" if wanted[1:] else ""),
+            next=_PIP if missing[0] == "metaflow" else _PIP_KUBERNETES,
         )
-        return _Prepared(job=found, choices=(Choice("MASTER_PORT", str(port), why),))
+    _checked(job.options, compute)
+    port, why = _port(job, compute)
+    environment = {**job.environment, "MASTER_PORT": str(port)}
+    environment |= interface_variables(job.interface)
+    if not job.interface and compute == LOCAL and nodes > 1:
+        environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    found = replace(
+        job, nodes=nodes, ranks_per_node=each, ranks=nodes * each, environment=environment
+    )
+    return _Prepared(job=found, choices=(Choice("MASTER_PORT", str(port), why),))
 
 
 class _Prepared(Prepared):
@@ -111,10 +80,7 @@ class _Prepared(Prepared):
 
 
 def _compute_of(job: Job) -> str:
-    compute = job.options.get("compute", LOCAL)
-    if compute not in _COMPUTES:
-        raise UsageError(f"--with compute={compute}", expected=", ".join(_COMPUTES))
-    return compute
+    return job.options.get("compute", LOCAL)
 
 
 def _datastore_of(options: Mapping[str, str], compute: str) -> str:
@@ -145,20 +111,16 @@ def _shape(job: Job) -> tuple[int, int]:
 def _checked(options: Mapping[str, str], compute: str) -> None:
     """UsageError where options contradict each other."""
     datastore = _datastore_of(options, compute)
-    if datastore not in _DATASTORES:
-        raise UsageError(f"--with datastore={datastore}", expected=", ".join(_DATASTORES))
     if compute != LOCAL and datastore == LOCAL:
         raise UsageError(
             f"--with compute={compute} cannot use the local datastore: the nodes do not see it",
             expected="--with datastore=s3 (or azure, gs)",
         )
-    common = ("compute", "datastore", "root")
-    for name in options:
-        if name not in common and name not in _COMPUTES[compute]:
-            ours = [one for one, attributes in _COMPUTES.items() if name in attributes]
+    for one in ENGINE.options:
+        if one.name in options and one.of and compute not in one.of:
             raise UsageError(
-                f"--with {name} means nothing to compute={compute}",
-                expected=f"--with compute={' or '.join(ours)}",
+                f"--with {one.name} means nothing to compute={compute}",
+                expected=f"--with compute={' or '.join(one.of)}",
             )
 
 
@@ -199,7 +161,8 @@ def _told(job: Job, compute: str) -> dict[str, str]:
     if job.python:
         told[PYTHON] = job.python
     if compute != LOCAL:
-        names = [name for name in job.options if name in _COMPUTES[compute]]
+        own = {one.name for one in ENGINE.options if compute in one.of}
+        names = [name for name in job.options if name in own]
         attributes = {name: _attribute(name, job.options[name]) for name in names}
         told[COMPUTE] = json.dumps({compute: attributes})
         # Those who read job definitions shall not learn the job's own secret.
@@ -236,4 +199,4 @@ def _state(
     return {FOLDER: here, **{f"METAFLOW_{name}": value for name, value in settings.items()}}
 
 
-ENGINE: Engine = _Metaflow()
+ENGINE = Engine("metaflow", _look)

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, InputError, UsageError
-from wirespeed.launchers.base import Engine, EngineOption, Host, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, Host, Job, Piece, Prepared
+from wirespeed.launchers.engines.ssh import SshAsking
 from wirespeed.launchers.mpi.command_line import FIVE, FOUR, INTEL, MPICH, Flavour, Launch, passes
 from wirespeed.launchers.mpi.guard import guarded
 from wirespeed.launchers.node.probe import Facts, differing, with_slots
 from wirespeed.launchers.node.snapshot import interface_variables
-from wirespeed.launchers.node.ssh import SshAsking
 from wirespeed.launchers.rank_wrapper import MASTER, SLOTS, wrapped
 from wirespeed.model.records import Choice, Finding
 from wirespeed.node.identity import port_of
@@ -261,38 +261,25 @@ _ROOT = (
 )
 
 
-class _Mpi:
-    name = "mpi"
-    summary = "mpirun of Open MPI, MPICH or Intel MPI"
-    options: tuple[EngineOption, ...] = (
-        EngineOption("mpirun", "path of mpirun (default: the first on PATH)"),
-        EngineOption("flavour", f"its make, if not recognised: {', '.join(FLAVOURS)}"),
-        EngineOption("map-by", "slot (fill a node first), node (in turn) or ppr:N:node"),
-        EngineOption("bind-to", "what a rank is bound to, in mpirun's words (default: none)"),
-        EngineOption("oversubscribe", "more ranks than slots", flag=True),
-        EngineOption("allow-root", "let Open MPI run as root", flag=True),
-        EngineOption("ssh-config", "ssh configuration for reaching the nodes"),
-    )
-
-    def prepare(self, job: Job) -> Prepared:
-        program = mpirun_path(job.options.get("mpirun", ""))
-        flavour = _flavour(job.options.get("flavour", ""), program)
-        _refuse_root(flavour, job.options)
-        if not job.hosts and (job.nodes or 1) > 1 and first_of_allocation(os.environ) is None:
-            raise UsageError(
-                f"{job.nodes} nodes, and nobody says which: this is no scheduler's job",
-                expected="--hosts a,b,… or a hostfile, or a job of Slurm, PBS, LSF or Grid Engine",
-            )
-        options = {**job.options, **_settled(job, program, flavour)}
-        asked = replace(job, python=job.python or sys.executable, options=options)
-        MpiPrepared(job=asked).pieces(
-            Path()
-        )  # what mpirun cannot be told is refused before anybody is asked
-        nodes = look(asked, asked.python, options.get("ssh-config", ""))
-        hosts = tuple(h for h in slots_of(asked, nodes.facts) if h.name not in nodes.troubled)
-        if job.hosts and not hosts:
-            return MpiPrepared(job=replace(asked, hosts=()), findings=nodes.findings)
-        return _prepared(asked, hosts, nodes, flavour)
+def _look(job: Job) -> Prepared:
+    program = mpirun_path(job.options.get("mpirun", ""))
+    made = job.options.get("flavour", "")
+    flavour = FLAVOURS[made] if made else flavour_of(program)
+    _refuse_root(flavour, job.options)
+    if not job.hosts and (job.nodes or 1) > 1 and first_of_allocation(os.environ) is None:
+        raise UsageError(
+            f"{job.nodes} nodes, and nobody says which: this is no scheduler's job",
+            expected="--hosts a,b,… or a hostfile, or a job of Slurm, PBS, LSF or Grid Engine",
+        )
+    options = {**job.options, **_settled(job, program, flavour)}
+    asked = replace(job, python=job.python or sys.executable, options=options)
+    # What mpirun cannot be told is refused before anybody is asked.
+    MpiPrepared(job=asked).pieces(Path())
+    nodes = look(asked, asked.python, options.get("ssh-config", ""))
+    hosts = tuple(h for h in slots_of(asked, nodes.facts) if h.name not in nodes.troubled)
+    if job.hosts and not hosts:
+        return MpiPrepared(job=replace(asked, hosts=()), findings=nodes.findings)
+    return _prepared(asked, hosts, nodes, flavour)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,12 +356,6 @@ def _launch(job: Job, names: tuple[str, ...], hostfile: str) -> Launch:
     )
 
 
-def _flavour(asked: str, program: str) -> Flavour:
-    if asked and asked not in FLAVOURS:
-        raise UsageError(f"--with flavour={asked}", expected=", ".join(FLAVOURS))
-    return FLAVOURS[asked] if asked else flavour_of(program)
-
-
 def _settled(job: Job, program: str, flavour: Flavour) -> dict[str, str]:
     """Options as `pieces` needs them."""
     settled = {"mpirun": program, "flavour": flavour.name}
@@ -405,4 +386,4 @@ def _refuse_root(flavour: Flavour, options: Mapping[str, str]) -> None:
     )
 
 
-ENGINE: Engine = _Mpi()
+ENGINE = Engine("mpi", _look)

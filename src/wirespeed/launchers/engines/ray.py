@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, Job, Piece, Prepared
 from wirespeed.launchers.ray.cluster import LOCAL, Orders, bundles_of
 from wirespeed.model.records import Choice
 
@@ -17,36 +17,25 @@ _STARTS_S = 20.0
 """What Ray needs, of the time for the start, besides waiting for room."""
 
 
-class _Ray:
-    name = "ray"
-    summary = "actors of a Ray cluster, or of a local one for this job alone"
-    options: tuple[EngineOption, ...] = (
-        EngineOption("address", "auto, HOST:PORT, ray://HOST:PORT, or local (RAY_ADDRESS, local)"),
-        EngineOption("strategy", f"of nodes over the cluster: {', '.join(STRATEGIES)}"),
-        EngineOption("cpus-per-rank", "CPUs that Ray reserves for a rank (1)"),
-        EngineOption("gpus-per-rank", "GPUs of a rank (1 where the cluster has enough, else 0)"),
-        EngineOption("timeout", "seconds to wait for room in the cluster"),
-    )
-
-    def prepare(self, job: Job) -> Prepared:
-        """Settle the options; what the cluster lacks is told when the job runs."""
-        if find_spec("ray") is None:
-            raise CannotMeasure(
-                f"Ray is not installed for {sys.executable}",
-                expected="the version of Ray that the cluster runs",
-                next="pip install 'wirespeed[ray]'",
-            )
-        address, why = _address(job.options, os.environ)
-        _check_hosts(job, local=address == LOCAL)
-        strategy = job.options.get("strategy", "").upper() or _strategy(job, address)
-        if strategy not in STRATEGIES:
-            raise UsageError(f"--with strategy={strategy}", expected=", ".join(STRATEGIES))
-        given = {**job.options, "address": address, "strategy": strategy}
-        for name in ("cpus-per-rank", "gpus-per-rank", "timeout"):
-            _number(given, name)
-        wait_s = _number(given, "timeout") or 0.0
-        settled = replace(job, options=given, startup_s=max(job.startup_s, wait_s + _STARTS_S))
-        return RayPrepared(job=settled, choices=(Choice("Ray cluster", address, why),))
+def _look(job: Job) -> Prepared:
+    """Settle the options; what the cluster lacks is told when the job runs."""
+    if find_spec("ray") is None:
+        raise CannotMeasure(
+            f"Ray is not installed for {sys.executable}",
+            expected="the version of Ray that the cluster runs",
+            next="pip install 'wirespeed[ray]'",
+        )
+    address, why = _address(job.options, os.environ)
+    _check_hosts(job, local=address == LOCAL)
+    strategy = job.options.get("strategy", "").upper() or _strategy(job, address)
+    if strategy not in STRATEGIES:
+        raise UsageError(f"--with strategy={strategy}", expected=", ".join(STRATEGIES))
+    given = {**job.options, "address": address, "strategy": strategy}
+    for name in ("cpus-per-rank", "gpus-per-rank", "timeout"):
+        _number(given, name)
+    wait_s = _number(given, "timeout") or 0.0
+    settled = replace(job, options=given, startup_s=max(job.startup_s, wait_s + _STARTS_S))
+    return RayPrepared(job=settled, choices=(Choice("Ray cluster", address, why),))
 
 
 class RayPrepared(Prepared):
@@ -126,4 +115,4 @@ def _number(options: Mapping[str, str], name: str) -> float | None:
     return value
 
 
-ENGINE: Engine = _Ray()
+ENGINE = Engine("ray", _look)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.base import Engine, EngineOption, Job, Piece, Prepared
+from wirespeed.launchers.base import Engine, Job, Piece, Prepared
 from wirespeed.launchers.node.snapshot import interface_variables
 from wirespeed.launchers.rank_wrapper import DIRECTORY, MASTER
 from wirespeed.launchers.slurm.allocation import (
@@ -23,10 +23,9 @@ from wirespeed.launchers.slurm.allocation import (
 from wirespeed.launchers.slurm.command_line import (
     allocating,
     batch_script,
-    checked,
-    engine_options,
     host_file,
     job_name,
+    refuse_together,
     seconds,
     srun_words,
     uneven,
@@ -38,35 +37,30 @@ WAIT = "24h"
 """How long a job may be pending, where `--with wait=` does not say."""
 
 
-class _Slurm:
-    name = "slurm"
-    summary = "srun, in this allocation or one of its own; with batch: sbatch"
-    options: tuple[EngineOption, ...] = engine_options()
-
-    def prepare(self, job: Job) -> Prepared:
-        checked(job.options)
-        batch = "batch" in job.options
-        asks = not job.written or not missing_programs(batch=batch)
-        if asks:
-            need_programs(batch=batch)
-        job, choices = _placed(job, allocation_of(os.environ, job.options))
-        if asks:
-            need_known(job)
-        job, size_choices = sized(job)
-        findings: tuple[Finding, ...] = ()
-        if asks:
-            job, findings = without_unusable(job)
-        job, python_choices = _with_python(job)
-        own = _master(job) | interface_variables(job.interface)
-        inside = _container_directory(job.options)
-        job = replace(job, environment={**own, **padded(job.environment), **inside})
-        if asks and not findings:
-            need_possible(job)
-        prepared = SlurmPrepared(
-            job=job, findings=findings, choices=(*choices, *size_choices, *python_choices)
-        )
-        prepared.pieces(Path("/"))  # what cannot be written down is refused now
-        return prepared
+def _look(job: Job) -> Prepared:
+    refuse_together(job.options)
+    batch = "batch" in job.options
+    asks = not job.written or not missing_programs(batch=batch)
+    if asks:
+        need_programs(batch=batch)
+    job, choices = _placed(job, allocation_of(os.environ, job.options))
+    if asks:
+        need_known(job)
+    job, size_choices = sized(job)
+    findings: tuple[Finding, ...] = ()
+    if asks:
+        job, findings = without_unusable(job)
+    job, python_choices = _with_python(job)
+    own = _master(job) | interface_variables(job.interface)
+    inside = _container_directory(job.options)
+    job = replace(job, environment={**own, **padded(job.environment), **inside})
+    if asks and not findings:
+        need_possible(job)
+    prepared = SlurmPrepared(
+        job=job, findings=findings, choices=(*choices, *size_choices, *python_choices)
+    )
+    prepared.pieces(Path("/"))  # what cannot be written down is refused now
+    return prepared
 
 
 class SlurmPrepared(Prepared):
@@ -181,4 +175,4 @@ def _container_directory(options: Mapping[str, str]) -> dict[str, str]:
     return {DIRECTORY: options["container-workdir"]} if "container-workdir" in options else {}
 
 
-ENGINE: Engine = _Slurm()
+ENGINE = Engine("slurm", _look)

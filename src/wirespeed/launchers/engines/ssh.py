@@ -1,30 +1,128 @@
-"""Ranks on any nodes that ssh reaches: one ssh a node, and torchrun on the far side."""
+"""Ranks on any nodes that ssh reaches: one ssh a node, and torchrun on the far side.
 
+Nodes are asked all at once; what is wrong is told in ssh's own words, with the cure.
+"""
+
+import re
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.base import Engine, EngineOption, Job, Prepared
+from wirespeed.launchers.base import Engine, Job, Prepared
 from wirespeed.launchers.node import torchrun
-from wirespeed.launchers.node.ssh import SshAsking, check_host, ssh_words
+from wirespeed.launchers.node.probe import (
+    Answer,
+    Asking,
+    Facts,
+    last_words,
+    node_finding,
+)
+from wirespeed.model.records import Finding
+
+ASK_S = 15.0
+"""For all nodes together."""
+CONNECT_S = 7
+"""For each address of a host: with two of them ssh still tells its own words before we give up."""
+_OPTIONS = (
+    "BatchMode=yes",
+    f"ConnectTimeout={CONNECT_S}",
+    # A connection that is dead is noticed after 15 to 20 s.
+    "ServerAliveInterval=5",
+    "ServerAliveCountMax=3",
+    "ClearAllForwardings=yes",
+    "RemoteCommand=none",
+)
 
 
-class _Ssh:
-    name = "ssh"
-    summary = "nodes that ssh reaches, with torchrun on each"
-    options = (
-        EngineOption("config", "ssh's configuration file, as `ssh -F`"),
-        *torchrun.OPTIONS,
-    )
+def check_host(name: str) -> None:
+    """UsageError for what can be no host of ssh; a name that starts with a dash would be an option."""
+    odd = not name or name.startswith("-") or not name.isprintable() or any(map(str.isspace, name))
+    if odd or "@-" in name:
+        raise UsageError(
+            f"{name!r} is no host name",
+            expected="a host, user@host, an address, or an alias of ssh's configuration",
+        )
 
-    def prepare(self, job: Job) -> Prepared:
-        _check(job)
-        pythons = [job.python] if job.python else [sys.executable, "python3"]
-        asking = SshAsking(job.options.get("config", ""), pythons, job.startup_s)
-        good, findings = asking.usable(replace(job, interface=""))
-        return torchrun.prepared(SshPrepared(job=job), asking, findings, good)
+
+def ssh_words(config: str, host: str, far: Sequence[str], port: str = "") -> tuple[str, ...]:
+    """The system's ssh, with the user's configuration and agent, running `far` on that host.
+
+    The far side's login shell sees `far` quoted as POSIX shells read it.
+    """
+    check_host(host)
+    told = [word for option in _OPTIONS for word in ("-o", option)]
+    own = [*(["-p", port] if port else []), *(["-F", config] if config else [])]
+    return ("ssh", *own, "-T", *told, "--", host, f"exec {shlex.join(far)}")
+
+
+_REFUSED = ("Permission denied", "Too many authentication failures", "No supported authentication")
+_CHANGED = "IDENTIFICATION HAS CHANGED"
+_UNTRUSTED = "Host key verification failed"
+_SSH_FAILED = 255
+_CURES = (
+    ("Could not resolve", "correct the name, or give it a HostName in ~/.ssh/config"),
+    ("refused", "start the ssh server there: systemctl start ssh"),
+    ("timed out", "switch the node on; open port 22 to this machine"),
+    ("No route", "bring the node's network up"),
+    ("unreachable", "bring the node's network up"),
+)
+
+
+class SshAsking(Asking):
+    """How nodes are asked (`node.probe.Asking`): all at once, as far as ssh leads there."""
+
+    other_python = "install the same environment there, or give --python a path that every node has"
+
+    def __init__(self, config: str, pythons: Sequence[str], within_s: float = ASK_S) -> None:
+        super().__init__(pythons, min(within_s, ASK_S))
+        self._path, self._config = config, ["-F", config] if config else []
+
+    def usable(
+        self, job: Job, port: str = "", here: Callable[[str], bool] = lambda host: False
+    ) -> tuple[dict[str, Facts], list[Finding]]:
+        """What the job's hosts tell, and what is wrong with the others; `here`: asked without ssh."""
+        far = torchrun.probe_words(self.pythons)
+        commands = {
+            host.name: far if here(host.name) else ssh_words(self._path, host.name, far, port)
+            for host in job.hosts
+        }
+        return self.ask(commands, job.directory, job.interface)
+
+    def by_hand(self, host: str, *words: str) -> str:
+        far = [shlex.join(words)] if words else []
+        return shlex.join(["ssh", *self._config, host, *far])
+
+    def install(self, host: str, python: str, package: str) -> str:
+        return self.by_hand(host, python, "-m", "pip", "install", package)
+
+    def not_entered(self, host: str, answer: Answer) -> Finding:
+        """In ssh's own words, with the cure."""
+        text, by_hand = "\n".join(answer.said), self.by_hand(host, "true")
+        if answer.code is None:
+            return node_finding("ssh_silent", host, asking=self, next=by_hand, said=answer.said)
+        if answer.code != _SSH_FAILED:
+            return self.no_python(host, answer)
+        entry, key, said, values = "connection", "", answer.said, {"next": by_hand}
+        if _CHANGED in text:
+            given = re.search(r"^\s*(ssh-keygen .*-R .*)$", text, re.MULTILINE)
+            remove = given[1] if given else shlex.join(["ssh-keygen", "-R", host])
+            entry, key, values["remove"] = "changed_key", " has changed", remove
+            said = tuple(line for line in said if "@@@" not in line)
+        elif _UNTRUSTED in text:
+            entry, key, values["by_hand"] = "unknown_key", "host key is known", by_hand
+            scan = shlex.join(["ssh-keyscan", host.rpartition("@")[2]])
+            values["next"] = f"{scan} prints the keys, for known_hosts"
+        elif any(words in text for words in _REFUSED):
+            entry, values["fix"] = "refused", shlex.join(["ssh-copy-id", *self._config, host])
+        else:
+            values["fix"] = next(
+                (cure for what, cure in _CURES if what in text), "see what ssh says"
+            )
+            values["next"] = by_hand.replace("ssh ", "ssh -v ", 1)
+        return node_finding(entry, host, saw=last_words(answer, key), said=said, **values)
 
 
 class SshPrepared(torchrun.NodesPrepared):
@@ -32,23 +130,23 @@ class SshPrepared(torchrun.NodesPrepared):
         return ssh_words(self.job.options.get("config", ""), host, far)
 
 
-def _check(job: Job) -> None:
-    """UsageError for what ssh cannot be meant for."""
+def _look(job: Job) -> Prepared:
     if not job.hosts:
         raise UsageError(
             "--on ssh needs the names of the nodes",
             expected="--hosts A,B or --hostfile FILE",
             next="wirespeed launch --on ssh --hosts node-0,node-1 -- hostname",
         )
-    names = [host.name for host in job.hosts]
-    for name in names:
-        check_host(name)
-        if names.count(name) > 1:
-            raise UsageError(f"{name} is named twice", expected=f"once, with slots: {name}:2")
+    for host in job.hosts:
+        check_host(host.name)
     torchrun.check_options(job)
-    config = job.options.get("config")
+    config = job.options.get("config", "")
     if config and not Path(config).is_file():
         raise UsageError(f"--with config={config}: no such file", expected="as for ssh -F")
+    pythons = [job.python] if job.python else [sys.executable, "python3"]
+    asking = SshAsking(config, pythons, job.startup_s)
+    good, findings = asking.usable(replace(job, interface=""))
+    return torchrun.prepared(SshPrepared(job=job), asking, findings, good)
 
 
-ENGINE: Engine = _Ssh()
+ENGINE = Engine("ssh", _look)

@@ -19,9 +19,9 @@ from typing import IO, Any, get_origin, get_type_hints
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job
-from wirespeed.launchers.findings import make_finding
 from wirespeed.launchers.node import snapshot as node_facts
 from wirespeed.launchers.node.snapshot import MARK
+from wirespeed.launchers.texts import make_finding
 from wirespeed.model.records import Finding, Subject
 from wirespeed.process.guard import signal_group
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.launchers.base import EngineOption, Host, Job, Piece, Prepared
+from wirespeed.launchers.base import Host, Job, Piece, Prepared
 from wirespeed.launchers.node.probe import (
     Asking,
     Facts,
@@ -132,12 +132,6 @@ def _endpoint(place: NodePlace) -> str:
 
 PULSE_S = 5.0
 _SILENCE_S = 60.0
-OPTIONS = (
-    EngineOption("rendezvous", "static or c10d: how torchrun's agents meet (static)"),
-    EngineOption("port", "of the rendezvous, on the first node (one that is free)"),
-    EngineOption("torchrun", "no: start the ranks without torchrun (needs no torch there)"),
-    EngineOption("silence", "seconds after which a node that hears nothing ends its ranks (60)"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +199,13 @@ class NodesPrepared(Prepared, ABC):
 
 
 def check_options(job: Job) -> None:
-    """UsageError for a value that no option of `OPTIONS` takes."""
-    check_one_of(job, "rendezvous", ("static", "c10d"))
-    check_one_of(job, "torchrun", ("yes", "no"))
-    check_number(job, "port", 1, 65535)
-    check_number(job, "silence", 1, 86_400)
+    """UsageError for options that do not go together, and for a host that is named twice."""
     if job.options.get("torchrun") == "no" and "rendezvous" in job.options:
         raise UsageError("rendezvous is torchrun's", expected="either, or torchrun=no")
+    names = [host.name for host in job.hosts]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"{name} is named twice", expected=f"once, with slots: {name}:2")
 
 
 # The far side is known.
@@ -343,20 +337,6 @@ def _starts(job: Job, place: NodePlace) -> list[tuple[list[str], dict[str, str]]
         return [(words, own) for own in rank_places(place)]
     rendezvous = job.options.get("rendezvous", "static")
     return [(torchrun_words(place, command, rendezvous=rendezvous, token=job.token), {})]
-
-
-# The request.
-
-
-def check_one_of(job: Job, key: str, values: tuple[str, ...]) -> None:
-    if job.options.get(key, values[0]) not in values:
-        raise UsageError(f"--with {key}={job.options[key]}", expected=" or ".join(values))
-
-
-def check_number(job: Job, key: str, least: int, most: int) -> None:
-    text = job.options.get(key, str(least))
-    if not text.isascii() or not text.isdecimal() or not least <= int(text) <= most:
-        raise UsageError(f"--with {key}={text}", expected=f"a number, {least} to {most}")
 
 
 def _uneven(hosts: tuple[Host, ...]) -> UsageError:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job
-from wirespeed.launchers.findings import make_finding
 from wirespeed.launchers.slurm import ask
 from wirespeed.launchers.slurm.command_line import OPTIONS, request_words
+from wirespeed.launchers.texts import make_finding
 from wirespeed.model.records import Choice, Finding, Subject
 
 
@@ -181,7 +181,7 @@ def need_known(job: Job) -> None:
     if done.returncode:
         raise _unreachable(done.stderr)
     for name in job.options:
-        if OPTIONS[name].scope != "ours" and not re.search(rf"--{name}(?![\w-])", done.stdout):
+        if OPTIONS[name].of and not re.search(rf"--{name}(?![\w-])", done.stdout):
             pyxis = name.startswith("container-")
             raise UsageError(
                 f"--with {name}: {ask('srun', '--version').stdout.strip()} has no --{name}",

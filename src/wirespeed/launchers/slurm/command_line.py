@@ -25,107 +25,25 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.base import EngineOption, Job
+from wirespeed.launchers.base import Job
 from wirespeed.launchers.rank_wrapper import wrapped
+from wirespeed.launchers.texts import engine_texts
 
-Scope = Literal["allocation", "step", "both", "ours"]
-"""Who takes it: what asks for nodes; what starts ranks on them (pyxis's, for instance, also where
-the nodes are ours already); both; or nobody but us."""
-
-_NAME = r"[\w@+][\w.@+-]*"
-_TIME = r"\d+(?::\d{1,2}){0,2}|\d+-\d{1,2}(?::\d{1,2}){0,2}|UNLIMITED|INFINITE"
-_TEXT = r"[^\x00-\x1f\x7f]+"
-_GRES = r"[a-zA-Z]\w*(?:[:/][\w.-]+)*"
 _WAIT = re.compile(r"(\d+)([smhd]?)")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-@dataclass(frozen=True, slots=True)
-class _Option:
-    help: str
-    scope: Scope
-    pattern: str = ""
-    """Empty: a flag."""
-    sample: str = ""
-
-
-OPTIONS: dict[str, _Option] = {
-    "partition": _Option("partition", "allocation", rf"{_NAME}(?:,{_NAME})*", "gpu"),
-    "account": _Option("account that is charged", "allocation", _NAME, "ml-research"),
-    "qos": _Option("quality of service", "allocation", _NAME, "high"),
-    "time": _Option("time limit: minutes, H:M:S or D-H:M", "both", _TIME, "2:00:00"),
-    "gres": _Option("generic resources of each node", "both", rf"{_GRES}(?:,{_GRES})*", "gpu:8"),
-    "gpus-per-node": _Option("GPUs of each node", "both", r"(?:[a-zA-Z][\w.-]*:)?\d+", "h100:8"),
-    "cpus-per-task": _Option("cores of each rank", "both", r"[1-9]\d*", "12"),
-    "mem": _Option("memory of each node; 0: all of it", "both", r"\d+[KMGT]?", "0"),
-    "exclusive": _Option("no other job on these nodes", "allocation"),
-    "constraint": _Option(
-        "features of the nodes", "allocation", r"[\w(\[][\w.,&|*()\[\]!:@+-]*", "h100&ib"
-    ),
-    "exclude": _Option("nodes not to use", "allocation", r"\w[\w.,\[\]-]*", "node-7,node-9"),
-    "reservation": _Option("reservation", "allocation", rf"{_NAME}(?:,{_NAME})*", "maintenance"),
-    "switches": _Option(
-        "at most so many leaf switches, and how long to wait for that",
-        "allocation",
-        rf"\d+(?:@(?:{_TIME}))?",
-        "1@60:00",
-    ),
-    "segment": _Option(
-        "nodes a block of a block topology, such as an NVL72 rack (Slurm 24.05)",
-        "allocation",
-        r"[1-9]\d*",
-        "16",
-    ),
-    "container-image": _Option("image of the ranks (pyxis, enroot)", "step", _TEXT, "/img/a.sqsh"),
-    "container-mounts": _Option("SRC:DST[:FLAGS],… in it", "step", _TEXT, "/data:/data:ro"),
-    "container-workdir": _Option("working directory in it", "step", r"/[^\x00-\x1f\x7f]*", "/work"),
-    "mpi": _Option("PMI that Slurm offers the ranks", "step", r"\w+", "pmix"),
-    "cpu-bind": _Option("binding of ranks to cores", "step", r"[\w,:]+", "none"),
-    "overcommit": _Option("more ranks than cores", "both"),
-    "overlap": _Option("share the resources of a step that runs", "step"),
-    "jobid": _Option("start in this allocation of mine", "step", r"[1-9]\d*(?:[_+]\d+)?", "811"),
-    "batch": _Option("as a batch job: sbatch, and its output as it comes", "ours"),
-    "output": _Option(
-        "of a batch job: folder for its output, shared by the nodes, which is kept",
-        "ours",
-        r"/[^\x00-\x1f\x7f\\]*",
-        "/shared/logs",
-    ),
-    "wait": _Option(
-        "how long the job may be pending: 90s, 30m, 24h, 2d", "ours", _WAIT.pattern, "24h"
-    ),
-}
+OPTIONS = {option.name: option for option in engine_texts("slurm").options}
 """By name, in the order in which they are passed."""
 
 _TOGETHER = (("gres", "gpus-per-node"),)
 
 
-def engine_options() -> tuple[EngineOption, ...]:
-    """As `wirespeed launch --list` shows them."""
-    return tuple(
-        EngineOption(
-            name, f"{one.help}, such as {one.sample}" if one.sample else one.help, not one.pattern
-        )
-        for name, one in OPTIONS.items()
-    )
-
-
-def checked(options: Mapping[str, str]) -> None:
-    """UsageError for a value that is none, and for options that exclude each other."""
-    for name, value in options.items():
-        option = OPTIONS.get(name)
-        if option is None:
-            raise UsageError(f"--on slurm has no option {name!r}", expected=", ".join(OPTIONS))
-        if option.pattern and not re.fullmatch(option.pattern, value):
-            raise UsageError(
-                f"--with {name}={value!r}: no value for {name} ({option.help})",
-                expected=f"such as --with {name}={option.sample}",
-            )
+def refuse_together(options: Mapping[str, str]) -> None:
+    """UsageError for options that exclude each other, or need another."""
     for one, other in _TOGETHER:
         if one in options and other in options:
             raise UsageError(f"--with {one} and --with {other}", expected="one of them")
@@ -133,18 +51,18 @@ def checked(options: Mapping[str, str]) -> None:
         raise UsageError("--with output is about a batch job", expected="--with batch as well")
 
 
-def passed(options: Mapping[str, str], *scopes: Scope) -> list[str]:
-    """The words for Slurm of those with one of these scopes."""
+def passed(options: Mapping[str, str], *to: str) -> list[str]:
+    """The words for Slurm of those that one of these is given: the `allocation`, the `step`."""
     return [
-        f"--{name}={options[name]}" if one.pattern else f"--{name}"
+        f"--{name}" if one.flag else f"--{name}={options[name]}"
         for name, one in OPTIONS.items()
-        if name in options and one.scope in scopes
+        if name in options and set(one.of) & set(to)
     ]
 
 
 def allocating(options: Mapping[str, str]) -> list[str]:
     """Names of those that ask for nodes: nothing that a step could have inside an allocation."""
-    return [name for name in options if OPTIONS[name].scope == "allocation"]
+    return [name for name in options if OPTIONS[name].of == ("allocation",)]
 
 
 def seconds(text: str) -> float:
@@ -176,12 +94,11 @@ def host_file(job: Job) -> str:
 
 def srun_words(job: Job, *, inside: bool) -> list[str]:
     """srun with the ranks; `inside` an allocation it asks for no nodes of its own."""
-    scopes = ("step", "both") if inside else ("allocation", "both", "step")
     return [
         "srun",
         f"--job-name={job_name(job)}",
         *_size(job),
-        *passed(job.options, *scopes),
+        *passed(job.options, *(() if inside else ("allocation",)), "step"),
         *_ALWAYS,
         *wrapped(_python(job), job.command),
     ]
@@ -193,7 +110,7 @@ def request_words(job: Job) -> list[str]:
     size = [word for word in _size(job) if not word.startswith("--distribution=")]
     named = f"--nodelist={','.join(host.name for host in job.hosts)}"
     size += [named] if job.hosts and named not in size else []
-    return ["srun", "--test-only", *size, *passed(job.options, "allocation", "both"), "true"]
+    return ["srun", "--test-only", *size, *passed(job.options, "allocation"), "true"]
 
 
 def batch_script(job: Job, *, by_hand: bool = False) -> str:
@@ -208,7 +125,7 @@ def batch_script(job: Job, *, by_hand: bool = False) -> str:
             expected="the same slots for every host with --with batch",
         )
     asked = [f"--job-name={job_name(job)}", *_size(job, spread=False)]
-    asked += passed(job.options, "allocation", "both")
+    asked += passed(job.options, "allocation")
     # Whoever follows it has seen its ranks end: a second start would be another job. If a site starts
     # it again all the same, nothing that it said is lost.
     asked += ["--no-requeue", "--open-mode=append", "--export=ALL", "--chdir=/"]

@@ -1,0 +1,90 @@
+"""What launchers say, as data: findings.yaml, and engines.yaml with what each engine can be told."""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from msgspec import Struct, convert
+from msgspec.structs import replace
+
+from wirespeed.compiled import Compiled
+from wirespeed.errors import UsageError
+from wirespeed.model.finding_texts import FindingTexts
+
+make_finding = FindingTexts(Path(__file__).parent)
+"""`make_finding(ENTRY, name=…)`: the finding of that entry, with these values in its texts."""
+
+
+class EngineOption(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One key of `--with`."""
+
+    name: str = ""
+    says: str = ""
+    flag: bool = False
+    """Takes no value."""
+    values: tuple[str, ...] = ()
+    """Those that it takes; empty: any, or as the next two say."""
+    number: tuple[int, int] | None = None
+    """The least and the largest."""
+    pattern: str = ""
+    """Of the whole value."""
+    sample: str = ""
+    expected: str = ""
+    """In place of what follows from `values`, `number` or `sample`, for messages."""
+    of: tuple[str, ...] = ()
+    """Who is given it, where an engine has several ways."""
+
+    @property
+    def help(self) -> str:
+        return f"{self.says}, such as {self.sample}" if self.sample else self.says
+
+    def check(self, value: str) -> None:
+        """UsageError for a value that it does not take."""
+        told = f"--with {self.name}={value}"
+        if self.pattern and not re.fullmatch(self.pattern, value):
+            raise UsageError(
+                f"--with {self.name}={value!r}: no value for {self.name} ({self.says})",
+                expected=f"such as --with {self.name}={self.sample}",
+            )
+        if self.values and value not in self.values:
+            raise UsageError(told, expected=self.expected or ", ".join(self.values))
+        if self.number is not None:
+            least, most = self.number
+            number = int(value) if re.fullmatch(r"[0-9]{1,9}", value) else -1
+            if not least <= number <= most:
+                raise UsageError(told, expected=self.expected or f"a number, {least} to {most}")
+
+
+class EngineTexts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One engine."""
+
+    summary: str = ""
+    options: tuple[EngineOption, ...] = ()
+
+
+def _read(texts: Mapping[str, bytes]) -> dict[str, EngineTexts]:
+    from wirespeed.yaml_tree import data_of
+
+    found: dict[str, EngineTexts] = {}
+    for name, told in data_of(texts["engines.yaml"]).items():
+        shared = found[told["as"]].options if "as" in told else ()
+        given = convert(told.get("with", {}), dict[str, EngineOption], strict=False)
+        own = tuple(replace(option, name=key) for key, option in given.items())
+        found[name] = EngineTexts(told.get("summary", ""), own + shared)
+    return found
+
+
+_ENGINES = Compiled(
+    Path(__file__).parent, "engines.yaml", "engines.json", dict[str, EngineTexts], _read
+)
+_engines = cache(_ENGINES.load)
+
+
+def engine_texts(name: str) -> EngineTexts:
+    return _engines()[name]
+
+
+if __name__ == "__main__":
+    make_finding.texts.write()
+    _ENGINES.write()
