@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.deepspeed import command_line as deepspeed
 from wirespeed.launchers.deepspeed.guard import guarded as deepspeed_guarded
 from wirespeed.launchers.mpi.guard import guarded
 from wirespeed.launchers.node.torchrun import (
+    Found,
+    NodeFound,
     NodePlace,
     agent_words,
     probe_words,
@@ -21,18 +24,9 @@ from wirespeed.session.remote import COMMAND
 
 pytestmark = pytest.mark.hostile("working directories")
 
-PLACE = NodePlace(
-    host="a",
-    index=0,
-    slots=2,
-    first_rank=0,
-    nodes=1,
-    size=2,
-    python="py",
-    address="",
-    master="m",
-    port=1,
-)
+JOB = Job(command=("x",), hosts=(Host("a", 2),))
+FOUND = Found("m", 1, {"a": NodeFound("py", "", "")})
+PLACE = NodePlace(index=0, slots=2, first_rank=0, node=FOUND.nodes["a"])
 LAUNCH = deepspeed.Launch(form="nodes", python="/py", command=("x",), hostfile="h", master=("m", 1))
 
 
@@ -45,7 +39,7 @@ LAUNCH = deepspeed.Launch(form="nodes", python="/py", command=("x",), hostfile="
         guarded("py", ["x"]),
         deepspeed_guarded("py", ["x"], 1.0),
         agent_words("py"),
-        torchrun_words(PLACE, ["x"], rendezvous="static", token=""),
+        torchrun_words(JOB, FOUND, PLACE, ["x"]),
         deepspeed.runner(LAUNCH),
         ["py", *COMMAND],
     ],

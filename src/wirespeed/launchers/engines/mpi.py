@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, InputError, UsageError
@@ -122,25 +122,16 @@ _OTHER_WAYS = (
 """Settings of mpirun for reaching nodes, such as /etc/mpi/kubexec.sh of Kubernetes' MPI operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nodes:
-    """What the look at them gave."""
+def asked_nodes(job: Job) -> tuple[dict[str, Facts], tuple[Finding, ...]]:
+    """What each of the job's hosts tells, of those that can be used, and what is wrong.
 
-    facts: Mapping[str, Facts] = field(default_factory=dict)
-    """By host, of those that can be used; empty: nobody was asked."""
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def troubled(self) -> frozenset[str]:
-        return frozenset(one.subject.name for one in self.findings if one.status == "fail")
-
-
-def look(job: Job, python: str, config: str) -> Nodes:
-    """Ask each of the job's hosts; nobody where they are all here, or not reached by ssh."""
+    Nobody is asked where they are all here, or not reached by ssh.
+    """
     if all(is_here(host.name) for host in job.hosts) or not _reached_by_ssh():
-        return Nodes()
-    good, findings = SshAsking(config, [python], job.startup_s).usable(job, here=is_here)
-    return Nodes(good, (*findings, *differing(good)))
+        return {}, ()
+    asking = SshAsking(job.options.get("ssh-config", ""), [job.python], job.startup_s)
+    good, findings = asking.usable(job, here=is_here)
+    return good, (*findings, *differing(good))
 
 
 def slots_of(job: Job, facts: Mapping[str, Facts]) -> tuple[Host, ...]:
@@ -187,34 +178,27 @@ def _reached_by_ssh() -> bool:
 _TRIES = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """The place, with its reasons."""
-
     address: str
     port: int
-    why: str
-    why_port: str
-    interface: str = ""
+    interface: str
     """Of all nodes; empty: it differs, or is not known."""
-    why_interface: str = ""
+    choices: tuple[Choice, ...]
 
 
 def rendezvous_of(job: Job, hosts: Sequence[Host], facts: Mapping[str, Facts]) -> Rendezvous:
     """The first host has rank 0, since mpirun fills its hosts in order."""
     address, why = _address(job, hosts, facts)
     port, why_port = _port(job.token, address, facts.get(hosts[0].name) if hosts else None)
+    choices = [Choice("MASTER_ADDR", address, why), Choice("MASTER_PORT", str(port), why_port)]
     found = {one.interface_to(address) for one in facts.values()} if "." in address else set()
     names = {name for name, _ in found}
     interface = job.interface or (names.pop() if len(names) == 1 else "")
-    return Rendezvous(
-        address=address,
-        port=port,
-        why=why,
-        why_port=why_port,
-        interface=interface,
-        why_interface="as asked" if job.interface else "on every node it leads to the first",
-    )
+    if interface:
+        why = "as asked" if job.interface else "on every node it leads to the first"
+        choices.append(Choice("interface of the ranks", interface, why))
+    return Rendezvous(address, port, interface, tuple(choices))
 
 
 def _address(job: Job, hosts: Sequence[Host], facts: Mapping[str, Facts]) -> tuple[str, str]:
@@ -275,11 +259,29 @@ def _look(job: Job) -> Prepared:
     asked = replace(job, python=job.python or sys.executable, options=options)
     # What mpirun cannot be told is refused before anybody is asked.
     MpiPrepared(job=asked).pieces(Path())
-    nodes = look(asked, asked.python, options.get("ssh-config", ""))
-    hosts = tuple(h for h in slots_of(asked, nodes.facts) if h.name not in nodes.troubled)
+    facts, findings = asked_nodes(asked)
+    troubled = {one.subject.name for one in findings if one.status == "fail"}
+    hosts = tuple(host for host in slots_of(asked, facts) if host.name not in troubled)
     if job.hosts and not hosts:
-        return MpiPrepared(job=replace(asked, hosts=()), findings=nodes.findings)
-    return _prepared(asked, hosts, nodes, flavour)
+        return MpiPrepared(job=replace(asked, hosts=()), findings=findings)
+    # The far side is known: where the ranks meet is said in their environment.
+    at = rendezvous_of(asked, hosts, facts)
+    environment = {
+        **interface_variables(at.interface),
+        MASTER: f"{at.address}:{at.port}",
+        **_slots(asked, hosts),
+        **job.environment,
+    }
+    choices = [Choice("mpirun", program, f"recognised as {flavour.title}"), *at.choices]
+    if "bind-to" not in options:
+        choices.append(Choice("bind-to", "none", "a rank has several threads"))
+    ranks = None if troubled else job.ranks
+    return MpiPrepared(
+        job=replace(asked, hosts=hosts, ranks=ranks, environment=environment),
+        findings=findings,
+        choices=tuple(choices),
+        names=tuple(environment),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,30 +307,6 @@ class MpiPrepared(Prepared):
                 files={launch.hostfile: flavour.hostfile(launch)} if job.hosts else {},
             )
         ]
-
-
-def _prepared(job: Job, hosts: tuple[Host, ...], nodes: Nodes, flavour: Flavour) -> Prepared:
-    """The far side is known: where the ranks meet is said in their environment."""
-    at = rendezvous_of(job, hosts, nodes.facts)
-    environment = {MASTER: f"{at.address}:{at.port}", **_slots(job, hosts), **job.environment}
-    choices = [
-        Choice("mpirun", job.options["mpirun"], f"recognised as {flavour.title}"),
-        Choice("MASTER_ADDR", at.address, at.why),
-        Choice("MASTER_PORT", str(at.port), at.why_port),
-    ]
-    environment = {**interface_variables(at.interface), **environment}
-    if at.interface:
-        choices.append(Choice("interface of the ranks", at.interface, at.why_interface))
-    if "bind-to" not in job.options:
-        choices.append(Choice("bind-to", "none", "a rank has several threads"))
-    ready = replace(
-        job,
-        hosts=hosts,
-        ranks=None if nodes.troubled else job.ranks,
-        environment=environment,
-    )
-    names = tuple(environment)
-    return MpiPrepared(job=ready, findings=nodes.findings, choices=tuple(choices), names=names)
 
 
 def _slots(job: Job, hosts: tuple[Host, ...]) -> dict[str, str]:

@@ -37,26 +37,6 @@ _FIRST_THERE = (
 _AGENT = "wirespeed.launchers.node.agent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePlace:
-    """One node of a job, with all that its ranks must know."""
-
-    host: str
-    index: int
-    """Its place among the nodes."""
-    slots: int
-    first_rank: int
-    nodes: int
-    size: int
-    """Of the world."""
-    python: str
-    address: str
-    """By which other nodes reach it."""
-    master: str
-    """Address of the first node."""
-    port: int
-
-
 def probe_words(pythons: Sequence[str]) -> list[str]:
     """The first of these Pythons that is there, with its program on stdin."""
     return ["sh", "-c", _FIRST_THERE, "sh", *pythons]
@@ -85,51 +65,6 @@ def order(
     return json.dumps(told) + "\n"
 
 
-def torchrun_words(
-    place: NodePlace, command: Sequence[str], *, rendezvous: str, token: str
-) -> list[str]:
-    """torchrun for the ranks of one node, without any file of its own.
-
-    torchrun fills in `${local_rank}` in the words of a rank and makes `$$` of them `$`
-    (string.Template in torch/distributed/elastic), so words with a dollar go encoded.
-    """
-    meet = [f"--nnodes={place.nodes}", f"--nproc-per-node={place.slots}"]
-    if rendezvous == "c10d":
-        # Its id is seen by `ps`, and the token asks for trust.
-        id = hashlib.sha256(token.encode()).hexdigest()[:16]
-        meet += ["--rdzv-backend=c10d", f"--rdzv-endpoint={_endpoint(place)}", f"--rdzv-id={id}"]
-        meet += [f"--rdzv-conf=is_host={int(place.index == 0)}", f"--local-addr={place.address}"]
-    else:
-        meet += [f"--node-rank={place.index}"]
-        meet += [f"--master-addr={place.master}", f"--master-port={place.port}"]
-    rank = wrapped(place.python, command, encoded=any("$" in word for word in command))
-    run = [place.python, "-P", "-m", "torch.distributed.run"]
-    return [*run, *meet, "--log-dir=/dev/null", "--no-python", *rank]
-
-
-def rank_places(place: NodePlace) -> list[dict[str, str]]:
-    """What each rank of a node must know where no torchrun tells it."""
-    master = {"MASTER_ADDR": place.master, "MASTER_PORT": str(place.port)}
-    of_job = {**master, "NNODES": str(place.nodes)}
-    return [
-        of_job
-        | rank_variables(
-            rank=place.first_rank + local,
-            size=place.size,
-            local=local,
-            local_size=place.slots,
-            node=place.index,
-        )
-        for local in range(place.slots)
-    ]
-
-
-def _endpoint(place: NodePlace) -> str:
-    return (
-        f"[{place.master}]:{place.port}" if ":" in place.master else f"{place.master}:{place.port}"
-    )
-
-
 PULSE_S = 5.0
 _SILENCE_S = 60.0
 
@@ -140,6 +75,7 @@ class NodeFound:
 
     python: str
     address: str
+    """By which other nodes reach it."""
     interface: str
     told: Sequence[str] = ()
     """Variables that are set there, and are not for us to choose (`Facts.told`)."""
@@ -155,6 +91,52 @@ class Found:
     port: int = 0
     """Of the rendezvous."""
     nodes: Mapping[str, NodeFound] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """One node of a job among the others."""
+
+    index: int
+    slots: int
+    first_rank: int
+    node: NodeFound
+
+
+def torchrun_words(job: Job, found: Found, place: NodePlace, command: Sequence[str]) -> list[str]:
+    """torchrun for the ranks of one node, without any file of its own.
+
+    torchrun fills in `${local_rank}` in the words of a rank and makes `$$` of them `$`
+    (string.Template in torch/distributed/elastic), so words with a dollar go encoded.
+    """
+    master, port, python = found.master, found.port, place.node.python
+    meet = [f"--nnodes={len(job.hosts)}", f"--nproc-per-node={place.slots}"]
+    if job.options.get("rendezvous") == "c10d":
+        # Its id is seen by `ps`, and the token asks for trust.
+        id = hashlib.sha256(job.token.encode()).hexdigest()[:16]
+        endpoint = f"[{master}]:{port}" if ":" in master else f"{master}:{port}"
+        meet += ["--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}", f"--rdzv-id={id}"]
+        meet += [f"--rdzv-conf=is_host={int(place.index == 0)}"]
+        meet += [f"--local-addr={place.node.address}"]
+    else:
+        meet += [f"--node-rank={place.index}", f"--master-addr={master}", f"--master-port={port}"]
+    rank = wrapped(python, command, encoded=any("$" in word for word in command))
+    run = [python, "-P", "-m", "torch.distributed.run"]
+    return [*run, *meet, "--log-dir=/dev/null", "--no-python", *rank]
+
+
+def rank_places(job: Job, found: Found, place: NodePlace) -> list[dict[str, str]]:
+    """What each rank of a node must know where no torchrun tells it."""
+    size, each = job.size, place.slots
+    of_job = {"MASTER_ADDR": found.master, "MASTER_PORT": str(found.port)}
+    of_job["NNODES"] = str(len(job.hosts))
+    return [
+        of_job
+        | rank_variables(
+            rank=place.first_rank + local, size=size, local=local, local_size=each, node=place.index
+        )
+        for local in range(each)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,24 +160,46 @@ class NodesPrepared(Prepared, ABC):
             raise CannotMeasure("no node can be used", expected="one that ranks can run on")
         first, made = 0, []
         for index, host in enumerate(job.hosts):
-            node = found.nodes[host.name]
-            place = NodePlace(
-                host=host.name,
-                index=index,
-                slots=host.slots or 1,
-                first_rank=first,
-                nodes=len(job.hosts),
-                size=job.size,
-                python=node.python,
-                address=node.address,
-                master=found.master,
-                port=found.port,
-            )
-            piece = _piece(job, place, node)
-            command = tuple(self.enter(host.name, agent_words(node.python)))
-            made.append(replace(piece, command=command, look=self.look(host.name)))
+            place = NodePlace(index, host.slots or 1, first, found.nodes[host.name])
+            made.append(self._piece(host.name, place))
             first += place.slots
         return made
+
+    def _piece(self, host: str, place: NodePlace) -> Piece:
+        job, node = self.job, place.node
+        environment = dict(job.environment)
+        torchrun = place.slots > 1 and job.options.get("torchrun") != "no"
+        if torchrun and THREADS not in node.told:
+            # torchrun would do the same, with three lines on stderr of every node.
+            environment.setdefault(THREADS, "1")
+        if node.zone and ZONE not in node.told:
+            environment.setdefault(ZONE, node.zone)
+        if node.interface:
+            chosen = interface_variables(node.interface)
+            own = {name: text for name, text in chosen.items() if name not in node.told}
+            environment = {**environment, **chosen} if job.interface else {**own, **environment}
+        framed = VARIABLE in environment
+        silence_s = float(job.options.get("silence", _SILENCE_S)) if framed else 0.0
+        starts = _starts(job, self.found, place)
+        return Piece(
+            name=host,
+            command=tuple(self.enter(host, agent_words(node.python))),
+            stdin=order(starts, environment, grace_s=job.grace_s, silence_s=silence_s),
+            nodes=(host,),
+            look=self.look(host),
+            ends_with_stdin=True,
+            pulse_s=min(PULSE_S, silence_s / 3),
+        )
+
+
+def _starts(job: Job, found: Found, place: NodePlace) -> list[tuple[list[str], dict[str, str]]]:
+    python, command = place.node.python, list(job.command)
+    if command and command[0] == job.python:
+        command[0] = python
+    if job.options.get("torchrun") == "no":
+        words = wrapped(python, command)
+        return [(words, own) for own in rank_places(job, found, place)]
+    return [(torchrun_words(job, found, place, command), {})]
 
 
 def check_options(job: Job) -> None:
@@ -299,44 +303,6 @@ def _python(host: str, facts: Facts, asking: Asking, choices: list[Choice]) -> s
         return wanted
     choices.append(Choice(f"Python on {host}", facts.executable, f"{wanted} is not there"))
     return facts.executable
-
-
-# Words.
-
-
-def _piece(job: Job, place: NodePlace, node: NodeFound) -> Piece:
-    environment = dict(job.environment)
-    torchrun = place.slots > 1 and job.options.get("torchrun") != "no"
-    if torchrun and THREADS not in node.told:
-        # torchrun would do the same, with three lines on stderr of every node.
-        environment.setdefault(THREADS, "1")
-    if node.zone and ZONE not in node.told:
-        environment.setdefault(ZONE, node.zone)
-    if node.interface:
-        chosen = interface_variables(node.interface)
-        own = {name: text for name, text in chosen.items() if name not in node.told}
-        environment = {**environment, **chosen} if job.interface else {**own, **environment}
-    framed = VARIABLE in environment
-    silence_s = float(job.options.get("silence", _SILENCE_S)) if framed else 0.0
-    return Piece(
-        name=place.host,
-        command=(),
-        stdin=order(_starts(job, place), environment, grace_s=job.grace_s, silence_s=silence_s),
-        nodes=(place.host,),
-        ends_with_stdin=True,
-        pulse_s=min(PULSE_S, silence_s / 3),
-    )
-
-
-def _starts(job: Job, place: NodePlace) -> list[tuple[list[str], dict[str, str]]]:
-    command = list(job.command)
-    if command and command[0] == job.python:
-        command[0] = place.python
-    if job.options.get("torchrun") == "no":
-        words = wrapped(place.python, command)
-        return [(words, own) for own in rank_places(place)]
-    rendezvous = job.options.get("rendezvous", "static")
-    return [(torchrun_words(place, command, rendezvous=rendezvous, token=job.token), {})]
 
 
 def _uneven(hosts: tuple[Host, ...]) -> UsageError:
