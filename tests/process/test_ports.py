@@ -2,7 +2,7 @@
 
 import socket
 
-from wirespeed.process.ports import free_port, is_free
+from wirespeed.process import free_port, is_free
 
 
 def test_a_free_port_is_free_until_somebody_has_it() -> None:

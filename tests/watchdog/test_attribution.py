@@ -7,7 +7,7 @@ import pytest
 from wirespeed.checks.registry import EXPLAINED
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.records import Finding
-from wirespeed.process.codes import returncode_text
+from wirespeed.process import returncode_text
 from wirespeed.watchdog.attribution import blame, is_consequence
 from wirespeed.watchdog.facts import Death, Facts, Raised, RankStatus
 

@@ -17,7 +17,7 @@ from typing import IO, BinaryIO, Literal
 from wirespeed.errors import CannotMeasure
 from wirespeed.lab.processes import end_all
 from wirespeed.lab.state import Layout, space_path
-from wirespeed.process.codes import shell_code
+from wirespeed.process import shell_code
 from wirespeed.process.frames import Lines
 from wirespeed.process.guard import signal_group
 

@@ -10,7 +10,7 @@ from wirespeed.launchers.children import JobLogs
 from wirespeed.launchers.supervise import FAREWELL_S, JobEnd
 from wirespeed.launchers.texts import make_finding
 from wirespeed.model.records import Finding, Subject
-from wirespeed.process.codes import returncode_text, signal_of
+from wirespeed.process import returncode_text, signal_of
 from wirespeed.watchdog.findings import exit_hint
 
 _WORDS = 6

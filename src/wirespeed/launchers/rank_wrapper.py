@@ -27,7 +27,7 @@ from typing import NoReturn
 
 from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.node.identity import Identity, detect, port_of
-from wirespeed.process.codes import shell_code
+from wirespeed.process import shell_code
 from wirespeed.process.frames import (
     ASKED,
     ERR,

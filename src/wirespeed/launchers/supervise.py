@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from wirespeed.launchers.base import Piece
 from wirespeed.launchers.children import Child, Children, Keepalive
-from wirespeed.process.codes import shell_code
+from wirespeed.process import shell_code
 from wirespeed.process.frames import (
     ASKED,
     ERR,

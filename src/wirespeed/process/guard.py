@@ -18,7 +18,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Literal
 
-from wirespeed.process.codes import shell_code
+from wirespeed.process import shell_code
 from wirespeed.process.process_table import Process, descendants, read_processes
 
 HUNG_UP = 128 + signal.SIGHUP

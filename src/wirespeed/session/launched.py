@@ -17,7 +17,7 @@ from wirespeed.launchers.supervise import Bounds, JobEnd, Reason, Supervisor, wo
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, Verdict, World
 from wirespeed.node.redact import allowed_environment, redact_words
-from wirespeed.process.codes import returncode_text
+from wirespeed.process import returncode_text
 from wirespeed.process.frames import VARIABLE
 from wirespeed.session.held_nodes import STOPPING, held, lost_findings
 from wirespeed.session.recording import log_findings

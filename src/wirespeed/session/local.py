@@ -14,7 +14,7 @@ from pathlib import Path
 from wirespeed.launchers.children import Child, Children, private
 from wirespeed.model.records import Choice, Finding
 from wirespeed.plan import Plan
-from wirespeed.process.codes import returncode_text
+from wirespeed.process import returncode_text
 from wirespeed.session.backends import Backend, StartWorld, Variables
 from wirespeed.session.findings import make_finding
 from wirespeed.session.recording import Recorder, Session

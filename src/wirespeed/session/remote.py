@@ -14,7 +14,7 @@ from wirespeed.model.records import Finding, Subject
 from wirespeed.node.secret import VARIABLE as SECRET
 from wirespeed.node.secret import new_secret
 from wirespeed.plan import Plan
-from wirespeed.process.codes import returncode_text
+from wirespeed.process import returncode_text
 from wirespeed.process.frames import VARIABLE as FRAMES
 from wirespeed.session.backends import Backend, StartWorld, Variables
 from wirespeed.session.findings import make_finding

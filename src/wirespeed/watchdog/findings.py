@@ -10,7 +10,7 @@ from typing import Any
 from wirespeed.model.finding_texts import FindingTexts
 from wirespeed.model.records import Finding, Subject
 from wirespeed.model.units import format_duration
-from wirespeed.process.codes import returncode_text, signal_of
+from wirespeed.process import returncode_text, signal_of
 from wirespeed.watchdog.facts import Death, Facts, Raised, RankStatus, ranks_text
 
 MOST_FINDINGS = 8

@@ -39,7 +39,7 @@ from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, UsageError, WirespeedError, WorldError
 from wirespeed.node.redact import is_secret, redact_value
-from wirespeed.process.codes import shell_code
+from wirespeed.process import shell_code
 from wirespeed.process.frames import Lines, write_all
 from wirespeed.process.guard import StopRequest, adopt_orphans, death_signal, end_descendants
 

@@ -31,8 +31,8 @@ from wirespeed.launchers.node.snapshot import interface_variables
 from wirespeed.launchers.rank_wrapper import MASTER
 from wirespeed.model.records import Choice, Finding
 from wirespeed.node.identity import port_of
+from wirespeed.process import free_port
 from wirespeed.process.frames import padded
-from wirespeed.process.ports import free_port
 
 _FILTERLESS = ("openmpi", "mpich", "impi")
 _PADDED = ("openmpi", "mpich", "impi")

@@ -8,7 +8,7 @@ from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Engine, Job, Piece, Prepared
 from wirespeed.launchers.rank_wrapper import rank_variables, wrapped
 from wirespeed.model.records import Choice
-from wirespeed.process.ports import free_port
+from wirespeed.process import free_port
 
 
 def _look(job: Job) -> Prepared:

@@ -21,7 +21,7 @@ from wirespeed.launchers.node.snapshot import interface_variables
 from wirespeed.model.records import Choice
 from wirespeed.node.identity import port_of
 from wirespeed.node.secret import VARIABLE as SECRET
-from wirespeed.process.ports import free_port
+from wirespeed.process import free_port
 
 LOCAL = "local"
 _LISTS = ("secrets",)

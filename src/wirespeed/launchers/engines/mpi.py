@@ -30,8 +30,8 @@ from wirespeed.launchers.node.snapshot import interface_variables
 from wirespeed.launchers.rank_wrapper import MASTER, SLOTS, wrapped
 from wirespeed.model.records import Choice, Finding
 from wirespeed.node.identity import port_of
+from wirespeed.process import is_free
 from wirespeed.process.frames import padded
-from wirespeed.process.ports import is_free
 
 FLAVOURS: dict[str, Flavour] = {one.name: one for one in (FIVE, FOUR, MPICH, INTEL)}
 _VERSION_S = 30.0

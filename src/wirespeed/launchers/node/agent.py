@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed import __version__
-from wirespeed.process.codes import shell_code
+from wirespeed.process import shell_code
 from wirespeed.process.guard import StopRequest, adopt_orphans, death_signal, end_descendants, reap
 
 _ORDER_S = 60.0

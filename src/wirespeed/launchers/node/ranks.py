@@ -20,7 +20,7 @@ from types import FrameType
 from wirespeed.errors import WorldError
 from wirespeed.launchers.children import Child, Children
 from wirespeed.launchers.rank_wrapper import GRACE, GRACE_S, rank_variables, wrapped
-from wirespeed.process.codes import shell_code
+from wirespeed.process import shell_code
 from wirespeed.process.frames import EXIT, MARK, VARIABLE, Lines, Writer, write_all
 
 LOOK_S = 0.05

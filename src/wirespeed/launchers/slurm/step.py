@@ -25,7 +25,7 @@ from wirespeed.launchers.slurm import (
     steps_named,
     told_apart,
 )
-from wirespeed.process.codes import shell_code
+from wirespeed.process import shell_code
 from wirespeed.process.frames import write_all
 from wirespeed.process.guard import StopRequest, death_signal
 
