@@ -3,7 +3,7 @@
 import socket
 import time
 
-from wirespeed.lab.relay import Direction
+from wirespeed.lab.inside import Direction
 
 
 def test_frames_leave_in_order_and_not_before_their_time() -> None:

@@ -134,7 +134,6 @@ def _all_of(file: IO[bytes]) -> str:
 
 _MARK = "WIRESPEED_LAB_RUN"
 _LOOK_S, _END_S, _KILL_S, _BOUND_S = 0.03, 5.0, 5.0, 10.0
-_PORT = "import socket; s = socket.socket(); s.bind(('', 0)); print(s.getsockname()[1])"
 TIMED_OUT = 3
 
 Reason = Literal["", "timeout", "grace", "interrupted"]
@@ -187,9 +186,8 @@ def enter_words(layout: Layout, node: str, entry: Entry, words: Sequence[str]) -
 
 def free_port(layout: Layout, node: str) -> int:
     """A TCP port on which nobody listens on that node at this moment."""
-    code = [*layout.script("enter")[:-1], "-c", _PORT]
     facts = json.dumps({"net": str(space_path(layout.space(node)))})
-    words = [*layout.script("enter"), facts, *code]
+    words = [*layout.script("enter"), facts, *layout.script("port")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=_BOUND_S, check=False)
     if done.returncode:
         raise CannotMeasure(f"no free port on {node}: {done.stderr.strip()}")

@@ -184,7 +184,7 @@ INTERFACE = "eth0"
 """Of every node; its other end is a port of the switch."""
 
 _PREFIX = "wslab"
-_HERE = Path(__file__).parent
+_INSIDE = Path(__file__).with_name("inside.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +237,8 @@ class Layout:
         return f"{_PREFIX}-{self.name}-{node}"
 
     def script(self, name: str) -> list[str]:
-        """The command of a file of ours that needs the standard library only."""
-        return [sys.executable, "-I", "-S", str(_HERE / f"{name}.py")]
+        """The command of one of the programs of inside.py."""
+        return [sys.executable, "-I", "-S", str(_INSIDE), name]
 
 
 def space_path(space: str) -> Path:
