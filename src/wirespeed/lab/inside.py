@@ -27,6 +27,7 @@ import socket
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -217,7 +218,12 @@ def _ready() -> None:
     sys.stdout.flush()
 
 
-_PROGRAMS = {"enter": enter, "relay": relay, "stalls": stalls, "port": port}
+_PROGRAMS: dict[str, Callable[..., int | None]] = {
+    "enter": enter,
+    "relay": relay,
+    "stalls": stalls,
+    "port": port,
+}
 
 if __name__ == "__main__":
     sys.exit(_PROGRAMS[sys.argv[1]](*sys.argv[2:]))
