@@ -18,6 +18,7 @@ from wirespeed.errors import InputError, UsageError
 from wirespeed.launchers.base import Engine, Host, Job
 from wirespeed.launchers.node.snapshot import interface_variables
 from wirespeed.launchers.rank_wrapper import DIRECTORY, GRACE
+from wirespeed.launchers.texts import make_error
 from wirespeed.node.reading import read_whole
 from wirespeed.node.redact import is_secret
 from wirespeed.process.frames import VARIABLE
@@ -45,9 +46,11 @@ def read_hostfile(path: Path) -> tuple[Host, ...]:
     try:
         lines = read_whole(path, _MOST_BYTES, pipes=True).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"hostfile {path} cannot be read: {getattr(error, 'strerror', None) or error}",
-            expected=f"a line a node: {_NOTATIONS}",
+        raise make_error(
+            "hostfile_unread",
+            path=path,
+            why=getattr(error, "strerror", None) or error,
+            notations=_NOTATIONS,
         ) from error
     hosts = []
     for number, line in enumerate(lines, 1):
@@ -90,10 +93,11 @@ def _refuse_twice(hosts: Sequence[Host], where: str) -> None:
     names = [host.name for host in hosts]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(
-                f"{where} names {name} twice",
-                expected="each node once, with all its slots",
-                next=f"{name} slots={sum(h.slots or 1 for h in hosts if h.name == name)}",
+            raise make_error(
+                "host_twice",
+                where=where,
+                name=name,
+                slots=sum(h.slots or 1 for h in hosts if h.name == name),
             )
 
 
@@ -148,14 +152,9 @@ def forwarded(environ: Mapping[str, str], asked: Sequence[str] = ()) -> dict[str
         if not _VARIABLE_NAME.fullmatch(name):
             raise UsageError(f"-x {word!r} names no variable", expected="-x NAME or -x NAME=VALUE")
         if not equals and name not in environ:
-            raise UsageError(
-                f"-x {name}: it is not set here", expected=f"{name} in the environment, or {name}=…"
-            )
+            raise make_error("variable_not_set", name=name)
         if equals and is_secret(name):
-            raise UsageError(
-                f"-x {name}=…: anybody on this machine could read the value with ps",
-                expected=f"{name} in the environment, and -x {name}",
-            )
+            raise make_error("secret_variable", name=name)
         if "\0" in value:
             raise UsageError(f"-x {name}: its value holds a NUL", expected="text")
         found[name] = value if equals else environ[name]

@@ -1,15 +1,17 @@
-"""What launchers say, as data: findings.yaml, and engines.yaml with what each engine can be told."""
+"""What launchers say, as data: findings.yaml, errors.yaml, and engines.yaml with what `--with` takes."""
 
 import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
+from wirespeed import errors
 from wirespeed.compiled import Compiled
-from wirespeed.errors import UsageError
+from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.model.finding_texts import FindingTexts
 
 make_finding = FindingTexts(Path(__file__).parent)
@@ -63,7 +65,7 @@ class EngineTexts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     options: tuple[EngineOption, ...] = ()
 
 
-def _read(texts: Mapping[str, bytes]) -> dict[str, EngineTexts]:
+def _read_engines(texts: Mapping[str, bytes]) -> dict[str, EngineTexts]:
     from wirespeed.yaml_tree import data_of
 
     found: dict[str, EngineTexts] = {}
@@ -76,7 +78,7 @@ def _read(texts: Mapping[str, bytes]) -> dict[str, EngineTexts]:
 
 
 _ENGINES = Compiled(
-    Path(__file__).parent, "engines.yaml", "engines.json", dict[str, EngineTexts], _read
+    Path(__file__).parent, "engines.yaml", "engines.json", dict[str, EngineTexts], _read_engines
 )
 _engines = cache(_ENGINES.load)
 
@@ -85,6 +87,39 @@ def engine_texts(name: str) -> EngineTexts:
     return _engines()[name]
 
 
+class ErrorText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One error; templates as those of findings (model/finding_texts.py)."""
+
+    kind: Literal["UsageError", "InputError", "CannotMeasure"] = "UsageError"
+    saw: str = ""
+    expected: str = ""
+    next: str = ""
+
+
+def _read_errors(texts: Mapping[str, bytes]) -> dict[str, ErrorText]:
+    from wirespeed.yaml_tree import data_of
+
+    return convert(data_of(texts["errors.yaml"]), dict[str, ErrorText], strict=False)
+
+
+_ERRORS = Compiled(
+    Path(__file__).parent, "errors.yaml", "errors.json", dict[str, ErrorText], _read_errors
+)
+_errors = cache(_ERRORS.load)
+
+
+def make_error(entry: str, /, **values: object) -> WirespeedError:
+    """The error of that entry, with these values in its texts; `saw` and such: that whole text."""
+    told = _errors()[entry]
+    saw, expected, following = (
+        str(values[name]) if name in values else text.format(**values)
+        for name, text in (("saw", told.saw), ("expected", told.expected), ("next", told.next))
+    )
+    kind: type[WirespeedError] = getattr(errors, told.kind)
+    return kind(saw, expected=expected, next=following)
+
+
 if __name__ == "__main__":
     make_finding.texts.write()
     _ENGINES.write()
+    _ERRORS.write()

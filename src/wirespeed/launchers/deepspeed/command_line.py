@@ -25,11 +25,12 @@ from typing import Literal
 
 import psutil
 
-from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.deepspeed import far
 from wirespeed.launchers.deepspeed.guard import CARRIED
 from wirespeed.launchers.rank_wrapper import wrapped
+from wirespeed.launchers.texts import make_error
 
 _FIND_S = 20.0
 _FIND = "import importlib.util as u, sys; sys.exit(u.find_spec('deepspeed') is None)"
@@ -53,29 +54,17 @@ def require_deepspeed(python: str) -> None:
         try:
             done = subprocess.run([python, "-P", "-c", _FIND], timeout=_FIND_S, capture_output=True)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise UsageError(
-                f"--python {python} does not run on this machine",
-                expected="a path that this machine and all nodes have: DeepSpeed runs its launcher "
-                "here and on the nodes by the same path",
-            ) from error
+            raise make_error("python_not_here", python=python) from error
         found = done.returncode == 0
     if not found:
-        raise CannotMeasure(
-            f"{python} has no deepspeed",
-            expected="DeepSpeed beside wirespeed, here and on every node",
-            next="pip install 'wirespeed[deepspeed]'",
-        )
+        raise make_error("no_deepspeed", python=python)
 
 
 def require_programs(launcher: str) -> None:
     """CannotMeasure where the launcher that DeepSpeed shall use is not on this machine."""
     program, remedy = _PROGRAMS[launcher]
     if shutil.which(program) is None:
-        raise CannotMeasure(
-            f"{program} is not on PATH",
-            expected=f"DeepSpeed's launcher {launcher} uses it",
-            next=remedy,
-        )
+        raise make_error("no_program", program=program, launcher=launcher, next=remedy)
 
 
 # This machine.
@@ -113,16 +102,10 @@ def first_devices(environ: Mapping[str, str], ranks: int) -> str:
     if not visible or environ.get("DS_ACCELERATOR") == "cpu":
         return ""
     if not _NUMBERS.fullmatch(visible):
-        raise UsageError(
-            f"CUDA_VISIBLE_DEVICES={visible}: DeepSpeed takes numbers only",
-            expected="CUDA_VISIBLE_DEVICES=0,1,…",
-        )
+        raise make_error("devices_by_name", visible=visible)
     numbers = visible.split(",")
     if ranks > len(numbers):
-        raise UsageError(
-            f"{ranks} ranks, and CUDA_VISIBLE_DEVICES={visible} leaves {len(numbers)} GPUs",
-            expected="a GPU for each rank",
-        )
+        raise make_error("too_few_devices", ranks=ranks, visible=visible, left=len(numbers))
     return ",".join(numbers[:ranks])
 
 
@@ -170,10 +153,7 @@ def hostfile(hosts: Sequence[Host]) -> str:
     """A line a host; UsageError for a name that could mean more than a host."""
     for host in hosts:
         if not _HOST.fullmatch(host.name):
-            raise UsageError(
-                f"{host.name!r} cannot stand in DeepSpeed's hostfile",
-                expected="a host name, an IPv4 address or an alias of ssh's configuration",
-            )
+            raise make_error("deepspeed_host", host=host)
     return "".join(f"{host.name} slots={host.slots or 1}\n" for host in hosts)
 
 
@@ -213,12 +193,7 @@ def _rank(launch: Launch) -> list[str]:
     if launch.form != "nodes":
         return wrapped(launch.python, launch.command, encoded=True)
     if not _PLAIN_PATH.fullmatch(launch.python):
-        raise UsageError(
-            f"DeepSpeed cannot start {launch.python!r} on other nodes: it writes the path unquoted "
-            "for a shell",
-            expected="a path of letters, digits and +=:,./@-_",
-            next="--python PATH",
-        )
+        raise make_error("deepspeed_python", python=launch.python)
     job = wrapped(launch.python, launch.command, encoded=True)[-2:]
     module = [launch.python, "-P", "-m", far.__name__]
     if launch.launcher == "pdsh":
@@ -243,10 +218,7 @@ def chosen(hosts: Sequence[Host], options: Mapping[str, str]) -> dict[str, list[
     if not text:
         return slots
     if any("@" in name for name in slots):
-        raise UsageError(
-            "a filter's hosts stand between @, so it cannot go with user@host",
-            expected="host names, with User in ssh's configuration",
-        )
+        raise make_error("filter_of_users")
     named = _named(text, slots)
     if include:
         left = {name: named[name] for name in slots if name in named}
@@ -269,9 +241,8 @@ def _named(text: str, slots: Mapping[str, list[int]]) -> dict[str, list[int]]:
         own = numbers.split(",") if colon else [str(slot) for slot in slots[host]]
         for slot in own:
             if not slot.isdecimal() or int(slot) not in slots[host]:
-                raise UsageError(
-                    f"the filter {text} names slot {slot!r} of {host}",
-                    expected=f"0 to {len(slots[host]) - 1}",
+                raise make_error(
+                    "filter_slot", text=text, slot=slot, host=host, last=len(slots[host]) - 1
                 )
         found[host] = sorted({*found.get(host, ()), *map(int, own)})
     return found
@@ -296,10 +267,7 @@ def launcher_args(job: Job, slots: Mapping[str, Sequence[int]]) -> str:
     launcher, options = job.options["launcher"], job.options
     words: list[str] = []
     if launcher in ("slurm", "mpich", "impi") and len({len(own) for own in slots.values()}) > 1:
-        raise UsageError(
-            f"DeepSpeed's launcher {launcher} gives every node as many ranks as the others",
-            expected="the same slots on each host",
-        )
+        raise make_error("deepspeed_uneven", launcher=launcher)
     if launcher != "pdsh":
         made = {"openmpi": _openmpi(job), "slurm": _slurm(slots)}
         words = made.get(launcher, ["-genvlist", CARRIED])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wirespeed.errors import InputError, UsageError
+from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Engine, Host, Job, Piece, Prepared
 from wirespeed.launchers.deepspeed.command_line import (
     LAUNCHERS,
@@ -29,6 +29,7 @@ from wirespeed.launchers.engines.ssh import SshAsking, ssh_words
 from wirespeed.launchers.node.probe import Facts, with_slots
 from wirespeed.launchers.node.snapshot import interface_variables
 from wirespeed.launchers.rank_wrapper import MASTER
+from wirespeed.launchers.texts import make_error
 from wirespeed.model.records import Choice, Finding
 from wirespeed.node.identity import port_of
 from wirespeed.process import free_port
@@ -205,11 +206,7 @@ def _prepare_nodes(job: Job) -> _Prepared:
     launcher = job.options["launcher"]
     require_programs(launcher)
     if not job.hosts:
-        raise UsageError(
-            f"{job.nodes or 1} nodes, and DeepSpeed knows only hosts that are named",
-            expected="--hosts a,b:4 or --hostfile FILE",
-            next="the same command with --hosts; for nodes of a test on this machine --with no-ssh",
-        )
+        raise make_error("deepspeed_hosts", nodes=job.nodes or 1)
     hostfile(job.hosts)  # names are checked before ssh sees them
     if launcher == "slurm":  # whose nodes need no ssh
         seen = Seen(tuple(with_slots(job, {})), (), {})
@@ -252,10 +249,7 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
     if launcher not in LAUNCHERS:
         raise UsageError(f"--with launcher={launcher}", expected=", ".join(LAUNCHERS))
     if launcher in _FILTERLESS and ("include" in options or "exclude" in options):
-        raise UsageError(
-            f"DeepSpeed's launcher {launcher} takes neither include nor exclude",
-            expected="--with launcher=pdsh, or only the hosts that shall be used",
-        )
+        raise make_error("filterless", launcher=launcher)
     if "node-rank" in options and "no-ssh" not in options:
         raise UsageError("--with node-rank says nothing without no-ssh", expected="--with no-ssh")
     config = {"ssh-config": _readable(options["ssh-config"])} if "ssh-config" in options else {}
@@ -265,10 +259,7 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
 def _readable(path: str) -> str:
     full = str(Path(path).expanduser().absolute())
     if not os.access(full, os.R_OK) or any(map(str.isspace, full)):
-        raise InputError(
-            f"--with ssh-config={path} cannot be used",
-            expected="a readable file, without white space in its path: pdsh splits there",
-        )
+        raise make_error("deepspeed_ssh_config", path=path)
     return full
 
 
@@ -298,10 +289,8 @@ def _own_node(hosts: Sequence[str]) -> int:
     here = [node for node, host in enumerate(hosts) if is_here(host)]
     if len(here) != 1:
         names = ", ".join(hosts)
-        raise UsageError(
-            f"{'several' if here else 'none'} of {names} is this machine, {os.uname().nodename}",
-            expected="the number of this machine among the hosts, from 0",
-            next="--with node-rank=0",
+        raise make_error(
+            "which_node", many="several" if here else "none", names=names, own=os.uname().nodename
         )
     return here[0]
 
@@ -315,11 +304,7 @@ def _node_rank(text: str, nodes: int) -> int:
 def _refuse_part(job: Job, part: bool) -> None:
     """A verb hears all its ranks here; a command's other ranks are heard where they are started."""
     if part and _VERB in job.environment:
-        raise UsageError(
-            "with no-ssh only this machine's ranks are started here, and a verb needs all of them",
-            expected="hosts that are all this machine, or DeepSpeed over ssh",
-            next="the same command without --with no-ssh, or --on ssh",
-        )
+        raise make_error("part_of_a_verb")
 
 
 def _rendezvous(job: Job, first: str, *, alone: bool) -> tuple[str, str]:

@@ -48,7 +48,7 @@ from wirespeed.launchers.node.probe import (
 )
 from wirespeed.launchers.node.torchrun import Found, NodeFound, NodesPrepared, probe_words
 from wirespeed.launchers.rank_wrapper import DIRECTORY
-from wirespeed.launchers.texts import make_finding
+from wirespeed.launchers.texts import make_error, make_finding
 from wirespeed.model.records import Choice, Finding, Subject
 
 CLUSTER = "cluster"
@@ -236,10 +236,11 @@ def _named(job: Job, environment: Environment) -> list[Pod]:
     by_name = {pod.name: pod for pod in environment.pods}
     for host in job.hosts:
         if host.name not in by_name:
-            raise UsageError(
-                f"{environment.name} has no pod {host.name!r}",
+            raise make_error(
+                "no_pod",
+                name=environment.name,
+                pod=host.name,
                 expected=", ".join(by_name) or "a pod of it; there is none now",
-                next=f"wirespeed cluster status {environment.name}",
             )
     return [by_name[host.name] for host in job.hosts]
 
@@ -266,11 +267,7 @@ def planned(asked: PodsPrepared) -> PodsPrepared:
     """The job on pods that are not there yet; nothing is asked of the cluster."""
     job, file = asked.job, asked.file
     if job.hosts:
-        raise UsageError(
-            f"{file.cluster.name} is not deployed: it has no pod {job.hosts[0].name!r}",
-            expected="--nodes, for pods that are made for this job alone",
-            next=f"wirespeed cluster deploy {file.cluster.name}",
-        )
+        raise make_error("not_deployed", file=file, pod=job.hosts[0].name)
     deployment = _deployment(job, file, name_of(file.cluster.name, job.token))
     placed = _placed(job, deployment)
     names = {host.name for host in placed}
@@ -398,11 +395,7 @@ def _environment(job: Job, file: ClusterFile, kubectl: Kubectl) -> Environment |
 def _check(job: Job) -> None:
     """UsageError for what cannot be meant."""
     if CLUSTER not in job.options:
-        raise UsageError(
-            "--on k8s needs the cluster's file",
-            expected="--cluster NAME (of clusters/NAME.yaml) or --cluster FILE",
-            next="wirespeed cluster list",
-        )
+        raise make_error("no_cluster_file")
     torchrun.check_options(job)
     directory = job.options.get("directory", "/")
     if not directory.startswith("/") or not directory.isprintable():

@@ -4,20 +4,16 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Engine, Job, Piece, Prepared
 from wirespeed.launchers.rank_wrapper import rank_variables, wrapped
+from wirespeed.launchers.texts import make_error
 from wirespeed.model.records import Choice
 from wirespeed.process import free_port
 
 
 def _look(job: Job) -> Prepared:
     if job.hosts or (job.nodes or 1) > 1:
-        raise UsageError(
-            "--on local knows this machine only",
-            expected="--ranks N, or --ranks-per-node N",
-            next="wirespeed launch --on ssh --hosts node-0,node-1 -- …",
-        )
+        raise make_error("local_only")
     port = free_port("127.0.0.1")
     environment = {**job.environment, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     choice = Choice("MASTER_PORT", str(port), "a port that is free at this moment")

@@ -18,6 +18,7 @@ from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Engine, Job, Piece, Prepared
 from wirespeed.launchers.metaflow import CARRY, COMMAND, COMPUTE, FLOW, FOLDER, PYTHON
 from wirespeed.launchers.node.snapshot import interface_variables
+from wirespeed.launchers.texts import make_error
 from wirespeed.model.records import Choice
 from wirespeed.node.identity import port_of
 from wirespeed.node.secret import VARIABLE as SECRET
@@ -90,10 +91,7 @@ def _datastore_of(options: Mapping[str, str], compute: str) -> str:
 def _shape(job: Job) -> tuple[int, int]:
     """(nodes, ranks on each); UsageError where that cannot be."""
     if job.hosts:
-        raise UsageError(
-            "--on metaflow cannot be told hosts: Metaflow's compute places the tasks",
-            expected="--nodes N --ranks-per-node M",
-        )
+        raise make_error("metaflow_hosts")
     nodes = job.nodes or 1
     if job.ranks is None:
         return nodes, job.ranks_per_node or 1
@@ -101,10 +99,7 @@ def _shape(job: Job) -> tuple[int, int]:
     if nodes * each != job.ranks and job.nodes is None and job.ranks % each == 0:
         nodes = job.ranks // each
     if nodes * each != job.ranks:
-        raise UsageError(
-            f"{job.ranks} ranks on {nodes} nodes with {each} ranks each",
-            expected="ranks = nodes × ranks a node: @parallel has as many ranks on each node",
-        )
+        raise make_error("metaflow_shape", job=job, nodes=nodes, each=each)
     return nodes, each
 
 
@@ -112,15 +107,14 @@ def _checked(options: Mapping[str, str], compute: str) -> None:
     """UsageError where options contradict each other."""
     datastore = _datastore_of(options, compute)
     if compute != LOCAL and datastore == LOCAL:
-        raise UsageError(
-            f"--with compute={compute} cannot use the local datastore: the nodes do not see it",
-            expected="--with datastore=s3 (or azure, gs)",
-        )
+        raise make_error("local_datastore", compute=compute)
     for one in ENGINE.options:
         if one.name in options and one.of and compute not in one.of:
-            raise UsageError(
-                f"--with {one.name} means nothing to compute={compute}",
-                expected=f"--with compute={' or '.join(one.of)}",
+            raise make_error(
+                "option_of_another_compute",
+                option=one,
+                compute=compute,
+                computes=" or ".join(one.of),
             )
 
 
@@ -141,9 +135,7 @@ def _missing_there(python: str, wanted: list[str], seconds: float) -> list[str]:
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise CannotMeasure(
-            f"{python} cannot be asked for Metaflow: {error}", expected="a Python 3.11 or later"
-        ) from error
+        raise make_error("metaflow_not_asked", python=python, error=error) from error
     return done.stdout.split()
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wirespeed.errors import CannotMeasure, InputError, UsageError
+from wirespeed.errors import CannotMeasure, InputError, UsageError, WirespeedError
 from wirespeed.launchers.base import Engine, Host, Job, Piece, Prepared
 from wirespeed.launchers.engines.ssh import SshAsking
 from wirespeed.launchers.mpi.command_line import FIVE, FOUR, INTEL, MPICH, Flavour, Launch, passes
@@ -28,6 +28,7 @@ from wirespeed.launchers.mpi.guard import guarded
 from wirespeed.launchers.node.probe import Facts, differing, with_slots
 from wirespeed.launchers.node.snapshot import interface_variables
 from wirespeed.launchers.rank_wrapper import MASTER, SLOTS, wrapped
+from wirespeed.launchers.texts import make_error
 from wirespeed.model.records import Choice, Finding
 from wirespeed.node.identity import port_of
 from wirespeed.process import is_free
@@ -76,10 +77,11 @@ def flavour_of(program: str) -> Flavour:
     for flavour in FLAVOURS.values():
         if flavour.recognises(said):
             return flavour
-    raise CannotMeasure(
-        f"{program} --version says {' '.join(said.split())[:200]!r}",
-        expected="Open MPI, MPICH (Hydra) or Intel MPI",
-        next=f"name its kind: --with flavour={'|'.join(FLAVOURS)}; or another: --with mpirun=PATH",
+    raise make_error(
+        "unknown_mpirun",
+        program=program,
+        said=" ".join(said.split())[:200],
+        flavours="|".join(FLAVOURS),
     )
 
 
@@ -152,15 +154,11 @@ def slots_of(job: Job, facts: Mapping[str, Facts]) -> tuple[Host, ...]:
     return hosts
 
 
-def _too_few(job: Job, saw: str) -> UsageError:
+def _too_few(job: Job, saw: str) -> WirespeedError:
     each = -(-job.size // len(job.hosts))
     names = ",".join(f"{host.name}:{each}" for host in job.hosts[:3])
     more = ",…" if len(job.hosts) > 3 else ""
-    return UsageError(
-        saw,
-        expected="a slot for each rank",
-        next=f"--hosts {names}{more}; more ranks than cores or GPUs: --with oversubscribe",
-    )
+    return make_error("too_few_slots", saw=saw, hosts=f"{names}{more}")
 
 
 def is_here(name: str) -> bool:
@@ -251,10 +249,7 @@ def _look(job: Job) -> Prepared:
     flavour = FLAVOURS[made] if made else flavour_of(program)
     _refuse_root(flavour, job.options)
     if not job.hosts and (job.nodes or 1) > 1 and first_of_allocation(os.environ) is None:
-        raise UsageError(
-            f"{job.nodes} nodes, and nobody says which: this is no scheduler's job",
-            expected="--hosts a,b,… or a hostfile, or a job of Slurm, PBS, LSF or Grid Engine",
-        )
+        raise make_error("mpi_nodes", job=job)
     options = {**job.options, **_settled(job, program, flavour)}
     asked = replace(job, python=job.python or sys.executable, options=options)
     # What mpirun cannot be told is refused before anybody is asked.
@@ -357,11 +352,7 @@ def _refuse_root(flavour: Flavour, options: Mapping[str, str]) -> None:
     allowed = any(all(os.environ.get(name) for name in pair) for pair in _ROOT)
     if os.geteuid() or not flavour.minds_root or "allow-root" in options or allowed:
         return
-    raise UsageError(
-        f"{flavour.title} refuses to run as root",
-        expected="a user's account; in a container root may be all there is",
-        next="--with allow-root",
-    )
+    raise make_error("mpi_root", flavour=flavour)
 
 
 ENGINE = Engine("mpi", _look)

@@ -7,9 +7,10 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Engine, Job, Piece, Prepared
 from wirespeed.launchers.ray.cluster import LOCAL, Orders, bundles_of
+from wirespeed.launchers.texts import make_error
 from wirespeed.model.records import Choice
 
 STRATEGIES = ("STRICT_SPREAD", "SPREAD", "PACK", "STRICT_PACK")
@@ -20,11 +21,7 @@ _STARTS_S = 20.0
 def _look(job: Job) -> Prepared:
     """Settle the options; what the cluster lacks is told when the job runs."""
     if find_spec("ray") is None:
-        raise CannotMeasure(
-            f"Ray is not installed for {sys.executable}",
-            expected="the version of Ray that the cluster runs",
-            next="pip install 'wirespeed[ray]'",
-        )
+        raise make_error("no_ray", python=sys.executable)
     address, why = _address(job.options, os.environ)
     _check_hosts(job, local=address == LOCAL)
     strategy = job.options.get("strategy", "").upper() or _strategy(job, address)
@@ -77,10 +74,7 @@ def _address(options: Mapping[str, str], environ: Mapping[str, str]) -> tuple[st
     port = address.rpartition(":")[2]
     if address in (LOCAL, "auto") or (":" in address and port.isdecimal() and port.isascii()):
         return address, why
-    raise UsageError(
-        f"{why}={address!r} is no address of a Ray cluster",
-        expected="auto, local, HOST:PORT or ray://HOST:PORT",
-    )
+    raise make_error("ray_address", why=why, address=address)
 
 
 def _check_hosts(job: Job, *, local: bool) -> None:
@@ -88,11 +82,7 @@ def _check_hosts(job: Job, *, local: bool) -> None:
         if not host.name or host.name.startswith("-"):
             raise UsageError(f"{host.name!r} is no node", expected="names or addresses of nodes")
     if local and (job.hosts or (job.nodes or 1) > 1):
-        raise UsageError(
-            "a local Ray cluster is this machine alone",
-            expected="--ranks N, or --ranks-per-node N",
-            next="--with address=auto, HOST:PORT or ray://HOST:PORT names a cluster of nodes",
-        )
+        raise make_error("ray_local")
 
 
 def _strategy(job: Job, address: str) -> str:

@@ -30,6 +30,7 @@ from wirespeed.launchers.slurm.command_line import (
     srun_words,
     uneven,
 )
+from wirespeed.launchers.texts import make_error
 from wirespeed.model.records import Choice, Finding
 from wirespeed.process.frames import padded
 
@@ -138,18 +139,11 @@ def _placed(job: Job, allocation: Allocation | None) -> tuple[Job, tuple[Choice,
 
 
 def _refuse_inside(options: Mapping[str, str], allocation: Allocation) -> None:
-    where = f"inside allocation {allocation.job}"
     if "batch" in options:
-        raise UsageError(
-            f"--with batch {where}",
-            expected="a login node; or without batch: ranks start in the allocation",
-            next="the same command without --with batch, or env -u SLURM_JOB_ID …",
-        )
+        raise make_error("batch_inside", job=allocation.job)
     if names := allocating(options):
-        raise UsageError(
-            f"--with {names[0]} {where}: its nodes are chosen already",
-            expected=f"no {', '.join(names)} here",
-            next=f"give them to salloc or sbatch; see scontrol show job {allocation.job}",
+        raise make_error(
+            "chosen_inside", first=names[0], names=", ".join(names), job=allocation.job
         )
 
 

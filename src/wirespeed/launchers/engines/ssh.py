@@ -20,6 +20,7 @@ from wirespeed.launchers.node.probe import (
     last_words,
     node_finding,
 )
+from wirespeed.launchers.texts import make_error
 from wirespeed.model.records import Finding
 
 ASK_S = 15.0
@@ -41,10 +42,7 @@ def check_host(name: str) -> None:
     """UsageError for what can be no host of ssh; a name that starts with a dash would be an option."""
     odd = not name or name.startswith("-") or not name.isprintable() or any(map(str.isspace, name))
     if odd or "@-" in name:
-        raise UsageError(
-            f"{name!r} is no host name",
-            expected="a host, user@host, an address, or an alias of ssh's configuration",
-        )
+        raise make_error("ssh_host", name=name)
 
 
 def ssh_words(config: str, host: str, far: Sequence[str], port: str = "") -> tuple[str, ...]:
@@ -132,11 +130,7 @@ class SshPrepared(torchrun.NodesPrepared):
 
 def _look(job: Job) -> Prepared:
     if not job.hosts:
-        raise UsageError(
-            "--on ssh needs the names of the nodes",
-            expected="--hosts A,B or --hostfile FILE",
-            next="wirespeed launch --on ssh --hosts node-0,node-1 -- hostname",
-        )
+        raise make_error("ssh_hosts")
     for host in job.hosts:
         check_host(host.name)
     torchrun.check_options(job)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Host
+from wirespeed.launchers.texts import make_error
 
 _HOST = re.compile(r"(?:[\w.-]+@)?[A-Za-z0-9_](?:[\w.-]*\w)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -58,20 +59,14 @@ class Launch:
         _refuse_strange("interface", self.interface)
         for word in self.ssh:
             if len(word.split()) != 1:
-                raise UsageError(
-                    f"mpirun cannot hand {word!r} to ssh: it cuts at white space",
-                    expected="a path without white space",
-                )
+                raise make_error("mpi_ssh_words", word=word)
 
 
 def check_hosts(hosts: Sequence[Host]) -> None:
     """UsageError for a name that a hostfile could take for anything else (IPv6 has colons)."""
     for host in hosts:
         if not _HOST.fullmatch(host.name):
-            raise UsageError(
-                f"mpirun cannot be told the host {host.name!r}",
-                expected="a host name or an IPv4 address; for an IPv6 address a name in /etc/hosts",
-            )
+            raise make_error("mpi_host", host=host)
 
 
 def per_node(map_by: str) -> int | None:

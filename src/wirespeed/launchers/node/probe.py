@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import IO, Any, get_origin, get_type_hints
 
 from wirespeed import __version__
-from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.node import snapshot as node_facts
 from wirespeed.launchers.node.snapshot import MARK
-from wirespeed.launchers.texts import make_finding
+from wirespeed.launchers.texts import make_error, make_finding
 from wirespeed.model.records import Finding, Subject
 from wirespeed.process.guard import signal_group
 
@@ -146,9 +145,10 @@ class _Asked:
                 )
         except OSError as error:
             self._files.close()
-            raise CannotMeasure(
-                f"{command[0]} cannot be run: {error.strerror}",
-                expected=f"{command[0]} on this machine",
+            raise make_error(
+                "not_run",
+                program=command[0],
+                why=error.strerror,
                 next=_CURES.get(Path(command[0]).name, ""),
             ) from error
 
@@ -378,10 +378,7 @@ def with_slots(job: Job, facts: Mapping[str, Facts]) -> list[Host]:
         left -= filled[-1]
     if left:
         room = job.ranks - left
-        raise UsageError(
-            f"{job.ranks} ranks do not fit: the nodes take {room}",
-            expected=f"--ranks {room} or fewer, or more slots",
-        )
+        raise make_error("no_fit", ranks=job.ranks, room=room)
     return _some(job, filled)
 
 

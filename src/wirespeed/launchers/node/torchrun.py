@@ -26,6 +26,7 @@ from wirespeed.launchers.node.probe import (
 )
 from wirespeed.launchers.node.snapshot import THREADS, ZONE, interface_variables
 from wirespeed.launchers.rank_wrapper import rank_variables, wrapped
+from wirespeed.launchers.texts import make_error
 from wirespeed.model.records import Choice, Finding
 from wirespeed.process.frames import VARIABLE
 
@@ -229,7 +230,8 @@ def prepared(asked: P, asking: Asking, findings: list[Finding], good: dict[str, 
     hosts = tuple(host for host in with_slots(job, good) if host.name in good)
     if len({host.slots for host in hosts}) > 1 and options.get("torchrun") != "no":
         if options.get("rendezvous") == "c10d":
-            raise _uneven(hosts)
+            told = ", ".join(f"{host.name}:{host.slots}" for host in hosts)
+            raise make_error("torchrun_uneven", slots=told)
         options["torchrun"] = "no"
         why = "nodes have different numbers of ranks, which torchrun cannot place in order"
         choices.append(Choice("torchrun", "no", why))
@@ -303,12 +305,3 @@ def _python(host: str, facts: Facts, asking: Asking, choices: list[Choice]) -> s
         return wanted
     choices.append(Choice(f"Python on {host}", facts.executable, f"{wanted} is not there"))
     return facts.executable
-
-
-def _uneven(hosts: tuple[Host, ...]) -> UsageError:
-    told = ", ".join(f"{host.name}:{host.slots}" for host in hosts)
-    return UsageError(
-        f"torchrun cannot place different numbers of ranks in order: {told}",
-        expected="the same on every node",
-        next="the same command with --with torchrun=no in place of rendezvous",
-    )

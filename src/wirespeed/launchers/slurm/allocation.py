@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.errors import CannotMeasure, UsageError, WirespeedError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.slurm import ask
 from wirespeed.launchers.slurm.command_line import OPTIONS, request_words
-from wirespeed.launchers.texts import make_finding
+from wirespeed.launchers.texts import make_error, make_finding
 from wirespeed.model.records import Choice, Finding, Subject
 
 
@@ -76,10 +76,8 @@ def _asked(job: str) -> Allocation:
     done = ask("squeue", "--noheader", f"--jobs={job}", "--states=RUNNING", "--format=%D")
     nodes = _number(done.stdout.strip())
     if nodes is None:
-        raise CannotMeasure(
-            f"job {job} does not run: {done.stderr.strip() or 'squeue does not show it'}",
-            expected="an allocation of yours that has its nodes",
-            next=f"squeue --me; scontrol show job {job}",
+        raise make_error(
+            "no_allocation", job=job, why=done.stderr.strip() or "squeue does not show it"
         )
     return Allocation(job=job, nodes=nodes)
 
@@ -109,9 +107,8 @@ def sized(job: Job) -> tuple[Job, tuple[Choice, ...]]:
     nodes = job.nodes or 1
     size = job.ranks if job.ranks is not None else nodes * (each or 1)
     if size % nodes or (job.ranks is not None and each is not None and each * nodes != size):
-        raise UsageError(
-            f"{size} ranks on {nodes} nodes" + (f", {each} on each" if each else ""),
-            expected=f"a multiple of {nodes}; or hosts with slots, such as --hosts a:2,b:1",
+        raise make_error(
+            "slurm_shape", size=size, nodes=nodes, each=f", {each} on each" if each else ""
         )
     if job.nodes is None:
         choices.append(Choice("nodes", "1", "--nodes was not given"))
@@ -131,18 +128,17 @@ def _on_hosts(job: Job, each: int | None) -> Job:
     count = len(job.hosts)
     if each is None and job.ranks is not None and not any(host.slots for host in job.hosts):
         if job.ranks % count:
-            raise UsageError(
-                f"{job.ranks} ranks on {count} hosts",
-                expected=f"a multiple of {count}, or slots for each host",
-            )
+            raise make_error("slurm_hosts_ranks", ranks=job.ranks, count=count)
         each = job.ranks // count
     hosts = tuple(Host(host.name, host.slots or each or 1) for host in job.hosts)
     slots = sum(host.slots or 1 for host in hosts)
     if job.nodes not in (None, count) or job.ranks not in (None, slots):
-        raise UsageError(
-            f"{count} hosts with {slots} slots, for {job.nodes or count} nodes "
-            f"and {job.ranks or slots} ranks",
-            expected="the same number, or only one of them",
+        raise make_error(
+            "slurm_hosts_shape",
+            count=count,
+            slots=slots,
+            nodes=job.nodes or count,
+            ranks=job.ranks or slots,
         )
     return replace(job, hosts=hosts, nodes=count, ranks=slots, ranks_per_node=each)
 
@@ -166,11 +162,7 @@ def missing_programs(*, batch: bool) -> list[str]:
 def need_programs(*, batch: bool) -> None:
     """CannotMeasure where Slurm's commands are not here."""
     if missing := missing_programs(batch=batch):
-        raise CannotMeasure(
-            f"{', '.join(missing)} not found on PATH",
-            expected="Slurm's commands, as on a login node of the cluster",
-            next="run this on a login node, module load slurm, or apt-get install slurm-client",
-        )
+        raise make_error("no_slurm", missing=", ".join(missing))
 
 
 def need_known(job: Job) -> None:
@@ -199,10 +191,7 @@ def without_unusable(job: Job) -> tuple[Job, tuple[Finding, ...]]:
     """
     for host in job.hosts:
         if not _NODE.fullmatch(host.name):
-            raise UsageError(
-                f"{host.name!r} is no node of Slurm",
-                expected="one name a node; scontrol show hostnames 'node-[0-3]' lists them",
-            )
+            raise make_error("slurm_node", host=host)
     if not job.hosts:
         return job, ()
     names = ",".join(host.name for host in job.hosts)
@@ -249,19 +238,11 @@ def need_possible(job: Job) -> None:
         return
     if _CONTROLLER.search(done.stderr):
         raise _unreachable(done.stderr)
-    raise UsageError(
-        f"Slurm refuses the request: {_last(done.stderr)}",
-        expected="partition, account, nodes, GPUs, memory and time that the cluster has and allows",
-        next="sinfo -o '%P %G %m %l %D'; sacctmgr show assoc user=$USER",
-    )
+    raise make_error("slurm_refuses", why=_last(done.stderr))
 
 
-def _unreachable(said: str) -> CannotMeasure:
-    return CannotMeasure(
-        f"Slurm's controller cannot be asked: {_last(said)}",
-        expected="slurmctld to answer, munge to run here, and slurm.conf (or SLURM_CONF) to be found",
-        next="scontrol ping; systemctl status munge",
-    )
+def _unreachable(said: str) -> WirespeedError:
+    return make_error("no_controller", why=_last(said))
 
 
 def _last(text: str) -> str:

@@ -30,7 +30,7 @@ from pathlib import Path
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Job
 from wirespeed.launchers.rank_wrapper import wrapped
-from wirespeed.launchers.texts import engine_texts
+from wirespeed.launchers.texts import engine_texts, make_error
 
 _WAIT = re.compile(r"(\d+)([smhd]?)")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -120,10 +120,7 @@ def batch_script(job: Job, *, by_hand: bool = False) -> str:
     of sbatch, and no value is in the script.
     """
     if uneven(job):
-        raise UsageError(
-            "hosts with unlike numbers of ranks in a batch job",
-            expected="the same slots for every host with --with batch",
-        )
+        raise make_error("batch_uneven")
     asked = [f"--job-name={job_name(job)}", *_size(job, spread=False)]
     asked += passed(job.options, "allocation")
     # Whoever follows it has seen its ranks end: a second start would be another job. If a site starts
