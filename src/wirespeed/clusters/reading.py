@@ -190,12 +190,7 @@ def _expected(error: Any, key: Key) -> str:
 def _problem(tree: Tree, key: Key, saw: str, expected: str, meant: str = "") -> Problem:
     mark = tree.mark(key)
     return Problem(
-        line=mark.line,
-        column=mark.column,
-        key=dotted(key),
-        saw=saw,
-        expected=expected,
-        meant=meant,
+        line=mark.line, column=mark.column, key=dotted(key), saw=saw, expected=expected, meant=meant
     )
 
 

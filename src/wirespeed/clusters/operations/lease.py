@@ -125,12 +125,7 @@ class Lease:
             )
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
-        return {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "name": meta["name"],
-            "uid": meta["uid"],
-        }
+        return {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"]}
 
     def give_back(self) -> bool:
         """Delete it, and with it what it owns; whether that was taken."""

@@ -146,11 +146,7 @@ def _wake(kubectl: Kubectl, seen: Seen, deployment: Deployment, course: _Course)
 
 
 def _why(
-    kubectl: Kubectl,
-    seen: Seen,
-    deployment: Deployment,
-    course: _Course,
-    stale: frozenset[str],
+    kubectl: Kubectl, seen: Seen, deployment: Deployment, course: _Course, stale: frozenset[str]
 ) -> list[Cause]:
     """What holds pods up now, with the time since when in `course`."""
     if course.now >= _EVENTS_FROM_S and course.now - course.asked_at >= _EVENTS_EVERY_S:
@@ -238,10 +234,7 @@ def status(kubectl: Kubectl, cluster: Cluster, progress: Progress) -> Status:
             return replace(plain, pods=tuple(seen.told), findings=(told,), exit_code=_UNKNOWN)
         if not (seen.makers or seen.pods):
             return replace(
-                plain,
-                claims=_phases(seen),
-                findings=(_absent(cluster, seen),),
-                exit_code=1,
+                plain, claims=_phases(seen), findings=(_absent(cluster, seen),), exit_code=1
             )
         return _judged(kubectl, plain, seen, zones)
     except Refused as refused:

@@ -216,11 +216,7 @@ class Sync:
 
 
 def _lists(plan: Plan) -> dict[str, Any]:
-    return {
-        **_cut("replaced", plan.replaced),
-        **_cut("way", plan.way),
-        **_cut("kept", plan.kept),
-    }
+    return {**_cut("replaced", plan.replaced), **_cut("way", plan.way), **_cut("kept", plan.kept)}
 
 
 def _cut(name: str, paths: list[str]) -> dict[str, Any]:
