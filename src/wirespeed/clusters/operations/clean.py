@@ -15,6 +15,7 @@ from wirespeed.clusters.operations.snapshot import (
     owner_selector,
     reference,
 )
+from wirespeed.clusters.operations.status import Course
 from wirespeed.model.records import Finding
 from wirespeed.model.units import format_duration
 
@@ -101,16 +102,12 @@ def _until_gone(
     kubectl: Kubectl, name: str, kinds: Sequence[str], progress: Progress, within_s: float
 ) -> Sequence[Mapping[str, Any]]:
     """What is still there when the time is over."""
-    end, text = time.monotonic() + within_s, ""
+    course = Course(progress)
     while left := found(kubectl, name, kinds).objects:
-        if time.monotonic() > end:
+        if course.now > within_s:
             return left
-        told = (
-            f"waiting until {', '.join(_names(left)[:4])} {'is' if len(left) == 1 else 'are'} gone"
-        )
-        if told != text:
-            progress.phase(told)
-            text = told
+        verb = "is" if len(left) == 1 else "are"
+        course.tell(f"waiting until {', '.join(_names(left)[:4])} {verb} gone")
         time.sleep(_PAUSE_S)
     return ()
 

@@ -25,6 +25,7 @@ from wirespeed.clusters.operations.capabilities import missing_for
 from wirespeed.clusters.operations.pod_failures import Cause, cause_findings, causes
 from wirespeed.clusters.operations.pod_lookup import Pod, is_true, pods_of
 from wirespeed.clusters.operations.snapshot import Seen, events_of, look
+from wirespeed.clusters.operations.status import OPERATOR_S, Course
 from wirespeed.errors import CannotMeasure, Interrupted, UsageError
 from wirespeed.model.records import Finding
 
@@ -35,8 +36,7 @@ _STARTED_BY = "wirespeed/started-by"
 _LAUNCHER = "launcher"
 _ENDED = ("Succeeded", "Failed")
 _EVERY_S = 0.5
-_OPERATOR_S = 20.0
-"""An operator that runs has made the first pod by then."""
+_DESCRIBE = "kubectl describe pods -l "
 _LAST_LINES = 6
 _GONE_S = 120.0
 _TRIES = 3
@@ -136,17 +136,14 @@ class _Run:
 
     def _await_room(self) -> None:
         """The operator would take pods of that name that are just going for its own."""
-        end = time.monotonic() + _GONE_S
-        told = False
+        course = Course(self.progress)
         while pods_of(self.kubectl, self.name) or self._job() is not None:
-            if time.monotonic() > end:
+            if course.now > _GONE_S:
                 raise CannotMeasure(
                     f"pods of an earlier run are not gone within {_GONE_S:.0f} s",
                     next=f"kubectl get pods -n {self.kubectl.namespace} -l {selector_text(self.name)}",
                 )
-            if not told:
-                self.progress.phase("waiting until pods of an earlier run are gone")
-            told = True
+            course.tell("waiting until pods of an earlier run are gone")
             time.sleep(_EVERY_S)
 
     def watch(self, start_by: float, end: float) -> Ended:
@@ -156,19 +153,11 @@ class _Run:
             return Ended(findings=findings)
         self.progress.phase(f"running in {launcher.name}")
         code = self._follow(launcher.name, end)
-        log = "".join(f"{line}\n" for line in self.lines)
-        if code is None:
-            return Ended(
-                log=log,
-                findings=(make_finding("not_ended", evidence=tuple(self.lines[-_LAST_LINES:])),),
-            )
-        return Ended(
-            log=log,
-            code=code,
-            findings=(make_finding("failed", code=code, evidence=tuple(self.lines[-_LAST_LINES:])),)
-            if code
-            else (),
-        )
+        log, last = "".join(f"{line}\n" for line in self.lines), tuple(self.lines[-_LAST_LINES:])
+        if code == 0:
+            return Ended(log=log, code=code)
+        entry = "not_ended" if code is None else "failed"
+        return Ended(log=log, code=code, findings=(make_finding(entry, code=code, evidence=last),))
 
     def remove(self, objects: Sequence[dict[str, Any]]) -> None:
         """All that we made; the operator's pods go with their MPIJob. CannotMeasure where it fails."""
@@ -196,27 +185,23 @@ class _Run:
 
     def _started(self, start_by: float) -> tuple[Pod | None, tuple[Finding, ...]]:
         """The launcher once it runs or has run; None with what holds it up for good, or until now."""
-        began, told = time.monotonic(), ""
-        since: dict[str, float] = {}
+        course = Course(self.progress)
         while True:
             seen = look(self.kubectl, self.name, "mpijob")
             pods = [pod for pod in seen.told if not pod.terminating]
             launcher = next((pod for pod in pods if pod.role == _LAUNCHER), None)
             if launcher and launcher.phase in ("Running", *_ENDED):
                 return launcher, ()
-            now = time.monotonic()
-            found = self._causes(seen)
-            since = {one.key: since.get(one.key, now) for one in found}
-            final = [one for one in found if now - since[one.key] >= one.patience_s]
-            if final or now > start_by:
-                late = (_not_started(self.name, self._state(pods)),)
-                return None, cause_findings(self.kubectl, final or found) or late
-            if not pods and now - began > _OPERATOR_S and not self.environment.file.workload.queue:
-                return None, (make_finding("no_operator", name=self.name, operator_s=_OPERATOR_S),)
-            state = found[0].finding.title if found else self._state(pods)
-            if state != told:
-                self.progress.phase(f"waiting: {state}")
-            told = state
+            found, state = self._causes(seen), self._state(pods)
+            final = course.final(found)
+            if final or time.monotonic() > start_by:
+                late = make_finding(
+                    "not_started", saw=state, next=_DESCRIBE + selector_text(self.name)
+                )
+                return None, cause_findings(self.kubectl, final or found) or (late,)
+            if not pods and course.now > OPERATOR_S and not self.environment.file.workload.queue:
+                return None, (make_finding("no_operator", name=self.name, operator_s=OPERATOR_S),)
+            course.tell(f"waiting: {found[0].finding.title if found else state}")
             time.sleep(_EVERY_S)
 
     def _causes(self, seen: Seen) -> list[Cause]:
@@ -300,9 +285,3 @@ def _kind_of(made: dict[str, Any]) -> str:
     """As kubectl takes it whatever else has the same kind: MPIJob.v2beta1.kubeflow.org."""
     group, _, version = made["apiVersion"].rpartition("/")
     return f"{made['kind']}.{version}.{group}" if group else str(made["kind"])
-
-
-def _not_started(name: str, seen: str) -> Finding:
-    return make_finding(
-        "not_started", saw=seen, next=f"kubectl describe pods -l {selector_text(name)}"
-    )

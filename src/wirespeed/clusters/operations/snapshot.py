@@ -212,6 +212,22 @@ class Seen:
         """Pods that ranks run in."""
         return [pod for pod in self.told if pod.role == RANKS]
 
+    @property
+    def statefulset(self) -> Mapping[str, Any] | None:
+        return next((one for one in self.makers if one["kind"] == "StatefulSet"), None)
+
+    @property
+    def revision(self) -> str:
+        """Of the StatefulSet's present template; empty where there is none."""
+        return str((self.statefulset or {}).get("status", {}).get("updateRevision", ""))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the controller has seen the StatefulSet as it is now."""
+        told = self.statefulset or {"metadata": {}}
+        seen = told.get("status", {}).get("observedGeneration", 0)
+        return bool(seen >= told["metadata"].get("generation", 0))
+
     def about(self, told: Mapping[str, Any]) -> list[Event]:
         """Events of that very object, the latest last."""
         uid = told["metadata"].get("uid")

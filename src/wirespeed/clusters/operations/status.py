@@ -11,7 +11,7 @@ from wirespeed.clusters.file import Cluster
 from wirespeed.clusters.findings import make_finding
 from wirespeed.clusters.kube import Answer, Kubectl, Refused
 from wirespeed.clusters.kube.refusals import Progress, finding_of, patient, wrong_server
-from wirespeed.clusters.operations.pod_failures import Cause, cause_findings, causes
+from wirespeed.clusters.operations.pod_failures import FOREVER, Cause, cause_findings, causes
 from wirespeed.clusters.operations.pod_lookup import RANKS, Pod, some_of, zones_of
 from wirespeed.clusters.operations.snapshot import (
     Event,
@@ -28,7 +28,7 @@ from wirespeed.model.units import format_duration
 _EVENTS_FROM_S, _EVENTS_EVERY_S = 2.0, 2.0
 """Most pods are ready before anybody needs to ask why not."""
 _WAKE_S, _WOKEN = 1.0, "wirespeed/woken"
-_OPERATOR_S = 20.0
+OPERATOR_S = 20.0
 """An operator that runs has made the first pod by then."""
 
 
@@ -41,21 +41,29 @@ class Waited:
 
 
 @dataclass(slots=True)
-class _Course:
-    """What is remembered from look to look; times are seconds since the start."""
+class Course:
+    """A wait for the cluster: what is remembered from look to look; times are seconds since its start."""
 
-    began: float = field(default_factory=time.monotonic)
-    events: tuple[Event, ...] = ()
-    asked_at: float = 0.0
+    progress: Progress
     since: dict[str, float] = field(default_factory=dict)
     """When each cause was first seen, of those that are there still."""
-    replaced: set[str] = field(default_factory=set)
-    woken: bool = False
-    text: str = ""
+    _began: float = field(default_factory=time.monotonic)
+    _told: str = ""
 
     @property
     def now(self) -> float:
-        return time.monotonic() - self.began
+        return time.monotonic() - self._began
+
+    def final(self, found: Sequence[Cause]) -> list[Cause]:
+        """Those that have been there for longer than they may be; to be called at each look."""
+        self.since = {one.key: self.since.get(one.key, self.now) for one in found}
+        return [one for one in found if self.now - self.since[one.key] >= one.patience_s]
+
+    def tell(self, text: str) -> None:
+        """Where it is, if that is news."""
+        if text != self._told:
+            self.progress.phase(text)
+            self._told = text
 
 
 def wait(
@@ -70,131 +78,106 @@ def wait(
 
     stale: stamps of events that are older than what was just applied.
     """
-    course = _Course()
-    while True:
-        seen = look(kubectl, deployment.name, deployment.engine)
-        ready = ready_pods(seen, deployment)
-        if len(ready) >= deployment.nodes:
-            return Waited(tuple(ready))
-        _replace_old(kubectl, seen, course, progress)
-        _wake(kubectl, seen, deployment, course)
-        found = _why(kubectl, seen, deployment, course, stale)
-        final = [one for one in found if course.now - course.since[one.key] >= one.patience_s]
-        if final or course.now >= within_s:
-            told = cause_findings(kubectl, final or found) or (_late(deployment, seen, within_s),)
-            return Waited(tuple(seen.told), told)
-        _tell(progress, course, seen, deployment, ready, found)
-        time.sleep(
-            min(
-                (0.25 if course.now < 10 else 0.5 if course.now < 60 else 2.0),
-                max(0.0, within_s - course.now),
-            )
+    return _Wait(kubectl, deployment, Course(progress), within_s, stale).run()
+
+
+@dataclass(slots=True)
+class _Wait:
+    kubectl: Kubectl
+    deployment: Deployment
+    course: Course
+    within_s: float
+    stale: frozenset[str]
+    events: tuple[Event, ...] = ()
+    asked_at: float = 0.0
+    replaced: set[str] = field(default_factory=set)
+    woken: bool = False
+
+    def run(self) -> Waited:
+        course, wanted = self.course, self.deployment.nodes
+        while True:
+            seen = look(self.kubectl, self.deployment.name, self.deployment.engine)
+            ready = ready_pods(seen, self.deployment)
+            if len(ready) >= wanted:
+                return Waited(tuple(ready))
+            self._replace_old(seen)
+            self._wake(seen)
+            found = self._why(seen)
+            final = course.final(found)
+            if final or course.now >= self.within_s:
+                told = cause_findings(self.kubectl, final or found) or (self._late(seen),)
+                return Waited(tuple(seen.told), told)
+            waiting = [pod for pod in seen.ranks if pod not in ready]
+            state = f"; {waiting[0].name}: {waiting[0].status}" if waiting else ""
+            state = f"; {found[0].finding.title}" if found else state
+            course.tell(f"{len(ready)} of {wanted} pods are ready{state}")
+            pause = 0.25 if course.now < 10 else 0.5 if course.now < 60 else 2.0
+            time.sleep(min(pause, max(0.0, self.within_s - course.now)))
+
+    def _replace_old(self, seen: Seen) -> None:
+        """A StatefulSet replaces one pod after the other, and each new one waits for its ranks.
+
+        All at once is as well: no rank can work while another's pod is replaced.
+        """
+        revision = seen.revision
+        if not revision or not seen.is_current:
+            return
+        old = [
+            pod
+            for pod in seen.ranks
+            if pod.revision not in ("", revision)
+            and not pod.terminating
+            and pod.uid not in self.replaced
+        ]
+        self.replaced.update(pod.uid for pod in old)
+        if names := [pod.name for pod in old]:
+            self.course.progress.phase(f"replacing {some_of(names)}: the template has changed")
+            self.kubectl.do("delete", "pods", *names, "--wait=false", "--ignore-not-found")
+
+    def _wake(self, seen: Seen) -> None:
+        """A controller that was refused pods asks again ever more seldom; a change makes it ask."""
+        late = self.course.now >= _WAKE_S and len(seen.pods) < self.deployment.nodes
+        if self.woken or not late or seen.statefulset is None:
+            return
+        self.woken = True
+        stamp = f"{_WOKEN}={int(time.time())}"
+        name = f"statefulsets.apps/{self.deployment.name}"
+        self.kubectl.ask("annotate", "--overwrite", name, stamp)
+
+    def _why(self, seen: Seen) -> list[Cause]:
+        """What holds pods up now."""
+        now = self.course.now
+        if now >= _EVENTS_FROM_S and now - self.asked_at >= _EVENTS_EVERY_S:
+            events = events_of(self.kubectl)
+            self.events = tuple(one for one in events if one.stamp not in self.stale)
+            self.asked_at = now
+        found = causes(replace(seen, events=self.events), self.deployment.nodes)
+        if not seen.pods and not found and self.deployment.engine != "statefulset":
+            finding = make_finding("readiness_no_operator", deployment=self.deployment)
+            queued = self.deployment.file.workload.queue
+            return [Cause(finding, FOREVER if queued else OPERATOR_S)]
+        return found
+
+    def _late(self, seen: Seen) -> Finding:
+        states = [f"{pod.name}: {pod.status}" for pod in seen.ranks if not pod.ready]
+        ready, wanted = sum(pod.ready for pod in seen.ranks), self.deployment.nodes
+        return make_finding(
+            "late",
+            deployment=self.deployment,
+            title=f"{ready} of {wanted} pods are ready after {format_duration(self.within_s)}",
+            saw=", ".join(states[:5]) or "no pods",
         )
 
 
 def ready_pods(seen: Seen, deployment: Deployment) -> list[Pod]:
     """Pods of the present template that are ready; none before the controller has seen it."""
-    maker = next((one for one in seen.makers if one["kind"] == "StatefulSet"), None)
     ready = [pod for pod in seen.ranks if pod.ready]
     if deployment.engine != "statefulset":
         return ready
-    if maker is None or not _is_current(maker):
+    if seen.statefulset is None or not seen.is_current:
         return []
-    revision = maker["status"].get("updateRevision", "")
-    return [
-        pod
-        for pod in ready
-        if pod.revision == revision and 0 <= pod.ordinal < maker["spec"]["replicas"]
-    ]
-
-
-def _is_current(maker: Any) -> bool:
-    status = maker.get("status", {})
-    return bool(status.get("observedGeneration", 0) >= maker["metadata"].get("generation", 0))
-
-
-def _replace_old(kubectl: Kubectl, seen: Seen, course: _Course, progress: Progress) -> None:
-    """A StatefulSet replaces one pod after the other, and each of the new ones waits for its ranks.
-
-    All at once is as well: no rank can work while another's pod is replaced.
-    """
-    for maker in seen.makers:
-        revision = maker.get("status", {}).get("updateRevision")
-        if maker["kind"] != "StatefulSet" or not revision or not _is_current(maker):
-            continue
-        old = [
-            pod.name
-            for pod in seen.ranks
-            if pod.revision not in ("", revision)
-            and not pod.terminating
-            and pod.uid not in course.replaced
-        ]
-        course.replaced.update(pod.uid for pod in seen.ranks if pod.name in old)
-        if old:
-            progress.phase(f"replacing {some_of(old)}: the template has changed")
-            kubectl.do("delete", "pods", *old, "--wait=false", "--ignore-not-found")
-
-
-def _wake(kubectl: Kubectl, seen: Seen, deployment: Deployment, course: _Course) -> None:
-    """A controller that was refused pods asks again ever more seldom; a change makes it ask at once."""
-    makers = [one for one in seen.makers if one["kind"] == "StatefulSet"]
-    if course.woken or course.now < _WAKE_S or not makers or len(seen.pods) >= deployment.nodes:
-        return
-    course.woken = True
-    stamp = f"{_WOKEN}={int(time.time())}"
-    kubectl.ask("annotate", "--overwrite", f"statefulsets.apps/{deployment.name}", stamp)
-
-
-def _why(
-    kubectl: Kubectl, seen: Seen, deployment: Deployment, course: _Course, stale: frozenset[str]
-) -> list[Cause]:
-    """What holds pods up now, with the time since when in `course`."""
-    if course.now >= _EVENTS_FROM_S and course.now - course.asked_at >= _EVENTS_EVERY_S:
-        course.events = tuple(one for one in events_of(kubectl) if one.stamp not in stale)
-        course.asked_at = course.now
-    found = causes(replace(seen, events=course.events), deployment.nodes)
-    if not seen.pods and not found and deployment.engine != "statefulset":
-        found = [_no_operator(deployment)]
-    keys = {one.key for one in found}
-    course.since = {key: when for key, when in course.since.items() if key in keys}
-    for key in keys:
-        course.since.setdefault(key, course.now)
-    return found
-
-
-def _no_operator(deployment: Deployment) -> Cause:
-    finding = make_finding("readiness_no_operator", deployment=deployment)
-    return Cause(finding, float("inf") if deployment.file.workload.queue else _OPERATOR_S)
-
-
-def _late(deployment: Deployment, seen: Seen, within_s: float) -> Finding:
-    states = [f"{pod.name}: {pod.status}" for pod in seen.ranks if not pod.ready]
-    ready = sum(pod.ready for pod in seen.ranks)
-    return make_finding(
-        "late",
-        deployment=deployment,
-        title=f"{ready} of {deployment.nodes} pods are ready after {format_duration(within_s)}",
-        saw=", ".join(states[:5]) or "no pods",
-    )
-
-
-def _tell(
-    progress: Progress,
-    course: _Course,
-    seen: Seen,
-    deployment: Deployment,
-    ready: Sequence[Pod],
-    found: Sequence[Cause],
-) -> None:
-    names = {pod.name for pod in ready}
-    waiting = [pod for pod in seen.ranks if pod.name not in names]
-    state = f"; {waiting[0].name}: {waiting[0].status}" if waiting else ""
-    if found:
-        state = f"; {found[0].finding.title}"
-    text = f"{len(ready)} of {deployment.nodes} pods are ready{state}"
-    if text != course.text:
-        progress.phase(text)
-        course.text = text
+    most = seen.statefulset["spec"]["replicas"]
+    return [pod for pod in ready if pod.revision == seen.revision and 0 <= pod.ordinal < most]
 
 
 _PATIENCE_S = 5.0
@@ -308,12 +291,8 @@ def _starting(whole: Status) -> Finding:
 def _drift(name: str, seen: Seen, pods: Sequence[Pod], asked: int) -> list[Finding]:
     """Fewer or more pods than asked, or pods of an older template."""
     here = [pod for pod in pods if pod.role == RANKS and not pod.terminating]
-    revisions = {
-        one["status"]["updateRevision"]
-        for one in seen.makers
-        if one["kind"] == "StatefulSet" and one.get("status", {}).get("updateRevision")
-    }
-    old = [pod.name for pod in here if revisions and pod.revision not in ("", *revisions)]
+    revision = seen.revision
+    old = [pod.name for pod in here if revision and pod.revision not in ("", revision)]
     told = []
     if len(here) != asked:
         told.append(f"{len(here)} pods, {asked} asked")
