@@ -42,7 +42,7 @@ class Waited:
 
 @dataclass(slots=True)
 class Course:
-    """A wait for the cluster: what is remembered from look to look; times are seconds since its start."""
+    """A wait: what is remembered from look to look; times are seconds since its start."""
 
     progress: Progress
     since: dict[str, float] = field(default_factory=dict)

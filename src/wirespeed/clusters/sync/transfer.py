@@ -12,16 +12,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+from msgspec import ValidationError, convert
 
 from wirespeed.clusters.sync.local_tree import Tree, read_whole
 from wirespeed.clusters.sync.remote.storage import CHUNK, HEAD, MOST
 
+_STRANGE = "an answer that is none of ours"
+_T = TypeVar("_T")
 STALL_S = 60.0
 """No byte in either direction for so long: the pod, its node or the way there is gone."""
 _LOOK_S = 0.2
@@ -165,7 +169,7 @@ class Wire:
         while len(self._raw) >= HEAD.size:
             kind, size = HEAD.unpack_from(self._raw)
             if size > MOST or kind not in b"TPQZX":
-                raise Lost(0, "an answer that is none of ours")
+                raise Lost(0, _STRANGE)
             if len(self._raw) < HEAD.size + size:
                 return
             data = bytes(self._raw[HEAD.size : HEAD.size + size])
@@ -190,7 +194,7 @@ def _json(data: bytes) -> Any:
     try:
         return json.loads(data)
     except ValueError as error:
-        raise Lost(0, "an answer that is none of ours") from error
+        raise Lost(0, _STRANGE) from error
 
 
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[int, int]:
@@ -235,18 +239,11 @@ class Order:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
-    """What a call did to one pod's folder; of a dry run, what it would do."""
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What the pod's side tells at the end; of each list the first 200, and how many there are."""
 
-    pod: str
-    new: tuple[str, ...] = ()
-    """Files and links that were not there."""
-    changed: tuple[str, ...] = ()
-    modes: tuple[str, ...] = ()
-    """The content was the same, the permissions were not."""
     deleted: tuple[str, ...] = ()
-    """The first 200, as all lists below that have a count."""
     deleted_count: int = 0
     replaced: tuple[str, ...] = ()
     """Changed ones whose content no sync had brought."""
@@ -257,6 +254,18 @@ class Brought:
     kept: tuple[str, ...] = ()
     """What would be deleted, but was changed in the pod."""
     kept_count: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brought(Summary):
+    """What a call did to one pod's folder; of a dry run, what it would do."""
+
+    pod: str
+    new: tuple[str, ...] = ()
+    """Files and links that were not there."""
+    changed: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ()
+    """The content was the same, the permissions were not."""
     unsteady: tuple[str, ...] = ()
     """Files that changed each time they were read; left as they were."""
     sent_bytes: int = 0
@@ -286,18 +295,15 @@ class _Talk:
             self.wire.send(b"M", self.entries[start : start + _AT_ONCE])
         self.wire.send(b"E", None)
         todo: dict[int, str] = {}
+        places = set(range(len(self.entries)))
         while True:
             kind, told = self.wire.receive()
             if kind == b"Q":
-                return self._checked(todo), told
-            todo.update(_pairs(told))
-
-    def _checked(self, todo: dict[int, str]) -> dict[int, str]:
-        """The pod's answer is only believed where it makes sense."""
-        good = all(0 <= at < len(self.entries) and what in _SHOWN for at, what in todo.items())
-        if not good:
-            raise Lost(0, "an answer that is none of ours")
-        return todo
+                return todo, told
+            todo.update(_read(told, list[tuple[int, str]]))
+            # The pod's answer is only believed where it makes sense.
+            if not (todo.keys() <= places and set(todo.values()) <= _SHOWN):
+                raise Lost(0, _STRANGE)
 
     def contents(self, todo: dict[int, str]) -> None:
         for index, what in todo.items():
@@ -347,13 +353,8 @@ def bring(
         if not order.dry:
             talk.contents(todo)
             told = wire.receive()[1]
-    brought = _brought(pod, talk, todo, told)
-    return replace(brought, seconds=time.monotonic() - began)
-
-
-def _brought(pod: str, talk: _Talk, todo: dict[int, str], told: Any) -> Brought:
-    way = _paths(told, "way")
-    left = {*way, *talk.unsteady}
+    summary = _read(told, Summary)
+    left = {*summary.way, *talk.unsteady}
     by_kind: dict[str, list[str]] = {what: [] for what in _SHOWN}
     for index, what in todo.items():
         path, kind, *_ = talk.entries[index]
@@ -364,34 +365,19 @@ def _brought(pod: str, talk: _Talk, todo: dict[int, str], told: Any) -> Brought:
         new=tuple(by_kind["new"]),
         changed=tuple(by_kind["changed"]),
         modes=tuple(by_kind["mode"]),
-        deleted=_paths(told, "deleted"),
-        deleted_count=_count(told, "deleted"),
-        replaced=_paths(told, "replaced"),
-        replaced_count=_count(told, "replaced"),
-        way=way,
-        way_count=_count(told, "way"),
-        kept=_paths(told, "kept"),
-        kept_count=_count(told, "kept"),
         unsteady=tuple(talk.unsteady),
         sent_bytes=talk.sent_bytes,
+        seconds=time.monotonic() - began,
+        **vars(summary),
     )
 
 
-def _pairs(told: Any) -> list[tuple[int, str]]:
+def _read(told: Any, kind: type[_T]) -> _T:
+    """What the pod's side told, as what it must be; Lost where it is not."""
     try:
-        return [(int(index), str(what)) for index, what in told]
-    except (TypeError, ValueError) as error:
-        raise Lost(0, "an answer that is none of ours") from error
-
-
-def _paths(told: Any, name: str) -> tuple[str, ...]:
-    found = told.get(name, ()) if isinstance(told, dict) else ()
-    return tuple(str(path) for path in found) if isinstance(found, list) else ()
-
-
-def _count(told: Any, name: str) -> int:
-    count = told.get(f"{name}_count", 0) if isinstance(told, dict) else 0
-    return count if isinstance(count, int) else 0
+        return convert(told, kind)
+    except ValidationError as error:
+        raise Lost(0, _STRANGE) from error
 
 
 @cache
