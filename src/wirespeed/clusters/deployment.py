@@ -7,7 +7,7 @@ from typing import Any, Literal, cast, get_args
 from wirespeed.clusters import CPU_IMAGE, GPU_IMAGE
 from wirespeed.clusters.file import Cluster, ClusterFile, EngineName, FabricMode, Workload
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.presets import Fabric, Preset, choose_fabric
+from wirespeed.clusters.presets import NO_PRESET, Fabric, Preset, choose_fabric, names_adapters
 from wirespeed.errors import UsageError
 from wirespeed.model.records import Choice, Finding
 
@@ -24,17 +24,13 @@ class Deployment:
     """Pods, one a node."""
     engine: EngineName
     mode: Literal["rdma", "tcp"]
-    preset: Preset | None = None
+    preset: Preset = NO_PRESET
     choices: tuple[Choice, ...] = ()
     """What was chosen automatically, with the reason."""
     warnings: tuple[Finding, ...] = ()
     """What the file alone cannot settle, and what is done about it."""
     attachable: tuple[str, ...] = ()
     """Interfaces that would be there, did the cluster have network attachments of these names."""
-    seeks_resource: bool = False
-    """No RDMA resource is named: the one that nodes advertise is taken, where it is one."""
-    names_adapters: bool = True
-    """False: unless the cluster names an RDMA resource, there is no RDMA."""
     owner: Mapping[str, str] | None = None
     """An ownerReference: the object that all others go with when it is deleted."""
 
@@ -100,8 +96,6 @@ def settle(
         mode=fabric.mode,
         warnings=tuple(warnings_of(file, fabric)),
         attachable=fabric.attachable,
-        seeks_resource=fabric.seeks_resource,
-        names_adapters=fabric.names_adapters,
         preset=fabric.preset,
         choices=(*counted, *_choices(file, fabric, engine)),
     )
@@ -183,12 +177,12 @@ def warnings_of(file: ClusterFile, fabric: Fabric) -> Iterator[Finding]:
         kept = "they are" if fabric.network.rdma.interfaces else "NCCL_SOCKET_IFNAME is"
         yield make_finding("interfaces", names=names, kept=kept)
     if fabric.seeks_resource:
-        refuses = "" if fabric.names_adapters else " and refuses"
-        yield make_finding("resource", refuses=refuses)
+        named = names_adapters(fabric.network.rdma, fabric.preset)
+        yield make_finding("resource", refuses="" if named else " and refuses")
     # Linux gives a capability of the container's to root's processes only.
     given = file.security.run_as_user
     user = root_for_locking(file) if given is None else given
-    of_preset = bool(user and fabric.preset and fabric.preset.ipc_lock)
+    of_preset = bool(user and fabric.preset.ipc_lock)
     if user != 0 and (file.security.ipc_lock or of_preset):
         who = f"user {user}" if user else "any user but root (the image or the namespace decides)"
         yield make_finding("lock", who=who)

@@ -201,7 +201,7 @@ def _config(deployment: "Deployment") -> dict[str, Any]:
         "nodes": deployment.nodes,
         "engine": deployment.engine,
         "mode": deployment.mode,
-        "preset": deployment.preset.name if deployment.preset else "",
+        "preset": deployment.preset.name,
         "image": deployment.file.workload.image,
         "gpus": deployment.gpus,
     }

@@ -78,7 +78,7 @@ def test_our_default_interfaces_give_way_to_the_presets_and_not_what_the_file_sa
 
     from wirespeed.clusters.presets import Preset, Variable
 
-    theirs = Variable("NCCL_SOCKET_IFNAME", "eth7", "")
+    theirs = Variable(name="NCCL_SOCKET_IFNAME", value="eth7", why="")
     preset = Preset(name="p", summary="", why="", source="", mode="tcp", environment=(theirs,))
     silent = replace(deployment(), preset=preset)
     said = replace(deployment(network={"tcp": {"interface_exclude": "^lo"}}), preset=preset)

@@ -219,7 +219,7 @@ def _completed(
         "cluster_nodes": deployment.nodes,
         "gpus_per_node": deployment.gpus,
         "mode": deployment.mode,
-        "preset": deployment.preset.name if deployment.preset else "",
+        "preset": deployment.preset.name,
         "image": deployment.file.workload.image,
         "words": redact_words(words),
     }

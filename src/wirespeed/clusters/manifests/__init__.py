@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.presets import NETWORKS, Preset
+from wirespeed.clusters.presets import NETWORKS
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 INSTANCE = "app.kubernetes.io/instance"
@@ -140,18 +140,10 @@ def _stem(deployment: Deployment) -> str:
     return deployment.name
 
 
-_NONE = Preset(name="none", summary="", why="", source="", mode="tcp")
-
-
-def preset_of(deployment: Deployment) -> Preset:
-    """The preset, or one that asks for nothing."""
-    return deployment.preset or _NONE
-
-
 def extended_resources(deployment: Deployment) -> dict[str, int]:
     """Count of each pod by name, GPUs left out."""
     rdma = deployment.file.network.rdma
-    found = dict(preset_of(deployment).resources)
+    found = dict(deployment.preset.resources)
     if deployment.mode == "rdma" and rdma.resource:
         found[rdma.resource] = rdma.count
     return found
@@ -159,7 +151,7 @@ def extended_resources(deployment: Deployment) -> dict[str, int]:
 
 def network_annotations(deployment: Deployment) -> dict[str, str]:
     """Of pods: the preset's, and the attachments to networks that the file names."""
-    found = dict(preset_of(deployment).annotations)
+    found = dict(deployment.preset.annotations)
     if deployment.mode == "rdma" and (networks := deployment.file.network.rdma.networks):
         found[NETWORKS] = ",".join(networks)
     return found
@@ -200,7 +192,7 @@ def variables(deployment: Deployment) -> dict[str, str]:
     """Those of the fabric and of the file, by name, as the ranks see them."""
     found = {
         **_network(deployment, said=False),
-        **{one.name: one.value for one in preset_of(deployment).environment},
+        **{one.name: one.value for one in deployment.preset.environment},
         **_network(deployment, said=True),
         **deployment.file.workload.env,
     }

@@ -23,7 +23,6 @@ from wirespeed.clusters.manifests import (
     network_annotations,
     owned,
     pod_group,
-    preset_of,
     scripts_name,
     selector,
 )
@@ -147,7 +146,7 @@ def _more(deployment: Deployment) -> list[Volume]:
     names, paths = {one.name for one in own}, _paths(own)
     kept = [
         one
-        for one in preset_of(deployment).volumes
+        for one in deployment.preset.volumes
         if one.name not in names and not paths & _paths([one])
     ]
     return [*kept, *own]
@@ -208,7 +207,7 @@ def _node_affinity(deployment: Deployment) -> dict[str, Any]:
 def _pod_affinity(deployment: Deployment) -> dict[str, Any]:
     """The first pod of an environment is let in anywhere; the others follow it into its zone."""
     apart = {"podAntiAffinity": _required(deployment, _HOST)}
-    if deployment.file.nodes.same_zone or preset_of(deployment).same_zone:
+    if deployment.file.nodes.same_zone or deployment.preset.same_zone:
         return {"podAffinity": _required(deployment, _ZONE), **apart}
     return apart
 
@@ -219,7 +218,7 @@ def _required(deployment: Deployment, topology: str) -> dict[str, Any]:
 
 
 def _spread(deployment: Deployment) -> list[dict[str, Any]]:
-    key = deployment.file.nodes.spread_over or preset_of(deployment).spread_over
+    key = deployment.file.nodes.spread_over or deployment.preset.spread_over
     if not key:
         return []
     return [
@@ -289,7 +288,7 @@ def _spec(deployment: Deployment) -> dict[str, Any]:
         "securityContext": _pod_security(deployment),
         **{key: part for key, part in optional.items() if part},
         **placement(deployment),
-        "containers": [_container(deployment), *map(dict, preset_of(deployment).sidecars)],
+        "containers": [_container(deployment), *map(dict, deployment.preset.sidecars)],
         "volumes": volumes(deployment),
     }
 
@@ -357,7 +356,7 @@ def _pod_security(deployment: Deployment) -> dict[str, Any]:
 def _security(deployment: Deployment) -> dict[str, Any]:
     """Nothing but what was asked: RDMA may need to lock more memory than the limit allows."""
     capabilities: dict[str, Any] = {"drop": ["ALL"]}
-    if deployment.file.security.ipc_lock or preset_of(deployment).ipc_lock:
+    if deployment.file.security.ipc_lock or deployment.preset.ipc_lock:
         capabilities["add"] = ["IPC_LOCK"]
     return {"allowPrivilegeEscalation": False, "capabilities": capabilities}
 

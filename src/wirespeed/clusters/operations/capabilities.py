@@ -10,6 +10,7 @@ from wirespeed.clusters.file import EngineName, Rdma
 from wirespeed.clusters.findings import make_finding
 from wirespeed.clusters.kube import Kubectl, Refused, document
 from wirespeed.clusters.operations.schedulability import Node, nodes_of
+from wirespeed.clusters.presets import names_adapters, seeks_resource
 from wirespeed.model.records import Choice, Finding
 
 
@@ -175,8 +176,7 @@ def served(kubectl: Kubectl, deployment: Deployment) -> tuple[Deployment, tuple[
         return deployment, found
     if deployment.attachable:
         deployment = _attached(deployment, _attachments(kubectl))
-    rdma = deployment.file.network.rdma
-    if deployment.seeks_resource and not (rdma.resource or rdma.networks):
+    if seeks_resource(deployment.file.network.rdma, deployment.preset):
         deployment, found = _with_resource(deployment, _nodes(kubectl, deployment))
     return deployment, found
 
@@ -228,7 +228,7 @@ def _with_resource(
         why = f"the only RDMA resource among what {_count(nodes)} can give"
         choice = Choice("network.rdma.resource", there[0], why)
         return _changed(deployment, {"resource": there[0]}, choice, (_RESOURCE,)), ()
-    if deployment.names_adapters:
+    if names_adapters(deployment.file.network.rdma, deployment.preset):
         return deployment, ()
     return deployment, (_no_single(there, nodes),)
 

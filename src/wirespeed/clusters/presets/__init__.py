@@ -4,21 +4,26 @@ The option counts before the cluster file, the file before its preset; else TCP.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal
 
-from wirespeed.clusters.file import ClusterFile, FabricMode, Network, Rdma, Volume
+from pydantic import Field
+
+from wirespeed.clusters.file import ClusterFile, FabricMode, Network, Rdma, Section, Volume
 from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.model.records import Choice
 
+Mode = Literal["rdma", "tcp"]
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
+"""Annotation that Multus reads: https://github.com/k8snetworkplumbingwg/multus-cni"""
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+
+class Variable(Section):
     """One environment variable of a fabric."""
 
     name: str
@@ -27,8 +32,7 @@ class Variable:
     """One sentence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preset:
+class Preset(Section):
     """One fabric; what a cluster file says itself has precedence."""
 
     name: str
@@ -38,25 +42,43 @@ class Preset:
     """One sentence: when to take it, and what it rests on."""
     source: str
     """Public documentation."""
-    mode: Literal["rdma", "tcp"]
+    mode: Mode
     gpus: tuple[str, ...] = ()
     """Parts of the GPU products that it is meant for."""
     environment: tuple[Variable, ...] = ()
-    resources: Mapping[str, int] = field(default_factory=dict)
+    resources: dict[str, int] = Field(default={})
     """Extended resources of each pod: count by name."""
     volumes: tuple[Volume, ...] = ()
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = Field(default={})
     """Of pods."""
     ipc_lock: bool = False
     same_zone: bool = False
     spread_over: str = ""
     """A node label over whose values pods are spread."""
-    sidecars: tuple[Mapping[str, Any], ...] = ()
+    sidecars: tuple[dict[str, Any], ...] = ()
     """Containers beside ours, as Kubernetes writes them (GPUDirect-TCPX has one)."""
 
+    def variable(self, name: str) -> str:
+        """Its value; empty where the preset does not set it."""
+        return next((one.value for one in self.environment if one.name == name), "")
 
+    @property
+    def attached(self) -> str:
+        """Networks that it attaches, with commas between them."""
+        return self.annotations.get(NETWORKS, "")
+
+    @property
+    def names_adapters(self) -> bool:
+        return bool(self.resources or self.attached or self.variable("NCCL_IB_HCA"))
+
+    def but(self, **changes: object) -> "Preset":
+        return self.model_copy(update=changes)
+
+
+NO_PRESET = Preset(name="", summary="", why="", source="", mode="tcp")
+"""It asks for nothing."""
 _FOLDER = Path(__file__).parent / "data"
-_KEYS = frozenset(Preset.__dataclass_fields__) - {"name"} | {"extends", "without"}
+_KEYS = Preset.model_fields.keys() - {"name"} | {"extends", "without"}
 
 
 @cache
@@ -75,12 +97,14 @@ def preset_named(name: str) -> Preset:
             expected=", ".join(preset_names()),
             next="wirespeed cluster presets",
         )
-    return _preset(name, _merged(name))
+    return Preset(name=name, **_merged(name))
 
 
 def _merged(name: str) -> dict[str, Any]:
     """A file's data on top of what it extends, so that near-equal fabrics cannot drift apart."""
-    told = _read(name)
+    import yaml
+
+    told: dict[str, Any] = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text("utf-8"))
     if unknown := sorted(set(told) - _KEYS):
         raise WirespeedError(f"preset {name}: unknown key {unknown[0]!r}")
     base, without = told.pop("extends", ""), set(told.pop("without", ()))
@@ -91,25 +115,6 @@ def _merged(name: str) -> dict[str, Any]:
         raise WirespeedError(f"preset {name}: {base} does not set {lost[0]}")
     kept = {key: one for key, one in inherited.items() if key not in without}
     return {**whole, **told, "environment": list({**kept, **own}.values())}
-
-
-def _read(name: str) -> dict[str, Any]:
-    import yaml
-
-    told: dict[str, Any] = yaml.safe_load((_FOLDER / f"{name}.yaml").read_text("utf-8"))
-    return told
-
-
-def _preset(name: str, told: Mapping[str, Any]) -> Preset:
-    """Tuples where YAML has lists."""
-    variables = (Variable(one["name"], one["value"], one["why"]) for one in told["environment"])
-    parts = {
-        "gpus": tuple(told.get("gpus", ())),
-        "environment": tuple(variables),
-        "volumes": tuple(Volume.model_validate(one) for one in told.get("volumes", ())),
-        "sidecars": tuple(told.get("sidecars", ())),
-    }
-    return Preset(name=name, **{**told, **parts})
 
 
 _WIDTH = 100
@@ -138,16 +143,8 @@ def explained(preset: Preset) -> str:
 
 def as_data(preset: Preset) -> dict[str, Any]:
     """Plain values only; keys as the preset files and cluster files spell them."""
-    told = {name: getattr(preset, name) for name in preset.__dataclass_fields__}
-    return {
-        **told,
-        "gpus": list(preset.gpus),
-        "environment": [asdict(one) for one in preset.environment],
-        "resources": dict(preset.resources),
-        "volumes": [one.model_dump(exclude_defaults=True) for one in preset.volumes],
-        "annotations": dict(preset.annotations),
-        "sidecars": [dict(one) for one in preset.sidecars],
-    }
+    volumes = [one.model_dump(exclude_defaults=True) for one in preset.volumes]
+    return {**preset.model_dump(mode="json"), "volumes": volumes}
 
 
 def _titled(title: str, lines: Sequence[str]) -> str:
@@ -184,10 +181,6 @@ def _wrapped(text: str, indent: str) -> str:
     return fill(text, _WIDTH, initial_indent=indent, subsequent_indent=indent)
 
 
-Mode = Literal["rdma", "tcp"]
-
-NETWORKS = "k8s.v1.cni.cncf.io/networks"
-"""Annotation that Multus reads: https://github.com/k8snetworkplumbingwg/multus-cni"""
 _ATTACHED = re.compile(r"net[0-9]+")
 """What Multus calls the interface of the n-th attachment that does not say a name of its own."""
 _UCX = "UCX_NET_DEVICES"
@@ -198,17 +191,17 @@ class Fabric:
     """What was chosen."""
 
     mode: Mode
-    preset: Preset | None
+    preset: Preset
     """Without the parts that belong to the other mode."""
     network: Network
     """The file's, with what it leaves to the preset written out."""
     choices: tuple[Choice, ...]
     attachable: tuple[str, ...] = ()
     """Interfaces that the file names and nothing attaches: attachments of the same names would."""
-    seeks_resource: bool = False
-    """No resource of a device plugin is named."""
-    names_adapters: bool = True
-    """The file or its preset names something of RDMA; else only a cluster can."""
+
+    @property
+    def seeks_resource(self) -> bool:
+        return self.mode == "rdma" and seeks_resource(self.network.rdma, self.preset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,24 +220,27 @@ def choose_fabric(
     live: a cluster is asked afterwards, which may name it.
     """
     network = file.network
-    preset = preset_named(network.preset) if network.preset else None
+    preset = preset_named(network.preset) if network.preset else NO_PRESET
     wanted = _wanted(network, preset, mode)
     choices: list[Choice] = [wanted] if (mode or network.mode) == "auto" else []
     settled: Mode = "rdma" if wanted.value == "rdma" else "tcp"
     if settled == "rdma" and (lack := _lack(network, preset, live)):
         if fallback != "tcp":
-            raise _refusal(lack, wanted)
+            raise UsageError(
+                f"RDMA is asked ({wanted.reason}), but {lack.saw}",
+                expected=lack.write,
+                next="write the key into the cluster file, or go on over TCP with --fallback tcp",
+            )
         choices = [Choice("mode", "tcp", f"{lack.saw}; --fallback tcp")]
         settled = "tcp"
-    if preset:
+    if network.preset:
         preset, named = _of_mode(preset, settled, file.gpus.type)
         choices.append(named)
-    if settled == "rdma":
-        return _with_rdma(network, preset, choices)
-    return _with_tcp(network, preset, choices)
+    settle = _with_rdma if settled == "rdma" else _with_tcp
+    return settle(network, preset, choices)
 
 
-def _wanted(network: Network, preset: Preset | None, option: FabricMode | None) -> Choice:
+def _wanted(network: Network, preset: Preset, option: FabricMode | None) -> Choice:
     """rdma or tcp, before anybody looks whether it is there."""
     if option and option != "auto":
         return Choice("mode", option, f"--mode {option}")
@@ -254,40 +250,41 @@ def _wanted(network: Network, preset: Preset | None, option: FabricMode | None) 
         return Choice("mode", "rdma", "network.rdma.enabled is true in the cluster file")
     if "enabled" in network.rdma.model_fields_set:
         return Choice("mode", "tcp", "network.rdma.enabled is false in the cluster file")
-    if preset:
+    if network.preset:
         return Choice("mode", preset.mode, f"the preset {preset.name} is for it")
     return Choice("mode", "tcp", "neither network.rdma.enabled nor network.preset says otherwise")
 
 
-def _lack(network: Network, preset: Preset | None, live: bool) -> _Lack | None:
+def _lack(network: Network, preset: Preset, live: bool) -> _Lack | None:
     """What RDMA misses; None: nothing."""
-    rdma = network.rdma
-    of_preset = preset if preset and preset.mode == "rdma" else None
-    named = rdma.resource or rdma.devices or rdma.networks or _names_adapters(of_preset)
-    if not (named or live):
-        others = f" and its preset {preset.name} name" if preset else " names"
+    of_preset = preset if preset.mode == "rdma" else NO_PRESET
+    if not (live or names_adapters(network.rdma, of_preset)):
+        others = f" and its preset {preset.name} name" if network.preset else " names"
         return _Lack(
             f"the cluster file{others} no RDMA resource, network or device",
             "network.rdma.resource, such as rdma/ib (what `kubectl describe node` lists under "
             "Allocatable); or network.rdma.networks, the Multus attachments; or "
             "network.rdma.devices, such as mlx5_0,mlx5_1; or network.preset",
         )
-    return _lacking_networks(rdma, of_preset)
+    return _lacking_networks(network.rdma, of_preset)
 
 
-def _names_adapters(preset: Preset | None) -> bool:
-    if preset is None:
-        return False
-    named = {one.name for one in preset.environment}
-    return bool(preset.resources or NETWORKS in preset.annotations or "NCCL_IB_HCA" in named)
+def names_adapters(rdma: Rdma, preset: Preset) -> bool:
+    """Whether the file or its preset names something of RDMA; else only a cluster can."""
+    return bool(rdma.resource or rdma.devices or rdma.networks) or preset.names_adapters
 
 
-def _lacking_networks(rdma: Rdma, preset: Preset | None) -> _Lack | None:
+def seeks_resource(rdma: Rdma, preset: Preset) -> bool:
+    """Whether no resource of a device plugin is named: then the one that nodes offer is taken."""
+    return not (rdma.resource or rdma.networks or preset.attached)
+
+
+def _lacking_networks(rdma: Rdma, preset: Preset) -> _Lack | None:
     """net1, net2, … exist in a pod only where as many attachments are asked of Multus."""
-    value = rdma.interfaces or _value(preset, "NCCL_SOCKET_IFNAME")
+    value = rdma.interfaces or preset.variable("NCCL_SOCKET_IFNAME")
     if value.startswith("^"):
         return None
-    asked = rdma.networks or tuple(filter(None, _annotated(preset).split(",")))
+    asked = rdma.networks or tuple(filter(None, preset.attached.split(",")))
     there = {network.partition("@")[2] or f"net{number}" for number, network in enumerate(asked, 1)}
     named = [one for one in value.lstrip("=").split(",") if _ATTACHED.fullmatch(one)]
     # Where nothing at all is attached, the pods can still have the device plugin's adapters.
@@ -299,14 +296,6 @@ def _lacking_networks(rdma: Rdma, preset: Preset | None) -> _Lack | None:
             "(`kubectl get network-attachment-definitions`)",
         )
     return None
-
-
-def _refusal(lack: _Lack, wanted: Choice) -> UsageError:
-    return UsageError(
-        f"RDMA is asked ({wanted.reason}), but {lack.saw}",
-        expected=lack.write,
-        next="write the key into the cluster file, or go on over TCP with --fallback tcp",
-    )
 
 
 def is_for(preset: Preset, product: str) -> bool:
@@ -322,32 +311,27 @@ def _of_mode(preset: Preset, mode: Mode, gpu: str) -> tuple[Preset, Choice]:
         if gpu and preset.gpus and not is_for(preset, gpu):
             reason += f"; it was made for {', '.join(preset.gpus)}, and gpus.type is {gpu}"
         return preset, Choice("preset", preset.name, reason)
-    bare = replace(
-        preset, mode=mode, environment=(), resources={}, volumes=(), annotations={},
-        ipc_lock=False, sidecars=(),
-    )  # fmt: skip
+    kept = {key: getattr(preset, key) for key in ("name", "gpus", "same_zone", "spread_over")}
     reason = f"it is for {preset.mode}, and the mode is {mode}: none of its environment, "
-    return bare, Choice("preset", "none", f"{preset.name}: {reason}resources and mounts is used")
+    told = f"{preset.name}: {reason}resources and mounts is used"
+    return NO_PRESET.but(**kept, mode=mode), Choice("preset", "none", told)
 
 
-def _with_rdma(network: Network, preset: Preset | None, choices: list[Choice]) -> Fabric:
+def _with_rdma(network: Network, preset: Preset, choices: list[Choice]) -> Fabric:
     """The resource moves into the network, so that the file's and the preset's never add up."""
     rdma = network.rdma
-    kept: Mapping[str, int] = preset.resources if preset else {}
-    if preset and kept:
-        name, count = next(iter(kept.items()))
-        kept = {other: kept[other] for other in kept if other != name}
+    if preset.resources:
+        (name, count), *others = preset.resources.items()
+        preset = preset.but(resources=dict(others))
         if not rdma.resource:
-            said = "count" in rdma.model_fields_set
-            rdma = rdma.model_copy(
-                update={"resource": name, "count": rdma.count if said else count}
-            )
+            count = rdma.count if "count" in rdma.model_fields_set else count
+            rdma = rdma.model_copy(update={"resource": name, "count": count})
             choices.append(Choice("network.rdma.resource", name, f"of the preset {preset.name}"))
     elif not rdma.resource:
-        choices.append(_without_resource(rdma))
-    if preset:
-        preset = replace(preset, resources=kept)
-        preset = _ucx_on_these_devices(preset, rdma.devices, choices)
+        names = "network.rdma.networks" if rdma.networks else "network.rdma.devices"
+        reason = f"only {names} is named: the pods get their adapters from it, or see none"
+        choices.append(Choice("network.rdma.resource", "none", reason))
+    preset = _ucx_on_these_devices(preset, rdma.devices, choices)
     attachable = _attachable(rdma, preset)
     if attachable:
         there = [one for one in rdma.interfaces.split(",") if one.lstrip("=") not in attachable]
@@ -358,62 +342,39 @@ def _with_rdma(network: Network, preset: Preset | None, choices: list[Choice]) -
         network=network.model_copy(update={"rdma": rdma}),
         choices=tuple(choices),
         attachable=attachable,
-        seeks_resource=not (rdma.resource or rdma.networks or _annotated(preset)),
-        names_adapters=bool(rdma.resource or rdma.devices or rdma.networks)
-        or _names_adapters(preset),
     )
 
 
-def _attachable(rdma: Rdma, preset: Preset | None) -> tuple[str, ...]:
+def _attachable(rdma: Rdma, preset: Preset) -> tuple[str, ...]:
     """The file's net1, net2, … where neither it nor its preset attaches a network."""
-    if rdma.networks or _annotated(preset) or rdma.interfaces.startswith("^"):
+    if rdma.networks or preset.attached or rdma.interfaces.startswith("^"):
         return ()
     names = rdma.interfaces.lstrip("=").split(",")
     return tuple(one for one in names if _ATTACHED.fullmatch(one))
 
 
-def _without_resource(rdma: Rdma) -> Choice:
-    names = "network.rdma.networks" if rdma.networks else "network.rdma.devices"
-    return Choice(
-        "network.rdma.resource",
-        "none",
-        f"only {names} is named: the pods get their adapters from it, or see none",
-    )
-
-
 def _ucx_on_these_devices(preset: Preset, devices: str, choices: list[Choice]) -> Preset:
     """UCX has to use the adapters that the file names, not those that the preset would guess."""
-    guess = _value(preset, _UCX)
+    guess = preset.variable(_UCX)
     if not devices or not guess or guess.startswith("eth"):
         return preset
     others = tuple(one for one in preset.environment if one.name != _UCX)
     if devices.startswith("^"):
         choices.append(Choice(_UCX, "not set", "network.rdma.devices says only which not to use"))
-        return replace(preset, environment=others)
+        return preset.but(environment=others)
     names = devices.removeprefix("=").split(",")
     ports = ",".join(one if ":" in one else f"{one}:1" for one in names)
     choices.append(Choice(_UCX, ports, "follows network.rdma.devices"))
-    variable = Variable(_UCX, ports, "MPI's own traffic uses the adapters that NCCL uses.")
-    return replace(preset, environment=(*others, variable))
+    why = "MPI's own traffic uses the adapters that NCCL uses."
+    return preset.but(environment=(*others, Variable(name=_UCX, value=ports, why=why)))
 
 
-def _with_tcp(network: Network, preset: Preset | None, choices: list[Choice]) -> Fabric:
+def _with_tcp(network: Network, preset: Preset, choices: list[Choice]) -> Fabric:
     """What the preset says of interfaces has precedence over our default, not over the file."""
-    tcp = network.tcp
-    interfaces = _value(preset, "NCCL_SOCKET_IFNAME")
-    if interfaces and "interface_exclude" not in tcp.model_fields_set and preset:
-        tcp = tcp.model_copy(update={"interface_exclude": interfaces})
+    interfaces = preset.variable("NCCL_SOCKET_IFNAME")
+    if interfaces and "interface_exclude" not in network.tcp.model_fields_set:
+        tcp = network.tcp.model_copy(update={"interface_exclude": interfaces})
+        network = network.model_copy(update={"tcp": tcp})
         reason = f"of the preset {preset.name}"
         choices.append(Choice("network.tcp.interface_exclude", interfaces, reason))
-    network = network.model_copy(update={"tcp": tcp})
     return Fabric(mode="tcp", preset=preset, network=network, choices=tuple(choices))
-
-
-def _value(preset: Preset | None, name: str) -> str:
-    if preset is None:
-        return ""
-    return next((one.value for one in preset.environment if one.name == name), "")
-
-
-def _annotated(preset: Preset | None) -> str:
-    return preset.annotations.get(NETWORKS, "") if preset else ""
