@@ -9,12 +9,12 @@ from wirespeed.clusters.deployment import settle
 from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.file.kinds import quantity
 from wirespeed.clusters.manifests.pod import pod_template
-from wirespeed.clusters.operations.preflight import Room, room_findings
+from wirespeed.clusters.operations.pod_lookup import Node, node_from
 from wirespeed.clusters.operations.schedulability import (
-    Node,
+    Room,
     ask_of,
     holdings_from,
-    node_from,
+    room_findings,
     unfit,
 )
 from wirespeed.model.records import Finding

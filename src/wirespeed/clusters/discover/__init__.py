@@ -20,7 +20,7 @@ from wirespeed.clusters.discover.guesses import (
 from wirespeed.clusters.discover.inventory import Found, look
 from wirespeed.clusters.kube import Kubectl
 from wirespeed.clusters.kube.refusals import Progress
-from wirespeed.clusters.operations.schedulability import Node
+from wirespeed.clusters.operations.pod_lookup import Node
 
 _LONGEST = 300
 _WIDTH = 98

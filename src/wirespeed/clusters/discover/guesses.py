@@ -8,7 +8,7 @@ from typing import Any
 
 from wirespeed.clusters.discover.inventory import Found, StorageClass
 from wirespeed.clusters.operations.capabilities import EFA, Attachment, adapter_resources
-from wirespeed.clusters.operations.schedulability import Node
+from wirespeed.clusters.operations.pod_lookup import Node
 from wirespeed.clusters.presets import is_for, preset_named, preset_names
 
 

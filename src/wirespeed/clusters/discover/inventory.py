@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from wirespeed.clusters.kube import Answer, Kubectl, Refused, items_of, json_object
 from wirespeed.clusters.kube.refusals import Progress
 from wirespeed.clusters.operations.capabilities import ATTACHMENTS, Attachment, attachment
-from wirespeed.clusters.operations.schedulability import Node, node_from
+from wirespeed.clusters.operations.pod_lookup import Node, node_from
 
 _DEFAULT_CLASS = (
     "storageclass.kubernetes.io/is-default-class",

@@ -9,7 +9,7 @@ from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.file import EngineName, Rdma
 from wirespeed.clusters.findings import make_finding
 from wirespeed.clusters.kube import Kubectl, Refused, document
-from wirespeed.clusters.operations.schedulability import Node, nodes_of
+from wirespeed.clusters.operations.pod_lookup import Node, nodes_of
 from wirespeed.clusters.presets import names_adapters, seeks_resource
 from wirespeed.model.records import Choice, Finding
 

@@ -5,11 +5,13 @@ change is one that can be repeated.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
+from wirespeed.clusters.file import EngineName
 from wirespeed.clusters.findings import make_finding
 from wirespeed.clusters.kube import Kubectl, Refused
 from wirespeed.clusters.kube.refusals import (
@@ -21,21 +23,22 @@ from wirespeed.clusters.kube.refusals import (
     patient,
     wrong_server,
 )
-from wirespeed.clusters.manifests.pod import pod_template
+from wirespeed.clusters.manifests.pod import pod_template, templates
 from wirespeed.clusters.manifests.render import render
+from wirespeed.clusters.operations import snapshot
 from wirespeed.clusters.operations.apply import (
     Change,
     Trial,
     apply,
     changes,
     explained,
+    probe_pod,
     try_out,
     with_rights,
 )
-from wirespeed.clusters.operations.capabilities import served
+from wirespeed.clusters.operations.capabilities import missing_for, served
 from wirespeed.clusters.operations.pod_lookup import Pod, pods_of
-from wirespeed.clusters.operations.preflight import Survey, room_findings, survey
-from wirespeed.clusters.operations.snapshot import events_of, foreign_finding, reference
+from wirespeed.clusters.operations.schedulability import Room, room_findings, room_of
 from wirespeed.clusters.operations.status import Waited, wait
 from wirespeed.errors import Interrupted
 from wirespeed.model.records import Finding
@@ -44,6 +47,77 @@ _FIRST_PATIENCE_S, _PATIENCE_S = 5.0, 60.0
 """For an API server that does not answer: before it ever did, and after."""
 _MAKERS = ("StatefulSet", "MPIJob", "TrainJob", "TrainingRuntime", "JobSet")
 _PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What is there, and what the server says of what shall be."""
+
+    trial: Trial
+    live: snapshot.Known
+    """Objects with the names of ours, whoever made them."""
+    ours: snapshot.Known
+    """All objects of this environment."""
+    claims: snapshot.Known
+    """Claims that a StatefulSet would take as its pods' own."""
+    room: Room | None
+    """None where nobody asked."""
+    operator: tuple[Finding, ...]
+    """What the engine lacks in this cluster."""
+
+
+def survey(
+    kubectl: Kubectl,
+    deployment: Deployment,
+    objects: Sequence[Mapping[str, Any]],
+    template: Mapping[str, Any],
+    *,
+    preflight: bool,
+) -> Survey:
+    """Raises Refused where the API server cannot be asked at all."""
+    # kubectl's start costs more than the server's answer: all side by side.
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        trial = pool.submit(try_out, kubectl, objects, _probe(deployment, template))
+        live = pool.submit(snapshot.named, kubectl, objects)
+        ours = pool.submit(_ours, kubectl, deployment.name, deployment.engine)
+        claims = pool.submit(snapshot.same_names, kubectl, _claim_names(deployment))
+        operator = pool.submit(missing_for, kubectl, deployment.engine)
+        room = pool.submit(room_of, kubectl, deployment, template) if preflight else None
+        return Survey(
+            trial=trial.result(),
+            live=live.result(),
+            ours=ours.result(),
+            claims=claims.result(),
+            room=room.result() if room else None,
+            operator=operator.result(),
+        )
+
+
+def _probe(deployment: Deployment, template: Mapping[str, Any]) -> dict[str, Any] | None:
+    """None where only an account that is not made yet may run such pods."""
+    security = deployment.file.security
+    if security.requires_privileged_scc and not security.service_account:
+        return None
+    return probe_pod(template, security.service_account or "default")
+
+
+def _ours(kubectl: Kubectl, name: str, engine: EngineName) -> snapshot.Known:
+    """Which kinds a cluster has is only asked where an operator has made, or shall make, the pods."""
+    if engine == "statefulset":
+        known = snapshot.found(kubectl, name, snapshot.ORDINARY)
+        makers = [one["metadata"].get("ownerReferences") or [{}] for one in known.objects]
+        if all(one[0].get("kind") in (None, "StatefulSet") for one in makers):
+            own = tuple(one for one in known.objects if not snapshot.is_made_by_another(one))
+            return snapshot.Known(own, known.unseen)
+    return snapshot.labelled(kubectl, name, snapshot.kinds_in(kubectl))
+
+
+def _claim_names(deployment: Deployment) -> list[str]:
+    """Of a StatefulSet's templates: VOLUME-POD."""
+    if deployment.engine != "statefulset":
+        return []
+    volumes = [one["metadata"]["name"] for one in templates(deployment)]
+    return [f"{volume}-{pod}" for volume in volumes for pod in deployment.pods]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +242,7 @@ class _Deploying:
 
     def _foreign(self, known: Survey) -> Finding | None:
         there = [*known.live.objects, *known.claims.objects]
-        return foreign_finding(there, self._deployment.name)
+        return snapshot.foreign_finding(there, self._deployment.name)
 
     def _tried_again(self, known: Survey, recreate: bool) -> Trial:
         """The trial, repeated once what stood against it is out of the way."""
@@ -207,7 +281,9 @@ class _Deploying:
 
     def _remove_makers(self, known: Survey) -> None:
         """What makes the pods, then the pods; claims stay, but for those that never had a volume."""
-        there = {reference(one): one for one in (*known.live.objects, *known.claims.objects)}
+        there = {
+            snapshot.reference(one): one for one in (*known.live.objects, *known.claims.objects)
+        }
         words = [word for word, one in there.items() if one["kind"] in _MAKERS or _is_empty(one)]
         if not words:
             return
@@ -231,7 +307,7 @@ class _Deploying:
         gone = tuple(Change("remove", one["kind"], one["metadata"]["name"]) for one in extra)
         changed = [one for one in found if one.action != "keep"]
         if known.live.objects:
-            self._stale = frozenset(one.stamp for one in events_of(self._kubectl))
+            self._stale = frozenset(one.stamp for one in snapshot.events_of(self._kubectl))
         if changed:
             self._progress.phase(f"applying {len(changed)} objects")
             self._stage = "some of the objects may be applied"
@@ -239,7 +315,7 @@ class _Deploying:
         self.changes = (*found, *gone)
         self._stage = "all objects are applied"
         if extra:
-            words = [reference(one) for one in extra]
+            words = [snapshot.reference(one) for one in extra]
             self._kubectl.do("delete", *words, "--wait=false", "--ignore-not-found")
 
     def _once(self, found: list[Finding]) -> tuple[Finding, ...]:

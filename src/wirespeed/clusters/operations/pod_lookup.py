@@ -1,7 +1,7 @@
-"""Pods of an environment, what they request, and commands that enter one."""
+"""Pods of an environment, what they request, and commands that enter one; nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wirespeed.clusters.deployment import CONTAINER
@@ -202,6 +202,46 @@ def _ordinal(name: str, labels: Mapping[str, str]) -> int:
 
 def _order(pod: Pod) -> tuple[bool, int, str]:
     return pod.role != RANKS, pod.ordinal, pod.name
+
+
+_OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """What the scheduler looks at."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+    ready: bool = True
+    cordoned: bool = False
+    allocatable: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def zone(self) -> str:
+        return self.labels.get(ZONE, "") or self.labels.get(_OLD_ZONE, "")
+
+
+def node_from(told: Mapping[str, Any]) -> Node:
+    """A node from its JSON."""
+    meta, spec, status = told["metadata"], told.get("spec", {}), told.get("status", {})
+    return Node(
+        name=meta["name"],
+        labels=meta.get("labels", {}),
+        taints=tuple(
+            {part: one[part] for part in ("key", "value", "effect") if one.get(part)}
+            for one in spec.get("taints", ())
+        ),
+        ready=is_true(status, "Ready"),
+        cordoned=bool(spec.get("unschedulable")),
+        allocatable=amounts(status.get("allocatable", {})),
+    )
+
+
+def nodes_of(kubectl: Kubectl) -> list[Node]:
+    """All nodes. Raises Refused."""
+    return [node_from(one) for one in kubectl.items("get", "nodes")]
 
 
 _THERE = 'cd "$1" 2>/dev/null; shift; '

@@ -1,17 +1,32 @@
-"""Nodes, what the pods on them hold, and whether the scheduler would put a pod on one.
+"""Nodes, what the pods on them hold, and whether there is room for an environment's pods.
+
+A pod takes a node for itself, so an environment of N pods needs N nodes that each have all of it.
+Each node that is short is named, with what holds it.
 
 Selectors, affinity to nodes, taints and free resources:
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ and …/taint-and-toleration/
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
-from wirespeed.clusters.kube import Kubectl, json_object
+from wirespeed.clusters.deployment import Deployment
+from wirespeed.clusters.findings import make_finding
+from wirespeed.clusters.kube import Kubectl, Refused, json_object
+from wirespeed.clusters.kube.refusals import finding_of, is_about
 from wirespeed.clusters.manifests import INSTANCE, MANAGED_BY, OURS
-from wirespeed.clusters.operations.pod_lookup import ZONE, amounts, effective_requests, is_true
+from wirespeed.clusters.operations.pod_lookup import (
+    Node,
+    effective_requests,
+    format_amount,
+    nodes_of,
+    some_of,
+)
+from wirespeed.model.records import Finding, Subject
 
 _FIELDS = (
     "{.spec.nodeName}",
@@ -25,49 +40,13 @@ _FIELDS = (
 """Of each pod: the scheduler's part only; whole pods of a large cluster are hundreds of megabytes."""
 
 
-_OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """What the scheduler looks at."""
-
-    name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Mapping[str, str], ...] = ()
-    ready: bool = True
-    cordoned: bool = False
-    allocatable: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def zone(self) -> str:
-        return self.labels.get(ZONE, "") or self.labels.get(_OLD_ZONE, "")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holding:
     """What one pod holds of its node."""
 
     pod: str
     """NAMESPACE/NAME."""
-    node: str
     requests: Mapping[str, float]
-
-
-def node_from(told: Mapping[str, Any]) -> Node:
-    """A node from its JSON."""
-    meta, spec, status = told["metadata"], told.get("spec", {}), told.get("status", {})
-    return Node(
-        name=meta["name"],
-        labels=meta.get("labels", {}),
-        taints=tuple(
-            {part: one[part] for part in ("key", "value", "effect") if one.get(part)}
-            for one in spec.get("taints", ())
-        ),
-        ready=is_true(status, "Ready"),
-        cordoned=bool(spec.get("unschedulable")),
-        allocatable=amounts(status.get("allocatable", {})),
-    )
 
 
 def pods_words() -> tuple[str, ...]:
@@ -93,28 +72,19 @@ def holdings_from(text: str, *, except_of: tuple[str, str]) -> dict[str, list[Ho
         if (namespace, told.get(INSTANCE)) == except_of and told.get(MANAGED_BY) == OURS:
             continue
         asked = effective_requests(_spec(*fields[4:]))
-        found[node].append(Holding(pod=f"{namespace}/{name}", node=node, requests=asked))
+        found[node].append(Holding(pod=f"{namespace}/{name}", requests=asked))
     return dict(found)
 
 
 def _spec(overhead: str, containers: str, first: str) -> dict[str, Any]:
+    inits = (one.partition("=") for one in first.split("|") if one)
     return {
         "overhead": json_object(overhead),
-        "containers": [{"resources": json_object(one)} for one in _parts(containers)],
+        "containers": [{"resources": json_object(one)} for one in containers.split("|") if one],
         "initContainers": [
-            {"restartPolicy": policy, "resources": json_object(told)}
-            for policy, _, told in (one.partition("=") for one in _parts(first))
+            {"restartPolicy": policy, "resources": json_object(told)} for policy, _, told in inits
         ],
     }
-
-
-def _parts(text: str) -> Iterable[str]:
-    return (part for part in text.split("|") if part)
-
-
-def nodes_of(kubectl: Kubectl) -> list[Node]:
-    """All nodes. Raises Refused."""
-    return [node_from(one) for one in kubectl.items("get", "nodes")]
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -135,7 +105,7 @@ class Ask:
     """Key of the node label that all pods must have the same value of; empty: none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Shortage:
     """One resource that a node has too little of."""
 
@@ -192,33 +162,15 @@ def shortages(node: Node, ask: Ask, holdings: Sequence[Holding]) -> list[Shortag
     """What is missing on the node; empty: the pod fits."""
     found = []
     for resource, asked in ask.resources.items():
-        taken = _taken(holdings, resource)
+        having = [(one.requests.get(resource, 0.0), one.pod) for one in holdings]
+        taken = len(holdings) if resource == "pods" else sum(amount for amount, _ in having)
         has = node.allocatable.get(resource, 0.0)
         if asked > 0 and asked > has - taken + _EPSILON:
-            found.append(
-                Shortage(
-                    node=node.name,
-                    resource=resource,
-                    asked=asked,
-                    free=max(0.0, has - taken),
-                    has=has,
-                    holders=_holders(holdings, resource),
-                )
-            )
+            held = sorted((-amount, pod) for amount, pod in having if amount > 0)
+            holders = tuple(pod for _, pod in held)
+            free = max(0.0, has - taken)
+            found.append(Shortage(node.name, resource, asked, free, has, holders))
     return found
-
-
-def _taken(holdings: Sequence[Holding], resource: str) -> float:
-    if resource == "pods":
-        return float(len(holdings))
-    return sum(one.requests.get(resource, 0.0) for one in holdings)
-
-
-def _holders(holdings: Sequence[Holding], resource: str) -> tuple[str, ...]:
-    """Nobody is named for the mere number of pods."""
-    having = [one for one in holdings if one.requests.get(resource, 0.0) > 0]
-    having.sort(key=lambda one: (-one.requests[resource], one.pod))
-    return tuple(one.pod for one in having)
 
 
 def _label(node: Node, key: str) -> str:
@@ -273,14 +225,194 @@ def _compares(operator: str, value: str | None, values: Sequence[str]) -> bool:
 
 
 def _why_no_term(node: Node, terms: Sequence[Mapping[str, Any]]) -> str:
-    listed = any(
-        node.name in (one.get("values") or ())
-        for term in terms
-        for one in term.get("matchFields") or ()
-    )
-    named = any(term.get("matchFields") for term in terms)
-    if named and not listed:
+    fields = [one for term in terms for one in term.get("matchFields") or ()]
+    if fields and not any(node.name in (one.get("values") or ()) for one in fields):
         return "nodes.gpu_nodes does not name it"
-    keys = {one["key"]: one.get("values") or () for t in terms for one in t["matchExpressions"]}
-    key, values = next(iter(keys.items()))
-    return f"it has {_label(node, key)}, not {' or '.join(values)}"
+    wanted = next(one for term in terms for one in term["matchExpressions"])
+    return f"it has {_label(node, wanted['key'])}, not {' or '.join(wanted.get('values') or ())}"
+
+
+_MOST_NAMED, _MOST_EVIDENCE = 4, 40
+_ORDINARY = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the cluster has; `nodes` None: the user may not see nodes."""
+
+    nodes: Sequence[Node] | None
+    holdings: Mapping[str, Sequence[Holding]] | None = field(default_factory=dict)
+    """By node; None: the user may not see the pods of other namespaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    fit: tuple[Node, ...]
+    short: Mapping[str, list[Shortage]]
+    """By node: those that take such pods, and have too little free."""
+    out: Mapping[str, str]
+    """By node: why it takes none whatever is free."""
+
+
+def room_findings(deployment: Deployment, template: Mapping[str, Any], room: Room) -> list[Finding]:
+    """None where every pod has a node; `not_checked` where the user may not look."""
+    if room.nodes is None:
+        return [make_finding("unlisted", what="nodes", title="what nodes have free")]
+    ask = ask_of(template)
+    judged = _judge(room.nodes, ask, room.holdings or {})
+    found = _unnamed(deployment, room.nodes)
+    able = _most_together(judged.fit, ask)
+    if len(able) < deployment.nodes:
+        found += _lacking(deployment, ask, room.nodes, judged, len(able))
+    elif room.holdings is None and is_scarce(ask):
+        found.append(
+            make_finding(
+                "unlisted",
+                what="pods of other namespaces",
+                title="what other pods hold of the nodes",
+            )
+        )
+    return found
+
+
+def _judge(nodes: Sequence[Node], ask: Ask, holdings: Mapping[str, Sequence[Holding]]) -> _Judged:
+    out = {node.name: why for node in nodes if (why := unfit(node, ask))}
+    able = [node for node in nodes if node.name not in out]
+    short = {node.name: shortages(node, ask, holdings.get(node.name, ())) for node in able}
+    fit = tuple(node for node in able if not short[node.name])
+    return _Judged(fit, {name: one for name, one in short.items() if one}, out)
+
+
+def _most_together(nodes: Sequence[Node], ask: Ask) -> Sequence[Node]:
+    """Those that can take pods at once: where all must be in one zone, those of the largest."""
+    if not ask.together_in:
+        return nodes
+    zones: dict[str, list[Node]] = defaultdict(list)
+    for node in nodes:
+        if zone := node.labels.get(ask.together_in):
+            zones[zone].append(node)
+    return max(zones.values(), key=len, default=[])
+
+
+def _lacking(
+    deployment: Deployment, ask: Ask, nodes: Sequence[Node], judged: _Judged, able: int
+) -> list[Finding]:
+    """By resource where nodes are short, and one for too few nodes where these would not do."""
+    nowhere = [
+        name
+        for name, amount in ask.resources.items()
+        if amount and not any(node.allocatable.get(name) for node in nodes)
+    ]
+    if nowhere and nodes:
+        return [_no_node_has(deployment, name, nodes) for name in nowhere]
+    by_resource: dict[str, list[Shortage]] = defaultdict(list)
+    for one in judged.short.values():
+        for shortage in one:
+            by_resource[shortage.resource].append(shortage)
+    found = [_short(deployment, able, one) for one in by_resource.values()]
+    if len(judged.fit) + len(judged.short) < deployment.nodes or not found:
+        found.append(_too_few(deployment, ask, judged, able))
+    return found
+
+
+def _short(deployment: Deployment, able: int, shortages: list[Shortage]) -> Finding:
+    first, resource = shortages[0], shortages[0].resource
+    amount = f"{format_amount(resource, first.asked)} {resource}"
+    if len(shortages) == 1:
+        title = f"{first.node} has {format_amount(resource, first.free)} of {amount} free"
+    else:
+        names = some_of([one.node for one in shortages])
+        title = f"{len(shortages)} nodes have less than {amount} free: {names}"
+    holders = list(Counter(pod for one in shortages for pod in one.holders))
+    return make_finding(
+        "short",
+        deployment=deployment,
+        amount=amount,
+        node=first.node,
+        title=title,
+        subject=Subject("node", first.node) if len(shortages) == 1 else None,
+        saw=f"{_count_nodes(able)} {'has' if able == 1 else 'have'} room for a pod",
+        because=f"it is held by {some_of(holders)}"
+        if holders
+        else "the nodes themselves have no more",
+        fix=_fix(deployment, able, resource),
+        evidence=tuple(_line(one) for one in shortages[:_MOST_EVIDENCE]),
+    )
+
+
+def _line(one: Shortage) -> str:
+    free, has = (format_amount(one.resource, value) for value in (one.free, one.has))
+    told = f"{one.node}: {free} free of {has}"
+    held = f", held by {some_of(one.holders)}" if one.holders else ""
+    return f"{told} {one.resource}{held}"
+
+
+def _fix(deployment: Deployment, able: int, resource: str) -> str:
+    ways = [f"--nodes {able}"] if able else []
+    if resource in _ORDINARY:
+        ways.append("ask for less in `resources`")
+    elif resource == deployment.file.gpus.resource:
+        ways.append("a smaller gpus.per_node")
+    return ", ".join([*ways, "or end what holds it"])
+
+
+def _no_node_has(deployment: Deployment, resource: str, nodes: Sequence[Node]) -> Finding:
+    """RDMA that is nowhere is another story than GPUs that are nowhere."""
+    gpus = resource == deployment.file.gpus.resource or resource.endswith("/gpu")
+    there = sorted({name for node in nodes for name in node.allocatable if "/" in name})
+    had = f"the nodes have {', '.join(there)}" if there else "no node has any extended resource"
+    return make_finding("no_gpus" if gpus else "no_adapters", resource=resource, saw=had)
+
+
+def _too_few(deployment: Deployment, ask: Ask, judged: _Judged, able: int) -> Finding:
+    some = len(judged.fit) + len(judged.short)
+    zone = f" in one {ask.together_in}" if ask.together_in else ""
+    because = "; ".join(f"{name}: {why}" for name, why in list(judged.out.items())[:_MOST_NAMED])
+    return make_finding(
+        "too_few",
+        deployment=deployment,
+        title=f"{_count_nodes(some)} can take pods{zone if some >= deployment.nodes else ''}, "
+        f"{deployment.nodes} are asked",
+        saw=f"{_count_nodes(able)}{zone} with room for a pod",
+        because=because or "the cluster has no more nodes",
+        fix=f"--nodes {able}" if able else "",
+        evidence=tuple(f"{name}: {why}" for name, why in judged.out.items())[:_MOST_EVIDENCE],
+    )
+
+
+def _unnamed(deployment: Deployment, nodes: Sequence[Node]) -> list[Finding]:
+    """Names in gpus_nodes that no node has."""
+    there = sorted({node.name for node in nodes})
+    lost = [name for name in deployment.file.nodes.gpu_nodes if name not in there]
+    if not lost:
+        return []
+    near = get_close_matches(lost[0], there, 1)
+    fix = f"{near[0]} instead of {lost[0]}" if near else ""
+    title = f"the cluster has no node {some_of(lost)}"
+    return [make_finding("unnamed", title=title, saw=f"nodes: {some_of(there)}", fix=fix)]
+
+
+def _count_nodes(count: int) -> str:
+    return f"{count or 'no'} node{'' if count == 1 else 's'}"
+
+
+def room_of(kubectl: Kubectl, deployment: Deployment, template: Mapping[str, Any]) -> Room:
+    """What may not be seen is left out: most users of a namespace may not list nodes."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        # What other pods hold only matters to pods that ask for something.
+        asked = pool.submit(kubectl.do, *pods_words()) if is_scarce(ask_of(template)) else None
+        try:
+            nodes = nodes_of(kubectl)
+        except Refused as refused:
+            if not is_about(finding_of(refused), "006"):
+                raise
+            return Room(None)
+    if asked is None:
+        return Room(nodes)
+    own = (deployment.namespace, deployment.name)
+    try:
+        return Room(nodes, holdings_from(asked.result(), except_of=own))
+    except Refused as refused:
+        if not is_about(finding_of(refused), "006"):
+            raise
+        return Room(nodes, None)
