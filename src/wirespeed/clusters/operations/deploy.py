@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.file import EngineName
 from wirespeed.clusters.findings import make_finding
 from wirespeed.clusters.kube import Kubectl, Refused
 from wirespeed.clusters.kube.refusals import (
-    PatientKubectl,
     Progress,
     exit_code,
     finding_of,
@@ -47,6 +45,7 @@ _FIRST_PATIENCE_S, _PATIENCE_S = 5.0, 60.0
 """For an API server that does not answer: before it ever did, and after."""
 _MAKERS = ("StatefulSet", "MPIJob", "TrainJob", "TrainingRuntime", "JobSet")
 _PAUSE_S = 0.5
+_NOTHING = "nothing was made"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,60 +63,6 @@ class Survey:
     """None where nobody asked."""
     operator: tuple[Finding, ...]
     """What the engine lacks in this cluster."""
-
-
-def survey(
-    kubectl: Kubectl,
-    deployment: Deployment,
-    objects: Sequence[Mapping[str, Any]],
-    template: Mapping[str, Any],
-    *,
-    preflight: bool,
-) -> Survey:
-    """Raises Refused where the API server cannot be asked at all."""
-    # kubectl's start costs more than the server's answer: all side by side.
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        trial = pool.submit(try_out, kubectl, objects, _probe(deployment, template))
-        live = pool.submit(snapshot.named, kubectl, objects)
-        ours = pool.submit(_ours, kubectl, deployment.name, deployment.engine)
-        claims = pool.submit(snapshot.same_names, kubectl, _claim_names(deployment))
-        operator = pool.submit(missing_for, kubectl, deployment.engine)
-        room = pool.submit(room_of, kubectl, deployment, template) if preflight else None
-        return Survey(
-            trial=trial.result(),
-            live=live.result(),
-            ours=ours.result(),
-            claims=claims.result(),
-            room=room.result() if room else None,
-            operator=operator.result(),
-        )
-
-
-def _probe(deployment: Deployment, template: Mapping[str, Any]) -> dict[str, Any] | None:
-    """None where only an account that is not made yet may run such pods."""
-    security = deployment.file.security
-    if security.requires_privileged_scc and not security.service_account:
-        return None
-    return probe_pod(template, security.service_account or "default")
-
-
-def _ours(kubectl: Kubectl, name: str, engine: EngineName) -> snapshot.Known:
-    """Which kinds a cluster has is only asked where an operator has made, or shall make, the pods."""
-    if engine == "statefulset":
-        known = snapshot.found(kubectl, name, snapshot.ORDINARY)
-        makers = [one["metadata"].get("ownerReferences") or [{}] for one in known.objects]
-        if all(one[0].get("kind") in (None, "StatefulSet") for one in makers):
-            own = tuple(one for one in known.objects if not snapshot.is_made_by_another(one))
-            return snapshot.Known(own, known.unseen)
-    return snapshot.labelled(kubectl, name, snapshot.kinds_in(kubectl))
-
-
-def _claim_names(deployment: Deployment) -> list[str]:
-    """Of a StatefulSet's templates: VOLUME-POD."""
-    if deployment.engine != "statefulset":
-        return []
-    volumes = [one["metadata"]["name"] for one in templates(deployment)]
-    return [f"{volume}-{pod}" for volume in volumes for pod in deployment.pods]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,28 +123,19 @@ class _Deploying:
         self, kubectl: Kubectl, deployment: Deployment, progress: Progress, within_s: float
     ) -> None:
         self._first = patient(kubectl, progress, _FIRST_PATIENCE_S)
-        self._kubectl: PatientKubectl = self._first.lasting(min(_PATIENCE_S, within_s))
-        self._deployment = deployment
+        self._kubectl = patient(kubectl, progress, min(_PATIENCE_S, within_s))
         self._progress = progress
         self._within_s = within_s
-        self._stage = "nothing was made"
-        self._stale: frozenset[str] = frozenset()
-        self._render()
+        self._stage = _NOTHING
+        self._render(deployment)
         self.changes: tuple[Change, ...] = ()
 
-    def _render(self) -> None:
-        made = render(self._deployment)
+    def _render(self, deployment: Deployment) -> None:
+        made = render(deployment)
+        self._deployment = deployment
         self._namespace = [one for one in made if one["kind"] == "Namespace"]
         self._objects = [one for one in made if one["kind"] != "Namespace"]
-        self._template = pod_template(self._deployment)
-
-    def _serve(self) -> list[Finding]:
-        """What the file leaves open is the cluster's; what stays open is said."""
-        before = self._deployment
-        self._deployment, against = served(self._first, before)
-        if self._deployment is not before:
-            self._render()
-        return [*self._deployment.warnings, *against]
+        self._template = pod_template(deployment)
 
     def run(self, *, preflight: bool, recreate: bool) -> Deployed:
         """Raises Refused where the API server is lost."""
@@ -207,42 +143,53 @@ class _Deploying:
         if wrong:
             return Deployed((wrong,))
         self._progress.phase("looking at what is there and what is free")
-        warned = self._serve()
-        if _failed(warned):
-            return Deployed(tuple(warned))
-        known = survey(
-            self._first, self._deployment, self._objects, self._template, preflight=preflight
+        # What the file leaves open is the cluster's; what stays open is said.
+        deployment, against = served(self._first, self._deployment)
+        self._render(deployment)
+        found = [*deployment.warnings, *against]
+        if _failed(found):
+            return Deployed(tuple(found))
+        known = self._survey(preflight)
+        foreign = snapshot.foreign_finding(
+            [*known.live.objects, *known.claims.objects], deployment.name
         )
-        found = warned + self._judged(known)
+        found += known.operator
+        found += [foreign] if foreign else []
+        if known.room is not None:
+            found += room_findings(deployment, self._template, known.room)
         trial = known.trial if _failed(found) else self._tried_again(known, recreate)
-        found += self._refusals(trial, known)
+        # What was refused because of what was told already is no news.
+        told = [*(["016"] if known.operator else []), *(["023", "024"] if foreign else [])]
+        found += self._refusals(trial, known, told)
         if _failed(found):
             return Deployed(self._once(found))
-        self._make(known, trial)
+        stale = self._make(known, trial)
         waited = wait(
-            self._kubectl,
-            self._deployment,
-            self._progress,
-            within_s=self._within_s,
-            stale=self._stale,
+            self._kubectl, deployment, self._progress, within_s=self._within_s, stale=stale
         )
-        self._stage = "all objects are applied"
         zones = {node.name: node.zone for node in (known.room and known.room.nodes) or ()}
         pods = tuple(replace(pod, zone=zones.get(pod.node, "")) for pod in waited.pods)
         return Deployed((*found, *self._end(waited)), pods, self.changes)
 
-    def _judged(self, known: Survey) -> list[Finding]:
-        """What stands against it, apart from what the server itself refuses."""
-        found = list(known.operator)
-        if foreign := self._foreign(known):
-            found.append(foreign)
-        if known.room is not None:
-            found += room_findings(self._deployment, self._template, known.room)
-        return found
-
-    def _foreign(self, known: Survey) -> Finding | None:
-        there = [*known.live.objects, *known.claims.objects]
-        return snapshot.foreign_finding(there, self._deployment.name)
+    def _survey(self, preflight: bool) -> Survey:
+        """Raises Refused where the API server cannot be asked at all."""
+        kubectl, deployment, template = self._first, self._deployment, self._template
+        # kubectl's start costs more than the server's answer: all side by side.
+        with ThreadPoolExecutor(max_workers=8) as pool:
+            trial = pool.submit(try_out, kubectl, self._objects, _probe(deployment, template))
+            live = pool.submit(snapshot.named, kubectl, self._objects)
+            ours = pool.submit(_ours, kubectl, deployment)
+            claims = pool.submit(snapshot.same_names, kubectl, _claim_names(deployment))
+            operator = pool.submit(missing_for, kubectl, deployment.engine)
+            room = pool.submit(room_of, kubectl, deployment, template) if preflight else None
+            return Survey(
+                trial=trial.result(),
+                live=live.result(),
+                ours=ours.result(),
+                claims=claims.result(),
+                room=room.result() if room else None,
+                operator=operator.result(),
+            )
 
     def _tried_again(self, known: Survey, recreate: bool) -> Trial:
         """The trial, repeated once what stood against it is out of the way."""
@@ -262,31 +209,25 @@ class _Deploying:
             trial = try_out(self._kubectl, self._objects, None)
         return trial
 
-    def _refusals(self, trial: Trial, known: Survey) -> list[Finding]:
-        """What the server refuses, with what explains it."""
-        # What was refused because of what was told already is no news.
-        told = ["016"] if known.operator else []
-        told += ["023", "024"] if self._foreign(known) else []
+    def _refusals(self, trial: Trial, known: Survey, told: Sequence[str]) -> list[Finding]:
+        """What the server refuses, with what explains it. told: ids of what explains itself."""
         found = [
             explained(one, self._objects, known.live.objects)
             for one in (*trial.refusals, *trial.probe)
             if not is_about(one, *told)
         ]
-        if not found and known.live.unseen:
+        if not found and (unseen := known.live.unseen):
             # Nothing is applied over what may be somebody else's.
-            found.append(
-                make_finding("unseen", saw=known.live.unseen[0], evidence=known.live.unseen[1:])
-            )
+            found.append(make_finding("unseen", saw=unseen[0], evidence=unseen[1:]))
         return with_rights(self._kubectl, found, self._objects)
 
     def _remove_makers(self, known: Survey) -> None:
         """What makes the pods, then the pods; claims stay, but for those that never had a volume."""
-        there = {
-            snapshot.reference(one): one for one in (*known.live.objects, *known.claims.objects)
-        }
-        words = [word for word, one in there.items() if one["kind"] in _MAKERS or _is_empty(one)]
-        if not words:
+        there = [*known.live.objects, *known.claims.objects]
+        going = [one for one in there if one["kind"] in _MAKERS or _is_empty(one)]
+        if not going:
             return
+        words = tuple(dict.fromkeys(map(snapshot.reference, going)))
         self._progress.phase(f"removing {', '.join(words)} to make it anew")
         self._kubectl.do("delete", *words, "--wait=false", "--ignore-not-found")
         self._stage = "what cannot be changed was removed, to be made anew"
@@ -294,8 +235,8 @@ class _Deploying:
         while pods_of(self._kubectl, self._deployment.name) and time.monotonic() < end:
             time.sleep(_PAUSE_S)
 
-    def _make(self, known: Survey, trial: Trial) -> None:
-        """Apply what differs, and remove what the file no longer has."""
+    def _make(self, known: Survey, trial: Trial) -> frozenset[str]:
+        """Apply what differs, and remove what the file no longer has; stamps of the events before."""
         found = changes(known.live.objects, trial.objects)
         wanted = {(one.kind, one.name) for one in found}
         extra = [
@@ -304,11 +245,9 @@ class _Deploying:
             if (one["kind"], one["metadata"]["name"]) not in wanted
             and one["kind"] not in ("PersistentVolumeClaim", "Pod")
         ]
-        gone = tuple(Change("remove", one["kind"], one["metadata"]["name"]) for one in extra)
-        changed = [one for one in found if one.action != "keep"]
-        if known.live.objects:
-            self._stale = frozenset(one.stamp for one in snapshot.events_of(self._kubectl))
-        if changed:
+        gone = (Change("remove", one["kind"], one["metadata"]["name"]) for one in extra)
+        before = snapshot.events_of(self._kubectl) if known.live.objects else ()
+        if changed := [one for one in found if one.action != "keep"]:
             self._progress.phase(f"applying {len(changed)} objects")
             self._stage = "some of the objects may be applied"
             apply(self._kubectl, self._objects)
@@ -317,6 +256,7 @@ class _Deploying:
         if extra:
             words = [snapshot.reference(one) for one in extra]
             self._kubectl.do("delete", *words, "--wait=false", "--ignore-not-found")
+        return frozenset(one.stamp for one in before)
 
     def _once(self, found: list[Finding]) -> tuple[Finding, ...]:
         """Without repetitions, and with commands that can be copied."""
@@ -328,31 +268,52 @@ class _Deploying:
         if waited.findings:
             return waited.findings
         count = len(waited.pods)
-        pods = f"{count} pod{'' if count == 1 else 's'}"
         saw = ", ".join(f"{pod.name} on {pod.node}" for pod in waited.pods[:8])
-        return (make_finding("all_ready", pods=pods, saw=saw),)
+        return (make_finding("all_ready", pods=f"{count} pod{'' if count == 1 else 's'}", saw=saw),)
 
     def lost(self, refused: Refused) -> Finding:
         """A refusal on the way, with what it leaves behind."""
-        found = finding_of(refused)
-        name = self._deployment.name
-        if self._stage == "nothing was made":
-            return found
-        return replace(
-            found,
-            fix=f"{self._stage}; the same command finishes it",
-            next=found.next or f"wirespeed cluster status {name}",
-        )
+        found = finding_of(refused, next=f"wirespeed cluster status {self._deployment.name}")
+        if self._stage == _NOTHING:
+            return finding_of(refused)
+        return replace(found, fix=f"{self._stage}; the same command finishes it")
 
     def interrupted(self) -> Interrupted:
         name = self._deployment.name
-        if self._stage == "nothing was made":
-            return Interrupted("interrupted: nothing was made")
+        if self._stage == _NOTHING:
+            return Interrupted(f"interrupted: {_NOTHING}")
         return Interrupted(
             f"interrupted: {self._stage}, and stay",
             expected=f"`wirespeed cluster clean {name}` removes them",
             next=f"wirespeed cluster deploy {name}    (goes on where it was)",
         )
+
+
+def _probe(deployment: Deployment, template: Mapping[str, Any]) -> dict[str, Any] | None:
+    """None where only an account that is not made yet may run such pods."""
+    security = deployment.file.security
+    if security.requires_privileged_scc and not security.service_account:
+        return None
+    return probe_pod(template, security.service_account or "default")
+
+
+def _ours(kubectl: Kubectl, deployment: Deployment) -> snapshot.Known:
+    """Which kinds a cluster has is only asked where an operator has made, or shall make, the pods."""
+    name = deployment.name
+    if deployment.engine == "statefulset":
+        known = snapshot.found(kubectl, name, snapshot.ORDINARY)
+        makers = [one["metadata"].get("ownerReferences") or [{}] for one in known.objects]
+        if all(one[0].get("kind") in (None, "StatefulSet") for one in makers):
+            return known.own()
+    return snapshot.labelled(kubectl, name, snapshot.kinds_in(kubectl))
+
+
+def _claim_names(deployment: Deployment) -> list[str]:
+    """Of a StatefulSet's templates: VOLUME-POD."""
+    if deployment.engine != "statefulset":
+        return []
+    volumes = [one["metadata"]["name"] for one in templates(deployment)]
+    return [f"{volume}-{pod}" for volume in volumes for pod in deployment.pods]
 
 
 def _is_empty(told: Mapping[str, Any]) -> bool:

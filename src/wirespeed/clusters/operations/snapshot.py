@@ -45,6 +45,11 @@ class Known:
     unseen: tuple[str, ...] = ()
     """The server's words for kinds that this user may not list."""
 
+    def own(self) -> "Known":
+        """Without what an operator or controller made of something of ours, and removes with that."""
+        kept = tuple(one for one in self.objects if not _is_made_by_another(one))
+        return Known(kept, self.unseen)
+
 
 def owner_selector(name: str) -> str:
     """For `-l`: all objects of the environment, and nothing else."""
@@ -57,8 +62,7 @@ def is_ours(told: Mapping[str, Any], name: str) -> bool:
     return labels.get(MANAGED_BY) == OURS and labels.get(INSTANCE) == name
 
 
-def is_made_by_another(told: Mapping[str, Any]) -> bool:
-    """An operator or controller made it of something of ours, and removes it with that."""
+def _is_made_by_another(told: Mapping[str, Any]) -> bool:
     return any(one.get("controller") for one in told["metadata"].get("ownerReferences") or ())
 
 
@@ -79,9 +83,7 @@ def labelled(kubectl: Kubectl, name: str, kinds: Sequence[str]) -> Known:
 
     What an operator made of ours is left out: it goes with that.
     """
-    known = found(kubectl, name, kinds)
-    own = tuple(one for one in known.objects if not is_made_by_another(one))
-    return Known(own, known.unseen)
+    return found(kubectl, name, kinds).own()
 
 
 def found(kubectl: Kubectl, name: str, kinds: Sequence[str]) -> Known:
