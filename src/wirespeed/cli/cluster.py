@@ -47,8 +47,7 @@ class _ClusterGroup(LazyGroup):
         try:
             return super().invoke(ctx)
         except CannotMeasure as error:
-            from wirespeed.clusters.kube import Refused
-            from wirespeed.clusters.kube.refusals import finding_of
+            from wirespeed.clusters.kube import Refused, finding_of
             from wirespeed.views.findings import finding_lines
             from wirespeed.views.text import style_for
 

@@ -18,8 +18,15 @@ from typing import Any
 from wirespeed.clusters.deployment import CONTAINER, Deployment, settle
 from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube import Answer, Kubectl, Refused, json_object, kubectl_of
-from wirespeed.clusters.kube.refusals import finding_of, wrong_server
+from wirespeed.clusters.kube import (
+    Answer,
+    Kubectl,
+    Refused,
+    finding_of,
+    json_object,
+    kubectl_of,
+    wrong_server,
+)
 from wirespeed.clusters.manifests import hosts, master, selector_text, slots
 from wirespeed.clusters.operations.lease import Ephemeral, commands_of
 from wirespeed.clusters.operations.pod_lookup import RANKS, Pod, pod_from, zones_of

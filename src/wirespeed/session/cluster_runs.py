@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from wirespeed import __version__
-from wirespeed.clusters.kube.refusals import verdict
+from wirespeed.clusters.kube import verdict
 from wirespeed.errors import Interrupted
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, World

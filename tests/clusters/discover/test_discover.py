@@ -10,8 +10,7 @@ from wirespeed.clusters.deployment import Deployment, settle
 from wirespeed.clusters.discover import Discovered, discover
 from wirespeed.clusters.discover import inventory as asking
 from wirespeed.clusters.file import ClusterFile
-from wirespeed.clusters.kube import Refused
-from wirespeed.clusters.kube.refusals import Silent
+from wirespeed.clusters.kube import Refused, Silent
 from wirespeed.clusters.reading import read_cluster
 
 Make = Callable[..., dict[str, Any]]

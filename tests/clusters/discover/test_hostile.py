@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from wirespeed.clusters.discover import discover, fits, inert, written
-from wirespeed.clusters.discover.guesses import Entry
-from wirespeed.clusters.kube.refusals import Silent
+from wirespeed.clusters.discover.inventory import Entry
+from wirespeed.clusters.kube import Silent
 from wirespeed.clusters.reading import read_cluster
 
 pytestmark = pytest.mark.hostile("hostile values")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wirespeed.clusters.kube.refusals import same_server
+from wirespeed.clusters.kube import same_server
 
 SERVER = "https://api.lab.example.org:6443"
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from wirespeed.clusters.file import Cluster
-from wirespeed.clusters.kube import Kubectl, Refused, kubectl_of
-from wirespeed.clusters.kube.refusals import Silent, patient, wrong_server
+from wirespeed.clusters.kube import Kubectl, Refused, Silent, kubectl_of, patient, wrong_server
 from wirespeed.clusters.operations.apply import Right, missing_rights
 
 

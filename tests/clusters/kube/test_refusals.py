@@ -3,8 +3,7 @@
 import pytest
 
 from wirespeed.checks.registry import EXPLAINED
-from wirespeed.clusters.kube import Answer
-from wirespeed.clusters.kube.refusals import finding_of, findings_of, may_pass, said
+from wirespeed.clusters.kube import Answer, finding_of, findings_of, may_pass, said
 
 KLOG = (
     'E1121 21:05:28.292388   25849 memcache.go:265] "Unhandled Error" err="couldn\'t get current '

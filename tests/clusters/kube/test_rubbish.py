@@ -9,8 +9,7 @@ import pytest
 
 from wirespeed.cli import run
 from wirespeed.clusters import kube as module
-from wirespeed.clusters.kube import Kubectl, Refused
-from wirespeed.clusters.kube.refusals import finding_of
+from wirespeed.clusters.kube import Kubectl, Refused, finding_of
 
 pytestmark = pytest.mark.hostile("rubbish of programs")
 

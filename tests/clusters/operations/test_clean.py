@@ -4,8 +4,7 @@ from typing import Any
 
 from wirespeed.clusters.deployment import settle
 from wirespeed.clusters.file import ClusterFile
-from wirespeed.clusters.kube import Kubectl
-from wirespeed.clusters.kube.refusals import Silent
+from wirespeed.clusters.kube import Kubectl, Silent
 from wirespeed.clusters.operations.clean import clean, removal
 from wirespeed.clusters.operations.deploy import deploy
 

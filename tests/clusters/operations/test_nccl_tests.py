@@ -11,8 +11,7 @@ import pytest
 
 from wirespeed.clusters.deployment import settle
 from wirespeed.clusters.file import ClusterFile
-from wirespeed.clusters.kube import Answer, Kubectl
-from wirespeed.clusters.kube.refusals import Silent
+from wirespeed.clusters.kube import Answer, Kubectl, Silent
 from wirespeed.clusters.operations.nccl_tests import Ended, environment_of, run_tests
 from wirespeed.errors import CannotMeasure, Interrupted
 

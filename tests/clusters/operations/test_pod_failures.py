@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.clusters.kube.refusals import exit_code
+from wirespeed.clusters.kube import exit_code
 from wirespeed.clusters.operations.pod_failures import Cause, causes, finding_id, reasons
 from wirespeed.clusters.operations.snapshot import Event, Seen
 

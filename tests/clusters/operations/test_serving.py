@@ -9,8 +9,7 @@ import pytest
 from wirespeed.cli import run as wirespeed
 from wirespeed.clusters.deployment import Deployment, settle
 from wirespeed.clusters.file import ClusterFile
-from wirespeed.clusters.kube import Kubectl
-from wirespeed.clusters.kube.refusals import Silent
+from wirespeed.clusters.kube import Kubectl, Silent
 from wirespeed.clusters.manifests import (
     extended_resources,
     network_annotations,

@@ -6,8 +6,7 @@ import pytest
 
 from wirespeed.clusters.deployment import settle
 from wirespeed.clusters.file import Cluster, ClusterFile
-from wirespeed.clusters.kube import Kubectl
-from wirespeed.clusters.kube.refusals import Silent
+from wirespeed.clusters.kube import Kubectl, Silent
 from wirespeed.clusters.operations import status as module
 from wirespeed.clusters.operations.deploy import deploy
 from wirespeed.clusters.operations.status import Status, asked_pods, status

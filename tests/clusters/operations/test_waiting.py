@@ -7,8 +7,7 @@ import pytest
 
 from wirespeed.clusters.deployment import settle
 from wirespeed.clusters.file import ClusterFile
-from wirespeed.clusters.kube import Kubectl
-from wirespeed.clusters.kube.refusals import Silent
+from wirespeed.clusters.kube import Kubectl, Silent
 from wirespeed.clusters.operations.deploy import Deployed, deploy
 
 

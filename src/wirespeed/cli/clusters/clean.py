@@ -60,8 +60,7 @@ def command(cluster: str, claims: bool, yes: bool, timeout: float, output: str, 
 def _done(
     file: "ClusterFile", telling: "Telling", *, claims: bool, yes: bool, within_s: float
 ) -> "Cleaned":
-    from wirespeed.clusters.kube import Refused, kubectl_of
-    from wirespeed.clusters.kube.refusals import finding_of, wrong_server
+    from wirespeed.clusters.kube import Refused, finding_of, kubectl_of, wrong_server
     from wirespeed.clusters.operations.clean import Cleaned, clean, removal
 
     name, kubectl = file.cluster.name, kubectl_of(file.cluster)

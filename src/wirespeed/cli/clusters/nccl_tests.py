@@ -98,8 +98,7 @@ def command(
 def _run(
     environment: "Deployment", words: tuple[str, ...], start_s: float, within_s: float, quiet: bool
 ) -> "Ended":
-    from wirespeed.clusters.kube import Refused, kubectl_of
-    from wirespeed.clusters.kube.refusals import finding_of, patient
+    from wirespeed.clusters.kube import Refused, finding_of, kubectl_of, patient
     from wirespeed.clusters.operations.nccl_tests import Ended, run_tests
     from wirespeed.views.progress import open_progress
 
@@ -261,7 +260,7 @@ def _no_table(words: tuple[str, ...]) -> "Finding":
 
 def _exit_code(findings: "tuple[Finding, ...]", runs: "list[Run]") -> int:
     """1 for a finding and for wrong data, 3 where nothing is known, else 0."""
-    from wirespeed.clusters.kube.refusals import exit_code
+    from wirespeed.clusters.kube import exit_code
 
     code = exit_code(one for one in findings if one.id not in _UNKNOWN)
     if code in (1, 2) or any(run.verdict == "NOT READY" for run in runs):

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.clusters.discover.guesses import (
+from wirespeed.clusters.discover.inventory import (
     Entry,
+    Found,
     Group,
     guess_fabric,
     guess_nodes,
     guess_storage,
     largest_group,
+    look,
     product_of,
 )
-from wirespeed.clusters.discover.inventory import Found, look
-from wirespeed.clusters.kube import Kubectl
-from wirespeed.clusters.kube.refusals import Progress
+from wirespeed.clusters.kube import Kubectl, Progress
 from wirespeed.clusters.operations.pod_lookup import Node
 
 _LONGEST = 300

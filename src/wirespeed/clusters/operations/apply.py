@@ -13,8 +13,15 @@ from itertools import zip_longest
 from typing import Any, Literal
 
 from wirespeed.clusters.file.kinds import quantity
-from wirespeed.clusters.kube import Answer, Kubectl, Refused, document, items_of
-from wirespeed.clusters.kube.refusals import findings_of, is_about
+from wirespeed.clusters.kube import (
+    Answer,
+    Kubectl,
+    Refused,
+    document,
+    findings_of,
+    is_about,
+    items_of,
+)
 from wirespeed.model.records import Finding
 from wirespeed.node.redact import is_secret, redact_value
 

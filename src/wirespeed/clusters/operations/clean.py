@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube import Kubectl
-from wirespeed.clusters.kube.refusals import Progress, exit_code, patient
+from wirespeed.clusters.kube import Kubectl, Progress, exit_code, patient
 from wirespeed.clusters.operations.snapshot import (
     found,
     kinds_in,

@@ -12,9 +12,10 @@ from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube import Kubectl, Refused
-from wirespeed.clusters.kube.refusals import (
+from wirespeed.clusters.kube import (
+    Kubectl,
     Progress,
+    Refused,
     exit_code,
     finding_of,
     is_about,

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from wirespeed.clusters.kube import Answer, Kubectl
-from wirespeed.clusters.kube.refusals import said
+from wirespeed.clusters.kube import Answer, Kubectl, said
 from wirespeed.clusters.manifests import shell
 from wirespeed.clusters.operations.pod_lookup import Pod
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube import Kubectl, Refused, items_of
-from wirespeed.clusters.kube.refusals import finding_of
+from wirespeed.clusters.kube import Kubectl, Refused, finding_of, items_of
 from wirespeed.clusters.manifests import INSTANCE, MANAGED_BY, OURS, selector_text, shell
 from wirespeed.clusters.manifests.pod import placement
 from wirespeed.clusters.manifests.render import as_yaml, render

@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
-from wirespeed.clusters.kube import Answer, Kubectl, Refused
-from wirespeed.clusters.kube.refusals import may_pass, said
+from wirespeed.clusters.kube import Answer, Kubectl, Refused, may_pass, said
 from wirespeed.clusters.operations.pod_lookup import Pod
 
 Show = Callable[[str, str], None]

@@ -17,8 +17,7 @@ from typing import Any
 from wirespeed.clusters.deployment import CONTAINER, Deployment
 from wirespeed.clusters.file import Storage
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube import Kubectl
-from wirespeed.clusters.kube.refusals import Progress
+from wirespeed.clusters.kube import Kubectl, Progress
 from wirespeed.clusters.manifests import selector_text
 from wirespeed.clusters.manifests.render import as_yaml, job, mpirun_words, render
 from wirespeed.clusters.operations.capabilities import missing_for

@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from wirespeed.clusters.findings import make_finding, meanings
-from wirespeed.clusters.kube import Answer, Kubectl
-from wirespeed.clusters.kube.refusals import finding_of
+from wirespeed.clusters.kube import Answer, Kubectl, finding_of
 from wirespeed.clusters.operations.pod_lookup import some_of
 from wirespeed.clusters.operations.snapshot import Event, Seen
 from wirespeed.model.records import Finding

@@ -16,8 +16,7 @@ from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube import Kubectl, Refused, json_object
-from wirespeed.clusters.kube.refusals import finding_of, is_about
+from wirespeed.clusters.kube import Kubectl, Refused, finding_of, is_about, json_object
 from wirespeed.clusters.manifests import INSTANCE, MANAGED_BY, OURS
 from wirespeed.clusters.operations.pod_lookup import (
     Node,

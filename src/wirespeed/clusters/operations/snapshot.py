@@ -7,8 +7,7 @@ from typing import Any
 
 from wirespeed.clusters.file import EngineName
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube import Answer, Kubectl, Refused, items_of
-from wirespeed.clusters.kube.refusals import meaning_of, said
+from wirespeed.clusters.kube import Answer, Kubectl, Refused, items_of, meaning_of, said
 from wirespeed.clusters.manifests import INSTANCE, MANAGED_BY, OURS, selector_text
 from wirespeed.clusters.operations.pod_lookup import RANKS, Pod, ordered
 from wirespeed.model.records import Finding

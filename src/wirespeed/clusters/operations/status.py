@@ -9,8 +9,15 @@ from typing import Any
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.file import Cluster
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube import Answer, Kubectl, Refused
-from wirespeed.clusters.kube.refusals import Progress, finding_of, patient, wrong_server
+from wirespeed.clusters.kube import (
+    Answer,
+    Kubectl,
+    Progress,
+    Refused,
+    finding_of,
+    patient,
+    wrong_server,
+)
 from wirespeed.clusters.operations.pod_failures import FOREVER, Cause, cause_findings, causes
 from wirespeed.clusters.operations.pod_lookup import RANKS, Pod, some_of, zones_of
 from wirespeed.clusters.operations.snapshot import (

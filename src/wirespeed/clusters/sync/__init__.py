@@ -22,8 +22,7 @@ from typing import Any
 
 from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.findings import make_finding
-from wirespeed.clusters.kube import Answer, Kubectl
-from wirespeed.clusters.kube.refusals import Progress, finding_of, may_pass
+from wirespeed.clusters.kube import Answer, Kubectl, Progress, finding_of, may_pass
 from wirespeed.clusters.operations.pod_lookup import Pod, pods_of
 from wirespeed.clusters.sync.local_tree import Hashes, Tree, ignore_for, scan
 from wirespeed.clusters.sync.transfer import Brought, Lost, Order, Refusal, bring, python_words
