@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct, convert
+
 from wirespeed.clusters.deployment import CONTAINER, Deployment, settle
 from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.findings import make_finding
@@ -23,7 +25,6 @@ from wirespeed.clusters.kube import (
     Kubectl,
     Refused,
     finding_of,
-    json_object,
     kubectl_of,
     wrong_server,
 )
@@ -72,53 +73,51 @@ def why_lost(
     kubectl: Kubectl, places: Mapping[str, Place], names: Sequence[str]
 ) -> tuple[Finding, ...]:
     """A finding for each of these pods that is not as it was; none where nobody can tell."""
-    known = (name for name in list(names)[:_MOST] if name in places)
-    return tuple(filter(None, (_look(kubectl, name, places[name]) for name in known)))
+    known = [name for name in list(names)[:_MOST] if name in places]
+    told = ((name, _trouble(kubectl, name, places[name])) for name in known)
+    return tuple(_lost(kubectl, name, places[name], *why) for name, why in told if why)
 
 
 def _known(kubectl: Kubectl, *words: str) -> dict[str, Any] | None:
     """What the API server tells of it, soon; None where it does not."""
-    answer = kubectl.ask("get", *words, "-o", "json", within_s=_CALL_S)
-    return json_object(answer.out) if answer.code == 0 else None
+    try:
+        return kubectl.json("get", *words, within_s=_CALL_S)
+    except Refused:
+        return None
 
 
-def _look(kubectl: Kubectl, name: str, place: Place) -> Finding | None:
+def _trouble(kubectl: Kubectl, name: str, place: Place) -> tuple[str, str] | None:
+    """(what happened, the cluster's words); None: the pod is as it was, or nobody can tell."""
     uid, node, restarts = place
     pod = _known(kubectl, "pod", name, "--ignore-not-found")
     if pod is None:
         return None
-    if not pod or pod["metadata"].get("uid") != uid:
-        what = "it is gone" if not pod else "another pod of that name has taken its place"
-        return _lost(kubectl, name, uid, node, "was deleted", what)
-    if why := _ended(pod, restarts):
-        return _lost(kubectl, name, uid, node, why[0], why[1])
-    if node and (why := _node_trouble(kubectl, node)):
-        return _lost(kubectl, name, uid, node, why[0], why[1])
-    return None
+    if not pod:
+        return "was deleted", "it is gone"
+    if pod["metadata"].get("uid") != uid:
+        return "was deleted", "another pod of that name has taken its place"
+    return _ended(pod, restarts) or (_node_trouble(kubectl, node) if node else None)
 
 
 def _ended(pod: Mapping[str, Any], restarts: int) -> tuple[str, str] | None:
-    """(what happened, the cluster's words); None: the pod is as it was."""
-    status = pod.get("status") or {}
-    if status.get("reason"):
-        return f"was lost: {status['reason']}", str(status.get("message") or status["reason"])
+    status = pod.get("status", {})
+    if reason := status.get("reason"):
+        return f"was lost: {reason}", status.get("message") or reason
     over = _terminated(status, restarts)
     reason = over.get("reason") or "ended"
     saw = f"container {CONTAINER}: {reason}, exit code {over.get('exitCode')}"
-    if over and reason == "OOMKilled":
-        return f"ended: {reason}", saw
-    if "deletionTimestamp" in pod["metadata"]:
+    if "deletionTimestamp" in pod["metadata"] and reason != "OOMKilled":
         return "is being deleted", f"by {pod['metadata']['deletionTimestamp']}"
     return (f"ended: {reason}", saw) if over else None
 
 
 def _terminated(status: Mapping[str, Any], restarts: int) -> Mapping[str, Any]:
     """How the ranks' container ended since then; empty: it did not."""
-    for one in status.get("containerStatuses") or ():
-        if one.get("name") == CONTAINER:
+    for one in status.get("containerStatuses", ()):
+        if one["name"] == CONTAINER:
             again = one.get("restartCount", 0) > restarts
-            last = (one.get("lastState") or {}).get("terminated") if again else None
-            return (one.get("state") or {}).get("terminated") or last or {}
+            last = one.get("lastState", {}).get("terminated") if again else None
+            return one.get("state", {}).get("terminated") or last or {}
     return {}
 
 
@@ -128,14 +127,15 @@ def _node_trouble(kubectl: Kubectl, node: str) -> tuple[str, str] | None:
         return None
     if not told:
         return f"was lost with its node {node}", f"the node {node} is gone"
-    for one in (told.get("status") or {}).get("conditions") or ():
-        if one.get("type") == "Ready" and one.get("status") != "True":
+    for one in told.get("status", {}).get("conditions", ()):
+        if one["type"] == "Ready" and one["status"] != "True":
             saw = one.get("message") or one.get("reason") or "not Ready"
-            return f"was lost with its node {node}, which is not Ready", str(saw)
+            return f"was lost with its node {node}, which is not Ready", saw
     return None
 
 
-def _lost(kubectl: Kubectl, name: str, uid: str, node: str, what: str, saw: str) -> Finding:
+def _lost(kubectl: Kubectl, name: str, place: Place, what: str, saw: str) -> Finding:
+    uid, node, _ = place
     events = _events(kubectl, uid)
     return make_finding(
         "pods_lost",
@@ -161,9 +161,8 @@ _FIXES = {
 
 def _events(kubectl: Kubectl, uid: str) -> list[str]:
     """What the cluster noted of that pod, the last one last, without the everyday ones."""
-    events = _known(kubectl, "events", f"--field-selector=involvedObject.uid={uid}") or {}
-    found = events.get("items") or []
-    told = [one for one in found if one.get("reason") not in _EVERYDAY]
+    found = _known(kubectl, "events", f"--field-selector=involvedObject.uid={uid}") or {}
+    told = [one for one in found.get("items", ()) if one.get("reason") not in _EVERYDAY]
     told.sort(key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
     return [f"{one.get('reason')}: {one.get('message')}" for one in told[-_EVENTS:]]
 
@@ -209,13 +208,15 @@ print(json.dumps({**told, "hash": hashlib.sha256(data).hexdigest()}))
 _REMOVE = "import os, sys; os.unlink(sys.argv[1])"
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(Struct, kw_only=True):
     """What one pod said; `why` where it said nothing that can be read."""
 
     pod: str
-    figures: dict[str, Any]
     why: str = ""
+    seconds: float = 0.0
+    hash: str = ""
+    waited: float = 0.0
+    bytes: int = 0
 
 
 def shared_findings(
@@ -227,6 +228,7 @@ def shared_findings(
     """
     if len(pods) < 2:
         return []
+    first, *others = pods
     path = f"{folder.rstrip('/')}/.wirespeed-shared-{secrets.token_hex(8)}"
 
     def run(pod: str, program: str, *words: str) -> _Told:
@@ -234,69 +236,59 @@ def shared_findings(
         answer = kubectl.ask("exec", "-i", pod, "-c", CONTAINER, "--", *far, within_s=_WITHIN_S)
         return _told(pod, answer)
 
-    wrote = run(pods[0], _WRITE, str(size))
+    wrote = run(first, _WRITE, str(size))
     if wrote.why:
-        return [
-            make_finding(
-                "unwritten",
-                wrote=wrote,
-                folder=folder,
-                saw=wrote.why,
-                subject=Subject("node", wrote.pod),
-            )
-        ]
+        who = Subject("node", first)
+        return [make_finding("unwritten", wrote=wrote, folder=folder, saw=wrote.why, subject=who)]
     try:
-        with ThreadPoolExecutor(min(_AT_ONCE, len(pods) - 1)) as threads:
+        with ThreadPoolExecutor(min(_AT_ONCE, len(others))) as threads:
             words = (_READ, str(size), str(_SEEN_WITHIN_S))
-            read = list(threads.map(lambda pod: run(pod, *words), pods[1:]))
+            read = list(threads.map(lambda pod: run(pod, *words), others))
     finally:
-        run(pods[0], _REMOVE)
-    bad = [one for one in read if one.why or one.figures["hash"] != wrote.figures["hash"]]
+        run(first, _REMOVE)
+    bad = [one for one in read if one.why or one.hash != wrote.hash]
     if bad:
-        return [_unread(one, wrote.pod, folder, size) for one in bad]
+        return [_unread(one, first, folder, size) for one in bad]
     return [_shared(wrote, read, folder, size)]
 
 
 def _told(pod: str, answer: Answer) -> _Told:
     if answer.code is None:
-        return _Told(pod, {}, f"no answer within {_WITHIN_S:.0f} s")
+        return _Told(pod=pod, why=f"no answer within {_WITHIN_S:.0f} s")
     try:
-        figures = json.loads(answer.out.splitlines()[-1]) if answer.code == 0 else None
-        if isinstance(figures, dict) and {"seconds", "hash"} <= set(figures):
-            return _Told(pod, figures)
-    except (IndexError, RecursionError, ValueError):
+        if answer.code == 0:
+            return convert(
+                {**json.loads(answer.out.splitlines()[-1]), "pod": pod, "why": ""}, _Told
+            )
+    except (IndexError, RecursionError, TypeError, ValueError):
         pass
     lines = answer.err.strip().splitlines()
-    return _Told(pod, {}, lines[-1] if lines else "it said nothing")
+    return _Told(pod=pod, why=lines[-1] if lines else "it said nothing")
 
 
 def _shared(wrote: _Told, read: Sequence[_Told], folder: str, size: int) -> Finding:
-    slowest = max(read, key=lambda one: float(one.figures["waited"]) + one.figures["seconds"])
-    seconds = float(slowest.figures["waited"]) + float(slowest.figures["seconds"])
+    slowest = max(read, key=lambda one: one.waited + one.seconds)
     return make_finding(
         "shared",
         folder=folder,
         pods="1 pod" if len(read) == 1 else f"{len(read)} pods",
         size=format_size(size),
         wrote=wrote,
-        took=format_duration(float(wrote.figures["seconds"])),
-        last=format_duration(seconds),
+        took=format_duration(wrote.seconds),
+        last=format_duration(slowest.waited + slowest.seconds),
         slowest=slowest,
         evidence=tuple(
-            f"{one.pod}: seen after {format_duration(float(one.figures['waited']))}, read in "
-            f"{format_duration(float(one.figures['seconds']))}"
+            f"{one.pod}: seen after {format_duration(one.waited)}, read in "
+            f"{format_duration(one.seconds)}"
             for one in read
         ),
     )
 
 
 def _unread(one: _Told, writer: str, folder: str, size: int) -> Finding:
-    got = one.figures.get("bytes", 0)
-    saw = one.why or (
-        f"{format_size(got)} with other content"
-        if got
-        else f"no such file within {_SEEN_WITHIN_S:.0f} s"
-    )
+    saw, because = f"no such file within {_SEEN_WITHIN_S:.0f} s", _OWN_VOLUME
+    if one.why or one.bytes:
+        saw, because = one.why or f"{format_size(one.bytes)} with other content", ""
     return make_finding(
         "unread",
         one=one,
@@ -304,13 +296,12 @@ def _unread(one: _Told, writer: str, folder: str, size: int) -> Finding:
         folder=folder,
         saw=saw,
         expected=f"{format_size(size)}, byte by byte the same",
-        because="each pod has a volume of its own, or the storage class is not ReadWriteMany"
-        if not got and not one.why
-        else "",
+        because=because,
         subject=Subject("node", one.pod),
     )
 
 
+_OWN_VOLUME = "each pod has a volume of its own, or the storage class is not ReadWriteMany"
 WORKSPACE = "/workspace"
 """Where `wirespeed cluster sync` brings the user's folder."""
 

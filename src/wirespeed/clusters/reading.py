@@ -11,9 +11,12 @@ from copy import deepcopy
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
 
 from wirespeed.clusters.file import ClusterFile
+from wirespeed.clusters.presets import preset_names
 from wirespeed.errors import UsageError
 from wirespeed.yaml_tree import (
     MOST_BYTES,
@@ -28,12 +31,6 @@ from wirespeed.yaml_tree import (
     shown_path,
 )
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
-
-    from wirespeed.clusters.file import ClusterFile
-
-
 _LONGEST_KEY = 60
 """Of a word that is compared with others."""
 _HERE, _ELSEWHERE = 0.6, 0.75
@@ -44,22 +41,18 @@ _PLACES = 3
 @cache
 def all_keys() -> tuple[str, ...]:
     """Dotted, in the order of the file; those of a list's items without an index."""
-    from wirespeed.clusters.file import ClusterFile
-
     return tuple(_below(ClusterFile, ""))
 
 
-def _below(model: "type[BaseModel]", before: str) -> Iterator[str]:
+def _below(model: type[BaseModel], before: str) -> Iterator[str]:
     for name, info in model.model_fields.items():
         yield before + name
         if part := part_of(info.annotation):
             yield from _below(part, f"{before}{name}.")
 
 
-def part_of(annotation: Any) -> "type[BaseModel] | None":
+def part_of(annotation: Any) -> type[BaseModel] | None:
     """The section that a value of this type is, or that the items of a list are."""
-    from pydantic import BaseModel
-
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) is tuple:
@@ -80,23 +73,17 @@ def nearest(section: Key, name: str) -> str:
     A key of exactly that name elsewhere was put at the wrong place; else it was misspelt.
     """
     word = _plain(name)
-    here = {_plain(key): key for key in children(section)}
-    if word in here:
-        return here[word]
+    here = {_plain(key): [key] for key in children(section)}
     places: dict[str, list[str]] = {}
     for path in all_keys():
         places.setdefault(_plain(path.rpartition(".")[2]), []).append(path)
-    if word in places:
-        return " or ".join(places[word][:_PLACES])
-    return _alike(word, here, _HERE) or _alike(word, places, _ELSEWHERE)
+    found = here.get(word) or places.get(word) or _alike(word, here, _HERE)
+    return " or ".join((found or _alike(word, places, _ELSEWHERE))[:_PLACES])
 
 
-def _alike(word: str, known: Mapping[str, str | list[str]], cutoff: float) -> str:
-    close = get_close_matches(word[:_LONGEST_KEY], list(known), n=1, cutoff=cutoff)
-    if not close:
-        return ""
-    found: str | list[str] = known[close[0]]
-    return found if isinstance(found, str) else " or ".join(found[:_PLACES])
+def _alike(word: str, known: Mapping[str, list[str]], cutoff: float) -> list[str]:
+    close = get_close_matches(word[:_LONGEST_KEY], known, n=1, cutoff=cutoff)
+    return known[close[0]] if close else []
 
 
 def _plain(name: str) -> str:
@@ -127,7 +114,7 @@ class ClusterFileError(UsageError):
         super().__init__("\n".join([head, *lines]), next=again)
 
 
-def from_validation(error: "ValidationError", tree: Tree) -> list[Problem]:
+def from_validation(error: ValidationError, tree: Tree) -> list[Problem]:
     """What is wrong with keys and values."""
     found: list[Problem] = []
     for number, one in enumerate(error.errors(include_url=False)):
@@ -272,8 +259,6 @@ def _known() -> str:
 
 def read_file(path: Path) -> str:
     """The text of a cluster file. UsageError where it cannot be read or is none by its size."""
-    from wirespeed.yaml_tree import Problem, shown_path
-
     source = str(path)
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe could wait for ever
@@ -288,9 +273,8 @@ def read_file(path: Path) -> str:
     return decode(data, source)
 
 
-def read_named(name_or_path: str) -> "ClusterFile":
+def read_named(name_or_path: str) -> ClusterFile:
     """The cluster file of that name or path; UsageError, with all problems of a bad one."""
-
     path = find_file(name_or_path)
     return read_cluster(read_file(path), str(path))
 
@@ -310,8 +294,6 @@ def read_cluster(text: str, source: str) -> ClusterFile:
 
     source: what messages call it, such as its path.
     """
-    from pydantic import ValidationError
-
     tree = parse(text.removeprefix("\ufeff"))
     problems = from_tree(tree)
     if not tree.whole:
@@ -334,29 +316,15 @@ def _preset_problems(tree: Tree) -> list[Problem]:
     name = network.get("preset") if isinstance(network, dict) else None
     if not isinstance(name, str) or not name:
         return []
-    from difflib import get_close_matches
-
-    from wirespeed.clusters.presets import preset_names
-
     if name in preset_names():
         return []
-    mark = tree.mark(("network", "preset"))
     near = get_close_matches(name[:80], preset_names(), n=1, cutoff=0.5)
-    problem = Problem(
-        line=mark.line,
-        column=mark.column,
-        key="network.preset",
-        saw=shown(name),
-        expected=f"one of {', '.join(preset_names())}",
-        meant="".join(near),
-    )
-    return [problem]
+    expected = f"one of {', '.join(preset_names())}"
+    return [_problem(tree, ("network", "preset"), shown(name), expected, "".join(near))]
 
 
-def _rules_of_the_rest(tree: Tree, error: "ValidationError") -> list[Problem]:
+def _rules_of_the_rest(tree: Tree, error: ValidationError) -> list[Problem]:
     """Rules between keys are looked at only where all values are right: so without the wrong ones."""
-    from pydantic import ValidationError
-
     if not isinstance(tree.data, dict):
         return []
     rest = deepcopy(tree.data)
