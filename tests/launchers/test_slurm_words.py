@@ -12,9 +12,8 @@ import pytest
 
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job, as_sh
-from wirespeed.launchers.engines.slurm import ENGINE, SlurmPrepared
+from wirespeed.launchers.engines.slurm import ENGINE, SlurmPrepared, allocation_of, gpus_of, sized
 from wirespeed.launchers.request import read_options
-from wirespeed.launchers.slurm.allocation import allocation_of, gpus_of, sized
 from wirespeed.launchers.slurm.batch import Tail, overruling
 from wirespeed.launchers.slurm.command_line import (
     OPTIONS,
