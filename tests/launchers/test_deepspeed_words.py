@@ -80,10 +80,10 @@ def nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", PYTHON)
     for name in ("CUDA_VISIBLE_DEVICES", "DS_ACCELERATOR", "PYTHONPATH", "PDSH_SSH_ARGS_APPEND"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(engine, "require_deepspeed", lambda python: None)
-    monkeypatch.setattr(engine, "require_programs", lambda launcher: None)
-    monkeypatch.setattr(engine, "has_accelerator", lambda: False)
-    monkeypatch.setattr(engine, "slots_here", lambda environ: 1)
+    monkeypatch.setattr(deepspeed_nodes, "require_deepspeed", lambda python: None)
+    monkeypatch.setattr(deepspeed_nodes, "require_programs", lambda launcher: None)
+    monkeypatch.setattr(deepspeed_nodes, "has_accelerator", lambda: False)
+    monkeypatch.setattr(deepspeed_nodes, "slots_here", lambda environ: 1)
     monkeypatch.setattr(engine, "free_port", lambda: 40001)
     monkeypatch.setattr(engine, "look_at_nodes", look)
 
@@ -374,7 +374,7 @@ def test_the_accelerator_is_said_where_there_is_none(monkeypatch: pytest.MonkeyP
     assert pieces(job(ranks=1))[0].environment["DS_ACCELERATOR"] == "cpu"
     said = job(ranks=1, env={"DS_ACCELERATOR": "cuda"})
     assert pieces(said)[0].environment["DS_ACCELERATOR"] == "cuda"
-    monkeypatch.setattr(engine, "has_accelerator", lambda: True)
+    monkeypatch.setattr(deepspeed_nodes, "has_accelerator", lambda: True)
     assert "DS_ACCELERATOR" not in pieces(job(ranks=1))[0].environment
 
 

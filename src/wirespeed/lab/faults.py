@@ -7,33 +7,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from wirespeed.lab.network import (
-    close_ports,
-    cut_or_plug,
-    detour,
-    lose,
-    set_congestion,
-    set_mtu,
-    shape_node,
-    single_packets,
-    undo_detour,
-    write_hosts,
-)
+from wirespeed.lab import network, spec
 from wirespeed.lab.processes import living_in, need, start_daemon, stop_daemon
-from wirespeed.lab.spec import (
-    Bursts,
-    Cut,
-    Delay,
-    Fault,
-    Firewall,
-    LoopbackName,
-    Lossy,
-    Mtu,
-    Quota,
-    Slow,
-    SlowLink,
-    Variable,
-)
+from wirespeed.lab.spec import Fault
 from wirespeed.lab.state import Layout, State, space_path
 
 _PERIOD_US = 100_000
@@ -47,9 +23,13 @@ def straggle(state: State, layout: Layout, node: str, faults: Iterable[Fault]) -
     role = f"pulse {node}"
     stop_daemon(layout, role)
     _send(layout, node, signal.SIGCONT)
-    own = [fault for fault in faults if isinstance(fault, Quota | Bursts) and fault.node == node]
-    shares = [fault.share for fault in own if isinstance(fault, Quota)]
-    bursts = [(one.stopped_s, one.every_s) for one in own if isinstance(one, Bursts)]
+    own = [
+        fault
+        for fault in faults
+        if isinstance(fault, spec.Quota | spec.Bursts) and fault.node == node
+    ]
+    shares = [fault.share for fault in own if isinstance(fault, spec.Quota)]
+    bursts = [(one.stopped_s, one.every_s) for one in own if isinstance(one, spec.Bursts)]
     if not _set_quota(state, layout, node, min(shares, default=None)):
         bursts += [((1 - share) * _PERIOD_S, _PERIOD_S) for share in shares if share < 1]
     if bursts:
@@ -145,21 +125,21 @@ _CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 def subject(fault: Fault) -> tuple[object, ...]:
     """What a fault is about: of two faults with the same subject the later one counts."""
-    part = fault.name if isinstance(fault, Variable) else getattr(fault, "way", "")
+    part = fault.name if isinstance(fault, spec.Variable) else getattr(fault, "way", "")
     return type(fault), frozenset(fault.nodes), part
 
 
 def need_tools(faults: Iterable[Fault]) -> None:
     """Raises CannotMeasure, with the package, when a command for these is not here."""
     need("ip", "tc", "tee")
-    if any(isinstance(fault, Lossy | Firewall) for fault in faults):
+    if any(isinstance(fault, spec.Lossy | spec.Firewall) for fault in faults):
         need("nft")
 
 
 def settle_all(state: State, layout: Layout) -> None:
     """All of a new lab."""
     for node in layout.nodes:
-        shape_node(layout, node, state.spec.rate, state.spec.faults)
+        network.shape_node(layout, node, state.spec.rate, state.spec.faults)
     for fault in state.spec.faults:
         settle(state, layout, fault)
 
@@ -169,43 +149,43 @@ def settle(state: State, layout: Layout, fault: Fault) -> None:
     faults = state.spec.faults
     for node in fault.nodes:
         _settle_node(state, layout, node, fault, [one for one in faults if node in one.nodes])
-    if isinstance(fault, Lossy):
-        set_congestion(layout, faults, _CONGESTION.read_text().strip())
+    if isinstance(fault, spec.Lossy):
+        network.set_congestion(layout, faults, _CONGESTION.read_text().strip())
 
 
 def _settle_node(
     state: State, layout: Layout, node: str, changed: Fault, own: Iterable[Fault]
 ) -> None:
     match changed:
-        case Slow() | SlowLink():
-            shape_node(layout, node, state.spec.rate, own)
-        case Delay():
+        case spec.Slow() | spec.SlowLink():
+            network.shape_node(layout, node, state.spec.rate, own)
+        case spec.Delay():
             _delay(layout, node, own)
-        case Lossy():
-            single_packets(layout, node, own)
-            lose(layout, node, own)
-        case Mtu():
-            single_packets(layout, node, own)
-            set_mtu(layout, node, own)
-            shape_node(layout, node, state.spec.rate, own)
-        case Cut():
-            cut_or_plug(layout, node, own)
-        case Quota() | Bursts():
+        case spec.Lossy():
+            network.single_packets(layout, node, own)
+            network.lose(layout, node, own)
+        case spec.Mtu():
+            network.single_packets(layout, node, own)
+            network.set_mtu(layout, node, own)
+            network.shape_node(layout, node, state.spec.rate, own)
+        case spec.Cut():
+            network.cut_or_plug(layout, node, own)
+        case spec.Quota() | spec.Bursts():
             straggle(state, layout, node, own)
-        case Firewall() | LoopbackName() | Variable():
+        case spec.Firewall() | spec.LoopbackName() | spec.Variable():
             match changed:
-                case Firewall():
-                    close_ports(layout, node, own)
-                case LoopbackName():
-                    write_hosts(layout, node, own)
-                case Variable():
+                case spec.Firewall():
+                    network.close_ports(layout, node, own)
+                case spec.LoopbackName():
+                    network.write_hosts(layout, node, own)
+                case spec.Variable():
                     pass  # read from the state when a command starts: see Lab.start
 
 
 def _delay(layout: Layout, node: str, own: Iterable[Fault]) -> None:
-    seconds = sum(fault.seconds for fault in own if isinstance(fault, Delay))
+    seconds = sum(fault.seconds for fault in own if isinstance(fault, spec.Delay))
     role = f"relay {node}"
     stop_daemon(layout, role)
-    undo_detour(layout, node)
+    network.undo_detour(layout, node)
     if seconds:
-        start_daemon(layout, role, "relay", *detour(layout, node), f"{seconds:.6f}")
+        start_daemon(layout, role, "relay", *network.detour(layout, node), f"{seconds:.6f}")

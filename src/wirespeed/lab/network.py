@@ -9,18 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wirespeed.errors import CannotMeasure
+from wirespeed.lab import spec
 from wirespeed.lab.processes import attempt, need, tool
-from wirespeed.lab.spec import (
-    HOST_MTU,
-    Cut,
-    Fault,
-    Firewall,
-    LoopbackName,
-    Lossy,
-    Mtu,
-    Slow,
-    SlowLink,
-)
+from wirespeed.lab.spec import HOST_MTU, Fault
 from wirespeed.lab.state import INTERFACE, Layout, State, space_path
 
 _DEBIAN = "127.0.1.1"
@@ -33,7 +24,7 @@ def write_hosts(layout: Layout, node: str, faults: Iterable[Fault]) -> None:
 
 def _text(layout: Layout, node: str, faults: Iterable[Fault]) -> str:
     """As Debian has it, a name that means loopback has no other address there."""
-    loopback = any(isinstance(fault, LoopbackName) and fault.node == node for fault in faults)
+    loopback = any(isinstance(fault, spec.LoopbackName) and fault.node == node for fault in faults)
     others = [other for other in layout.nodes if other != node or not loopback]
     lines = ["127.0.0.1 localhost", "::1 localhost"]
     lines += [f"{_DEBIAN} {node}"] if loopback else []
@@ -120,7 +111,7 @@ _CONGESTION = "net/ipv4/tcp_congestion_control"
 
 def cut_or_plug(layout: Layout, node: str, faults: Iterable[Fault]) -> None:
     """The switch port goes down, so that the node sees no carrier and its packets vanish."""
-    cut = any(isinstance(fault, Cut) for fault in faults)
+    cut = any(isinstance(fault, spec.Cut) for fault in faults)
     tool("ip", "-n", layout.switch, "link", "set", layout.port(node), "down" if cut else "up")
 
 
@@ -129,7 +120,7 @@ def set_mtu(layout: Layout, node: str, faults: Iterable[Fault]) -> None:
 
     A bridge looks at no MTU for packets of TCP that are still in one piece: see shaping.plan_in.
     """
-    size = min([HOST_MTU, *(fault.size for fault in faults if isinstance(fault, Mtu))])
+    size = min([HOST_MTU, *(fault.size for fault in faults if isinstance(fault, spec.Mtu))])
     tool("ip", "-n", layout.switch, "link", "set", layout.port(node), "mtu", str(size))
 
 
@@ -140,7 +131,7 @@ def lose(layout: Layout, node: str, faults: Iterable[Fault]) -> None:
     """
     kept = 1.0
     for fault in faults:
-        kept *= 1 - fault.share if isinstance(fault, Lossy) else 1.0
+        kept *= 1 - fault.share if isinstance(fault, spec.Lossy) else 1.0
     if kept < 1:
         need("nft")
     table = f"{_TABLE}_{layout.index(node)}"
@@ -160,7 +151,7 @@ def set_congestion(layout: Layout, faults: Iterable[Fault], before: str) -> None
     bbr hardly slows down at a few percent. cubic is what most machines have; reno is the one that
     every namespace may choose. Connections that exist keep theirs.
     """
-    lossy = any(isinstance(fault, Lossy) for fault in faults)
+    lossy = any(isinstance(fault, spec.Lossy) for fault in faults)
     for node in layout.nodes:
         wanted = ("cubic", "reno") if lossy else (before,)
         # The first that is accepted; the others are not tried.
@@ -174,8 +165,8 @@ def single_packets(layout: Layout, node: str, faults: Iterable[Fault]) -> None:
     Only this link is changed: a host that sends single packets to all is slower with all.
     """
     faults = list(faults)
-    lossy = any(isinstance(fault, Lossy) for fault in faults)
-    small = any(isinstance(fault, Mtu) for fault in faults)
+    lossy = any(isinstance(fault, spec.Lossy) for fault in faults)
+    small = any(isinstance(fault, spec.Mtu) for fault in faults)
     _segments(layout.space(node), INTERFACE, lossy or small)
     _segments(layout.switch, layout.port(node), lossy)
 
@@ -256,7 +247,7 @@ def plan_out(node: str, rate: int, faults: Iterable[Fault]) -> Shape:
     own = min([rate, *_rates(node, faults, "in")])
     towards: dict[str, int] = {}
     for fault in faults:
-        if isinstance(fault, SlowLink) and node in fault.nodes:
+        if isinstance(fault, spec.SlowLink) and node in fault.nodes:
             other = fault.second if node == fault.first else fault.first
             towards[other] = min(fault.rate, towards.get(other, own))
     return Shape(own, {other: limit for other, limit in towards.items() if limit < own})
@@ -265,7 +256,7 @@ def plan_out(node: str, rate: int, faults: Iterable[Fault]) -> Shape:
 def plan_in(node: str, rate: int, faults: Iterable[Fault]) -> Shape:
     """What the switch sends to `node`. A slow pair is shaped where it is sent, so not here."""
     faults = list(faults)
-    sizes = [fault.size for fault in faults if isinstance(fault, Mtu) and fault.node == node]
+    sizes = [fault.size for fault in faults if isinstance(fault, spec.Mtu) and fault.node == node]
     largest = min(sizes) + _ETHERNET if sizes else None
     return Shape(min([rate, *_rates(node, faults, "out")]), {}, largest)
 
@@ -306,7 +297,7 @@ def tc_commands(interface: str, shape: Shape, addresses: Mapping[str, str]) -> l
 
 
 def _rates(node: str, faults: Iterable[Fault], other_way: str) -> list[int]:
-    slow = [fault for fault in faults if isinstance(fault, Slow) and fault.node == node]
+    slow = [fault for fault in faults if isinstance(fault, spec.Slow) and fault.node == node]
     return [fault.rate for fault in slow if fault.way != other_way]
 
 
@@ -341,7 +332,7 @@ _SET = "open_ports"
 
 def close_ports(layout: Layout, node: str, faults: Iterable[Fault]) -> None:
     """Bring the node into the state that follows from its faults, also back to open."""
-    own = [fault for fault in faults if isinstance(fault, Firewall) and fault.node == node]
+    own = [fault for fault in faults if isinstance(fault, spec.Firewall) and fault.node == node]
     if own:
         tool(*_nft(layout, node), "-f", "-", give=_rules(own[-1].ports))
     else:
@@ -354,7 +345,7 @@ def open_port(layout: Layout, faults: Iterable[Fault], port: int) -> None:
     It stays open until the firewall goes: another run may use it still.
     """
     for fault in faults:
-        if isinstance(fault, Firewall) and not fault.ports:
+        if isinstance(fault, spec.Firewall) and not fault.ports:
             words = ("add", "element", "inet", _FIREWALL_TABLE, _SET, f"{{ {port} }}")
             tool(*_nft(layout, fault.node), *words)
 

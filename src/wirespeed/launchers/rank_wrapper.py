@@ -27,19 +27,7 @@ from typing import NoReturn
 
 from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.node.identity import Identity, detect, port_of
-from wirespeed.process import shell_code
-from wirespeed.process.frames import (
-    ASKED,
-    ERR,
-    ERR_PART,
-    EXIT,
-    HELLO,
-    OUT,
-    OUT_PART,
-    VARIABLE,
-    Writer,
-    write_all,
-)
+from wirespeed.process import frames, shell_code
 from wirespeed.process.guard import death_signal, signal_group
 
 MASTER = "WIRESPEED_MASTER"
@@ -99,11 +87,11 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"wirespeed: {error}\n")
         return error.exit_code
     _go_to(os.environ.get(DIRECTORY, ""))
-    told = os.environ.get(VARIABLE, "")
+    told = os.environ.get(frames.VARIABLE, "")
     if not told:
         _become(command, environment)
     token, _, pad = told.partition(",")
-    writer = Writer(token, identity.rank, os.uname().nodename, pad=pad == "pad")
+    writer = frames.Writer(token, identity.rank, os.uname().nodename, pad=pad == "pad")
     return _Rank(writer, command, environment).run()
 
 
@@ -133,7 +121,7 @@ def _environment(environ: Mapping[str, str], identity: Identity) -> dict[str, st
     if host and "MASTER_ADDR" not in environ:
         own["MASTER_ADDR"] = host
         own["MASTER_PORT"] = port or str(port_of(identity.job or host))
-    hidden = (VARIABLE, MASTER, GRACE, DIRECTORY, SLOTS)
+    hidden = (frames.VARIABLE, MASTER, GRACE, DIRECTORY, SLOTS)
     return {**{k: v for k, v in environ.items() if k not in hidden}, **own}
 
 
@@ -176,15 +164,15 @@ class _Rank:
     """The command's process, its two pipes, and what is said of it."""
 
     def __init__(
-        self, writer: Writer, command: Sequence[str], environment: Mapping[str, str]
+        self, writer: frames.Writer, command: Sequence[str], environment: Mapping[str, str]
     ) -> None:
         self._writer = writer
         self._command = command
         self._environment = environment
         self._parent = os.getppid()
         self._grace = float(os.environ.get(GRACE, GRACE_S))
-        self._texts = {OUT: "", ERR: ""}
-        self._decoders = {OUT: _decoder(), ERR: _decoder()}
+        self._texts = {frames.OUT: "", frames.ERR: ""}
+        self._decoders = {frames.OUT: _decoder(), frames.ERR: _decoder()}
         self._kill_at = float("inf")
         # Open MPI 4 gives ranks a terminal as stdout, and reads it with cuts at any byte; stderr is a
         # pipe, which is read in whole frames.
@@ -209,18 +197,18 @@ class _Rank:
                 preexec_fn=death_signal(),
             )
         except OSError as error:
-            self._say(ERR, f"wirespeed: {self._command[0]}: {error.strerror}")
-            self._write(self._writer.frame(EXIT, "127"))
+            self._say(frames.ERR, f"wirespeed: {self._command[0]}: {error.strerror}")
+            self._write(self._writer.frame(frames.EXIT, "127"))
             return self._end(127)
-        self._write(self._writer.frame(HELLO, str(process.pid)))
+        self._write(self._writer.frame(frames.HELLO, str(process.pid)))
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, partial(self._forward, process))
         self._pump(process)
         signal_group(process.pid, signal.SIGKILL)  # whatever it has left behind in its group
         code = process.wait()
         self._overtaken(code)
-        asked = f" {ASKED}" if self._told_to_end else ""
-        self._write(self._writer.frame(EXIT, f"{code}{asked}"))
+        asked = f" {frames.ASKED}" if self._told_to_end else ""
+        self._write(self._writer.frame(frames.EXIT, f"{code}{asked}"))
         return self._end(code)
 
     def _overtaken(self, code: int) -> None:
@@ -233,7 +221,7 @@ class _Rank:
         """Until the command has ended and its pipes are empty."""
         over_at = float("inf")
         with selectors.DefaultSelector() as pipes:
-            for pipe, kind in ((process.stdout, OUT), (process.stderr, ERR)):
+            for pipe, kind in ((process.stdout, frames.OUT), (process.stderr, frames.ERR)):
                 if pipe is not None:
                     pipes.register(pipe, selectors.EVENT_READ, kind)
             while pipes.get_map() and time.monotonic() < over_at:
@@ -283,7 +271,7 @@ class _Rank:
         now = time.monotonic()
         waned = (now - self._said_at) * self._rate
         self._on_its_way, self._said_at = max(self._on_its_way - waned, 0.0) + len(frame), now
-        self._heard = self._heard and write_all(self._out, frame)
+        self._heard = self._heard and frames.write_all(self._out, frame)
 
     def _look(self, process: subprocess.Popen[bytes]) -> None:
         """End the command if nobody is left to read of it, and kill what does not end."""
@@ -308,7 +296,7 @@ class _Rank:
         return shell_code(code)
 
 
-_PART = {OUT: OUT_PART, ERR: ERR_PART}
+_PART = {frames.OUT: frames.OUT_PART, frames.ERR: frames.ERR_PART}
 
 
 def _is_deaf(handle: int) -> bool:

@@ -12,19 +12,7 @@ from typing import Literal, Protocol
 
 from wirespeed.launchers.base import Piece
 from wirespeed.launchers.children import Child, Children, Keepalive
-from wirespeed.process import shell_code
-from wirespeed.process.frames import (
-    ASKED,
-    ERR,
-    ERR_PART,
-    EXIT,
-    HELLO,
-    OUT,
-    OUT_PART,
-    Frame,
-    Lines,
-    parse,
-)
+from wirespeed.process import frames, shell_code
 
 LOOK_S = 0.05
 FAREWELL_S = 10.0
@@ -110,7 +98,7 @@ class Supervisor:
         self._pieces: Sequence[Piece] = ()
         self._pipes = selectors.DefaultSelector()
         self._pulse = Keepalive()
-        self._lines: dict[int, Lines] = {}
+        self._lines: dict[int, frames.Lines] = {}
         self._numbers: dict[int, int] = {}
         self._came_by: dict[int, int] = {}
         """Piece by rank."""
@@ -223,37 +211,37 @@ class Supervisor:
             return False
         if not data:
             self._pipes.unregister(key.fileobj)
-        for line in self._lines.setdefault(key.fd, Lines(_LONGEST)).feed(data):
+        for line in self._lines.setdefault(key.fd, frames.Lines(_LONGEST)).feed(data):
             self._line(key.data, line)
         return bool(data)
 
     def _line(self, number: int, line: bytes) -> None:
         text = line.decode("utf-8", "replace").rstrip("\r")
-        frame = parse(text, self._token)
+        frame = frames.parse(text, self._token)
         if frame is not None and frame.rank < 0:
             return  # it only makes somebody look up (node/output.py)
         # No node makes up more ranks than the job has: each would be a file here.
         if frame is not None and (frame.rank in self._numbers or len(self._numbers) < self._size):
-            if frame.kind == HELLO:
+            if frame.kind == frames.HELLO:
                 self._came_by[frame.rank] = number
             self._take(frame)
         elif text.strip():
             self._listener.said(self._pieces[number].name, text.rstrip())
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: frames.Frame) -> None:
         due = self._numbers.get(frame.rank, 0)
         self._end.missing_frames += max(frame.number - due, 0)
         self._numbers[frame.rank] = frame.number + 1
-        if frame.kind == HELLO:
+        if frame.kind == frames.HELLO:
             self._end.nodes[frame.rank] = frame.node
             self._listener.started(frame.rank, frame.node)
-        elif frame.kind == EXIT:
+        elif frame.kind == frames.EXIT:
             self._rank_ended(frame)
         elif frame.kind in _STREAMS:
             stream, whole = _STREAMS[frame.kind]
             self._listener.output(frame.rank, frame.node, stream, frame.text, whole=whole)
 
-    def _rank_ended(self, frame: Frame) -> None:
+    def _rank_ended(self, frame: frames.Frame) -> None:
         number, _, asked = frame.text.partition(" ")
         code = int(number)
         self._end.nodes.setdefault(frame.rank, frame.node)
@@ -263,7 +251,7 @@ class Supervisor:
             self._end.asked |= {frame.rank}
         if code and self._end.reason == "finished":
             self._end.first = frame.rank
-            self._first_was_asked = asked == ASKED
+            self._first_was_asked = asked == frames.ASKED
             self._ending("failed")
             self._over_within(self._bounds.grace_s)
 
@@ -330,10 +318,10 @@ class Supervisor:
 
 
 _STREAMS = {
-    OUT: ("stdout", True),
-    OUT_PART: ("stdout", False),
-    ERR: ("stderr", True),
-    ERR_PART: ("stderr", False),
+    frames.OUT: ("stdout", True),
+    frames.OUT_PART: ("stdout", False),
+    frames.ERR: ("stderr", True),
+    frames.ERR_PART: ("stderr", False),
 }
 
 

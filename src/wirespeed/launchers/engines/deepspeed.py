@@ -8,22 +8,7 @@ from pathlib import Path
 
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Engine, Host, Job, Piece, Prepared
-from wirespeed.launchers.deepspeed.command_line import (
-    LAUNCHERS,
-    Form,
-    Launch,
-    chosen,
-    first_devices,
-    has_accelerator,
-    hostfile,
-    is_here,
-    launcher_args,
-    require_deepspeed,
-    require_programs,
-    runner,
-    slots_here,
-    ssh_args,
-)
+from wirespeed.launchers.deepspeed import command_line
 from wirespeed.launchers.deepspeed.guard import HOLD, Node, Orders, folder_of, guarded, orders_text
 from wirespeed.launchers.engines.ssh import SshAsking, ssh_words
 from wirespeed.launchers.node.probe import Facts, with_slots
@@ -47,7 +32,7 @@ _VERB = "WIRESPEED_JOB"
 def _look(job: Job) -> Prepared:
     python = job.python or sys.executable
     options = _checked(job.options)
-    require_deepspeed(python)
+    command_line.require_deepspeed(python)
     environment = {**job.environment, **interface_variables(job.interface)}
     made = replace(job, python=python, options=options, environment=environment)
     looked = {"local": _prepare_local, "node": _prepare_node, "nodes": _prepare_nodes}
@@ -58,7 +43,7 @@ def _look(job: Job) -> Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Prepared(Prepared):
-    form: Form | None = None
+    form: command_line.Form | None = None
     """None: no host can be used."""
     master: tuple[str, str] = ("", "")
     """Address and port of rank 0."""
@@ -73,19 +58,19 @@ class _Prepared(Prepared):
             return [_nodes_piece(job, launch, scratch)]
         if launch.form == "local":
             return [_piece("deepspeed", job, launch, {})]
-        names = list(chosen(job.hosts, job.options))
+        names = list(command_line.chosen(job.hosts, job.options))
         _refuse_part(job, len(self.starts) < len(names))
-        files = {launch.hostfile: hostfile(job.hosts)}
+        files = {launch.hostfile: command_line.hostfile(job.hosts)}
         return [
             _piece(names[node], job, replace(launch, node_rank=node), files) for node in self.starts
         ]
 
 
-def _piece(name: str, job: Job, launch: Launch, files: Mapping[str, str]) -> Piece:
+def _piece(name: str, job: Job, launch: command_line.Launch, files: Mapping[str, str]) -> Piece:
     """DeepSpeed's part on this machine: variables go as an environment, and need no shell."""
     return Piece(
         name=name,
-        command=tuple(guarded(sys.executable, runner(launch), job.grace_s)),
+        command=tuple(guarded(sys.executable, command_line.runner(launch), job.grace_s)),
         environment=job.environment,
         stdin=HOLD,
         files=files,
@@ -94,29 +79,34 @@ def _piece(name: str, job: Job, launch: Launch, files: Mapping[str, str]) -> Pie
     )
 
 
-def _nodes_piece(job: Job, launch: Launch, scratch: Path) -> Piece:
+def _nodes_piece(job: Job, launch: command_line.Launch, scratch: Path) -> Piece:
     orders = str(scratch / "orders")
     environment = dict(job.environment)
     if launch.launcher == "pdsh":
-        environment["PDSH_SSH_ARGS_APPEND"] = ssh_args(job.options)
+        environment["PDSH_SSH_ARGS_APPEND"] = command_line.ssh_args(job.options)
     return Piece(
         name="deepspeed",
-        command=tuple(guarded(sys.executable, runner(launch), job.grace_s, orders=orders)),
+        command=tuple(
+            guarded(sys.executable, command_line.runner(launch), job.grace_s, orders=orders)
+        ),
         environment=environment,
         stdin=HOLD,
-        files={launch.hostfile: hostfile(job.hosts), orders: orders_text(_orders(job, launch))},
+        files={
+            launch.hostfile: command_line.hostfile(job.hosts),
+            orders: orders_text(_orders(job, launch)),
+        },
         nodes=tuple(host.name for host in job.hosts),
         ends_with_stdin=True,
     )
 
 
-def _orders(job: Job, launch: Launch) -> Orders:
+def _orders(job: Job, launch: command_line.Launch) -> Orders:
     names = tuple(job.environment)
     if launch.launcher != "pdsh":
         return Orders(names=names)
     config, port = job.options.get("ssh-config", ""), launch.ssh_port
     nodes, first = [], 0
-    for number, (host, slots) in enumerate(chosen(job.hosts, job.options).items()):
+    for number, (host, slots) in enumerate(command_line.chosen(job.hosts, job.options).items()):
         ranks = tuple(range(first, first + len(slots)))
         # The word for the far shell is the delivery's own.
         nodes.append(Node(ssh_words(config, host, (), port)[:-1], number, ranks))
@@ -124,12 +114,16 @@ def _orders(job: Job, launch: Launch) -> Orders:
     return Orders(names=names, folder=launch.carried, nodes=nodes)
 
 
-def _launch(prepared: _Prepared, form: Form, scratch: Path) -> Launch:
+def _launch(prepared: _Prepared, form: command_line.Form, scratch: Path) -> command_line.Launch:
     job, (address, port) = prepared.job, prepared.master
     options = job.options
     launcher = options["launcher"]
-    devices = first_devices({**os.environ, **job.environment}, job.size) if form == "local" else ""
-    return Launch(
+    devices = (
+        command_line.first_devices({**os.environ, **job.environment}, job.size)
+        if form == "local"
+        else ""
+    )
+    return command_line.Launch(
         form=form,
         python=job.python,
         command=job.command,
@@ -138,7 +132,9 @@ def _launch(prepared: _Prepared, form: Form, scratch: Path) -> Launch:
         ranks=job.size,
         devices=devices,
         launcher=launcher,
-        launcher_args=launcher_args(job, chosen(job.hosts, options)) if form == "nodes" else "",
+        launcher_args=command_line.launcher_args(job, command_line.chosen(job.hosts, options))
+        if form == "nodes"
+        else "",
         ssh_port=options.get("ssh-port", "") if launcher == "pdsh" else "",
         filter={key: options[key] for key in ("include", "exclude") if options.get(key)},
         carried=folder_of(job.token),
@@ -162,8 +158,8 @@ class Seen:
 def _prepare_local(job: Job) -> _Prepared:
     told = job.hosts[0].slots if job.hosts else None
     environ = {**os.environ, **job.environment}
-    each = job.ranks_per_node or slots_here(environ)
-    slots = chosen((Host("localhost", told or job.ranks or each),), job.options)
+    each = job.ranks_per_node or command_line.slots_here(environ)
+    slots = command_line.chosen((Host("localhost", told or job.ranks or each),), job.options)
     port = job.options.get(_PORT) or str(free_port())
     made = replace(
         job,
@@ -178,13 +174,13 @@ def _prepare_local(job: Job) -> _Prepared:
 def _prepare_node(job: Job) -> _Prepared:
     """One of several nodes, each started by itself; all of them, where all are this machine."""
     hosts = job.hosts or tuple(Host(f"node-{node}") for node in range(job.nodes or 1))
-    each = job.ranks_per_node or slots_here({**os.environ, **job.environment})
+    each = job.ranks_per_node or command_line.slots_here({**os.environ, **job.environment})
     if job.ranks is not None and job.ranks_per_node is None:
         each = -(-job.ranks // len(hosts))
     hosts = tuple(Host(host.name, host.slots or each) for host in hosts)
-    left = chosen(hosts, job.options)
+    left = command_line.chosen(hosts, job.options)
     used, slots = list(left), list(left.values())
-    all_here = not job.hosts or all(map(is_here, used))
+    all_here = not job.hosts or all(map(command_line.is_here, used))
     if "node-rank" in job.options:
         nodes = [_node_rank(job.options["node-rank"], len(slots))]
     else:
@@ -204,17 +200,17 @@ def _prepare_node(job: Job) -> _Prepared:
 
 def _prepare_nodes(job: Job) -> _Prepared:
     launcher = job.options["launcher"]
-    require_programs(launcher)
+    command_line.require_programs(launcher)
     if not job.hosts:
         raise make_error("deepspeed_hosts", nodes=job.nodes or 1)
-    hostfile(job.hosts)  # names are checked before ssh sees them
+    command_line.hostfile(job.hosts)  # names are checked before ssh sees them
     if launcher == "slurm":  # whose nodes need no ssh
         seen = Seen(tuple(with_slots(job, {})), (), {})
     else:
         seen = look_at_nodes(job)
     if not seen.hosts:
         return _Prepared(job=replace(job, hosts=()), findings=seen.findings)
-    slots = chosen(seen.hosts, job.options)
+    slots = command_line.chosen(seen.hosts, job.options)
     address, port, why = _where_rank_0_is(job, next(iter(slots)), seen)
     environment = {**job.environment, **_own_variables(launcher, f"{address}:{port}")}
     made = replace(
@@ -246,8 +242,8 @@ def look_at_nodes(job: Job) -> Seen:
 def _checked(options: Mapping[str, str]) -> dict[str, str]:
     """The options with defaults; UsageError for those that do not go together."""
     launcher = options.get("launcher", "pdsh").lower()
-    if launcher not in LAUNCHERS:
-        raise UsageError(f"--with launcher={launcher}", expected=", ".join(LAUNCHERS))
+    if launcher not in command_line.LAUNCHERS:
+        raise UsageError(f"--with launcher={launcher}", expected=", ".join(command_line.LAUNCHERS))
     if launcher in _FILTERLESS and ("include" in options or "exclude" in options):
         raise make_error("filterless", launcher=launcher)
     if "node-rank" in options and "no-ssh" not in options:
@@ -263,13 +259,13 @@ def _readable(path: str) -> str:
     return full
 
 
-def _form(job: Job, *, given: bool) -> Form:
+def _form(job: Job, *, given: bool) -> command_line.Form:
     """As DeepSpeed itself decides, but for one remote host, which it would take for this one."""
     if "no-ssh" in job.options:
         return "node"
     if given:
         return "nodes"
-    one = len(job.hosts) == 1 and is_here(job.hosts[0].name)
+    one = len(job.hosts) == 1 and command_line.is_here(job.hosts[0].name)
     return "local" if one or (not job.hosts and (job.nodes or 1) == 1) else "nodes"
 
 
@@ -280,13 +276,13 @@ def _total(slots: Mapping[str, Sequence[int]]) -> int:
 def _with_accelerator(environment: Mapping[str, str]) -> dict[str, str]:
     """DeepSpeed is told where there is nothing but CPUs; it would find out, with a warning."""
     known = "DS_ACCELERATOR" in environment or "DS_ACCELERATOR" in os.environ
-    cpu = {} if known or has_accelerator() else {"DS_ACCELERATOR": "cpu"}
+    cpu = {} if known or command_line.has_accelerator() else {"DS_ACCELERATOR": "cpu"}
     return {**environment, **cpu}
 
 
 def _own_node(hosts: Sequence[str]) -> int:
     """Which of the hosts this machine is; UsageError where that cannot be told."""
-    here = [node for node, host in enumerate(hosts) if is_here(host)]
+    here = [node for node, host in enumerate(hosts) if command_line.is_here(host)]
     if len(here) != 1:
         names = ", ".join(hosts)
         raise make_error(
@@ -309,7 +305,7 @@ def _refuse_part(job: Job, part: bool) -> None:
 
 def _rendezvous(job: Job, first: str, *, alone: bool) -> tuple[str, str]:
     """Address and port of rank 0; `alone`: all nodes are started here, so any free port will do."""
-    here = is_here(first) or not job.hosts
+    here = command_line.is_here(first) or not job.hosts
     address = "127.0.0.1" if alone and here else first.rpartition("@")[2]
     port = str(free_port() if alone and here else _DEFAULT_PORT)
     return job.options.get(_ADDRESS, address), job.options.get(_PORT, port)

@@ -10,42 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from wirespeed.clusters.pods import (
-    CONTAINER,
-    WORKSPACE,
-    ClusterFile,
-    Deployment,
-    Environment,
-    Kubectl,
-    Place,
-    Pod,
-    Refused,
-    commands_of,
-    environment_of,
-    ephemeral_of,
-    finding_of,
-    hosts,
-    master,
-    open_cluster,
-    settle,
-    shared_findings,
-    slots,
-    why_lost,
-    wrong_server,
-    zones_of,
-)
-from wirespeed.clusters.pods import Answer as KubectlAnswer
+from wirespeed.clusters import pods as cluster
+from wirespeed.clusters.pods import WORKSPACE
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Engine, Held, Host, Job, Piece, Prepared
-from wirespeed.launchers.node import torchrun
-from wirespeed.launchers.node.probe import (
-    Answer,
-    Asking,
-    Facts,
-    last_words,
-    node_finding,
-    with_slots,
-)
+from wirespeed.launchers.node import probe, torchrun
 from wirespeed.launchers.node.torchrun import Found, NodeFound, NodesPrepared, probe_words
 from wirespeed.launchers.rank_wrapper import DIRECTORY
 from wirespeed.launchers.texts import make_error, make_finding
@@ -59,9 +28,9 @@ CLUSTER = "cluster"
 class PodsPrepared(NodesPrepared):
     """Pods are entered by `kubectl exec`."""
 
-    file: ClusterFile
-    kubectl: Kubectl
-    places: Mapping[str, Place] = field(default_factory=dict)
+    file: cluster.ClusterFile
+    kubectl: cluster.Kubectl
+    places: Mapping[str, cluster.Place] = field(default_factory=dict)
     """By pod: to tell why one was lost."""
     once: str = ""
     """Name of the environment that is made for the job alone."""
@@ -88,14 +57,14 @@ class PodsPrepared(NodesPrepared):
 
     def _why_lost(self, names: Sequence[str]) -> Sequence[Finding]:
         """Asks the API server."""
-        return why_lost(self.kubectl, self.places, names)
+        return cluster.why_lost(self.kubectl, self.places, names)
 
     def shared(self, say: Callable[[str], None]) -> Sequence[Finding]:
         if self.file.storage.mode != "rwx" or len(self.job.hosts) < 2:
             return []
         say(f"looking whether all pods share {WORKSPACE}")
         pods = [host.name for host in self.job.hosts]
-        return shared_findings(self.kubectl, pods, self.job.python, WORKSPACE)
+        return cluster.shared_findings(self.kubectl, pods, self.job.python, WORKSPACE)
 
     def around(self, scratch: Path) -> tuple[list[Piece], list[Piece]]:
 
@@ -111,7 +80,7 @@ _STARTED_BADLY = (
 )
 
 
-class PodAsking(Asking):
+class PodAsking(probe.Asking):
     """How pods were asked (`node.software.Asking`)."""
 
     other_python = (
@@ -119,33 +88,33 @@ class PodAsking(Asking):
         ", or by --python"
     )
 
-    def __init__(self, kubectl: Kubectl, python: str, within_s: float) -> None:
+    def __init__(self, kubectl: cluster.Kubectl, python: str, within_s: float) -> None:
         super().__init__([python], within_s)
         self.kubectl = kubectl
 
     def by_hand(self, host: str, *words: str) -> str:
         far = ("sh", "-c", *words) if len(words) == 1 and " " in words[0] else words
-        return self.kubectl.by_hand("exec", "-it", host, "-c", CONTAINER, "--", *far)
+        return self.kubectl.by_hand("exec", "-it", host, "-c", cluster.CONTAINER, "--", *far)
 
     def install(self, host: str, python: str, package: str) -> str:
         return f"an image with {package} for {python} (workload.image), and deploy again"
 
-    def not_entered(self, host: str, answer: Answer) -> Finding:
+    def not_entered(self, host: str, answer: probe.Answer) -> Finding:
         """Where kubectl itself failed: by what its words mean, as far as they are known."""
         if answer.code is None:
             look = self.kubectl.by_hand("get", "nodes")
-            return node_finding("silent", host, asking=self, next=look, said=answer.said)
+            return probe.node_finding("silent", host, asking=self, next=look, said=answer.said)
         text = "\n".join(answer.said)
         if _ENDED in text or any(words in text for words in _STARTED_BADLY):
             own = tuple(line for line in answer.said if _ENDED not in line)
             return self.no_python(host, replace(answer, said=own))
-        told = finding_of(KubectlAnswer(("exec", host), answer.code, "", text))
+        told = cluster.finding_of(cluster.Answer(("exec", host), answer.code, "", text))
         known = told.id not in ("CLUSTER-026", "CLUSTER-008", "CLUSTER-024")
-        found = node_finding(
+        found = probe.node_finding(
             "not_entered",
             host,
             title=f"pod {host} cannot be entered" + (f": {told.title}" if known else ""),
-            saw=last_words(answer) or "kubectl exec failed without a word",
+            saw=probe.last_words(answer) or "kubectl exec failed without a word",
             because=told.because,
             fix=told.fix or "see what kubectl says",
             next=self.by_hand(host, "true"),
@@ -154,9 +123,9 @@ class PodAsking(Asking):
         return replace(found, id=told.id) if known else found
 
 
-def not_ready(kubectl: Kubectl, pod: Pod, reason: str) -> Finding:
+def not_ready(kubectl: cluster.Kubectl, pod: cluster.Pod, reason: str) -> Finding:
     """`reason`: the cluster's own, where one is known."""
-    return node_finding(
+    return probe.node_finding(
         "not_ready",
         pod.name,
         pod=pod,
@@ -178,7 +147,7 @@ ASK_S = 30.0
 """For all pods together: kubectl of many pods at once needs some seconds of this machine's time."""
 
 
-def looked(asked: PodsPrepared, environment: Environment) -> PodsPrepared:
+def looked(asked: PodsPrepared, environment: cluster.Environment) -> PodsPrepared:
     """The job on the pods that can be used, and a finding for each that cannot.
 
     UsageError for names that are no pods of it.
@@ -190,7 +159,7 @@ def looked(asked: PodsPrepared, environment: Environment) -> PodsPrepared:
     directory = job.options.get("directory", WORKSPACE)
     asking = PodAsking(kubectl, job.python, min(job.startup_s, ASK_S))
     good, troubles = _asked(ready, asking, directory)
-    zones = zones_of(kubectl)
+    zones = cluster.zones_of(kubectl)
     for pod in ready:
         if pod.name in good:
             good[pod.name] = replace(good[pod.name], zone=zones.get(pod.node, ""))
@@ -212,16 +181,18 @@ def looked(asked: PodsPrepared, environment: Environment) -> PodsPrepared:
     return replace(seen, choices=(*choices, *seen.choices))
 
 
-def could_not_look(asked: PodsPrepared, why: Refused | Finding) -> PodsPrepared:
+def could_not_look(asked: PodsPrepared, why: cluster.Refused | Finding) -> PodsPrepared:
     """The cluster could not be asked: nothing is known, and so nothing has failed."""
     told = (
-        finding_of(why, doing="the pods cannot be looked at") if isinstance(why, Refused) else why
+        cluster.finding_of(why, doing="the pods cannot be looked at")
+        if isinstance(why, cluster.Refused)
+        else why
     )
     unknown = replace(told, status="not_checked", because=told.because or told.saw)
     return replace(asked, job=replace(asked.job, hosts=()), findings=(unknown,))
 
 
-def _chosen(job: Job, environment: Environment) -> tuple[list[Pod], list[Finding]]:
+def _chosen(job: Job, environment: cluster.Environment) -> tuple[list[cluster.Pod], list[Finding]]:
     """The pods that are meant: by name, or the first of them."""
     if job.hosts:
         return _named(job, environment), []
@@ -232,7 +203,7 @@ def _chosen(job: Job, environment: Environment) -> tuple[list[Pod], list[Finding
     return pods, []
 
 
-def _named(job: Job, environment: Environment) -> list[Pod]:
+def _named(job: Job, environment: cluster.Environment) -> list[cluster.Pod]:
     by_name = {pod.name: pod for pod in environment.pods}
     for host in job.hosts:
         if host.name not in by_name:
@@ -246,8 +217,8 @@ def _named(job: Job, environment: Environment) -> list[Pod]:
 
 
 def _asked(
-    pods: Sequence[Pod], asking: PodAsking, directory: str
-) -> tuple[dict[str, Facts], list[Finding]]:
+    pods: Sequence[cluster.Pod], asking: PodAsking, directory: str
+) -> tuple[dict[str, probe.Facts], list[Finding]]:
     """All pods at once; what they told, and what is wrong with the others."""
     words = probe_words(asking.pythons)
     commands = {pod.name: asking.kubectl.exec_words(pod.name, words) for pod in pods}
@@ -272,7 +243,7 @@ def planned(asked: PodsPrepared) -> PodsPrepared:
     placed = _placed(job, deployment)
     names = {host.name for host in placed}
     found = Found(
-        master(deployment) if len(placed) > 1 else "127.0.0.1",
+        cluster.master(deployment) if len(placed) > 1 else "127.0.0.1",
         int(job.options.get("port", file.network.port)),
         {name: NodeFound(job.python, address, "") for name, address in _addresses(deployment)
          if name in names},
@@ -302,7 +273,7 @@ def hold_once(planned: PodsPrepared, say: Say) -> Iterator[Held]:
     """The planned job's environment, from before its first piece until after the last."""
     job, file = planned.job, planned.file
     deployment = _deployment(job, file, planned.once)
-    making = ephemeral_of(
+    making = cluster.ephemeral_of(
         planned.kubectl,
         deployment,
         say,
@@ -329,34 +300,34 @@ def around_once(planned: PodsPrepared, folder: str) -> tuple[list[Piece], list[P
     ready_s = int(planned.job.options.get("ready", READY_S))
     before, after = (
         [Piece(name=name, command=command, files=files) for name, command, files in commands]
-        for commands in commands_of(planned.kubectl, deployment, folder, ready_s)
+        for commands in cluster.commands_of(planned.kubectl, deployment, folder, ready_s)
     )
     return before, after
 
 
-def _deployment(job: Job, file: ClusterFile, name: str) -> Deployment:
+def _deployment(job: Job, file: cluster.ClusterFile, name: str) -> cluster.Deployment:
     """As many pods as the planned job has hosts, or as it asks."""
     mode, fallback = job.options.get("mode"), job.options.get("fallback")
     nodes = len(job.hosts) or job.nodes
-    return settle(file, nodes=nodes, mode=mode, fallback=fallback, name=name, live=True)
+    return cluster.settle(file, nodes=nodes, mode=mode, fallback=fallback, name=name, live=True)
 
 
-def _placed(job: Job, deployment: Deployment) -> tuple[Host, ...]:
+def _placed(job: Job, deployment: cluster.Deployment) -> tuple[Host, ...]:
     """The pods by the names that a StatefulSet gives them, with their ranks."""
     bare = tuple(Host(name) for name, _ in _addresses(deployment))
-    each = job.ranks_per_node or (slots(deployment) if job.ranks is None else None)
+    each = job.ranks_per_node or (cluster.slots(deployment) if job.ranks is None else None)
     told = replace(job, hosts=tuple(Host(host.name, each) for host in bare))
-    return tuple(with_slots(told, {}))
+    return tuple(probe.with_slots(told, {}))
 
 
-def _addresses(deployment: Deployment) -> list[tuple[str, str]]:
+def _addresses(deployment: cluster.Deployment) -> list[tuple[str, str]]:
     """Name of each pod, and where others find it."""
-    return [(one.partition(".")[0], one) for one in hosts(deployment)]
+    return [(one.partition(".")[0], one) for one in cluster.hosts(deployment)]
 
 
-def _entered(planned: PodsPrepared, deployment: Deployment) -> PodsPrepared:
+def _entered(planned: PodsPrepared, deployment: cluster.Deployment) -> PodsPrepared:
     """The planned ranks in the pods as they are now; findings that fail: all or nothing."""
-    environment = environment_of(planned.kubectl, deployment.name)
+    environment = cluster.environment_of(planned.kubectl, deployment.name)
     pairs = zip(environment.pods, planned.job.hosts, strict=False)
     named = tuple(Host(pod.name, planned.slots) for pod, planned in pairs)
     seen = looked(replace(planned, job=replace(planned.job, hosts=named)), environment)
@@ -368,24 +339,26 @@ def _entered(planned: PodsPrepared, deployment: Deployment) -> PodsPrepared:
 def _look(job: Job) -> Prepared:
     _check(job)
     # The file that `--cluster` names, and what drives its cluster.
-    file, kubectl = open_cluster(job.options[CLUSTER], written=job.written)
+    file, kubectl = cluster.open_cluster(job.options[CLUSTER], written=job.written)
     job = replace(job, python=job.python or file.workload.python)
     asked = PodsPrepared(job=job, file=file, kubectl=kubectl)
-    if not job.written and (wrong := wrong_server(kubectl, file.cluster.api)):
+    if not job.written and (wrong := cluster.wrong_server(kubectl, file.cluster.api)):
         return could_not_look(asked, wrong)
     try:
         there = _environment(job, file, kubectl)
         if there is not None and there.deployed and "own" not in job.options:
             return looked(asked, there)
-    except Refused as refused:
+    except cluster.Refused as refused:
         return could_not_look(asked, refused)
     return planned(asked)
 
 
-def _environment(job: Job, file: ClusterFile, kubectl: Kubectl) -> Environment | None:
+def _environment(
+    job: Job, file: cluster.ClusterFile, kubectl: cluster.Kubectl
+) -> cluster.Environment | None:
     """What is deployed; None: nobody can be asked, and the job is only to be written down."""
     try:
-        return environment_of(kubectl, file.cluster.name)
+        return cluster.environment_of(kubectl, file.cluster.name)
     except CannotMeasure:
         if job.written:
             return None

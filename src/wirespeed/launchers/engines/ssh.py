@@ -12,14 +12,7 @@ from pathlib import Path
 
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Engine, Job, Prepared
-from wirespeed.launchers.node import torchrun
-from wirespeed.launchers.node.probe import (
-    Answer,
-    Asking,
-    Facts,
-    last_words,
-    node_finding,
-)
+from wirespeed.launchers.node import probe, torchrun
 from wirespeed.launchers.texts import make_error
 from wirespeed.model.records import Finding
 
@@ -69,7 +62,7 @@ _CURES = (
 )
 
 
-class SshAsking(Asking):
+class SshAsking(probe.Asking):
     """How nodes are asked (`node.probe.Asking`): all at once, as far as ssh leads there."""
 
     other_python = "install the same environment there, or give --python a path that every node has"
@@ -80,7 +73,7 @@ class SshAsking(Asking):
 
     def usable(
         self, job: Job, port: str = "", here: Callable[[str], bool] = lambda host: False
-    ) -> tuple[dict[str, Facts], list[Finding]]:
+    ) -> tuple[dict[str, probe.Facts], list[Finding]]:
         """What the job's hosts tell, and what is wrong with the others; `here`: asked without ssh."""
         far = torchrun.probe_words(self.pythons)
         commands = {
@@ -96,11 +89,13 @@ class SshAsking(Asking):
     def install(self, host: str, python: str, package: str) -> str:
         return self.by_hand(host, python, "-m", "pip", "install", package)
 
-    def not_entered(self, host: str, answer: Answer) -> Finding:
+    def not_entered(self, host: str, answer: probe.Answer) -> Finding:
         """In ssh's own words, with the cure."""
         text, by_hand = "\n".join(answer.said), self.by_hand(host, "true")
         if answer.code is None:
-            return node_finding("ssh_silent", host, asking=self, next=by_hand, said=answer.said)
+            return probe.node_finding(
+                "ssh_silent", host, asking=self, next=by_hand, said=answer.said
+            )
         if answer.code != _SSH_FAILED:
             return self.no_python(host, answer)
         entry, key, said, values = "connection", "", answer.said, {"next": by_hand}
@@ -120,7 +115,9 @@ class SshAsking(Asking):
                 (cure for what, cure in _CURES if what in text), "see what ssh says"
             )
             values["next"] = by_hand.replace("ssh ", "ssh -v ", 1)
-        return node_finding(entry, host, saw=last_words(answer, key), said=said, **values)
+        return probe.node_finding(
+            entry, host, saw=probe.last_words(answer, key), said=said, **values
+        )
 
 
 class SshPrepared(torchrun.NodesPrepared):

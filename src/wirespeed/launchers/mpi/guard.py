@@ -20,16 +20,8 @@ from contextlib import suppress
 from functools import partial
 
 from wirespeed.errors import UsageError
+from wirespeed.process import guard
 from wirespeed.process.frames import write_all
-from wirespeed.process.guard import (
-    StopRequest,
-    death_signal,
-    die_with_parent,
-    end_group,
-    reap,
-    see_to_end,
-    signal_group,
-)
 
 ORDERLY_S = 6.0
 """From SIGTERM to SIGKILL: with REST_S less than the 8 s that `supervise` waits before it kills us."""
@@ -54,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _outer(words: Sequence[str]) -> int:
     """The process that we were started as: its child leads the session that mpirun is in."""
-    stop = StopRequest(parent=True)
+    stop = guard.StopRequest(parent=True)
     relays = [Relay(1), Relay(2)]
     pid = os.fork()
     if pid == 0:
@@ -63,8 +55,10 @@ def _outer(words: Sequence[str]) -> int:
         os._exit(_inner(words))
     for relay in relays:
         relay.start()
-    code = see_to_end(lambda: reap().get(pid), partial(signal_group, pid), stop, ORDERLY_S + REST_S)
-    end_group(pid, REST_S)
+    code = guard.see_to_end(
+        lambda: guard.reap().get(pid), partial(guard.signal_group, pid), stop, ORDERLY_S + REST_S
+    )
+    guard.end_group(pid, REST_S)
     if all(relay.taken(REST_S) for relay in relays):
         while not all(relay.given(LOOK_S) for relay in relays) and not stop.reason:
             stop.wait(0.0)
@@ -73,19 +67,21 @@ def _outer(words: Sequence[str]) -> int:
 
 def _inner(words: Sequence[str]) -> int:
     os.setsid()
-    die_with_parent(signal.SIGTERM)
-    stop = StopRequest(parent=True)
+    guard.die_with_parent(signal.SIGTERM)
+    stop = guard.StopRequest(parent=True)
     try:
         process = subprocess.Popen(
             list(words),
             env=_environment(words[0]),
             stdin=subprocess.DEVNULL,
-            preexec_fn=death_signal(signal.SIGTERM),
+            preexec_fn=guard.death_signal(signal.SIGTERM),
         )
     except OSError as error:
         sys.stderr.write(f"wirespeed: {words[0]} cannot be started: {error.strerror}\n")
         return UsageError.exit_code
-    return see_to_end(process.poll, partial(signal_group, os.getpgrp()), stop, ORDERLY_S)
+    return guard.see_to_end(
+        process.poll, partial(guard.signal_group, os.getpgrp()), stop, ORDERLY_S
+    )
 
 
 def _environment(program: str) -> dict[str, str]:

@@ -16,14 +16,7 @@ from typing import TypeVar
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job, Piece, Prepared
-from wirespeed.launchers.node.probe import (
-    Asking,
-    Facts,
-    differing,
-    interface_missing,
-    no_torch,
-    with_slots,
-)
+from wirespeed.launchers.node import probe
 from wirespeed.launchers.node.snapshot import THREADS, ZONE, interface_variables
 from wirespeed.launchers.rank_wrapper import rank_variables, wrapped
 from wirespeed.launchers.texts import make_error
@@ -218,7 +211,9 @@ def check_options(job: Job) -> None:
 P = TypeVar("P", bound=NodesPrepared)
 
 
-def prepared(asked: P, asking: Asking, findings: list[Finding], good: dict[str, Facts]) -> P:
+def prepared(
+    asked: P, asking: probe.Asking, findings: list[Finding], good: dict[str, probe.Facts]
+) -> P:
     """What was asked, on the nodes that can be used; `findings` are of those that cannot."""
     job = asked.job
     choices: list[Choice] = []
@@ -226,8 +221,8 @@ def prepared(asked: P, asking: Asking, findings: list[Finding], good: dict[str, 
     _without_torch(options, asking, findings, good, choices)
     if job.interface:
         for host in [host for host, facts in good.items() if not facts.at(job.interface)]:
-            findings.append(interface_missing(host, good.pop(host), job.interface))
-    hosts = tuple(host for host in with_slots(job, good) if host.name in good)
+            findings.append(probe.interface_missing(host, good.pop(host), job.interface))
+    hosts = tuple(host for host in probe.with_slots(job, good) if host.name in good)
     if len({host.slots for host in hosts}) > 1 and options.get("torchrun") != "no":
         if options.get("rendezvous") == "c10d":
             told = ", ".join(f"{host.name}:{host.slots}" for host in hosts)
@@ -237,16 +232,16 @@ def prepared(asked: P, asking: Asking, findings: list[Finding], good: dict[str, 
         choices.append(Choice("torchrun", "no", why))
     python = job.python or sys.executable
     found = _found(job, hosts, good, asking, choices) if hosts else Found()
-    findings += differing(good)
+    findings += probe.differing(good)
     ready = replace(job, hosts=hosts, ranks=None, python=python, options=options)
     return replace(asked, job=ready, findings=tuple(findings), choices=tuple(choices), found=found)
 
 
 def _without_torch(
     options: dict[str, str],
-    asking: Asking,
+    asking: probe.Asking,
     findings: list[Finding],
-    good: dict[str, Facts],
+    good: dict[str, probe.Facts],
     choices: list[Choice],
 ) -> None:
     """torchrun needs torch: without it anywhere there is no torchrun; on some nodes, not these."""
@@ -257,14 +252,14 @@ def _without_torch(
         options["torchrun"] = "no"
         choices.append(Choice("torchrun", "no", "no node has torch"))
         return
-    findings += [no_torch(host, good.pop(host), asking) for host in lacking]
+    findings += [probe.no_torch(host, good.pop(host), asking) for host in lacking]
 
 
 def _found(
     job: Job,
     hosts: tuple[Host, ...],
-    good: Mapping[str, Facts],
-    asking: Asking,
+    good: Mapping[str, probe.Facts],
+    asking: probe.Asking,
     choices: list[Choice],
 ) -> Found:
     first = good[hosts[0].name]
@@ -294,11 +289,11 @@ def _found(
     return Found(master, port, nodes)
 
 
-def _address(job: Job, facts: Facts) -> str:
+def _address(job: Job, facts: probe.Facts) -> str:
     return (job.interface and facts.at(job.interface)) or facts.address or facts.host
 
 
-def _python(host: str, facts: Facts, asking: Asking, choices: list[Choice]) -> str:
+def _python(host: str, facts: probe.Facts, asking: probe.Asking, choices: list[Choice]) -> str:
     """The path that was asked for, which may be a link; else the python3 that was found."""
     wanted = asking.pythons[0]
     if len(asking.pythons) == 1 or facts.asked == wanted:

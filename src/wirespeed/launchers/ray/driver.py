@@ -15,13 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from wirespeed.process.guard import (
-    StopRequest,
-    adopt_orphans,
-    death_signal,
-    end_descendants,
-    see_to_end,
-)
+from wirespeed.process import guard
 
 _ORDERLY_S = 1.5
 _LONGEST = 32
@@ -30,13 +24,13 @@ _LONGEST = 32
 
 def main() -> int:
     """Run the session, and leave nothing behind; its exit code (128 + n for signal n)."""
-    stop = StopRequest()
-    adopt_orphans()
+    stop = guard.StopRequest()
+    guard.adopt_orphans()
     with _folder() as folder:
         words = [sys.executable, "-P", "-m", "wirespeed.launchers.ray.session", str(folder)]
-        session = subprocess.Popen(words, preexec_fn=death_signal(signal.SIGTERM))
-        code = see_to_end(session.poll, session.send_signal, stop)
-        end_descendants(_ORDERLY_S)
+        session = subprocess.Popen(words, preexec_fn=guard.death_signal(signal.SIGTERM))
+        code = guard.see_to_end(session.poll, session.send_signal, stop)
+        guard.end_descendants(_ORDERLY_S)
     return code
 
 

@@ -19,16 +19,7 @@ from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, WirespeedError
 from wirespeed.launchers.rank_wrapper import rank_variables
 from wirespeed.launchers.ray import actor as rank_actor
-from wirespeed.launchers.ray.cluster import (
-    LOCAL,
-    OWN,
-    Orders,
-    RayStop,
-    StopRequested,
-    connected,
-    first_line,
-    room_for,
-)
+from wirespeed.launchers.ray import cluster
 from wirespeed.launchers.ray.keeper import kept
 from wirespeed.process.frames import EXIT, parse, write_all
 
@@ -61,18 +52,18 @@ def main(arguments: Sequence[str]) -> int:
     """Run the job; 0 where every rank ended with 0, else a rank's code, or 3."""
     guard = os.getppid()
     folder = Path(arguments[0])
-    stop = RayStop()
+    stop = cluster.RayStop()
     try:
-        orders = Orders.from_json(_first_line_of(0))
+        orders = cluster.Orders.from_json(_first_line_of(0))
         stop.watch()
         os.chdir("/")  # Ray puts the working directory before all modules of its workers
-        with connected(orders, folder, stop) as ray:
+        with cluster.connected(orders, folder, stop) as ray:
             return _Session(orders, ray, stop).run()
     except WirespeedError as error:
         for line in str(error).splitlines():
             _say(line)
         return error.exit_code
-    except StopRequested:
+    except cluster.StopRequested:
         return _LOST
     finally:
         if os.getppid() != guard:
@@ -92,7 +83,7 @@ def _say(text: str) -> None:
 
 
 class _Session:
-    def __init__(self, orders: Orders, ray: Any, stop: RayStop) -> None:
+    def __init__(self, orders: cluster.Orders, ray: Any, stop: cluster.RayStop) -> None:
         self._orders = orders
         self._ray = ray
         self._stop = stop
@@ -115,7 +106,7 @@ class _Session:
         """Actors in a placement group; both are gone after the block."""
         # Ray pickles whatever it carries: who reaches its ports runs programs, with us or without.
         import_module("ray.cloudpickle").register_pickle_by_value(rank_actor)
-        room = room_for(self._orders, self._ray, self._stop, _say)
+        room = cluster.room_for(self._orders, self._ray, self._stop, _say)
         bundles = enumerate(self._orders.bundles)
         places = [number for number, bundle in bundles for _ in range(bundle.ranks)]
         actors: list[Any] = []
@@ -136,13 +127,15 @@ class _Session:
         until = time.monotonic() + self._orders.place_s
         while len(self._ray.wait(asked, num_returns=len(asked), timeout=_POLL_S)[0]) < len(asked):
             if self._stop.reason:
-                raise StopRequested
+                raise cluster.StopRequested
             if time.monotonic() > until:
                 raise CannotMeasure(f"ray: not every actor started within {self._orders.place_s} s")
         try:
             return list(self._ray.get(asked))
         except self._ray.exceptions.RayError as error:
-            raise CannotMeasure(f"ray: an actor did not start: {first_line(error)}") from error
+            raise CannotMeasure(
+                f"ray: an actor did not start: {cluster.first_line(error)}"
+            ) from error
 
     def _check(self) -> None:
         """CannotMeasure for a node that cannot run ranks; a word on what only disturbs."""
@@ -167,7 +160,7 @@ class _Session:
             "MASTER_PORT": str(first["port"]),
         }
         common = {**self._orders.environment, **master}
-        without = tuple(OWN) if self._orders.address == LOCAL else ()
+        without = tuple(cluster.OWN) if self._orders.address == cluster.LOCAL else ()
         started = []
         for rank in self._ranks:
             words = kept(rank.place["python"], self._orders.command)
@@ -176,7 +169,9 @@ class _Session:
         try:
             self._ray.get(started, timeout=self._orders.place_s)
         except self._ray.exceptions.RayError as error:
-            raise CannotMeasure(f"ray: a rank did not start: {first_line(error)}") from error
+            raise CannotMeasure(
+                f"ray: a rank did not start: {cluster.first_line(error)}"
+            ) from error
 
     def _address(self, node: str) -> str:
         nodes = {one["NodeID"]: one["NodeManagerAddress"] for one in self._ray.nodes()}
@@ -200,7 +195,7 @@ class _Session:
         try:
             data, code = self._ray.get(done)
         except self._ray.exceptions.RayError as error:
-            self._lost(rank, f"its actor is gone: {first_line(error)}")
+            self._lost(rank, f"its actor is gone: {cluster.first_line(error)}")
             return False
         if data:
             rank.last = data[data.rfind(b"\n", 0, -1) + 1 :].decode("utf-8", "replace")

@@ -14,21 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from wirespeed.launchers.slurm import (
-    COULD_NOT,
-    OVER,
-    Bounds,
-    Entry,
-    Pending,
-    Starts,
-    ask,
-    cancel,
-    ended_with,
-    entry_of,
-    is_forgotten,
-    parser,
-    say,
-)
+from wirespeed.launchers import slurm
 from wirespeed.launchers.slurm.command_line import sbatch_words
 from wirespeed.process.frames import write_all
 from wirespeed.process.guard import StopRequest
@@ -49,14 +35,14 @@ _ALIASES = {
 }
 
 
-class _BatchBounds(Bounds):
+class _BatchBounds(slurm.Bounds):
     output: str
     keep: bool
 
 
 def main(words: Sequence[str]) -> int:
     """Run the job to its end."""
-    own = parser()
+    own = slurm.parser()
     own.add_argument("--output", default="")
     own.add_argument("--keep", action="store_true")
     bounds = own.parse_args(list(words), namespace=_BatchBounds())
@@ -69,11 +55,13 @@ def main(words: Sequence[str]) -> int:
     try:
         output.touch(mode=0o600, exist_ok=False)
     except OSError as error:
-        say(f"{output} cannot be written: {error.strerror}; name a shared folder: --with output=…")
-        return COULD_NOT
+        slurm.say(
+            f"{output} cannot be written: {error.strerror}; name a shared folder: --with output=…"
+        )
+        return slurm.COULD_NOT
     try:
         job = _submitted(script, output)
-        return _Batch(job, output, bounds, stop).run() if job else COULD_NOT
+        return _Batch(job, output, bounds, stop).run() if job else slurm.COULD_NOT
     finally:
         if not bounds.keep:
             with suppress(OSError):
@@ -94,40 +82,40 @@ def overruling(script: str) -> list[str]:
 def _submitted(script: Path, output: Path) -> str:
     """The job's number; empty where Slurm refuses it, which it has said then."""
     for words in (sbatch_words(script), sbatch_words(script, output)):
-        done = ask(*words)
+        done = slurm.ask(*words)
         if done.returncode:
             for line in done.stderr.splitlines():
                 sys.stderr.write(f"{line}\n")
             return ""
     job = done.stdout.strip().partition(";")[0]
-    say(f"submitted job {job}")
+    slurm.say(f"submitted job {job}")
     return job
 
 
 class _Batch:
-    def __init__(self, job: str, output: Path, bounds: Bounds, stop: StopRequest) -> None:
+    def __init__(self, job: str, output: Path, bounds: slurm.Bounds, stop: StopRequest) -> None:
         self._job = job
         self._tail = Tail(output, job)
         self._bounds = bounds
         self._stop = stop
-        self._starts = Starts(bounds.size)
-        self._pending = Pending(bounds.wait_s)
+        self._starts = slurm.Starts(bounds.size)
+        self._pending = slurm.Pending(bounds.wait_s)
         self._runs_since: float | None = None
         self._ask_at = 0.0
         self._seen_at = time.monotonic()
-        self._entry: Entry | None = None
+        self._entry: slurm.Entry | None = None
 
     def run(self) -> int:
         try:
             late = self._follow()
         except BaseException:
-            cancel([self._job])
+            slurm.cancel([self._job])
             raise
         if late:
-            say(late)
+            slurm.say(late)
         if late or self._stop.reason:
             self._end()
-            return COULD_NOT if late else 128 + 15
+            return slurm.COULD_NOT if late else 128 + 15
         return self._code()
 
     def _follow(self) -> str:
@@ -154,14 +142,14 @@ class _Batch:
 
     def _is_over(self) -> bool:
         """Ask Slurm for the state."""
-        entry = entry_of(self._job)
+        entry = slurm.entry_of(self._job)
         now = time.monotonic()
         if entry is None:
             self._ask_at = now + _ASK_S / 5
-            return now > self._seen_at + _FORGET_S and is_forgotten(self._job)
+            return now > self._seen_at + _FORGET_S and slurm.is_forgotten(self._job)
         self._seen_at, self._entry = now, entry
         self._ask_at = now + (0.5 if entry.waits else min(_ASK_S, LOOK_S + self._running_s()))
-        return entry.state in OVER
+        return entry.state in slurm.OVER
 
     def _running_s(self) -> float:
         return 0.0 if self._runs_since is None else time.monotonic() - self._runs_since
@@ -193,14 +181,14 @@ class _Batch:
             self._rest()
         if self._tail.code is not None:
             return self._tail.code
-        entry = entry_of(self._job) or self._entry
+        entry = slurm.entry_of(self._job) or self._entry
         state, reason = (entry.state, entry.reason) if entry else ("UNKNOWN", "forgotten")
-        code = ended_with(self._job)
+        code = slurm.ended_with(self._job)
         told = "?" if code is None else str(code)
-        say(f"job {self._job} is over: JobState={state} Reason={reason} exit code {told}")
+        slurm.say(f"job {self._job} is over: JobState={state} Reason={reason} exit code {told}")
         if state == "COMPLETED" and code == 0:
             return 0
-        return code or COULD_NOT
+        return code or slurm.COULD_NOT
 
     def _rest(self) -> None:
         until = time.monotonic() + _LATE_OUTPUT_S
@@ -213,17 +201,17 @@ class _Batch:
     def _end(self) -> None:
         """SIGTERM to the ranks, their grace, then the end of the job."""
         if self._starts.any:
-            cancel([self._job], signal="TERM")
+            slurm.cancel([self._job], signal="TERM")
             until = time.monotonic() + self._bounds.orderly_s
             while self._tail.code is None and time.monotonic() < until:
                 if not self._read():
                     time.sleep(LOOK_S)
-        cancel([self._job])
+        slurm.cancel([self._job])
         until = time.monotonic() + _CANCEL_S
         while time.monotonic() < until:
             self._read()
-            entry = entry_of(self._job)
-            if entry is None or entry.state in OVER:
+            entry = slurm.entry_of(self._job)
+            if entry is None or entry.state in slurm.OVER:
                 return
             time.sleep(LOOK_S)
 

@@ -13,18 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from wirespeed.launchers.slurm import (
-    COULD_NOT,
-    Bounds,
-    Pending,
-    Starts,
-    cancel,
-    entry_named,
-    parser,
-    say,
-    steps_named,
-    told_apart,
-)
+from wirespeed.launchers import slurm
 from wirespeed.process import shell_code
 from wirespeed.process.frames import write_all
 from wirespeed.process.guard import StopRequest, death_signal
@@ -36,8 +25,8 @@ _READ = 1 << 16
 
 def main(words: Sequence[str]) -> int:
     """Run srun to its end; its exit code, 128 + n where signal n ended it."""
-    bounds = parser().parse_args(list(words), namespace=Bounds())
-    bounds.name, command = told_apart(bounds.name, bounds.command)
+    bounds = slurm.parser().parse_args(list(words), namespace=slurm.Bounds())
+    bounds.name, command = slurm.told_apart(bounds.name, bounds.command)
     stop = StopRequest(stdin="pipe")
     try:
         srun = subprocess.Popen(
@@ -48,20 +37,22 @@ def main(words: Sequence[str]) -> int:
             preexec_fn=death_signal(signal.SIGTERM),
         )
     except OSError as error:
-        say(f"{command[0]}: {error.strerror}")
+        slurm.say(f"{command[0]}: {error.strerror}")
         return 127
     with srun:
         return _Step(srun, bounds, stop).run()
 
 
 class _Step:
-    def __init__(self, srun: subprocess.Popen[bytes], bounds: Bounds, stop: StopRequest) -> None:
+    def __init__(
+        self, srun: subprocess.Popen[bytes], bounds: slurm.Bounds, stop: StopRequest
+    ) -> None:
         self._srun = srun
         self._bounds = bounds
         self._stop = stop
-        self._starts = Starts(bounds.size)
+        self._starts = slurm.Starts(bounds.size)
         self._open = True
-        self._pending = Pending(bounds.wait_s)
+        self._pending = slurm.Pending(bounds.wait_s)
         self._runs_since: float | None = time.monotonic() if bounds.jobid else None
 
     def run(self) -> int:
@@ -69,14 +60,14 @@ class _Step:
         while self._goes_on() and not self._stop.reason and not late:
             late = self._late()
         if late:
-            say(late)
+            slurm.say(late)
         if late or self._stop.reason:
             self._end()
         code = self._srun.wait()
         if code < 0 or late or self._stop.reason:
             self._clean()
         if late:
-            return COULD_NOT
+            return slurm.COULD_NOT
         return shell_code(code)
 
     def _late(self) -> str:
@@ -84,7 +75,7 @@ class _Step:
         if self._starts.all:
             return ""
         if self._runs_since is None and self._pending.is_due:
-            entry = entry_named(self._bounds.name)
+            entry = slurm.entry_named(self._bounds.name)
             if self._starts.any or (entry is not None and not entry.waits):
                 self._runs_since = time.monotonic()
             elif not self._pending.heard(entry):
@@ -112,7 +103,7 @@ class _Step:
     def _end(self) -> None:
         """SIGTERM to the ranks, their grace, then SIGTERM to srun, which kills them."""
         if self._starts.any:
-            cancel(steps_named(self._bounds.name), signal="TERM")
+            slurm.cancel(slurm.steps_named(self._bounds.name), signal="TERM")
             self._until_over(self._bounds.orderly_s)
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._srun.poll() is None:
@@ -126,10 +117,10 @@ class _Step:
 
     def _clean(self) -> None:
         """Nothing of ours stays with the controller, however srun ended."""
-        cancel(steps_named(self._bounds.name))
-        entry = None if self._bounds.jobid else entry_named(self._bounds.name)
+        slurm.cancel(slurm.steps_named(self._bounds.name))
+        entry = None if self._bounds.jobid else slurm.entry_named(self._bounds.name)
         if entry is not None:
-            cancel([entry.job])
+            slurm.cancel([entry.job])
 
 
 if __name__ == "__main__":
