@@ -201,10 +201,9 @@ def as_sh(
 
     `before` and `after`: pieces that are run one by one, these however the script ends.
     """
+    unset = "to be set by you: its value is not written here"
     lines = ["#!/bin/sh", f"# {_comment(title)}", "set -eu"]
-    lines += [
-        f': "${{{name}:?to be set by you: its value is not written here}}"' for name in hidden
-    ]
+    lines += [f': "${{{name}:?{unset}}}"' for name in hidden]
     lines += _files([*before, *pieces, *after])
     if after:
         lines += ["over() {", *(line for one in after for line in _alone(one)), "}"]
@@ -229,27 +228,22 @@ def as_yaml(
     """The same as data: commands as lists of words, environment, files and stdin."""
     import yaml
 
-    data: dict[str, Any] = {
-        "title": title,
-        "expects": list(hidden),
-        "before": [_as_data(piece) for piece in before],
-        "processes": [_as_data(piece) for piece in pieces],
-        "after": [_as_data(piece) for piece in after],
-    }
-    data = {key: part for key, part in data.items() if part or key not in ("before", "after")}
+    data: dict[str, Any] = {"title": title, "expects": list(hidden)}
+    for name, some in (("before", before), ("processes", pieces), ("after", after)):
+        if some or some is pieces:
+            data[name] = [_as_data(piece) for piece in some]
     text: str = yaml.safe_dump(data, sort_keys=False, width=100, allow_unicode=True)
     return text
 
 
 def _as_data(piece: Piece) -> dict[str, Any]:
-    data: dict[str, Any] = {"name": piece.name, "command": list(piece.command)}
-    if piece.environment:
-        data["environment"] = dict(sorted(piece.environment.items()))
-    if piece.files:
-        data["files"] = dict(piece.files)
-    if piece.stdin:
-        data["stdin"] = piece.stdin
-    return data
+    parts = {
+        "environment": dict(sorted(piece.environment.items())),
+        "files": dict(piece.files),
+        "stdin": piece.stdin,
+    }
+    told = {name: part for name, part in parts.items() if part}
+    return {"name": piece.name, "command": list(piece.command), **told}
 
 
 def _alone(piece: Piece) -> list[str]:
@@ -261,11 +255,8 @@ def _files(pieces: Sequence[Piece]) -> list[str]:
     for piece in pieces:
         files.update(piece.files)
     lines = ["umask 077", f"mkdir -p {SCRATCH}"] if files else []
-    return lines + [f"printf '%s' {shlex.quote(text)} > {_path(p)}" for p, text in files.items()]
-
-
-def _path(path: str) -> str:
-    return shlex.quote(path)
+    quote = shlex.quote
+    return lines + [f"printf '%s' {quote(text)} > {quote(p)}" for p, text in files.items()]
 
 
 def _words(piece: Piece) -> str:

@@ -35,8 +35,7 @@ _NOTATIONS = "`host`, `host slots=8` (DeepSpeed, Open MPI) or `host:8` (MPICH, -
 
 def parse_hosts(text: str) -> tuple[Host, ...]:
     """`a,b:4`: hosts with or without slots. UsageError for anything else, and for a host twice."""
-    words = [word.strip() for word in text.split(",")]
-    hosts = tuple(_host(word, "--hosts") for word in words)
+    hosts = tuple(_host(word.strip(), "--hosts") for word in text.split(","))
     _refuse_twice(hosts, "--hosts")
     return hosts
 
@@ -174,21 +173,11 @@ _WRITTEN = "written-down"
 
 def made_ready(job: Job, *, framed: bool = True) -> Job:
     """With a fresh token and the wrappers' variables; not `framed`: to be run by hand."""
+    environment = {**job.environment, DIRECTORY: job.directory}
+    if job.interface:  # a variable that the user has set is stronger
+        own = {INTERFACE: job.interface, **interface_variables(job.interface)}
+        environment = {**own, **environment}
     if not framed:
-        environment = {**_interface(job.interface), **job.environment, DIRECTORY: job.directory}
         return replace(job, token=_WRITTEN, environment=environment, written=True)
-    environment = {
-        **_interface(job.interface),
-        **job.environment,
-        DIRECTORY: job.directory,
-        GRACE: f"{job.grace_s:g}",
-        VARIABLE: secrets.token_hex(6),
-    }
+    environment |= {GRACE: f"{job.grace_s:g}", VARIABLE: secrets.token_hex(6)}
     return replace(job, token=secrets.token_hex(16), environment=environment)
-
-
-def _interface(name: str) -> dict[str, str]:
-    """What makes ranks use that interface; a variable that the user has set is stronger."""
-    if not name:
-        return {}
-    return {INTERFACE: name, **interface_variables(name)}

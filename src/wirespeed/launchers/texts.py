@@ -14,9 +14,6 @@ from wirespeed.compiled import Compiled
 from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.model.finding_texts import FindingTexts
 
-make_finding = FindingTexts(Path(__file__).parent)
-"""`make_finding(ENTRY, name=…)`: the finding of that entry, with these values in its texts."""
-
 
 class EngineOption(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One key of `--with`."""
@@ -65,6 +62,15 @@ class EngineTexts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     options: tuple[EngineOption, ...] = ()
 
 
+class ErrorText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One error; templates as those of findings (model/finding_texts.py)."""
+
+    kind: Literal["UsageError", "InputError", "CannotMeasure"] = "UsageError"
+    saw: str = ""
+    expected: str = ""
+    next: str = ""
+
+
 def _read_engines(texts: Mapping[str, bytes]) -> dict[str, EngineTexts]:
     from wirespeed.yaml_tree import data_of
 
@@ -77,49 +83,35 @@ def _read_engines(texts: Mapping[str, bytes]) -> dict[str, EngineTexts]:
     return found
 
 
-_ENGINES = Compiled(
-    Path(__file__).parent, "engines.yaml", "engines.json", dict[str, EngineTexts], _read_engines
-)
-_engines = cache(_ENGINES.load)
-
-
-def engine_texts(name: str) -> EngineTexts:
-    return _engines()[name]
-
-
-class ErrorText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One error; templates as those of findings (model/finding_texts.py)."""
-
-    kind: Literal["UsageError", "InputError", "CannotMeasure"] = "UsageError"
-    saw: str = ""
-    expected: str = ""
-    next: str = ""
-
-
 def _read_errors(texts: Mapping[str, bytes]) -> dict[str, ErrorText]:
     from wirespeed.yaml_tree import data_of
 
     return convert(data_of(texts["errors.yaml"]), dict[str, ErrorText], strict=False)
 
 
-_ERRORS = Compiled(
-    Path(__file__).parent, "errors.yaml", "errors.json", dict[str, ErrorText], _read_errors
-)
-_errors = cache(_ERRORS.load)
+_HERE = Path(__file__).parent
+make_finding = FindingTexts(_HERE)
+"""`make_finding(ENTRY, name=…)`: the finding of that entry, with these values in its texts."""
+_ENGINES = Compiled(_HERE, "engines.yaml", "engines.json", dict[str, EngineTexts], _read_engines)
+_ERRORS = Compiled(_HERE, "errors.yaml", "errors.json", dict[str, ErrorText], _read_errors)
+_engines, _errors = cache(_ENGINES.load), cache(_ERRORS.load)
+
+
+def engine_texts(name: str) -> EngineTexts:
+    return _engines()[name]
 
 
 def make_error(entry: str, /, **values: object) -> WirespeedError:
     """The error of that entry, with these values in its texts; `saw` and such: that whole text."""
     told = _errors()[entry]
     saw, expected, following = (
-        str(values[name]) if name in values else text.format(**values)
-        for name, text in (("saw", told.saw), ("expected", told.expected), ("next", told.next))
+        str(values[name]) if name in values else getattr(told, name).format(**values)
+        for name in ("saw", "expected", "next")
     )
     kind: type[WirespeedError] = getattr(errors, told.kind)
     return kind(saw, expected=expected, next=following)
 
 
 if __name__ == "__main__":
-    make_finding.texts.write()
-    _ENGINES.write()
-    _ERRORS.write()
+    for texts in (make_finding.texts, _ENGINES, _ERRORS):
+        texts.write()
