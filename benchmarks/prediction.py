@@ -35,7 +35,7 @@ from statistics import median
 import numpy as np
 
 from prediction_steps import measure_steps, step_rows
-from wirespeed.model.prediction_records import WorldSize
+from wirespeed.model.derived_records import WorldSize
 from wirespeed.model.records import Run
 from wirespeed.predict.forecast import (
     MOST_SPREAD,

@@ -13,7 +13,7 @@ import numpy as np
 
 from wirespeed.compare.compare import rows_of
 from wirespeed.compare.estimate import LEAST_RUNS, LEVEL, Figure, Floor
-from wirespeed.model.comparison_records import What
+from wirespeed.model.derived_records import What
 
 __all__ = ["Verdicts", "checked", "judged_at_once"]
 

@@ -38,7 +38,7 @@ from verdict_noise import MODELS, Medians, Model, gaussian, intervals
 from verdict_runs import LAB_MBIT, SLOWER, Round, engine_rounds, lab_rounds, real_gloo
 from wirespeed.compare.compare import SideRuns, compare
 from wirespeed.compare.estimate import LEAST_RUNS
-from wirespeed.model.comparison_records import Row
+from wirespeed.model.derived_records import Row
 from wirespeed.model.records import Run
 from wirespeed.statistics import LEAST_SAMPLES, median_interval
 

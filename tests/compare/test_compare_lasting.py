@@ -7,7 +7,7 @@ import pytest
 
 from wirespeed.compare.compare import SideRuns, compare, trend
 from wirespeed.compare.figures import figures_of
-from wirespeed.model.comparison_records import Comparison, Row
+from wirespeed.model.derived_records import Comparison, Row
 from wirespeed.model.lasting_records import Goodput, Soak, SoakCell, SoakWindow
 from wirespeed.model.records import Run
 from wirespeed.views import Style

@@ -7,7 +7,7 @@ import pytest
 
 from wirespeed.compare.compare import SideRuns, compare, floors_of
 from wirespeed.errors import UsageError
-from wirespeed.model.comparison_records import Comparison
+from wirespeed.model.derived_records import Comparison
 from wirespeed.model.records import Run
 from wirespeed.model.training_records import Spread, Training
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from wirespeed.compare.figures import differences, facts_of
-from wirespeed.model.comparison_records import Difference
+from wirespeed.model.derived_records import Difference
 from wirespeed.model.records import World
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from wirespeed.errors import WorldError
 from wirespeed.node.identity import Identity, detect
-from wirespeed.node.split_worlds import refuse_separate_worlds
+from wirespeed.node.neighbours import refuse_separate_worlds
 from wirespeed.process.process_table import Process, ancestors, descendants, read_processes
 
 CHECK = ("python", "-m", "wirespeed", "bench", "all_reduce", "-n", "20")
@@ -180,7 +180,7 @@ ASK = """
 import os, sys, time
 from wirespeed.errors import WorldError
 from wirespeed.node.identity import detect
-from wirespeed.node.split_worlds import refuse_separate_worlds
+from wirespeed.node.neighbours import refuse_separate_worlds
 time.sleep(0.5)  # until the others are there as well
 try:
     refuse_separate_worlds(os.environ, detect(os.environ))

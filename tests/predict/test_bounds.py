@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from wirespeed.model.prediction_records import WorldSize
+from wirespeed.model.derived_records import WorldSize
 from wirespeed.predict.forecast import fit, refuse_fit, refuse_series, refuse_size, refuse_world
 from wirespeed.predict.points import collect
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wirespeed.model.prediction_records import WorldSize
+from wirespeed.model.derived_records import WorldSize
 from wirespeed.predict.forecast import DRAWS, estimate, fit
 from wirespeed.predict.points import collect
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.model.prediction_records import Refusal, WorldSize
+from wirespeed.model.derived_records import Refusal, WorldSize
 from wirespeed.predict.forecast import estimate, factors_of, fit, line_rate, parse_improvement
 from wirespeed.predict.points import collect
 

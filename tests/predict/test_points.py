@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from wirespeed.model.codec import from_json
+from wirespeed.model.derived_records import WorldSize
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.prediction_records import WorldSize
 from wirespeed.predict.points import collect, cores_of
 
 

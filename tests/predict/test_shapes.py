@@ -2,7 +2,7 @@
 
 import pytest
 
-from wirespeed.model.prediction_records import WorldSize
+from wirespeed.model.derived_records import WorldSize
 from wirespeed.predict.points import known_ops, shapes_for, varied
 
 FLAT = [WorldSize(2, 1), WorldSize(8, 1)]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wirespeed.model.prediction_records import WorldSize
+from wirespeed.model.derived_records import WorldSize
 from wirespeed.predict.points import shapes_for
 from wirespeed.predict.solve import latency_share, log_times, solve
 

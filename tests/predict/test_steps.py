@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wirespeed.model.prediction_records import Refusal, WorldSize
+from wirespeed.model.derived_records import Refusal, WorldSize
 from wirespeed.predict.forecast import fit
 from wirespeed.predict.points import collect
 from wirespeed.predict.steps import (

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from wirespeed.model.bench_records import GridPoint
 from wirespeed.model.codec import to_json
-from wirespeed.model.grid_records import GridPoint
 from wirespeed.model.records import Finding, Measurement, TimeStats
 from wirespeed.plan import Case, Measure, Plan, Step
 from wirespeed.reference import NoReference

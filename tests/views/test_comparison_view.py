@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.model.comparison_records import (
+from wirespeed.model.derived_records import (
     Change,
     Comparison,
     Difference,

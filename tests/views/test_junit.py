@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from wirespeed.model.comparison_records import (
+from wirespeed.model.derived_records import (
     CompareVerdict,
     Comparison,
     Difference,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.model.prediction_records import (
+from wirespeed.model.derived_records import (
     CollectiveTime,
     Estimate,
     Prediction,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from wirespeed.model.bench_records import ReferenceFigure
 from wirespeed.model.codec import from_json, to_json, validated
 from wirespeed.model.records import Run
-from wirespeed.model.reference_records import ReferenceFigure
 from wirespeed.runs.schema import load_schema
 from wirespeed.views import Style, data, md, prometheus
 from wirespeed.views.html.collectives import Line, busbw_chart, time_chart

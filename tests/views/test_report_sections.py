@@ -10,10 +10,10 @@ import pytest
 
 from wirespeed.compare.compare import SideRuns, compare
 from wirespeed.errors import UsageError
+from wirespeed.model.bench_records import Setting, SettingFigures
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, Located, NodeFacts, PairFigures, Run, Subject
-from wirespeed.model.settings_records import Setting, SettingFigures
 from wirespeed.views import Style
 from wirespeed.views.html.collectives import Line, busbw_chart
 from wirespeed.views.html.nodes import rank_slowness

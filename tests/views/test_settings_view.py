@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from wirespeed.model.bench_records import Setting, SettingFigures
 from wirespeed.model.codec import to_json, validated
 from wirespeed.model.records import Run
-from wirespeed.model.settings_records import Setting, SettingFigures
 from wirespeed.model.training_records import Ratio
 from wirespeed.runs.schema import load_schema
 from wirespeed.views import md, nccl_tests, table

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import geometric_mean, median
 
+from wirespeed.model.bench_records import DEFAULT, Setting, SettingFigures
 from wirespeed.model.records import Measurement
-from wirespeed.model.settings_records import DEFAULT, Setting, SettingFigures
 from wirespeed.model.training_records import Ratio
 from wirespeed.model.units import format_size
 from wirespeed.statistics import median_interval, paired_verdict, time_stats

@@ -10,8 +10,8 @@ from statistics import median
 from wirespeed.checks.per_node import tell
 from wirespeed.checks.registry import check_id
 from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.model.bench_records import Quantity, ReferenceFigure, ReferenceKind
 from wirespeed.model.records import Finding, Measurement, Status, Subject, World
-from wirespeed.model.reference_records import Quantity, ReferenceFigure, ReferenceKind
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation, Reference
 from wirespeed.reference.reasons import reasons

@@ -13,7 +13,7 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     from wirespeed.compare.compare import SideRuns
     from wirespeed.compare.estimate import Floor
-    from wirespeed.model.comparison_records import What
+    from wirespeed.model.derived_records import What
 
 
 _FIELDS: tuple[str, ...] = ("engine", "timing", "dtype", "redop", "ranks", "groups", "in_place")

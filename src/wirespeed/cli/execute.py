@@ -20,9 +20,9 @@ from wirespeed.errors import UsageError
 from wirespeed.model.records import Choice, Run
 from wirespeed.node.identity import Identity, detect
 from wirespeed.node.limits import require_torch
+from wirespeed.node.neighbours import refuse_separate_worlds
 from wirespeed.node.redact import redact_words
 from wirespeed.node.secret import job_secret
-from wirespeed.node.split_worlds import refuse_separate_worlds
 from wirespeed.plan import Plan
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from wirespeed.cli.options import RunOptions
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.model.grid_records import GridPoint
+from wirespeed.model.bench_records import GridPoint
 
 if TYPE_CHECKING:
     from wirespeed.plan import Plan

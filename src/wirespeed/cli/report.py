@@ -11,7 +11,7 @@ from wirespeed.cli import suggest
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.model.comparison_records import Comparison
+    from wirespeed.model.derived_records import Comparison
     from wirespeed.model.records import Run
     from wirespeed.session.serving import Answer
 

@@ -93,7 +93,7 @@ def _here(ctx: click.Context, output: Output) -> int:
         click.echo(print_config(ctx))
         return 0
     from wirespeed.node.facts import survey_node
-    from wirespeed.node.split_worlds import refuse_separate_worlds
+    from wirespeed.node.neighbours import refuse_separate_worlds
     from wirespeed.session.shown_session import patient_folder
 
     began = time.monotonic()

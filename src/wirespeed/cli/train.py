@@ -16,7 +16,7 @@ from wirespeed.cli.options import (
     common_options,
 )
 from wirespeed.errors import UsageError
-from wirespeed.model.grid_records import GridPoint
+from wirespeed.model.bench_records import GridPoint
 from wirespeed.model.training_records import TrainingKind
 from wirespeed.plan import Plan, TrainPlan
 

@@ -8,15 +8,13 @@ operation is added.
 from collections.abc import Callable
 from functools import lru_cache
 
-from wirespeed.collectives.algorithms import (
+from wirespeed.collectives.collective import (
     DIRECT,
     EXCHANGING,
     REDUCING,
     ROOTED,
     SPLITTING,
     SPREADING,
-)
-from wirespeed.collectives.collective import (
     BusFactor,
     Collective,
     Copy,

@@ -19,7 +19,7 @@ from wirespeed.compare.estimate import (
 )
 from wirespeed.compare.figures import FIELDS, Facts, differences, facts_of, figures_of
 from wirespeed.errors import UsageError
-from wirespeed.model.comparison_records import (
+from wirespeed.model.derived_records import (
     Change,
     CompareVerdict,
     Comparison,

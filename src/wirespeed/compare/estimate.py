@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, Any
 
-from wirespeed.model.comparison_records import Noise
+from wirespeed.model.derived_records import Noise
 from wirespeed.statistics import student_t
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from wirespeed.compare.estimate import Figure, quantile
 from wirespeed.errors import UsageError
 from wirespeed.model.codec import to_json
-from wirespeed.model.comparison_records import Difference, What
+from wirespeed.model.derived_records import Difference, What
 from wirespeed.model.lasting_records import Goodput, SoakCell
 from wirespeed.model.records import Measurement, NodeFacts, Run
 from wirespeed.model.training_records import Training

@@ -1,7 +1,7 @@
-"""The codec: records to JSON and back, by their types alone (`records_form.py`).
+"""The codec: records to JSON and back, by their types alone (`field_types.py`).
 
 Two ways in: `from_json` takes what this program wrote itself, such as a rank's message; `validated`
-takes what others may have cut, damaged or never written, and checks it first (`records_schema.py`).
+takes what others may have cut, damaged or never written, and checks it first (`validation.py`).
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ _EMPTY: tuple[object, ...] = (None, "", (), {}, False)
 
 def to_json(record: Any) -> Any:
     """A record as plain data: dicts, lists, texts, numbers."""
-    return _writer(cast("Any", type(record)), None)(record)
+    return _converter(cast("Any", type(record)), None, writing=True)(record)
 
 
 def from_json(kind: type[T], data: Any) -> T:
     """The inverse of `to_json`, of data that need no check; keys that are not known are left out."""
-    found: T = _reader(cast("Any", kind), None)(data)
+    found: T = _converter(cast("Any", kind), None, writing=False)(data)
     return found
 
 
@@ -38,43 +38,55 @@ def validated(kind: type[T], data: object, *, source: str) -> T:
     return from_json(kind, checked(kind, data, source))
 
 
-# Writing.
-
-
 @cache
-def _writer(annotation: Any, unit: Unit | None) -> _Convert:
-    """What makes JSON of a value of that type; within a field with a unit that unit."""
+def _converter(annotation: Any, unit: Unit | None, *, writing: bool) -> _Convert:
+    """What makes JSON of a value of that type, or back; within a field with a unit that unit."""
+
+    def of(inner: Any) -> _Convert:
+        return _converter(inner, unit, writing=writing)
+
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _writer(args[0], next((one for one in args[1:] if isinstance(one, Unit)), unit))
+        own = next((one for one in args[1:] if isinstance(one, Unit)), unit)
+        return _converter(args[0], own, writing=writing)
     if annotation is Facts:
-        return _facts_written
+        return _facts_written if writing else _facts_read
     if is_dataclass(annotation):
-        return _record_writer(annotation, unit)
+        return (_record_writer if writing else _record_reader)(annotation, unit)
     if origin is tuple:
-        one = _writer(args[0], unit)
-        return list if one is _same else lambda value: [one(item) for item in value]
+        one, many = of(args[0]), list if writing else tuple
+        return many if one is _same else lambda value: many([one(item) for item in value])
+    if annotation == FREE and not writing:
+        return _freed
     if origin is dict:
-        one = _writer(args[1], unit)
+        one = of(args[1])
         return dict if one is _same else lambda value: {k: one(v) for k, v in value.items()}
     if inner := optional(annotation):
-        one = _writer(inner, unit)
+        one = of(inner)
         return one if one is _same else lambda value: None if value is None else one(value)
+    if annotation is int and not writing:
+        return _whole
     if annotation is float and unit and (unit.times, unit.over) != (1.0, 1.0):
-        return partial(_scaled, unit)
+        return partial(_scaled if writing else _unscaled, unit)
     return _same
+
+
+# Writing.
 
 
 def _record_writer(kind: Any, unit: Unit | None) -> _Convert:
     rows = [
-        (place, place.name, place.key, _writer(place.annotation, unit), SPARSE in place.marks)
+        (
+            *(place, place.name, place.key, SPARSE in place.marks),
+            _converter(place.annotation, unit, writing=True),
+        )
         for place in places(kind, unit)
     ]
     split = any(SPLIT in place.marks for place, *_ in rows)
 
     def write(record: Any) -> dict[str, Any]:
         data = {}
-        for place, name, key, one, sparse in rows:
+        for place, name, key, sparse, one in rows:
             value = getattr(record, name)
             if sparse and value in _EMPTY:
                 continue
@@ -110,37 +122,9 @@ def _unscaled(unit: Unit, value: float) -> float:
 # Reading.
 
 
-@cache
-def _reader(annotation: Any, unit: Unit | None) -> _Convert:
-    """The inverse of the writer."""
-    origin, args = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _reader(args[0], next((one for one in args[1:] if isinstance(one, Unit)), unit))
-    if annotation is Facts:
-        return _facts_read
-    if is_dataclass(annotation):
-        return _record_reader(annotation, unit)
-    if origin is tuple:
-        one = _reader(args[0], unit)
-        return tuple if one is _same else lambda value: tuple([one(item) for item in value])
-    if annotation == FREE:
-        return _freed
-    if origin is dict:
-        one = _reader(args[1], unit)
-        return _same if one is _same else lambda value: {k: one(v) for k, v in value.items()}
-    if inner := optional(annotation):
-        one = _reader(inner, unit)
-        return one if one is _same else lambda value: None if value is None else one(value)
-    if annotation is int:
-        return _whole
-    if annotation is float and unit and (unit.times, unit.over) != (1.0, 1.0):
-        return partial(_unscaled, unit)
-    return _same
-
-
 def _record_reader(kind: Any, unit: Unit | None) -> _Convert:
     rows = [
-        (place, place.name, place.key, _reader(place.annotation, unit))
+        (place, place.name, place.key, _converter(place.annotation, unit, writing=False))
         for place in places(kind, unit)
         if not place.computed
     ]

@@ -170,9 +170,7 @@ class SoakWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SoakStall:
-    """A call that took many times as long as that operation takes in this run."""
-
+class _SoakEvent:
     at: str
     """Operation."""
     since_s: NotNegative
@@ -183,6 +181,12 @@ class SoakStall:
     """Operation."""
     dtype: str
     """Operation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoakStall(_SoakEvent):
+    """A call that took many times as long as that operation takes in this run."""
+
     size_bytes: Count
     """Size asked for."""
     seconds: NotNegative
@@ -201,19 +205,9 @@ class SoakStall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SoakWrong:
+class SoakWrong(_SoakEvent):
     """A wrong result on one rank."""
 
-    at: str
-    """Operation."""
-    since_s: NotNegative
-    """Seconds from the start of the soak."""
-    world: Count
-    """From 1."""
-    op: str
-    """Operation."""
-    dtype: str
-    """Operation."""
     redop: str
     """Operation."""
     size_bytes: Count

@@ -1,13 +1,14 @@
 """The vocabulary: what a run is made of, as frozen dataclasses.
 
 Inside, times are seconds and sizes are bytes. Where a figure leaves as JSON its name carries the
-unit (`time_us`, `busbw_GBps`), as its type says (`records_form.py`). A record knows nothing of
+unit (`time_us`, `busbw_GBps`), as its type says (`codec.py`). A record knows nothing of
 how it is measured or shown.
 """
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
+from wirespeed.model.bench_records import GridPoint, ReferenceFigure, Setting
 from wirespeed.model.field_types import (
     ALWAYS,
     SPARSE,
@@ -23,11 +24,8 @@ from wirespeed.model.field_types import (
     Share,
     Text,
 )
-from wirespeed.model.grid_records import GridPoint
 from wirespeed.model.lasting_records import Goodput, Soak
 from wirespeed.model.node_facts import CHECKED_FACTS, Counters, Facts, Gpu, Nic, RdmaPort
-from wirespeed.model.reference_records import ReferenceFigure
-from wirespeed.model.settings_records import Setting
 from wirespeed.model.training_records import LoadFigures, Training
 
 SCHEMA: Literal["wirespeed.run/1"] = "wirespeed.run/1"

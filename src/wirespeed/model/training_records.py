@@ -1,6 +1,6 @@
 """The vocabulary of training: what one strategy's steps took, and where the memory went.
 
-Seconds and bytes inside; figures get their units on the way out (`records_form.py`).
+Seconds and bytes inside; figures get their units on the way out (`codec.py`).
 """
 
 from dataclasses import dataclass, field

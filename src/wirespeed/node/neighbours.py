@@ -1,4 +1,7 @@
-"""Who else measures on this machine, whoever started it: it informs, and keeps nobody out.
+"""Who else measures on this machine: other runs, and ranks that should be of one world with us.
+
+`Presence` informs, and keeps nobody out, whoever started the other run. `refuse_separate_worlds` is
+against several worlds of one rank each, started by mistake where one world was meant.
 
 Each run has one socket a node in the abstract name space of the network namespace, which is what a
 node is here; the kernel lists the names for everybody and forgets them with the process. Who comes
@@ -11,10 +14,15 @@ import os
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 from pathlib import Path
+
+from wirespeed.errors import WorldError
+from wirespeed.node.identity import Identity
+from wirespeed.process.process_table import Process, ancestors, descendants, read_processes
 
 VARIABLE = "WIRESPEED_NEIGHBOURS"
 """Runs that have another word here do not see each other (tests)."""
@@ -92,3 +100,158 @@ def _listed() -> list[str]:
         return []
     names = (line.rpartition(" ")[2] for line in lines)
     return [name[1:] for name in names if name.startswith("@wirespeed/")]
+
+
+_MPI = frozenset(
+    [
+        "mpirun",
+        "mpiexec",
+        "mpiexec.hydra",
+        "hydra_pmi_proxy",
+        "orterun",
+        "prterun",
+        "prun",
+        "orted",
+        "prted",
+    ]
+)
+"""Open MPI 4 and 5, MPICH's Hydra and Intel MPI: what they start carries a rank."""
+
+_STEP = re.compile(r"slurmstepd: \[\d+(?:[+_]\d+)?\.(\w+)\]")
+"""slurmstepd's title: `[7.0]` for srun's tasks, `[7.batch]`, `[7.interactive]`, `[7.extern]`."""
+
+_PROGRAM = re.compile(r"(?:^|/)(?:python[\d.]*|env|sh|bash|torchrun)$|wirespeed")
+"""Where mpirun's own options end for certain, so that our `-n` is not taken for its `-n`."""
+
+
+def refuse_separate_worlds(
+    environ: Mapping[str, str],
+    identity: Identity | None,
+    processes: Mapping[int, Process] | None = None,
+    pid: int | None = None,
+) -> None:
+    """Raise WorldError when this process is one of several that should have been one world.
+
+    `mpirun -n 8` of a build that does not match, or of a wrapper that drops the variables, starts eight
+    processes that each believe to be alone; each prints its own, far too good, result (nccl-tests
+    issues 27, 109 and 213). We refuse to measure there. Two equal commands started on purpose from one
+    shell are no mistake, so that without an identity only a launcher among the ancestors counts, and
+    equal siblings count only for processes that were told to be rank 0 of 1.
+
+    `processes` and `pid` are this machine's and our own unless given.
+    """
+    if identity is not None and identity.world_size > 1 and identity.launcher != "slurm":
+        return
+    table = read_processes() if processes is None else processes
+    me = table.get(os.getpid() if pid is None else pid)
+    if me is None:
+        return
+    launcher = _launcher(me, table, environ)
+    if launcher is not None:
+        _refuse_lost_mapping(launcher, identity, me, table)
+    if identity is not None and identity.world_size == 1:
+        _refuse_siblings(identity, me, table)
+
+
+def _launcher(
+    me: Process, table: Mapping[int, Process], environ: Mapping[str, str]
+) -> Process | None:
+    """The nearest ancestor that gives every process a rank."""
+    return next((p for p in ancestors(me.pid, table) if _gives_ranks(p, environ)), None)
+
+
+def _gives_ranks(process: Process, environ: Mapping[str, str]) -> bool:
+    if process.name == "slurmstepd":
+        return _is_task_step(process, environ)
+    # The name is cut at 15 characters, and a script that is the launcher carries python's name.
+    names = {process.name, *(word.rpartition("/")[2] for word in process.cmdline[:1])}
+    return not names.isdisjoint(_MPI)
+
+
+def _is_task_step(process: Process, environ: Mapping[str, str]) -> bool:
+    """Whether slurmstepd runs srun's tasks: batch scripts and shells are worked in by hand."""
+    title = _STEP.match(" ".join(process.cmdline))
+    by_hand = "SLURM_PTY_PORT" in environ
+    return title is not None and title[1].isdecimal() and not by_hand
+
+
+def _refuse_lost_mapping(
+    launcher: Process, identity: Identity | None, me: Process, table: Mapping[int, Process]
+) -> None:
+    count = max(_started(launcher.cmdline) or 0, _twins(me, launcher, table))
+    if not _is_lost(launcher, identity, count):
+        return
+    told = "no rank"
+    if identity is not None:
+        told = f"rank {identity.rank} of {identity.world_size} by {identity.launcher}"
+    who = f"the {count} processes" if count > 1 else "its processes"
+    raise WorldError(
+        f"{_called(launcher)} (pid {launcher.pid}) started this process, but what this process was "
+        f"told is {told}: {who} would not be one world, each would measure alone",
+        expected=_expected(launcher),
+        next=_next(launcher, count),
+    )
+
+
+def _is_lost(launcher: Process, identity: Identity | None, count: int) -> bool:
+    if identity is None:
+        return _started(launcher.cmdline) != 1 or count > 1
+    if identity.launcher == "slurm":
+        # An mpirun's daemon is a Slurm task; what it starts inherits that task's SLURM_PROCID.
+        return launcher.name != "slurmstepd"
+    return identity.launcher in ("env", "torchrun", "deepspeed") and count > 1
+
+
+def _twins(me: Process, launcher: Process, table: Mapping[int, Process]) -> int:
+    """Processes below `launcher` that run our own command line, ourselves included."""
+    above = {process.pid for process in ancestors(me.pid, table)}
+    below = descendants(launcher.pid, table)
+    return sum(p.cmdline == me.cmdline and p.pid not in above for p in below)
+
+
+def _refuse_siblings(identity: Identity, me: Process, table: Mapping[int, Process]) -> None:
+    if me.ppid <= 1:
+        return  # orphans of any origin
+    equal = sum(p.ppid == me.ppid and p.cmdline == me.cmdline for p in table.values())
+    if equal > 1:
+        raise WorldError(
+            f"{equal} processes with one parent run this command, and this one was told by "
+            f"{identity.launcher} that it is rank 0 of 1: they would be {equal} worlds, not one",
+            expected=f"one world: WORLD_SIZE={equal} and RANK 0 to {equal - 1}, "
+            "or one process that starts its own ranks",
+            next=f"torchrun --nproc-per-node {equal} -m wirespeed …, "
+            f"or env -u RANK -u WORLD_SIZE wirespeed … --ranks {equal}",
+        )
+
+
+def _started(cmdline: Sequence[str]) -> int | None:
+    """Processes that an mpirun was asked for with `-n`; None when it does not say."""
+    options = takewhile(lambda word: not _PROGRAM.search(word), cmdline[1:])
+    for flag, value in pairwise(options):
+        if flag in ("-n", "-np", "--n", "--np", "-c") and value.isdecimal():
+            return int(value)
+    return None
+
+
+def _called(launcher: Process) -> str:
+    return "srun's slurmstepd" if launcher.name == "slurmstepd" else launcher.name
+
+
+def _expected(launcher: Process) -> str:
+    if launcher.name == "slurmstepd":
+        return "SLURM_PROCID, SLURM_STEP_ID and SLURM_STEP_NUM_TASKS, as srun sets them"
+    return (
+        "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE (Open MPI), or PMI_RANK and PMI_SIZE "
+        "(MPICH, Intel MPI), as mpirun sets them"
+    )
+
+
+def _next(launcher: Process, count: int) -> str:
+    ranks = count if count > 1 else "N"
+    if launcher.name == "slurmstepd":
+        keep = (
+            "do not clear the environment between srun and wirespeed (env -i, srun --export=NONE)"
+        )
+    else:
+        keep = "do not clear the environment between mpirun and wirespeed (env -i, -u, ssh, sudo)"
+    return f"{keep}; or start the ranks with torchrun --nproc-per-node {ranks} -m wirespeed …"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.model.prediction_records import (
+from wirespeed.model.derived_records import (
     BestStep,
     CollectiveTime,
     Estimate,

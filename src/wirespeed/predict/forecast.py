@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirespeed.errors import UsageError
-from wirespeed.model.prediction_records import Estimate, Refusal, WorldSize
+from wirespeed.model.derived_records import Estimate, Refusal, WorldSize
 from wirespeed.model.records import Run
 from wirespeed.model.units import format_size
 from wirespeed.predict.points import Place, Series, shapes_for

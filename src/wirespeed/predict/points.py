@@ -9,9 +9,9 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from wirespeed.collectives.algorithms import Algorithm, children_at_once
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.model.prediction_records import Source, WorldSize
+from wirespeed.collectives.collective import Algorithm, children_at_once
+from wirespeed.model.derived_records import Source, WorldSize
 from wirespeed.model.records import Measurement, Run
 
 _LONGEST_S, _LARGEST = 1e5, 2**50

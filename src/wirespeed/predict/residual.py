@@ -19,7 +19,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from wirespeed.model.prediction_records import WorldSize
+from wirespeed.model.derived_records import WorldSize
 from wirespeed.predict.points import Place, Point, Series, Shape, varied
 from wirespeed.predict.solve import Solved, latency_share, log_times, solve
 from wirespeed.statistics import MAD_TO_SIGMA

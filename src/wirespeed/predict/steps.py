@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirespeed.errors import UsageError
-from wirespeed.model.prediction_records import Refusal, WorldSize
+from wirespeed.model.derived_records import Refusal, WorldSize
 from wirespeed.model.records import Run
 from wirespeed.model.training_records import Training
 from wirespeed.predict.forecast import DRAWS, FARTHEST_SIZE, Forecast

@@ -12,7 +12,7 @@ from typing import Any
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import dtype_named
 from wirespeed.errors import Interrupted
-from wirespeed.model.grid_records import GridPoint, Missing
+from wirespeed.model.bench_records import GridPoint, Missing
 from wirespeed.model.records import Finding
 from wirespeed.plan import Case, Plan
 from wirespeed.session.backends import Backend, ManyWorlds, StartWorld

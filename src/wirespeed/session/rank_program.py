@@ -19,8 +19,8 @@ def main() -> int:
 def _run() -> int:
     from wirespeed.node.identity import detect
     from wirespeed.node.limits import require_torch
+    from wirespeed.node.neighbours import refuse_separate_worlds
     from wirespeed.node.secret import job_secret
-    from wirespeed.node.split_worlds import refuse_separate_worlds
     from wirespeed.session.joined_world import carry_rank_in_environment, run_joined
 
     secret = job_secret(os.environ)

@@ -16,8 +16,8 @@ from wirespeed.checks.gate import PLAIN, Gate
 from wirespeed.checks.join_failures import cause_first
 from wirespeed.checks.judge import judge, verdict_of
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError, WirespeedError
+from wirespeed.model.bench_records import GridPoint, Setting
 from wirespeed.model.codec import to_json
-from wirespeed.model.grid_records import GridPoint
 from wirespeed.model.lasting_records import Goodput, Soak
 from wirespeed.model.records import (
     Choice,
@@ -27,7 +27,6 @@ from wirespeed.model.records import (
     Subject,
     World,
 )
-from wirespeed.model.settings_records import Setting
 from wirespeed.plan import Plan
 from wirespeed.reference import Reference
 from wirespeed.runs.folder import RunFolder

@@ -19,9 +19,9 @@ from typing import Any
 from wirespeed.checks.combinations import Taken, case_of, judge_settings, pooled, whole_ratios
 from wirespeed.checks.correctness import correctness_findings
 from wirespeed.errors import UsageError
+from wirespeed.model.bench_records import DEFAULT, Setting
 from wirespeed.model.codec import from_json
 from wirespeed.model.records import Finding, Measurement, Verification
-from wirespeed.model.settings_records import DEFAULT, Setting
 from wirespeed.plan import Plan
 from wirespeed.session.backends import ManyWorlds, StartWorld, interrupted
 from wirespeed.session.findings import make_finding

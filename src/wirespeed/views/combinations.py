@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from math import ceil
 from shlex import quote
 
+from wirespeed.model.bench_records import DEFAULT, Setting, SettingFigures
 from wirespeed.model.records import Measurement, Run
-from wirespeed.model.settings_records import DEFAULT, Setting, SettingFigures
 from wirespeed.model.training_records import Ratio
 from wirespeed.model.units import format_duration, format_size
 from wirespeed.views.sections import SIZE_COLUMNS, note, size_cells

@@ -9,7 +9,7 @@ from typing import Any
 
 from wirespeed.errors import UsageError
 from wirespeed.escaping import escaped
-from wirespeed.model.comparison_records import (
+from wirespeed.model.derived_records import (
     CompareVerdict,
     Comparison,
     Difference,

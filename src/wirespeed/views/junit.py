@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
-from wirespeed.model.comparison_records import Comparison, Row, Versus
+from wirespeed.model.derived_records import Comparison, Row, Versus
 from wirespeed.model.records import Finding, Run
 from wirespeed.views import comparison as comparison_view
 from wirespeed.views.findings import FIELDS, family, sorted_by_family

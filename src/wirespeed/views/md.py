@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from wirespeed.model.comparison_records import Comparison
+from wirespeed.model.derived_records import Comparison
 from wirespeed.model.records import Finding, Run
 from wirespeed.model.units import format_duration
 from wirespeed.views import comparison as comparison_view

@@ -10,7 +10,7 @@ from typing import Any
 
 from wirespeed.errors import UsageError
 from wirespeed.escaping import escaped
-from wirespeed.model.prediction_records import (
+from wirespeed.model.derived_records import (
     BestStep,
     Estimate,
     FittedModel,

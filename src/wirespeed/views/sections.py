@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.model.bench_records import ReferenceFigure, ReferenceKind
 from wirespeed.model.records import Finding, Measurement, Run
-from wirespeed.model.reference_records import ReferenceFigure, ReferenceKind
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.views.text import Grid, Style
 

@@ -6,7 +6,7 @@ and how much of that is exposed, throughput, memory, and a verdict against the f
 
 from collections.abc import Iterable, Sequence
 
-from wirespeed.model.grid_records import GridPoint, Missing
+from wirespeed.model.bench_records import GridPoint, Missing
 from wirespeed.model.records import Run
 from wirespeed.model.training_records import Ratio, Spread, Training, TrainingMemory
 from wirespeed.model.units import format_duration

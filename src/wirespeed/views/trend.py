@@ -7,7 +7,7 @@ from typing import Any
 
 from wirespeed.errors import UsageError
 from wirespeed.escaping import escaped
-from wirespeed.model.comparison_records import Change, Difference, Series, Trend, What
+from wirespeed.model.derived_records import Change, Difference, Series, Trend, What
 from wirespeed.model.units import GIGA
 from wirespeed.views import comparison
 from wirespeed.views.text import Grid, Style, escape

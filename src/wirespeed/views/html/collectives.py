@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wirespeed.model.bench_records import ReferenceFigure
 from wirespeed.model.records import Measurement, Run
-from wirespeed.model.reference_records import ReferenceFigure
 from wirespeed.model.units import GIGA, format_duration, format_size
 from wirespeed.views.html.heatmap import label
 from wirespeed.views.html.parts import (

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from wirespeed.errors import UsageError
-from wirespeed.model.comparison_records import Comparison
-from wirespeed.model.prediction_records import Prediction
+from wirespeed.model.derived_records import Comparison, Prediction
 from wirespeed.model.records import Finding, Run, Verdict
 from wirespeed.model.units import format_duration
 from wirespeed.views import comparison as comparison_view

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.model.prediction_records import (
+from wirespeed.model.derived_records import (
     CollectiveTime,
     Estimate,
     Prediction,

@@ -1,0 +1,177 @@
+"""The vocabulary of what `bench` records beside its measurements.
+
+Points of a grid (worlds of other sizes, backends or batches, one after the other), compared settings
+(`bench --env`), and the figures that a measurement was held against. Seconds inside; figures get their
+units on the way out (`codec.py`).
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from wirespeed.model.field_types import (
+    ALWAYS,
+    SPARSE,
+    Count,
+    GBps,
+    Micros,
+    NotNegative,
+    Positive,
+)
+from wirespeed.model.training_records import Ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A row that a point should have, and has not."""
+
+    what: str
+    """The operation with its type and reduction (`all_reduce float32 sum`), or the strategy."""
+    size_bytes: Annotated[Count, ALWAYS] = 0
+    """Of an operation, as it was asked for; 0 for strategies."""
+    reason: str
+    """Why there are no figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridPoint:
+    """One world of the grid."""
+
+    ranks: Positive
+    """Ranks of its world."""
+    backend: str
+    """That its ranks joined over; as it was asked for where they did not."""
+    batch: Annotated[Count, ALWAYS] = 0
+    """Samples of one step over all ranks; 0 where nothing is trained."""
+    seconds: Annotated[NotNegative, ALWAYS] = 0.0
+    """From its start to its end; 0: it was not started."""
+    reason: Annotated[str, ALWAYS] = ""
+    """Why it was not measured, or not to its end; empty: it was."""
+    missing: Annotated[tuple[Missing, ...], ALWAYS] = ()
+    """Rows that it should have, and has not."""
+
+    @property
+    def name(self) -> str:
+        """`2 ranks, gloo`; `4 ranks, 32 samples`."""
+        parts = ["1 rank" if self.ranks == 1 else f"{self.ranks} ranks"]
+        parts += [self.backend] if self.backend != "auto" else []
+        parts += [f"{self.batch} samples"] if self.batch else []
+        return ", ".join(parts)
+
+
+DEFAULT = "default"
+"""Name of the combination in which every compared variable is unset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingFigures:
+    """One operation of one size under one combination of settings."""
+
+    case: str
+    """Such as `all_reduce float32 1 MiB`."""
+    median: Micros[NotNegative]
+    """Median of the rounds' figures; each is the slowest rank's median of that round."""
+    low: Micros[NotNegative]
+    """Lower end of the 95 % interval of that median over the rounds."""
+    high: Micros[NotNegative]
+    """Upper end of that interval."""
+    round_times: Micros[tuple[NotNegative, ...]]
+    """One figure a round, µs, in the order of `rounds`."""
+    ratio: Ratio | None = None
+    """Time over the default's, paired by round; the interval is corrected for all comparisons of
+    the run. None for the default, and where no round has both."""
+    verdict: str = ""
+    """`faster`, `slower`, `same` or `not enough rounds`; empty for the default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One combination of the compared variables."""
+
+    name: str
+    """`default`, or the variables that it sets: `NCCL_ALGO=Ring OMP_NUM_THREADS=2`."""
+    values: dict[str, str] = field(default_factory=dict)
+    """Variables that it sets."""
+    unset: tuple[str, ...] = ()
+    """Variables that it leaves unset."""
+    verdict: str
+    """`default`; `faster`, `slower`, `same`, `not enough rounds`; `mixed`: faster in one case and
+    slower in another; `dropped` by --search; `failed`: the ranks did not run under it."""
+    winner: bool = False
+    """It is proven faster than the default, slower nowhere, and the quickest of such."""
+    ratio: Ratio | None = None
+    """Time over the default's: of each round the geometric mean over its cases, then the median
+    over the rounds; the interval is corrected for the number of combinations; null for the
+    default."""
+    rounds: tuple[Positive, ...] = ()
+    """Numbers of the rounds that count, from 1."""
+    needed: Count = 0
+    """Rounds from which on such an interval exists at all."""
+    reason: str = ""
+    """Why it has no figures, or was given up."""
+    figures: tuple[SettingFigures, ...] = ()
+    """One entry a case."""
+
+
+ReferenceKind = Literal["baseline", "own", "fleet", "reference", "roofline"]
+"""A baseline, a figure that the user added, the fleet's median, the package's figure, or a model of the
+links."""
+Quantity = Literal["busbw", "time"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceFigure:
+    """One figure, for the measurement of the same operation, engine, type, place, size and ranks."""
+
+    kind: ReferenceKind
+    """A baseline, a figure that the user added, the fleet's median, the package's figure, or a
+    model of the links."""
+    source: str
+    """Its name with its date; of a roofline the model."""
+    op: str
+    """The operation."""
+    engine: str
+    """The engine."""
+    dtype: str
+    """Type of the elements."""
+    redop: str
+    """Reduction, or `none`."""
+    in_place: bool
+    """Whether input and output are the same buffer."""
+    size_bytes: Count
+    """Size of the measurement."""
+    ranks: Count
+    """Ranks of one group."""
+    busbw: Annotated[GBps[NotNegative | None], SPARSE] = None
+    """The figure, where it is a bus bandwidth."""
+    busbw_low: Annotated[GBps[NotNegative | None], SPARSE] = None
+    """The least among the figures that were joined to it."""
+    busbw_high: Annotated[GBps[NotNegative | None], SPARSE] = None
+    """The most among them."""
+    time: Annotated[Micros[NotNegative | None], SPARSE] = None
+    """The figure, where it is a time."""
+    time_low: Annotated[Micros[NotNegative | None], SPARSE] = None
+    """The least among the figures that were joined to it."""
+    time_high: Annotated[Micros[NotNegative | None], SPARSE] = None
+    """The most among them."""
+
+    @property
+    def quantity(self) -> Quantity | None:
+        """None where it has neither, as a later version may write."""
+        if self.busbw is not None:
+            return "busbw"
+        return None if self.time is None else "time"
+
+    @property
+    def value(self) -> float:
+        """Bytes a second of busbw, seconds of time."""
+        return self.busbw if self.busbw is not None else self.time or 0.0
+
+    @property
+    def low(self) -> float | None:
+        """Least among the figures that were joined to this one; None where there was one."""
+        return self.time_low if self.busbw is None else self.busbw_low
+
+    @property
+    def high(self) -> float | None:
+        """Most among them."""
+        return self.time_high if self.busbw is None else self.busbw_high
