@@ -4,7 +4,7 @@ from importlib import import_module
 
 import pytest
 
-from wirespeed.cli.placement import with_typed
+from wirespeed.cli.config import with_typed
 from wirespeed.node.redact import TAKEN_OUT
 
 

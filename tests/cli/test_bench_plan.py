@@ -4,7 +4,7 @@ import click
 import pytest
 
 from wirespeed.cli import bench as module
-from wirespeed.cli.options import split_output
+from wirespeed.cli.bench import split_output
 from wirespeed.errors import CannotMeasure, UsageError
 
 

@@ -3,8 +3,9 @@
 import click
 import pytest
 
-from wirespeed.cli.grids import grid_of
-from wirespeed.cli.options import Listed, RunOptions
+from wirespeed.cli.options import Listed
+from wirespeed.cli.run_options import RunOptions
+from wirespeed.cli.several import grid_of
 from wirespeed.errors import UsageError
 from wirespeed.node import limits
 from wirespeed.plan import Plan
@@ -26,7 +27,7 @@ def options(**values):
         "engine": "torch", "seed": 1, "timeout": 30.0, "startup_timeout": 120.0, "inject": (),
         "fail_on": "fail", "allow": None,
     }  # fmt: skip
-    from wirespeed.cli.placement import Placement
+    from wirespeed.cli.run_options import Placement
 
     original, Placement.take = Placement.take, staticmethod(lambda _: None)
     try:

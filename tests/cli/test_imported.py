@@ -154,7 +154,7 @@ def test_cluster_nccl_tests_ends_with_the_verdict(
     busbw: str, code: int, place: str, capsys: Any
 ) -> None:
     """The device list is shortened, so that nodes and GPU are the cluster file's."""
-    from wirespeed.cli.clusters.nccl_tests import _report
+    from wirespeed.cli.cluster.nccl_tests import _report
     from wirespeed.clusters.deployment import settle
     from wirespeed.clusters.file import ClusterFile
     from wirespeed.clusters.operations.nccl_tests import Ended

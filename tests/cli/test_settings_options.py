@@ -4,7 +4,8 @@ import click
 import pytest
 
 from wirespeed.cli import bench as module
-from wirespeed.cli.settings import parse_variables, replaced_choices
+from wirespeed.cli.execute import replaced_choices
+from wirespeed.cli.several import parse_variables
 from wirespeed.errors import UsageError
 
 

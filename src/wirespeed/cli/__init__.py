@@ -65,10 +65,8 @@ class LazyGroup(click.Group):
     """Knows the verbs' one-line help by heart and imports a verb only to run it."""
 
     verbs: Mapping[str, str] = _VERBS
-    folder = ""
-    """Of a module a verb, in this package; it ends with a dot."""
-    holds = ""
-    """The name by which a module holds its verb; empty: the verb's own."""
+    homes: Mapping[str, str] = {"baseline": "compare.baseline", "trend": "compare.trend"}
+    """MODULE.NAME in this package, of the verbs that do not live in a module of their name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.verbs)
@@ -76,8 +74,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.verbs:
             return None
-        module = import_module(f"wirespeed.cli.{self.folder}{cmd_name.replace('-', '_')}")
-        command: click.Command = getattr(module, self.holds or cmd_name)
+        module, _, name = self.homes.get(cmd_name, f"{cmd_name}.{cmd_name}").rpartition(".")
+        command: click.Command = getattr(import_module(f"wirespeed.cli.{module}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

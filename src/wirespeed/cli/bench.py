@@ -8,157 +8,145 @@ import click
 from click.core import ParameterSource
 
 from wirespeed.cli import suggest
-from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options, split_output
-from wirespeed.cli.settings import ROUND_S, asked_settings, settings_options
+from wirespeed.cli.options import CONTEXT, FiniteRange, argument, command, flag, option
+from wirespeed.cli.run_options import RunOptions, common_options
 from wirespeed.collectives.catalogue import CATALOGUE, collective_named
-from wirespeed.collectives.collective import Collective, check_groups, dtype_named
+from wirespeed.collectives.collective import REDOPS, Collective, check_groups, dtype_named
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.units import parse_size
+from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
     from wirespeed.plan import Case, Measure, Step
 
 
-_OPERATIONS = fill(f"Operations: {' '.join(CATALOGUE)}; `all` means each of them.", 90)
-_EPILOG = f"""\b
-{_OPERATIONS}
-
-\b
-Examples:
-  wirespeed bench all_reduce -b 1K -e 16M -f 4
-  wirespeed bench all_reduce all_gather -o json --ranks 3
-  wirespeed bench all_reduce -o max -d int32,bfloat16        reduction and dtypes
-  wirespeed bench all_reduce -w 5 -n 20 --timing batch -o nccl-tests
-  wirespeed bench all_gather --groups every-2                 groups side by side
-  wirespeed bench all_reduce -b 1M -e 64M -f 8 --env NCCL_ALGO=Ring,Tree
-  wirespeed bench all_reduce -b 4M -e 4M --env OMP_NUM_THREADS=2,4 --env TORCH_GLOO_LAZY_INIT=1,unset
-  wirespeed bench all_reduce --ranks 2,4,6 --sizes 1M,10M,100M   a grid: one table
-  torchrun --nproc-per-node 8 -m wirespeed bench all_reduce -b 8 -e 8G -f 2
-"""
+_ROUND_S = 0.5
+"""Default of --max-time where settings are compared: certainty comes from the rounds."""
 
 
-@click.command(context_settings=CONTEXT, epilog=_EPILOG)
-@click.argument("ops", nargs=-1, metavar="OP…", shell_complete=suggest.operations)
-@click.option(
-    "-b", "--min-bytes", metavar="SIZE", default="1K", help="Smallest size, such as 8, 64K or 1.5G."
+@command(
+    context_settings=CONTEXT,
+    told={"operations": fill(f"Operations: {' '.join(CATALOGUE)}; `all` means each of them.", 90)},
 )
-@click.option(
-    "-e", "--max-bytes", metavar="SIZE", help="Largest size.  [default: 16M, or -b if larger]"
+@argument("ops OP…", nargs=-1)
+@option("-b --min-bytes SIZE", "Smallest size, such as 8, 64K or 1.5G.", default="1K")
+@option("-e --max-bytes SIZE", "Largest size.  [default: 16M, or -b if larger]")
+@option("-f --factor", "Multiply the size by this.  [default: 4]", click.IntRange(min=2))
+@option("--sizes SIZE,…", "These sizes, instead of -b, -e, -f and -i.")
+@option("-i --step-bytes SIZE", "Add this to the size, instead of -f.")
+@option("-w --warmup", "Operations before timing.  [default: until stable]", click.IntRange(min=0))
+@option(
+    "-n --iterations",
+    "Timed operations a size.  [default: as --precision needs]",
+    click.IntRange(min=1),
 )
-@click.option(
-    "-f", "--factor", type=click.IntRange(min=2), help="Multiply the size by this.  [default: 4]"
-)
-@click.option("--sizes", metavar="SIZE,…", help="These sizes, instead of -b, -e, -f and -i.")
-@click.option("-i", "--step-bytes", metavar="SIZE", help="Add this to the size, instead of -f.")
-@click.option(
-    "-w",
-    "--warmup",
-    type=click.IntRange(min=0),
-    help="Operations before timing.  [default: until stable]",
-)
-@click.option(
-    "-n",
-    "--iterations",
-    type=click.IntRange(min=1),
-    help="Timed operations a size.  [default: as --precision needs]",
-)
-@click.option(
+@option(
     "--precision",
-    type=FiniteRange(0.1, 100),
+    "Time each size until the median is known to this many percent (95 % interval) …",
+    FiniteRange(0.1, 100),
     default=5.0,
-    help="Time each size until the median is known to this many percent (95 % interval) …",
 )
-@click.option(
+@option(
     "--max-time",
-    type=FiniteRange(0.01, 86_400),
-    default=2.0,
-    help="… or for this many seconds (with --env 0.5 a round, unless told); the interval that was "
+    "… or for this many seconds (with --env 0.5 a round, unless told); the interval that was "
     "reached is always shown.",
+    FiniteRange(0.01, 86_400),
+    default=2.0,
 )
-@click.option(
-    "-d",
-    "--dtype",
-    "dtypes",
+@option(
+    "-d --dtype dtypes",
+    "Element types, with commas.",
     shell_complete=suggest.data_types,
     default=("float32",),
     multiple=True,
-    help="Element types, with commas.",
 )
-@click.option(
-    "-o",
-    "--output",
+@option(
+    "-o --output",
+    "Format (table, wide, json, jsonl, md, nccl-tests) or reduction (sum, prod, min, max, avg).",
     shell_complete=suggest.formats_and_reductions,
     multiple=True,
-    help="Format (table, wide, json, jsonl, md, nccl-tests) or reduction (sum, prod, min, max, avg).",
 )
-@click.option(
-    "-r",
-    "--root",
-    type=click.IntRange(min=0),
-    default=0,
-    help="Root rank of the group, where there is one.",
+@option(
+    "-r --root", "Root rank of the group, where there is one.", click.IntRange(min=0), default=0
 )
-@click.option(
-    "-c",
-    "--check",
-    type=click.IntRange(0, 1),
+@option("-c --check", "1: check the data of each size; 0: do not.", click.IntRange(0, 1), default=1)
+@option(
+    "-m --in-flight",
+    "Operations issued before the first is waited for.",
+    click.IntRange(min=1),
     default=1,
-    help="1: check the data of each size; 0: do not.",
 )
-@click.option(
-    "-m",
-    "--in-flight",
-    type=click.IntRange(min=1),
-    default=1,
-    help="Operations issued before the first is waited for.",
-)
-@click.option(
+@option(
     "--in-place",
-    type=click.Choice(["auto", "no", "yes", "both"]),
+    "One buffer for input and output. auto: both ways for -o nccl-tests, else no.",
+    ["auto", "no", "yes", "both"],
     default="auto",
-    help="One buffer for input and output. auto: both ways for -o nccl-tests, else no.",
 )
-@click.option(
+@option(
     "--timing",
-    type=click.Choice(["each", "batch", "graph"]),
+    "each: one by one, after a barrier; batch: back to back; graph: CUDA graph replay.",
+    ["each", "batch", "graph"],
     default="each",
-    help="each: one by one, after a barrier; batch: back to back; graph: CUDA graph replay.",
 )
-@click.option(
-    "--async", "asynchronous", is_flag=True, help="Issue without blocking (async_op), then wait."
-)
-@click.option(
+@flag("--async asynchronous", "Issue without blocking (async_op), then wait.")
+@option(
     "--groups",
+    "Cut the world into groups that run side by side: all (no cut), nodes, rails, pairs, every-K.",
     shell_complete=suggest.groups,
     default="all",
-    help="Cut the world into groups that run side by side: all (no cut), nodes, rails, pairs, every-K.",
 )
-@click.option("--max-fit", is_flag=True, help="Only one size: the largest that fits in memory.")
-@settings_options
+@flag("--max-fit", "Only one size: the largest that fits in memory.")
+@option(
+    "--env NAME=V1,V2",
+    "Compare these values of an environment variable with its being unset, every "
+    "combination in ranks of its own, in interleaved rounds. `unset` is a value, too; \\, is a "
+    "comma within one.",
+    multiple=True,
+)
+@option(
+    "--rounds N",
+    "Rounds of --env.  [default: as many as the number of combinations needs, from 9]",
+    click.IntRange(1, 1000),
+)
+@flag(
+    "--search",
+    "With many combinations: drop the slower half every few rounds, then compare what is left.",
+)
 @common_options
 @click.pass_context
 def bench(ctx: click.Context, /, **values: Any) -> int:
     """How fast is each collective? The data are checked, and each figure has its interval.
 
     Options are those of nccl-tests where it has them; `OP…` is one or more operations, or `all`.
+
+    \f
+    {operations}
+
+    Examples:
+      wirespeed bench all_reduce -b 1K -e 16M -f 4
+      wirespeed bench all_reduce all_gather -o json --ranks 3
+      wirespeed bench all_reduce -o max -d int32,bfloat16        reduction and dtypes
+      wirespeed bench all_reduce -w 5 -n 20 --timing batch -o nccl-tests
+      wirespeed bench all_gather --groups every-2                 groups side by side
+      wirespeed bench all_reduce -b 1M -e 64M -f 8 --env NCCL_ALGO=Ring,Tree
+      wirespeed bench all_reduce -b 4M -e 4M --env OMP_NUM_THREADS=2,4 --env TORCH_GLOO_LAZY_INIT=1,unset
+      wirespeed bench all_reduce --ranks 2,4,6 --sizes 1M,10M,100M   a grid: one table
+      torchrun --nproc-per-node 8 -m wirespeed bench all_reduce -b 8 -e 8G -f 2
     """
     from wirespeed.cli.execute import execute
-    from wirespeed.cli.grids import grid_of
+    from wirespeed.cli.several import asked_settings, grid_of
 
     redops, format = split_output(values.pop("output"))
     options = RunOptions.take(values, format, several=("ranks", "backend"))
     if values["env"] and ctx.get_parameter_source("max_time") is ParameterSource.DEFAULT:
-        values["max_time"] = ROUND_S
+        values["max_time"] = _ROUND_S
     if values["timing"] == "graph":
         _require_gpus(options.backend)
     _refuse_sizes_twice(ctx)
     plan = options.plan("bench", steps=_steps(values, redops, format))
+    passed = options.where.passed if options.where else ()
     asked = asked_settings(
-        values["env"],
-        values["rounds"],
-        search=values["search"],
-        plan=plan,
-        passed=options.where.passed if options.where else (),
+        values["env"], values["rounds"], search=values["search"], plan=plan, passed=passed
     )
     grid = grid_of(options, lambda _: plan)
     if grid and asked:
@@ -220,13 +208,10 @@ def _sides(asked: str, format: str) -> tuple[bool, ...]:
 def _measure(values: dict[str, Any]) -> "Measure":
     from wirespeed.plan import Measure
 
-    in_flight = values["in_flight"]
+    names = ("timing", "in_flight", "warmup", "iterations")
     return Measure(
-        timing=values["timing"],
-        blocking=not values["asynchronous"] and in_flight == 1,
-        in_flight=in_flight,
-        warmup=values["warmup"],
-        iterations=values["iterations"],
+        **{name: values[name] for name in names},
+        blocking=not values["asynchronous"] and values["in_flight"] == 1,
         precision=values["precision"] / 100,
         max_time_s=values["max_time"],
     )
@@ -284,3 +269,19 @@ def _listed_sizes(text: str) -> list[int]:
     if not sizes or sizes[0] < 1:
         raise UsageError(f"--sizes {text!r}", expected="sizes of 1 byte or more, such as 1M,10M,1G")
     return sizes
+
+
+def split_output(values: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """(reductions, format) from `-o`, which is nccl-tests' letter for one and ours for the other."""
+    words = [word for value in values for word in value.split(",") if word]
+    formats = [word for word in words if word in FORMATS]
+    redops = [word for word in words if word in REDOPS]
+    unknown = [word for word in words if word not in FORMATS and word not in REDOPS]
+    if unknown:
+        raise UsageError(
+            f"-o {unknown[0]!r} is neither an output format nor a reduction",
+            expected=f"a format ({', '.join(FORMATS)}) or a reduction ({', '.join(REDOPS)})",
+        )
+    if len(set(formats)) > 1:
+        raise UsageError(f"two output formats: {' and '.join(formats)}", expected="one of them")
+    return tuple(dict.fromkeys(redops)), formats[0] if formats else "table"

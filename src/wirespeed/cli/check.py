@@ -6,50 +6,42 @@ from typing import Any
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.options import CONTEXT, RunOptions, common_options
-from wirespeed.cli.soaking import asked_soak, resumed_values, soak_options
+from wirespeed.cli.options import CONTEXT, command, flag, option, parse_duration
+from wirespeed.cli.run_options import RunOptions, common_options
 from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
 
-_EPILOG = """\b
-Examples:
-  wirespeed check                             this machine, in half a minute
-  wirespeed check -l quick --ranks 2          a first look, in seconds
-  wirespeed check --only correctness          see --list for what there is
-  wirespeed check --explain COL-001           what a finding means
-  wirespeed check --inject flip:rank=1        see a flipped bit caught
-  wirespeed check -l soak --for 8h            overnight: rare wrong data, stalls, drift
-  torchrun --nnodes 2 --nproc-per-node 8 ... -m wirespeed check
-"""
+_DEFAULT_FOR = "30m"
 
 
-@click.command(context_settings=CONTEXT, epilog=_EPILOG)
-@click.option(
-    "-l",
-    "--level",
-    type=click.Choice(["quick", "medium", "long", "soak"]),
-    default="medium",
-    help="How thorough. quick: every operation once, in seconds; medium: also each dtype, reduction, "
+@command(context_settings=CONTEXT)
+@option(
+    "-l --level",
+    "How thorough. quick: every operation once, in seconds; medium: also each dtype, reduction, "
     "root, and in place; long: also more sizes, and time for narrow intervals; soak: calls and checks "
     "for hours (--for), whatever fails meanwhile.",
+    ["quick", "medium", "long", "soak"],
+    default="medium",
 )
-@soak_options
-@click.option(
-    "--only",
-    metavar="ID,…",
+@option(
+    "--for for_ TIME",
+    f"With -l soak: how long, such as 90s, 30m or 8h.  [default: {_DEFAULT_FOR}]",
+)
+@option(
+    "--resume RUN", "Go on with a soak that was interrupted or killed, with the options it had."
+)
+@option(
+    "--only ID,…",
+    "Only these checks: ids (COL-001), prefixes (COL) or families (correctness).",
     shell_complete=suggest.check_ids,
-    help="Only these checks: ids (COL-001), prefixes (COL) or families (correctness).",
 )
-@click.option("--list", "list_", is_flag=True, help="List the checks and stop.")
-@click.option(
-    "--explain",
-    metavar="ID",
+@flag("--list list_", "List the checks and stop.")
+@option(
+    "--explain ID",
+    "Tell what a finding means and what to do, and stop.",
     shell_complete=suggest.explained_ids,
-    help="Tell what a finding means and what to do, and stop.",
 )
-@click.option(
-    "-o", "--output", type=click.Choice(FORMATS), default="table", help="How to print the result."
-)
+@option("-o --output", "How to print the result.", FORMATS, default="table")
 @common_options
 @click.pass_context
 def check(ctx: click.Context, /, **values: Any) -> int:
@@ -57,57 +49,62 @@ def check(ctx: click.Context, /, **values: Any) -> int:
 
     On this machine it starts ranks of its own; under torchrun, mpirun or srun each process is one
     rank of that world. The last lines give the verdict: READY, NOT READY or UNKNOWN.
+
+    \f
+    Examples:
+      wirespeed check                             this machine, in half a minute
+      wirespeed check -l quick --ranks 2          a first look, in seconds
+      wirespeed check --only correctness          see --list for what there is
+      wirespeed check --explain COL-001           what a finding means
+      wirespeed check --inject flip:rank=1        see a flipped bit caught
+      wirespeed check -l soak --for 8h            overnight: rare wrong data, stalls, drift
+      torchrun --nnodes 2 --nproc-per-node 8 ... -m wirespeed check
     """
-    resumed = resumed_values(ctx, values)
-    level, only = values.pop("level"), values.pop("only")
-    soak_s = asked_soak(level, values.pop("for_"), resumed)
-    values.pop("resume")
-    list_, explain = values.pop("list_"), values.pop("explain")
-    options = RunOptions.take(values, values.pop("output"))
-    if explain:
-        click.echo(_explanation(explain))
-        return 0
-    if list_:
+    resumed = None
+    if values["resume"] is not None:
+        from wirespeed.cli.soaking import resumed_values
+
+        resumed = resumed_values(ctx, values)
+    if values["level"] != "soak" and values["for_"] is not None:
+        raise UsageError(
+            f"--for {values['for_']} says nothing without -l soak",
+            next=f"wirespeed check -l soak --for {values['for_']}",
+        )
+    options = replace(RunOptions.take(values, values["output"]), resumed=resumed)
+    if values["explain"]:
+        click.echo(_explanation(values["explain"]))
+    elif values["list_"]:
         click.echo(_listing())
-        return 0
-    if soak_s is not None:
-        return _soak(ctx, only, replace(options, resumed=resumed), soak_s)
-    return _run(ctx, level, only, options)
+    else:
+        return _run(ctx, values["level"], values["only"], values["for_"], options)
+    return 0
 
 
-def _soak(ctx: click.Context, only: str | None, options: RunOptions, seconds: float) -> int:
-    from wirespeed.checks.levels import soak_cases, soak_window_s
-    from wirespeed.checks.registry import select
+def _run(
+    ctx: click.Context, level: str, only: str | None, for_: str | None, options: RunOptions
+) -> int:
+    from wirespeed.checks.levels import soak_cases, soak_window_s, steps_for
+    from wirespeed.checks.registry import facts_suffice, select
     from wirespeed.cli.execute import execute
+    from wirespeed.node.limits import count_gpus
     from wirespeed.plan import SoakPlan
 
     chosen = frozenset(select(only)) if only else frozenset()
-    total = options.resumed.soak.for_s if options.resumed else seconds
-    soak = SoakPlan(
-        cases=soak_cases(chosen, gpus=_on_gpus(options)),
-        for_s=seconds,
-        window_s=soak_window_s(total),
-    )
-    return execute(ctx, options.plan("check", soak=soak), options, only=chosen)
-
-
-def _on_gpus(options: RunOptions) -> bool:
-    from wirespeed.node.limits import count_gpus
-
-    return options.backend == "nccl" or (options.backend == "auto" and count_gpus() > 0)
-
-
-def _run(ctx: click.Context, level: str, only: str | None, options: RunOptions) -> int:
-    from wirespeed.checks.levels import steps_for
-    from wirespeed.checks.registry import facts_suffice, select
-    from wirespeed.cli.execute import execute
-
-    chosen = frozenset(select(only)) if only else frozenset()
-    plan = options.plan(
-        "check",
-        steps=steps_for(level, chosen, gpus=_on_gpus(options)),
-        facts_only=facts_suffice(chosen) and not options.inject,
-    )
+    gpus = options.backend == "nccl" or (options.backend == "auto" and count_gpus() > 0)
+    if level == "soak":
+        known = options.resumed.soak if options.resumed else None
+        seconds = (
+            known.for_s - known.elapsed_s
+            if known
+            else parse_duration(for_ or _DEFAULT_FOR, "--for")
+        )
+        window_s = soak_window_s(known.for_s if known else seconds)
+        soak = SoakPlan(cases=soak_cases(chosen, gpus=gpus), for_s=seconds, window_s=window_s)
+        plan = options.plan("check", soak=soak)
+    else:
+        facts_only = facts_suffice(chosen) and not options.inject
+        steps = steps_for(level, chosen, gpus=gpus)
+        plan = options.plan("check", steps=steps, facts_only=facts_only)
     return execute(ctx, plan, options, only=chosen)
 
 

@@ -1,129 +1,118 @@
-"""`wirespeed compare`: better, worse or noise?"""
+"""`wirespeed compare`, `baseline` and `trend`: runs against runs, those that are kept, and over time."""
 
+import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.options import CONTEXT
-from wirespeed.cli.sides import PERCENT, load_refs, operations, stored_runs
-from wirespeed.errors import UsageError
+from wirespeed.cli.options import (
+    CONTEXT,
+    PLAIN,
+    argument,
+    command,
+    flag,
+    group,
+    option,
+    percent,
+)
+from wirespeed.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from wirespeed.compare.compare import SideRuns
     from wirespeed.compare.estimate import Floor
     from wirespeed.model.derived_records import What
+    from wirespeed.model.records import Run
 
 
 _FIELDS: tuple[str, ...] = ("engine", "timing", "dtype", "redop", "ranks", "groups", "in_place")
 _FIELDS += ("blocking", "in_flight", "bucket_mb", "batch", "precision", "model", "for_s")
 
-_EPILOG = """\b
-Examples:
-  wirespeed compare 7f3c 91ae                       one run a side
-  wirespeed compare 7f3c,80aa,8e21 91ae,92b0,9c55   repeats: these tell noise from change
-  wirespeed compare 7f3c 91ae b2d4 --only all_reduce --fail-on 2%
-  wirespeed compare last --baseline                 against `wirespeed baseline set`
-  wirespeed compare a/run.json nccl-tests-run -o md --across engine
-  wirespeed compare last --baseline -o junit > compared.xml
-
-\b
-Verdicts: WORSE or better needs a difference that noise does not explain, of --fail-on or more; same
-needs evidence that it is less than that; all else is `not enough runs`.
-Exit codes: 1 something is WORSE (or its data are wrong); 3 nothing is decided, or nothing pairs;
-0 otherwise. --strict: 3 also while any row is undecided.
-"""
+_plain_color = option("--color", kind=["auto", "always", "never"], default="auto")
 
 
-@click.command(context_settings=CONTEXT, epilog=_EPILOG)
-@click.argument("sides", nargs=-1, metavar="SIDE…", shell_complete=suggest.runs)
-@click.option(
-    "--baseline",
+@command(context_settings=CONTEXT)
+@argument("sides SIDE…", nargs=-1)
+@option(
+    "--baseline [NAME]",
+    "Compare with this baseline; put it last, or write --baseline=NAME.",
     is_flag=False,
     flag_value="default",
-    metavar="[NAME]",
     shell_complete=suggest.baselines,
-    help="Compare with this baseline; put it last, or write --baseline=NAME.",
 )
-@click.option(
+@option(
     "--fail-on",
-    type=PERCENT,
+    "The change of the time that matters to you.",
+    percent,
     allow_from_autoenv=False,
     envvar="WIRESPEED_COMPARE_FAIL_ON",
     default="5%",
-    help="The change of the time that matters to you.",
 )
-@click.option(
-    "--only",
+@option(
+    "--only OP",
+    "Operations or strategies, with commas.",
     multiple=True,
-    metavar="OP",
     shell_complete=suggest.measured,
-    help="Operations or strategies, with commas.",
 )
-@click.option(
-    "--across",
-    multiple=True,
-    type=click.Choice(_FIELDS),
-    help="Pair figures although they differ in this, such as engine.",
+@option(
+    "--across", "Pair figures although they differ in this, such as engine.", _FIELDS, multiple=True
 )
-@click.option(
+@option(
     "--noise",
-    type=PERCENT,
-    help="The standard deviation from run to run, if you know it.  [default: as repeats show]",
+    "The standard deviation from run to run, if you know it.  [default: as repeats show]",
+    percent,
 )
-@click.option(
+@option(
     "--history/--no-history",
+    "Learn the noise from stored repeats of such runs, where a side has fewer than 3.",
     default=True,
-    help="Learn the noise from stored repeats of such runs, where a side has fewer than 3.",
 )
-@click.option("--strict", is_flag=True, help="Exit 3 while any row is undecided.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "md", "json", "junit"]),
-    default="table",
-    help="Format.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing; the exit code tells.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto")
+@flag("--strict", "Exit 3 while any row is undecided.")
+@option("-o --output", "Format.", ["table", "md", "json", "junit"], default="table")
+@flag("-q --quiet", "Print nothing; the exit code tells.")
+@_plain_color
 def compare(
-    sides: tuple[str, ...],
-    baseline: str | None,
-    fail_on: float,
-    only: tuple[str, ...],
-    across: tuple[str, ...],
-    noise: float | None,
-    history: bool,
-    strict: bool,
-    output: str,
-    quiet: bool,
-    color: str,
+    sides: tuple[str, ...], baseline: str | None, output: str, quiet: bool, color: str, **asked: Any
 ) -> int:
     """Better, worse or noise? Each SIDE against the first, or against a baseline.
 
     SIDE is a run, or repeats of one with commas between them: ids, the starts of ids, `last`, or the
     paths of run folders or of runs' JSON; imported runs too. Several runs a side tell what is noise.
+
+    \f
+    Examples:
+      wirespeed compare 7f3c 91ae                       one run a side
+      wirespeed compare 7f3c,80aa,8e21 91ae,92b0,9c55   repeats: these tell noise from change
+      wirespeed compare 7f3c 91ae b2d4 --only all_reduce --fail-on 2%
+      wirespeed compare last --baseline                 against `wirespeed baseline set`
+      wirespeed compare a/run.json nccl-tests-run -o md --across engine
+      wirespeed compare last --baseline -o junit > compared.xml
+
+    Verdicts: WORSE or better needs a difference that noise does not explain, of --fail-on or more; same
+    needs evidence that it is less than that; all else is `not enough runs`.
+    Exit codes: 1 something is WORSE (or its data are wrong); 3 nothing is decided, or nothing pairs;
+    0 otherwise. --strict: 3 also while any row is undecided.
     """
     from wirespeed.cli.config import refuse_unknown_keys
+    from wirespeed.cli.page import print_styled
     from wirespeed.compare.compare import compare as compare_runs
     from wirespeed.views.comparison import render
-    from wirespeed.views.text import style_for
 
     refuse_unknown_keys(click.get_current_context())
-    chosen = operations(only)
+    asked["only"], stated = operations(asked["only"]), asked.pop("noise")
     loaded = _sides(sides, baseline)
-    floors = _floors(loaded, across) if history and noise is None else None
-    comparison = compare_runs(
-        loaded, fail_on, only=chosen, across=across, floors=floors, stated=noise, strict=strict
-    )
+    learn = asked.pop("history") and stated is None
+    floors = _floors(loaded, asked["across"]) if learn else None
+    comparison = compare_runs(loaded, floors=floors, stated=stated, **asked)
     if output == "junit" and not quiet:
         from wirespeed.views.junit import render_comparison
 
         click.echo(render_comparison(comparison), nl=False)
     elif not quiet:
-        style = style_for(sys.stdout, color=color)
-        click.echo(render(comparison, output, style), color=style.color, nl=False)
+        print_styled(render, comparison, output, color)
     return comparison.exit_code
 
 
@@ -151,3 +140,213 @@ def _floors(sides: "list[SideRuns]", across: tuple[str, ...]) -> "dict[What, Flo
     if all(len(side.runs) >= 3 for side in sides):
         return {}
     return floors_of(stored_runs([run for side in sides for run in side.runs]), across)
+
+
+_NAME = option(
+    "--name NAME", "Which baseline.", default="default", shell_complete=suggest.baselines
+)
+
+
+@group(context_settings={**PLAIN, "show_default": True})
+def baseline() -> None:
+    """Runs that are good, kept by a name: set, show, list, rm.
+
+    A baseline is a copy in $WIRESPEED_HOME/baselines (else as `wirespeed runs --help` says): it stays
+    when its runs are removed.
+
+    \f
+    Examples:
+      wirespeed baseline set 7f3c 80aa 8e21     three repeats: their spread is the noise
+      wirespeed baseline set last --name nightly
+      wirespeed compare last --baseline
+    """
+
+
+@command("set", of=baseline)
+@argument("refs RUN…", nargs=-1, required=True)
+@_NAME
+def set_command(refs: tuple[str, ...], name: str) -> None:
+    """Keep these runs, repeats of the same, in place of what had that name."""
+    from wirespeed.runs.named_files import set_baseline
+
+    runs = [run for ref in refs for run in load_refs(ref)]
+    ids = [run.id for run in runs]
+    if len(set(ids)) < len(ids):
+        raise UsageError("a run stands twice in the baseline", expected="different runs")
+    empty = [run.id for run in runs if not run.measurements and not run.training]
+    if empty:
+        raise UsageError(
+            f"run {empty[0]} measured nothing that could be compared",
+            expected="runs of bench, check or train, or imported ones",
+            next="wirespeed runs list",
+        )
+    path = set_baseline(runs, name)
+    few = "" if len(runs) > 2 else "; three or more would tell the noise from run to run"
+    click.echo(f"baseline {name}: {len(runs)} run{'s' * (len(runs) != 1)}, {path}{few}")
+    named = "" if name == "default" else f"={name}"
+    click.echo(f"next: wirespeed compare last --baseline{named}")
+
+
+@command(of=baseline)
+@argument("name", default="default", shell_complete=suggest.baselines)
+@option("-o --output", kind=["table", "json"], default="table")
+def show(name: str, output: str) -> None:
+    """Which runs a baseline holds."""
+    from wirespeed.runs.named_files import load_baseline
+    from wirespeed.views.text import Column, Grid, style_for
+
+    kept = load_baseline(name)
+    if output == "json":
+        from wirespeed.views.data import document
+
+        runs = [document(run) for run in kept.runs]
+        data = {"name": kept.name, "set": kept.set, "runs": runs}
+        click.echo(json.dumps(data, indent=2))
+        return
+    style = style_for(sys.stdout)
+    titles = ("run", "started (UTC)", "command", "verdict", "ranks", "backend", "figures")
+    grid = Grid(tuple(Column(title, left=title not in ("ranks", "figures")) for title in titles))
+    for run in kept.runs:
+        when = run.started[:19].replace("T", " ")
+        size, figures = str(run.world.size or ""), str(len(run.measurements) + len(run.training))
+        grid.add(run.id, when, run.command, run.verdict, size, run.world.backend, figures)
+    click.echo("\n".join([style.text(f"baseline {kept.name}, set {kept.set}"), *grid.lines(style)]))
+
+
+@command("list", of=baseline)
+@option("-o --output", kind=["table", "json"], default="table")
+def list_command(output: str) -> None:
+    """The names of the baselines."""
+    from wirespeed.runs.named_files import baselines_home, list_baselines
+
+    names = list_baselines()
+    if output == "json":
+        click.echo(json.dumps(names))
+    elif names:
+        click.echo("\n".join(names))
+    else:
+        click.echo(f"no baselines in {baselines_home()}\nnext: wirespeed baseline set last")
+
+
+@command(of=baseline)
+@argument("name", shell_complete=suggest.baselines)
+def rm(name: str) -> None:
+    """Forget a baseline; the stored runs stay."""
+    from wirespeed.runs.named_files import remove_baseline
+
+    click.echo(f"removed {remove_baseline(name)}")
+
+
+@command(context_settings=CONTEXT)
+@argument("ops [OP…]", nargs=-1, shell_complete=suggest.measured)
+@option("--runs RUN,…", "These runs.  [default: all stored ones]")
+@option("--last N", "Only the newest N runs.", click.IntRange(min=2))
+@option(
+    "--fail-on",
+    "Slower by this since the last change: exit 1.",
+    percent,
+    allow_from_autoenv=False,
+    envvar="WIRESPEED_TREND_FAIL_ON",
+)
+@option("-o --output", "Format.", ["table", "md", "json"], default="table")
+@flag("-q --quiet", "Print nothing; the exit code tells.")
+@_plain_color
+def trend(
+    ops: tuple[str, ...],
+    runs: str | None,
+    last: int | None,
+    fail_on: float | None,
+    output: str,
+    quiet: bool,
+    color: str,
+) -> int:
+    """One figure over many runs: its levels, since when, and what was different then.
+
+    OP is an operation or a strategy; without any it is all of them.
+
+    \f
+    Examples:
+      wirespeed trend                          every figure of the stored runs
+      wirespeed trend all_reduce --last 50
+      wirespeed trend --runs 7f3c,80aa,8e21,91ae,92b0,9c55,a014,b2d4 -o md
+      wirespeed trend --fail-on 5%             exit 1 if the newest level is that much slower
+
+    Exit codes: 1 with --fail-on, a regression; 3 no figure has runs enough (8); 0 otherwise.
+    """
+    from wirespeed.cli.config import refuse_unknown_keys
+    from wirespeed.cli.page import print_styled
+    from wirespeed.compare.compare import trend as trend_of
+    from wirespeed.views.trend import render
+
+    refuse_unknown_keys(click.get_current_context())
+    chosen = operations(ops)
+    loaded = sorted(load_refs(runs) if runs else stored_runs(), key=lambda run: run.started)
+    found = trend_of(loaded[-last:] if last else loaded, chosen, fail_on)
+    if not found.series:
+        raise UsageError(
+            f"no figure was measured by two of {len(loaded)} runs",
+            expected="several runs of the same",
+            next="wirespeed runs list",
+        )
+    if not quiet:
+        print_styled(render, found, output, color)
+    return found.exit_code
+
+
+# Runs by reference, and names of what they measured.
+
+_MOST_STORED = 200
+"""The newest of the stored runs; reading thousands would take longer than what they add."""
+
+
+def load_refs(text: str) -> "tuple[Run, ...]":
+    """The runs of one side: references with commas between them. UsageError where one is none."""
+    from wirespeed.runs.store import find, load
+
+    # A path may have a comma in its name.
+    refs = [text] if Path(text).exists() else [ref for ref in text.split(",") if ref]
+    if not refs:
+        raise UsageError(
+            f"{text!r} names no run",
+            expected="ids, the starts of ids, `last`, or paths, with commas between repeats",
+            next="wirespeed runs list",
+        )
+    return tuple(load(find(ref)) for ref in refs)
+
+
+def stored_runs(like: "Iterable[Run] | None" = None) -> "list[Run]":
+    """The newest stored runs that ended; `like`: of the worlds of these, and not these themselves."""
+    from wirespeed.runs.store import list_runs, load
+
+    wanted = None if like is None else list(like)
+    own = {run.id for run in wanted or ()}
+    worlds = {(run.world.backend, run.world.size) for run in wanted or ()}
+    found = [
+        summary
+        for summary in list_runs()
+        if summary.finished
+        and summary.id not in own
+        and (wanted is None or (summary.backend, summary.world_size) in worlds)
+    ]
+    runs = []
+    for summary in found[-_MOST_STORED:]:
+        try:
+            runs.append(load(Path(summary.path)))
+        except InputError:
+            continue  # removed or damaged since it was listed
+    return runs
+
+
+def operations(only: Collection[str]) -> tuple[str, ...]:
+    """Names given with --only, or as OP: with commas, or several times; UsageError if unknown."""
+    from wirespeed.collectives.catalogue import CATALOGUE
+    from wirespeed.training.strategies.registry import STRATEGIES
+
+    names = [name for text in only for name in text.split(",") if name]
+    for name in names:
+        if name not in CATALOGUE and name not in STRATEGIES:
+            raise UsageError(
+                f"{name!r} is neither an operation nor a strategy",
+                expected=", ".join((*CATALOGUE, *STRATEGIES)),
+            )
+    return tuple(names)

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
+from wirespeed.cli.options import argument, command
 from wirespeed.errors import WirespeedError
 
 VARIABLE = "_WIRESPEED_COMPLETE"
@@ -23,27 +24,24 @@ _OPTION = re.compile(r"--?[A-Za-z][\w-]*=")
 _LONGEST_HELP = 72
 
 
-@click.command(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="""\b
-Examples:
-  eval "$(wirespeed completion bash)"          in ~/.bashrc
-  source <(wirespeed completion zsh)           in ~/.zshrc, behind compinit
-  wirespeed completion fish | source           in ~/.config/fish/config.fish
-
-\b
-Or once, into a file that the shell finds by itself:
-  wirespeed completion bash > ~/.local/share/bash-completion/completions/wirespeed
-  wirespeed completion zsh > ~/.zfunc/_wirespeed           where ~/.zfunc is in fpath
-  wirespeed completion fish > ~/.config/fish/completions/wirespeed.fish
-""",
-)
-@click.argument("shell", type=click.Choice(SHELLS))
+@command()
+@argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print the script that makes a shell complete verbs, options, runs, clusters and names.
 
     A package that is installed for the whole system brings the scripts to where the shells look for
     them; in a virtual environment they have to be named.
+
+    \f
+    Examples:
+      eval "$(wirespeed completion bash)"          in ~/.bashrc
+      source <(wirespeed completion zsh)           in ~/.zshrc, behind compinit
+      wirespeed completion fish | source           in ~/.config/fish/config.fish
+
+    Or once, into a file that the shell finds by itself:
+      wirespeed completion bash > ~/.local/share/bash-completion/completions/wirespeed
+      wirespeed completion zsh > ~/.zfunc/_wirespeed           where ~/.zfunc is in fpath
+      wirespeed completion fish > ~/.config/fish/completions/wirespeed.fish
     """
     click.echo(script(shell), nl=False)
 

@@ -11,14 +11,14 @@ import json
 import os
 import shlex
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli import suggest
+from wirespeed.cli.options import argument, command, group
 from wirespeed.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -229,6 +229,76 @@ def print_config(ctx: click.Context) -> str:
     return "\n".join(f"{n:<{wide[0]}}  {v:<{wide[1]}}  {o}" for n, v, o in rows)
 
 
+# The command that a finding proposes, with the options of the one that was typed.
+#
+# `next: wirespeed train --bucket-mb 0.6,25` of `wirespeed train --ranks 2 --model small` is of use only
+# with that model on those ranks. The same verb keeps every option that it does not set anew; another
+# verb keeps those that say where ranks run. How the result was shown, and faults acted out, are left
+# out.
+
+_OUTPUT = {
+    "output",
+    "html",
+    "trace",
+    "quiet",
+    "verbose",
+    "color",
+    "print_config",
+    "inject",
+    "resume",
+}
+_WORLD = {"ranks", "backend", "engine"}
+_MEASURING = ("check", "bench", "locate", "train")
+_WHOLE = {"--explain", "--list", "--resume", "…"}
+"""Such a command is to be taken as it stands."""
+
+
+def with_typed(ctx: click.Context) -> Callable[[str], str]:
+    """What completes the commands of findings; others, and sentences, stay as they are."""
+    from wirespeed.cli.run_options import NAMES
+    from wirespeed.node.redact import TAKEN_OUT, redact_words
+
+    given = [one for one in ctx.command.params if _typed(ctx, one)]
+
+    def again(command: str) -> str:
+        words = command.split()
+        if words[:1] != ["wirespeed"] or len(words) < 2 or words[1] not in _MEASURING:
+            return command
+        if _WHOLE & set(words) or any(";" in word for word in words):
+            return command
+        set_anew = {word.split("=")[0] for word in words}
+        kept = [
+            text
+            for one in given
+            if (words[1] == ctx.info_name or str(one.name) in _WORLD | set(NAMES))
+            and not set_anew & {*one.opts, *one.secondary_opts}
+            for text in _written(one, ctx.params[str(one.name)])
+        ]
+        told = redact_words(kept)
+        note = "" if told == kept else TAKEN_OUT
+        return " ".join([command, *map(shlex.quote, told)]) + note
+
+    return again
+
+
+def _typed(ctx: click.Context, one: click.Parameter) -> bool:
+    """Arguments are named by the finding itself."""
+    name = str(one.name)
+    if not isinstance(one, click.Option) or name in _OUTPUT or name not in ctx.params:
+        return False
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def _written(one: click.Parameter, value: Any) -> Iterator[str]:
+    name = max(one.opts, key=len)
+    if isinstance(value, bool):
+        yield name if value else max(one.secondary_opts, key=len, default=name)
+        return
+    for each in value if isinstance(value, (tuple, list)) else (value,):
+        yield name
+        yield f"{each:g}" if isinstance(each, float) else str(each)
+
+
 # What the user has confirmed: a file of the home for each.
 
 
@@ -248,30 +318,26 @@ def _name(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
 
 
-_FILE = click.argument(
-    "file", metavar="[FILE]", default=CONFIG_FILE, shell_complete=suggest.files, required=False
-)
+_FILE = argument("file [FILE]", default=CONFIG_FILE, required=False)
 
 
-@click.group(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="""\b
-Examples:
-  wirespeed config trust                 the wirespeed.yaml of this folder, once you have read it
-  wirespeed config untrust
-  wirespeed --config nightly.yaml check  a file that you name needs no confirmation
-""",
-)
+@group()
 def config() -> None:
     """Whether a wirespeed.yaml that is found in a folder may choose what is run: trust, untrust.
 
     Numbers and formats hold from any file. Programs, modules, hosts, files and what removes something
     hold only from one that is yours, that others cannot write to, and that you have confirmed; once it
     is changed it needs that again.
+
+    \f
+    Examples:
+      wirespeed config trust                 the wirespeed.yaml of this folder, once you have read it
+      wirespeed config untrust
+      wirespeed --config nightly.yaml check  a file that you name needs no confirmation
     """
 
 
-@config.command()
+@command(of=config)
 @_FILE
 @click.pass_context
 def trust(ctx: click.Context, file: str) -> None:
@@ -285,7 +351,7 @@ def trust(ctx: click.Context, file: str) -> None:
     click.echo(f"trusted as it is now: {found.path.resolve()}{chosen}")
 
 
-@config.command()
+@command(of=config)
 @_FILE
 def untrust(file: str) -> None:
     """Take the confirmation back; the file itself stays."""

@@ -1,13 +1,17 @@
 """`wirespeed diagnose`: why a job failed, hung or crawled, from its logs."""
 
+import json
+import re
 import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.options import Output
-from wirespeed.cli.page import show
+from wirespeed.cli.options import Output, argument, color_option, command, flag, option
 from wirespeed.errors import InputError, StorageError, UsageError
 from wirespeed.views import FORMATS
 
@@ -24,54 +28,21 @@ _LARGEST_RULES = 1_000_000
 """Bytes."""
 
 
-@click.command(
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="""\b
-Examples:
-  wirespeed diagnose job.log
-  wirespeed diagnose logs/                       a folder of logs, one a rank or any other way
-  kubectl logs -l job=train --prefix | wirespeed diagnose -
-  dmesg | wirespeed diagnose - train.log.gz
-  wirespeed diagnose last                        the ranks' logs of a stored run
-  wirespeed diagnose job.log -o json | jq '.findings[] | select(.status == "fail")'
-  wirespeed diagnose --explain SHM-001
-  wirespeed diagnose job.log --rules ours.yaml   with rules of your own; --rules-schema says how
-
-\b
-Exit codes: 0 a good end is shown, 1 a cause is named, 3 only symptoms show, or nothing is known.
-""",
-)
-@click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=suggest.runs)
-@click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="How to print.")
-@click.option("--list", "listed", is_flag=True, help="What is known, one rule a line.")
-@click.option(
-    "--explain",
-    metavar="ID",
-    shell_complete=suggest.rules,
-    help="What a rule means, its fix and its links.",
-)
-@click.option(
-    "--rules",
-    "files",
+@command()
+@argument("paths PATH...", nargs=-1, shell_complete=suggest.runs)
+@option("-o --output", "How to print.", FORMATS, default="table")
+@flag("--list listed", "What is known, one rule a line.")
+@option("--explain ID", "What a rule means, its fix and its links.", shell_complete=suggest.rules)
+@option(
+    "--rules files FILE",
+    "Rules of your own beside ours; those in $WIRESPEED_HOME/rules always count.",
+    click.Path(),
     multiple=True,
-    metavar="FILE",
-    type=click.Path(),
-    help="Rules of your own beside ours; those in $WIRESPEED_HOME/rules always count.",
 )
-@click.option(
-    "--rules-schema",
-    "schema",
-    is_flag=True,
-    help="The JSON Schema of such files, for editors.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@click.option("-v", "--verbose", is_flag=True, help="All the evidence.")
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="auto: on a terminal, unless NO_COLOR is set.",
-)
+@flag("--rules-schema schema", "The JSON Schema of such files, for editors.")
+@flag("-q --quiet", "No progress.")
+@flag("-v --verbose", "All the evidence.")
+@color_option
 def diagnose(
     paths: tuple[str, ...],
     output: str,
@@ -87,9 +58,24 @@ def diagnose(
 
     Reads logs of NCCL, torch.distributed, torchrun, gloo, DeepSpeed, MPI, ssh, Slurm, the kernel and
     Kubernetes: files, folders, gzip and zstd, `-` for standard input, or the id of a stored run.
+
+    \f
+    Examples:
+      wirespeed diagnose job.log
+      wirespeed diagnose logs/                       a folder of logs, one a rank or any other way
+      kubectl logs -l job=train --prefix | wirespeed diagnose -
+      dmesg | wirespeed diagnose - train.log.gz
+      wirespeed diagnose last                        the ranks' logs of a stored run
+      wirespeed diagnose job.log -o json | jq '.findings[] | select(.status == "fail")'
+      wirespeed diagnose --explain SHM-001
+      wirespeed diagnose job.log --rules ours.yaml   with rules of your own; --rules-schema says how
+
+    Exit codes: 0 a good end is shown, 1 a cause is named, 3 only symptoms show, or nothing is known.
     """
     if schema:
-        click.echo(_schema())
+        from wirespeed.diagnose.rule_file import rule_schema
+
+        click.echo(json.dumps(rule_schema(), indent=2))
         return 0
     rules = _rules(files)
     if listed:
@@ -104,22 +90,14 @@ def diagnose(
             expected="files, folders, a run's id, or - for standard input",
             next="wirespeed diagnose job.log",
         )
+    from wirespeed.cli.page import show
+
     run, folder = _diagnosed(paths, rules, quiet)
     return show(run, Output(output, color, quiet, verbose), folder)
 
 
-def _schema() -> str:
-    import json
-
-    from wirespeed.diagnose.rule_file import rule_schema
-
-    return json.dumps(rule_schema(), indent=2)
-
-
 def _rules(files: tuple[str, ...]) -> "tuple[Rule, ...]":
     """Ours, the user's, and those of the files."""
-    from pathlib import Path
-
     from wirespeed.diagnose.rules import all_rules
     from wirespeed.node.reading import read_whole
     from wirespeed.runs.named_files import own_rule_files
@@ -145,9 +123,6 @@ def _diagnosed(
     paths: tuple[str, ...], rules: "Sequence[Rule]", quiet: bool
 ) -> "tuple[Run, PatientFolder | None]":
     """Read and judge; the folder to store it in, where there can be one."""
-    import time
-    from datetime import UTC, datetime
-
     from wirespeed import __version__
     from wirespeed.diagnose.diagnose import diagnose as read
     from wirespeed.model.records import Run, World
@@ -189,23 +164,21 @@ def _diagnosed(
 
 def _sources(paths: tuple[str, ...]) -> list["Source"]:
     """Files and folders as they are; what is no path may be a run, whose ranks' logs are meant."""
-    from pathlib import Path
-
     from wirespeed.diagnose.sources import find_sources
 
-    chosen = []
-    for path in paths:
-        chosen.append(path if path == "-" or Path(path).exists() else _logs_of_run(path))
+    chosen = [path if _is_path(path) else _logs_of_run(path) for path in paths]
     if "-" in chosen and sys.stdin.isatty():
         click.echo("reading standard input; end it with Ctrl-D", err=True)
     return find_sources(chosen)
 
 
+def _is_path(word: str) -> bool:
+    return word == "-" or Path(word).exists()
+
+
 def _own_ends(paths: tuple[str, ...]) -> list[str]:
     """What stored runs say of their own end, where all that is given are runs that ended with 0."""
-    from pathlib import Path
-
-    if any(path == "-" or Path(path).exists() for path in paths):
+    if any(map(_is_path, paths)):
         return []
     from wirespeed.runs.store import find, load
 
@@ -240,8 +213,6 @@ def _list(rules: "Sequence[Rule]") -> str:
 
 def _title(rule: "Rule") -> str:
     """The sentence with its gaps as `…`."""
-    import re
-
     return re.sub(r"\{\w+\}", "…", rule.sentence)
 
 

@@ -3,27 +3,28 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli.config import print_config, refuse_unknown_keys
-from wirespeed.cli.options import Output, RunOptions
+from wirespeed.cli.config import print_config, refuse_unknown_keys, with_typed
+from wirespeed.cli.options import Output
 from wirespeed.cli.page import exported, shown
-from wirespeed.cli.placement import with_typed
+from wirespeed.cli.run_options import RunOptions, written
 from wirespeed.errors import UsageError
 from wirespeed.model.records import Choice, Run
 from wirespeed.node.identity import Identity, detect
-from wirespeed.node.limits import require_torch
+from wirespeed.node.limits import choose_ranks, require_torch
 from wirespeed.node.neighbours import refuse_separate_worlds
 from wirespeed.node.redact import redact_words
 from wirespeed.node.secret import job_secret
 from wirespeed.plan import Plan
+from wirespeed.session.backends import OneWorld, run_workload
 
 if TYPE_CHECKING:
     from wirespeed.session.backends import Workload
@@ -51,119 +52,195 @@ def execute(
 
     grid: worlds of several sizes, each with its own plan, in the place of one.
     """
-    refuse_unknown_keys(ctx)
-    if ctx.params.get("print_config"):
-        click.echo(print_config(ctx))
+    if only_config(ctx):
         return 0
     file = options.secret_file
     secret = job_secret(os.environ, Path(file) if file else None)
     options = replace(options, again=with_typed(ctx))
-    config = _jsonable({k: v for k, v in ctx.params.items() if k != "print_config"})
     _refuse_faults_of_other_verbs(plan)
+    asked = _Asked(plan, options, told_config(ctx), only, settings, grid)
     identity = detect(os.environ)
     if options.where is not None:
         if identity is not None:
             raise _inside_a_world(identity, options.where.engine)
-        return _elsewhere(plan, options, config, only, settings)
+        return _elsewhere(asked)
     if identity is not None and settings is not None:
         raise _settings_inside_a_world(identity)
     refuse_separate_worlds(os.environ, identity)
     if not plan.facts_only:
         require_torch()
     if identity is None:
-        run = _on_this_machine(plan, options, config, only, settings, grid)
-        return exported(run, options.output)
-    return _as_joined_rank(identity, plan, options, config, only, secret)
+        return exported(_on_this_machine(asked), options.output)
+    return _as_joined_rank(identity, asked, secret)
 
 
-def _on_this_machine(
-    plan: Plan,
-    options: RunOptions,
-    config: dict[str, Any],
-    only: frozenset[str],
-    settings: "Comparison | None",
-    grid: "Sequence[GridWorld]",
-) -> Run:
-    from wirespeed.node.limits import choose_ranks
-    from wirespeed.session.backends import run_workload
+def only_config(ctx: click.Context) -> bool:
+    """Whether --print-config asks for no more than what is printed here; InputError for unknown keys."""
+    refuse_unknown_keys(ctx)
+    if ctx.params.get("print_config"):
+        click.echo(print_config(ctx))
+        return True
+    return False
+
+
+def told_config(ctx: click.Context) -> dict[str, Any]:
+    """The options as a run keeps them: words of -x, --with and the like without what looks secret."""
+    return {k: _jsonable(v) for k, v in ctx.params.items() if k != "print_config"}
+
+
+def _jsonable(value: Any) -> Any:
+    if not isinstance(value, tuple):
+        return value
+    words = all(isinstance(one, str) for one in value)
+    return redact_words(value) if words else list(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What to carry out."""
+
+    plan: Plan
+    options: RunOptions
+    config: dict[str, Any]
+    only: frozenset[str]
+    settings: "Comparison | None"
+    grid: "Sequence[GridWorld]"
+
+    def session(self, launcher: str, size: int, choices: tuple[Choice, ...]) -> "Session":
+        from wirespeed.session.recording import Session
+        from wirespeed.session.references import references_for
+        from wirespeed.session.shown_session import patient_folder, tell_unstored
+        from wirespeed.views.progress import open_progress
+
+        plan, options = self.plan, self.options
+        reference = references_for(plan.command)  # before the folder: it may be damaged
+        progress = open_progress(quiet=options.output.quiet)
+        ledger = None
+        if plan.soak is not None:
+            from wirespeed.cli.soaking import open_soak
+
+            folder, ledger = open_soak(plan, options.resumed, self.config, progress)
+            folder.on_unstored = tell_unstored
+        else:
+            folder = patient_folder(plan.command, self.config)
+        return Session(
+            plan,
+            folder,
+            progress,
+            launcher=launcher,
+            world_size=size,
+            config=self.config,
+            choices=choices,
+            reference=reference,
+            only=self.only,
+            ledger=ledger,
+            again=options.again,
+            gate=options.gate,
+            show=partial(shown, output=options.output),
+        )
+
+    def tell_estimate(self, ranks: int) -> None:
+        """On stderr, before the first world of compared settings starts."""
+        if self.settings is not None and not self.options.output.quiet:
+            from wirespeed.session.settings import estimate
+
+            click.echo(f"wirespeed: {estimate(self.settings, self.plan, ranks)}", err=True)
+
+    def workload(self, session: "Session") -> "Workload":
+        """What worlds of ranks are started for."""
+        if self.grid:
+            from wirespeed.session.grids import Grid
+
+            return Grid(session, self.grid)
+        if self.settings is not None:
+            from wirespeed.session.settings import ComparedSettings
+
+            return ComparedSettings(session, self.plan, self.settings)
+        if work := _lasting_work(self.plan, session):
+            from wirespeed.session.restart_loop import RestartLoop
+
+            return RestartLoop(*work)
+        return OneWorld(session, self.plan)
+
+
+def replaced_choices(asked: "Comparison | None", environ: Mapping[str, str]) -> tuple[Choice, ...]:
+    """Compared variables that are set in the environment here, which counts for no combination."""
+    names = asked.combinations[0].variables if asked else ()
+    reason = "compared by --env: the value that is set in the environment is not used"
+    return tuple(Choice(name, "unset in the default", reason) for name in names if name in environ)
+
+
+def _on_this_machine(asked: _Asked) -> Run:
     from wirespeed.session.local import LocalRanks, interface_choice, local_backend
 
-    if grid:
-        largest = max(one.point.ranks for one in grid if one.plan is not None)
+    plan, options = asked.plan, asked.options
+    if asked.grid:
+        largest = max(one.point.ranks for one in asked.grid if one.plan is not None)
         ranks = Choice("ranks", str(largest), "the largest world of the grid")
     elif plan.facts_only and options.ranks is None:
         ranks = Choice("ranks", "1", "one tells the facts of this machine")
     else:
         ranks = choose_ranks(options.ranks, options.backend)
-    choices: tuple[Choice, ...] = (ranks, interface_choice())
     size = int(ranks.value)
     _refuse_faults_beyond(options.inject, size)
-    if settings is not None:
-        from wirespeed.cli.settings import replaced_choices, tell_estimate
-
-        choices += replaced_choices(settings, os.environ)
-        tell_estimate(settings, plan, size, quiet=options.output.quiet)
+    asked.tell_estimate(size)
     lasts = plan.soak is not None or (plan.training is not None and plan.training.lasting)
-    many = bool(grid or settings or lasts)  # worlds, each with an environment of its own
+    many = bool(
+        asked.grid or asked.settings or lasts
+    )  # worlds, each with an environment of its own
     begun = None if many else LocalRanks(plan, options.backend, os.environ)
     with ExitStack() as undone:
         if begun is not None:
             undone.callback(begun.stop)
-        session = _session(plan, options, config, only, "local", size, choices)
+        choices = (ranks, interface_choice(), *replaced_choices(asked.settings, os.environ))
+        session = asked.session("local", size, choices)
         undone.pop_all()
     backend = local_backend(size, options.backend, begun)
-    return run_workload(session, backend, _workload(plan, session, settings, grid))
+    return run_workload(session, backend, asked.workload(session))
 
 
-def _elsewhere(
-    plan: Plan,
-    options: RunOptions,
-    config: dict[str, Any],
-    only: frozenset[str],
-    settings: "Comparison | None",
-) -> int:
-    from wirespeed.cli.placement import written
-    from wirespeed.cli.settings import dry_run_notes, replaced_choices, tell_estimate
-    from wirespeed.session.backends import run_workload
+def _elsewhere(asked: _Asked) -> int:
     from wirespeed.session.held_nodes import STOPPING
     from wirespeed.session.remote import ordered, remote_backend
     from wirespeed.watchdog import Outcome
 
-    replaced = replaced_choices(settings, os.environ)
+    plan, options, place = asked.plan, asked.options, asked.options.where
+    replaced = replaced_choices(asked.settings, os.environ)
     for choice in replaced:  # no engine shall hand it on: it is one of the compared
         del os.environ[choice.name]
-    place = options.placed()
-    asked, engine = place.prepared, place.engine
-    job = ordered(asked.job, plan, options.backend, sys.executable)
-    if place.dry_run:
+    prepared = options.prepared()
+    engine = place.engine if place is not None else ""
+    job = ordered(prepared.job, plan, options.backend, sys.executable)
+    if place is not None and place.dry_run:
         title = f"wirespeed {plan.command} --on {engine}"
-        click.echo(written(replace(asked, job=job), "run", title), nl=False)
-        click.echo("".join(f"# {line}\n" for line in dry_run_notes(settings)), nl=False)
+        click.echo(written(replace(prepared, job=job), "run", title), nl=False)
+        click.echo("".join(f"# {line}\n" for line in _dry_run_notes(asked.settings)), nl=False)
         return 0
-    if not asked.findings:
+    if not prepared.findings:
         _refuse_faults_beyond(options.inject, job.size)
-    if settings is not None:
-        tell_estimate(settings, plan, job.size, quiet=options.output.quiet)
-    choices = (*asked.choices, *replaced)
-    session = _session(plan, options, config, only, engine, job.size, choices)
-    session.note(asked.findings)
-    bad = any(one.status in STOPPING for one in asked.findings)
+    asked.tell_estimate(job.size)
+    session = asked.session(engine, job.size, (*prepared.choices, *replaced))
+    session.note(prepared.findings)
+    bad = any(one.status in STOPPING for one in prepared.findings)
     if bad and (plan.command not in _WITHOUT_SOME or not job.hosts):
         run = session.close(Outcome(kind="never_joined"))
     else:
-        backend = remote_backend(engine, asked, plan, options.backend)
-        run = run_workload(session, backend, _workload(plan, session, settings))
+        backend = remote_backend(engine, prepared, plan, options.backend)
+        run = run_workload(session, backend, asked.workload(session))
     return exported(run, options.output)
 
 
-def _as_joined_rank(
-    identity: Identity,
-    plan: Plan,
-    options: RunOptions,
-    config: dict[str, Any],
-    only: frozenset[str],
-    secret: bytes | None,
-) -> int:
+def _dry_run_notes(asked: "Comparison | None") -> list[str]:
+    """What a dry run leaves to say: how often the same is done, and with what."""
+    if asked is None:
+        return []
+    head = (
+        f"the same in {asked.worlds} worlds of ranks, {asked.rounds} rounds; with these variables:"
+    )
+    return [head, *(f"    {one.name}" for one in asked.combinations)]
+
+
+def _as_joined_rank(identity: Identity, asked: _Asked, secret: bytes | None) -> int:
     from wirespeed.session.joined_world import (
         TRUSTS_NETWORK,
         carry_rank_in_environment,
@@ -171,54 +248,29 @@ def _as_joined_rank(
         trusts_network,
     )
 
-    if options.ranks is not None and options.ranks != identity.world_size:
+    plan, options, size = asked.plan, asked.options, identity.world_size
+    if options.ranks is not None and options.ranks != size:
         raise UsageError(
-            f"--ranks {options.ranks} inside a world of {identity.world_size} ranks that "
+            f"--ranks {options.ranks} inside a world of {size} ranks that "
             f"{identity.launcher} started",
             expected="no --ranks: the launcher has decided",
         )
-    _refuse_faults_beyond(options.inject, identity.world_size)
+    _refuse_faults_beyond(options.inject, size)
     carry_rank_in_environment(identity, secret)
     launcher = os.environ.get("WIRESPEED_LAUNCHER", identity.launcher)
     choice = Choice("launcher", launcher, identity.reason)
-
-    if launcher == "openmpi" and options.output.color == "auto":
+    output = options.output
+    if launcher == "openmpi" and output.color == "auto":
         # mpirun gives its ranks a terminal of their own, whatever its own output goes to.
-        options = replace(options, output=replace(options.output, color="never"))
+        output = replace(output, color="never")
+        asked = replace(asked, options=replace(options, output=output))
 
     def open_recorder() -> _ShownSession:
-        size = identity.world_size
-        return _ShownSession(
-            plan, _session(plan, options, config, only, launcher, size, (choice,)), options.output
-        )
+        return _ShownSession(plan, asked.session(launcher, size, (choice,)), output)
 
-    if identity.rank == 0 and trusts_network(identity, secret) and not options.output.quiet:
+    if identity.rank == 0 and trusts_network(identity, secret) and not output.quiet:
         click.echo(f"this run trusts {TRUSTS_NETWORK.value}: {TRUSTS_NETWORK.reason}", err=True)
     return run_joined(identity, plan, options.backend, open_recorder, secret)
-
-
-def _workload(
-    plan: Plan,
-    session: "Session",
-    settings: "Comparison | None" = None,
-    grid: "Sequence[GridWorld]" = (),
-) -> "Workload":
-    """What worlds of ranks are started for."""
-    if grid:
-        from wirespeed.session.grids import Grid
-
-        return Grid(session, grid)
-    if settings is not None:
-        from wirespeed.session.settings import ComparedSettings
-
-        return ComparedSettings(session, plan, settings)
-    if work := _lasting_work(plan, session):
-        from wirespeed.session.restart_loop import RestartLoop
-
-        return RestartLoop(*work)
-    from wirespeed.session.backends import OneWorld
-
-    return OneWorld(session, plan)
 
 
 def _lasting_work(
@@ -310,53 +362,3 @@ def _refuse_faults_beyond(faults: tuple[str, ...], size: int) -> None:
             raise UsageError(
                 f"cannot inject {text!r} into {size} ranks", expected=f"rank=0 to rank={size - 1}"
             )
-
-
-def _session(
-    plan: Plan,
-    options: RunOptions,
-    config: dict[str, Any],
-    only: frozenset[str],
-    launcher: str,
-    size: int,
-    choices: tuple[Choice, ...],
-) -> "Session":
-    from wirespeed.session.recording import Session
-    from wirespeed.session.references import references_for
-    from wirespeed.session.shown_session import patient_folder, tell_unstored
-    from wirespeed.views.progress import open_progress
-
-    reference = references_for(plan.command)  # before the folder: it may be damaged
-    progress = open_progress(quiet=options.output.quiet)
-    ledger = None
-    if plan.soak is not None:
-        from wirespeed.cli.soaking import open_soak
-
-        folder, ledger = open_soak(plan, options.resumed, config, progress)
-        folder.on_unstored = tell_unstored
-    else:
-        folder = patient_folder(plan.command, config)
-    return Session(
-        plan,
-        folder,
-        progress,
-        launcher=launcher,
-        world_size=size,
-        config=config,
-        choices=choices,
-        reference=reference,
-        only=only,
-        ledger=ledger,
-        again=options.again,
-        gate=options.gate,
-        show=partial(shown, output=options.output),
-    )
-
-
-def _jsonable(config: dict[str, Any]) -> dict[str, Any]:
-    """Words of -x, --with and the like without what looks like a secret."""
-    return {k: _told(v) if isinstance(v, tuple) else v for k, v in config.items()}
-
-
-def _told(values: tuple[Any, ...]) -> list[Any]:
-    return redact_words(values) if all(isinstance(v, str) for v in values) else list(values)

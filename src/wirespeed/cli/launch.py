@@ -1,75 +1,47 @@
 """`wirespeed launch`: run any command as ranks, through an engine that is there already."""
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.options import CONTEXT, FiniteRange
-from wirespeed.cli.placement import Placement, placement_options, written
+from wirespeed.cli.options import CONTEXT, FiniteRange, all_of, argument, command, flag, option
+from wirespeed.cli.run_options import Placement, placement_options, written
 from wirespeed.errors import UsageError
 
-_EPILOG = """\b
-Examples:
-  wirespeed launch --ranks 4 -- python train.py --lr 0.1
-  wirespeed launch --on ssh --hosts node-0,node-1 --ranks-per-node 8 -- python train.py
-  wirespeed launch --on mpi --hostfile hosts --with map-by=node -x NCCL_DEBUG=INFO -- ./all_reduce_perf
-  wirespeed launch --on slurm --nodes 4 --ranks-per-node 8 --with partition=train -- python train.py
-  wirespeed launch --on slurm --nodes 4 --with batch -o sh -- python train.py > job.sh
-  wirespeed launch --on k8s --cluster mine --nodes 2 -- python train.py
-  wirespeed launch --list                      the engines and their own options
-
-\b
-Each line of output begins with node and rank; the whole output of a rank is in the run folder.
-Exit code: of the worst rank (128 + n for signal n); 3 if ranks never started or were lost.
-"""
-
-
-_OPTIONS = (
-    click.option("--ranks", type=click.IntRange(1, 65_536), metavar="N", help="Size of the world."),
-    click.option(
+launch_options = all_of(
+    option("--ranks N", "Size of the world.", click.IntRange(1, 65_536)),
+    option(
         "--startup-timeout",
-        type=FiniteRange(1, 86_400),
+        "Seconds for all ranks to start.",
+        FiniteRange(1, 86_400),
         default=120.0,
-        help="Seconds for all ranks to start.",
     ),
-    click.option(
+    option(
         "--grace",
-        type=FiniteRange(0, 3600),
+        "Seconds that the other ranks have left once one has failed.",
+        FiniteRange(0, 3600),
         default=5.0,
-        help="Seconds that the other ranks have left once one has failed.",
     ),
-    click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["sh", "yaml"]),
-        help="Write what would run, as a shell script or YAML, and stop.",
+    option(
+        "-o --output", "Write what would run, as a shell script or YAML, and stop.", ["sh", "yaml"]
     ),
-    click.option(
-        "--no-prefix", is_flag=True, help="Output lines without node and rank before them."
-    ),
-    click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but the ranks' own words."),
-    click.argument(
-        "command",
-        nargs=-1,
+    flag("--no-prefix", "Output lines without node and rank before them."),
+    flag("-q --quiet", "Nothing on stderr but the ranks' own words."),
+    argument(
+        "command -- COMMAND ...",
         type=click.UNPROCESSED,
-        metavar="-- COMMAND ...",
+        nargs=-1,
         shell_complete=suggest.command_line,
     ),
 )
+"""How ranks of a command are started, shown and ended; shared with `wirespeed cluster run`."""
 
 
-def launch_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """How ranks of a command are started, shown and ended; shared with `wirespeed cluster run`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-@click.command(context_settings={**CONTEXT, "ignore_unknown_options": False}, epilog=_EPILOG)
+@command(context_settings=CONTEXT)
 @placement_options
-@click.option("--list", "list_", is_flag=True, help="List the engines and their options, and stop.")
+@flag("--list list_", "List the engines and their options, and stop.")
 @launch_options
 @click.pass_context
 def launch(ctx: click.Context, /, **values: Any) -> int:
@@ -77,7 +49,20 @@ def launch(ctx: click.Context, /, **values: Any) -> int:
 
     Every rank finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, as under torchrun. The
     first that fails is named with its exit code or signal, and the rest are ended.
-    """
+
+    \f
+    Examples:
+      wirespeed launch --ranks 4 -- python train.py --lr 0.1
+      wirespeed launch --on ssh --hosts node-0,node-1 --ranks-per-node 8 -- python train.py
+      wirespeed launch --on mpi --hostfile hosts --with map-by=node -x NCCL_DEBUG=INFO -- ./all_reduce_perf
+      wirespeed launch --on slurm --nodes 4 --ranks-per-node 8 --with partition=train -- python train.py
+      wirespeed launch --on slurm --nodes 4 --with batch -o sh -- python train.py > job.sh
+      wirespeed launch --on k8s --cluster mine --nodes 2 -- python train.py
+      wirespeed launch --list                      the engines and their own options
+
+    Each line of output begins with node and rank; the whole output of a rank is in the run folder.
+    Exit code: of the worst rank (128 + n for signal n); 3 if ranks never started or were lost.
+    """  # noqa: E501
     from wirespeed.cli.config import refuse_unknown_keys
 
     refuse_unknown_keys(ctx)
@@ -90,17 +75,15 @@ def launch(ctx: click.Context, /, **values: Any) -> int:
 
 def run_launch(where: Placement | None, values: dict[str, Any], example: str) -> int:
     """Carry out what the options say; `example`: a command that would be right."""
-    from dataclasses import replace
-
     if where is None or not values["command"]:
         raise UsageError("no command to run", expected="-- COMMAND …", next=example)
 
     command = tuple(values["command"])
     form = values["output"] or ("run" if where.dry_run else None)
     where.dry_run = form is not None
-    placed = where.place(values["ranks"], values["startup_timeout"])
-    job = replace(placed.prepared.job, command=command, grace_s=values["grace"])
-    prepared = replace(placed.prepared, job=job)
+    prepared = where.prepared(values["ranks"], values["startup_timeout"])
+    job = replace(prepared.job, command=command, grace_s=values["grace"])
+    prepared = replace(prepared, job=job)
     if form is not None:
         title = f"wirespeed launch --on {where.engine}: {job.size} ranks"
         click.echo(written(prepared, form, title), nl=False)
@@ -109,7 +92,7 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
     from wirespeed.session.launched import Launched
 
     stop = any(one.status in STOPPING for one in prepared.findings)
-    launched = Launched(placed.engine, prepared)
+    launched = Launched(where.engine, prepared)
     prefix = not values["no_prefix"] and job.size > 1
     return launched.refuse() if stop else launched.run(quiet=values["quiet"], prefix=prefix)
 

@@ -1,12 +1,13 @@
 """`wirespeed locate`: which node, link or rail is slow?"""
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli import suggest
-from wirespeed.cli.options import CONTEXT, FiniteRange, RunOptions, common_options
+from wirespeed.cli.options import CONTEXT, FiniteRange, command, flag, option
+from wirespeed.cli.run_options import RunOptions, common_options
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,52 +23,35 @@ _MOST_STORED = 64
 _SIMULATION_ONLY = ("faults", "noise", "rails")
 """And `--nodes`, which is the number of real nodes with `--on`."""
 
-_EPILOG = """\b
-Examples:
-  torchrun --nnodes 4 --nproc-per-node 1 ... -m wirespeed locate
-  torchrun --nnodes 16 --nproc-per-node 8 ... -m wirespeed locate --over rails
-  wirespeed locate --ranks 4                  the ranks of this machine, pair by pair
-  wirespeed locate --html pairs.html          heat maps of the pairs, in one offline file
-  wirespeed locate --exhaustive               every pair: finds a fault of one pair alone, too
-  wirespeed locate --simulate --nodes 1024 --faults 4 --seed 7
-"""
 
-
-@click.command(context_settings=CONTEXT, epilog=_EPILOG)
-@click.option(
+@command(context_settings=CONTEXT)
+@option(
     "--over",
-    type=click.Choice(["auto", "nodes", "rails", "ranks"]),
-    default="auto",
-    help="What is paired. nodes: one rank of each node; rails: the same local rank of every node; "
+    "What is paired. nodes: one rank of each node; rails: the same local rank of every node; "
     "ranks: each rank with each. auto: nodes, and ranks where there is only one node.",
+    ["auto", "nodes", "rails", "ranks"],
+    default="auto",
 )
-@click.option("--exhaustive", is_flag=True, help="Measure every pair (n-1 rounds).")
-@click.option(
+@flag("--exhaustive", "Measure every pair (n-1 rounds).")
+@option(
     "--rounds",
-    type=click.IntRange(1, 10_000),
+    "At most that many rounds of pairs, unless --exhaustive.",
+    click.IntRange(1, 10_000),
     default=24,
-    help="At most that many rounds of pairs, unless --exhaustive.",
 )
-@click.option(
+@option(
     "--threshold",
-    type=FiniteRange(1.01, 1000),
+    "Name who is slower than the others by this factor or more; of latency at least 2.",
+    FiniteRange(1.01, 1000),
     default=1.2,
-    help="Name who is slower than the others by this factor or more; of latency at least 2.",
 )
-@click.option("--simulate", is_flag=True, help="Try it on a simulated fabric with faults.")
-@click.option("--rails", type=click.IntRange(1, 64), help="Simulated rails.  [default: 8]")
-@click.option("--faults", type=click.IntRange(0, 1000), help="Simulated faults.  [default: 1]")
-@click.option(
-    "--noise", type=FiniteRange(0, 1), help="Sigma of the simulated noise.  [default: 0.1]"
-)
-@click.option(
-    "-o", "--output", type=click.Choice(_FORMATS), default="table", help="How to print the result."
-)
-@click.option(
-    "--html",
-    metavar="FILE",
-    shell_complete=suggest.files,
-    help="Also write one offline HTML file: verdict, culprits, heat maps of the pairs.",
+@flag("--simulate", "Try it on a simulated fabric with faults.")
+@option("--rails", "Simulated rails.  [default: 8]", click.IntRange(1, 64))
+@option("--faults", "Simulated faults.  [default: 1]", click.IntRange(0, 1000))
+@option("--noise", "Sigma of the simulated noise.  [default: 0.1]", FiniteRange(0, 1))
+@option("-o --output", "How to print the result.", _FORMATS, default="table")
+@option(
+    "--html FILE", "Also write one offline HTML file: verdict, culprits, heat maps of the pairs."
 )
 @common_options
 @click.pass_context
@@ -76,6 +60,15 @@ def locate(ctx: click.Context, /, **values: Any) -> int:
 
     Pairs of nodes talk at once, each node with another partner in every round; then all ranks do the
     same work without traffic. Exit code 1 where a culprit is named, 0 where nothing stands out.
+
+    \f
+    Examples:
+      torchrun --nnodes 4 --nproc-per-node 1 ... -m wirespeed locate
+      torchrun --nnodes 16 --nproc-per-node 8 ... -m wirespeed locate --over rails
+      wirespeed locate --ranks 4                  the ranks of this machine, pair by pair
+      wirespeed locate --html pairs.html          heat maps of the pairs, in one offline file
+      wirespeed locate --exhaustive               every pair: finds a fault of one pair alone, too
+      wirespeed locate --simulate --nodes 1024 --faults 4 --seed 7
     """
     pairs = {name: values.pop(name) for name in ("over", "exhaustive", "rounds", "threshold")}
     simulated = {name: values.pop(name) for name in _SIMULATION_ONLY}
@@ -131,12 +124,7 @@ def _run(ctx: click.Context, pairs: dict[str, Any], options: RunOptions) -> int:
     from wirespeed.plan import PairPlan
 
     _refuse_faults_in_data(options.inject)
-    asked = PairPlan(
-        over=pairs["over"],
-        exhaustive=pairs["exhaustive"],
-        most_rounds=pairs["rounds"],
-        threshold=pairs["threshold"],
-    )
+    asked = PairPlan(most_rounds=pairs.pop("rounds"), **pairs)
     return execute(ctx, options.plan("locate", pairs=asked), options)
 
 
@@ -144,22 +132,17 @@ def _simulate(
     ctx: click.Context, pairs: dict[str, Any], asked: dict[str, Any], options: RunOptions
 ) -> int:
     """The localiser on a fabric that exists only in arithmetic; exit code 1 where a culprit is named."""
-    from wirespeed.cli.config import print_config, refuse_unknown_keys
+    from wirespeed.cli.execute import only_config, told_config
     from wirespeed.cli.page import show
     from wirespeed.session.shown_session import patient_folder
 
-    refuse_unknown_keys(ctx)
-    if ctx.params.get("print_config"):
-        click.echo(print_config(ctx))
+    if only_config(ctx):
         return 0
     if (asked["nodes"] or _NODES) < _LEAST_NODES:
         raise UsageError(
             f"--nodes {asked['nodes']}", expected=f"at least {_LEAST_NODES} simulated nodes"
         )
-    config = {k: v for k, v in ctx.params.items() if k != "print_config"}
-    folder = patient_folder(
-        "locate", {k: list(v) if isinstance(v, tuple) else v for k, v in config.items()}
-    )
+    folder = patient_folder("locate", told_config(ctx))
     run = _simulated(folder.id, folder.started, pairs, asked, options)
     return show(run, options.output, folder)
 
@@ -167,8 +150,6 @@ def _simulate(
 def _simulated(
     id: str, started: str, pairs: dict[str, Any], asked: dict[str, Any], options: RunOptions
 ) -> "Run":
-    from dataclasses import replace
-
     from wirespeed import __version__
     from wirespeed.checks.judge import verdict_of
     from wirespeed.checks.locating import culprit_findings
@@ -184,8 +165,7 @@ def _simulated(
     from wirespeed.model.records import Located, Run, Simulation, World
     from wirespeed.node.redact import allowed_environment
 
-    seed = options.seed
-    nodes = asked["nodes"] or _NODES
+    seed, nodes = options.seed, asked["nodes"] or _NODES
     noise = _NOISE if asked["noise"] is None else asked["noise"]
     spec = standard_spec(nodes, noise)
     if asked["rails"]:
@@ -215,8 +195,8 @@ def _simulated(
     )
     findings = culprit_findings(located, [culprit_json(one) for one in found.culprits])
     findings = options.gate.allowed(findings)
-    judged = options.gate.judged(findings, *verdict_of(findings, found.pairs_measured))
-    findings, verdict, code = judged
+    verdict, code = verdict_of(findings, found.pairs_measured)
+    findings, verdict, code = options.gate.judged(findings, verdict, code)
     return Run(
         id=id,
         command="locate",

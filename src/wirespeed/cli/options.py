@@ -1,41 +1,127 @@
-"""Options that check and bench share, and what they mean together."""
+"""How commands, their options and arguments are declared, and the kinds of values that several take."""
 
+import inspect
 import math
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.placement import Placed, Placement, placement_options
 from wirespeed.errors import UsageError
-from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from wirespeed.checks.gate import Gate
-    from wirespeed.model.lasting_records import Soak
-    from wirespeed.model.records import Run
-    from wirespeed.plan import Plan
+    from wirespeed.model.records import ToldShape
 
 
-MOST_RANKS = 65_536
-"""Of a world; on this machine the memory allows far fewer."""
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
 LONGEST_S = 86_400.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smh])")
 _LONGEST_DURATION_S = 30 * 24 * 3600.0
 
-CONTEXT = {
-    "help_option_names": ["-h", "--help"],
-    "auto_envvar_prefix": "WIRESPEED",
-    "max_content_width": 100,
-    "show_default": True,
+PLAIN: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT: Mapping[str, Any] = {**PLAIN, "auto_envvar_prefix": "WIRESPEED", "show_default": True}
+"""Of verbs whose options can be set by variables, too."""
+_COMPLETED: Mapping[str, suggest.Suggest] = {
+    "FAULT": suggest.faults,
+    "FILE": suggest.files,
+    "FOLDER": suggest.folders,
+    "NAME|FILE": suggest.clusters,
+    "OP": suggest.operations,
+    "PRESET": suggest.presets,
+    "REF": suggest.runs,
+    "RUN": suggest.runs,
+    "SIDE": suggest.runs,
 }
+"""By what a value is called in the help, without its brackets, `…` and commas."""
+
+
+def command(
+    name: str | None = None,
+    of: click.Group | None = None,
+    told: Mapping[str, str] | None = None,
+    context_settings: Mapping[str, Any] = PLAIN,
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command, of that group if one is named, whose docstring is its help.
+
+    What stands below a form feed there (examples, exit codes) comes after the options, line by line.
+    told: texts by the `{name}` that they take the place of there.
+    """
+    make: Any = click.command if of is None else of.command
+
+    def made(function: Callable[..., Any]) -> click.Command:
+        words = _help_of(function)
+        for key, text in (told or {}).items():
+            words["epilog"] = words["epilog"].replace(f"{{{key}}}", text)
+        command: click.Command = make(name, **words, context_settings=context_settings)(function)
+        return command
+
+    return made
+
+
+def group(
+    cls: type[click.Group] = click.Group, context_settings: Mapping[str, Any] = PLAIN
+) -> Callable[[Callable[..., Any]], click.Group]:
+    """The same of a command with commands of its own."""
+
+    def made(function: Callable[..., Any]) -> click.Group:
+        words: dict[str, Any] = {**_help_of(function), "context_settings": context_settings}
+        return click.group(cls=cls, **words)(function)
+
+    return made
+
+
+def _help_of(function: Callable[..., Any]) -> dict[str, str]:
+    says, _, below = inspect.cleandoc(function.__doc__ or "").partition("\f")
+    paragraphs = filter(None, below.strip("\n").split("\n\n"))
+    return {"help": says.rstrip(), "epilog": "\n\n".join(f"\b\n{one}" for one in paragraphs)}
+
+
+def option(names: str, help: str | None = None, kind: Any = None, **more: Any) -> Decorator:
+    """`-b --min-bytes SIZE`: switches, and what the value is called in the help.
+
+    A word in small letters is the parameter's name, where that is none of the switches'. kind: click's
+    type of the value, or the words that it may be. more: as click takes it.
+    """
+    words = names.split()
+    called = [word for word in words if word[0] != "-" and not word.islower()]
+    kept = [word for word in words if word not in called]
+    kind = click.Choice(kind) if isinstance(kind, (list, tuple)) else kind
+    settings = {**_called("".join(called)), **more}
+    return click.option(*kept, help=help, type=kind, **settings)
+
+
+def flag(names: str, help: str | None = None, **more: Any) -> Decorator:
+    """`-q --quiet`: it is given, or not."""
+    return click.option(*names.split(), help=help, is_flag=True, **more)
+
+
+def argument(names: str, **more: Any) -> Decorator:
+    """`refs RUN…`: the parameter's name, and what it is called in the help."""
+    name, _, called = names.partition(" ")
+    return click.argument(name, **{**_called(called), **more})
+
+
+def _called(metavar: str) -> dict[str, Any]:
+    found = _COMPLETED.get(metavar.strip("[]….,"))
+    return {"metavar": metavar or None, **({"shell_complete": found} if found else {})}
+
+
+def all_of(*options: Decorator) -> Decorator:
+    """These options, in this order, as one decorator."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for one in reversed(options):
+            function = one(function)
+        return function
+
+    return decorate
 
 
 class FiniteRange(click.FloatRange):
@@ -89,101 +175,23 @@ class Listed(click.ParamType):  # type: ignore[type-arg]  # click 8.1 has no [An
         return self.each.shell_complete(ctx, param, incomplete)
 
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+def percent(value: object) -> float:
+    """Of `5%` or `5` the share 0.05: the kind of an option."""
+    try:
+        number = float(str(value).strip().removesuffix("%"))
+    except ValueError:
+        number = 0.0
+    if not 0.01 <= number <= 1000:
+        raise click.BadParameter(f"{value!r} is not a percentage from 0.01% to 1000%, such as 5%.")
+    return number / 100
 
-secret_option: Decorator = click.option(
-    "--secret-file",
-    metavar="FILE",
-    shell_complete=suggest.files,
-    help="Where another launcher starts the ranks: a file (mode 0600) with a secret, the same for all, "
-    "by which they know each other; or WIRESPEED_SECRET holds it.",
+
+color_option = option(
+    "--color",
+    "auto: on a terminal, unless NO_COLOR is set.",
+    ["auto", "always", "never"],
+    default="auto",
 )
-
-_OPTIONS: tuple[Decorator, ...] = (
-    click.option(
-        "--ranks",
-        type=Listed(click.IntRange(1, MOST_RANKS)),
-        metavar="N",
-        help="Ranks to start on this machine; with --on, the size of the world. bench and train take "
-        "several (2,4,6): a grid.  [default: one a GPU; without GPUs 4, or one a core up to 8]",
-    ),
-    click.option(
-        "--backend",
-        type=Listed(click.Choice(["auto", "gloo", "nccl"])),
-        default="auto",
-        help="auto: nccl if each rank of this machine has a GPU, else gloo. bench takes several.",
-    ),
-    click.option(
-        "--engine",
-        type=click.Choice(["torch", "deepspeed", "mpi4py"]),
-        default="torch",
-        help="The library whose collectives are called.",
-    ),
-    click.option(
-        "--seed",
-        type=click.IntRange(0, 2**32 - 1),
-        default=1,
-        help="Seed of the data that are sent.",
-    ),
-    click.option(
-        "--timeout",
-        type=FiniteRange(1, LONGEST_S),
-        default=30.0,
-        help="Seconds for one operation; then the run is ended and the rank to blame is named.",
-    ),
-    click.option(
-        "--startup-timeout",
-        type=FiniteRange(1, LONGEST_S),
-        default=120.0,
-        help="Seconds for all ranks to join.",
-    ),
-    secret_option,
-    click.option(
-        "--inject",
-        multiple=True,
-        metavar="FAULT",
-        shell_complete=suggest.faults,
-        help="Act out a fault to see it caught, such as flip:rank=1 or kill:rank=2,after=3 "
-        "(CONTRIBUTING.md lists them).",
-    ),
-    click.option(
-        "--fail-on",
-        type=click.Choice(["fail", "warn"]),
-        default="fail",
-        help="warn: warnings make NOT READY and exit code 1, too.",
-    ),
-    click.option(
-        "--allow",
-        metavar="ID,…",
-        shell_complete=suggest.explained_ids,
-        help="These findings, such as PLACE-001, are shown and fail nothing.",
-    ),
-    click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
-    click.option(
-        "-v",
-        "--verbose",
-        is_flag=True,
-        help="Also each finding by itself, all evidence, and each automatic choice with its reason.",
-    ),
-    click.option(
-        "--color",
-        type=click.Choice(["auto", "always", "never"]),
-        default="auto",
-        help="auto: on a terminal, unless NO_COLOR is set.",
-    ),
-    click.option(
-        "--print-config",
-        is_flag=True,
-        help="Show the value of each option and where it comes from, and stop.",
-    ),
-)
-
-
-def common_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    function = placement_options(function)
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,142 +209,40 @@ class Output:
     """File to write the timeline of a training step to."""
 
 
-def _gate(fail_on: str = "fail", allow: str | None = None) -> "Gate":
-    from wirespeed.checks.gate import Gate
-
-    return Gate("warn" if fail_on == "warn" else "fail", _allowed(allow))
+_INTERCONNECTS = ("nvlink", "xgmi", "pcie", "memory", "mnnvl", "ib", "roce", "efa", "tcpxo", "tcp")
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
-    """A soak to go on with."""
-
-    path: Path
-    """Of its run folder."""
-    run: "Run"
-    soak: "Soak"
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """The shared options, as the verbs hand them on."""
-
-    ranks: int | None
-    backend: str
-    engine: str
-    seed: int
-    timeout: float
-    startup_timeout: float
-    inject: tuple[str, ...]
-    output: Output
-    secret_file: str | None = None
-    where: Placement | None = None
-    """Where ranks run, unless on this machine or where a launcher has put us."""
-    resumed: Resumed | None = None
-    """The soak to go on with."""
-    again: Callable[[str], str] = str
-    """Completes the command that a finding proposes."""
-    gate: "Gate" = field(default_factory=_gate)
-    """What fails the run."""
-    grid: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """`ranks` and `backend` where each has several values."""
-
-    def placed(self) -> Placed:
-        """What the engine has found; only with `where`."""
-        if self.where is None:
-            raise UsageError("no engine was named", expected="--on ENGINE")
-        return self.where.place(self.ranks, self.startup_timeout)
-
-    def plan(self, command: str, **parts: Any) -> "Plan":
-        """What `command` measures, and what the shared options say of every plan."""
-        from wirespeed.plan import Plan
-
-        return Plan(
-            command=command,
-            engine=self.engine,
-            seed=self.seed,
-            op_timeout_s=self.timeout,
-            startup_timeout_s=self.startup_timeout,
-            faults=self.inject,
-            **({"steps": ()} | parts),
-        )
-
-    @staticmethod
-    def take(values: dict[str, Any], format: str, several: Collection[str] = ()) -> "RunOptions":
-        """Take the shared options out of click's keyword arguments.
-
-        several: which of `ranks` and `backend` may have more than one value.
-        """
-        grid = _grid_of(values, several)
-        if values["inject"]:
-            from wirespeed.rank.faulty_engine import Fault
-
-            for text in values["inject"]:
-                Fault.parse(text)
-        color, quiet, verbose = (values.pop(name) for name in ("color", "quiet", "verbose"))
-        output = Output(format, color, quiet, verbose, html=values.pop("html", None))
-        names = ("ranks", "backend", "engine", "seed", "timeout", "startup_timeout", "inject")
-        secret_file = values.pop("secret_file", None)
-        gate = _gate(values.pop("fail_on"), values.pop("allow"))
-        where = Placement.take(values)
-        return RunOptions(
-            **{n: values.pop(n) for n in names},
-            output=output,
-            secret_file=secret_file,
-            where=where,
-            gate=gate,
-            grid=grid,
-        )
+shape_options = all_of(
+    option("--gpu NAME", "Such as H100, or what nvidia-smi -L says; `cpu`: none."),
+    option("--gpus-per-node", "Ranks a node.", click.IntRange(1, 4096)),
+    option("--nodes", "Nodes.", click.IntRange(1, 65_536)),
+    option(
+        "--interconnect", "What carries the traffic between nodes, or within one.", _INTERCONNECTS
+    ),
+    option("--nics NxGbit/s", "Network cards of a node, such as 8x400."),
+)
+"""What nodes a figure is of."""
 
 
-def _allowed(text: str | None) -> frozenset[str]:
-    """Ids from `PLACE-001,net-003`; UsageError names what is no id of a finding."""
-    words = [word.strip().upper() for word in (text or "").split(",") if word.strip()]
-    if not words:
-        return frozenset()
-    from wirespeed.checks.registry import EXPLAINED
-    from wirespeed.cli.suggest import did_you_mean
+def told_by(values: dict[str, Any]) -> "ToldShape | None":
+    """What the shape options say; None where none was given."""
+    from wirespeed.model.records import ToldShape
 
-    for word in words:
-        if word not in EXPLAINED:
-            raise UsageError(
-                f"--allow {word}: no finding has that id.{did_you_mean(word, EXPLAINED)}",
-                expected="ids of findings as they stand at the end of a line, such as PLACE-001",
-                next="wirespeed check --list",
-            )
-    return frozenset(words)
+    names = ("gpu", "gpus_per_node", "nodes", "interconnect")
+    given = {name: values[name] for name in names if values[name]}
+    if values["nics"]:
+        given["nics"], given["nic_Gbitps"] = _cards(values["nics"])
+    return ToldShape(**given, why="as told") if given else None
 
 
-def _grid_of(values: dict[str, Any], several: Collection[str]) -> dict[str, tuple[Any, ...]]:
-    """Values of the options that have more than one; of these the first, or the most ranks, stays."""
-    found: dict[str, tuple[Any, ...]] = {}
-    for name in ("ranks", "backend"):
-        if not isinstance(values[name], tuple):
-            continue
-        if name not in several:
-            raise UsageError(
-                f"--{name} with several values",
-                expected="one value; `bench` measures several --ranks and --backend, `train` several "
-                "--ranks and --batch",
-            )
-        found[name] = values[name]
-        values[name] = max(found[name]) if name == "ranks" else found[name][0]
-    return found
-
-
-def split_output(values: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """(reductions, format) from `-o`, which is nccl-tests' letter for one and ours for the other."""
-    from wirespeed.collectives.collective import REDOPS
-
-    words = [word for value in values for word in value.split(",") if word]
-    formats = [word for word in words if word in FORMATS]
-    redops = [word for word in words if word in REDOPS]
-    unknown = [word for word in words if word not in FORMATS and word not in REDOPS]
-    if unknown:
+def _cards(text: str) -> tuple[int, float]:
+    count, _, rate = text.lower().partition("x")
+    try:
+        cards = int(count), float(rate)
+    except ValueError:
+        cards = 0, 0.0
+    if not (0 < cards[0] <= 1024 and 0 < cards[1] < 1e6):
         raise UsageError(
-            f"-o {unknown[0]!r} is neither an output format nor a reduction",
-            expected=f"a format ({', '.join(FORMATS)}) or a reduction ({', '.join(REDOPS)})",
+            f"--nics {text!r} is no number of cards", expected="such as 8x400 (Gbit/s)"
         )
-    if len(set(formats)) > 1:
-        raise UsageError(f"two output formats: {' and '.join(formats)}", expected="one of them")
-    return tuple(dict.fromkeys(redops)), formats[0] if formats else "table"
+    return cards

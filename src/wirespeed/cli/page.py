@@ -6,10 +6,10 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from wirespeed.cli.options import Output
     from wirespeed.model.records import Run
     from wirespeed.runs.folder import PatientFolder
+    from wirespeed.views.text import Style
 
+
+T = TypeVar("T")
 
 _TRACE = "trace.json"
 """In the run's folder."""
@@ -42,15 +45,28 @@ def show(run: "Run", output: "Output", folder: "PatientFolder | None" = None) ->
 def shown(run: "Run", output: "Output") -> None:
     """Print the run in the asked form."""
     from wirespeed.views import render
-    from wirespeed.views.text import style_for
 
-    style = style_for(sys.stdout, color=output.color, verbose=output.verbose)
     try:
-        click.echo(render(run, output.format, style), color=style.color, nl=False)
+        print_styled(render, run, output.format, output.color, verbose=output.verbose)
     except BrokenPipeError:  # the reader has left; the verdict stands
         from wirespeed.cli import forget_stdout
 
         forget_stdout()
+
+
+def print_styled(
+    render: "Callable[[T, str, Style], str]",
+    what: T,
+    format: str,
+    color: str,
+    *,
+    verbose: bool = False,
+) -> None:
+    """What a view makes of it, on stdout, in color where that is wanted."""
+    from wirespeed.views.text import style_for
+
+    style = style_for(sys.stdout, color=color, verbose=verbose)
+    click.echo(render(what, format, style), color=style.color, nl=False)
 
 
 def exported(run: "Run", output: "Output") -> int:

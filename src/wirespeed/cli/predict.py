@@ -1,100 +1,49 @@
 """`wirespeed predict`: from measured runs to worlds that nobody has measured."""
 
-import sys
 from typing import Any
 
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.options import CONTEXT
+from wirespeed.cli.options import CONTEXT, argument, color_option, command, flag, option
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.units import parse_size
 
 MOST_NODES, MOST_WORLDS = 1_000_000, 32
 
-_EPILOG = """\b
-REF is a run's id, the start of one, `last`, or the path of a run folder or of a run's JSON:
-runs of `bench` on several numbers of nodes (imported nccl-tests runs too), and one of `train`
-for steps.
 
-\b
-Examples:
-  wirespeed predict 7f3c 91ae 02bd --nodes 4,16,64,256
-  wirespeed predict 7f3c 91ae 02bd --nodes 16 --sizes 1M,64M --op all_reduce -o md
-  wirespeed predict 7f3c 91ae 02bd a1b2 --nodes 4,16,64 --model small --strategy bucketed,ddp
-  wirespeed predict 7f3c 91ae 02bd --nodes 16 --improve nic=2x --improve rdma=100gbit
-  wirespeed predict 7f3c 91ae 02bd --ranks 8,16              worlds on one machine
-  wirespeed predict 7f3c 91ae 02bd --nodes 4,16,64 --html predicted.html
-
-\b
-Exit codes: 0 all predicted; 3 something was refused, with the reason and the runs that would help.
-"""
-
-
-@click.command(context_settings=CONTEXT, epilog=_EPILOG)
-@click.argument("refs", metavar="RUN…", shell_complete=suggest.runs, nargs=-1, required=True)
-@click.option("--nodes", metavar="N,…", help="Numbers of nodes, such as 4,16,64,256.")
-@click.option("--ranks", metavar="N,…", help="Worlds on one machine, instead of --nodes.")
-@click.option(
-    "--ranks-per-node",
-    type=click.IntRange(1, 1024),
-    metavar="N",
-    help="Ranks of each node, also of imported runs that do not tell.  [default: as measured]",
+@command(context_settings=CONTEXT)
+@argument("refs RUN…", nargs=-1, required=True)
+@option("--nodes N,…", "Numbers of nodes, such as 4,16,64,256.")
+@option("--ranks N,…", "Worlds on one machine, instead of --nodes.")
+@option(
+    "--ranks-per-node N",
+    "Ranks of each node, also of imported runs that do not tell.  [default: as measured]",
+    click.IntRange(1, 1024),
 )
-@click.option(
-    "--op",
-    "ops",
-    metavar="OP,…",
-    shell_complete=suggest.operations,
-    help="Only these collectives.  [default: all measured]",
-)
-@click.option(
-    "--sizes",
-    metavar="SIZE,…",
-    help="Sizes to show.  [default: smallest, middle, largest measured]",
-)
-@click.option(
-    "--model",
-    metavar="NAME",
+@option("--op ops OP,…", "Only these collectives.  [default: all measured]")
+@option("--sizes SIZE,…", "Sizes to show.  [default: smallest, middle, largest measured]")
+@option(
+    "--model NAME",
+    "Steps of this model, from the last `train` run of it.",
     shell_complete=suggest.models,
-    help="Steps of this model, from the last `train` run of it.",
 )
-@click.option(
-    "--strategy",
-    metavar="NAME,…",
+@option(
+    "--strategy NAME,…",
+    "Strategies.  [default: those that were measured]",
     shell_complete=suggest.strategies,
-    help="Strategies.  [default: those that were measured]",
 )
-@click.option(
-    "--bucket-mb", metavar="MB,…", help="Bucket sizes.  [default: a scale, and the measured]"
-)
-@click.option(
-    "--improve",
+@option("--bucket-mb MB,…", "Bucket sizes.  [default: a scale, and the measured]")
+@option(
+    "--improve WHAT",
+    "What would it bring? nic=2x, latency=0.5x, rdma, rdma=100gbit.",
     multiple=True,
-    metavar="WHAT",
     shell_complete=suggest.improvements,
-    help="What would it bring? nic=2x, latency=0.5x, rdma, rdma=100gbit.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "md", "json"]),
-    default="table",
-    help="How to print.",
-)
-@click.option(
-    "--html",
-    metavar="FILE",
-    shell_complete=suggest.files,
-    help="Also write one offline HTML file: curves over nodes with their intervals.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="auto: on a terminal, unless NO_COLOR is set.",
-)
+@option("-o --output", "How to print.", ["table", "md", "json"], default="table")
+@option("--html FILE", "Also write one offline HTML file: curves over nodes with their intervals.")
+@flag("-q --quiet", "No progress on stderr.")
+@color_option
 def predict(
     refs: tuple[str, ...], output: str, html: str | None, quiet: bool, color: str, **values: Any
 ) -> int:
@@ -102,16 +51,29 @@ def predict(
 
     Fits latency-bandwidth models to measured runs and says what collectives and training steps take
     on worlds that were not measured, each with a 95 % interval; refuses where the fit does not hold.
+
+    \f
+    REF is a run's id, the start of one, `last`, or the path of a run folder or of a run's JSON:
+    runs of `bench` on several numbers of nodes (imported nccl-tests runs too), and one of `train`
+    for steps.
+
+    Examples:
+      wirespeed predict 7f3c 91ae 02bd --nodes 4,16,64,256
+      wirespeed predict 7f3c 91ae 02bd --nodes 16 --sizes 1M,64M --op all_reduce -o md
+      wirespeed predict 7f3c 91ae 02bd a1b2 --nodes 4,16,64 --model small --strategy bucketed,ddp
+      wirespeed predict 7f3c 91ae 02bd --nodes 16 --improve nic=2x --improve rdma=100gbit
+      wirespeed predict 7f3c 91ae 02bd --ranks 8,16              worlds on one machine
+      wirespeed predict 7f3c 91ae 02bd --nodes 4,16,64 --html predicted.html
+
+    Exit codes: 0 all predicted; 3 something was refused, with the reason and the runs that would help.
     """
+    from wirespeed.cli.page import print_styled, refuse_bad_target, write_whole
     from wirespeed.predict.answer import predict as answer
     from wirespeed.runs.store import find, load
     from wirespeed.views.prediction import render
-    from wirespeed.views.text import style_for
 
     question = _question(values)
     if html is not None:
-        from wirespeed.cli.page import refuse_bad_target
-
         refuse_bad_target(html)
     runs = {run.id: run for run in (load(find(ref)) for ref in refs)}
     say = (lambda _: None) if quiet else (lambda text: click.echo(text, err=True))
@@ -119,18 +81,12 @@ def predict(
     if not (found.collectives or found.steps) and output == "table":
         raise _nothing(found.refusals)
     if html is not None:
-        _write_page(found, html, refs, quiet=quiet)
-    style = style_for(sys.stdout, color=color)
-    click.echo(render(found, output, style), nl=False, color=style.color)
+        from wirespeed.views.html.page import prediction_page
+
+        again = f"wirespeed predict {' '.join(refs)} --nodes N,… --html FILE"
+        write_whole(html, prediction_page(found).encode(), next=again, quiet=quiet)
+    print_styled(render, found, output, color)
     return CannotMeasure.exit_code if found.refusals else 0
-
-
-def _write_page(found: Any, file: str, refs: tuple[str, ...], *, quiet: bool) -> None:
-    from wirespeed.cli.page import write_whole
-    from wirespeed.views.html.page import prediction_page
-
-    again = f"wirespeed predict {' '.join(refs)} --nodes N,… --html FILE"
-    write_whole(file, prediction_page(found).encode(), next=again, quiet=quiet)
 
 
 def _question(values: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli import suggest
+from wirespeed.cli.options import PLAIN, argument, command, flag, option
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,55 +30,32 @@ _MOST_RUNS = 20
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@click.command(
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "auto_envvar_prefix": "WIRESPEED",
-        "max_content_width": 100,
-    },
-    epilog=f"""\b
-Examples:
-  wirespeed report last --to report.html
-  wirespeed report 7f3c 91ae --to compared.html       two runs, with a verdict on each figure
-  wirespeed report last -o md >> "$GITHUB_STEP_SUMMARY"
-  wirespeed report last --to junit.xml
-  wirespeed report last --to /var/lib/node_exporter/textfile_collector/wirespeed.prom
-  wirespeed report last --serve                       http://{_LISTEN}/ and /metrics
-""",
+@command(context_settings={**PLAIN, "auto_envvar_prefix": "WIRESPEED"}, told={"listen": _LISTEN})
+@argument("refs RUN…", nargs=-1, required=True)
+@option(
+    "-o --output", "How to write it.  [default: by the ending of --to FILE, else html]", FORMATS
 )
-@click.argument("refs", metavar="RUN…", shell_complete=suggest.runs, nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(FORMATS),
-    help="How to write it.  [default: by the ending of --to FILE, else html]",
-)
-@click.option(
-    "--to",
-    "file",
-    metavar="FILE",
-    shell_complete=suggest.files,
-    help="Write FILE, whole or not at all.",
-)
-@click.option(
-    "--serve", is_flag=True, help="Serve the page at / and the metrics at /metrics until Ctrl-C."
-)
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    help=f"Where to serve; port 0: a free one.  [default: {_LISTEN}]",
-)
-@click.option(
-    "--anywhere", is_flag=True, help="Allow --listen an address that other machines can reach."
-)
-@click.option("-v", "--verbose", is_flag=True, help="In Markdown, also automatic choices.")
-@click.option("-q", "--quiet", is_flag=True, help="No messages on stderr.")
+@option("--to file FILE", "Write FILE, whole or not at all.")
+@flag("--serve", "Serve the page at / and the metrics at /metrics until Ctrl-C.")
+@option("--listen HOST:PORT", f"Where to serve; port 0: a free one.  [default: {_LISTEN}]")
+@flag("--anywhere", "Allow --listen an address that other machines can reach.")
+@flag("-v --verbose", "In Markdown, also automatic choices.")
+@flag("-q --quiet", "No messages on stderr.")
 def report(refs: tuple[str, ...], **options: Any) -> None:
     """A report of stored runs, to hand over.
 
     RUN is a run's id, the start of one, `last`, or the path of a run folder or of a run's JSON.
     Several runs are compared with the first (wirespeed compare), then each is told whole. Of runs of
     the same command Prometheus is told the newest only: its series have no label for a run.
+
+    \f
+    Examples:
+      wirespeed report last --to report.html
+      wirespeed report 7f3c 91ae --to compared.html       two runs, with a verdict on each figure
+      wirespeed report last -o md >> "$GITHUB_STEP_SUMMARY"
+      wirespeed report last --to junit.xml
+      wirespeed report last --to /var/lib/node_exporter/textfile_collector/wirespeed.prom
+      wirespeed report last --serve                       http://{listen}/ and /metrics
     """
     if options["serve"]:
         _serve(refs, options)

@@ -1,5 +1,6 @@
 """`wirespeed runs`: the stored runs, and what other tools measured."""
 
+import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -8,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed.cli import suggest
-from wirespeed.cli.shape_options import completed, shape_options, told_by, verdict_lines
+from wirespeed.cli.options import (
+    argument,
+    color_option,
+    command,
+    flag,
+    group,
+    option,
+    shape_options,
+    told_by,
+)
 from wirespeed.errors import InputError, UsageError
 from wirespeed.views import FORMATS
 
@@ -18,48 +28,40 @@ if TYPE_CHECKING:
     from wirespeed.runs.store import RunSummary
 
 
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 _LARGEST_FILE = 256 * 2**20
 
 
-@click.group(
-    context_settings=_CONTEXT,
-    epilog="""\b
-Examples:
-  wirespeed runs list
-  wirespeed runs show last
-  wirespeed runs show 91ae -o md
-  wirespeed runs import all_reduce.log
-""",
-)
+@group()
 def runs() -> None:
     """The stored runs: list, show, import, remove.
 
     Each run is a folder in $WIRESPEED_HOME/runs (else $XDG_STATE_HOME/wirespeed/runs, else
     ~/.local/state/wirespeed/runs). REF is a run's id, the start of one, `last`, or the path of a
     run folder or of a run's JSON.
+
+    \f
+    Examples:
+      wirespeed runs list
+      wirespeed runs show last
+      wirespeed runs show 91ae -o md
+      wirespeed runs import all_reduce.log
     """
 
 
-@runs.command(
-    "list",
-    epilog="""\b
-Examples:
-  wirespeed runs list
-  wirespeed runs list -o json | jq '.[] | select(.verdict != "READY")'
-""",
-)
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json"]), default="table", help="How to print."
-)
+@command("list", of=runs)
+@option("-o --output", "How to print.", ["table", "json"], default="table")
 def list_command(output: str) -> None:
-    """List the stored runs, oldest first."""
+    """List the stored runs, oldest first.
+
+    \f
+    Examples:
+      wirespeed runs list
+      wirespeed runs list -o json | jq '.[] | select(.verdict != "READY")'
+    """
     from wirespeed.runs.store import list_runs
 
     found = list_runs()
     if output == "json":
-        import json
-
         click.echo(json.dumps([asdict(summary) for summary in found], indent=2))
     elif found:
         click.echo("\n".join(_table(found)))
@@ -69,52 +71,37 @@ def list_command(output: str) -> None:
         click.echo(f"no runs in {runs_home()}\nnext: wirespeed check")
 
 
-@runs.command(
-    epilog="""\b
-Examples:
-  wirespeed runs show last
-  wirespeed runs show 91ae -o wide
-  wirespeed runs show ./run.json -o nccl-tests
-  wirespeed runs show last --html run.html     one file with everything in it, for a browser
-"""
-)
-@click.argument("ref", shell_complete=suggest.runs)
-@click.option("-o", "--output", type=click.Choice(FORMATS), help="How to print.  [default: table]")
-@click.option(
-    "--html",
-    metavar="FILE",
-    shell_complete=suggest.files,
-    help="Write one offline HTML file instead of printing, with heat maps of a run of locate "
+@command(of=runs)
+@argument("ref", shell_complete=suggest.runs)
+@option("-o --output", "How to print.  [default: table]", FORMATS)
+@option(
+    "--html FILE",
+    "Write one offline HTML file instead of printing, with heat maps of a run of locate "
     "and charts of training; with -o print, too.",
 )
-@click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="Also each finding by itself, all evidence, automatic choices.",
-)
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="auto: on a terminal, unless NO_COLOR is set.",
-)
+@flag("-v --verbose", "Also each finding by itself, all evidence, automatic choices.")
+@color_option
 def show(ref: str, output: str | None, html: str | None, verbose: bool, color: str) -> None:
-    """Print a stored run again, in any format, or write it as a page."""
+    """Print a stored run again, in any format, or write it as a page.
+
+    \f
+    Examples:
+      wirespeed runs show last
+      wirespeed runs show 91ae -o wide
+      wirespeed runs show ./run.json -o nccl-tests
+      wirespeed runs show last --html run.html     one file with everything in it, for a browser
+    """
+    from wirespeed.cli.page import print_styled, refuse_bad_target, write_page
     from wirespeed.runs.store import find, load
     from wirespeed.views import render
-    from wirespeed.views.text import style_for
 
-    style = style_for(sys.stdout, color=color, verbose=verbose)
     path = find(ref)
     run = load(path)
     if html is not None:
-        from wirespeed.cli.page import refuse_bad_target, write_page
-
         refuse_bad_target(html)
         write_page(run, html, _folder(path))
     if html is None or output:
-        click.echo(render(run, output or "table", style), nl=False, color=style.color)
+        print_styled(render, run, output or "table", color, verbose=verbose)
 
 
 def _folder(path: Path) -> Path | None:
@@ -124,17 +111,17 @@ def _folder(path: Path) -> Path | None:
     return path.parent if path.name == "run.json" else None
 
 
-@runs.command(
-    epilog="""\b
-Examples:
-  wirespeed runs rm 91ae
-  wirespeed runs rm 91ae 7f3c --yes
-"""
-)
-@click.argument("refs", metavar="REF…", shell_complete=suggest.runs, nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Remove without asking.")
+@command(of=runs)
+@argument("refs REF…", nargs=-1, required=True)
+@flag("--yes", "Remove without asking.")
 def rm(refs: tuple[str, ...], yes: bool) -> None:
-    """Remove stored runs. Nothing but run folders is ever deleted."""
+    """Remove stored runs. Nothing but run folders is ever deleted.
+
+    \f
+    Examples:
+      wirespeed runs rm 91ae
+      wirespeed runs rm 91ae 7f3c --yes
+    """
     from wirespeed.runs.store import find, remove
 
     paths = list(dict.fromkeys(find(ref) for ref in refs))
@@ -144,29 +131,10 @@ def rm(refs: tuple[str, ...], yes: bool) -> None:
         click.echo(f"removed {remove(str(path))}")
 
 
-@runs.command(
-    "import",
-    epilog="""\b
-Examples:
-  wirespeed runs import all_reduce.log
-  wirespeed runs import nccl.json
-  wirespeed runs import old.log --gpu A100 --nodes 16 --gpus-per-node 8 --interconnect ib
-  kubectl logs nccl-test-launcher | wirespeed runs import - --op all_reduce
-""",
-)
-@click.argument("files", metavar="FILE…", shell_complete=suggest.files, nargs=-1, required=True)
-@click.option(
-    "--op",
-    metavar="OP",
-    shell_complete=suggest.operations,
-    help="The operation, such as all_reduce, if the file does not name it.",
-)
-@click.option(
-    "--ranks",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Ranks of one group, if the file does not tell.",
-)
+@command("import", of=runs)
+@argument("files FILE…", nargs=-1, required=True)
+@option("--op OP", "The operation, such as all_reduce, if the file does not name it.")
+@option("--ranks N", "Ranks of one group, if the file does not tell.", click.IntRange(min=1))
 @shape_options
 def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **told: Any) -> None:
     """Import the results of nccl-tests, or of a benchmark script for DDP.
@@ -178,7 +146,15 @@ def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **
 
     Which nodes it was is read out of the file as far as it tells; --gpu and the like complete that
     and are kept. The last line of each run says whether its best figure is normal for such nodes.
+
+    \f
+    Examples:
+      wirespeed runs import all_reduce.log
+      wirespeed runs import nccl.json
+      wirespeed runs import old.log --gpu A100 --nodes 16 --gpus-per-node 8 --interconnect ib
+      kubectl logs nccl-test-launcher | wirespeed runs import - --op all_reduce
     """
+    from wirespeed.cli.reference_runs import completed
     from wirespeed.runs.importers import import_bytes
     from wirespeed.runs.store import save
     from wirespeed.session.references import references_for
@@ -262,6 +238,7 @@ def _read(file: str) -> bytes:
 
 
 def _imported(run: "Run", reference: "Reference") -> str:
+    from wirespeed.cli.reference_runs import verdict_lines
     from wirespeed.views.sections import import_lines
     from wirespeed.views.text import style_for
 

@@ -1,4 +1,4 @@
-"""`check -l soak`: what --for and --resume mean, and the recorder that a soak is written into."""
+"""A soak's folder and ledger: new ones, or those of the soak that --resume names."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from wirespeed.cli import suggest
-from wirespeed.cli.options import Resumed, parse_duration
+from wirespeed.cli.run_options import NAMES, Resumed
 from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.model.lasting_records import Soak
+from wirespeed.node.lock import Lock
+from wirespeed.runs.folder import PatientFolder, runs_home
+from wirespeed.runs.store import find, load
+from wirespeed.session.soaking import SoakLedger
 
 if TYPE_CHECKING:
     from wirespeed.model.records import Run
-    from wirespeed.node.lock import Lock
     from wirespeed.plan import Plan
-    from wirespeed.runs.folder import PatientFolder
     from wirespeed.session.run_builder import ProgressView
-    from wirespeed.session.soaking import SoakLedger
 
 
-DEFAULT_FOR = "30m"
 _OWN = (
     *("resume", "output", "quiet", "verbose", "color", "print_config", "list_", "explain", "html"),
     "secret_file",
@@ -28,36 +28,10 @@ _OWN = (
 """Options that say nothing of the soak itself: they are this command's, also on --resume."""
 _LEAST_LEFT_S = 1.0
 
-_OPTIONS = (
-    click.option(
-        "--for",
-        "for_",
-        metavar="TIME",
-        help=f"With -l soak: how long, such as 90s, 30m or 8h.  [default: {DEFAULT_FOR}]",
-    ),
-    click.option(
-        "--resume",
-        metavar="RUN",
-        shell_complete=suggest.runs,
-        help="Go on with a soak that was interrupted or killed, with the options it had.",
-    ),
-)
 
-
-def soak_options(function: Any) -> Any:
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-def resumed_values(ctx: click.Context, values: dict[str, Any]) -> Resumed | None:
+def resumed_values(ctx: click.Context, values: dict[str, Any]) -> Resumed:
     """The soak that --resume names; its options take the place of those not given now."""
-    reference = values["resume"]
-    if reference is None:
-        return None
-    from wirespeed.runs.store import find, load
-
-    path = find(reference)
+    path = find(values["resume"])
     run = load(path)
     soak = run.soak
     if soak is None or not path.is_dir():
@@ -77,9 +51,6 @@ def resumed_values(ctx: click.Context, values: dict[str, Any]) -> Resumed | None
 
 def _refuse_foreign_places(ctx: click.Context, path: Path, run: "Run") -> None:
     """A folder that somebody sent chooses no hosts, and no programs on them."""
-    from wirespeed.cli.placement import NAMES
-    from wirespeed.runs.folder import runs_home
-
     if path.resolve().parent == runs_home().resolve():
         return
     chosen = [
@@ -97,29 +68,10 @@ def _given(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def asked_soak(level: str, for_: str | None, resumed: Resumed | None) -> float | None:
-    """Seconds to soak from now on; None where no soak was asked for."""
-    if level != "soak":
-        if for_ is not None:
-            raise UsageError(
-                f"--for {for_} says nothing without -l soak",
-                next=f"wirespeed check -l soak --for {for_}",
-            )
-        return None
-    if resumed is not None:
-        return resumed.soak.for_s - resumed.soak.elapsed_s
-
-    return parse_duration(for_ or DEFAULT_FOR, "--for")
-
-
 def open_soak(
     plan: "Plan", resumed: Resumed | None, config: dict[str, Any], progress: "ProgressView"
-) -> "tuple[PatientFolder, SoakLedger]":
+) -> tuple[PatientFolder, SoakLedger]:
     """The folder and the ledger: new ones, or those that are gone on with."""
-    from wirespeed.model.lasting_records import Soak
-    from wirespeed.runs.folder import PatientFolder
-    from wirespeed.session.soaking import SoakLedger
-
     soak = plan.soak
     if soak is None:
         raise UsageError("no soak was asked for", expected="-l soak")
@@ -132,11 +84,8 @@ def open_soak(
     return folder, SoakLedger(plan, folder, progress, start)
 
 
-def _locked(resumed: Resumed, progress: "ProgressView") -> "Lock":
+def _locked(resumed: Resumed, progress: "ProgressView") -> Lock:
     """The lock of that run's folder; CannotMeasure while another process goes on with it."""
-    from wirespeed.node.lock import Lock
-    from wirespeed.runs.store import load
-
     lock = Lock.take(resumed.path, "wirespeed check --resume", say=progress.phase)
     if load(resumed.path).soak != resumed.soak:
         lock.release()

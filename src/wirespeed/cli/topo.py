@@ -7,90 +7,70 @@ from typing import Any
 
 import click
 
-from wirespeed.cli.config import print_config, refuse_unknown_keys
-from wirespeed.cli.execute import execute
-from wirespeed.cli.options import CONTEXT, FiniteRange, Output, RunOptions, secret_option
+from wirespeed.cli.execute import execute, only_config, told_config
+from wirespeed.cli.options import (
+    CONTEXT,
+    LONGEST_S,
+    FiniteRange,
+    Output,
+    color_option,
+    command,
+    flag,
+    option,
+)
 from wirespeed.cli.page import show
+from wirespeed.cli.run_options import RunOptions, secret_option
 from wirespeed.model.records import NodeFacts, Run, World
+from wirespeed.node.identity import detect
 
 _FORMATS = ("table", "json", "md")
-_LONGEST_S = 86_400.0
-
-_EPILOG = """\b
-Examples:
-  wirespeed topo                        this machine; needs neither torch nor a GPU
-  mpirun -n 16 -N 1 ... wirespeed topo  one process a node: all nodes, alike ones folded
-  torchrun --nnodes 4 --nproc-per-node 1 ... -m wirespeed topo
-  wirespeed topo -v                     each node by itself
-  wirespeed topo -o json | jq '.world.nodes[] | {host, near: .facts["topo.distances"]}'
-"""
 
 
-@click.command(context_settings=CONTEXT, epilog=_EPILOG)
-@click.option(
-    "-o", "--output", type=click.Choice(_FORMATS), default="table", help="How to print the result."
-)
-@click.option(
+@command(context_settings=CONTEXT)
+@option("-o --output", "How to print the result.", _FORMATS, default="table")
+@option(
     "--startup-timeout",
-    type=FiniteRange(1, _LONGEST_S),
+    "Seconds for all nodes to tell what they are.",
+    FiniteRange(1, LONGEST_S),
     default=120.0,
-    help="Seconds for all nodes to tell what they are.",
 )
 @secret_option
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-@click.option(
-    "-v", "--verbose", is_flag=True, help="Also nodes that are alike, and what could not be read."
-)
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    help="auto: on a terminal, unless NO_COLOR is set.",
-)
-@click.option(
-    "--print-config",
-    is_flag=True,
-    help="Show the value of each option and where it comes from, and stop.",
-)
+@flag("-q --quiet", "No progress on stderr.")
+@flag("-v --verbose", "Also nodes that are alike, and what could not be read.")
+@color_option
+@flag("--print-config", "Show the value of each option and where it comes from, and stop.")
 @click.pass_context
 def topo(ctx: click.Context, /, **values: Any) -> int:
     """Nodes, GPUs, NICs, RDMA devices, NUMA nodes, links and zones, as found.
 
     Nothing is measured and nothing is judged: `wirespeed check --only nodes` does that. Exit code 3
     where nothing could be read.
-    """
-    from wirespeed.node.identity import detect
-    from wirespeed.plan import Plan
 
+    \f
+    Examples:
+      wirespeed topo                        this machine; needs neither torch nor a GPU
+      mpirun -n 16 -N 1 ... wirespeed topo  one process a node: all nodes, alike ones folded
+      torchrun --nnodes 4 --nproc-per-node 1 ... -m wirespeed topo
+      wirespeed topo -v                     each node by itself
+      wirespeed topo -o json | jq '.world.nodes[] | {host, near: .facts["topo.distances"]}'
+    """
     output = Output(values["output"], values["color"], values["quiet"], values["verbose"])
     if detect(os.environ) is None:
         return _here(ctx, output)
-    plan = Plan(
-        command="topo", steps=(), facts_only=True, startup_timeout_s=values["startup_timeout"]
-    )
-    return execute(ctx, plan, _options(plan, output, values["secret_file"]))
+    from wirespeed.checks.gate import Gate
 
-
-def _options(plan: Any, output: Output, secret_file: str | None) -> RunOptions:
-    """What the other verbs let the user choose, and has no meaning here."""
-    return RunOptions(
-        ranks=None,
-        backend="auto",
-        engine=plan.engine,
-        seed=plan.seed,
-        timeout=plan.op_timeout_s,
-        startup_timeout=plan.startup_timeout_s,
-        inject=(),
-        output=output,
-        secret_file=secret_file,
+    options = RunOptions(
+        output,
+        Gate(),
+        startup_timeout=values["startup_timeout"],
+        secret_file=values["secret_file"],
     )
+    return execute(ctx, options.plan("topo", facts_only=True), options)
 
 
 def _here(ctx: click.Context, output: Output) -> int:
     """This machine alone, by this process."""
-    refuse_unknown_keys(ctx)
-    if ctx.params.get("print_config"):
-        click.echo(print_config(ctx))
+    if only_config(ctx):
         return 0
     from wirespeed.node.facts import survey_node
     from wirespeed.node.neighbours import refuse_separate_worlds
@@ -98,7 +78,7 @@ def _here(ctx: click.Context, output: Output) -> int:
 
     began = time.monotonic()
     refuse_separate_worlds(os.environ, None)
-    config = {name: value for name, value in ctx.params.items() if name != "print_config"}
+    config = told_config(ctx)
     folder = patient_folder("topo", config)
     node = survey_node((0,))
     run = _run(folder.id, folder.started, time.monotonic() - began, config, node)

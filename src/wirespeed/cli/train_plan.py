@@ -3,22 +3,178 @@
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from wirespeed.cli.options import parse_duration
-from wirespeed.errors import UsageError
-from wirespeed.model.training_records import TrainingKind
-from wirespeed.plan import LastingPlan, TrainCase
-from wirespeed.training.strategies.registry import STRATEGIES
+import click
 
+from wirespeed.cli.options import Output, parse_duration
+from wirespeed.cli.page import refuse_bad_target
+from wirespeed.cli.run_options import RunOptions
+from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.model.bench_records import GridPoint
+from wirespeed.model.training_records import TrainingKind
+from wirespeed.model.units import parse_size
+from wirespeed.node.identity import detect
+from wirespeed.node.limits import choose_ranks
+from wirespeed.plan import LastingPlan, Plan, TrainCase, TrainPlan
+from wirespeed.training.models.catalogue import model_names
+from wirespeed.training.strategies.registry import STRATEGIES, strategies_named
+
+_SAMPLES_A_RANK = 4
+_KINDS: dict[str, tuple[TrainingKind, ...]] = {
+    "both": ("strong", "weak"),
+    "strong": ("strong",),
+    "weak": ("weak",),
+}
 _DEFAULT_BUCKET_MB = 25.0
 """torch's own default is 25 MiB."""
+_AS_GIVEN = (
+    *("micro_batches", "optimizer", "clip", "rounds", "steps", "prove", "fit", "load"),
+    "data_workers",
+)
 _EVERY = "60s"
 _OTHERS = ("scaling", "memory", "fit", "trace", "load", "rounds")
 _ONLY_WITH = ("checkpoint_every", "checkpoint_dir", "resume")
 _RESTARTED = "TORCHELASTIC_RESTART_COUNT"
+
+
+def train_by(ctx: click.Context, values: dict[str, Any], options: RunOptions) -> int:
+    """Train as the options say; the exit code."""
+    from wirespeed.cli.execute import execute
+    from wirespeed.cli.several import grid_of
+
+    options = replace(options, output=replace(options.output, trace=values["trace"]))
+    _refuse_other_engines(options.engine)
+    _refuse_unknown_model(values["model"])
+    _refuse_bad_files(options.output)
+    batch = values["batch"]
+    batches = batch if isinstance(batch, tuple) else () if batch is None else (batch,)
+    if values["for_"] and values["data_workers"] is not None:
+        raise UsageError(
+            "--data-workers with --for: training that goes on from a checkpoint makes its batches anew",
+            expected="one of the two",
+        )
+    if options.grid or len(batches) > 1:
+        _refuse_with_grid(values)
+    worlds = world_sizes(values["scaling"])
+    if worlds and options.ranks is None and options.where is None and not _launched():
+        options = replace(options, ranks=max(worlds))
+
+    def plan_for(point: GridPoint) -> Plan:
+        return _plan(values, options, worlds, point.ranks, point.batch or None, alone=False)
+
+    grid = grid_of(options, plan_for, batches)
+    if grid:
+        plan = next(one.plan for one in grid if one.plan is not None)
+    else:
+        plan = _plan(values, options, worlds, _world_size(options), batch, alone=True)
+    return execute(ctx, plan, options, grid=grid)
+
+
+def _refuse_with_grid(values: dict[str, Any]) -> None:
+    for name in ("scaling", "for_", "trace"):
+        if values[name]:
+            raise UsageError(
+                f"{_option(name)} on a grid", expected="one value of --ranks and --batch with it"
+            )
+
+
+def _plan(
+    values: dict[str, Any],
+    options: RunOptions,
+    worlds: tuple[int, ...],
+    world: int,
+    batch: int | None,
+    *,
+    alone: bool,
+) -> Plan:
+    """For one world of that many ranks; alone: no part of a grid."""
+    lasting = lasting_of(values, launched=_launched(), elsewhere=options.where is not None)
+    asked = Asked(
+        strategies=strategies_named(values["strategy"]),
+        buckets=bucket_sizes(values["bucket_mb"]),
+        world=world,
+        batch=batch or _SAMPLES_A_RANK * world * values["micro_batches"],
+        micro_batches=values["micro_batches"],
+        worlds=worlds,
+        kinds=_KINDS[values["scaling_kind"]],
+    )
+    _require_packages(asked.strategies)
+    names = ("context", "layers", "vocab", "tied", "text")
+    given = {name: values[name] for name in names if values[name] is not None}
+    output = options.output
+    training = TrainPlan(
+        model=values["model"],
+        model_options=given,
+        cases=(lasting_case(asked),) if lasting else cases_of(asked),
+        **{name: values[name] for name in _AS_GIVEN},
+        precision=values["dtype"],
+        learning_rate=values["lr"],
+        goal=values["precision"] / 100,
+        max_time_s=values["max_time"],
+        memory=values["memory"] or values["fit"],
+        budget_bytes=parse_size(values["budget"]) if values["budget"] else None,
+        trace=alone and (output.trace is not None or output.html is not None),
+        lasting=lasting,
+    )
+    return options.plan("train", training=training)
+
+
+def _launched() -> bool:
+    return detect(os.environ) is not None
+
+
+def _world_size(options: RunOptions) -> int:
+    """Ranks of the whole world: the launcher's or engine's, else those that will start here."""
+    if options.where is not None:
+        return options.prepared().job.size
+    identity = detect(os.environ)
+    if identity is not None:
+        return identity.world_size
+    return int(choose_ranks(options.ranks, options.backend).value)
+
+
+def _refuse_other_engines(engine: str) -> None:
+    if engine != "torch":
+        raise UsageError(
+            f"train cannot use the engine {engine}",
+            expected="torch; DeepSpeed is a strategy here",
+            next="wirespeed train --strategy deepspeed-zero2",
+        )
+
+
+def _refuse_unknown_model(name: str) -> None:
+    if ":" in name or name in model_names():
+        return
+    raise UsageError(
+        f"no model is called {name!r}",
+        expected="one of " + ", ".join(model_names()) + ", or your own as module:function",
+        next="wirespeed train --list",
+    )
+
+
+def _refuse_bad_files(output: Output) -> None:
+    """Only rank 0 writes them; the other nodes need not have that folder."""
+    identity = detect(os.environ)
+    if identity is not None and identity.rank != 0:
+        return
+    for option, file in (("--trace", output.trace), ("--html", output.html)):
+        if file is not None:
+            refuse_bad_target(file, option)
+
+
+def _require_packages(strategies: tuple[str, ...]) -> None:
+    for name in strategies:
+        package = STRATEGIES[name].requires
+        if package and find_spec(package) is None:
+            raise CannotMeasure(
+                f"the strategy {name} needs the package {package}, which is not installed",
+                expected=f"pip install 'wirespeed[{package}]'",
+                next=f"pip install 'wirespeed[{package}]'",
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,4 +366,4 @@ def _every(text: str) -> tuple[float | None, int | None]:
 
 
 def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return "--" + name.strip("_").replace("_", "-")

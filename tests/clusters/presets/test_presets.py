@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from wirespeed.checks.settings_conditions import CHOICES, KNOWN, NUMBERS, OBSOLETE
-from wirespeed.cli.clusters.presets import command
+from wirespeed.cli.cluster.files import presets as command
 from wirespeed.clusters import presets
 from wirespeed.clusters.presets import Preset, is_for, preset_named, preset_names
 from wirespeed.errors import UsageError, WirespeedError

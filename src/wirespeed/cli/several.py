@@ -1,56 +1,91 @@
-"""`bench --env`: what the options mean, and where the combinations run."""
+"""Several worlds in the place of one: a grid of sizes, or settings that are compared (`--env`)."""
 
+import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
 
-import click
+from wirespeed.checks.combinations import usual_rounds
+from wirespeed.cli.run_options import RunOptions
+from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.model.bench_records import GridPoint
+from wirespeed.node import limits
+from wirespeed.node.identity import detect
+from wirespeed.node.redact import is_secret, redact_value
+from wirespeed.plan import Plan
+from wirespeed.session.grids import GridWorld
+from wirespeed.session.local import local_backend
+from wirespeed.session.settings import FINALISTS, Comparison, combinations_of
 
-from wirespeed.errors import UsageError
-
-if TYPE_CHECKING:
-    from wirespeed.model.records import Choice
-    from wirespeed.plan import Plan
-    from wirespeed.session.settings import Comparison
-
-
-ROUND_S = 0.5
-"""Default of --max-time where settings are compared: certainty comes from the rounds."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = re.compile(
     r"RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT|WIRESPEED_\w*"
 )
 """What tells a rank its place: with another value it is another world, or none."""
 _UNSET = "unset"
-_MOST_ROUNDS = 1000
-
-_OPTIONS = (
-    click.option(
-        "--env",
-        multiple=True,
-        metavar="NAME=V1,V2",
-        help="Compare these values of an environment variable with its being unset, every "
-        "combination in ranks of its own, in interleaved rounds. `unset` is a value, too; \\, is a "
-        "comma within one.",
-    ),
-    click.option(
-        "--rounds",
-        type=click.IntRange(1, _MOST_ROUNDS),
-        metavar="N",
-        help="Rounds of --env.  [default: as many as the number of combinations needs, from 9]",
-    ),
-    click.option(
-        "--search",
-        is_flag=True,
-        help="With many combinations: drop the slower half every few rounds, then compare what is left.",
-    ),
-)
 
 
-def settings_options(function: Any) -> Any:
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+def grid_of(
+    options: RunOptions, plan_for: Callable[[GridPoint], Plan], batches: Sequence[int] = ()
+) -> list[GridWorld]:
+    """Every combination in the order asked for; empty where nothing has several values.
+
+    plan_for: may raise UsageError for a point that makes no sense, whose rows then say why.
+    UsageError where none does.
+    """
+    if not options.grid and len(batches) < 2:
+        return []
+    _refuse_grid_elsewhere(options)
+    ranks = options.grid.get("ranks") or (
+        int(limits.choose_ranks(options.ranks, options.backend).value),
+    )
+    points = [
+        GridPoint(ranks=size, backend=backend, batch=batch)
+        for backend, size, batch in product(
+            options.grid.get("backend", (options.backend,)),
+            ranks,
+            batches or (0,),
+        )
+    ]
+    worlds = [_world(point, plan_for) for point in points]
+    errors = [error for _, error in worlds if error is not None]
+    if len(errors) == len(worlds):
+        raise errors[0]
+    return [world for world, _ in worlds]
+
+
+def _refuse_grid_elsewhere(options: RunOptions) -> None:
+    """UsageError where somebody else has decided how many ranks there are."""
+    if options.where is None and detect(os.environ) is None:
+        return
+    raise UsageError(
+        "a grid starts worlds of several sizes, on this machine only",
+        expected="one value of --ranks, --backend and --batch with --on and under a launcher; `train "
+        "--scaling 1,2,4` uses parts of one world",
+        next="the same command once for each value; `wirespeed compare` sets the runs side by side",
+    )
+
+
+def _world(
+    point: GridPoint, plan_for: Callable[[GridPoint], Plan]
+) -> tuple[GridWorld, UsageError | None]:
+    try:
+        _refuse_impossible(point)
+        plan = plan_for(point)
+    except UsageError as error:
+        return GridWorld(point=replace(point, reason=error.saw)), error
+    except CannotMeasure as error:
+        return GridWorld(point=replace(point, reason=error.saw)), None
+    backend = local_backend(point.ranks, point.backend)
+    return GridWorld(point=point, plan=plan, backend=backend), None
+
+
+def _refuse_impossible(point: GridPoint) -> None:
+    limits.choose_ranks(point.ranks, point.backend)
+    if point.backend == "nccl" and (gpus := limits.count_gpus()) < point.ranks:
+        here = f"{gpus or 'no'} GPU{'s' if gpus > 1 else ''} here"
+        raise CannotMeasure(f"nccl needs a GPU a rank: {here}", expected="--backend gloo")
 
 
 def asked_settings(
@@ -58,18 +93,15 @@ def asked_settings(
     rounds: int | None,
     *,
     search: bool,
-    plan: "Plan",
+    plan: Plan,
     passed: Sequence[str],
-) -> "Comparison | None":
+) -> Comparison | None:
     """What --env asks for; None without it. passed: the words of -x."""
     if not variables:
         for name, given in (("--rounds", rounds), ("--search", search)):
             if given:
                 raise UsageError(f"{name} says nothing without --env", expected="--env NAME=V1,V2")
         return None
-    from wirespeed.checks.combinations import usual_rounds
-    from wirespeed.session.settings import FINALISTS, Comparison, combinations_of
-
     if any(step.case.max_fit for step in plan.steps):
         raise UsageError(
             "--max-fit with --env: what fits differs from world to world", expected="-b and -e"
@@ -105,8 +137,6 @@ def parse_variables(words: Sequence[str]) -> dict[str, list[str | None]]:
 
 
 def _refuse_name(word: str, name: str, equals: str) -> None:
-    from wirespeed.node.redact import is_secret
-
     if is_secret(name):
         raise UsageError(
             f"--env {name}: its name speaks of a secret, and compared values are stored and shown",
@@ -123,8 +153,6 @@ def _refuse_name(word: str, name: str, equals: str) -> None:
 
 
 def _values(name: str, text: str) -> list[str | None]:
-    from wirespeed.node.redact import redact_value
-
     if "\0" in text:
         raise UsageError(f"--env {name}: a value holds a NUL", expected="text")
     raw = re.findall(r"(?:\\.|[^,\\]|\\$)+|(?<=,)(?=,|$)|^(?=,)", text, re.DOTALL)
@@ -140,32 +168,3 @@ def _values(name: str, text: str) -> list[str | None]:
             expected="values without",
         )
     return list(dict.fromkeys(values))
-
-
-def tell_estimate(asked: "Comparison", plan: "Plan", ranks: int, *, quiet: bool) -> None:
-    """On stderr, before the first world starts."""
-    from wirespeed.session.settings import estimate
-
-    if not quiet:
-        click.echo(f"wirespeed: {estimate(asked, plan, ranks)}", err=True)
-
-
-def replaced_choices(
-    asked: "Comparison | None", environ: Mapping[str, str]
-) -> "tuple[Choice, ...]":
-    """Compared variables that are set in the environment here, which counts for no combination."""
-    from wirespeed.model.records import Choice
-
-    names = asked.combinations[0].variables if asked else ()
-    reason = "compared by --env: the value that is set in the environment is not used"
-    return tuple(Choice(name, "unset in the default", reason) for name in names if name in environ)
-
-
-def dry_run_notes(asked: "Comparison | None") -> list[str]:
-    """What a dry run leaves to say: how often the same is done, and with what."""
-    if asked is None:
-        return []
-    head = (
-        f"the same in {asked.worlds} worlds of ranks, {asked.rounds} rounds; with these variables:"
-    )
-    return [head, *(f"    {one.name}" for one in asked.combinations)]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wirespeed.cli import suggest
-from wirespeed.cli.clusters import CONTEXT, file_argument, opened
+from wirespeed.cli.cluster import file_argument, opened
+from wirespeed.cli.options import argument, command, flag, option
+from wirespeed.errors import CannotMeasure
 
 if TYPE_CHECKING:
     from wirespeed.clusters.sync import Synced, SyncOptions
@@ -18,44 +19,22 @@ if TYPE_CHECKING:
     from wirespeed.views.text import Style
 
 
-_EPILOG = """\b
-Examples:
-  wirespeed cluster sync mine                     this folder to /workspace of all pods
-  wirespeed cluster sync mine src --to /workspace/src --exclude '*.ckpt' --dry-run
-  wirespeed cluster sync mine --watch             again after each change, until Ctrl-C
-
-\b
-Files are compared by content; only what differs is sent, checked, and then renamed into its place: a
-reader in the pod sees the old file or the new one, never a half. A call that was interrupted is mended
-by the next one. Links are brought as links and never followed, on either side. Left out, unless a
-pattern such as `!.git` takes it in: .git, __pycache__, *.pyc, .venv, node_modules, and the patterns of
-the folder's .wirespeedignore, which are written as in .gitignore (.gitignore itself is not looked at).
-With storage.mode rwx one pod is written to for all.
-"""
 _QUIET_S = 5.0
 
 
-@click.command("sync", context_settings=CONTEXT, epilog=_EPILOG)
+@command()
 @file_argument
-@click.argument("folder", default=".", metavar="[FOLDER]", shell_complete=suggest.folders)
-@click.option(
-    "--to", default="/workspace", show_default=True, metavar="PATH", help="Folder in the pods."
-)
-@click.option(
-    "--exclude",
-    multiple=True,
-    metavar="PATTERN",
-    help="Leave out more, as a line of .gitignore does.",
-)
-@click.option(
+@argument("folder [FOLDER]", default=".")
+@option("--to PATH", "Folder in the pods.", default="/workspace", show_default=True)
+@option("--exclude PATTERN", "Leave out more, as a line of .gitignore does.", multiple=True)
+@flag(
     "--delete",
-    is_flag=True,
-    help="Also delete there what a former sync brought and this one does not; never anything else.",
+    "Also delete there what a former sync brought and this one does not; never anything else.",
 )
-@click.option("--watch", is_flag=True, help="Sync again after each change, until Ctrl-C.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")
-def command(
+@flag("--watch", "Sync again after each change, until Ctrl-C.")
+@flag("--dry-run", "Only tell what would be done.")
+@flag("-q --quiet", "No progress on stderr.")
+def sync(
     cluster: str,
     folder: str,
     to: str,
@@ -65,7 +44,21 @@ def command(
     dry_run: bool,
     quiet: bool,
 ) -> int:
-    """Bring FOLDER (this one, unless said) to all pods, by content."""
+    """Bring FOLDER (this one, unless said) to all pods, by content.
+
+    \f
+    Examples:
+      wirespeed cluster sync mine                     this folder to /workspace of all pods
+      wirespeed cluster sync mine src --to /workspace/src --exclude '*.ckpt' --dry-run
+      wirespeed cluster sync mine --watch             again after each change, until Ctrl-C
+
+    Files are compared by content; only what differs is sent, checked, and then renamed into its place: a
+    reader in the pod sees the old file or the new one, never a half. A call that was interrupted is mended
+    by the next one. Links are brought as links and never followed, on either side. Left out, unless a
+    pattern such as `!.git` takes it in: .git, __pycache__, *.pyc, .venv, node_modules, and the patterns of
+    the folder's .wirespeedignore, which are written as in .gitignore (.gitignore itself is not looked at).
+    With storage.mode rwx one pod is written to for all.
+    """  # noqa: E501
     from wirespeed.clusters.sync import Syncer, SyncOptions
     from wirespeed.views.progress import open_progress
 
@@ -90,7 +83,6 @@ def command(
 def _watch(run: "Callable[[], Synced]", options: "SyncOptions", progress: "_Calm") -> int:
     """Ends by Ctrl-C only."""
     from wirespeed.clusters.sync import watch
-    from wirespeed.errors import CannotMeasure
 
     def sync() -> bool:
         try:
