@@ -1,4 +1,4 @@
-"""The command line: one file a verb. Verbs are imported when they are called, so help is quick."""
+"""The command line. Verbs are imported when they are called, so help is quick."""
 
 import errno
 import os
