@@ -9,7 +9,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _COMPILE = (
     "wirespeed.checks.registry",
-    "wirespeed.checks.settings_rules",
+    "wirespeed.checks.settings",
     "wirespeed.clusters.findings",
     "wirespeed.diagnose.findings",
     "wirespeed.diagnose.rules",

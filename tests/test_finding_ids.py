@@ -10,7 +10,7 @@ import yaml
 import wirespeed
 from wirespeed.checks import registry
 from wirespeed.checks.registry import CHECKS, EXPLAINED, OF_LOGS
-from wirespeed.checks.settings_rules import settings_rules
+from wirespeed.checks.settings import settings_told
 from wirespeed.diagnose.rules import all_rules
 from wirespeed.model.finding_texts import FindingTexts
 
@@ -22,12 +22,12 @@ def test_no_id_is_defined_twice() -> None:
     counted = Counter(id for group in groups for id in group.get("findings", ()))
     counted.update(id for id in CHECKS if id.partition("-")[0] in ("LAT", "BW"))
     counted.update(rule.id for rule in all_rules())
-    counted.update(setting.id for setting in settings_rules())
+    counted.update(setting.id for setting in settings_told().rules)
     assert {id: count for id, count in counted.items() if count > 1} == {}
     assert set(EXPLAINED) - set(counted) == {id for id in CHECKS if id.startswith("COL-")} - {
         *counted
     }
-    assert {setting.id for setting in settings_rules()} <= set(CHECKS)
+    assert {setting.id for setting in settings_told().rules} <= set(CHECKS)
 
 
 def test_what_was_read_when_the_package_was_built_is_what_the_file_says() -> None:

@@ -4,16 +4,21 @@ import pytest
 from msgspec.structs import asdict, replace
 
 from wirespeed.checks.registry import EXPLAINED
-from wirespeed.checks.settings import settings_findings
-from wirespeed.checks.settings_conditions import CHOICES, KNOWN, NUMBERS, OBSOLETE
-from wirespeed.checks.settings_rules import Example, Port, Rule, settings_rules
+from wirespeed.checks.settings import (
+    Example,
+    Port,
+    Rule,
+    known_names,
+    settings_findings,
+    settings_told,
+)
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import NodeFacts, World
 from wirespeed.node.redact import allowed_environment
 
 PORT = Port(link_layer="Ethernet", gids=4)
-RULES = settings_rules()
+RULES = settings_told().rules
 
 
 def node(example: Example, host: str = "node-a") -> NodeFacts:
@@ -111,10 +116,10 @@ def test_a_name_unlike_any_other_is_nobody_s_error(name: str) -> None:
 
 
 def test_known_names_are_never_errors() -> None:
-    names = KNOWN - set(OBSOLETE)
+    names = known_names() - set(settings_told().obsolete)
     assert "ENV-017" not in ids(**dict.fromkeys(names, ""))
-    assert set(NUMBERS) <= KNOWN
-    assert set(CHOICES) <= KNOWN
+    assert set(settings_told().numbers) <= known_names()
+    assert set(settings_told().choices) <= known_names()
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,56 @@ from typing import Any, Literal
 from msgspec import Struct, convert
 from msgspec.structs import asdict, replace
 
-from wirespeed.checks.settings_rules import settings_rules
+from wirespeed.checks.settings import settings_told
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.compiled import Compiled
 from wirespeed.errors import UsageError
 from wirespeed.model.finding_texts import FindingText
 from wirespeed.model.records import Finding
+
+
+class Bound(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """So many, and of the traffic or of the time such a part."""
+
+    count: int
+    rate: float = 0.0
+    """By what the rule asks for."""
+
+
+class CounterRule(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """Some counters of one kind of device, and when their growth is a fault."""
+
+    kind: str
+    """First word of the device: `RDMA`, `interface`, `NVLink`, `GPU` or `TCP`."""
+    names: tuple[str, ...]
+    """Regular expressions."""
+    per: Literal["second", "packet", "time"] = "second"
+    """What the rate is told by: `packet` of the device, `second`, or `time`: microseconds paused."""
+    less: str = ""
+    """A counter of those among them that were no fault."""
+    warn: Bound | None = None
+    fail: Bound | None = None
+    busy: int = 0
+    """Fewer packets of the device during the traffic, and a failure is a warning: it was not in use."""
+
+
+class Fact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One thing that should be equal on all nodes."""
+
+    name: str
+    """What it is called in a sentence, such as `CPU model`."""
+    key: str
+    """The fact's name, also in `NodeFacts.unknown` for the reason why it is not known; of a device
+    its last part is the device's field."""
+    of: Literal["facts", "gpus", "nics", "ports", "active ports", "environment"] = "facts"
+    status: Literal["warn", "fail"] = "warn"
+    tolerance: float = 0.0
+    """Numbers this share apart count as equal."""
+    costs: str = ""
+    """Empty: what the finding always says; so is `fix`."""
+    fix: str = ""
 
 
 class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -33,6 +77,10 @@ class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
     cases: dict[str, FindingText] = {}
     """What is said in one case, by the name that the code gives it, beside what is always said."""
+    counters: tuple[CounterRule, ...] = ()
+    """Of error counters: which grow where there is a fault."""
+    facts: tuple[Fact, ...] = ()
+    """Of nodes that should be alike: what is compared."""
 
 
 class Check(Words, frozen=True):
@@ -90,7 +138,7 @@ def _checks(group: _Group) -> Iterator[Check]:
         words = asdict(text) | {"title": text.title or _first(text.explanation)}
         yield Check(id=id, family=group.family, **words)
     if group.each == "ENV":
-        for rule in settings_rules():
+        for rule in settings_told().rules:
             advice = group.explanation.format(**asdict(rule))
             yield Check(id=rule.id, family=group.family, title=_first(advice), explanation=advice)
     elif group.each:
