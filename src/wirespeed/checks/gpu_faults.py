@@ -5,30 +5,29 @@ How grave a driver error is, and what to do, goes by its Xid number, or by what 
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from wirespeed.checks.gpu_health import Fault, Gpu, Status, faulty, judge_cuda, outside, why_blind
-from wirespeed.checks.gpu_links import judge_growth, judge_links, most_links
 from wirespeed.checks.per_node import Blind, Judge, judge_nodes
-from wirespeed.model.node_facts import Xid
+from wirespeed.checks.registry import EXPLAINED
+from wirespeed.model.node_facts import Xid as LoggedXid
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import format_duration
-from wirespeed.reference.xids import LINK, LINK_BY_TEXT, REPORT, XIDS, Severity
+from wirespeed.reference.xids import LINK, LINK_BY_TEXT, REPORT, XIDS, Xid
 
 _DAY_S = 86400.0
 
 
 def gpu_fault_findings(world: World) -> list[Finding]:
     """GPU-005 to GPU-010."""
-    linked = most_links(world)
+    linked = _most_links(world)
     return [
         *_check("GPU-005", world, _judge_memory),
         *_check("GPU-006", world, _judge_log, saw=_of_the_log(world)),
-        *_check("GPU-007", world, lambda node: judge_links(node, linked)),
+        *_check("GPU-007", world, lambda node: _judge_links(node, linked)),
         *_check("GPU-008", world, _judge_bus, saw=_withheld(world)),
         *_check("GPU-009", world, _judge_answers),
-        *_check("GPU-010", world, judge_growth),
+        *_check("GPU-010", world, _judge_growth),
     ]
 
 
@@ -58,11 +57,7 @@ def _concerned(node: NodeFacts) -> bool:
 def _judge_memory(node: NodeFacts) -> Finding | Blind | None:
     faults = [fault for gpu in node.gpus for fault in _memory_faults(gpu)]
     if faults:
-        return faulty(
-            "GPU-005",
-            node,
-            faults,
-        )
+        return faulty("GPU-005", node, faults)
     if not node.gpus or any(not _tells_memory(gpu) for gpu in node.gpus):
         return why_blind(node, "remapped_rows", "pages_pending")
     return None
@@ -93,41 +88,40 @@ def _judge_log(node: NodeFacts) -> Finding | Blind | None:
     if errors is None:
         return Blind(node.unknown.get("gpu.xids", "kernel log not reported"))
     judged = [(error, meaning_of(error["kind"], error["code"], error["text"])) for error in errors]
-    told = [(error, means) for error, means in judged if means.severity != "ignore"]
+    told = [
+        (Fault(_severity(node, error, means.severity), _say(node, error, means)), means)
+        for error, means in judged
+        if means.severity != "ignore"
+    ]
     if not told:
         return None
-    faults = [
-        Fault(_severity(node, error, means.severity), _say(node, error)) for error, means in told
-    ]
-    order = sorted(range(len(faults)), key=lambda place: faults[place].status != "fail")
-    means = [told[place][1] for place in order]
+    told.sort(key=lambda one: one[0].status != "fail")
     return faulty(
         "GPU-006",
         node,
-        faults,
+        [fault for fault, _ in told],
         expected=f"no critical Xid {_since(node)} (NVIDIA's Xid catalog)",
-        because="; ".join(dict.fromkeys(one.what for one in means)),
-        fix="; ".join(dict.fromkeys(one.fix for one in means)),
+        because="; ".join(dict.fromkeys(means.what for _, means in told)),
+        fix="; ".join(dict.fromkeys(means.fix for _, means in told)),
     )
 
 
-def _severity(node: NodeFacts, error: Xid, severity: str) -> Status:
+def _severity(node: NodeFacts, error: LoggedXid, severity: str) -> Status:
     """What is longer ago than a day may be repaired: the log keeps it until the next start."""
     return "fail" if severity == "fail" and _age_s(node, error) < _DAY_S else "warn"
 
 
-def _age_s(node: NodeFacts, error: Xid) -> float:
+def _age_s(node: NodeFacts, error: LoggedXid) -> float:
     """Seconds since the last message; 0 where the time now is not known."""
     now = node.facts.uptime_s
     return 0.0 if now is None else max(0.0, now - error["last_s"])
 
 
-def _say(node: NodeFacts, error: Xid) -> str:
+def _say(node: NodeFacts, error: LoggedXid, means: Xid) -> str:
     indices = (gpu["index"] for gpu in node.gpus if gpu.get("pci", "").startswith(error["pci"]))
     index = next(indices, None)
     where = error["pci"] if index is None else f"GPU{index} ({error['pci']})"
     often = f" {error['count']} times, last" if error["count"] > 1 else ""
-    means = meaning_of(error["kind"], error["code"], error["text"])
     ago = _ago(_age_s(node, error))
     return (
         f"{where}: {error['kind']} {error['code']}, {means.what},{often} {ago} ago: {error['text']}"
@@ -167,11 +161,7 @@ def _of_the_log(world: World) -> str:
 def _judge_bus(node: NodeFacts) -> Finding | Blind | None:
     faults = list(_bus_faults(node))
     if faults:
-        return faulty(
-            "GPU-008",
-            node,
-            faults,
-        )
+        return faulty("GPU-008", node, faults)
     if "gpus" in node.unknown or node.facts.gpu_count is None:
         return Blind(node.unknown.get("gpus", "number of GPUs not reported by NVML"))
     if node.facts.gpu_on_bus is None:
@@ -212,18 +202,6 @@ def _bus_faults(node: NodeFacts) -> Iterable[Fault]:
 
 # GPU-009.
 
-_TO_DO = {
-    8: "connect the GPU's power cables",
-    10: "look for Xid and NVRM lines in dmesg; restart the node",
-    14: "the GPU's infoROM is damaged: have it replaced",
-    15: "dmesg | grep -i xid (79: it has fallen off the bus); restart the node, power off and on; "
-    "reseat or replace the GPU if it comes back",
-    16: "end what uses the GPU, then nvidia-smi --gpu-reset -i BUS",
-    18: "the driver was updated below running software: restart the node",
-}
-"""By NVML's error code."""
-_ELSE = "look for Xid and NVRM lines in dmesg; nvidia-smi --gpu-reset -i BUS, else restart the node"
-
 
 def _judge_answers(node: NodeFacts) -> Finding | Blind | None:
     faults = [
@@ -234,13 +212,8 @@ def _judge_answers(node: NodeFacts) -> Finding | Blind | None:
         faults.append(Fault("fail", f"NVML failed: {failed['text']} ({failed['call']})"))
         codes.append(failed["code"])
     if faults:
-        steps = dict.fromkeys(_TO_DO.get(code, _ELSE) for code in codes)
-        return faulty(
-            "GPU-009",
-            node,
-            faults,
-            fix=f"drain the node; {'; '.join(steps)}",
-        )
+        steps = dict.fromkeys(EXPLAINED["GPU-009"].fix_of(code) for code in codes)
+        return faulty("GPU-009", node, faults, fix=f"drain the node; {'; '.join(steps)}")
     hidden = [why for key, why in node.unknown.items() if key.removeprefix("gpu.").isdecimal()]
     if hidden:
         return Blind(hidden[0])
@@ -252,35 +225,102 @@ def _said(error: dict[str, Any]) -> str:
     return f"NVML answers {error['text']!r} (error {error['code']}, {asked})"
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """What one error says about a GPU."""
-
-    severity: Severity
-    """`ignore`: nothing to do at the GPU, such as the error of a program."""
-    what: str
-    fix: str = ""
-
-
-def meaning_of(kind: str, code: int, text: str) -> Meaning:
+def meaning_of(kind: str, code: int, text: str) -> Xid:
     """The meaning of an `Xid` or `SXid` number, with what the driver wrote after it."""
+    if kind == "SXid" and _fatal(text):
+        restart = "restart nvidia-fabricmanager and the node"
+        return Xid("link", "fail", "fatal NVSwitch error", restart)
     if kind == "SXid":
-        return _of_switch(text)
+        return Xid("watch", "warn", "NVSwitch error, not fatal", REPORT)
+    if code in LINK_BY_TEXT and _fatal(text):
+        return Xid("link", "fail", "NVLink error", LINK)
     if code in LINK_BY_TEXT:
-        what = "NVLink error" if _fatal(text) else "NVLink error, not fatal"
-        return Meaning("fail" if _fatal(text) else "warn", what, LINK)
-    known = XIDS.get(code)
-    if known is None:
-        return Meaning("warn", "not among the numbers that wirespeed knows", REPORT)
-    return Meaning(known.severity, known.what, known.fix)
-
-
-def _of_switch(text: str) -> Meaning:
-    if _fatal(text):
-        return Meaning("fail", "fatal NVSwitch error", "restart nvidia-fabricmanager and the node")
-    return Meaning("warn", "NVSwitch error, not fatal", REPORT)
+        return Xid("watch", "warn", "NVLink error, not fatal", LINK)
+    unknown = Xid("watch", "warn", "not among the numbers that wirespeed knows", REPORT)
+    return XIDS.get(code, unknown)
 
 
 def _fatal(text: str) -> bool:
     """`Fatal`, but neither `Non-fatal` nor `Nonfatal`."""
     return re.search(r"(?<!non)(?<!non-)\bfatal\b", text, re.IGNORECASE) is not None
+
+
+# GPU-007 and GPU-010: NVLinks and the NVSwitch fabric.
+
+_PASSING = ("degraded bandwidth", "route recovery in progress", "access timeout recovery")
+"""Of the fabric's health: it works on, slower, or repairs itself. Anything else does not work."""
+
+
+def _most_links(world: World) -> dict[str, int]:
+    """The most active NVLinks that a GPU of each model has anywhere."""
+    most: dict[str, int] = {}
+    for gpu in (gpu for node in world.nodes for gpu in node.gpus):
+        name = gpu.get("name", "")
+        most[name] = max(most.get(name, 0), sum(gpu.get("nvlinks", ())))
+    return most
+
+
+def _judge_links(node: NodeFacts, most: dict[str, int]) -> Finding | Blind | None:
+    """GPU-007; `most` as `_most_links` gives it."""
+    faults = [fault for gpu in node.gpus for fault in _link_faults(gpu, most)]
+    if faults:
+        return faulty("GPU-007", node, faults)
+    if silent := _silent(node, "nvlinks"):
+        return silent
+    if any(_has_links(gpu, most) for gpu in node.gpus):
+        return None
+    if any("nvlinks" in gpu or "fabric" in gpu for gpu in node.gpus):
+        return Blind("no GPU with an active NVLink, and no fabric")
+    return why_blind(node, "nvlinks")
+
+
+def _has_links(gpu: Gpu, most: dict[str, int]) -> bool:
+    state = gpu.get("fabric", {}).get("state", "not supported")
+    return state != "not supported" or most.get(gpu.get("name", ""), 0) > 0
+
+
+def _silent(node: NodeFacts, key: str) -> Blind | None:
+    """GPUs that answered with an error before they told this."""
+    lost = [f"GPU{gpu['index']}" for gpu in node.gpus if gpu.get("errors") and key not in gpu]
+    return Blind(f"{', '.join(lost)} answered with an error") if lost else None
+
+
+def _link_faults(gpu: Gpu, most: dict[str, int]) -> Iterable[Fault]:
+    fabric, links = gpu.get("fabric", {}), gpu.get("nvlinks")
+    state = fabric.get("state", "not supported")
+    if state not in ("not supported", "completed"):
+        yield Fault("fail", f"registration with the NVLink fabric {state}", gpu)
+    elif state == "completed" and fabric.get("status"):
+        yield Fault("fail", f"NVLink fabric failed with NVML status {fabric['status']}", gpu)
+    for text in fabric.get("unhealthy", ()):
+        status: Status = "warn" if text in _PASSING else "fail"
+        yield Fault(status, f"NVLink fabric: {text}", gpu)
+    expected = most.get(gpu.get("name", ""), 0)
+    if links is not None and sum(links) < expected:
+        down = ", ".join(str(place) for place, active in enumerate(links) if not active)
+        which = f" (inactive: {down})" if down else ""
+        yield Fault("fail", f"{sum(links)} of {expected} NVLinks active{which}", gpu)
+
+
+def _judge_growth(node: NodeFacts) -> Finding | Blind | None:
+    """GPU-010: error counters read twice, some tenths of a second apart."""
+    faults = [
+        Fault("fail", _growth(gpu["nvlink_growth"]), gpu)
+        for gpu in node.gpus
+        if "nvlink_growth" in gpu
+    ]
+    if faults:
+        return faulty("GPU-010", node, faults)
+    if silent := _silent(node, "nvlink_errors"):
+        return silent
+    told = any("nvlink_errors" in gpu for gpu in node.gpus)
+    return None if told else why_blind(node, "nvlink_errors")
+
+
+def _growth(found: Gpu) -> str:
+    """`link 3: crc flit +273; 17 other links, in 0.3 s`: the worst link first."""
+    links: dict[str, dict[str, int]] = found["links"]
+    worst = max(links, key=lambda link: max(links[link].values()))
+    kinds = ", ".join(f"{kind} +{count}" for kind, count in links[worst].items())
+    more = f"; {len(links) - 1} other link(s)" if len(links) > 1 else ""
+    return f"errors on NVLink {worst}: {kinds}{more}, in {found['seconds']} s"

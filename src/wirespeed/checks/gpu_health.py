@@ -3,7 +3,7 @@
 A GPU is held to what it can do and to its siblings: the other GPUs of its model on its node.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
@@ -49,7 +49,7 @@ def hidden_gpus(node: NodeFacts) -> list[Gpu]:
     return [gpu for gpu in node.gpus if gpu.get("visible") is False and not gpu.get("ranks")]
 
 
-def siblings(node: NodeFacts, gpu: Gpu) -> list[Gpu]:
+def _siblings(node: NodeFacts, gpu: Gpu) -> list[Gpu]:
     """The other GPUs of its model on its node that answer."""
     return [
         one
@@ -100,44 +100,47 @@ _IDLE = 0.9
 
 def gpu_findings(world: World) -> list[Finding]:
     """GPU-001 to GPU-004."""
-    return [finding for check in _GPU_CHECKS for finding in _of_gpus(check, world)]
+    return _of_all(_GPU_CHECKS, world)
 
 
 def gpu_state_findings(world: World) -> list[Finding]:
     """GPU-011 and GPU-012."""
-    return [finding for check in _STATE_CHECKS for finding in _of_gpus(check, world)]
+    return _of_all(_STATE_CHECKS, world)
 
 
-@dataclass(frozen=True, slots=True)
-class _GpuCheck:
-    """One thing that can be wrong with a GPU."""
-
-    id: str
-    fault: Callable[[Gpu, Sequence[Gpu]], Iterable[tuple[Status, str]]]
-    """What is wrong with a GPU, given its siblings: how grave, and in a few words what."""
-    needs: tuple[str, ...] = ()
-    """Without these a GPU is not checked."""
+Faults = Callable[[Gpu, Sequence[Gpu]], Iterable[tuple[Status, str]]]
+"""What is wrong with a GPU, given its siblings: how grave, and in a few words what."""
+Checks = Mapping[str, tuple[Faults, tuple[str, ...]]]
+"""By id: the faults, and what a GPU must tell to be checked."""
 
 
-def _of_gpus(check: _GpuCheck, world: World) -> list[Finding]:
+def _of_all(checks: Checks, world: World) -> list[Finding]:
+    return [
+        found
+        for id, (faults, needs) in checks.items()
+        for found in _of_gpus(id, faults, needs, world)
+    ]
+
+
+def _of_gpus(id: str, fault: Faults, needs: Sequence[str], world: World) -> list[Finding]:
     """A finding a node whose GPUs have the fault; else pass, or not checked where none tells."""
     gpus = [gpu for node in world.nodes for gpu in node.gpus]
-    blind = [gpu for gpu in gpus if any(need not in gpu for need in check.needs)]
+    blind = [gpu for gpu in gpus if any(need not in gpu for need in needs)]
     found = []
     for node in world.nodes:
         faults = [
             Fault(status, text, gpu)
             for gpu in node.gpus
-            for status, text in check.fault(gpu, siblings(node, gpu))
+            for status, text in fault(gpu, _siblings(node, gpu))
         ]
         if faults:
-            found.append(faulty(check.id, node, faults))
+            found.append(faulty(id, node, faults))
     if blind or not gpus:
         share = f" on {len(blind)} of {len(gpus)} GPUs" if gpus else ""
-        title = f"{EXPLAINED[check.id].about} not checked{share}"
-        found.append(absent(check.id, title, _why_blind(world, check.needs)))
-    title = f"{EXPLAINED[check.id].good} on {len(gpus)} GPU(s)"
-    return found or [Finding(id=check.id, status="pass", title=title)]
+        title = f"{EXPLAINED[id].about} not checked{share}"
+        found.append(absent(id, title, _why_blind(world, needs)))
+    title = f"{EXPLAINED[id].good} on {len(gpus)} GPU(s)"
+    return found or [Finding(id=id, status="pass", title=title)]
 
 
 def _why_blind(world: World, needs: Sequence[str]) -> str:
@@ -224,52 +227,34 @@ def _state(gpu: Gpu) -> tuple[object, ...]:
     return gpu.get("performance_state"), gpu.get("idle"), bool(gpu.get("slowed_by"))
 
 
-_GPU_CHECKS = (
-    _GpuCheck("GPU-001", _pcie_fault, ("pcie_width", "pcie_width_max", "pcie_gen", "pcie_gen_max")),
-    _GpuCheck("GPU-002", _ecc_fault, ("ecc_uncorrected",)),
-    _GpuCheck("GPU-003", _mig_fault),  # GPUs that have no MIG do not answer, and are good
-    _GpuCheck("GPU-004", _slowdown, ("slowed_by",)),
-)
-_STATE_CHECKS = (
-    _GpuCheck("GPU-011", _too_hot, ("temperature_C", "slowdown_C")),
-    _GpuCheck("GPU-012", _slow_clock, ("clock_sm_MHz", "slowed_by")),
-)
-
-
-_TO_DO = {
-    3: "end the job's leftovers and start again",
-    802: "systemctl status nvidia-fabricmanager; its log is /var/log/fabricmanager.log",
-    803: "the driver was updated below running software: restart the node",
-    804: "this GPU takes no newer CUDA than its driver's: update the driver, or remove cuda-compat",
+_GPU_CHECKS: Checks = {
+    "GPU-001": (_pcie_fault, ("pcie_width", "pcie_width_max", "pcie_gen", "pcie_gen_max")),
+    "GPU-002": (_ecc_fault, ("ecc_uncorrected",)),
+    "GPU-003": (_mig_fault, ()),  # GPUs that have no MIG do not answer, and are good
+    "GPU-004": (_slowdown, ("slowed_by",)),
 }
-"""By the driver API's error code."""
-_ELSE = "look for Xid and NVRM lines in dmesg; restart the node"
+_STATE_CHECKS: Checks = {
+    "GPU-011": (_too_hot, ("temperature_C", "slowdown_C")),
+    "GPU-012": (_slow_clock, ("clock_sm_MHz", "slowed_by")),
+}
 
 
 def judge_cuda(node: NodeFacts) -> Finding | Blind | None:
     """Joined by UUID. In MIG mode CUDA shows one instance to a process, so that it is not judged."""
-    failed = node.facts.gpu_cuda_failed
+    failed, check = node.facts.gpu_cuda_failed, EXPLAINED["GPU-013"]
     missing = [gpu for gpu in node.gpus if gpu.get("visible") is False]
     if failed:
         fault = Fault("fail", f"CUDA does not start: {failed['call']} gives {failed['text']}")
-        return _told(node, [fault], _TO_DO.get(failed["code"], _ELSE))
+        return faulty(check.id, node, [fault], fix=check.fix_of(failed["code"]))
     if node.facts.gpu_visible is None:
         why = node.unknown.get("gpu.visible", "CUDA was not asked")
         return Blind("; ".join(filter(None, (why, _hidden(node)))))
     if any(gpu.get("mig") for gpu in node.gpus):
         return Blind("MIG is on: CUDA shows one instance to a process")
     if missing and "CUDA_VISIBLE_DEVICES" not in node.environment:
-        return _told(node, [Fault("fail", "CUDA does not show it", gpu) for gpu in missing], _ELSE)
+        faults = [Fault("fail", "CUDA does not show it", gpu) for gpu in missing]
+        return faulty(check.id, node, faults, fix=check.fixes["else"])
     return None
-
-
-def _told(node: NodeFacts, faults: list[Fault], fix: str) -> Finding:
-    return faulty(
-        "GPU-013",
-        node,
-        faults,
-        fix=fix,
-    )
 
 
 def outside(world: World) -> str:

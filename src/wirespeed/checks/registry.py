@@ -75,6 +75,8 @@ class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     fix: str = ""
     next: str = ""
 
+    fixes: dict[str, str] = {}
+    """By the error code that was seen, in place of `fix`; `else`: what to do about others."""
     cases: dict[str, FindingText] = {}
     """What is said in one case, by the name that the code gives it, beside what is always said."""
     counters: tuple[CounterRule, ...] = ()
@@ -93,6 +95,9 @@ class Check(Words, frozen=True):
     def words(self) -> dict[str, str]:
         """Fields of a finding that are always the same."""
         return {name: getattr(self, name) for name in ("expected", "because", "costs", "fix")}
+
+    def fix_of(self, code: int) -> str:
+        return self.fixes.get(str(code), self.fixes["else"])
 
     def finding(self, case: str, **values: Any) -> Finding:
         """That case's, as `FindingText.finding` makes it; what is wrong has the words of all cases."""
