@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.checks.join_failures import cause_first
+from wirespeed.checks.judge import cause_first
 from wirespeed.checks.reach import reach_findings
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Subject, World

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wirespeed.checks.per_node import worded
+from wirespeed.checks.per_node import tell
 from wirespeed.model.records import Finding, Verdict
+from wirespeed.model.units import listed
 
 FailOn = Literal["fail", "warn"]
 _SHOWN = 6
@@ -54,12 +55,11 @@ PLAIN = Gate()
 def _refusal(warned: Sequence[Finding]) -> Finding:
     ids = list(dict.fromkeys(one.id for one in warned))
     count = f"{len(warned)} warning{'s fail' if len(warned) > 1 else ' fails'}"
-    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
-    return worded(
-        id="GATE-001",
-        status="fail",
-        title=f"{count} this run by --fail-on warn: {', '.join(ids[:_SHOWN])}{more}",
+    return tell(
+        "GATE-001",
+        "refused",
+        what=count,
+        ids=listed(ids, _SHOWN),
+        first=ids[0],
         saw="; ".join(one.title for one in warned[:_SHOWN]),
-        fix="what each of them says; one that is known and accepted: --allow " + ids[0],
-        next=f"wirespeed check --explain {ids[0]}",
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wirespeed.checks.per_node import Blind, absent, judge_nodes, worse
+from wirespeed.checks.per_node import Blind, absent, judge_nodes, on_node, worse
 from wirespeed.model.records import Finding, NodeFacts, World
 
 Device = dict[str, Any]
@@ -26,7 +26,6 @@ def _full_speed(world: World) -> list[Finding]:
         "NODE-010",
         world.nodes,
         _judge_speed,
-        none="no node",
     )
 
 
@@ -39,7 +38,7 @@ def _judge_speed(node: NodeFacts) -> Finding | Blind | None:
     if node.facts.machine_virtual is False:
         slow += _narrow_pcie(devices)
     if slow:
-        return _too_slow(node, slow)
+        return _too_slow("NODE-010", node, slow)
     return None if told or linked else Blind(_why_blind(node, interfaces))
 
 
@@ -102,16 +101,9 @@ def _pcie_Gbitps(one: Device) -> float | None:
     return speed * int(one["pcie_width"]) * (8 / 10 if speed <= _OLD_CODING_GTPS else 128 / 130)
 
 
-def _too_slow(node: NodeFacts, slow: Sequence[str]) -> Finding:
+def _too_slow(id: str, node: NodeFacts, slow: Sequence[str]) -> Finding:
     more = f", and {len(slow) - 1} more" if len(slow) > 1 else ""
-    return worse(
-        "NODE-010",
-        "warn",
-        node,
-        f"{slow[0]}{more}",
-        saw="; ".join(slow),
-        evidence=tuple(slow),
-    )
+    return worse(id, "warn", node, f"{slow[0]}{more}", saw="; ".join(slow), evidence=tuple(slow))
 
 
 def _why_blind(node: NodeFacts, interfaces: Sequence[Device]) -> str:
@@ -163,12 +155,10 @@ def _judge_ports(node: NodeFacts, widest: dict[tuple[Any, ...], int]) -> Finding
     if not known:
         return Blind("/sys/class/infiniband/*/ports/*/rate does not tell")
     best: dict[tuple[Any, ...], Device] = {}
-    for port in known:
-        leader = best.setdefault(_kind(port), port)
-        if port["rate_Gbitps"] > leader["rate_Gbitps"]:
-            best[_kind(port)] = port
+    for port in sorted(known, key=lambda one: -one["rate_Gbitps"]):
+        best.setdefault(_kind(port), port)
     slow = [text for port in known if (text := _slow_port(port, best[_kind(port)], widest))]
-    return _slow_ports(node, slow) if slow else None
+    return _too_slow("NODE-011", node, slow) if slow else None
 
 
 def _slow_port(port: Device, leader: Device, widest: dict[tuple[Any, ...], int]) -> str:
@@ -178,28 +168,12 @@ def _slow_port(port: Device, leader: Device, widest: dict[tuple[Any, ...], int])
     # Ethernet has fast ports of one lane, and 2X is what a split InfiniBand cable gives.
     width = port.get("width", _FULL_WIDTH)
     lone = port.get("link_layer") == "InfiniBand" and width < _FULL_WIDTH
-    return (
-        f"{name}, not {_FULL_WIDTH}X"
-        if lone and (width == 1 or widest[_kind(port)] > width)
-        else ""
-    )
-
-
-def _slow_ports(node: NodeFacts, slow: Sequence[str]) -> Finding:
-    more = f", and {len(slow) - 1} more" if len(slow) > 1 else ""
-    return worse(
-        "NODE-011",
-        "warn",
-        node,
-        f"{slow[0]}{more}",
-        saw="; ".join(slow),
-        evidence=tuple(slow),
-    )
+    narrow = lone and (width == 1 or widest[_kind(port)] > width)
+    return f"{name}, not {_FULL_WIDTH}X" if narrow else ""
 
 
 _OWN_PEER_MEMORY = ("efa",)
 """RDMA drivers that reach GPU memory without nvidia-peermem (Amazon's efa asks NVIDIA's itself)."""
-_GPU_GUIDE = "NCCL user guide, Troubleshooting"
 
 
 def peer_findings(world: World) -> list[Finding]:
@@ -227,9 +201,8 @@ def _gpudirect(world: World) -> list[Finding]:
 def _judge_gpudirect(node: NodeFacts) -> Finding | Blind | None:
     drivers = {port.get("driver") for port in node.rdma}
     if drivers <= set(_OWN_PEER_MEMORY):
-        return Blind(
-            f"the driver {', '.join(_OWN_PEER_MEMORY)} brings its own access to GPU memory"
-        )
+        names = ", ".join(_OWN_PEER_MEMORY)
+        return Blind(f"the driver {names} brings its own access to GPU memory")
     module = node.facts.gpudirect_peer_module
     by_dmabuf = (node.facts.gpudirect_dmabuf_kernel, node.facts.gpu_open_modules)
     if module or all(by_dmabuf):
@@ -237,19 +210,12 @@ def _judge_gpudirect(node: NodeFacts) -> Finding | Blind | None:
     if module is None or (by_dmabuf[1] is None and by_dmabuf[0]):
         name = "gpudirect.peer_module" if module is None else "gpu.open_modules"
         return Blind(node.unknown.get(name, f"{name} not reported"))
-    return _no_gpudirect(node)
-
-
-def _no_gpudirect(node: NodeFacts) -> Finding:
-    kernel = node.facts.kernel or "unknown"
-    modules = "open" if node.facts.gpu_open_modules else "closed"
-    return worse(
+    return on_node(
         "NODE-012",
-        "warn",
+        "none",
         node,
-        "no GPUDirect RDMA: nvidia-peermem is not loaded, and dma-buf is not possible",
-        saw=f"/sys/module/nvidia_peermem is not there; kernel {kernel}, {modules} NVIDIA modules",
-        expected=f"nvidia-peermem, or Linux 5.12 or newer with open modules ({_GPU_GUIDE})",
+        kernel=node.facts.kernel or "unknown",
+        modules="open" if node.facts.gpu_open_modules else "closed",
     )
 
 
@@ -291,14 +257,12 @@ def _redirected(node: NodeFacts, translated: dict[str, str], bridges: dict[str, 
         texts.append(f"ACS is on at {len(bridges)} PCI bridges above GPU and RDMA devices")
         fixes.append("setpci -s BRIDGE ECAP_ACS+0x6.w=0000 after every start (or off in the BIOS)")
     kernel = " ".join(node.facts.iommu_kernel or ()) or "nothing about the IOMMU"
-    return worse(
+    return on_node(
         "NODE-013",
-        "warn",
+        "redirected",
         node,
-        "; ".join(texts),
-        saw="; ".join(texts) + f"; kernel started with {kernel}",
-        expected=f"identity or no IOMMU, and no ACS on bare metal ({_GPU_GUIDE}, PCI Access Control "
-        "Services)",
+        what="; ".join(texts),
+        kernel=kernel,
         fix="; ".join(fixes),
         evidence=(
             *(f"{one}: IOMMU group {kind}" for one, kind in sorted(translated.items())),

@@ -1,13 +1,17 @@
-"""What should be so on every node by itself: locked memory, /dev/shm, RDMA ports; and its GPUs."""
+"""What should be so on every node by itself: locked memory, /dev/shm, RDMA ports, CPUs, memory."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from wirespeed.checks.gpu_health import gpu_findings
-from wirespeed.checks.per_node import absent, worse
+from wirespeed.checks.per_node import Blind, absent, judge_nodes, on_node, tell, worse
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import format_size
 
+_SLOW_GOVERNORS = ("powersave", "ondemand", "conservative")
+_OWN_GOVERNORS = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
+"""Drivers in active mode: their `powersave` is a balance that the processor itself keeps."""
+_LEAST_SHARE, _LEAST_BYTES = 0.05, 1 << 30
 _GIB = 1 << 30
 _DOCKER_SHM = 64 << 20
 """What docker and Kubernetes give a container that asks for nothing."""
@@ -25,8 +29,8 @@ def _ports(world: World) -> list[Finding]:
     idle = [(node, port) for node, port in ports if port.get("state") != "ACTIVE"]
     if not idle:
         return [Finding(id="NODE-009", status="pass", title=f"{len(ports)} RDMA ports ACTIVE")]
-    hosts = {node.host: node for node, _ in idle}
-    return [_idle_ports(node, [port for at, port in idle if at is node]) for node in hosts.values()]
+    nodes = {node.host: node for node, _ in idle}.values()
+    return [_idle_ports(node, [port for at, port in idle if at is node]) for node in nodes]
 
 
 def _idle_ports(node: NodeFacts, ports: Sequence[dict[str, Any]]) -> Finding:
@@ -95,14 +99,127 @@ def _shm(world: World) -> list[Finding]:
 
 def _small_shm(node: NodeFacts, size: int, backend: str) -> Finding:
     # gloo does without /dev/shm, and so do ranks that are alone on their node.
-    default = size <= _DOCKER_SHM * 1.02 and len(node.ranks) > 1 and backend != "gloo"
-    return worse(
+    default, needed = size <= _DOCKER_SHM * 1.02, len(node.ranks) > 1 and backend != "gloo"
+    return on_node(
         "NODE-007",
-        "fail" if default else "warn",
+        "default" if default else "limited",
         node,
-        f"/dev/shm has only {format_size(size)}",
-        saw=f"{format_size(size)} for {len(node.ranks)} rank(s)",
-        because="64 MiB is what docker and Kubernetes give unless told otherwise"
-        if size <= _DOCKER_SHM * 1.02
-        else "the container or the mount limits it",
+        status="fail" if default and needed else "warn",
+        size=format_size(size),
+        ranks=len(node.ranks),
+    )
+
+
+def cpu_findings(world: World) -> list[Finding]:
+    """NODE-014, NODE-015, NODE-016."""
+    return [*_governors(world), *_cpus(world), *_memory(world)]
+
+
+# NODE-014.
+
+
+def _governors(world: World) -> list[Finding]:
+    known = {_governor(node) for node in world.nodes if node.facts.cpu_governor is not None}
+    return judge_nodes(
+        "NODE-014",
+        world.nodes,
+        _judge_governor,
+        saw=", ".join(sorted(known)),
+    )
+
+
+def _governor(node: NodeFacts) -> str:
+    return f"{node.facts.cpu_governor} ({node.facts.cpu_scaling_driver or 'driver unknown'})"
+
+
+def _judge_governor(node: NodeFacts) -> Finding | Blind | None:
+    governor = node.facts.cpu_governor
+    if governor is None:
+        if node.facts.machine_virtual:
+            return Blind("virtual machine: the host sets the clocks")
+        return Blind(node.unknown.get("cpu.governor", "not reported"))
+    if governor not in _SLOW_GOVERNORS or node.facts.cpu_scaling_driver in _OWN_GOVERNORS:
+        return None
+    return worse(
+        "NODE-014",
+        "warn",
+        node,
+        f"CPU governor is {governor}",
+        saw=f"{_governor(node)} (/sys/devices/system/cpu/cpu0/cpufreq)",
+    )
+
+
+# NODE-015.
+
+
+def _cpus(world: World) -> list[Finding]:
+    short = [node for node in world.nodes if (_visible(node) or len(node.ranks)) < len(node.ranks)]
+    limited = [node for node in world.nodes if _quota(node) is not None]
+    if len(world.nodes) == 1 and world.backend == "gloo" and short and not limited:
+        return [tell("NODE-015", "shared", ranks=len(short[0].ranks), cpus=_visible(short[0]))]
+    told = (_tell_quota(node) for node in limited)
+    return judge_nodes(
+        "NODE-015", world.nodes, _judge_cpus, saw="; ".join(text for text in told if text)
+    )
+
+
+def _quota(node: NodeFacts) -> float | None:
+    quota = node.facts.cpu_quota
+    return float(quota) if isinstance(quota, int | float) else None
+
+
+def _visible(node: NodeFacts) -> int | None:
+    """CPUs of all ranks here; a rank's own affinity (`cpu.allowed`) may be its binding only."""
+    return node.facts.cpu_shared or node.facts.cpu_logical
+
+
+def _tell_quota(node: NodeFacts) -> str:
+    quota, visible = _quota(node), _visible(node)
+    if quota is None or visible is None or quota >= visible:
+        return ""
+    return (
+        f"{node.host}: a quota of {quota:g} of {visible} visible CPUs; libraries that start a thread "
+        "a visible CPU use it up and are stopped for the rest of each 100 ms (OMP_NUM_THREADS)"
+    )
+
+
+def _judge_cpus(node: NodeFacts) -> Finding | Blind | None:
+    ranks, quota, visible = len(node.ranks), _quota(node), _visible(node)
+    if quota is not None and quota < ranks:
+        return on_node("NODE-015", "quota", node, quota=quota, ranks=ranks)
+    if visible is None:
+        return Blind(node.unknown.get("cpu.shared", "number of CPUs not reported"))
+    return on_node("NODE-015", "few", node, cpus=visible, ranks=ranks) if visible < ranks else None
+
+
+# NODE-016.
+
+
+def _memory(world: World) -> list[Finding]:
+    free = [node.facts.memory_available_bytes for node in world.nodes]
+    least = min((size for size in free if size is not None), default=0)
+    return judge_nodes(
+        "NODE-016",
+        world.nodes,
+        _judge_memory,
+        good=f"at least {format_size(least)} of memory free",
+    )
+
+
+def _judge_memory(node: NodeFacts) -> Finding | Blind | None:
+    available, total = node.facts.memory_available_bytes, node.facts.memory_total_bytes
+    if available is None or total is None:
+        missing = "memory.total_bytes" if total is None else "memory.available_bytes"
+        return Blind(node.unknown.get(missing, f"{missing} not reported"))
+    limit = node.facts.memory_limit_bytes
+    total = min(total, limit) if isinstance(limit, int) else total
+    if available >= max(_LEAST_BYTES, _LEAST_SHARE * total):
+        return None
+    said = f"{format_size(available)} of {format_size(int(total))} free"
+    return worse(
+        "NODE-016",
+        "warn",
+        node,
+        f"memory: {said}",
+        saw=f"{said} (MemAvailable, and what our cgroup leaves)",
     )

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from wirespeed.checks.registry import EXPLAINED
 from wirespeed.model.records import Finding, NodeFacts, Subject
+from wirespeed.model.units import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def judge_nodes(
     blind = [(node, why.because) for node, why in judged if isinstance(why, Blind)]
     if blind:
         found.append(_unchecked(id, about, blind, len(nodes)))
-    title = f"{good} on {len(nodes)} node{'s' if len(nodes) > 1 else ''}"
+    title = f"{good} on {counted(len(nodes), 'node')}"
     return found or [Finding(id=id, status="pass", title=title, saw=saw)]
 
 

@@ -13,8 +13,7 @@ from typing import Any, Protocol
 from wirespeed.checks.correctness import proof_findings
 from wirespeed.checks.counting import with_counters
 from wirespeed.checks.gate import PLAIN, Gate
-from wirespeed.checks.join_failures import cause_first
-from wirespeed.checks.judge import judge, verdict_of
+from wirespeed.checks.judge import cause_first, judge, verdict_of
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError, WirespeedError
 from wirespeed.model.bench_records import GridPoint, Setting
 from wirespeed.model.codec import to_json
