@@ -23,20 +23,10 @@ Judge = Callable[[NodeFacts], Finding | Blind | None]
 def worse(
     id: str, status: Literal["warn", "fail"], node: NodeFacts, title: str, **said: Any
 ) -> Finding:
-    """A finding about one node; `said` are further fields of the finding."""
-    return worded(
-        id,
-        status,
-        f"{node.host}: {title}",
-        subject=Subject("node", node.host),
-        next=f"wirespeed check --only {id}",
-        **said,
-    )
-
-
-def worded(id: str, status: Literal["warn", "fail"], title: str, **said: Any) -> Finding:
-    """A finding with what findings.yaml says of its id, but for fields that `said` has."""
-    return Finding(id=id, status=status, title=title, **{**EXPLAINED[id].words, **said})
+    """What is always said of that id, about one node; `said` are further fields of the finding."""
+    who = Subject("node", node.host)
+    told = {**EXPLAINED[id].words, "next": f"wirespeed check --only {id}", **said}
+    return Finding(id=id, status=status, title=f"{node.host}: {title}", subject=who, **told)
 
 
 def tell(id: str, case: str, **values: Any) -> Finding:
