@@ -27,7 +27,8 @@ pytestmark = pytest.mark.hostile("working directories")
 JOB = Job(command=("x",), hosts=(Host("a", 2),))
 FOUND = Found("m", 1, {"a": NodeFound("py", "", "")})
 PLACE = NodePlace(index=0, slots=2, first_rank=0, node=FOUND.nodes["a"])
-LAUNCH = deepspeed.Launch(form="nodes", python="/py", command=("x",), hostfile="h", master=("m", 1))
+DEEPSPEED = Job(command=("x",), hosts=(Host("a"),), python="/py", options={"launcher": "pdsh"})
+LAUNCH = deepspeed.Launch(job=DEEPSPEED, form="nodes", hostfile="h", master=("m", "1"))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,7 @@ import psutil
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Host, Job
 from wirespeed.launchers.deepspeed import far
-from wirespeed.launchers.deepspeed.guard import CARRIED
+from wirespeed.launchers.deepspeed.guard import CARRIED, folder_of
 from wirespeed.launchers.rank_wrapper import wrapped
 from wirespeed.launchers.texts import make_error
 
@@ -110,6 +110,7 @@ def first_devices(environ: Mapping[str, str], ranks: int) -> str:
 
 
 LAUNCHERS = ("pdsh", "openmpi", "mpich", "impi", "slurm")
+_WANT_SCRIPT = ("slurm", "mpich")
 Form = Literal["local", "node", "nodes"]
 """This machine alone; one node of several, each started by itself (`--no_ssh`); all nodes."""
 _HOST = re.compile(r"(?:[\w.-]+@)?[A-Za-z0-9_](?:[\w.-]*\w)?")
@@ -121,32 +122,25 @@ _PLAIN_PATH = re.compile(r"[\w+=:,./@-]+")
 class Launch:
     """What the runner is told."""
 
+    job: Job
+    """Its options name the launcher."""
     form: Form
-    python: str
-    command: tuple[str, ...]
     hostfile: str
     """Path; in the local form there is none."""
-    master: tuple[str, int]
+    master: tuple[str, str]
     """Address and port of rank 0."""
-    ranks: int = 1
-    """Of the local form."""
-    devices: str = ""
-    """Of the local form: numbers of the GPUs, where not the first ones."""
     node_rank: int = 0
-    launcher: str = "pdsh"
-    launcher_args: str = ""
-    ssh_port: str = ""
-    filter: Mapping[str, str] = field(default_factory=dict)
-    """`include` or `exclude`, in DeepSpeed's notation `HOST[:SLOT[,SLOT]][@HOST…]`."""
-    carried: str = ""
-    """Folder in which ranks on pdsh's nodes find their environment."""
+
+    @property
+    def launcher(self) -> str:
+        return self.job.options["launcher"]
 
 
 def runner(launch: Launch) -> list[str]:
     """The runner's words, with the ranks' words at their end."""
-    words = [launch.python, "-P", "-m", "deepspeed.launcher.runner"]
+    words = [launch.job.python, "-P", "-m", "deepspeed.launcher.runner"]
     words += {"local": _local, "node": _node, "nodes": _nodes}[launch.form](launch)
-    return [*words, *_rank(launch)]
+    return [*words, "--no_local_rank", *_rank(launch)]
 
 
 def hostfile(hosts: Sequence[Host]) -> str:
@@ -158,51 +152,51 @@ def hostfile(hosts: Sequence[Host]) -> str:
 
 
 def _local(launch: Launch) -> list[str]:
+    job = launch.job
+    devices = first_devices({**os.environ, **job.environment}, job.size)
     # DeepSpeed would else look into /job/hostfile; this is no file, so it stays on this machine.
     words = ["--hostfile", "/dev/null", "--log_level=warning"]
-    words += ["--include", f"localhost:{launch.devices}"] if launch.devices else []
-    words += [] if launch.devices else ["--num_gpus", str(launch.ranks)]
-    return [*words, "--master_port", str(launch.master[1]), "--no_python", "--no_local_rank"]
+    words += ["--include", f"localhost:{devices}"] if devices else ["--num_gpus", str(job.size)]
+    return [*words, "--master_port", launch.master[1], "--no_python"]
 
 
 def _node(launch: Launch) -> list[str]:
     words = ["--hostfile", launch.hostfile, "--no_ssh", "--node_rank", str(launch.node_rank)]
-    words += [*_master(launch), *_filter_words(launch), "--log_level=warning"]
-    return [*words, "--no_python", "--no_local_rank"]
+    return [*words, *_places(launch), "--log_level=warning", "--no_python"]
 
 
 def _nodes(launch: Launch) -> list[str]:
-    words = ["--hostfile", launch.hostfile, "--launcher", launch.launcher]
-    words += ["--force_multi", "--no_ssh_check", *_master(launch), *_filter_words(launch)]
-    words += ["--ssh_port", launch.ssh_port] if launch.ssh_port else []
-    # With `=`, since its value begins with a dash.
-    words += [f"--launcher_args={launch.launcher_args}"] if launch.launcher_args else []
-    return [*words, *([] if _wants_script(launch) else ["--no_python"]), "--no_local_rank"]
+    job, launcher = launch.job, launch.launcher
+    words = ["--hostfile", launch.hostfile, "--launcher", launcher]
+    words += ["--force_multi", "--no_ssh_check", *_places(launch)]
+    if launcher == "pdsh" and (port := job.options.get("ssh-port")):
+        words += ["--ssh_port", port]
+    if told := launcher_args(job, chosen(job.hosts, job.options)):
+        words += [f"--launcher_args={told}"]  # with `=`, since its value begins with a dash
+    return [*words, *([] if launcher in _WANT_SCRIPT else ["--no_python"])]
 
 
-def _filter_words(launch: Launch) -> list[str]:
-    return [word for key, text in launch.filter.items() for word in (f"--{key}", text)]
-
-
-def _master(launch: Launch) -> list[str]:
+def _places(launch: Launch) -> list[str]:
+    """Where rank 0 is, and the filter, in DeepSpeed's notation `HOST[:SLOT[,SLOT]][@HOST…]`."""
     address, port = launch.master
-    return ["--master_addr", address, "--master_port", str(port)]
+    words = ["--master_addr", address, "--master_port", port]
+    given = ((key, launch.job.options.get(key)) for key in ("include", "exclude"))
+    return words + [word for key, text in given if text for word in (f"--{key}", text)]
 
 
 def _rank(launch: Launch) -> list[str]:
+    python = launch.job.python
+    words = wrapped(python, launch.job.command, encoded=True)
     if launch.form != "nodes":
-        return wrapped(launch.python, launch.command, encoded=True)
-    if not _PLAIN_PATH.fullmatch(launch.python):
-        raise make_error("deepspeed_python", python=launch.python)
-    job = wrapped(launch.python, launch.command, encoded=True)[-2:]
-    module = [launch.python, "-P", "-m", far.__name__]
-    if launch.launcher == "pdsh":
-        return [*module, "--carried", launch.carried, *job]
-    return [far.__file__, *job] if _wants_script(launch) else [*module, *job]
-
-
-def _wants_script(launch: Launch) -> bool:
-    return launch.launcher in ("slurm", "mpich")
+        return words
+    if not _PLAIN_PATH.fullmatch(python):
+        raise make_error("deepspeed_python", python=python)
+    job = words[-2:]
+    if launch.launcher in _WANT_SCRIPT:
+        return [far.__file__, *job]
+    module = [python, "-P", "-m", far.__name__]
+    carried = ["--carried", folder_of(launch.job.token)] if launch.launcher == "pdsh" else []
+    return [*module, *carried, *job]
 
 
 # Filters.

@@ -9,6 +9,7 @@ from pathlib import Path
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Engine, Host, Job, Piece, Prepared
 from wirespeed.launchers.deepspeed import command_line
+from wirespeed.launchers.deepspeed.command_line import Launch
 from wirespeed.launchers.deepspeed.guard import HOLD, Node, Orders, folder_of, guarded, orders_text
 from wirespeed.launchers.engines.ssh import SshAsking, ssh_words
 from wirespeed.launchers.node.probe import Facts, with_slots
@@ -20,8 +21,7 @@ from wirespeed.node.identity import port_of
 from wirespeed.process import free_port
 from wirespeed.process.frames import padded
 
-_FILTERLESS = ("openmpi", "mpich", "impi")
-_PADDED = ("openmpi", "mpich", "impi")
+_MPI = ("openmpi", "mpich", "impi")
 _DEFAULT_PORT = 29500
 """DeepSpeed's own (TORCH_DISTRIBUTED_DEFAULT_PORT): alike on nodes that are started one by one."""
 _ADDRESS, _PORT = "master-addr", "master-port"
@@ -51,94 +51,59 @@ class _Prepared(Prepared):
     """Of the form `node`: numbers of the nodes that are started here."""
 
     def pieces(self, scratch: Path) -> list[Piece]:
+        job = self.job
         if self.form is None:
             return []
-        job, launch = self.job, _launch(self, self.form, scratch)
-        if launch.form == "nodes":
-            return [_nodes_piece(job, launch, scratch)]
-        if launch.form == "local":
-            return [_piece("deepspeed", job, launch, {})]
+        launch = Launch(
+            job=job, form=self.form, hostfile=str(scratch / "hostfile"), master=self.master
+        )
+        if self.form == "local":
+            return [_piece("deepspeed", launch)]
+        if self.form == "nodes":
+            nodes = [host.name for host in job.hosts]
+            return [_piece("deepspeed", launch, nodes, orders=str(scratch / "orders"))]
         names = list(command_line.chosen(job.hosts, job.options))
-        _refuse_part(job, len(self.starts) < len(names))
-        files = {launch.hostfile: command_line.hostfile(job.hosts)}
+        # A verb hears all its ranks here; a command's other ranks are heard where they are started.
+        if len(self.starts) < len(names) and _VERB in job.environment:
+            raise make_error("part_of_a_verb")
         return [
-            _piece(names[node], job, replace(launch, node_rank=node), files) for node in self.starts
+            _piece(names[node], replace(launch, node_rank=node), names[node : node + 1])
+            for node in self.starts
         ]
 
 
-def _piece(name: str, job: Job, launch: command_line.Launch, files: Mapping[str, str]) -> Piece:
-    """DeepSpeed's part on this machine: variables go as an environment, and need no shell."""
+def _piece(name: str, launch: Launch, nodes: Sequence[str] = (), *, orders: str = "") -> Piece:
+    """DeepSpeed's part on this machine; `orders`: path of the guard's, where ranks are elsewhere."""
+    job = launch.job
+    environment = dict(job.environment)
+    files = {launch.hostfile: command_line.hostfile(job.hosts)} if nodes else {}
+    if orders:
+        files[orders] = orders_text(_orders(launch))
+        if launch.launcher == "pdsh":
+            environment["PDSH_SSH_ARGS_APPEND"] = command_line.ssh_args(job.options)
+    words = guarded(sys.executable, command_line.runner(launch), job.grace_s, orders=orders)
     return Piece(
         name=name,
-        command=tuple(guarded(sys.executable, command_line.runner(launch), job.grace_s)),
-        environment=job.environment,
-        stdin=HOLD,
-        files=files,
-        nodes=(name,) if launch.form == "node" else (),
-        ends_with_stdin=True,
-    )
-
-
-def _nodes_piece(job: Job, launch: command_line.Launch, scratch: Path) -> Piece:
-    orders = str(scratch / "orders")
-    environment = dict(job.environment)
-    if launch.launcher == "pdsh":
-        environment["PDSH_SSH_ARGS_APPEND"] = command_line.ssh_args(job.options)
-    return Piece(
-        name="deepspeed",
-        command=tuple(
-            guarded(sys.executable, command_line.runner(launch), job.grace_s, orders=orders)
-        ),
+        command=tuple(words),
         environment=environment,
         stdin=HOLD,
-        files={
-            launch.hostfile: command_line.hostfile(job.hosts),
-            orders: orders_text(_orders(job, launch)),
-        },
-        nodes=tuple(host.name for host in job.hosts),
+        files=files,
+        nodes=tuple(nodes),
         ends_with_stdin=True,
     )
 
 
-def _orders(job: Job, launch: command_line.Launch) -> Orders:
-    names = tuple(job.environment)
+def _orders(launch: Launch) -> Orders:
+    job, options = launch.job, launch.job.options
     if launch.launcher != "pdsh":
-        return Orders(names=names)
-    config, port = job.options.get("ssh-config", ""), launch.ssh_port
+        return Orders(names=tuple(job.environment))
     nodes, first = [], 0
-    for number, (host, slots) in enumerate(command_line.chosen(job.hosts, job.options).items()):
+    for number, (host, slots) in enumerate(command_line.chosen(job.hosts, options).items()):
         ranks = tuple(range(first, first + len(slots)))
-        # The word for the far shell is the delivery's own.
-        nodes.append(Node(ssh_words(config, host, (), port)[:-1], number, ranks))
+        words = ssh_words(options.get("ssh-config", ""), host, (), options.get("ssh-port", ""))
+        nodes.append(Node(words[:-1], number, ranks))  # the far shell's word is the delivery's own
         first += len(slots)
-    return Orders(names=names, folder=launch.carried, nodes=nodes)
-
-
-def _launch(prepared: _Prepared, form: command_line.Form, scratch: Path) -> command_line.Launch:
-    job, (address, port) = prepared.job, prepared.master
-    options = job.options
-    launcher = options["launcher"]
-    devices = (
-        command_line.first_devices({**os.environ, **job.environment}, job.size)
-        if form == "local"
-        else ""
-    )
-    return command_line.Launch(
-        form=form,
-        python=job.python,
-        command=job.command,
-        hostfile=str(scratch / "hostfile"),
-        master=(address, int(port)),
-        ranks=job.size,
-        devices=devices,
-        launcher=launcher,
-        launcher_args=command_line.launcher_args(job, command_line.chosen(job.hosts, options))
-        if form == "nodes"
-        else "",
-        ssh_port=options.get("ssh-port", "") if launcher == "pdsh" else "",
-        filter={key: options[key] for key in ("include", "exclude") if options.get(key)},
-        carried=folder_of(job.token),
-    )
+    return Orders(names=tuple(job.environment), folder=folder_of(job.token), nodes=nodes)
 
 
 # Looking.
@@ -161,12 +126,8 @@ def _prepare_local(job: Job) -> _Prepared:
     each = job.ranks_per_node or command_line.slots_here(environ)
     slots = command_line.chosen((Host("localhost", told or job.ranks or each),), job.options)
     port = job.options.get(_PORT) or str(free_port())
-    made = replace(
-        job,
-        ranks=_total(slots),
-        hosts=(),
-        environment=_with_accelerator(job.environment),
-    )
+    environment = _with_accelerator(job.environment)
+    made = replace(job, ranks=sum(map(len, slots.values())), hosts=(), environment=environment)
     choice = Choice(_PORT, port, "a port that is free at this moment")
     return _Prepared(job=made, choices=(choice,), form="local", master=("127.0.0.1", port))
 
@@ -181,10 +142,7 @@ def _prepare_node(job: Job) -> _Prepared:
     left = command_line.chosen(hosts, job.options)
     used, slots = list(left), list(left.values())
     all_here = not job.hosts or all(map(command_line.is_here, used))
-    if "node-rank" in job.options:
-        nodes = [_node_rank(job.options["node-rank"], len(slots))]
-    else:
-        nodes = list(range(len(slots))) if all_here else [_own_node(used)]
+    nodes = _started_here(job, used, all_here=all_here)
     address, port = _rendezvous(job, used[0], alone=len(nodes) == len(slots))
     made = replace(
         job,
@@ -212,13 +170,13 @@ def _prepare_nodes(job: Job) -> _Prepared:
         return _Prepared(job=replace(job, hosts=()), findings=seen.findings)
     slots = command_line.chosen(seen.hosts, job.options)
     address, port, why = _where_rank_0_is(job, next(iter(slots)), seen)
-    environment = {**job.environment, **_own_variables(launcher, f"{address}:{port}")}
-    made = replace(
-        job,
-        hosts=seen.hosts,
-        ranks=_total(slots),
-        environment=padded(environment) if launcher in _PADDED else environment,
-    )
+    environment = dict(job.environment)
+    if launcher in ("openmpi", "slurm"):  # which do not tell it, or tell it otherwise
+        environment[MASTER] = f"{address}:{port}"
+    if launcher in _MPI:
+        environment = padded(environment)
+    ranks = sum(map(len, slots.values()))
+    made = replace(job, hosts=seen.hosts, ranks=ranks, environment=environment)
     choices = (
         Choice("launcher", launcher, "given" if launcher != "pdsh" else "DeepSpeed's own choice"),
         Choice("MASTER_ADDR:MASTER_PORT", f"{address}:{port}", why),
@@ -244,7 +202,7 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
     launcher = options.get("launcher", "pdsh").lower()
     if launcher not in command_line.LAUNCHERS:
         raise UsageError(f"--with launcher={launcher}", expected=", ".join(command_line.LAUNCHERS))
-    if launcher in _FILTERLESS and ("include" in options or "exclude" in options):
+    if launcher in _MPI and ("include" in options or "exclude" in options):
         raise make_error("filterless", launcher=launcher)
     if "node-rank" in options and "no-ssh" not in options:
         raise UsageError("--with node-rank says nothing without no-ssh", expected="--with no-ssh")
@@ -269,10 +227,6 @@ def _form(job: Job, *, given: bool) -> command_line.Form:
     return "local" if one or (not job.hosts and (job.nodes or 1) == 1) else "nodes"
 
 
-def _total(slots: Mapping[str, Sequence[int]]) -> int:
-    return sum(len(own) for own in slots.values())
-
-
 def _with_accelerator(environment: Mapping[str, str]) -> dict[str, str]:
     """DeepSpeed is told where there is nothing but CPUs; it would find out, with a warning."""
     known = "DS_ACCELERATOR" in environment or "DS_ACCELERATOR" in os.environ
@@ -280,27 +234,19 @@ def _with_accelerator(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, **cpu}
 
 
-def _own_node(hosts: Sequence[str]) -> int:
-    """Which of the hosts this machine is; UsageError where that cannot be told."""
+def _started_here(job: Job, hosts: Sequence[str], *, all_here: bool) -> list[int]:
+    """Numbers of the hosts that are started here; UsageError where that cannot be told."""
+    if (told := job.options.get("node-rank")) is not None:
+        if not told.isdecimal() or int(told) >= len(hosts):
+            raise UsageError(f"--with node-rank={told}", expected=f"0 to {len(hosts) - 1}")
+        return [int(told)]
+    if all_here:
+        return list(range(len(hosts)))
     here = [node for node, host in enumerate(hosts) if command_line.is_here(host)]
     if len(here) != 1:
-        names = ", ".join(hosts)
-        raise make_error(
-            "which_node", many="several" if here else "none", names=names, own=os.uname().nodename
-        )
-    return here[0]
-
-
-def _node_rank(text: str, nodes: int) -> int:
-    if not text.isdecimal() or int(text) >= nodes:
-        raise UsageError(f"--with node-rank={text}", expected=f"0 to {nodes - 1}")
-    return int(text)
-
-
-def _refuse_part(job: Job, part: bool) -> None:
-    """A verb hears all its ranks here; a command's other ranks are heard where they are started."""
-    if part and _VERB in job.environment:
-        raise make_error("part_of_a_verb")
+        many, names = "several" if here else "none", ", ".join(hosts)
+        raise make_error("which_node", many=many, names=names, own=os.uname().nodename)
+    return here
 
 
 def _rendezvous(job: Job, first: str, *, alone: bool) -> tuple[str, str]:
@@ -322,11 +268,6 @@ def _where_rank_0_is(job: Job, first: str, seen: Seen) -> tuple[str, str, str]:
         address, port = address or found, port or str(facts.port)
     address = address or first.rpartition("@")[2]
     return address, port or str(port_of(job.token)), why
-
-
-def _own_variables(launcher: str, master: str) -> dict[str, str]:
-    """What ranks must find, and DeepSpeed's launcher does not tell, or tells otherwise."""
-    return {MASTER: master} if launcher in ("openmpi", "slurm") else {}
 
 
 ENGINE = Engine("deepspeed", _look)
