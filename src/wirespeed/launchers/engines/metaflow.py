@@ -25,67 +25,60 @@ from wirespeed.node.secret import VARIABLE as SECRET
 from wirespeed.process import free_port
 
 LOCAL = "local"
-_LISTS = ("secrets",)
 _PIP = "pip install 'wirespeed[metaflow]'"
 _PIP_KUBERNETES = "pip install 'kubernetes<37'"
 """37 wants python-dateutil 3, and Metaflow's boto3 (1.44) an older one."""
 
 
 def _look(job: Job) -> Prepared:
-    compute = _compute_of(job)
+    compute = job.options.get("compute", LOCAL)
     nodes, each = _shape(job)
     # CannotMeasure where Metaflow is missing for the interpreter that will run it.
     wanted = ["metaflow", "kubernetes"] if compute == "kubernetes" else ["metaflow"]
     other = job.python if compute == LOCAL else ""
-    missing = _missing_there(other, wanted, job.startup_s) if other else _missing_here(wanted)
+    if other:
+        missing = _missing_there(other, wanted, job.startup_s)
+    else:
+        missing = [name for name in wanted if find_spec(name) is None]
     if missing:
         raise CannotMeasure(
             f"{other or sys.executable} has no {' and no '.join(missing)}",
             expected="Metaflow" + (", and kubernetes for its compute" if wanted[1:] else ""),
             next=_PIP if missing[0] == "metaflow" else _PIP_KUBERNETES,
         )
-    _checked(job.options, compute)
+    datastore = LOCAL if compute == LOCAL else "s3"
+    options = {"compute": compute, "datastore": datastore, **job.options}
+    _check_options(options, compute)
     port, why = _port(job, compute)
     environment = {**job.environment, "MASTER_PORT": str(port)}
     environment |= interface_variables(job.interface)
     if not job.interface and compute == LOCAL and nodes > 1:
         environment.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    found = replace(
-        job, nodes=nodes, ranks_per_node=each, ranks=nodes * each, environment=environment
-    )
+    sized = replace(job, nodes=nodes, ranks_per_node=each, ranks=nodes * each)
+    found = replace(sized, options=options, environment=environment)
     return _Prepared(job=found, choices=(Choice("MASTER_PORT", str(port), why),))
 
 
 class _Prepared(Prepared):
     def pieces(self, scratch: Path) -> list[Piece]:
         job = self.job
-        compute = _compute_of(job)
-        datastore = _datastore_of(job.options, compute)
-        nodes, each = _shape(job)
-        metadata = ("--metadata", "local") if compute == LOCAL else ()
-        top = ("--no-pylint", "--datastore", datastore, "--environment", "local", *metadata)
+        here = job.options["compute"] == LOCAL
         command = (
-            *(job.python if compute == LOCAL and job.python else sys.executable, str(FLOW), *top),
-            *("run", "--nodes", str(nodes), "--ranks-per-node", str(each)),
+            *(job.python if here and job.python else sys.executable, str(FLOW), "--no-pylint"),
+            *("--datastore", job.options["datastore"], "--environment", "local"),
+            *(("--metadata", "local") if here else ()),
+            *("run", "--nodes", str(job.nodes), "--ranks-per-node", str(job.ranks_per_node)),
         )
-        environment = {**job.environment, **_told(job, compute)}
-        environment |= _state(scratch, job.options, compute, datastore)
-        piece = Piece(
-            name="metaflow",
-            command=command,
-            environment=environment,
-            stdin="\n",
-            ends_with_stdin=True,
-        )
-        return [piece]
-
-
-def _compute_of(job: Job) -> str:
-    return job.options.get("compute", LOCAL)
-
-
-def _datastore_of(options: Mapping[str, str], compute: str) -> str:
-    return options.get("datastore", LOCAL if compute == LOCAL else "s3")
+        environment = {**job.environment, **_told(job), **_state(scratch, job.options)}
+        return [
+            Piece(
+                name="metaflow",
+                command=command,
+                environment=environment,
+                stdin="\n",
+                ends_with_stdin=True,
+            )
+        ]
 
 
 def _shape(job: Job) -> tuple[int, int]:
@@ -103,23 +96,14 @@ def _shape(job: Job) -> tuple[int, int]:
     return nodes, each
 
 
-def _checked(options: Mapping[str, str], compute: str) -> None:
+def _check_options(options: Mapping[str, str], compute: str) -> None:
     """UsageError where options contradict each other."""
-    datastore = _datastore_of(options, compute)
-    if compute != LOCAL and datastore == LOCAL:
+    if compute != LOCAL and options["datastore"] == LOCAL:
         raise make_error("local_datastore", compute=compute)
     for one in ENGINE.options:
         if one.name in options and one.of and compute not in one.of:
-            raise make_error(
-                "option_of_another_compute",
-                option=one,
-                compute=compute,
-                computes=" or ".join(one.of),
-            )
-
-
-def _missing_here(wanted: list[str]) -> list[str]:
-    return [name for name in wanted if find_spec(name) is None]
+            of = " or ".join(one.of)
+            raise make_error("option_of_another_compute", option=one, compute=compute, computes=of)
 
 
 def _missing_there(python: str, wanted: list[str], seconds: float) -> list[str]:
@@ -147,8 +131,9 @@ def _port(job: Job, compute: str) -> tuple[int, str]:
     return port_of(job.token or "metaflow"), "made from the job's token: each node has own ports"
 
 
-def _told(job: Job, compute: str) -> dict[str, str]:
+def _told(job: Job) -> dict[str, str]:
     """What the flow needs to know."""
+    compute = job.options["compute"]
     told = {COMMAND: json.dumps(list(job.command))}
     if job.python:
         told[PYTHON] = job.python
@@ -163,7 +148,7 @@ def _told(job: Job, compute: str) -> dict[str, str]:
 
 
 def _attribute(name: str, text: str) -> object:
-    if name in _LISTS:
+    if name == "secrets":
         return text.split(",")
     if name != "tolerations":
         return text
@@ -173,13 +158,11 @@ def _attribute(name: str, text: str) -> object:
         raise UsageError(f"--with tolerations: {error}", expected="a JSON list") from error
 
 
-def _state(
-    scratch: Path, options: Mapping[str, str], compute: str, datastore: str
-) -> dict[str, str]:
+def _state(scratch: Path, options: Mapping[str, str]) -> dict[str, str]:
     """Metaflow's settings: on this machine none but these, and all its files in `scratch`."""
+    compute, datastore = options["compute"], options["datastore"]
     here = str(scratch)
-    settings = {"TEMPDIR": here, "CLIENT_CACHE_PATH": here}
-    settings["DATASTORE_SYSROOT_LOCAL"] = here
+    settings = dict.fromkeys(("TEMPDIR", "CLIENT_CACHE_PATH", "DATASTORE_SYSROOT_LOCAL"), here)
     if "root" in options:
         settings[f"DATASTORE_SYSROOT_{datastore.upper()}"] = options["root"]
     if compute == LOCAL:

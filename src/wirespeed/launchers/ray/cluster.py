@@ -153,28 +153,6 @@ class RayStop(StopRequest):
             raise StopRequested
 
 
-class Room:
-    """A placement group that Ray has made, and what each rank may use of it."""
-
-    def __init__(self, ray: Any, group: Any, cpus: float, gpus: float) -> None:
-        self._ray = ray
-        self._group = group
-        self._cpus = cpus
-        self._gpus = gpus
-
-    def actor(self, kind: type, bundle: int) -> Any:
-        """A handle on a new actor in that bundle; Ray does not start it again when it dies."""
-        strategy = import_module("ray.util.scheduling_strategies").PlacementGroupSchedulingStrategy(
-            self._group, placement_group_bundle_index=bundle
-        )
-        options = {"num_cpus": self._cpus, "num_gpus": self._gpus, "max_restarts": 0}
-        return self._ray.remote(kind).options(scheduling_strategy=strategy, **options).remote()
-
-    def give_back(self) -> None:
-        """Ray ends what is still in it."""
-        import_module("ray.util").remove_placement_group(self._group)
-
-
 @contextmanager
 def connected(orders: Orders, folder: Path, stop: RayStop) -> Iterator[Any]:
     """The module `ray`, connected; a local cluster ends with the block, any other stays.
@@ -241,8 +219,15 @@ def _must_listen(address: str) -> None:
         ) from error
 
 
-def room_for(orders: Orders, ray: Any, stop: RayStop, say: Callable[[str], None]) -> Room:
-    """Wait until Ray has placed every bundle; CannotMeasure says what was asked and what is there."""
+@contextmanager
+def room_for(
+    orders: Orders, ray: Any, stop: RayStop, say: Callable[[str], None]
+) -> Iterator[Callable[[type, int], Any]]:
+    """Wait until Ray has placed every bundle; CannotMeasure says what was asked and what is there.
+
+    Gives what makes a new actor of a class in a bundle, which Ray does not start again when it dies.
+    After the block Ray ends what is still in there.
+    """
     cpus = 1.0 if orders.cpus is None else orders.cpus
     gpus = _gpus_each(orders, ray)
     shapes = [_shape(bundle, cpus, gpus, ray) for bundle in orders.bundles]
@@ -251,7 +236,16 @@ def room_for(orders: Orders, ray: Any, stop: RayStop, say: Callable[[str], None]
         if orders.address == LOCAL:  # which cannot grow
             raise _no_room(shapes, orders, ray)
         say(f"ray: waiting for nodes: asked {_asked(shapes, orders)}; the cluster has {_has(ray)}")
-    group = import_module("ray.util").placement_group(shapes, strategy=orders.strategy)
+    util, scheduling = import_module("ray.util"), "ray.util.scheduling_strategies"
+    group = util.placement_group(shapes, strategy=orders.strategy)
+
+    def actor(kind: type, bundle: int) -> Any:
+        strategy = import_module(scheduling).PlacementGroupSchedulingStrategy(
+            group, placement_group_bundle_index=bundle
+        )
+        options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0}
+        return ray.remote(kind).options(scheduling_strategy=strategy, **options).remote()
+
     ready = [group.ready()]
     try:
         while not ray.wait(ready, timeout=_POLL_S)[0]:
@@ -259,11 +253,10 @@ def room_for(orders: Orders, ray: Any, stop: RayStop, say: Callable[[str], None]
                 raise StopRequested
             if time.monotonic() > until:
                 raise _no_room(shapes, orders, ray)
-    except BaseException:
+        yield actor
+    finally:
         with suppress(ray.exceptions.RayError):
-            import_module("ray.util").remove_placement_group(group)
-        raise
-    return Room(ray, group, cpus, gpus)
+            util.remove_placement_group(group)
 
 
 def _gpus_each(orders: Orders, ray: Any) -> float:

@@ -106,19 +106,18 @@ class _Session:
         """Actors in a placement group; both are gone after the block."""
         # Ray pickles whatever it carries: who reaches its ports runs programs, with us or without.
         import_module("ray.cloudpickle").register_pickle_by_value(rank_actor)
-        room = cluster.room_for(self._orders, self._ray, self._stop, _say)
         bundles = enumerate(self._orders.bundles)
         places = [number for number, bundle in bundles for _ in range(bundle.ranks)]
         actors: list[Any] = []
-        try:
-            for number in places:
-                actors.append(room.actor(rank_actor.RankActor, number))
-            yield actors
-        finally:
-            with suppress(self._ray.exceptions.RayError):
-                for actor in actors:
-                    self._ray.kill(actor)
-                room.give_back()
+        with cluster.room_for(self._orders, self._ray, self._stop, _say) as new_actor:
+            try:
+                for number in places:
+                    actors.append(new_actor(rank_actor.RankActor, number))
+                yield actors
+            finally:
+                with suppress(self._ray.exceptions.RayError):
+                    for actor in actors:
+                        self._ray.kill(actor)
 
     # Before the start.
 
@@ -155,8 +154,9 @@ class _Session:
 
     def _start(self) -> None:
         first = self._ranks[0].place
+        addresses = {one["NodeID"]: one["NodeManagerAddress"] for one in self._ray.nodes()}
         master = {
-            "MASTER_ADDR": first["address"] or self._address(first["node"]),
+            "MASTER_ADDR": first["address"] or addresses[first["node"]],
             "MASTER_PORT": str(first["port"]),
         }
         common = {**self._orders.environment, **master}
@@ -172,10 +172,6 @@ class _Session:
             raise CannotMeasure(
                 f"ray: a rank did not start: {cluster.first_line(error)}"
             ) from error
-
-    def _address(self, node: str) -> str:
-        nodes = {one["NodeID"]: one["NodeManagerAddress"] for one in self._ray.nodes()}
-        return str(nodes[node])
 
     # While ranks run.
 
@@ -199,7 +195,8 @@ class _Session:
             return False
         if data:
             rank.last = data[data.rfind(b"\n", 0, -1) + 1 :].decode("utf-8", "replace")
-            self._write(data)
+            if not write_all(1, data):
+                self._end_all()
         if code is None:
             return True
         if self._orders.token and not _tells_end(rank.last, self._orders.token):
@@ -223,10 +220,6 @@ class _Session:
         self._over_at = time.monotonic() + min(self._orders.grace_s, _MOST_GRACE_S) + _FAREWELL_S
         for rank in self._ranks:
             rank.actor.stop.remote()
-
-    def _write(self, data: bytes) -> None:
-        if not write_all(1, data):
-            self._end_all()
 
 
 def _tells_end(line: str, token: str) -> bool:

@@ -149,40 +149,6 @@ def say(text: str) -> None:
         sys.stderr.flush()
 
 
-class Starts:
-    """Counts the ranks that have said hello; without frames the first output is all that is known."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._token = os.environ.get(VARIABLE, "").partition(",")[0]
-        self._ranks: set[int] = set()
-        self._lines = Lines()
-        self.any = False
-
-    @property
-    def count(self) -> int:
-        return len(self._ranks)
-
-    @property
-    def all(self) -> bool:
-        return self.count >= self._size or (not self._token and self.any)
-
-    def late(self, seconds: float) -> str:
-        """What to say when they are not all there so long after the job began."""
-        return (
-            f"{self.count} of {self._size} ranks have started {seconds:.0f} s after the job began"
-        )
-
-    def take(self, data: bytes) -> None:
-        self.any = self.any or bool(data)
-        if self.all or not data:
-            return
-        for line in self._lines.feed(data):
-            frame = parse(line.decode("utf-8", "replace"), self._token)
-            if frame is not None and frame.kind in (HELLO, EXIT):
-                self._ranks.add(frame.rank)
-
-
 def told_apart(name: str, command: Sequence[str]) -> tuple[str, list[str]]:
     """That name and srun's words, made unlike any other's where the job was written down once.
 
@@ -195,34 +161,60 @@ def told_apart(name: str, command: Sequence[str]) -> tuple[str, list[str]]:
     return own, [f"--job-name={own}" if word == asked else word for word in command]
 
 
-class Pending:
-    """Tells that a job is pending, and why, each time the reason changes; and bounds the wait."""
+class Progress:
+    """How far a job is: pending, begun, its ranks started; and whether one of these takes too long."""
 
-    def __init__(self, wait_s: float) -> None:
-        self._wait_s = wait_s
-        self._began = time.monotonic()
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._token = os.environ.get(VARIABLE, "").partition(",")[0]
+        self._ranks: set[int] = set()
+        self._lines = Lines()
         self._reason = ""
-        self._next = self._began
+        self._began = self._ask_at = time.monotonic()
+        self.runs_since = self._began if bounds.jobid else None
+        """Since the job has its nodes."""
+        self.any = False
+        """Whether any output has come: without frames that is all that is known of ranks."""
+
+    def take(self, data: bytes) -> None:
+        """Count the ranks that say hello."""
+        self.any = self.any or bool(data)
+        if self.all or not data:
+            return
+        for line in self._lines.feed(data):
+            frame = parse(line.decode("utf-8", "replace"), self._token)
+            if frame is not None and frame.kind in (HELLO, EXIT):
+                self._ranks.add(frame.rank)
+
+    @property
+    def all(self) -> bool:
+        """Whether all ranks have started."""
+        return len(self._ranks) >= self._bounds.size or (not self._token and self.any)
 
     @property
     def is_due(self) -> bool:
-        """Whether to ask again: at once often, later every 15 s, as a controller can bear."""
-        return time.monotonic() >= self._next
+        """Whether to ask again why it is pending: at once often, later every 15 s, as a controller
+        can bear."""
+        return time.monotonic() >= self._ask_at
 
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._began
-
-    def heard(self, entry: Entry | None) -> bool:
-        """Take what squeue said; False when the wait is over."""
-        self._next = time.monotonic() + min(max(self.seconds / 10, 0.5), 15.0)
-        late = self.seconds > self._wait_s
-        if entry is None or not entry.waits:
-            return not late
-        if late:
-            say(f"job {entry.job} still pending after {self.seconds:.0f} s: {entry.reason}")
-            return False
-        if entry.reason not in (self._reason, "None"):
+    def pending(self, entry: Entry | None) -> str:
+        """Take what squeue says, and tell why it is pending each time the reason changes; what to say
+        where that takes too long."""
+        now = time.monotonic()
+        waited = now - self._began
+        self._ask_at = now + min(max(waited / 10, 0.5), 15.0)
+        late = waited > self._bounds.wait_s
+        if entry is not None and entry.waits and late:
+            say(f"job {entry.job} still pending after {waited:.0f} s: {entry.reason}")
+        elif entry is not None and entry.waits and entry.reason not in (self._reason, "None"):
             self._reason = entry.reason
             say(f"job {entry.job} is pending: {entry.reason}")
-        return True
+        return f"no nodes within {self._bounds.wait_s:.0f} s: the job is cancelled" if late else ""
+
+    def late(self) -> str:
+        """What to say where the ranks take too long to start."""
+        seconds = self._bounds.startup_s
+        if self.all or self.runs_since is None or time.monotonic() < self.runs_since + seconds:
+            return ""
+        started = f"{len(self._ranks)} of {self._bounds.size} ranks have started"
+        return f"{started} {seconds:.0f} s after the job began"

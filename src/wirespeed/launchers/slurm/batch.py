@@ -98,9 +98,7 @@ class _Batch:
         self._tail = Tail(output, job)
         self._bounds = bounds
         self._stop = stop
-        self._starts = slurm.Starts(bounds.size)
-        self._pending = slurm.Pending(bounds.wait_s)
-        self._runs_since: float | None = None
+        self._progress = slurm.Progress(bounds)
         self._ask_at = 0.0
         self._seen_at = time.monotonic()
         self._entry: slurm.Entry | None = None
@@ -135,7 +133,7 @@ class _Batch:
     def _read(self) -> bool:
         """Pass on what is new."""
         data = self._tail.read()
-        self._starts.take(data)
+        self._progress.take(data)
         if data and not write_all(1, data):
             self._stop.ask("deaf")
         return bool(data)
@@ -148,31 +146,26 @@ class _Batch:
             self._ask_at = now + _ASK_S / 5
             return now > self._seen_at + _FORGET_S and slurm.is_forgotten(self._job)
         self._seen_at, self._entry = now, entry
-        self._ask_at = now + (0.5 if entry.waits else min(_ASK_S, LOOK_S + self._running_s()))
+        running_s = now - (self._progress.runs_since or now)
+        self._ask_at = now + (0.5 if entry.waits else min(_ASK_S, LOOK_S + running_s))
         return entry.state in slurm.OVER
 
-    def _running_s(self) -> float:
-        return 0.0 if self._runs_since is None else time.monotonic() - self._runs_since
-
     def _late(self) -> str:
-        if self._entry is None:
+        entry, progress = self._entry, self._progress
+        if entry is None:
             return ""
-        if self._entry.waits:
-            self._runs_since = None
-            if self._pending.is_due and not self._pending.heard(self._entry):
-                return f"no nodes within {self._bounds.wait_s:.0f} s: the job is cancelled"
-            return ""
-        if self._runs_since is None:
-            self._runs_since = time.monotonic()
-        if self._starts.all or self._running_s() < self._bounds.startup_s:
-            return ""
-        if not self._starts.any:
+        if entry.waits:
+            progress.runs_since = None
+            return progress.pending(entry) if progress.is_due else ""
+        progress.runs_since = progress.runs_since or time.monotonic()
+        late = progress.late()
+        if late and not progress.any:
             return (
                 f"job {self._job} runs, and nothing of its output has come to {self._tail.path} "
                 f"in {self._bounds.startup_s:.0f} s: is that folder shared with the nodes? "
                 "--with output=FOLDER names another"
             )
-        return self._starts.late(self._bounds.startup_s)
+        return late
 
     # The end.
 
@@ -200,7 +193,7 @@ class _Batch:
 
     def _end(self) -> None:
         """SIGTERM to the ranks, their grace, then the end of the job."""
-        if self._starts.any:
+        if self._progress.any:
             slurm.cancel([self._job], signal="TERM")
             until = time.monotonic() + self._bounds.orderly_s
             while self._tail.code is None and time.monotonic() < until:

@@ -50,10 +50,8 @@ class _Step:
         self._srun = srun
         self._bounds = bounds
         self._stop = stop
-        self._starts = slurm.Starts(bounds.size)
+        self._progress = slurm.Progress(bounds)
         self._open = True
-        self._pending = slurm.Pending(bounds.wait_s)
-        self._runs_since: float | None = time.monotonic() if bounds.jobid else None
 
     def run(self) -> int:
         late = ""
@@ -72,17 +70,14 @@ class _Step:
 
     def _late(self) -> str:
         """Why it takes too long, or nothing."""
-        if self._starts.all:
-            return ""
-        if self._runs_since is None and self._pending.is_due:
+        progress = self._progress
+        if progress.runs_since is None and progress.is_due and not progress.all:
             entry = slurm.entry_named(self._bounds.name)
-            if self._starts.any or (entry is not None and not entry.waits):
-                self._runs_since = time.monotonic()
-            elif not self._pending.heard(entry):
-                return f"no nodes within {self._bounds.wait_s:.0f} s: the job is cancelled"
-        if self._runs_since is None or time.monotonic() < self._runs_since + self._bounds.startup_s:
-            return ""
-        return self._starts.late(self._bounds.startup_s)
+            if progress.any or (entry is not None and not entry.waits):
+                progress.runs_since = time.monotonic()
+            elif late := progress.pending(entry):
+                return late
+        return progress.late()
 
     def _goes_on(self) -> bool:
         """Pass on what srun said; False once it has ended and all is said."""
@@ -93,7 +88,7 @@ class _Step:
             return not over
         data = os.read(handles[0], _READ)
         self._open = bool(data)
-        self._starts.take(data)
+        self._progress.take(data)
         if not write_all(1, data):
             self._stop.ask("deaf")
         return True
@@ -102,7 +97,7 @@ class _Step:
 
     def _end(self) -> None:
         """SIGTERM to the ranks, their grace, then SIGTERM to srun, which kills them."""
-        if self._starts.any:
+        if self._progress.any:
             slurm.cancel(slurm.steps_named(self._bounds.name), signal="TERM")
             self._until_over(self._bounds.orderly_s)
         for number in (signal.SIGTERM, signal.SIGKILL):
