@@ -48,7 +48,6 @@ class PodsPrepared(NodesPrepared):
 
     @contextmanager
     def hold(self, say: Callable[[str], None]) -> Iterator[Held]:
-
         with hold_once(self, say) if self.once else NodesPrepared.hold(self, say) as held:
             held.lost = self._why_lost
             if isinstance(held.prepared, PodsPrepared):
@@ -67,7 +66,6 @@ class PodsPrepared(NodesPrepared):
         return cluster.shared_findings(self.kubectl, pods, self.job.python, WORKSPACE)
 
     def around(self, scratch: Path) -> tuple[list[Piece], list[Piece]]:
-
         return around_once(self, str(scratch)) if self.once else ([], [])
 
 
@@ -123,26 +121,6 @@ class PodAsking(probe.Asking):
         return replace(found, id=told.id) if known else found
 
 
-def not_ready(kubectl: cluster.Kubectl, pod: cluster.Pod, reason: str) -> Finding:
-    """`reason`: the cluster's own, where one is known."""
-    return probe.node_finding(
-        "not_ready",
-        pod.name,
-        pod=pod,
-        saw=f"{pod.status}, {f'on {pod.node}' if pod.node else 'on no node'}, "
-        f"{pod.restarts} restarts",
-        because=reason,
-        next=kubectl.by_hand("describe", "pod", pod.name),
-    )
-
-
-def missing_pods(name: str, found: int, wanted: int) -> Finding:
-    """The environment has fewer pods than are asked."""
-    return make_finding(
-        "missing_pods", name=name, found=found, wanted=wanted, subject=Subject("job", name)
-    )
-
-
 ASK_S = 30.0
 """For all pods together: kubectl of many pods at once needs some seconds of this machine's time."""
 
@@ -152,33 +130,26 @@ def looked(asked: PodsPrepared, environment: cluster.Environment) -> PodsPrepare
 
     UsageError for names that are no pods of it.
     """
-    job, kubectl = asked.job, asked.kubectl
-    pods, findings = _chosen(job, environment)
-    findings += [not_ready(kubectl, pod, "") for pod in pods if not pod.ready]
+    pods, findings = _chosen(asked.job, environment)
+    findings += [_not_ready(asked.kubectl, pod) for pod in pods if not pod.ready]
     ready = [pod for pod in pods if pod.ready]
-    directory = job.options.get("directory", WORKSPACE)
-    asking = PodAsking(kubectl, job.python, min(job.startup_s, ASK_S))
-    good, troubles = _asked(ready, asking, directory)
-    zones = cluster.zones_of(kubectl)
-    for pod in ready:
-        if pod.name in good:
-            good[pod.name] = replace(good[pod.name], zone=zones.get(pod.node, ""))
-    environ = {**job.environment, DIRECTORY: directory}
-    slots = {host.name: host.slots for host in job.hosts}
-    placed = replace(
-        job,
-        hosts=tuple(Host(pod.name, slots.get(pod.name)) for pod in pods),
-        nodes=None,
-        environment=environ,
-        directory=directory,
-    )
+    slots = {host.name: host.slots for host in asked.job.hosts}
+    job = _in_pods(asked.job, tuple(Host(pod.name, slots.get(pod.name)) for pod in pods))
+    asking = PodAsking(asked.kubectl, job.python, min(job.startup_s, ASK_S))
+    good, troubles = _asked(ready, asking, job.directory)
     places = {pod.name: (pod.uid, pod.node, pod.restarts) for pod in ready}
-    on_pods = replace(asked, job=placed, places=places)
+    on_pods = replace(asked, job=job, places=places)
     seen = torchrun.prepared(on_pods, asking, findings + troubles, good)
     by_node = {pod.name: pod.node for pod in ready}
     where = ", ".join(f"{host.name} on {by_node.get(host.name, '?')}" for host in seen.job.hosts)
     choices = (Choice("pods", where or "none", f"of the environment {environment.name}"),)
     return replace(seen, choices=(*choices, *seen.choices))
+
+
+def _in_pods(job: Job, hosts: tuple[Host, ...]) -> Job:
+    directory = job.options.get("directory", WORKSPACE)
+    environment = {**job.environment, DIRECTORY: directory}
+    return replace(job, hosts=hosts, nodes=None, environment=environment, directory=directory)
 
 
 def could_not_look(asked: PodsPrepared, why: cluster.Refused | Finding) -> PodsPrepared:
@@ -194,26 +165,31 @@ def could_not_look(asked: PodsPrepared, why: cluster.Refused | Finding) -> PodsP
 
 def _chosen(job: Job, environment: cluster.Environment) -> tuple[list[cluster.Pod], list[Finding]]:
     """The pods that are meant: by name, or the first of them."""
-    if job.hosts:
-        return _named(job, environment), []
-    wanted = job.nodes or environment.wanted or len(environment.pods)
-    pods = list(environment.pods[:wanted])
-    if len(pods) < wanted:
-        return pods, [missing_pods(environment.name, len(pods), wanted)]
-    return pods, []
-
-
-def _named(job: Job, environment: cluster.Environment) -> list[cluster.Pod]:
-    by_name = {pod.name: pod for pod in environment.pods}
+    name, by_name = environment.name, {pod.name: pod for pod in environment.pods}
     for host in job.hosts:
         if host.name not in by_name:
-            raise make_error(
-                "no_pod",
-                name=environment.name,
-                pod=host.name,
-                expected=", ".join(by_name) or "a pod of it; there is none now",
-            )
-    return [by_name[host.name] for host in job.hosts]
+            there = ", ".join(by_name) or "a pod of it; there is none now"
+            raise make_error("no_pod", name=name, pod=host.name, expected=there)
+    if job.hosts:
+        return [by_name[host.name] for host in job.hosts], []
+    wanted = job.nodes or environment.wanted or len(environment.pods)
+    pods = list(environment.pods[:wanted])
+    if len(pods) == wanted:
+        return pods, []
+    subject, found = Subject("job", name), len(pods)
+    missing = make_finding("missing_pods", name=name, found=found, wanted=wanted, subject=subject)
+    return pods, [missing]
+
+
+def _not_ready(kubectl: cluster.Kubectl, pod: cluster.Pod) -> Finding:
+    where = f"on {pod.node}" if pod.node else "on no node"
+    return probe.node_finding(
+        "not_ready",
+        pod.name,
+        pod=pod,
+        saw=f"{pod.status}, {where}, {pod.restarts} restarts",
+        next=kubectl.by_hand("describe", "pod", pod.name),
+    )
 
 
 def _asked(
@@ -223,9 +199,11 @@ def _asked(
     words = probe_words(asking.pythons)
     commands = {pod.name: asking.kubectl.exec_words(pod.name, words) for pod in pods}
     good, findings = asking.ask(commands, directory)
+    zones = cluster.zones_of(asking.kubectl)
     for pod in pods:
         if pod.name in good:
-            good[pod.name] = replace(good[pod.name], reached=pod.ip, gpus=pod.gpus)
+            zone = zones.get(pod.node, "")
+            good[pod.name] = replace(good[pod.name], reached=pod.ip, gpus=pod.gpus, zone=zone)
     return good, findings
 
 
@@ -242,21 +220,13 @@ def planned(asked: PodsPrepared) -> PodsPrepared:
     deployment = _deployment(job, file, name_of(file.cluster.name, job.token))
     placed = _placed(job, deployment)
     names = {host.name for host in placed}
+    nodes = {name: address for name, address in _addresses(deployment) if name in names}
     found = Found(
         cluster.master(deployment) if len(placed) > 1 else "127.0.0.1",
         int(job.options.get("port", file.network.port)),
-        {name: NodeFound(job.python, address, "") for name, address in _addresses(deployment)
-         if name in names},
-    )  # fmt: skip
-    directory = job.options.get("directory", WORKSPACE)
-    ready = replace(
-        job,
-        hosts=placed,
-        nodes=None,
-        ranks=None,
-        environment={**job.environment, DIRECTORY: directory},
-        directory=directory,
+        {name: NodeFound(job.python, address, "") for name, address in nodes.items()},
     )
+    ready = replace(_in_pods(job, placed), ranks=None)
     why = f"{file.cluster.name} is not deployed: made for this job alone, and gone with it"
     choices = (Choice("environment", deployment.name, why), *deployment.choices)
     return replace(asked, job=ready, choices=choices, found=found, once=deployment.name)
