@@ -13,6 +13,7 @@ from wirespeed.views.html.comparison import runs_grid
 from wirespeed.views.lasting import conclusion, goodput_tables, soak_tables, summary, timeline
 from wirespeed.views.pairs import pair_tables, simulation_lines
 from wirespeed.views.sections import (
+    choices_grid,
     head_line,
     next_command,
     references_grid,
@@ -37,7 +38,7 @@ def render(run: Run, style: Style) -> str:
         *([] if run.settings else _measurements(run, plain)),
         *_references(run, plain),
         *_pairs(run, plain),
-        _choices(run, plain) if style.verbose else [],
+        choices_grid(run).markdown(plain, every=True) if style.verbose and run.choices else [],
         _closing(run, plain),
     ]
     return plain_text("\n\n".join("\n".join(block) for block in blocks if block), style) + "\n"
@@ -127,14 +128,6 @@ def _references(run: Run, style: Style) -> list[list[str]]:
     """What figures were graded against."""
     grid = references_grid(run)
     return _tables([("graded against", grid)], style) if grid else []
-
-
-def _choices(run: Run, style: Style) -> list[str]:
-    rows = [
-        [escape(text, style) for text in (choice.name, choice.value, choice.reason)]
-        for choice in run.choices
-    ]
-    return table(("choice", "value", "why"), rows, ()) if rows else []
 
 
 def _closing(run: Run, style: Style) -> list[str]:

@@ -149,14 +149,12 @@ def head_line(run: Run, style: Style) -> str:
     return style.paint(style.text(" · ".join(parts)), "dim")
 
 
-def choice_lines(run: Run, style: Style) -> list[str]:
+def choices_grid(run: Run) -> Grid:
     """Every automatic choice with its reason."""
-    if not run.choices:
-        return []
     grid = Grid.of("<choice|<value|<why")
     for choice in run.choices:
         grid.add(choice.name, choice.value, choice.reason)
-    return grid.lines(style)
+    return grid
 
 
 def verification_line(run: Run, style: Style) -> list[str]:

@@ -12,7 +12,7 @@ from wirespeed.views.findings import finding_lines, folded, of_interest
 from wirespeed.views.sections import (
     Series,
     bandwidth_note,
-    choice_lines,
+    choices_grid,
     closing_lines,
     head_line,
     note,
@@ -30,7 +30,7 @@ _ONE_SAMPLE = "no interval: too few samples, so these figures carry no verdict (
 def render(run: Run, style: Style) -> str:
     blocks = [
         [head_line(run, style)],
-        choice_lines(run, style) if style.verbose else [],
+        _choices(run, style) if style.verbose else [],
         finding_lines(run.findings, style)
         if style.verbose
         else finding_lines(of_interest(folded(run), run), style, brief=True),
@@ -40,6 +40,10 @@ def render(run: Run, style: Style) -> str:
         closing_lines(run, style),
     ]
     return join_blocks(blocks)
+
+
+def _choices(run: Run, style: Style) -> list[str]:
+    return choices_grid(run).lines(style) if run.choices else []
 
 
 def _pairs(run: Run, style: Style) -> list[list[str]]:
@@ -179,7 +183,7 @@ _WRONG = ("rank", "host", "wrong", "of", "bytes", "chunk", "guess", "example")
 def render_wide(run: Run, style: Style) -> str:
     blocks = [
         [head_line(run, style)],
-        choice_lines(run, style),
+        _choices(run, style),
         finding_lines(run.findings, style),
         *_particular(run, style),
         _measurements(run, style),

@@ -8,18 +8,20 @@ from typing import Any
 from wirespeed.model.bench_records import ReferenceFigure
 from wirespeed.model.records import Measurement, Run
 from wirespeed.model.units import GIGA, format_duration, format_size
-from wirespeed.views.html.heatmap import label
 from wirespeed.views.html.parts import (
-    DASHES,
-    LINES,
-    SYMBOLS,
     Figure,
     Section,
     Spot,
+    axis_title,
     chart,
+    curve,
     curve_layout,
-    filled,
     html_table,
+    html_tables,
+    label,
+    section,
+    shortened,
+    six,
     size_axis,
     whiskers,
 )
@@ -63,7 +65,7 @@ def busbw_chart(lines: Sequence[Line], references: Iterable[ReferenceFigure] = (
     most = max(m.busbw for line in drawn for m in line.rows)
     shown = [one for one in references if one.quantity == "busbw" and not far_above(one, most)]
     traces += [_reference(one, 1 / GIGA, sizes) for one in shown]
-    y = {"title": _title("busbw, GB/s"), "rangemode": "tozero"}
+    y = {"title": axis_title("busbw, GB/s"), "rangemode": "tozero"}
     return {"data": traces, "layout": _layout(traces, sizes, y)}
 
 
@@ -75,7 +77,7 @@ def time_chart(lines: Sequence[Line], references: Iterable[ReferenceFigure] = ()
     traces = [_time(line, index) for index, line in enumerate(drawn)]
     sizes = _sizes(drawn)
     traces += [_reference(one, 1e6, sizes) for one in references if one.quantity == "time"]
-    y = {"title": _title("time"), "type": "log"} | _time_ticks(traces)
+    y = {"title": axis_title("time"), "type": "log"} | _time_ticks(traces)
     return {"data": traces, "layout": _layout(traces, sizes, y)}
 
 
@@ -110,10 +112,6 @@ def _with_points(lines: Sequence[Line], good: Callable[[Measurement], bool]) -> 
 
 def _sizes(lines: Sequence[Line]) -> list[int]:
     return [m.size_bytes for line in lines for m in line.rows]
-
-
-def _title(text: str) -> Figure:
-    return {"text": text, "font": {"size": 13}, "standoff": 8}
 
 
 def _layout(traces: Sequence[Figure], sizes: Sequence[int], y: Figure) -> Figure:
@@ -162,30 +160,20 @@ def _has_interval(m: Measurement) -> bool:
 def _trace(
     line: Line,
     index: int,
-    values: Sequence[float],
-    ends: Sequence[tuple[float, float]],
-    said: Sequence[str],
+    values: Iterable[float],
+    ends: Iterable[tuple[float, float]],
+    said: Iterable[str],
 ) -> Figure:
-    color = LINES[index % len(LINES)]
-    dash = DASHES[index // len(LINES) % len(DASHES)]
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": label(_short(line.name)),
-        "x": [m.size_bytes for m in line.rows],
-        "y": [float(f"{value:.6g}") for value in values],
-        "error_y": whiskers([(_six(down), _six(up)) for down, up in ends], color),
-        "line": {"color": color, "width": 2, "dash": dash},
-        "marker": {"color": color, "size": 7, "symbol": SYMBOLS[index % len(SYMBOLS)]},
-        "customdata": [
-            f"{format_size(m.size_bytes)}: {text}" for m, text in zip(line.rows, said, strict=True)
-        ],
+    x, y = [m.size_bytes for m in line.rows], list(map(six, values))
+    drawn = curve(label(shortened(line.name, _LONGEST)), index, x, y)
+    drawn["marker"]["size"] = 7
+    told = zip(line.rows, said, strict=True)
+    reach = [(six(down), six(up)) for down, up in ends]
+    return drawn | {
+        "error_y": whiskers(reach, drawn["line"]["color"]),
+        "customdata": [f"{format_size(m.size_bytes)}: {text}" for m, text in told],
         "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>",
     }
-
-
-def _six(value: float) -> float:
-    return float(f"{value:.6g}")
 
 
 def _reference(one: ReferenceFigure, factor: float, sizes: Sequence[int]) -> Figure:
@@ -193,8 +181,8 @@ def _reference(one: ReferenceFigure, factor: float, sizes: Sequence[int]) -> Fig
 
     A trace, so that the axis reaches to it.
     """
-    value = _six(one.value * factor)
-    low, high = (value if end is None else _six(end * factor) for end in (one.low, one.high))
+    value = six(one.value * factor)
+    low, high = (value if end is None else six(end * factor) for end in (one.low, one.high))
     ends = [(0.0, 0.0), (max(0.0, value - low), max(0.0, high - value)), (0.0, 0.0)]
     color, dash = _REFERENCE_LINES[one.kind == "roofline"]
     at = format_size(one.size_bytes)
@@ -212,32 +200,29 @@ def _reference(one: ReferenceFigure, factor: float, sizes: Sequence[int]) -> Fig
     }
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
 _GRADED = "what figures were graded against; share: 1 is as good, more is better"
 _UNWRAPPED = Style(width=100_000)
 _BUSBW_NOTE = "Medians; whiskers are their 95 % intervals."
 _TIME_NOTE = "Median time of the slowest rank; whiskers are 95 % intervals. Both axes logarithmic."
 
 
-def collectives_section(run: Run, spot: Spot) -> Section:
-    """Everything that was timed; empty for a run that timed no operation."""
+def collectives_section(run: Run, spot: Spot) -> Iterator[Section]:
+    """Everything that was timed."""
     series = series_of(run.measurements)
     if not series:
-        return Section("", "", "")
+        return
     graded = references_grid(run)
-    html = filled(
+    yield section(
+        spot,
+        "collectives",
+        "Operations",
         "collectives.html",
-        spot=spot,
         title="How fast each operation is",
         summary=html_table(summary_grid(series), "each operation in a line", spot.id("operations")),
         graded=html_table(graded, _GRADED, spot.id("references")) if graded else "",
         operations=list(_operations(series, references_of(run), spot)),
         notes=bandwidth_note(run, _UNWRAPPED),
     )
-    return Section(spot.id("collectives"), "Operations", html)
 
 
 def lines_of(series: Sequence[Series]) -> list[Line]:
@@ -263,22 +248,16 @@ def _operations(
             "name": spot.id(name),
             "op": op,
             "more": max(0, len(lines) - MOST_LINES),
-            "charts": list(_charts(op, name, lines, references, spot)),
-            "tables": [
-                html_table(sizes_grid(one), f"{op} · {one.title}", spot.id(f"{name}-{i}"))
-                for i, one in enumerate(own, 1)
-            ],
+            "charts": list(_charts(op, name, lines, [r for r in references if r.op == op], spot)),
+            "tables": html_tables(
+                ((f"{op} · {one.title}", sizes_grid(one)) for one in own), spot.id(name)
+            ),
         }
 
 
 def _charts(
-    op: str,
-    name: str,
-    lines: Sequence[Line],
-    references: Sequence[ReferenceFigure],
-    spot: Spot,
+    op: str, name: str, lines: Sequence[Line], wanted: Sequence[ReferenceFigure], spot: Spot
 ) -> Iterator[dict[str, Any]]:
-    wanted = [one for one in references if one.op == op]
     table = spot.id(f"{name}-1-caption")
     rates, times = busbw_chart(lines, wanted), time_chart(lines, wanted)
     if rates is not None:

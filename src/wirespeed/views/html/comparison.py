@@ -1,7 +1,7 @@
 """Several runs in one page: what differs between them, the verdicts of the comparison, the figures."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from wirespeed.model.derived_records import Comparison, Versus
 from wirespeed.model.records import Measurement, Run
@@ -11,14 +11,10 @@ from wirespeed.views import comparison as comparison_view
 from wirespeed.views import sections
 from wirespeed.views.comparison import versus_grid
 from wirespeed.views.html.collectives import Line, busbw_chart, lines_of, time_chart
-from wirespeed.views.html.parts import Section, Spot, chart, filled, html_table
+from wirespeed.views.html.parts import Section, Spot, chart, html_tables, section
 from wirespeed.views.sections import counts, series_of
 from wirespeed.views.text import VERDICTS, Column, Grid
 from wirespeed.views.training import name as name_of
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
 
 _MOST_ROWS, _MOST_CHARTS = 600, 24
 _NOTHING = "–"
@@ -29,24 +25,21 @@ def comparison_section(runs: Sequence[Run], comparison: Comparison) -> Section:
     """What sets the runs apart, each verdict, and the figures of all runs side by side."""
     spot = Spot()
     notes = [*comparison_view.evidence(comparison), comparison_view.advice(comparison)]
-    figures = _html(side_by_side(runs), _FIGURES)
+    figures = html_tables(side_by_side(runs), _FIGURES)
     title = "Better, worse or noise"
-    html = filled(
+    return section(
+        spot,
+        "comparison",
+        title,
         "comparison.html",
-        spot=spot,
         title=title,
         said=f"{comparison_view.conclusion(comparison)}: {comparison_view.counts(comparison)}.",
-        verdicts=_html(_verdicts(comparison), "comparison"),
+        verdicts=html_tables(_verdicts(comparison), "comparison"),
         notes=[note for note in notes if note],
         # The figures of every chart stand in the first of the tables.
         charts=list(_charts(runs, spot)) if figures else [],
         figures=figures,
     )
-    return Section("comparison", title, html)
-
-
-def _html(grids: Iterable[tuple[str, Grid]], name: str) -> "list[Markup]":
-    return [html_table(grid, title, f"{name}-{i}") for i, (title, grid) in enumerate(grids, 1)]
 
 
 def _verdicts(comparison: Comparison) -> Iterator[tuple[str, Grid]]:

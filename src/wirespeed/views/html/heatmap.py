@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from wirespeed.model.records import Located, PairFigures
 from wirespeed.model.units import GIGA, format_duration
+from wirespeed.views.html.parts import label
 from wirespeed.views.pairs import Suspects
 from wirespeed.views.text import Style
 
@@ -271,11 +272,6 @@ def scale_of(
     """The scale of all maps of that quantity, of all rails."""
     cells = (matrix or matrix_of(located, suspects.named)).cells
     return _scale(usual_figures(located, frozenset(suspects.named)), quantity, cells)
-
-
-def label(name: str) -> str:
-    """A name as plotly may show it: no HTML, no control characters."""
-    return html.escape(Style().text(name))
 
 
 def _scale(usual: tuple[float, float], quantity: Quantity, cells: Cells) -> Scale:

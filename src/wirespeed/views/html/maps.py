@@ -18,9 +18,9 @@ from wirespeed.views.html.heatmap import (
     matrix_of,
     scale_of,
 )
-from wirespeed.views.html.parts import Section, Spot, filled, html_table, script_json
+from wirespeed.views.html.parts import Section, Spot, html_tables, script_json, section
 from wirespeed.views.pairs import MOST_IN_MATRIX, Suspects, matrices, simulation_lines, suspects_of
-from wirespeed.views.text import Column, Grid, Style
+from wirespeed.views.text import Grid, Style
 
 _TITLE = "Who talks how fast to whom"
 _TITLES: dict[Quantity, str] = {
@@ -31,40 +31,38 @@ _MOST_CELLS = 120_000
 """Of all maps of single rails together: what more would make the page slow to open."""
 
 
-def maps_section(run: Run, spot: Spot) -> Section:
-    """The heat maps, and in words what they leave out."""
+def maps_section(run: Run, spot: Spot) -> Iterator[Section]:
+    """The heat maps, and in words what they leave out; then what was simulated."""
     located = run.located
-    if located is None or not located.pairs:
-        if run.command != "locate":
-            return Section("", "", "")
-        html = filled("no_maps.html", spot=spot, title=_TITLE, why=_why_no_map(run))
-        return Section(spot.id("maps"), _TITLE, html)
+    if located is not None and located.pairs:
+        yield _maps(run, located, spot)
+    elif run.command == "locate":
+        why = _why_no_map(run)
+        yield section(spot, "maps", _TITLE, "no_maps.html", title=_TITLE, why=why)
+    if lines := simulation_lines(run, Style()):
+        yield section(spot, "simulation", "The simulated fabric", "simulation.html", lines=lines)
+
+
+def _maps(run: Run, located: Located, spot: Spot) -> Section:
     suspects = suspects_of(run.findings, located.nodes)
     whole = matrix_of(located, suspects.named)
     axis = whole.axis
     rails = _rails(located, axis, suspects)
     scales = _scales(located, suspects, whole)
-    html = filled(
+    return section(
+        spot,
+        "maps",
+        _TITLE,
         "maps.html",
-        spot=spot,
         title=_TITLE,
         located=located,
         folded=axis.folded,
-        most=MOST_IN_MAP,
         suspects=suspects,
         maps=list(_whole_fabric(located, suspects, scales, whole, spot)),
         rails=list(_by_rail(located, suspects, rails, scales, spot)) if len(rails) > 1 else [],
         left=len({pair.rail for pair in located.pairs}) - len(rails),
-        tables=list(_tables(located, axis, spot)),
+        tables=html_tables(_tables(located, axis), spot.id("pairs")),
     )
-    return Section(spot.id("maps"), _TITLE, html)
-
-
-def simulation_section(run: Run, spot: Spot) -> Section:
-    """What was injected into a simulated fabric, and what was named."""
-    lines = simulation_lines(run, Style())
-    html = filled("simulation.html", spot=spot, lines=lines) if lines else ""
-    return Section(spot.id("simulation"), "The simulated fabric", html)
 
 
 def _why_no_map(run: Run) -> str:
@@ -151,21 +149,16 @@ def _map(
     return {**told, "json": script_json(drawn), **room}
 
 
-def _tables(located: Located, axis: Axis, spot: Spot) -> Iterator[Any]:
+def _tables(located: Located, axis: Axis) -> list[tuple[str, Grid]]:
     """The figures of the maps: every pair of few nodes, of many what each node shows."""
     if len(located.nodes) <= MOST_IN_MATRIX:
-        for number, (title, grid) in enumerate(matrices(located), 1):
-            yield html_table(grid, title, spot.id(f"pairs-{number}"))
-        return
+        return matrices(located)
     shown = axis.names[:-1] if axis.folded else axis.names
-    title = "medians over the partners of each node"
-    yield html_table(_by_node(located, shown), title, spot.id("pairs-1"))
+    return [("medians over the partners of each node", _by_node(located, shown))]
 
 
 def _by_node(located: Located, shown: Sequence[str]) -> Grid:
-    titles = ("sends GB/s", "receives GB/s", "latency", "slowest partner", "GB/s")
-    left = ("node", "slowest partner")
-    grid = Grid(tuple(Column(title, left=title in left) for title in ("node", *titles)))
+    grid = Grid.of("<node|sends GB/s|receives GB/s|latency|<slowest partner|GB/s")
     of_node: dict[str, list[PairFigures]] = {node: [] for node in shown}
     for pair in located.pairs:
         for node in {pair.first, pair.second} & of_node.keys():

@@ -9,8 +9,21 @@ from typing import Any
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding, NodeFacts, Run
-from wirespeed.views.html.heatmap import label
-from wirespeed.views.html.parts import LINES, Figure, Section, Spot, chart, filled, html_table
+from wirespeed.views.html.parts import (
+    LINES,
+    Figure,
+    Section,
+    Spot,
+    axis_title,
+    chart,
+    html_table,
+    html_tables,
+    label,
+    level,
+    marks,
+    section,
+)
+from wirespeed.views.sections import choices_grid
 from wirespeed.views.text import Grid
 
 _MOST_ROWS, _MOST_AT_ONCE, _WORST = 1500, 40, 20
@@ -23,11 +36,11 @@ _NOTE = (
 )
 
 
-def nodes_section(run: Run, spot: Spot) -> Section:
-    """A row a node; empty where no node is known."""
+def nodes_section(run: Run, spot: Spot) -> Iterator[Section]:
+    """A row a node."""
     nodes = run.world.nodes
     if not nodes:
-        return Section("", "", "")
+        return
     slow = rank_slowness(run)
     worst = _worst_first(nodes, slow, _by_host(run.findings))
     few = nodes if len(nodes) <= _MOST_AT_ONCE else worst[:_WORST]
@@ -35,9 +48,11 @@ def nodes_section(run: Run, spot: Spot) -> Section:
     drawn = _ranks_chart(nodes, slow) if len(slow) >= _LEAST_RANKS else None
     table = spot.id("nodes-1-caption")
     every = sorted(worst[:_MOST_ROWS], key=lambda node: node.ranks) if few is not nodes else ()
-    html = filled(
+    yield section(
+        spot,
+        "nodes",
+        "Nodes",
         "nodes.html",
-        spot=spot,
         title="Nodes",
         said=_summary(run),
         charts=[chart(spot, "ranks", "Which rank is slow", drawn, _NOTE, table)] if drawn else [],
@@ -46,7 +61,6 @@ def nodes_section(run: Run, spot: Spot) -> Section:
         shown=len(every),
         left=max(0, len(nodes) - _MOST_ROWS),
     )
-    return Section(spot.id("nodes"), "Nodes", html)
 
 
 def _worst_first(
@@ -145,44 +159,28 @@ def _ranges(ranks: Sequence[int]) -> str:
 def _ranks_chart(nodes: Sequence[NodeFacts], slow: Mapping[int, float]) -> Figure:
     host = {rank: node.host for node in nodes for rank in node.ranks}
     ranks = sorted(slow)
-    return {
-        "data": [
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": "rank",
-                "x": ranks,
-                "y": [round(slow[rank], 4) for rank in ranks],
-                "marker": {"color": LINES[0], "size": 5 if len(ranks) > 100 else 8},
-                "customdata": [label(host.get(rank, "")) for rank in ranks],
-                "hovertemplate": "rank %{x} on %{customdata}: %{y:.2f}×<extra></extra>",
-            }
-        ],
-        "layout": _ranks_layout(ranks, max(slow.values())),
-    }
+    marker = {"color": LINES[0], "size": 5 if len(ranks) > 100 else 8}
+    hover = "rank %{x} on %{customdata}: %{y:.2f}×<extra></extra>"
+    drawn = marks("rank", ranks, (round(slow[rank], 4) for rank in ranks), hover, marker)
+    drawn["customdata"] = [label(host.get(rank, "")) for rank in ranks]
+    return {"data": [drawn], "layout": _ranks_layout(ranks, max(slow.values()))}
 
 
 def _ranks_layout(ranks: Sequence[int], most: float) -> Figure:
-    middle = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": 1, "y1": 1}
-    line = {"color": "--soft", "width": 1, "dash": "dot"}
-    title = {"font": {"size": 13}, "standoff": 8}
     axis = {"gridcolor": "--line", "zeroline": False, "automargin": True}
     room = max(1.0, len(ranks) * 0.02)
+    x: Figure = {"title": {"text": "rank", "font": {"size": 13}}, "tickformat": "d"}
+    x |= {"range": [ranks[0] - room, ranks[-1] + room]}
+    x |= {"dtick": 1} if len(ranks) <= _MOST_TICKS else {}
+    y: Figure = {"title": axis_title("times the middle rank"), "ticksuffix": "×"}
+    y |= {"range": [0, max(1.25, 1.08 * most)]}
     return {
         "height": _HEIGHT,
         "margin": {"l": 10, "r": 16, "t": 16, "b": 52},
-        "xaxis": axis
-        | {
-            "title": {"text": "rank", "font": {"size": 13}},
-            "range": [ranks[0] - room, ranks[-1] + room],
-        }
-        | {"tickformat": "d"}
-        | ({"dtick": 1} if len(ranks) <= _MOST_TICKS else {}),
-        "yaxis": axis
-        | {"title": {"text": "times the middle rank", **title}, "ticksuffix": "×"}
-        | {"range": [0, max(1.25, 1.08 * most)]},
+        "xaxis": axis | x,
+        "yaxis": axis | y,
         "showlegend": False,
-        "shapes": [middle | {"line": line, "layer": "below"}],
+        "shapes": [level(1)],
     }
 
 
@@ -190,36 +188,24 @@ _MOST_FACTS = 400
 _MOST_NODES_NAMED = 4
 
 
-def environment_section(run: Run, spot: Spot) -> Section:
-    """Empty where nothing was recorded."""
-    tables = [
-        html_table(grid, caption, spot.id(f"environment-{number}"))
-        for number, (caption, grid) in enumerate(_grids(run), 1)
-    ]
-    if not tables:
-        return Section("", "", "")
+def environment_section(run: Run, spot: Spot) -> Iterator[Section]:
+    """What was recorded of it."""
     title = "Environment"
-    html = filled("environment.html", spot=spot, title=title, tables=tables)
-    return Section(spot.id("environment"), title, html)
+    if tables := html_tables(_grids(run), spot.id("environment")):
+        yield section(spot, "environment", title, "environment.html", title=title, tables=tables)
 
 
 def _grids(run: Run) -> Iterator[tuple[str, Grid]]:
     if run.versions:
         yield "versions", _pairs("software", "version", run.versions)
     if run.choices:
-        grid = Grid.of("<choice|<value|<why")
-        for choice in run.choices:
-            grid.add(choice.name, choice.value, choice.reason)
-        yield "chosen automatically", grid
+        yield "chosen automatically", choices_grid(run)
     settings = {name: _said(value) for name, value in run.config.items() if value not in (None, "")}
     if settings:
         yield "options of the command", _pairs("option", "value", settings)
-    variables = dict(run.environment)
-    if variables:
-        yield (
-            "environment variables (only those of the libraries)",
-            _pairs("variable", "value", variables),
-        )
+    if run.environment:
+        grid = _pairs("variable", "value", run.environment)
+        yield "environment variables (only those of the libraries)", grid
     if facts := facts_of(run.world.nodes):
         yield "facts of the nodes", _facts(facts, len(run.world.nodes))
 

@@ -13,7 +13,7 @@ from wirespeed.views import comparison as comparison_view
 from wirespeed.views.findings import FIELDS, family, sorted_by_family
 from wirespeed.views.html.collectives import collectives_section
 from wirespeed.views.html.comparison import comparison_section, runs_grid
-from wirespeed.views.html.maps import maps_section, simulation_section
+from wirespeed.views.html.maps import maps_section
 from wirespeed.views.html.nodes import environment_section, nodes_section
 from wirespeed.views.html.parts import (
     Section,
@@ -22,16 +22,11 @@ from wirespeed.views.html.parts import (
     html_table,
     plotly_script,
     policy,
+    section,
     source,
 )
 from wirespeed.views.html.prediction import prediction_head, prediction_sections
-from wirespeed.views.html.studies import (
-    goodput_section,
-    grid_section,
-    settings_section,
-    soak_section,
-)
-from wirespeed.views.html.training import training_sections
+from wirespeed.views.html.studies import study_sections
 from wirespeed.views.sections import counts, head_line, next_command
 from wirespeed.views.text import MARKS, VERDICTS, Style
 
@@ -66,30 +61,30 @@ def verdict_header(run: Run, spot: Spot) -> str:
     )
 
 
-def culprits_section(run: Run, spot: Spot) -> Section:
+def culprits_section(run: Run, spot: Spot) -> Iterator[Section]:
     """What failed or warns, in full; the culprits that `locate` names come first."""
     found = [one for one in run.findings if one.status in ("fail", "warn")]
     if not found:
-        return Section("", "", "")
+        return
     found.sort(key=lambda one: (family(one) != _CULPRIT, one.status != "fail"))
     groups = _alike(found)
-    firsts = groups[:_MOST_IN_FULL]
     rest = [one for group in groups[_MOST_IN_FULL:] for one in group]
     told = _Told(spot)
     findings = []
-    for first, *others in firsts:
+    for first, *others in groups[:_MOST_IN_FULL]:
         whole = told.one(first)
         shown = [_differing(told.one(other), whole) for other in others[:_MOST_BRIEF]]
         findings.append({**whole, "others": shown, "left": len(others) - len(shown)})
-    html = filled(
+    yield section(
+        spot,
+        "culprits",
+        "What is wrong",
         "culprits.html",
-        spot=spot,
         findings=findings,
         brief=list(map(told.one, rest[:_MOST_BRIEF])),
         left=max(0, len(rest) - _MOST_BRIEF),
         run=run,
     )
-    return Section(spot.id("culprits"), "What is wrong", html)
 
 
 def _alike(findings: Iterable[Finding]) -> list[list[Finding]]:
@@ -113,16 +108,14 @@ def _differing(other: dict[str, Any], first: dict[str, Any]) -> dict[str, Any]:
     return {**other, "fields": fields, "evidence": evidence}
 
 
-def others_section(run: Run, spot: Spot) -> Section:
+def others_section(run: Run, spot: Spot) -> Iterator[Section]:
     """What passed and what was not checked, folded away."""
     shown = [one for one in run.findings if one.status in ("pass", "not_checked")]
-    if not shown:
-        return Section("", "", "")
-    ordered = sorted_by_family(shown)[:_MOST_BRIEF]
-    left = len(shown) - len(ordered)
-    told = list(map(_Told(spot).one, ordered))
-    html = filled("others.html", spot=spot, findings=told, left=left, run=run)
-    return Section(spot.id("others"), "What is good, and what was not checked", html)
+    if shown:
+        ordered = sorted_by_family(shown)[:_MOST_BRIEF]
+        told = {"findings": list(map(_Told(spot).one, ordered)), "left": len(shown) - len(ordered)}
+        title = "What is good, and what was not checked"
+        yield section(spot, "others", title, "others.html", run=run, **told)
 
 
 class _Told:
@@ -188,7 +181,7 @@ def page(run: Run, trace: Trace | None = None) -> str:
     trace: of its training steps, where one was recorded.
     """
     spot = Spot()
-    sections = [one for one in _sections(run, trace, spot) if one.html]
+    sections = _sections(run, trace, spot)
     parts = [verdict_header(run, spot), _contents(sections, "Contents")]
     title = f"wirespeed {run.command}: {run.verdict}"
     return _whole(title, [*parts, *(one.html for one in sections)], *_made_of([run]))
@@ -219,7 +212,7 @@ def report(
 def prediction_page(prediction: Prediction) -> str:
     """What `predict` found as a file of the same kind."""
     spot = Spot()
-    sections = [one for one in prediction_sections(prediction, spot) if one.html]
+    sections = list(prediction_sections(prediction, spot))
     refused = [Section("refused", "Not predicted", "-")] if prediction.refusals else []
     listed = [Section("said", "In words", "-"), *refused, *sections]
     parts = [prediction_head(prediction, _contents(listed, "Contents"))]
@@ -248,7 +241,7 @@ def _run(run: Run, trace: Trace | None, number: int) -> Section:
     """One of several runs: all that its own page has, under one heading."""
     clean = re.sub("[^a-z0-9]+", "-", run.id.lower()).strip("-")
     spot = Spot(f"run-{number}-{clean}-", 3)
-    sections = [one for one in _sections(run, trace, spot) if one.html]
+    sections = _sections(run, trace, spot)
     title = f"Run {run.id}: {run.command}, {run.verdict}"
     html = filled(
         "run.html",
@@ -261,20 +254,17 @@ def _run(run: Run, trace: Trace | None, number: int) -> Section:
     return Section(spot.id("run"), title, html)
 
 
-def _sections(run: Run, trace: Trace | None, spot: Spot) -> Iterator[Section]:
-    """In the order of the page; a section that has nothing to say is empty."""
-    yield culprits_section(run, spot)
-    yield maps_section(run, spot)
-    yield simulation_section(run, spot)
-    yield grid_section(run, spot)
-    yield from training_sections(run, trace, spot)
-    yield settings_section(run, spot)
-    yield soak_section(run, spot)
-    yield goodput_section(run, spot)
-    yield collectives_section(run, spot)
-    yield nodes_section(run, spot)
-    yield environment_section(run, spot)
-    yield others_section(run, spot)
+def _sections(run: Run, trace: Trace | None, spot: Spot) -> list[Section]:
+    """In the order of the page."""
+    return [
+        *culprits_section(run, spot),
+        *maps_section(run, spot),
+        *study_sections(run, trace, spot),
+        *collectives_section(run, spot),
+        *nodes_section(run, spot),
+        *environment_section(run, spot),
+        *others_section(run, spot),
+    ]
 
 
 def _contents(sections: Sequence[Section], label: str) -> str:

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -38,12 +39,17 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section of the page; `html` is empty where it has nothing to say."""
+    """One section of the page. What has nothing to say gives none."""
 
     id: str
     title: str
     """As the list of contents names it."""
     html: str
+
+
+def section(spot: Spot, name: str, listed: str, template: str, /, **values: Any) -> Section:
+    """A template as a section; listed: its title in the list of contents."""
+    return Section(spot.id(name), listed, filled(template, spot=spot, **values))
 
 
 _PLAIN = Style()
@@ -134,22 +140,20 @@ def html_table(grid: Grid, caption: str, name: str) -> "Markup":
     return filled("table.html", name=name, caption=caption, titles=titles, rows=rows)
 
 
+def html_tables(found: Iterable[tuple[str, Grid]], name: str) -> "list[Markup]":
+    """(caption, grid) of each; their ids are `name` with a number."""
+    return [html_table(grid, title, f"{name}-{i}") for i, (title, grid) in enumerate(found, 1)]
+
+
 Figure = dict[str, Any]
 
-LINES = (
-    "--c-backward",
-    "--mark",
-    "--good",
-    "--c-violet",
-    "--c-gold",
-    "--soft",
-)
+LINES = ("--c-backward", "--mark", "--good", "--c-violet", "--c-gold", "--soft")
 """Colours of lines, as names of the page's variables; each stands out from the page by 3 to 1."""
 DASHES = ("solid", "dash", "dot", "dashdot")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star")
 _HEIGHT, _LEGEND_ROW_PX = 320, 22
 _MOST_TICKS = 5
-_LEGEND: Figure = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
+LEGEND: Figure = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
 
 
 def chart(
@@ -166,6 +170,53 @@ def chart(
     }
 
 
+def label(name: str) -> str:
+    """A name as plotly may show it: no HTML, no control characters."""
+    return html.escape(_PLAIN.text(name))
+
+
+def shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def six(value: float) -> float:
+    """Six digits, which no picture shows more of."""
+    return float(f"{value:.6g}")
+
+
+def axis_title(text: str) -> Figure:
+    return {"text": text, "font": {"size": 13}, "standoff": 8}
+
+
+def curve(name: str, index: int, x: Sequence[float], y: Sequence[float]) -> Figure:
+    """A line with marks; each index looks another way."""
+    color, dash = LINES[index % len(LINES)], DASHES[index // len(LINES) % len(DASHES)]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": x,
+        "y": y,
+        "line": {"color": color, "width": 2, "dash": dash},
+        "marker": {"color": color, "size": 8, "symbol": SYMBOLS[index % len(SYMBOLS)]},
+    }
+
+
+def marks(
+    name: str, x: Sequence[float | None], y: Iterable[float], hover: str, marker: Figure
+) -> Figure:
+    """Single marks."""
+    drawn = {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": list(y)}
+    return drawn | {"marker": marker, "hovertemplate": hover}
+
+
+def level(y: float, dash: str = "dot") -> Figure:
+    """A line from one side to the other, behind all else."""
+    line = {"color": "--soft", "width": 1, "dash": dash}
+    ends = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y}
+    return ends | {"line": line, "layer": "below"}
+
+
 def curve_layout(x: Figure, y: Figure, lines: int, names: int) -> Figure:
     """names: the characters of the longest name, which tell how many fit in a row of the legend."""
     rows = math.ceil(max(lines, 1) * (names * 7 + 60) / 480)
@@ -175,7 +226,7 @@ def curve_layout(x: Figure, y: Figure, lines: int, names: int) -> Figure:
         "margin": {"l": 10, "r": 16, "t": above, "b": 52},
         "xaxis": {"gridcolor": "--line", "zeroline": False, "automargin": True} | x,
         "yaxis": {"gridcolor": "--line", "zerolinecolor": "--line", "automargin": True} | y,
-        "legend": _LEGEND,
+        "legend": LEGEND,
         "showlegend": True,
     }
 
@@ -216,6 +267,7 @@ def whiskers(ends: Sequence[tuple[float, float]], color: str) -> Figure:
 def study(
     spot: Spot,
     name: str,
+    listed: str,
     title: str,
     found: Iterable[tuple[str, Grid]],
     *,
@@ -223,19 +275,8 @@ def study(
     said: str = "",
     charts: Sequence[dict[str, Any]] = (),
     notes: Sequence[str] = (),
-) -> "Markup":
-    """A section: one sentence, charts, tables as (caption, grid), notes; `label` begins tables' ids."""
-    tables = [
-        html_table(grid, caption, spot.id(f"{label or name}-{number}"))
-        for number, (caption, grid) in enumerate(found, 1)
-    ]
-    return filled(
-        "training.html",
-        spot=spot,
-        name=name,
-        title=title,
-        said=said,
-        charts=charts,
-        tables=tables,
-        notes=notes,
-    )
+) -> Section:
+    """One sentence, charts, tables as (caption, grid), notes; `label` begins tables' ids."""
+    tables = html_tables(found, spot.id(label or name))
+    told = {"said": said, "charts": charts, "tables": tables, "notes": notes}
+    return section(spot, name, listed, "training.html", name=name, title=title, **told)

@@ -13,18 +13,21 @@ from wirespeed.model.derived_records import (
     WorldSize,
 )
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
-from wirespeed.views.html.heatmap import label
 from wirespeed.views.html.parts import (
-    DASHES,
-    LINES,
-    SYMBOLS,
     Figure,
     Section,
     Spot,
+    axis_title,
     chart,
+    curve,
     curve_layout,
     filled,
-    html_table,
+    html_tables,
+    label,
+    level,
+    marks,
+    section,
+    six,
 )
 from wirespeed.views.prediction import sections, sentences
 
@@ -53,33 +56,19 @@ class _Line:
 
 
 def prediction_sections(prediction: Prediction, spot: Spot) -> Iterator[Section]:
-    """In the order of the page; those that have nothing to say are empty."""
+    """In the order of the page; those that have nothing to say are left out."""
     tables = dict(sections(prediction, every=True))
-    collectives = {name: tables.pop(name) for name in ("Collectives",) if name in tables}
     steps = {name: tables.pop(name) for name in ("Training steps",) if name in tables}
-    yield _section(spot, "steps", "Training steps", _step_charts(prediction, spot), steps)
-    drawn = _collective_charts(prediction, spot)
-    yield _section(spot, "collectives", "Collectives", drawn, collectives)
-    yield _section(spot, "models", "What it rests on", (), tables)
-
-
-def _section(
-    spot: Spot, name: str, title: str, charts: Iterable[dict[str, Any]], tables: dict[str, Any]
-) -> Section:
-    if not tables:
-        return Section("", "", "")
-    html = filled(
-        "prediction.html",
-        spot=spot,
-        name=name,
-        title=title,
-        charts=list(charts),
-        tables=[
-            html_table(grid, caption, spot.id(f"{name}-{number}"))
-            for number, (caption, grid) in enumerate(tables.items(), 1)
-        ],
-    )
-    return Section(spot.id(name), title, html)
+    collectives = {name: tables.pop(name) for name in ("Collectives",) if name in tables}
+    for name, title, charts, shown in (
+        ("steps", "Training steps", _step_charts, steps),
+        ("collectives", "Collectives", _collective_charts, collectives),
+        ("models", "What it rests on", None, tables),
+    ):
+        if shown:
+            told = {"name": name, "title": title, "tables": html_tables(shown.items(), name)}
+            drawn = list(charts(prediction, spot)) if charts else []
+            yield section(spot, name, title, "prediction.html", charts=drawn, **told)
 
 
 def prediction_head(prediction: Prediction, contents: str) -> str:
@@ -139,17 +128,9 @@ def _measured_trace(
 ) -> list[Figure]:
     if not found:
         return []
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "measured",
-            "x": [_at(prediction, world) for world, _ in found],
-            "y": [_six(value) for _, value in found],
-            "marker": {"color": "--text", "size": 11, "symbol": "star"},
-            "hovertemplate": "measured: %{y:.4g}<extra></extra>",
-        }
-    ]
+    x, y = [_at(prediction, world) for world, _ in found], [six(value) for _, value in found]
+    marker = {"color": "--text", "size": 11, "symbol": "star"}
+    return [marks("measured", x, y, "measured: %{y:.4g}<extra></extra>", marker)]
 
 
 def _step_charts(prediction: Prediction, spot: Spot) -> Iterator[dict[str, Any]]:
@@ -169,7 +150,7 @@ def _step_charts(prediction: Prediction, spot: Spot) -> Iterator[dict[str, Any]]
     drawn = _figure(prediction, shares, "efficiency")
     drawn["layout"]["yaxis"] |= {"tickformat": ".0%", "range": [0, 1.05]}
     drawn["data"] += _stops(prediction.stretches)
-    drawn["layout"].setdefault("shapes", []).extend(_level(bound) for bound in _BOUNDS)
+    drawn["layout"].setdefault("shapes", []).extend(level(bound) for bound in _BOUNDS)
     title = f"Efficiency over {over}"
     yield chart(spot, "steps-efficiency", title, drawn, f"{_NOTE}. {_STOPS}", "steps-1-caption")
 
@@ -194,30 +175,16 @@ def _bucket(one: StepTime) -> str:
 
 
 def _stops(stretches: Iterable[Stretch]) -> list[Figure]:
-    known = [one for one in stretches if one.nodes is not None]
+    known = [(one, one.nodes) for one in stretches if one.nodes is not None]
     if not known:
         return []
+    x, y = [nodes for _, nodes in known], [one.bound for one, _ in known]
+    marker = {"color": "--bad", "size": 11, "symbol": "x"}
+    drawn = marks("stops scaling", x, y, "%{customdata}<extra></extra>", marker)
     said = [
-        f"{label(one.strategy)} below {one.bound:.0%} from {one.nodes} nodes on" for one in known
+        f"{label(one.strategy)} below {one.bound:.0%} from {nodes} nodes on" for one, nodes in known
     ]
-    return [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "stops scaling",
-            "x": [one.nodes for one in known],
-            "y": [one.bound for one in known],
-            "marker": {"color": "--bad", "size": 11, "symbol": "x"},
-            "customdata": said,
-            "hovertemplate": "%{customdata}<extra></extra>",
-        }
-    ]
-
-
-def _level(y: float) -> Figure:
-    line = {"color": "--soft", "width": 1, "dash": "dot"}
-    ends = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y}
-    return ends | {"line": line, "layer": "below"}
+    return [drawn | {"customdata": said}]
 
 
 def _figure(prediction: Prediction, lines: Sequence[_Line], unit: str) -> Figure:
@@ -233,7 +200,7 @@ def _figure(prediction: Prediction, lines: Sequence[_Line], unit: str) -> Figure
         "tickvals": places,
         "ticktext": [f"{place:,}" for place in places],
     }
-    y = {"title": {"text": unit, "font": {"size": 13}, "standoff": 8}, "rangemode": "tozero"}
+    y = {"title": axis_title(unit), "rangemode": "tozero"}
     layout = curve_layout(
         x, y, len(drawn) + 1, min(max(len(line.name) for line in drawn), _LONGEST) + 2
     )
@@ -244,10 +211,12 @@ def _traces(prediction: Prediction, line: _Line, index: int) -> list[Figure]:
     """The band, then the line on it."""
     points = sorted(line.points, key=lambda point: _at(prediction, point.world))
     x = [_at(prediction, point.world) for point in points]
-    color, name = LINES[index % len(LINES)], label(line.name[:_LONGEST])
-    symbol = SYMBOLS[index % len(SYMBOLS)]
-    ends = [_six(point.figure.low) for point in points]
-    ends += [_six(point.figure.high) for point in reversed(points)]
+    name = label(line.name[:_LONGEST])
+    drawn = curve(name, index, x, [six(point.figure.value) for point in points])
+    color, symbol = drawn["line"]["color"], drawn["marker"]["symbol"]
+    drawn["marker"]["symbol"] = [f"{symbol}-open" if one.beyond else symbol for one in points]
+    ends = [six(point.figure.low) for point in points]
+    ends += [six(point.figure.high) for point in reversed(points)]
     return [
         {
             "type": "scatter",
@@ -262,18 +231,8 @@ def _traces(prediction: Prediction, line: _Line, index: int) -> list[Figure]:
             "hoverinfo": "skip",
             "showlegend": False,
         },
-        {
-            "type": "scatter",
-            "mode": "lines+markers",
-            "name": name,
-            "x": x,
-            "y": [_six(point.figure.value) for point in points],
-            "line": {"color": color, "width": 2, "dash": DASHES[index // len(LINES) % len(DASHES)]},
-            "marker": {
-                "color": color,
-                "size": 8,
-                "symbol": [f"{symbol}-open" if point.beyond else symbol for point in points],
-            },
+        drawn
+        | {
             "customdata": [f"{_world(point.world)}: {point.said}" for point in points],
             "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>",
         },
@@ -312,7 +271,3 @@ def _span(one: Estimate) -> str:
 
 def _scaled(one: Estimate, factor: float) -> Estimate:
     return Estimate(one.value * factor, one.low * factor, one.high * factor)
-
-
-def _six(value: float) -> float:
-    return float(f"{value:.6g}")

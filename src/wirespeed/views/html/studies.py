@@ -1,124 +1,165 @@
-"""Sections of grids, compared settings, soaks and training that lasted."""
+"""Sections of what was compared or lasted: grids, training, settings, soaks, goodput."""
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from wirespeed.model.lasting_records import Goodput
 from wirespeed.model.records import Run
+from wirespeed.model.training_records import Training
 from wirespeed.model.units import format_duration
+from wirespeed.views import lasting
 from wirespeed.views.combinations import grid_tables, settings_tables, winner_lines
-from wirespeed.views.html.parts import Section, Spot, chart, study
-from wirespeed.views.html.training_charts import throughput_chart
-from wirespeed.views.lasting import (
-    conclusion,
-    goodput_notes,
-    goodput_tables,
-    parts_shown,
-    soak_tables,
-    summary,
-    timeline,
+from wirespeed.views.html import training_charts as charts
+from wirespeed.views.html.parts import Section, Spot, chart, section, study
+from wirespeed.views.html.timeline import timeline_svg
+from wirespeed.views.text import Grid, Style
+from wirespeed.views.training import name, number_cell, tables, training_notes
+
+_UNWRAPPED = Style(width=100_000)
+_STEP_NOTE = (
+    "A bar is the mean step of the slowest rank, by part; the whisker is the 95 % interval of the mean "
+    "(a wide one leaves the chart). The thin bar marks exposed communication: what the step takes "
+    "beyond the same step without synchronisation (median of the rounds)."
 )
+_SCALING_NOTE = (
+    "Throughput over ranks times that of the smallest world; whiskers are 95 % intervals. "
+    "strong: the same batch on any number of ranks; weak: the same batch a rank."
+)
+_GRID_NOTE = "Samples a second over all ranks, from the mean step; whiskers are its 95 % intervals."
 
-_NOTE = "Samples a second over all ranks, from the mean step; whiskers are its 95 % intervals."
+
+def study_sections(run: Run, trace: Mapping[str, Any] | None, spot: Spot) -> Iterator[Section]:
+    """In the order of the page; trace: of training steps, where one was recorded."""
+    compared = [one for one in run.training if one.study == "compare"]
+    if found := grid_tables(run):
+        yield _grid(compared, found, spot)
+    if compared and not run.grid:
+        yield _strategies(run, compared, spot)
+    yield from _timeline(trace, spot)
+    yield from _scaling(run, spot)
+    yield from _memory(run, spot)
+    yield from _load(run, spot)
+    yield from _settings(run, spot)
+    yield from _lasting(run, spot)
 
 
-def grid_section(run: Run, spot: Spot) -> Section:
-    """Empty for a run of one world."""
-    found = grid_tables(run)
-    if not found:
-        return Section("", "", "")
-    drawn = throughput_chart([one for one in run.training if one.study == "compare"])
-    html = study(
+def _grid(rows: Sequence[Training], found: Iterable[tuple[str, Grid]], spot: Spot) -> Section:
+    drawn = charts.throughput_chart(rows)
+    shown = [chart(spot, "throughput", "Throughput", drawn, _GRID_NOTE)] if drawn else []
+    title = "Every world of the grid"
+    return study(spot, "grid", "Grid", title, found, label="throughput", charts=shown)
+
+
+def _strategies(run: Run, rows: Sequence[Training], spot: Spot) -> Section:
+    drawn = charts.step_chart(rows)
+    return study(
         spot,
-        "grid",
-        "Every world of the grid",
-        found,
-        label="throughput",
-        charts=[chart(spot, "throughput", "Throughput", drawn, _NOTE)] if drawn else [],
+        "strategies",
+        "Strategies",
+        "Which strategy is fastest",
+        _tables(run, rows),
+        label="steps",
+        said=_fastest(rows),
+        charts=[chart(spot, "steps", "Step time by strategy", drawn, _STEP_NOTE)],
+        notes=training_notes(replace(run, training=tuple(rows)), _UNWRAPPED),
     )
-    return Section(spot.id("grid"), "Grid", html)
 
 
-def settings_section(run: Run, spot: Spot) -> Section:
-    """Empty for a run that compared none."""
-    if not run.settings:
-        return Section("", "", "")
-    title = "Which setting is faster"
-    html = study(
-        spot,
-        "settings",
-        title,
-        settings_tables(run),
-        said=" ".join(line.strip() for line in winner_lines(run)),
-    )
-    return Section(spot.id("settings"), "Settings", html)
+def _fastest(rows: Sequence[Training]) -> str:
+    """One sentence for who reads no chart; empty where nobody won."""
+    first = next((one for one in rows if one.verdict.startswith("fastest")), None)
+    if first is None:
+        return ""
+    words = f"{name(first)} is {first.verdict}: {format_duration(first.step.mean)} a step"
+    words += f", {number_cell(first.samples_per_s)} samples a second."
+    equal = [name(one) for one in rows if one.verdict == "same"]
+    words += f" No difference was found to {_listed(equal)}." if equal else ""
+    open_ = [name(one) for one in rows if one.verdict == "not enough rounds"]
+    return words + (f" It takes more rounds to tell for {_listed(open_)}." if open_ else "")
 
 
-def soak_section(run: Run, spot: Spot) -> Section:
-    """Empty for a run that was no soak."""
-    if run.soak is None:
-        return Section("", "", "")
-    html = study(
-        spot,
-        "soak",
-        "The soak",
-        soak_tables(run, every=True),
-        said=summary(run.soak),
-        notes=[timeline(run.soak)],
-    )
-    return Section(spot.id("soak"), "Soak", html)
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-_COLORS = {
-    "useful": "--good",
-    "start": "--c-data",
-    "restore": "--c-violet",
-    "checkpoint": "--c-gold",
-    "lost": "--mark",
-    "down": "--c-synchronise",
-    "other": "--soft",
-}
-_HEIGHT = 150
+def _timeline(trace: Mapping[str, Any] | None, spot: Spot) -> Iterator[Section]:
+    from markupsafe import Markup
+
+    # Every foreign word in it is escaped where it is made.
+    if picture := Markup(timeline_svg(trace, spot.at)) if trace is not None else "":
+        yield section(spot, "timeline", "Timeline of a step", "timeline.html", picture=picture)
 
 
-def goodput_section(run: Run, spot: Spot) -> Section:
-    """Empty for a run that did not train for a time."""
-    one = run.goodput
-    if one is None:
-        return Section("", "", "")
-    note = "Seconds by cause; they add up to the wall time."
-    drawn = chart(spot, "goodput", "Where the time went", _figure(one), note)
-    html = study(
-        spot,
-        "goodput",
-        "How much of the time was useful",
-        goodput_tables(run),
-        said=" ".join(f"{line[0].upper()}{line[1:]}." for line in conclusion(one)),
-        charts=[drawn],
-        notes=goodput_notes(one),
-    )
-    return Section(spot.id("goodput"), "Goodput", html)
+def _scaling(run: Run, spot: Spot) -> Iterator[Section]:
+    rows = [one for one in run.training if one.study != "compare" and one.verdict != "yardstick"]
+    if rows:
+        drawn = charts.scaling_chart(rows)
+        title = "Scaling efficiency"
+        shown = [chart(spot, "scaling", title, drawn, _SCALING_NOTE)] if drawn else []
+        found = _tables(run, rows)
+        yield study(spot, "scaling", "Scaling", "How it scales", found, charts=shown)
 
 
-def _figure(one: Goodput) -> dict[str, Any]:
-    bars = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "y": [0],
-            "x": [round(seconds, 6)],
-            "marker": {"color": _COLORS[name]},
-            "hovertemplate": f"{name} {format_duration(seconds)}<extra></extra>",
-        }
-        for name, seconds in parts_shown(one)
+def _memory(run: Run, spot: Spot) -> Iterator[Section]:
+    measured = [(one, one.memory) for one in run.training if one.memory is not None]
+    if not measured:
+        return
+    found = [one for one in tables(replace(run, under_load=())) if one[0].startswith("memory ")]
+    titles = [cells[0] for cells in found[0][1].rows]
+    rows = [
+        (title, memory, one.memory_predicted)
+        for title, (one, memory) in zip(titles, measured, strict=True)
     ]
-    layout = {
-        "height": _HEIGHT,
-        "barmode": "stack",
-        "margin": {"l": 10, "r": 16, "t": 36, "b": 44},
-        "xaxis": {"title": {"text": "s"}, "gridcolor": "--line", "zeroline": False},
-        "yaxis": {"visible": False},
-        "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
-        "showlegend": True,
-    }
-    return {"data": bars, "layout": layout}
+    note = "Each kind at its largest; the line is the most that was live at once in a step"
+    note += ", the diamond what was predicted." if any(row[2] for row in rows) else "."
+    drawn = charts.memory_chart(rows)
+    shown = [chart(spot, "memory", "Memory of the rank that needs most", drawn, note)]
+    yield study(spot, "memory", "Memory", "Where the memory goes", found, charts=shown)
+
+
+def _load(run: Run, spot: Spot) -> Iterator[Section]:
+    """In words what certainly suffers most, if anything certainly does."""
+    if not run.under_load:
+        return
+    worst = max(run.under_load, key=lambda one: (one.ratio.low > 1, one.ratio.value))
+    ratio = worst.ratio
+    said = (
+        f"{worst.name} takes {ratio.value:.2f} times as long beside {worst.beside} as alone "
+        f"(95 %: {ratio.low:.2f} to {ratio.high:.2f})."
+    )
+    title = "Computing beside sending"
+    found = tables(replace(run, training=()))
+    yield study(spot, "load", title, title, found, said=said if ratio.low > 1 else "")
+
+
+def _tables(run: Run, rows: Iterable[Training]) -> list[tuple[str, Grid]]:
+    """Those of these rows, without that of memory, which has a section of its own."""
+    kept = tuple(replace(one, memory=None) for one in rows)
+    return tables(replace(run, training=kept, under_load=()))
+
+
+def _settings(run: Run, spot: Spot) -> Iterator[Section]:
+    if run.settings:
+        found = settings_tables(run)
+        said = " ".join(line.strip() for line in winner_lines(run))
+        yield study(spot, "settings", "Settings", "Which setting is faster", found, said=said)
+
+
+def _lasting(run: Run, spot: Spot) -> Iterator[Section]:
+    if run.soak is not None:
+        found, said = lasting.soak_tables(run, every=True), lasting.summary(run.soak)
+        notes = [lasting.timeline(run.soak)]
+        yield study(spot, "soak", "Soak", "The soak", found, said=said, notes=notes)
+    if one := run.goodput:
+        drawn = charts.goodput_chart(lasting.parts_shown(one))
+        note = "Seconds by cause; they add up to the wall time."
+        yield study(
+            spot,
+            "goodput",
+            "Goodput",
+            "How much of the time was useful",
+            lasting.goodput_tables(run),
+            said=" ".join(f"{line[0].upper()}{line[1:]}." for line in lasting.conclusion(one)),
+            charts=[chart(spot, "goodput", "Where the time went", drawn, note)],
+            notes=lasting.goodput_notes(one),
+        )

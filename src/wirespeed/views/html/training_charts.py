@@ -1,4 +1,4 @@
-"""What `train` measured as plotly figures: step time by strategy, efficiency over ranks, memory.
+"""What `train` measured as plotly figures: steps by strategy, scaling, memory, goodput.
 
 Plain dicts, so that no plotly is needed for them. A colour is the name of a variable of the page's
 style, `--c1`; charts.js puts its value in, for the light or the dark page.
@@ -6,39 +6,53 @@ style, `--c1`; charts.js puts its value in, for the light or the dark page.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from wirespeed.model.training_records import Spread, Training, TrainingMemory
+from wirespeed.model.training_records import Ratio, Spread, Training, TrainingMemory
 from wirespeed.model.units import format_duration
-from wirespeed.views.html.heatmap import label
-from wirespeed.views.training import name
+from wirespeed.views.html.parts import (
+    LEGEND,
+    Figure,
+    axis_title,
+    curve,
+    label,
+    level,
+    marks,
+    shortened,
+    whiskers,
+)
+from wirespeed.views.training import name, seconds_cell
 
-_PARTS = (
-    ("data", "--c-data"),
-    ("forward", "--c-forward"),
-    ("backward", "--c-backward"),
-    ("synchronise", "--c-synchronise"),
-    ("optimizer", "--c-optimizer"),
-)
-_MEMORY = (
-    ("parameters", "--c-backward"),
-    ("gradients", "--c-forward"),
-    ("optimizer", "--c-optimizer"),
-    ("activations", "--c-activations"),
-    ("communication", "--c-synchronise"),
-    ("other", "--c-data"),
-)
-_LINES = ("--c-backward", "--mark", "--good", "--c-violet", "--c-gold", "--soft")
-_DASHES = ("solid", "dash", "dot", "dashdot")
-_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "star")
+_PARTS = {
+    "data": "--c-data",
+    "forward": "--c-forward",
+    "backward": "--c-backward",
+    "synchronise": "--c-synchronise",
+    "optimizer": "--c-optimizer",
+}
+_MEMORY = {
+    "parameters": "--c-backward",
+    "gradients": "--c-forward",
+    "optimizer": "--c-optimizer",
+    "activations": "--c-activations",
+    "communication": "--c-synchronise",
+    "other": "--c-data",
+}
+_CAUSES = {
+    "useful": "--good",
+    "start": "--c-data",
+    "restore": "--c-violet",
+    "checkpoint": "--c-gold",
+    "lost": "--mark",
+    "down": "--c-synchronise",
+    "other": "--soft",
+}
 _MIB = 1 << 20
-_ROW_PX, _EDGE_PX, _SCALING_PX = 46, 92, 400
+_ROW_PX, _EDGE_PX, _SCALING_PX, _GOODPUT_PX = 46, 92, 400, 150
 _MOST_OF_BARS = 1.6
 """The longest bar times this is the end of the axis; few rounds have very wide intervals."""
 _BAR, _EXPOSED_BAR, _EXPOSED_AT = 0.5, 0.13, 0.35
 """Of a row: how high the bars are, and how far below the middle the lower one lies."""
-
-Figure = dict[str, Any]
+_AXIS = {"gridcolor": "--line", "zerolinecolor": "--line", "automargin": True}
 
 
 def step_chart(rows: Sequence[Training]) -> Figure:
@@ -46,13 +60,12 @@ def step_chart(rows: Sequence[Training]) -> Figure:
 
     A thin bar below it marks what is exposed: from the step without synchronisation to this one.
     """
-    places = list(range(len(rows)))
-    traces = [_bar(kind, color, places, _parts(rows, kind)) for kind, color in _PARTS]
-    traces = [trace for trace in traces if any(trace["x"])]
-    whole = [0.0 if any(math.isfinite(v) for v in one.parts.values()) else _ms(one) for one in rows]
+    parts = {kind: [_shown(one.parts.get(kind)) for one in rows] for kind in _PARTS}
+    traces = [_times(kind, _PARTS[kind], values) for kind, values in parts.items() if any(values)]
+    whole = [0.0 if any(map(math.isfinite, one.parts.values())) else _ms(one) for one in rows]
     if any(whole):
-        traces.append(_bar("step", "--c-backward", places, whole))
-    traces += [*_exposed(rows), _whiskers(rows, places)]
+        traces.append(_times("step", "--c-backward", whole))
+    traces += [*_exposed(rows), _means(rows)]
     return {"data": traces, "layout": _step_layout(rows)}
 
 
@@ -62,10 +75,8 @@ def _step_layout(rows: Sequence[Training]) -> Figure:
     yardstick = next((_ms(one) for one in rows if one.verdict == "yardstick"), 0.0)
     if yardstick:
         line = {"color": "--text", "width": 1.5, "dash": "dot"}
-        layout["shapes"] = [
-            {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "line": line}
-            | {"x0": yardstick, "x1": yardstick}
-        ]
+        ends = {"yref": "paper", "y0": 0, "y1": 1, "x0": yardstick, "x1": yardstick}
+        layout["shapes"] = [{"type": "line", "line": line} | ends]
         layout["annotations"] = [
             {"x": yardstick, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False}
             | {"text": "without synchronisation", "font": {"size": 12, "color": "--soft"}}
@@ -80,10 +91,6 @@ def _end(rows: Sequence[Training]) -> float:
     return 1.04 * min(max(bars, highest), _MOST_OF_BARS * bars) or 1.0
 
 
-def _parts(rows: Iterable[Training], kind: str) -> list[float]:
-    return [_shown(one.parts.get(kind)) for one in rows]
-
-
 def _ms(one: Training) -> float:
     return _shown(one.step.mean)
 
@@ -93,15 +100,22 @@ def _shown(seconds: float | None) -> float:
     return 1e3 * seconds if seconds is not None and math.isfinite(seconds) else 0.0
 
 
-def _bar(kind: str, color: str, places: Sequence[int], values: Sequence[float]) -> Figure:
+def _bars(kind: str, color: str, values: Sequence[float]) -> Figure:
+    """Of one kind, a bar a row."""
     return {
         "type": "bar",
         "orientation": "h",
         "name": kind,
-        "y": list(places),
-        "x": [round(value, 6) for value in values],
-        "width": _BAR,
+        "y": list(range(len(values))),
+        "x": values,
         "marker": {"color": color},
+    }
+
+
+def _times(kind: str, color: str, values: Sequence[float]) -> Figure:
+    """values: ms."""
+    return _bars(kind, color, [round(value, 6) for value in values]) | {
+        "width": _BAR,
         "customdata": [format_duration(value / 1e3) for value in values],
         "hovertemplate": f"{kind} %{{customdata}}<extra></extra>",
     }
@@ -117,35 +131,32 @@ def _exposed(rows: Sequence[Training]) -> list[Figure]:
     if not found:
         return []
     values = [exposed.value * 1e3 for _, exposed in found]
-    bases = [_ms(rows[place]) - value for (place, _), value in zip(found, values, strict=True)]
-    trace = _bar("exposed communication", "--c-exposed", [place for place, _ in found], values)
-    said = [
-        f"{format_duration(one.value)} ({_signed(one.low)} … {_signed(one.high)})"
-        for _, one in found
+    return [
+        _times("exposed communication", "--c-exposed", values)
+        | {
+            # With a base of its own a bar is not stacked onto the others.
+            "base": [_ms(rows[at]) - value for (at, _), value in zip(found, values, strict=True)],
+            "width": _EXPOSED_BAR,
+            "y": [place + _EXPOSED_AT for place, _ in found],
+            "customdata": [
+                f"{format_duration(one.value)} ({_signed(one.low)} … {_signed(one.high)})"
+                for _, one in found
+            ],
+        }
     ]
-    moved = [place + _EXPOSED_AT for place, _ in found]
-    # With a base of its own a bar is not stacked onto the others.
-    return [trace | {"base": bases, "width": _EXPOSED_BAR, "y": moved, "customdata": said}]
 
 
 def _signed(seconds: float) -> str:
-    if not math.isfinite(seconds):
-        return "?"
-    return ("−" if seconds < 0 else "") + format_duration(abs(seconds))
+    return seconds_cell(seconds) if math.isfinite(seconds) else "?"
 
 
-def _whiskers(rows: Sequence[Training], places: Sequence[int]) -> Figure:
+def _means(rows: Sequence[Training]) -> Figure:
     ends = [_reach(one.step.mean, one.step.low, one.step.high, 1e3) for one in rows]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "mean and 95 % interval",
-        "x": [_ms(one) for one in rows],
-        "y": list(places),
-        "marker": {"color": "--text", "size": 5},
-        "error_x": _errors(ends),
+    x, y = [_ms(one) for one in rows], range(len(rows))
+    hover = "step %{customdata}<extra></extra>"
+    return marks("mean and 95 % interval", x, y, hover, {"color": "--text", "size": 5}) | {
+        "error_x": _errors(ends, "--text"),
         "customdata": [_interval(one.step) for one in rows],
-        "hovertemplate": "step %{customdata}<extra></extra>",
     }
 
 
@@ -156,16 +167,8 @@ def _interval(step: Spread) -> str:
     return _signed(step.mean) + reach
 
 
-def _errors(ends: Sequence[tuple[float, float]]) -> Figure:
-    return {
-        "type": "data",
-        "symmetric": False,
-        "arrayminus": [down for down, _ in ends],
-        "array": [up for _, up in ends],
-        "color": "--text",
-        "thickness": 1.4,
-        "width": 5,
-    }
+def _errors(ends: Sequence[tuple[float, float]], color: str) -> Figure:
+    return whiskers(ends, color) | {"thickness": 1.4, "width": 5}
 
 
 def _reach(value: float, low: float, high: float, unit: float) -> tuple[float, float]:
@@ -177,14 +180,11 @@ def _reach(value: float, low: float, high: float, unit: float) -> tuple[float, f
 
 def memory_chart(rows: Sequence[tuple[str, TrainingMemory, TrainingMemory | None]]) -> Figure:
     """(title, measured, predicted): stacked by kind, marks for the peaks."""
-    places = list(range(len(rows)))
     traces = []
-    for kind, color in _MEMORY:
-        sizes = [getattr(memory, kind) / _MIB for _, memory, _ in rows]
-        trace = _bar(kind, color, places, sizes)
-        trace["hovertemplate"] = f"{kind} %{{x:,.2f}} MiB<extra></extra>"
-        del trace["customdata"]
-        traces.append(trace)
+    for kind, color in _MEMORY.items():
+        sizes = [round(getattr(memory, kind) / _MIB, 6) for _, memory, _ in rows]
+        hover = f"{kind} %{{x:,.2f}} MiB<extra></extra>"
+        traces.append(_bars(kind, color, sizes) | {"width": _BAR, "hovertemplate": hover})
     traces.append(_peaks("peak", "line-ns", [memory.peak for _, memory, _ in rows]))
     if any(predicted for _, _, predicted in rows):
         peaks = [predicted.peak if predicted else None for _, _, predicted in rows]
@@ -194,16 +194,10 @@ def memory_chart(rows: Sequence[tuple[str, TrainingMemory, TrainingMemory | None
 
 def _peaks(title: str, symbol: str, sizes: Sequence[int | None]) -> Figure:
     size, wide = (22, 3) if symbol == "line-ns" else (9, 1.5)
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": title,
-        "x": [None if one is None else one / _MIB for one in sizes],
-        "y": list(range(len(sizes))),
-        "marker": {"color": "--text", "symbol": symbol, "size": size}
-        | {"line": {"color": "--text", "width": wide}},
-        "hovertemplate": f"{title} %{{x:,.2f}} MiB<extra></extra>",
-    }
+    marker = {"color": "--text", "symbol": symbol, "size": size}
+    marker |= {"line": {"color": "--text", "width": wide}}
+    x = [None if one is None else one / _MIB for one in sizes]
+    return marks(title, x, range(len(sizes)), f"{title} %{{x:,.2f}} MiB<extra></extra>", marker)
 
 
 def _bar_layout(titles: Sequence[str], unit: str, above: int = 0) -> Figure:
@@ -214,91 +208,66 @@ def _bar_layout(titles: Sequence[str], unit: str, above: int = 0) -> Figure:
         "height": _EDGE_PX + above + plot,
         "barmode": "stack",
         "margin": {"l": 10, "r": 16, "t": 40 + above, "b": 52},
-        "xaxis": {"title": _axis_title(unit), "rangemode": "tozero", "gridcolor": "--line"}
-        | {"zerolinecolor": "--line", "automargin": True},
+        "xaxis": _AXIS | {"title": axis_title(unit), "rangemode": "tozero"},
         "yaxis": {
             "tickvals": list(range(size)),
-            "ticktext": [f"{label(_short(title))} " for title in titles],
+            "ticktext": [f"{label(shortened(title, 40))} " for title in titles],
             "range": [size - 0.45, -0.55],
             "automargin": True,
             "zeroline": False,
             "showgrid": False,
         },
-        "legend": _LEGEND | {"traceorder": "normal", "y": 1 + above / plot},
+        "legend": LEGEND | {"traceorder": "normal", "y": 1 + above / plot},
     }
 
 
-def _axis_title(text: str) -> Figure:
-    return {"text": text, "font": {"size": 13}, "standoff": 8}
+def goodput_chart(parts: Iterable[tuple[str, float]]) -> Figure:
+    """(cause, seconds): one bar of all of them."""
+    bars = []
+    for cause, seconds in parts:
+        hover = f"{cause} {format_duration(seconds)}<extra></extra>"
+        bars.append(_bars(cause, _CAUSES[cause], [round(seconds, 6)]) | {"hovertemplate": hover})
+    layout = {
+        "height": _GOODPUT_PX,
+        "barmode": "stack",
+        "margin": {"l": 10, "r": 16, "t": 36, "b": 44},
+        "xaxis": {"title": {"text": "s"}, "gridcolor": "--line", "zeroline": False},
+        "yaxis": {"visible": False},
+        "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
+        "showlegend": True,
+    }
+    return {"data": bars, "layout": layout}
 
 
-_LEGEND: Figure = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom"}
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"
-
-
-def scaling_chart(rows: Sequence[Training]) -> Figure | None:
+def scaling_chart(rows: Iterable[Training]) -> Figure | None:
     """Efficiency over ranks with its interval, one line a strategy and kind; None without figures."""
-    lines: dict[tuple[str, str], list[Training]] = {}
-    for one in rows:
-        if one.efficiency is not None and math.isfinite(one.efficiency.value):
-            lines.setdefault((one.study, name(one)), []).append(one)
+    known = [(one, one.efficiency) for one in rows if one.efficiency is not None]
+    lines: dict[str, list[tuple[Training, Ratio]]] = {}
+    for one, part in known:
+        if math.isfinite(part.value):
+            lines.setdefault(f"{one.study}: {label(name(one))}", []).append((one, part))
     if not lines:
         return None
-    ranks = sorted({one.ranks for line in lines.values() for one in line})
-    traces = [_line(key, line, i) for i, (key, line) in enumerate(lines.items())]
-    return {"data": traces, "layout": _scaling_layout(ranks, len(lines))}
-
-
-def _line(key: tuple[str, str], rows: list[Training], index: int) -> Figure:
-    kind, strategy = key
-    rows = sorted(rows, key=lambda one: one.ranks)
-    parts = [one.efficiency for one in rows if one.efficiency is not None]
-    color = _LINES[index % len(_LINES)]
-    ends = [_reach(one.value, one.low, one.high, 100) for one in parts]
-    dash = _DASHES[index // len(_LINES) % len(_DASHES)]
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": f"{kind}: {label(strategy)}",
-        "x": [one.ranks for one in rows],
-        "y": [100 * one.value for one in parts],
-        "error_y": _errors(ends) | {"color": color},
-        "line": {"color": color, "width": 2, "dash": dash},
-        "marker": {"color": color, "size": 8, "symbol": _SYMBOLS[index % len(_SYMBOLS)]},
-        "customdata": [one.grade for one in rows],
-        "hovertemplate": "%{x} ranks: %{y:.1f} % %{customdata}",
-    }
-
-
-def _scaling_layout(ranks: Sequence[int], lines: int) -> Figure:
+    traces = []
+    for index, (title, line) in enumerate(lines.items()):
+        line.sort(key=lambda row: row[0].ranks)
+        parts = [part for _, part in line]
+        ends = [_reach(one.value, one.low, one.high, 100) for one in parts]
+        x, y = [one.ranks for one, _ in line], [100 * part.value for part in parts]
+        hover = "%{x} ranks: %{y:.1f} % %{customdata}"
+        grades = {"customdata": [one.grade for one, _ in line]}
+        traces.append(_curve(title, index, x, y, ends, hover) | grades)
+    ranks = sorted({one.ranks for line in lines.values() for one, _ in line})
+    layout = _scaling_layout(ranks, "ranks", "scaling efficiency", len(lines))
+    layout["yaxis"]["ticksuffix"] = " %"
     levels = ((100, "ideal", "solid"), (90, "excellent above", "dot"), (80, "good above", "dot"))
-    return {
-        "height": _SCALING_PX + 20 * (lines // 4),
-        "margin": {"l": 10, "r": 16, "t": 40, "b": 52},
-        "xaxis": {"title": _axis_title("ranks"), "type": "log", "tickvals": list(ranks)}
-        | {"ticktext": [str(one) for one in ranks], "showgrid": False, "automargin": True}
-        | {"zeroline": False, "range": _log_range(ranks)},
-        "yaxis": {
-            "title": _axis_title("scaling efficiency"),
-            "rangemode": "tozero",
-            "ticksuffix": " %",
-        }
-        | {"gridcolor": "--line", "zerolinecolor": "--line", "automargin": True},
-        "legend": _LEGEND,
-        "shapes": [
-            {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": at, "y1": at}
-            | {"line": {"color": "--soft", "width": 1, "dash": dash}, "layer": "below"}
-            for at, _, dash in levels
-        ],
-        "annotations": [
-            {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom"}
-            | {"text": text, "showarrow": False, "font": {"size": 11, "color": "--soft"}}
-            for at, text, _ in levels
-        ],
-    }
+    layout["shapes"] = [level(at, dash) for at, _, dash in levels]
+    layout["annotations"] = [
+        {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom"}
+        | {"text": text, "showarrow": False, "font": {"size": 11, "color": "--soft"}}
+        for at, text, _ in levels
+    ]
+    return {"data": traces, "layout": layout}
 
 
 def throughput_chart(rows: Sequence[Training]) -> Figure | None:
@@ -312,41 +281,51 @@ def throughput_chart(rows: Sequence[Training]) -> Figure | None:
     lines: dict[tuple[str, int], list[Training]] = {}
     for one in rows:
         lines.setdefault((name(one), one.batch if by_ranks else one.ranks), []).append(one)
-    places = sorted({one.ranks if by_ranks else one.batch for one in rows})
     several = len({other for _, other in lines}) > 1
     other = "samples" if by_ranks else "ranks"
     traces = []
     for index, ((strategy, number), line) in enumerate(lines.items()):
         title = f"{label(strategy)}, {number} {other}" if several else label(strategy)
-        traces.append(_throughput(title, line, index, by_ranks=by_ranks))
-    layout = _scaling_layout(places, len(lines))
-    layout["xaxis"]["title"] = _axis_title("ranks" if by_ranks else "samples a step")
-    layout["yaxis"] |= {"title": _axis_title("samples a second"), "ticksuffix": ""}
-    return {"data": traces, "layout": layout | {"shapes": [], "annotations": []}}
-
-
-def _throughput(title: str, rows: list[Training], index: int, *, by_ranks: bool) -> Figure:
-    rows = sorted(rows, key=lambda one: (one.ranks, one.batch))
-    color = _LINES[index % len(_LINES)]
-    ends = [
-        _reach(one.samples_per_s, _rate(one, one.step.high), _rate(one, one.step.low), 1)
-        for one in rows
-    ]
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": title,
-        "x": [one.ranks if by_ranks else one.batch for one in rows],
-        "y": [one.samples_per_s for one in rows],
-        "error_y": _errors(ends) | {"color": color},
-        "line": {"color": color, "width": 2, "dash": _DASHES[index // len(_LINES) % len(_DASHES)]},
-        "marker": {"color": color, "size": 8, "symbol": _SYMBOLS[index % len(_SYMBOLS)]},
-        "hovertemplate": "%{x}: %{y:.1f} samples/s",
-    }
+        line.sort(key=lambda one: (one.ranks, one.batch))
+        x = [one.ranks if by_ranks else one.batch for one in line]
+        rates = [one.samples_per_s for one in line]
+        ends = [
+            _reach(one.samples_per_s, _rate(one, one.step.high), _rate(one, one.step.low), 1)
+            for one in line
+        ]
+        traces.append(_curve(title, index, x, rates, ends, "%{x}: %{y:.1f} samples/s"))
+    places = sorted({one.ranks if by_ranks else one.batch for one in rows})
+    over = "ranks" if by_ranks else "samples a step"
+    return {"data": traces, "layout": _scaling_layout(places, over, "samples a second", len(lines))}
 
 
 def _rate(one: Training, seconds: float) -> float:
     return one.batch / seconds if seconds > 0 else math.inf
+
+
+def _curve(
+    title: str,
+    index: int,
+    x: Sequence[int],
+    y: Sequence[float],
+    ends: Sequence[tuple[float, float]],
+    hover: str,
+) -> Figure:
+    drawn = curve(title, index, x, y) | {"hovertemplate": hover}
+    return drawn | {"error_y": _errors(ends, drawn["line"]["color"])}
+
+
+def _scaling_layout(places: Sequence[int], over: str, what: str, lines: int) -> Figure:
+    ticks = {"tickvals": list(places), "ticktext": [str(one) for one in places]}
+    return {
+        "height": _SCALING_PX + 20 * (lines // 4),
+        "margin": {"l": 10, "r": 16, "t": 40, "b": 52},
+        "xaxis": {"title": axis_title(over), "type": "log", "range": _log_range(places)}
+        | {"showgrid": False, "automargin": True, "zeroline": False}
+        | ticks,
+        "yaxis": _AXIS | {"title": axis_title(what), "rangemode": "tozero"},
+        "legend": LEGEND,
+    }
 
 
 def _log_range(ranks: Sequence[int]) -> list[float]:
