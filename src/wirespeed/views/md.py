@@ -12,13 +12,6 @@ from wirespeed.views.findings import FIELDS, of_interest, sorted_by_family
 from wirespeed.views.html.comparison import runs_grid
 from wirespeed.views.lasting import conclusion, goodput_tables, soak_tables, summary, timeline
 from wirespeed.views.pairs import pair_tables, simulation_lines
-from wirespeed.views.sections import (
-    choices_grid,
-    head_line,
-    next_command,
-    references_grid,
-    series_of,
-)
 from wirespeed.views.text import MARKS, Grid, Style, code, escape, plain_text, table
 from wirespeed.views.training import tables as training_tables
 
@@ -28,7 +21,7 @@ _WORDS = {"pass": "passed", "warn": "warning", "fail": "failed", "not_checked": 
 def render(run: Run, style: Style) -> str:
     plain = Style(ascii=style.ascii, verbose=style.verbose)
     blocks = [
-        [f"## {run.verdict}", "", escape(head_line(run, plain), plain)],
+        [f"## {run.verdict}", "", escape(sections.head_line(run, plain), plain)],
         _findings(run, plain),
         *(_details(finding, plain) for finding in sorted_by_family(run.findings)),
         *_tables(training_tables(run), plain),
@@ -38,7 +31,9 @@ def render(run: Run, style: Style) -> str:
         *([] if run.settings else _measurements(run, plain)),
         *_references(run, plain),
         *_pairs(run, plain),
-        choices_grid(run).markdown(plain, every=True) if style.verbose and run.choices else [],
+        sections.choices_grid(run).markdown(plain, every=True)
+        if style.verbose and run.choices
+        else [],
         _closing(run, plain),
     ]
     return plain_text("\n\n".join("\n".join(block) for block in blocks if block), style) + "\n"
@@ -113,7 +108,7 @@ def _measurements(run: Run, style: Style) -> list[list[str]]:
     if run.grid and run.command == "bench":
         return _tables(grid_tables(run), style)
     blocks = []
-    for series in series_of(run.measurements):
+    for series in sections.series_of(run.measurements):
         title = f"### {escape(series.first.op, style)}"
         rows = [sections.size_cells(m) for m in series.rows]
         for m, row in zip(series.rows, rows, strict=True):
@@ -126,7 +121,7 @@ def _measurements(run: Run, style: Style) -> list[list[str]]:
 
 def _references(run: Run, style: Style) -> list[list[str]]:
     """What figures were graded against."""
-    grid = references_grid(run)
+    grid = sections.references_grid(run)
     return _tables([("graded against", grid)], style) if grid else []
 
 
@@ -134,7 +129,7 @@ def _closing(run: Run, style: Style) -> list[str]:
     parts = [f"**{run.verdict}**", sections.counts(run)]
     parts += [format_duration(run.seconds)] if run.seconds > 0 else []
     lines = [" · ".join([*parts, f"exit {run.exit_code}", f"run {code(run.id, style)}"])]
-    command = next_command(run)
+    command = sections.next_command(run)
     return [*lines, "", f"next: {code(command, style)}"] if command else lines
 
 

@@ -9,16 +9,6 @@ from wirespeed.model.records import Measurement, Run, Verification
 from wirespeed.model.units import format_duration, format_size
 from wirespeed.views import sections
 from wirespeed.views.findings import finding_lines, folded, of_interest
-from wirespeed.views.sections import (
-    Series,
-    bandwidth_note,
-    choices_grid,
-    closing_lines,
-    head_line,
-    note,
-    series_of,
-    verification_line,
-)
 from wirespeed.views.text import Column, Grid, Style
 
 _NOT_CHECKED = "wrong –: the data of that row was not checked"
@@ -29,7 +19,7 @@ _ONE_SAMPLE = "no interval: too few samples, so these figures carry no verdict (
 
 def render(run: Run, style: Style) -> str:
     blocks = [
-        [head_line(run, style)],
+        [sections.head_line(run, style)],
         _choices(run, style) if style.verbose else [],
         finding_lines(run.findings, style)
         if style.verbose
@@ -37,13 +27,13 @@ def render(run: Run, style: Style) -> str:
         *_pairs(run, style),
         *_particular(run, style),
         _figures(run, style),
-        closing_lines(run, style),
+        sections.closing_lines(run, style),
     ]
     return join_blocks(blocks)
 
 
 def _choices(run: Run, style: Style) -> list[str]:
-    return choices_grid(run).lines(style) if run.choices else []
+    return sections.choices_grid(run).lines(style) if run.choices else []
 
 
 def _pairs(run: Run, style: Style) -> list[list[str]]:
@@ -79,7 +69,7 @@ def join_blocks(blocks: Sequence[Sequence[str]]) -> str:
 
 
 def _figures(run: Run, style: Style) -> list[str]:
-    series = series_of(run.measurements)
+    series = sections.series_of(run.measurements)
     if run.command == "check":
         lines = summary_grid(series).lines(style) if series else []
     else:
@@ -93,18 +83,18 @@ def _figures(run: Run, style: Style) -> list[str]:
 
 
 def _notes(run: Run, style: Style) -> list[str]:
-    notes = verification_line(run, style) + bandwidth_note(run, style)
+    notes = sections.verification_line(run, style) + sections.bandwidth_note(run, style)
     unknown = any(m.wrong is None for m in run.measurements)
     if unknown and run.command != "check":
-        notes += note(_NOT_CHECKED, style)
+        notes += sections.note(_NOT_CHECKED, style)
     if any(m.time.low == m.time.high for m in run.measurements):
-        notes += note(_ONE_AVERAGE if run.command == "import" else _ONE_SAMPLE, style)
+        notes += sections.note(_ONE_AVERAGE if run.command == "import" else _ONE_SAMPLE, style)
     if run.command == "import" and run.verdict == "UNKNOWN":
-        notes += note(_IMPORTED, style)
+        notes += sections.note(_IMPORTED, style)
     return notes
 
 
-def _sizes(series: Sequence[Series], style: Style) -> list[str]:
+def _sizes(series: Sequence[sections.Series], style: Style) -> list[str]:
     """One block an operation, one row a size."""
     blocks = []
     for one in series:
@@ -114,7 +104,7 @@ def _sizes(series: Sequence[Series], style: Style) -> list[str]:
     return [line for block in blocks for line in block]
 
 
-def sizes_grid(series: Series) -> Grid:
+def sizes_grid(series: sections.Series) -> Grid:
     """One row a size."""
     both = len({m.in_place for m in series.rows}) > 1 or series.first.in_place
     grid = Grid.of(sections.SIZE_COLUMNS)
@@ -127,7 +117,7 @@ def sizes_grid(series: Series) -> Grid:
     return grid
 
 
-def summary_grid(series: Sequence[Series]) -> Grid:
+def summary_grid(series: Sequence[sections.Series]) -> Grid:
     """One line an operation: latency at the smallest size, the best bus bandwidth."""
     grid = Grid.of("<operation|latency|95 %|n|at|peak busbw|95 %|n|at")
     for one in series:
@@ -138,7 +128,7 @@ def summary_grid(series: Sequence[Series]) -> Grid:
     return grid
 
 
-def _name(one: Series, among: Sequence[Series]) -> str:
+def _name(one: sections.Series, among: Sequence[sections.Series]) -> str:
     """The operation; with how it was measured where that is not alike in all of them."""
     namesakes = [other for other in among if other.first.op == one.first.op]
     return one.first.op if len(namesakes) == 1 else f"{one.first.op}  {one.title}"
@@ -182,15 +172,15 @@ _WRONG = ("rank", "host", "wrong", "of", "bytes", "chunk", "guess", "example")
 
 def render_wide(run: Run, style: Style) -> str:
     blocks = [
-        [head_line(run, style)],
+        [sections.head_line(run, style)],
         _choices(run, style),
         finding_lines(run.findings, style),
         *_particular(run, style),
         _measurements(run, style),
         _verifications(run, style),
         _wrong_data(run, style),
-        bandwidth_note(run, style),
-        closing_lines(run, style),
+        sections.bandwidth_note(run, style),
+        sections.closing_lines(run, style),
     ]
     return join_blocks(blocks)
 

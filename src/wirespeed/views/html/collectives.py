@@ -8,34 +8,9 @@ from typing import Any
 from wirespeed.model.bench_records import ReferenceFigure
 from wirespeed.model.records import Measurement, Run
 from wirespeed.model.units import GIGA, format_duration, format_size
-from wirespeed.views.html.parts import (
-    Figure,
-    Section,
-    Spot,
-    axis_title,
-    chart,
-    curve,
-    curve_layout,
-    html_table,
-    html_tables,
-    label,
-    section,
-    shortened,
-    six,
-    size_axis,
-    whiskers,
-)
-from wirespeed.views.sections import (
-    KINDS,
-    Series,
-    bandwidth,
-    bandwidth_note,
-    interval,
-    reference_value,
-    references_grid,
-    references_of,
-    series_of,
-)
+from wirespeed.views import sections
+from wirespeed.views.html import parts
+from wirespeed.views.html.parts import Figure, Section, Spot
 from wirespeed.views.table import sizes_grid, summary_grid
 from wirespeed.views.text import Style
 
@@ -65,7 +40,7 @@ def busbw_chart(lines: Sequence[Line], references: Iterable[ReferenceFigure] = (
     most = max(m.busbw for line in drawn for m in line.rows)
     shown = [one for one in references if one.quantity == "busbw" and not far_above(one, most)]
     traces += [_reference(one, 1 / GIGA, sizes) for one in shown]
-    y = {"title": axis_title("busbw, GB/s"), "rangemode": "tozero"}
+    y = {"title": parts.axis_title("busbw, GB/s"), "rangemode": "tozero"}
     return {"data": traces, "layout": _layout(traces, sizes, y)}
 
 
@@ -77,7 +52,7 @@ def time_chart(lines: Sequence[Line], references: Iterable[ReferenceFigure] = ()
     traces = [_time(line, index) for index, line in enumerate(drawn)]
     sizes = _sizes(drawn)
     traces += [_reference(one, 1e6, sizes) for one in references if one.quantity == "time"]
-    y = {"title": axis_title("time"), "type": "log"} | _time_ticks(traces)
+    y = {"title": parts.axis_title("time"), "type": "log"} | _time_ticks(traces)
     return {"data": traces, "layout": _layout(traces, sizes, y)}
 
 
@@ -116,11 +91,11 @@ def _sizes(lines: Sequence[Line]) -> list[int]:
 
 def _layout(traces: Sequence[Figure], sizes: Sequence[int], y: Figure) -> Figure:
     longest = max(len(trace["name"]) for trace in traces)
-    return curve_layout(size_axis(sizes), y, len(traces), longest)
+    return parts.curve_layout(parts.size_axis(sizes), y, len(traces), longest)
 
 
 def _busbw(line: Line, index: int) -> Figure:
-    said = [f"{bandwidth(m.busbw)}{_how(m)}" for m in line.rows]
+    said = [f"{sections.bandwidth(m.busbw)}{_how(m)}" for m in line.rows]
     ends = [_rate_reach(m) for m in line.rows]
     return _trace(line, index, [m.busbw / GIGA for m in line.rows], ends, said)
 
@@ -132,7 +107,7 @@ def _time(line: Line, index: int) -> Figure:
 
 
 def _how(m: Measurement) -> str:
-    known = interval(m)
+    known = sections.interval(m)
     return f" ({known}, n={m.iterations})" if known else f" (n={m.iterations})"
 
 
@@ -164,13 +139,13 @@ def _trace(
     ends: Iterable[tuple[float, float]],
     said: Iterable[str],
 ) -> Figure:
-    x, y = [m.size_bytes for m in line.rows], list(map(six, values))
-    drawn = curve(label(shortened(line.name, _LONGEST)), index, x, y)
+    x, y = [m.size_bytes for m in line.rows], list(map(parts.six, values))
+    drawn = parts.curve(parts.label(parts.shortened(line.name, _LONGEST)), index, x, y)
     drawn["marker"]["size"] = 7
     told = zip(line.rows, said, strict=True)
-    reach = [(six(down), six(up)) for down, up in ends]
+    reach = [(parts.six(down), parts.six(up)) for down, up in ends]
     return drawn | {
-        "error_y": whiskers(reach, drawn["line"]["color"]),
+        "error_y": parts.whiskers(reach, drawn["line"]["color"]),
         "customdata": [f"{format_size(m.size_bytes)}: {text}" for m, text in told],
         "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>",
     }
@@ -181,25 +156,26 @@ def _reference(one: ReferenceFigure, factor: float, sizes: Sequence[int]) -> Fig
 
     A trace, so that the axis reaches to it.
     """
-    value = six(one.value * factor)
-    low, high = (value if end is None else six(end * factor) for end in (one.low, one.high))
+    value = parts.six(one.value * factor)
+    low, high = (value if end is None else parts.six(end * factor) for end in (one.low, one.high))
     ends = [(0.0, 0.0), (max(0.0, value - low), max(0.0, high - value)), (0.0, 0.0)]
     color, dash = _REFERENCE_LINES[one.kind == "roofline"]
     at = format_size(one.size_bytes)
     return {
         "type": "scatter",
         "mode": "lines+markers",
-        "name": label(f"{KINDS[one.kind]} at {at}: {reference_value(one)}"),
+        "name": parts.label(f"{sections.KINDS[one.kind]} at {at}: {sections.reference_value(one)}"),
         "x": [min(sizes), one.size_bytes, max(sizes)],
         "y": [value] * 3,
-        "error_y": whiskers(ends, color),
+        "error_y": parts.whiskers(ends, color),
         "line": {"color": color, "width": 1.5, "dash": dash},
         "marker": {"color": color, "size": [0, 9, 0], "symbol": "diamond-open"},
-        "customdata": [label(f"{KINDS[one.kind]} at {at}: {one.source}")] * 3,
+        "customdata": [parts.label(f"{sections.KINDS[one.kind]} at {at}: {one.source}")] * 3,
         "hovertemplate": "%{customdata}<extra></extra>",
     }
 
 
+_IN_A_LINE = "each operation in a line"
 _GRADED = "what figures were graded against; share: 1 is as good, more is better"
 _UNWRAPPED = Style(width=100_000)
 _BUSBW_NOTE = "Medians; whiskers are their 95 % intervals."
@@ -208,24 +184,26 @@ _TIME_NOTE = "Median time of the slowest rank; whiskers are 95 % intervals. Both
 
 def collectives_section(run: Run, spot: Spot) -> Iterator[Section]:
     """Everything that was timed."""
-    series = series_of(run.measurements)
+    series = sections.series_of(run.measurements)
     if not series:
         return
-    graded = references_grid(run)
-    yield section(
+    graded = sections.references_grid(run)
+    yield parts.section(
         spot,
         "collectives",
         "Operations",
         "collectives.html",
         title="How fast each operation is",
-        summary=html_table(summary_grid(series), "each operation in a line", spot.id("operations")),
-        graded=html_table(graded, _GRADED, spot.id("references")) if graded else "",
-        operations=list(_operations(series, references_of(run), spot)),
-        notes=bandwidth_note(run, _UNWRAPPED),
+        summary=parts.html_table(
+            summary_grid(series), "each operation in a line", spot.id("operations")
+        ),
+        graded=parts.html_table(graded, _GRADED, spot.id("references")) if graded else "",
+        operations=list(_operations(series, sections.references_of(run), spot)),
+        notes=sections.bandwidth_note(run, _UNWRAPPED),
     )
 
 
-def lines_of(series: Sequence[Series]) -> list[Line]:
+def lines_of(series: Sequence[sections.Series]) -> list[Line]:
     """The lines of one operation's charts, named by what sets them apart."""
     lines = []
     for one in series:
@@ -238,7 +216,7 @@ def lines_of(series: Sequence[Series]) -> list[Line]:
 
 
 def _operations(
-    series: Sequence[Series], references: Sequence[ReferenceFigure], spot: Spot
+    series: Sequence[sections.Series], references: Sequence[ReferenceFigure], spot: Spot
 ) -> Iterator[dict[str, Any]]:
     for number, op in enumerate(dict.fromkeys(one.first.op for one in series), 1):
         own = [one for one in series if one.first.op == op]
@@ -249,7 +227,7 @@ def _operations(
             "op": op,
             "more": max(0, len(lines) - MOST_LINES),
             "charts": list(_charts(op, name, lines, [r for r in references if r.op == op], spot)),
-            "tables": html_tables(
+            "tables": parts.html_tables(
                 ((f"{op} · {one.title}", sizes_grid(one)) for one in own), spot.id(name)
             ),
         }
@@ -262,13 +240,13 @@ def _charts(
     rates, times = busbw_chart(lines, wanted), time_chart(lines, wanted)
     if rates is not None:
         note = _BUSBW_NOTE + _not_drawn(lines, wanted)
-        yield chart(spot, f"{name}-busbw", f"{op}: bus bandwidth", rates, note, table)
+        yield parts.chart(spot, f"{name}-busbw", f"{op}: bus bandwidth", rates, note, table)
     if times is not None:
-        yield chart(spot, f"{name}-time", f"{op}: time", times, _TIME_NOTE, table)
+        yield parts.chart(spot, f"{name}-time", f"{op}: time", times, _TIME_NOTE, table)
 
 
 def _not_drawn(lines: Sequence[Line], references: Sequence[ReferenceFigure]) -> str:
     """The limits that are far above the chart, in words."""
     most = max(m.busbw for line in lines for m in line.rows)
     far = [one for one in references if one.quantity == "busbw" and far_above(one, most)]
-    return "".join(f" Far above: a roofline of {reference_value(one)}." for one in far)
+    return "".join(f" Far above: a roofline of {sections.reference_value(one)}." for one in far)

@@ -9,20 +9,8 @@ from typing import Any
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding, NodeFacts, Run
-from wirespeed.views.html.parts import (
-    LINES,
-    Figure,
-    Section,
-    Spot,
-    axis_title,
-    chart,
-    html_table,
-    html_tables,
-    label,
-    level,
-    marks,
-    section,
-)
+from wirespeed.views.html import parts
+from wirespeed.views.html.parts import Figure, Section, Spot
 from wirespeed.views.sections import choices_grid
 from wirespeed.views.text import Grid
 
@@ -45,19 +33,23 @@ def nodes_section(run: Run, spot: Spot) -> Iterator[Section]:
     worst = _worst_first(nodes, slow, _by_host(run.findings))
     few = nodes if len(nodes) <= _MOST_AT_ONCE else worst[:_WORST]
     caption = "each node" if few is nodes else f"the {_WORST} of which most is said, or the slowest"
-    drawn = _ranks_chart(nodes, slow) if len(slow) >= _LEAST_RANKS else None
-    table = spot.id("nodes-1-caption")
+    charts = []
+    if len(slow) >= _LEAST_RANKS:
+        drawn, table = _ranks_chart(nodes, slow), spot.id("nodes-1-caption")
+        charts = [parts.chart(spot, "ranks", "Which rank is slow", drawn, _NOTE, table)]
     every = sorted(worst[:_MOST_ROWS], key=lambda node: node.ranks) if few is not nodes else ()
-    yield section(
+    shown = ((caption, _grid(run, few, slow)), ("each node", _grid(run, every, slow)))
+    tables = parts.html_tables(shown, spot.id("nodes"))
+    yield parts.section(
         spot,
         "nodes",
         "Nodes",
         "nodes.html",
         title="Nodes",
         said=_summary(run),
-        charts=[chart(spot, "ranks", "Which rank is slow", drawn, _NOTE, table)] if drawn else [],
-        table=html_table(_grid(run, few, slow), caption, spot.id("nodes-1")),
-        every=html_table(_grid(run, every, slow), "each node", spot.id("nodes-2")) if every else "",
+        charts=charts,
+        table=tables[0],
+        every=tables[1] if every else "",
         shown=len(every),
         left=max(0, len(nodes) - _MOST_ROWS),
     )
@@ -159,10 +151,10 @@ def _ranges(ranks: Sequence[int]) -> str:
 def _ranks_chart(nodes: Sequence[NodeFacts], slow: Mapping[int, float]) -> Figure:
     host = {rank: node.host for node in nodes for rank in node.ranks}
     ranks = sorted(slow)
-    marker = {"color": LINES[0], "size": 5 if len(ranks) > 100 else 8}
+    marker = {"color": parts.LINES[0], "size": 5 if len(ranks) > 100 else 8}
     hover = "rank %{x} on %{customdata}: %{y:.2f}×<extra></extra>"
-    drawn = marks("rank", ranks, (round(slow[rank], 4) for rank in ranks), hover, marker)
-    drawn["customdata"] = [label(host.get(rank, "")) for rank in ranks]
+    drawn = parts.marks("rank", ranks, (round(slow[rank], 4) for rank in ranks), hover, marker)
+    drawn["customdata"] = [parts.label(host.get(rank, "")) for rank in ranks]
     return {"data": [drawn], "layout": _ranks_layout(ranks, max(slow.values()))}
 
 
@@ -172,7 +164,7 @@ def _ranks_layout(ranks: Sequence[int], most: float) -> Figure:
     x: Figure = {"title": {"text": "rank", "font": {"size": 13}}, "tickformat": "d"}
     x |= {"range": [ranks[0] - room, ranks[-1] + room]}
     x |= {"dtick": 1} if len(ranks) <= _MOST_TICKS else {}
-    y: Figure = {"title": axis_title("times the middle rank"), "ticksuffix": "×"}
+    y: Figure = {"title": parts.axis_title("times the middle rank"), "ticksuffix": "×"}
     y |= {"range": [0, max(1.25, 1.08 * most)]}
     return {
         "height": _HEIGHT,
@@ -180,7 +172,7 @@ def _ranks_layout(ranks: Sequence[int], most: float) -> Figure:
         "xaxis": axis | x,
         "yaxis": axis | y,
         "showlegend": False,
-        "shapes": [level(1)],
+        "shapes": [parts.level(1)],
     }
 
 
@@ -191,8 +183,10 @@ _MOST_NODES_NAMED = 4
 def environment_section(run: Run, spot: Spot) -> Iterator[Section]:
     """What was recorded of it."""
     title = "Environment"
-    if tables := html_tables(_grids(run), spot.id("environment")):
-        yield section(spot, "environment", title, "environment.html", title=title, tables=tables)
+    if tables := parts.html_tables(_grids(run), spot.id("environment")):
+        yield parts.section(
+            spot, "environment", title, "environment.html", title=title, tables=tables
+        )
 
 
 def _grids(run: Run) -> Iterator[tuple[str, Grid]]:

@@ -13,22 +13,8 @@ from wirespeed.model.derived_records import (
     WorldSize,
 )
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
-from wirespeed.views.html.parts import (
-    Figure,
-    Section,
-    Spot,
-    axis_title,
-    chart,
-    curve,
-    curve_layout,
-    filled,
-    html_tables,
-    label,
-    level,
-    marks,
-    section,
-    six,
-)
+from wirespeed.views.html import parts
+from wirespeed.views.html.parts import Figure, Section, Spot
 from wirespeed.views.prediction import sections, sentences
 
 MOST_LINES = 8
@@ -66,16 +52,16 @@ def prediction_sections(prediction: Prediction, spot: Spot) -> Iterator[Section]
         ("models", "What it rests on", None, tables),
     ):
         if shown:
-            told = {"name": name, "title": title, "tables": html_tables(shown.items(), name)}
+            told = {"name": name, "title": title, "tables": parts.html_tables(shown.items(), name)}
             drawn = list(charts(prediction, spot)) if charts else []
-            yield section(spot, name, title, "prediction.html", charts=drawn, **told)
+            yield parts.section(spot, name, title, "prediction.html", charts=drawn, **told)
 
 
 def prediction_head(prediction: Prediction, contents: str) -> str:
     """What it comes to, in words; what is refused, with the runs that would help."""
     found = len(prediction.collectives) + len(prediction.steps)
     refused = len(prediction.refusals)
-    return filled(
+    return parts.filled(
         "predicted.html",
         title="How fast on more nodes" if found else "Nothing could be predicted",
         kind="fail" if not found else "warn" if refused else "pass",
@@ -104,7 +90,7 @@ def _collective_charts(prediction: Prediction, spot: Spot) -> Iterator[dict[str,
         drawn = _figure(prediction, lines, "busbw, GB/s" if rated else "time, ms")
         drawn["data"] += _measured_trace(prediction, measured)
         note = f"{_NOTE}; a star was measured." if measured else f"{_NOTE}."
-        yield chart(
+        yield parts.chart(
             spot, f"collectives-{number}-chart", title, drawn, note, "collectives-1-caption"
         )
 
@@ -128,9 +114,9 @@ def _measured_trace(
 ) -> list[Figure]:
     if not found:
         return []
-    x, y = [_at(prediction, world) for world, _ in found], [six(value) for _, value in found]
+    x, y = [_at(prediction, world) for world, _ in found], [parts.six(value) for _, value in found]
     marker = {"color": "--text", "size": 11, "symbol": "star"}
-    return [marks("measured", x, y, "measured: %{y:.4g}<extra></extra>", marker)]
+    return [parts.marks("measured", x, y, "measured: %{y:.4g}<extra></extra>", marker)]
 
 
 def _step_charts(prediction: Prediction, spot: Spot) -> Iterator[dict[str, Any]]:
@@ -145,14 +131,18 @@ def _step_charts(prediction: Prediction, spot: Spot) -> Iterator[dict[str, Any]]
     over = _axis_name(prediction)
     steps = [_Line(name, tuple(_step(one) for one in part)) for name, part in rows]
     drawn = _figure(prediction, steps, "step, ms")
-    yield chart(spot, "steps-time", f"Step time over {over}", drawn, f"{_NOTE}.", "steps-1-caption")
+    yield parts.chart(
+        spot, "steps-time", f"Step time over {over}", drawn, f"{_NOTE}.", "steps-1-caption"
+    )
     shares = [_Line(name, tuple(_efficiency(one) for one in part)) for name, part in rows]
     drawn = _figure(prediction, shares, "efficiency")
     drawn["layout"]["yaxis"] |= {"tickformat": ".0%", "range": [0, 1.05]}
     drawn["data"] += _stops(prediction.stretches)
-    drawn["layout"].setdefault("shapes", []).extend(level(bound) for bound in _BOUNDS)
+    drawn["layout"].setdefault("shapes", []).extend(parts.level(bound) for bound in _BOUNDS)
     title = f"Efficiency over {over}"
-    yield chart(spot, "steps-efficiency", title, drawn, f"{_NOTE}. {_STOPS}", "steps-1-caption")
+    yield parts.chart(
+        spot, "steps-efficiency", title, drawn, f"{_NOTE}. {_STOPS}", "steps-1-caption"
+    )
 
 
 def _quickest(rows: Sequence[StepTime]) -> StepTime:
@@ -180,9 +170,10 @@ def _stops(stretches: Iterable[Stretch]) -> list[Figure]:
         return []
     x, y = [nodes for _, nodes in known], [one.bound for one, _ in known]
     marker = {"color": "--bad", "size": 11, "symbol": "x"}
-    drawn = marks("stops scaling", x, y, "%{customdata}<extra></extra>", marker)
+    drawn = parts.marks("stops scaling", x, y, "%{customdata}<extra></extra>", marker)
     said = [
-        f"{label(one.strategy)} below {one.bound:.0%} from {nodes} nodes on" for one, nodes in known
+        f"{parts.label(one.strategy)} below {one.bound:.0%} from {nodes} nodes on"
+        for one, nodes in known
     ]
     return [drawn | {"customdata": said}]
 
@@ -200,8 +191,8 @@ def _figure(prediction: Prediction, lines: Sequence[_Line], unit: str) -> Figure
         "tickvals": places,
         "ticktext": [f"{place:,}" for place in places],
     }
-    y = {"title": axis_title(unit), "rangemode": "tozero"}
-    layout = curve_layout(
+    y = {"title": parts.axis_title(unit), "rangemode": "tozero"}
+    layout = parts.curve_layout(
         x, y, len(drawn) + 1, min(max(len(line.name) for line in drawn), _LONGEST) + 2
     )
     return {"data": traces, "layout": layout}
@@ -211,12 +202,12 @@ def _traces(prediction: Prediction, line: _Line, index: int) -> list[Figure]:
     """The band, then the line on it."""
     points = sorted(line.points, key=lambda point: _at(prediction, point.world))
     x = [_at(prediction, point.world) for point in points]
-    name = label(line.name[:_LONGEST])
-    drawn = curve(name, index, x, [six(point.figure.value) for point in points])
+    name = parts.label(line.name[:_LONGEST])
+    drawn = parts.curve(name, index, x, [parts.six(point.figure.value) for point in points])
     color, symbol = drawn["line"]["color"], drawn["marker"]["symbol"]
     drawn["marker"]["symbol"] = [f"{symbol}-open" if one.beyond else symbol for one in points]
-    ends = [six(point.figure.low) for point in points]
-    ends += [six(point.figure.high) for point in reversed(points)]
+    ends = [parts.six(point.figure.low) for point in points]
+    ends += [parts.six(point.figure.high) for point in reversed(points)]
     return [
         {
             "type": "scatter",

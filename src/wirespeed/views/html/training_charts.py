@@ -9,17 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from wirespeed.model.training_records import Ratio, Spread, Training, TrainingMemory
 from wirespeed.model.units import format_duration
-from wirespeed.views.html.parts import (
-    LEGEND,
-    Figure,
-    axis_title,
-    curve,
-    label,
-    level,
-    marks,
-    shortened,
-    whiskers,
-)
+from wirespeed.views.html import parts
+from wirespeed.views.html.parts import Figure
 from wirespeed.views.training import name, seconds_cell
 
 _PARTS = {
@@ -60,8 +51,8 @@ def step_chart(rows: Sequence[Training]) -> Figure:
 
     A thin bar below it marks what is exposed: from the step without synchronisation to this one.
     """
-    parts = {kind: [_shown(one.parts.get(kind)) for one in rows] for kind in _PARTS}
-    traces = [_times(kind, _PARTS[kind], values) for kind, values in parts.items() if any(values)]
+    shares = {kind: [_shown(one.parts.get(kind)) for one in rows] for kind in _PARTS}
+    traces = [_times(kind, _PARTS[kind], values) for kind, values in shares.items() if any(values)]
     whole = [0.0 if any(map(math.isfinite, one.parts.values())) else _ms(one) for one in rows]
     if any(whole):
         traces.append(_times("step", "--c-backward", whole))
@@ -154,7 +145,7 @@ def _means(rows: Sequence[Training]) -> Figure:
     ends = [_reach(one.step.mean, one.step.low, one.step.high, 1e3) for one in rows]
     x, y = [_ms(one) for one in rows], range(len(rows))
     hover = "step %{customdata}<extra></extra>"
-    return marks("mean and 95 % interval", x, y, hover, {"color": "--text", "size": 5}) | {
+    return parts.marks("mean and 95 % interval", x, y, hover, {"color": "--text", "size": 5}) | {
         "error_x": _errors(ends, "--text"),
         "customdata": [_interval(one.step) for one in rows],
     }
@@ -168,7 +159,7 @@ def _interval(step: Spread) -> str:
 
 
 def _errors(ends: Sequence[tuple[float, float]], color: str) -> Figure:
-    return whiskers(ends, color) | {"thickness": 1.4, "width": 5}
+    return parts.whiskers(ends, color) | {"thickness": 1.4, "width": 5}
 
 
 def _reach(value: float, low: float, high: float, unit: float) -> tuple[float, float]:
@@ -197,7 +188,9 @@ def _peaks(title: str, symbol: str, sizes: Sequence[int | None]) -> Figure:
     marker = {"color": "--text", "symbol": symbol, "size": size}
     marker |= {"line": {"color": "--text", "width": wide}}
     x = [None if one is None else one / _MIB for one in sizes]
-    return marks(title, x, range(len(sizes)), f"{title} %{{x:,.2f}} MiB<extra></extra>", marker)
+    return parts.marks(
+        title, x, range(len(sizes)), f"{title} %{{x:,.2f}} MiB<extra></extra>", marker
+    )
 
 
 def _bar_layout(titles: Sequence[str], unit: str, above: int = 0) -> Figure:
@@ -208,23 +201,23 @@ def _bar_layout(titles: Sequence[str], unit: str, above: int = 0) -> Figure:
         "height": _EDGE_PX + above + plot,
         "barmode": "stack",
         "margin": {"l": 10, "r": 16, "t": 40 + above, "b": 52},
-        "xaxis": _AXIS | {"title": axis_title(unit), "rangemode": "tozero"},
+        "xaxis": _AXIS | {"title": parts.axis_title(unit), "rangemode": "tozero"},
         "yaxis": {
             "tickvals": list(range(size)),
-            "ticktext": [f"{label(shortened(title, 40))} " for title in titles],
+            "ticktext": [f"{parts.label(parts.shortened(title, 40))} " for title in titles],
             "range": [size - 0.45, -0.55],
             "automargin": True,
             "zeroline": False,
             "showgrid": False,
         },
-        "legend": LEGEND | {"traceorder": "normal", "y": 1 + above / plot},
+        "legend": parts.LEGEND | {"traceorder": "normal", "y": 1 + above / plot},
     }
 
 
-def goodput_chart(parts: Iterable[tuple[str, float]]) -> Figure:
+def goodput_chart(shares: Iterable[tuple[str, float]]) -> Figure:
     """(cause, seconds): one bar of all of them."""
     bars = []
-    for cause, seconds in parts:
+    for cause, seconds in shares:
         hover = f"{cause} {format_duration(seconds)}<extra></extra>"
         bars.append(_bars(cause, _CAUSES[cause], [round(seconds, 6)]) | {"hovertemplate": hover})
     layout = {
@@ -245,15 +238,14 @@ def scaling_chart(rows: Iterable[Training]) -> Figure | None:
     lines: dict[str, list[tuple[Training, Ratio]]] = {}
     for one, part in known:
         if math.isfinite(part.value):
-            lines.setdefault(f"{one.study}: {label(name(one))}", []).append((one, part))
+            lines.setdefault(f"{one.study}: {parts.label(name(one))}", []).append((one, part))
     if not lines:
         return None
     traces = []
     for index, (title, line) in enumerate(lines.items()):
         line.sort(key=lambda row: row[0].ranks)
-        parts = [part for _, part in line]
-        ends = [_reach(one.value, one.low, one.high, 100) for one in parts]
-        x, y = [one.ranks for one, _ in line], [100 * part.value for part in parts]
+        ends = [_reach(part.value, part.low, part.high, 100) for _, part in line]
+        x, y = [one.ranks for one, _ in line], [100 * part.value for _, part in line]
         hover = "%{x} ranks: %{y:.1f} % %{customdata}"
         grades = {"customdata": [one.grade for one, _ in line]}
         traces.append(_curve(title, index, x, y, ends, hover) | grades)
@@ -261,7 +253,7 @@ def scaling_chart(rows: Iterable[Training]) -> Figure | None:
     layout = _scaling_layout(ranks, "ranks", "scaling efficiency", len(lines))
     layout["yaxis"]["ticksuffix"] = " %"
     levels = ((100, "ideal", "solid"), (90, "excellent above", "dot"), (80, "good above", "dot"))
-    layout["shapes"] = [level(at, dash) for at, _, dash in levels]
+    layout["shapes"] = [parts.level(at, dash) for at, _, dash in levels]
     layout["annotations"] = [
         {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom"}
         | {"text": text, "showarrow": False, "font": {"size": 11, "color": "--soft"}}
@@ -285,7 +277,7 @@ def throughput_chart(rows: Sequence[Training]) -> Figure | None:
     other = "samples" if by_ranks else "ranks"
     traces = []
     for index, ((strategy, number), line) in enumerate(lines.items()):
-        title = f"{label(strategy)}, {number} {other}" if several else label(strategy)
+        title = f"{parts.label(strategy)}, {number} {other}" if several else parts.label(strategy)
         line.sort(key=lambda one: (one.ranks, one.batch))
         x = [one.ranks if by_ranks else one.batch for one in line]
         rates = [one.samples_per_s for one in line]
@@ -311,7 +303,7 @@ def _curve(
     ends: Sequence[tuple[float, float]],
     hover: str,
 ) -> Figure:
-    drawn = curve(title, index, x, y) | {"hovertemplate": hover}
+    drawn = parts.curve(title, index, x, y) | {"hovertemplate": hover}
     return drawn | {"error_y": _errors(ends, drawn["line"]["color"])}
 
 
@@ -320,11 +312,11 @@ def _scaling_layout(places: Sequence[int], over: str, what: str, lines: int) -> 
     return {
         "height": _SCALING_PX + 20 * (lines // 4),
         "margin": {"l": 10, "r": 16, "t": 40, "b": 52},
-        "xaxis": {"title": axis_title(over), "type": "log", "range": _log_range(places)}
+        "xaxis": {"title": parts.axis_title(over), "type": "log", "range": _log_range(places)}
         | {"showgrid": False, "automargin": True, "zeroline": False}
         | ticks,
-        "yaxis": _AXIS | {"title": axis_title(what), "rangemode": "tozero"},
-        "legend": LEGEND,
+        "yaxis": _AXIS | {"title": parts.axis_title(what), "rangemode": "tozero"},
+        "legend": parts.LEGEND,
     }
 
 
