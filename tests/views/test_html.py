@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from wirespeed.model.records import Finding, Located, PairFigures, Run, Subject, World
-from wirespeed.views.html.heatmap import MOST_IN_MAP, NOT_MEASURED, figure
+from wirespeed.views.html.heatmap import MOST_IN_MAP, NOT_MEASURED, Maps
 from wirespeed.views.html.page import page
 from wirespeed.views.html.parts import script_json
 from wirespeed.views.pairs import suspects_of
@@ -133,7 +133,7 @@ def test_a_host_name_stays_text(name: str) -> None:
 
 def test_plotly_gets_no_markup_from_a_host_name() -> None:
     """Plotly makes links of `<a href=…>` in a label."""
-    drawn = figure(four('<a href="http://evil">').located)  # type: ignore[arg-type]
+    drawn = Maps(four('<a href="http://evil">').located).figure()  # type: ignore[arg-type]
     shown = [*drawn["data"][0]["x"], *drawn["layout"]["xaxis"]["ticktext"]]
     assert any("&lt;a href" in text for text in shown)
     assert not any("<a" in text for text in shown)
@@ -173,7 +173,7 @@ def test_the_slow_row_and_column_are_framed_and_bright() -> None:
     made = four()
     assert made.located is not None
     suspects = suspects_of(made.findings, made.located.nodes)
-    drawn = figure(made.located, suspects=suspects)
+    drawn = Maps(made.located, suspects).figure()
     measured = drawn["data"][0]
     assert min(measured["z"][2][0], measured["z"][0][2]) >= measured["zmax"]
     assert measured["z"][0][3] == 0, "a usual pair"
@@ -194,7 +194,7 @@ def test_the_slow_row_and_column_are_framed_and_bright() -> None:
 def test_the_domain_that_all_share_is_left_out_on_the_axes_only(
     names: tuple[str, str], shown: list[str]
 ) -> None:
-    drawn = figure(located(names, (pair(*names),)))
+    drawn = Maps(located(names, (pair(*names),))).figure()
     assert drawn["layout"]["xaxis"]["ticktext"] == shown
     assert drawn["data"][0]["x"] == list(names), "the hover text has the whole name"
 
@@ -202,7 +202,7 @@ def test_the_domain_that_all_share_is_left_out_on_the_axes_only(
 def test_an_unmeasured_pair_is_empty_and_says_so() -> None:
     made = four().located
     assert made is not None
-    measured, empty = figure(made)["data"]
+    measured, empty = Maps(made).figure()["data"]
     assert measured["z"][0][1] is None and empty["z"][0][1] == 0
     assert empty["customdata"][0][1] == NOT_MEASURED
     assert measured["z"][0][0] is None and empty["z"][0][0] is None, "a node with itself"
@@ -211,17 +211,17 @@ def test_an_unmeasured_pair_is_empty_and_says_so() -> None:
 def test_the_hover_text_has_both_figures() -> None:
     made = located(("a", "b"), (pair("a", "b", back=4 * GB), pair("a", "b", 20 * GB, round=1)))
     for quantity in ("bandwidth", "latency"):
-        said = figure(made, quantity)["data"][0]["customdata"]  # type: ignore[arg-type]
+        said = Maps(made).figure(quantity)["data"][0]["customdata"]  # type: ignore[arg-type]
         assert said[0][1] == "15.0 GB/s, latency 5.00 µs, medians of 2 readings"
         assert said[1][0] == "12.0 GB/s, latency 5.00 µs, medians of 2 readings"
 
 
 def test_where_nothing_came_through_the_cell_is_brightest() -> None:
     made = located(("a", "b", "c"), (pair("a", "b"), pair("a", "c", 0.0, latency=None)))
-    measured = figure(made)["data"][0]
+    measured = Maps(made).figure()["data"][0]
     assert measured["z"][0][2] == measured["zmax"]
     assert "nothing came through" in measured["customdata"][0][2]
-    empty = figure(made, "latency")["data"][1]
+    empty = Maps(made).figure("latency")["data"][1]
     assert "latency not measured" in empty["customdata"][0][2]
 
 

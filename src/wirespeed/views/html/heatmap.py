@@ -62,32 +62,27 @@ class Scale:
         """Of a rate that is 0 the end of the scale."""
         return round(_slowness(self.quantity, self.usual, value, self.high), 3)
 
-    def ticks(self) -> tuple[list[float], list[str]]:
-        """(places, texts) of the colour bar: the figure, and times slower than usual."""
+    def colorbar(self) -> dict[str, Any]:
+        """The colour bar of plotly for this scale: the figures, and times slower than usual."""
         kept: list[float] = []
+        gap = _TICK_GAP * (self.high - self.low)
         for times in _TICKS:
             z = math.log2(times)
-            gap = _TICK_GAP * (self.high - self.low)
             fits = self.low - 1e-9 <= z <= self.high + 1e-9
             if fits and (not kept or z - math.log2(kept[-1]) >= gap):
                 kept.append(times)
-        return [math.log2(times) for times in kept], [self._tick(times) for times in kept]
+        return {
+            "tickvals": [math.log2(times) for times in kept],
+            "ticktext": [self._tick(times) for times in kept],
+            "thickness": 14,
+            "outlinewidth": 0,
+        }
 
     def _tick(self, times: float) -> str:
         value = self.usual / times if self.quantity == "bandwidth" else self.usual * times
         text = figure_text(self.quantity, value)
         more = "+" if times == _MOST else ""
         return f"{text}  usual" if times == 1 else f"{text}  {times:g}×{more}"
-
-    def colorbar(self) -> dict[str, Any]:
-        """The colour bar of plotly for this scale."""
-        places, texts = self.ticks()
-        return {
-            "tickvals": places,
-            "ticktext": texts,
-            "thickness": 14,
-            "outlinewidth": 0,
-        }
 
 
 def scale_for(quantity: Quantity, usual: float, values: Iterable[float]) -> Scale:
@@ -147,20 +142,6 @@ Cells = dict[tuple[int, int], Cell]
 """(row, column) of the pairs that were measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """What maps of the same pairs share: made once, since a run may have 80,000 pairs."""
-
-    axis: Axis
-    cells: Cells
-
-
-def matrix_of(located: Located, named: Sequence[str], rail: int | None = None) -> Matrix:
-    """Of one rail, or (None) of all rails together."""
-    axis = axis_of(located, named)
-    return Matrix(axis, cells_of(located, axis, rail))
-
-
 def axis_of(located: Located, named: Sequence[str]) -> Axis:
     """Every node up to `MOST_IN_MAP`; of more, those of `named` and the slowest, in their order."""
     if len(located.nodes) <= MOST_IN_MAP:
@@ -181,16 +162,14 @@ def _slowest_first(located: Located) -> list[str]:
     return sorted(rates, key=lambda node: median(rates[node]))
 
 
-def cells_of(located: Located, axis: Axis, rail: int | None = None) -> Cells:
-    """The cells of one rail, or (None) of all rails together."""
+def cells_of(pairs: Iterable[PairFigures], axis: Axis) -> Cells:
     rates: dict[tuple[int, int], list[float]] = defaultdict(list)
     late: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for pair in located.pairs:
+    for pair in pairs:
         row, column = axis.index.get(pair.first), axis.index.get(pair.second)
-        if (rail is not None and pair.rail != rail) or row is None or column is None:
+        if row is None or column is None:
             continue
-        forth = row, column
-        for place, rate in ((forth, pair.forth), (forth[::-1], pair.back)):
+        for place, rate in (((row, column), pair.forth), ((column, row), pair.back)):
             if math.isfinite(rate):
                 rates[place].append(rate)
                 late[place] += _known(pair)
@@ -200,25 +179,24 @@ def cells_of(located: Located, axis: Axis, rail: int | None = None) -> Cells:
     }
 
 
-def _ends(pair: PairFigures) -> set[str]:
-    return {pair.first, pair.second}
-
-
 def _known(pair: PairFigures) -> list[float]:
     """The latency, where there is one: in a stored run it may be anything that JSON can say."""
     return [] if pair.latency is None or not math.isfinite(pair.latency) else [pair.latency]
 
 
-def usual_figures(located: Located, named: frozenset[str]) -> tuple[float, float]:
-    """(bytes a second, seconds): the medians of the readings without a node of `named`.
+def usual_figures(located: Located, named: frozenset[str]) -> dict[Quantity, float]:
+    """Bytes a second and seconds: the medians of the readings without a node of `named`.
 
     Of all readings where none is without; 0 where there is none at all.
     """
-    others = [pair for pair in located.pairs if named.isdisjoint(_ends(pair))]
+    others = [pair for pair in located.pairs if named.isdisjoint((pair.first, pair.second))]
     pairs = others or located.pairs
     rates = [rate for pair in pairs for rate in (pair.forth, pair.back) if 0 < rate < math.inf]
     late = [latency for pair in pairs for latency in _known(pair)]
-    return (median(rates) if rates else 0.0), (median(late) if late else 0.0)
+    return {
+        "bandwidth": median(rates) if rates else 0.0,
+        "latency": median(late) if late else 0.0,
+    }
 
 
 NOT_MEASURED = "not measured"
@@ -236,63 +214,61 @@ _BAR_PX, _EDGE_PX = 124, 14
 _MARK_COLOR = "#d55e00"
 
 
-def figure(
-    located: Located,
-    quantity: Quantity = "bandwidth",
-    *,
-    rail: int | None = None,
-    suspects: Suspects = _NOBODY,
-    small: bool = False,
-    scale: Scale | None = None,
-    matrix: Matrix | None = None,
-) -> dict[str, Any]:
-    """A plotly figure of `located`: from the node of the row to that of the column.
+class Maps:
+    """Maps of the same pairs; what they share is made once, since a run may have 80,000 pairs.
 
-    rail: that one; None: all together. The scale is the same for every rail, so that they compare.
-    scale, matrix: as `scale_of` and `matrix_of` give them for these suspects, where maps share them.
-    small: without a colour bar and with fewer labels, to stand beside others of its kind.
+    The scale is the same for the whole and every rail, so that they compare.
     """
-    matrix = matrix or matrix_of(located, suspects.named, rail)
-    axis, cells = matrix.axis, matrix.cells
-    scale = scale or scale_of(located, quantity, suspects)
-    pixels = _cell_px(len(axis.names), small)
-    traces = [
-        _measured(axis, cells, scale, pixels, bar=not small),
-        _empty(axis, cells, scale, pixels),
-    ]
-    return {"data": traces, "layout": _layout(axis, suspects, pixels, bar=not small)}
+
+    def __init__(self, located: Located, suspects: Suspects = _NOBODY) -> None:
+        self.axis = axis_of(located, suspects.named)
+        self.pairs: dict[int | None, list[PairFigures]] = defaultdict(list)
+        """By rail; None: of all."""
+        for pair in located.pairs:
+            self.pairs[pair.rail].append(pair)
+        self.pairs[None] = list(located.pairs)
+        self.suspects = suspects
+        self._cells: dict[int | None, Cells] = {}
+        self._usual = usual_figures(located, frozenset(suspects.named))
+
+    def figure(self, quantity: Quantity = "bandwidth", rail: int | None = None) -> dict[str, Any]:
+        """A plotly figure: from the node of the row to that of the column.
+
+        That of one rail has no colour bar and fewer labels, to stand beside others of its kind.
+        """
+        whole = rail is None
+        pixels = _cell_px(len(self.axis.names), small=not whole)
+        traces = _traces(self.axis, self._of(rail), self._scale(quantity), pixels, bar=whole)
+        layout = _layout(self.axis, self.suspects, pixels, bar=whole)
+        return {"data": traces, "layout": layout}
+
+    def _of(self, rail: int | None) -> Cells:
+        if rail not in self._cells:
+            self._cells[rail] = cells_of(self.pairs[rail], self.axis)
+        return self._cells[rail]
+
+    def _scale(self, quantity: Quantity) -> Scale:
+        return scale_for(
+            quantity, self._usual[quantity], _values(self._of(None), quantity).values()
+        )
 
 
-def scale_of(
-    located: Located,
-    quantity: Quantity,
-    suspects: Suspects = _NOBODY,
-    matrix: Matrix | None = None,
-) -> Scale:
-    """The scale of all maps of that quantity, of all rails."""
-    cells = (matrix or matrix_of(located, suspects.named)).cells
-    return _scale(usual_figures(located, frozenset(suspects.named)), quantity, cells)
-
-
-def _scale(usual: tuple[float, float], quantity: Quantity, cells: Cells) -> Scale:
-    rate, late = usual
-    values = [value for cell in cells.values() if (value := _value(cell, quantity)) is not None]
-    return scale_for(quantity, rate if quantity == "bandwidth" else late, values)
-
-
-def _value(cell: Cell, quantity: Quantity) -> float | None:
-    return cell.rate if quantity == "bandwidth" else cell.latency
-
-
-def _measured(axis: Axis, cells: Cells, scale: Scale, pixels: int, *, bar: bool) -> dict[str, Any]:
-    """The trace of the cells that have a figure."""
+def _values(cells: Cells, quantity: Quantity) -> dict[tuple[int, int], float]:
+    """Of the cells that have one."""
     values = {
-        place: value
+        place: cell.rate if quantity == "bandwidth" else cell.latency
         for place, cell in cells.items()
-        if (value := _value(cell, scale.quantity)) is not None
     }
-    trace = _trace(axis, {place: scale.z(value) for place, value in values.items()}, pixels)
-    trace |= {
+    return {place: value for place, value in values.items() if value is not None}
+
+
+def _traces(
+    axis: Axis, cells: Cells, scale: Scale, pixels: int, *, bar: bool
+) -> list[dict[str, Any]]:
+    """The cells that have a figure; those without one are as the page behind them, and say why."""
+    values = _values(cells, scale.quantity)
+    measured = _trace(axis, {place: scale.z(value) for place, value in values.items()}, pixels)
+    measured |= {
         "name": "measured",
         "zmin": scale.low,
         "zmax": scale.high,
@@ -300,27 +276,18 @@ def _measured(axis: Axis, cells: Cells, scale: Scale, pixels: int, *, bar: bool)
         "showscale": bar,
         "customdata": _grid(axis, {place: _said(cells[place]) for place in values}, ""),
     }
-    if bar:
-        trace["colorbar"] = scale.colorbar()
+    measured |= {"colorbar": scale.colorbar()} if bar else {}
     if pixels >= _TEXT_FROM_PX:
         shown = {place: figure_text(scale.quantity, value) for place, value in values.items()}
-        trace |= {"text": _grid(axis, shown, ""), "texttemplate": "%{text}"}
-    return trace
-
-
-def _empty(axis: Axis, cells: Cells, scale: Scale, pixels: int) -> dict[str, Any]:
-    """The trace of the cells without a figure: as the page behind them, and they say why."""
-    places = {
-        place: 0
-        for place in _pairs(axis)
-        if place not in cells or _value(cells[place], scale.quantity) is None
-    }
-    return _trace(axis, places, pixels) | {
+        measured |= {"text": _grid(axis, shown, ""), "texttemplate": "%{text}"}
+    missing = [place for place in _pairs(axis) if place not in values]
+    empty = _trace(axis, dict.fromkeys(missing, 0), pixels) | {
         "name": NOT_MEASURED,
         "colorscale": [[0, "#ffffff"], [1, "#ffffff"]],
         "showscale": False,
-        "customdata": _grid(axis, {place: _why_empty(cells.get(place)) for place in places}, ""),
+        "customdata": _grid(axis, {place: _why_empty(cells.get(place)) for place in missing}, ""),
     }
+    return [measured, empty]
 
 
 def _pairs(axis: Axis) -> Iterator[tuple[int, int]]:
@@ -380,16 +347,11 @@ def _layout(axis: Axis, suspects: Suspects, pixels: int, *, bar: bool) -> dict[s
         "constrain": "domain",
     }
     flat = longest <= pixels
-    above = 34 if flat else room
+    above, right = 34 if flat else room, _BAR_PX if bar else _EDGE_PX
     return {
-        "width": room + side + (_BAR_PX if bar else _EDGE_PX) + 24,
+        "width": room + side + right + 24,
         "height": above + side + _EDGE_PX + 24,
-        "margin": {
-            "l": room + 24,
-            "r": _BAR_PX if bar else _EDGE_PX,
-            "t": above + 24,
-            "b": _EDGE_PX,
-        },
+        "margin": {"l": room + 24, "r": right, "t": above + 24, "b": _EDGE_PX},
         "xaxis": shared
         | {"side": "top", "tickangle": 0 if flat else -90, "title": {"text": "to", "standoff": 4}},
         "yaxis": shared | {"autorange": "reversed", "title": {"text": "from", "standoff": 4}},
@@ -414,7 +376,7 @@ def _ticks(axis: Axis, suspects: Suspects, pixels: int) -> tuple[list[int], list
     taken.sort()
     domain = _domain(axis.names[:-1] if axis.folded else axis.names)
     shown = [axis.names[row].removesuffix(domain) for row in taken]
-    return taken, [_short(name, row in named) for name, row in zip(shown, taken, strict=True)]
+    return taken, [_shown(name, row in named) for name, row in zip(shown, taken, strict=True)]
 
 
 def _domain(names: Sequence[str]) -> str:
@@ -426,7 +388,7 @@ def _domain(names: Sequence[str]) -> str:
     return "".join(f".{label}" for label in reversed(shared))
 
 
-def _short(name: str, named: bool) -> str:
+def _shown(name: str, named: bool) -> str:
     """Both ends of a long name stay: hosts differ at the one or at the other."""
     clean = Style().text(name)
     if len(clean) > _LONGEST:

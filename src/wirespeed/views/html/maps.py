@@ -1,23 +1,12 @@
 """Heat maps of the pairs, each with the same figures as a table; and what was simulated."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
 from wirespeed.model.records import Located, PairFigures, Run
 from wirespeed.model.units import GIGA, format_duration
-from wirespeed.views.html.heatmap import (
-    MOST_IN_MAP,
-    Axis,
-    Matrix,
-    Quantity,
-    Scale,
-    figure,
-    figure_text,
-    matrix_of,
-    scale_of,
-)
+from wirespeed.views.html.heatmap import Axis, Maps, Quantity, figure_text
 from wirespeed.views.html.parts import Section, Spot, html_tables, script_json, section
 from wirespeed.views.pairs import MOST_IN_MATRIX, Suspects, matrices, simulation_lines, suspects_of
 from wirespeed.views.text import Grid, Style
@@ -45,10 +34,13 @@ def maps_section(run: Run, spot: Spot) -> Iterator[Section]:
 
 def _maps(run: Run, located: Located, spot: Spot) -> Section:
     suspects = suspects_of(run.findings, located.nodes)
-    whole = matrix_of(located, suspects.named)
-    axis = whole.axis
-    rails = _rails(located, axis, suspects)
-    scales = _scales(located, suspects, whole)
+    maps = Maps(located, suspects)
+    known = {rail: any(one.latency is not None for one in maps.pairs[rail]) for rail in maps.pairs}
+    rails = _rails(maps, suspects)
+    by_rail: list[tuple[Quantity, int]] = [("bandwidth", rail) for rail in rails]
+    late = [rail for rail in rails if known[rail]]
+    by_rail += [("latency", rail) for rail in late] if len(late) > 1 else []
+    quantities: list[Quantity] = ["bandwidth", "latency"] if known[None] else ["bandwidth"]
     return section(
         spot,
         "maps",
@@ -56,12 +48,12 @@ def _maps(run: Run, located: Located, spot: Spot) -> Section:
         "maps.html",
         title=_TITLE,
         located=located,
-        folded=axis.folded,
+        folded=maps.axis.folded,
         suspects=suspects,
-        maps=list(_whole_fabric(located, suspects, scales, whole, spot)),
-        rails=list(_by_rail(located, suspects, rails, scales, spot)) if len(rails) > 1 else [],
-        left=len({pair.rail for pair in located.pairs}) - len(rails),
-        tables=html_tables(_tables(located, axis), spot.id("pairs")),
+        maps=[_map(spot, maps, quantity) for quantity in quantities],
+        rails=[_map(spot, maps, *one) for one in by_rail] if len(rails) > 1 else [],
+        left=len(maps.pairs) - 1 - len(rails),
+        tables=html_tables(_tables(located, maps.axis), spot.id("pairs")),
     )
 
 
@@ -71,82 +63,30 @@ def _why_no_map(run: Run) -> str:
     return "no pair of nodes was measured"
 
 
-def _rails(located: Located, axis: Axis, suspects: Suspects) -> list[int]:
+def _rails(maps: Maps, suspects: Suspects) -> list[int]:
     """Those whose maps are drawn: all, or those that are named and as many more as there is room for."""
-    rails = sorted({pair.rail for pair in located.pairs})
-    most = max(1, _MOST_CELLS // (2 * len(axis.names) ** 2))
-    first = sorted(rails, key=lambda rail: rail not in suspects.rails)[:most]
-    return sorted(first)
+    rails = sorted(rail for rail in maps.pairs if rail is not None)
+    most = max(1, _MOST_CELLS // (2 * len(maps.axis.names) ** 2))
+    return sorted(sorted(rails, key=lambda rail: rail not in suspects.rails)[:most])
 
 
-def _scales(located: Located, suspects: Suspects, whole: Matrix) -> dict[Quantity, Scale]:
-    """Of what was measured: one scale for all maps of it, so that they compare."""
-    known: list[Quantity] = ["bandwidth"]
-    if any(pair.latency is not None for pair in located.pairs):
-        known.append("latency")
-    return {quantity: scale_of(located, quantity, suspects, whole) for quantity in known}
-
-
-def _whole_fabric(
-    located: Located,
-    suspects: Suspects,
-    scales: Mapping[Quantity, Scale],
-    whole: Matrix,
-    spot: Spot,
-) -> Iterator[dict[str, Any]]:
-    for quantity, scale in scales.items():
-        drawn = figure(located, quantity, suspects=suspects, scale=scale, matrix=whole)
-        yield _map(spot, quantity, _TITLES[quantity], drawn)
-
-
-def _by_rail(
-    located: Located,
-    suspects: Suspects,
-    rails: Sequence[int],
-    scales: Mapping[Quantity, Scale],
-    spot: Spot,
-) -> Iterator[dict[str, Any]]:
-    parts = {rail: _of_rail(located, rail) for rail in rails}
-    by_rail = {rail: matrix_of(part, suspects.named, rail) for rail, part in parts.items()}
-    for rail, part in parts.items():
-        drawn = figure(
-            part,
-            rail=rail,
-            suspects=suspects,
-            small=True,
-            scale=scales["bandwidth"],
-            matrix=by_rail[rail],
-        )
-        marked = rail in suspects.rails
-        yield _map(spot, f"rail-{rail}", f"Rail {rail}", drawn, marked=marked)
-    late = [rail for rail in rails if any(one.latency is not None for one in parts[rail].pairs)]
-    for rail in late if len(late) > 1 else ():
-        drawn = figure(
-            parts[rail],
-            "latency",
-            rail=rail,
-            suspects=suspects,
-            small=True,
-            scale=scales["latency"],
-            matrix=by_rail[rail],
-        )
-        yield _map(spot, f"latency-{rail}", f"Rail {rail}, latency", drawn)
-
-
-def _of_rail(located: Located, rail: int) -> Located:
-    """The same with the pairs of that rail only; of many nodes those that the other maps show."""
-    if len(located.nodes) > MOST_IN_MAP:
-        return located
-    return replace(located, pairs=tuple(pair for pair in located.pairs if pair.rail == rail))
-
-
-def _map(
-    spot: Spot, name: str, title: str, drawn: dict[str, Any], *, marked: bool = False
-) -> dict[str, Any]:
+def _map(spot: Spot, maps: Maps, quantity: Quantity, rail: int | None = None) -> dict[str, Any]:
     """What map.html takes: the figure, and the room it needs before it is drawn."""
-    room = {side: drawn["layout"][side] for side in ("width", "height")}
-    told = {"name": spot.id(name), "title": title, "marked": marked, "table": spot.id("maps-table")}
-    return {**told, "json": script_json(drawn), **room}
+    drawn = maps.figure(quantity, rail)
+    name, title = str(quantity), _TITLES[quantity]
+    if rail is not None:
+        late = quantity == "latency"
+        name = f"latency-{rail}" if late else f"rail-{rail}"
+        title = f"Rail {rail}, latency" if late else f"Rail {rail}"
+    return {
+        "name": spot.id(name),
+        "title": title,
+        "marked": quantity == "bandwidth" and rail in maps.suspects.rails,
+        "table": spot.id("maps-table"),
+        "json": script_json(drawn),
+        "width": drawn["layout"]["width"],
+        "height": drawn["layout"]["height"],
+    }
 
 
 def _tables(located: Located, axis: Axis) -> list[tuple[str, Grid]]:
