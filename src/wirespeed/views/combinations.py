@@ -9,10 +9,8 @@ from wirespeed.model.records import Measurement, Run
 from wirespeed.model.training_records import Ratio
 from wirespeed.model.units import format_duration, format_size
 from wirespeed.views.sections import SIZE_COLUMNS, note, size_cells
-from wirespeed.views.text import Grid, Style, titled
-from wirespeed.views.training import ALL as _ALL
-from wirespeed.views.training import NOTHING as _NOTHING
-from wirespeed.views.training import grid_table, missing
+from wirespeed.views.text import NOTHING, Grid, Style, counted, shortened, titled
+from wirespeed.views.training import ALL, grid_table, missing
 
 
 def grid_lines(run: Run, style: Style) -> list[str]:
@@ -37,12 +35,12 @@ def _operations(run: Run) -> Grid:
         order = list(dict.fromkeys(map(_what, rows)))
         for m in sorted(rows, key=lambda m: (order.index(_what(m)), m.size_bytes, m.in_place)):
             size, place, *cells = size_cells(m)
-            about = (_what(m), point.backend, str(point.ranks), size if m.size_bytes else _NOTHING)
+            about = (_what(m), point.backend, str(point.ranks), size if m.size_bytes else NOTHING)
             color = "red" if m.wrong else ""
             grid.add(*about, place if both else "", *cells, "", color=color, at=10)
         for one in missing(point):
-            size = format_size(one.size_bytes) if one.size_bytes else _ALL
-            gap = [_NOTHING] * 6
+            size = format_size(one.size_bytes) if one.size_bytes else ALL
+            gap = [NOTHING] * 6
             what = (one.what, point.backend, str(point.ranks), size, "")
             grid.add(*what, *gap, one.reason, color="yellow")
     return grid
@@ -127,7 +125,7 @@ def _faster(ratio: Ratio) -> str:
 def _title(run: Run, cases: Sequence[str]) -> str:
     rounds = max(len(one.rounds) for one in run.settings)
     what = cases[0] if len(cases) == 1 else f"{len(cases)} cases" if cases else "nothing"
-    return f"settings · {what} · {rounds} round" + ("" if rounds == 1 else "s")
+    return f"settings · {what} · {counted(rounds, 'round')}"
 
 
 def _combinations(settings: Sequence[Setting], cases: Sequence[str]) -> Grid:
@@ -145,15 +143,11 @@ def _combinations(settings: Sequence[Setting], cases: Sequence[str]) -> Grid:
             _reach(figures) if figures else "",
             str(len(one.rounds) or ""),
             _against(ratio, verdict),
-            _short(one.reason),
+            shortened(one.reason, _LONGEST),
             color=_COLORS.get(verdict, ""),
             at=4,
         )
     return grid
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def _case(settings: Sequence[Setting], case: str) -> Grid:

@@ -1,15 +1,12 @@
 """A comparison as table, Markdown or JSON."""
 
-import json
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from wirespeed.errors import UsageError
-from wirespeed.escaping import escaped
-from wirespeed.model.derived_records import (
+from wirespeed.model.comparison_records import (
     CompareVerdict,
     Comparison,
     Difference,
@@ -19,7 +16,7 @@ from wirespeed.model.derived_records import (
     What,
 )
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
-from wirespeed.views.text import Column, Grid, Style, escape, table
+from wirespeed.views.text import Column, Grid, Style, Views, escape, rendered, shortened, table
 
 # Figures of a comparison in words: what was measured, changes, intervals, closing lines.
 
@@ -166,11 +163,7 @@ def changed_line(one: Versus) -> str:
 
 def difference(one: Difference) -> str:
     """`NCCL_ALGO Ring → Tree`."""
-    return f"{one.name} {_cut(one.before)} → {_cut(one.after)}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MOST_VALUE else text[: _MOST_VALUE - 1] + "…"
+    return f"{one.name} {shortened(one.before, _MOST_VALUE)} → {shortened(one.after, _MOST_VALUE)}"
 
 
 def counts(comparison: Comparison) -> str:
@@ -248,7 +241,6 @@ def unpaired_line(one: Unpaired, before: str, after: str) -> str:
     return f"not compared: {', '.join(parts)}{hint}"
 
 
-FORMATS = ("table", "md", "json")
 SCHEMA = "wirespeed.comparison/1"
 
 _COLORS: dict[CompareVerdict, str] = {
@@ -263,13 +255,7 @@ _US = 1e6
 
 def render(comparison: Comparison, format: str, style: Style) -> str:
     """Text that ends in a line end; UsageError for a format that there is not."""
-    if format == "json":
-        return escaped(json.dumps(document(comparison), indent=2, ensure_ascii=style.ascii)) + "\n"
-    if format == "md":
-        return _markdown(comparison, Style(ascii=style.ascii, verbose=style.verbose))
-    if format == "table":
-        return _table(comparison, style)
-    raise UsageError(f"unknown output format {format!r}", expected=", ".join(FORMATS))
+    return rendered(comparison, format, style, _VIEWS)
 
 
 def _table(comparison: Comparison, style: Style) -> str:
@@ -319,7 +305,8 @@ def _cells(row: Row, varying: list[str]) -> list[str]:
     ]
 
 
-def _markdown(comparison: Comparison, style: Style) -> str:
+def _markdown(comparison: Comparison, shown: Style) -> str:
+    style = Style(ascii=shown.ascii)
     blocks = [[f"## {conclusion(comparison)}", "", counts(comparison)]]
     for one in comparison.versus:
         blocks.append([escape(changed_line(one), style)])
@@ -392,3 +379,7 @@ def _figures(row: Row) -> dict[str, float]:
         "busbw_before_GBps": row.busbw_before / GIGA,
         "busbw_after_GBps": row.busbw_after / GIGA,
     }
+
+
+_VIEWS: Views[Comparison] = {"table": _table, "md": _markdown, "json": lambda one, _: document(one)}
+FORMATS = tuple(_VIEWS)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.records import Finding, Measurement, Run
 from wirespeed.model.units import format_bandwidth, format_duration
-from wirespeed.views.text import Style
+from wirespeed.views.text import Style, counted, shortened
 
 FIELDS = ("saw", "expected", "because", "costs", "fix", "next")
 """The lines under a finding, in their order; `evidence` follows them."""
@@ -108,14 +108,14 @@ def _details(finding: Finding, style: Style, brief: bool) -> list[str]:
         lines += _field(name, getattr(finding, name), style)
     shown = finding.evidence if style.verbose else finding.evidence[:_EVIDENCE_SHOWN]
     for index, text in enumerate(shown):
-        lines += _field("evidence" if index == 0 else "", _cut(text) if brief else text, style)
+        lines += _field(
+            "evidence" if index == 0 else "",
+            shortened(text, _EVIDENCE_LONG) if brief else text,
+            style,
+        )
     if len(shown) < len(finding.evidence):
         lines += _field("", f"{len(finding.evidence) - len(shown)} more with -v", style)
     return lines
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _EVIDENCE_LONG else f"{text[: _EVIDENCE_LONG - 1].rstrip()}…"
 
 
 def _field(name: str, value: str, style: Style) -> list[str]:
@@ -328,7 +328,7 @@ def _exact(part: Sequence[Finding], run: Run) -> str:
     checked = sum(v.op in ops and v.wrong == 0 for v in run.verifications)
     exact = len(ops)
     told = f"{exact} operation{'s deliver' if exact != 1 else ' delivers'} exact data"
-    told += f" in {checked} configuration{'s' if checked != 1 else ''}" if checked else ""
+    told += f" in {counted(checked, 'configuration')}" if checked else ""
     return told + "".join(f"; {op} holds" for op in without)
 
 

@@ -8,7 +8,8 @@ from wirespeed.model.lasting_records import Goodput, Incident, Soak, SoakCell
 from wirespeed.model.records import Run
 from wirespeed.model.units import format_duration, format_size
 from wirespeed.views.sections import note
-from wirespeed.views.text import Grid, Style, titled
+from wirespeed.views.text import Grid, Style, counted, titled
+from wirespeed.views.training import number_cell
 
 _WHAT = {
     "useful": "steps whose results are in the final state",
@@ -62,7 +63,7 @@ def parts_shown(one: Goodput) -> list[tuple[str, float]]:
 def conclusion(one: Goodput) -> list[str]:
     """What it comes to, in sentences."""
     useful = _long(one.parts_s.get("useful", 0.0))
-    restarts = _count(one.restarts, "restart")
+    restarts = counted(one.restarts, "restart")
     lines = [
         f"goodput {_percent(one.ratio)}: {useful} of useful steps in {_long(one.wall_s)}; {restarts}"
     ]
@@ -101,7 +102,7 @@ def resume_hint(one: Goodput) -> str:
 
 
 def _title(one: Goodput) -> str:
-    ranks = _count(one.ranks, "rank")
+    ranks = counted(one.ranks, "rank")
     return f"where {_long(one.wall_s)} went · {one.model} · {one.strategy} · {ranks}"
 
 
@@ -127,9 +128,9 @@ def _trained(one: Goodput) -> Grid:
         format_duration(one.step_s) if one.step_s else "",
         f"±{half / one.step_s:.1%}".replace("%", " %") if half > 0 and one.step_s else "",
         f"{one.step_samples:,}",
-        _number(one.steps / wall),
-        _number(ideal),
-        _number(tokens) if tokens else "",
+        number_cell(one.steps / wall),
+        number_cell(ideal),
+        number_cell(tokens) if tokens else "",
         f"{one.loss:.4g}" if one.loss is not None else "",
         str(one.checkpoints),
         format_duration(one.checkpoint_s) if one.checkpoints else "",
@@ -163,16 +164,8 @@ def _long(seconds: float) -> str:
     return format_duration(seconds)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
 def _percent(share: float) -> str:
     return f"{share:.1%}".replace("%", " %").replace("-", "−")
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -202,8 +195,8 @@ def summary(soak: Soak) -> str:
     parts = [
         f"{soak.calls:,} calls",
         f"{soak.checked_bytes / 1e9:,.1f} GB checked",
-        f"{soak.worlds} world{'' if soak.worlds == 1 else 's'} of ranks",
-        f"{incidents} incident{'' if incidents == 1 else 's'}",
+        f"{counted(soak.worlds, 'world')} of ranks",
+        counted(incidents, "incident"),
     ]
     if soak.resumed:
         parts.insert(3, f"resumed {soak.resumed}×")

@@ -1,16 +1,12 @@
 """What a prediction looks like: a table for terminals, Markdown, JSON; pure functions of the record."""
 
-import json
 import math
-import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wirespeed.errors import UsageError
-from wirespeed.escaping import escaped
-from wirespeed.model.derived_records import (
+from wirespeed.model.prediction_records import (
     BestStep,
     Estimate,
     FittedModel,
@@ -21,27 +17,19 @@ from wirespeed.model.derived_records import (
     WorldSize,
 )
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
-from wirespeed.views.text import Grid, Style, table, titled
+from wirespeed.views.text import Grid, Style, Views, escape, rendered, titled
 
-FORMATS = ("table", "md", "json")
 SCHEMA = "wirespeed.prediction/1"
 _MOST_ROWS = 4
 """Steps shown by world in the table: the quickest; JSON has all."""
 _LEAST_SHOWN = 0.5e6
 """Bytes a second that three decimals of GB/s can show."""
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 Section = tuple[str, Grid]
 
 
 def render(prediction: Prediction, format: str, style: Style) -> str:
     """Text, ending in a line end; UsageError for an unknown format."""
-    if format == "json":
-        return escaped(json.dumps(_document(prediction), indent=2, ensure_ascii=style.ascii)) + "\n"
-    if format == "md":
-        return _markdown(prediction, style)
-    if format == "table":
-        return _table(prediction, style)
-    raise UsageError(f"unknown output format {format!r}", expected=", ".join(FORMATS))
+    return rendered(prediction, format, style, _VIEWS)
 
 
 def _table(prediction: Prediction, style: Style) -> str:
@@ -59,19 +47,16 @@ def _table(prediction: Prediction, style: Style) -> str:
 
 def _markdown(prediction: Prediction, style: Style) -> str:
     plain = Style(ascii=style.ascii)
-    blocks: list[str] = []
-    for title, grid in sections(prediction):
-        shown = grid.shown
-        titles = [_escaped(grid.columns[i].title, plain) for i in shown]
-        right = [title for i, title in zip(shown, titles, strict=True) if not grid.columns[i].left]
-        rows = [[_escaped(row[i], plain) for i in shown] for row in grid.rows]
-        blocks.append("\n".join([f"### {_escaped(title, plain)}", "", *table(titles, rows, right)]))
+    blocks = [
+        "\n".join([f"### {escape(title, plain)}", "", *grid.markdown(plain)])
+        for title, grid in sections(prediction)
+    ]
     items = [*sentences(prediction), *prediction.notes]
     items += [
         f"not predicted: {one.what}: {one.because}" + (f"; next: {one.helps}" if one.helps else "")
         for one in prediction.refusals
     ]
-    blocks += ["\n".join(f"- {_escaped(text, plain)}" for text in items)] if items else []
+    blocks += ["\n".join(f"- {escape(text, plain)}" for text in items)] if items else []
     return "\n\n".join(blocks) + "\n"
 
 
@@ -238,11 +223,6 @@ def _wrapped(text: str, style: Style, indent: str) -> list[str]:
     return lines or [""]
 
 
-def _escaped(text: str, style: Style) -> str:
-    """Text that Markdown and HTML leave as it is."""
-    return _SPECIAL.sub(r"\\\1", style.text(text)).replace("&", "&amp;")
-
-
 def _document(prediction: Prediction) -> dict[str, Any]:
     """Seconds become µs and bytes a second GB/s, with the unit in the name."""
     data = asdict(prediction)
@@ -276,3 +256,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     return value
+
+
+_VIEWS: Views[Prediction] = {
+    "table": _table,
+    "md": _markdown,
+    "json": lambda one, _: _document(one),
+}
+FORMATS = tuple(_VIEWS)

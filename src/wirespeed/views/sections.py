@@ -8,9 +8,8 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.bench_records import ReferenceFigure, ReferenceKind
 from wirespeed.model.records import Finding, Measurement, Run
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
-from wirespeed.views.text import Grid, Style
+from wirespeed.views.text import NOTHING, Grid, Style, counted
 
-_NOTHING = "–"
 _LEAST_SHOWN = 0.5e6
 
 
@@ -66,13 +65,13 @@ def interval(m: Measurement) -> str:
 def bandwidth(bytes_per_second: float) -> str:
     """`45.4 GB/s`; a dash where the figure has no meaning, as for a barrier."""
     number = gigabytes(bytes_per_second)
-    return number if number == _NOTHING else f"{number} GB/s"
+    return number if number == NOTHING else f"{number} GB/s"
 
 
 def gigabytes(bytes_per_second: float) -> str:
     """The same without the unit, for columns that name it."""
     if bytes_per_second <= 0:
-        return _NOTHING
+        return NOTHING
     if bytes_per_second < _LEAST_SHOWN:
         return "<0.001"
     return format_bandwidth(bytes_per_second).removesuffix(" GB/s")
@@ -87,7 +86,7 @@ def size_cells(m: Measurement) -> list[str]:
         size(m),
         place(m),
         format_duration(m.time.median),
-        interval(m) or _NOTHING,
+        interval(m) or NOTHING,
         str(m.iterations),
         gigabytes(m.algbw),
         gigabytes(m.busbw),
@@ -104,7 +103,7 @@ def place(m: Measurement) -> str:
 
 
 def wrong(m: Measurement) -> str:
-    return _NOTHING if m.wrong is None else str(m.wrong)
+    return NOTHING if m.wrong is None else str(m.wrong)
 
 
 def bus_factor(op: str) -> str:
@@ -141,8 +140,8 @@ def head_line(run: Run, style: Style) -> str:
         place = world.nodes[0].host if nodes == 1 else f"{nodes} nodes"
         where = f" on {place}" if all_known else ""
         if not all_known and world.told and world.told.nodes:
-            where = f" on {_plural(world.told.nodes, 'node')}"
-        parts.append(_plural(world.size, "rank") + where)
+            where = f" on {counted(world.told.nodes, 'node')}"
+        parts.append(counted(world.size, "rank") + where)
     parts += [part for part in (world.backend, world.launcher) if part]
     told = [name for name in ("torch", "nccl") if name in run.versions]
     parts += [f"{name} {run.versions[name]}" for name in told]
@@ -165,7 +164,7 @@ def verification_line(run: Run, style: Style) -> list[str]:
     wrong = sum(v.wrong or 0 for v in checked)
     elements = sum(v.elements for v in checked)
     skipped = len(run.verifications) - len(checked)
-    text = f"data: {_plural(len(checked), 'configuration')} checked bit-exactly, "
+    text = f"data: {counted(len(checked), 'configuration')} checked bit-exactly, "
     text += f"{wrong:,} wrong of {elements:,} elements"
     text += f"; {skipped} not checked" if skipped else ""
     return [style.paint(style.text(text), "red") if wrong else style.text(text)]
@@ -193,7 +192,7 @@ def closing_lines(run: Run, style: Style) -> list[str]:
     """The verdict, the counts, the time, the exit code, the run; then what to do next."""
     parts = [counts(run)]
     if run.command != "check" and run.measurements:
-        parts.append(_plural(len(run.measurements), "measurement"))
+        parts.append(counted(len(run.measurements), "measurement"))
     facts = [", ".join(parts), f"exit {run.exit_code}", f"run {run.id}"]
     if run.seconds > 0:
         facts.insert(1, format_duration(run.seconds))
@@ -206,14 +205,14 @@ def closing_lines(run: Run, style: Style) -> list[str]:
 def import_lines(run: Run, style: Style) -> list[str]:
     """What an import found: the run, its table, its best figure, and what is wrong with it."""
     ops = ", ".join(dict.fromkeys(m.op for m in run.measurements)) or "training"
-    head = f"run {run.id}  {ops}  {_plural(run.world.size, 'rank') if run.world.size else ''}"
-    found = [_plural(len(run.measurements), "measurement")] if run.measurements else []
+    head = f"run {run.id}  {ops}  {counted(run.world.size, 'rank') if run.world.size else ''}"
+    found = [counted(len(run.measurements), "measurement")] if run.measurements else []
     if run.measurements:
         best = max(run.measurements, key=lambda m: m.busbw)
         found.append(f"peak busbw {bandwidth(best.busbw)} at {format_size(best.size_bytes)}")
     if run.training:
         quick = max(run.training, key=lambda one: one.samples_per_s)
-        found.append(_plural(len(run.training), "training result"))
+        found.append(counted(len(run.training), "training result"))
         found.append(f"at most {quick.samples_per_s:,.0f} samples/s ({quick.model})")
     lines = [style.text(f"{head}  {', '.join(found)}")]
     for finding in run.findings:
@@ -249,10 +248,6 @@ def _more(run: Run) -> str:
 
 def _given(run: Run, name: str) -> bool:
     return run.config.get(name) not in (None, "", "auto", "torch")
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 KINDS: dict[ReferenceKind, str] = {
@@ -299,7 +294,7 @@ def _figure(one: ReferenceFigure, m: Measurement | None) -> tuple[str, str]:
     """(what was measured, its share of the reference: 1 is as good, more is better)."""
     seen = (m.busbw if one.quantity == "busbw" else m.time.median) if m else 0.0
     if seen <= 0 or one.value <= 0:
-        return "–", "–"
+        return NOTHING, NOTHING
     share = seen / one.value if one.quantity == "busbw" else one.value / seen
     return _shown(one, seen), f"{share:.2f}"
 

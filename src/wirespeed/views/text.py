@@ -1,14 +1,15 @@
 """Text that every view is made of: styles and signs, aligned columns, GitHub Markdown."""
 
+import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from wirespeed.errors import UsageError
-from wirespeed.escaping import harmless
+from wirespeed.escaping import escaped, harmless
 
 if TYPE_CHECKING:
     from wirespeed.model.records import Status, Verdict
@@ -75,8 +76,8 @@ class Style:
         return clean
 
     def paint(self, text: str, color: str) -> str:
-        """`text` in a colour; pad it first, because the codes have a length too."""
-        return f"\x1b[{_CODES[color]}m{text}\x1b[0m" if self.color and text else text
+        """`text` in a colour, if any; pad it first, because the codes have a length too."""
+        return f"\x1b[{_CODES[color]}m{text}\x1b[0m" if self.color and color and text else text
 
     def mark(self, status: "Status") -> str:
         """The mark of a finding, padded to one width."""
@@ -89,6 +90,11 @@ class Style:
 
     def verdict(self, verdict: "Verdict") -> str:
         return self.paint(self.paint(verdict, VERDICTS[verdict]), "bold")
+
+
+T = TypeVar("T")
+Views = Mapping[str, Callable[[T, Style], str | dict[str, Any]]]
+"""By format what gives the text, or what is written as JSON."""
 
 
 def style_for(stream: TextIO, *, color: str = "auto", verbose: bool = False) -> Style:
@@ -131,6 +137,13 @@ class Grid:
         columns = [Column(one.removeprefix("<"), left=one[:1] == "<") for one in header.split("|")]
         return cls([*columns, *map(Column, figures)])
 
+    @classmethod
+    def filled(cls, header: str, rows: Iterable[Sequence[str]]) -> "Grid":
+        """The same with its rows."""
+        grid = cls.of(header)
+        grid.rows += rows
+        return grid
+
     def add(self, *cells: str, color: str = "", at: int = -1) -> None:
         """A row; the cell at index `at` is shown in that colour."""
         if color:
@@ -152,33 +165,49 @@ class Grid:
 
     def lines(self, style: Style, *, indent: str = "", gap: str = "  ") -> list[str]:
         shown = self.shown
-        cells = [[style.text(row[i]) for i in shown] for row in self.rows]
         titles = [style.text(self.columns[i].title) for i in shown]
-        widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-        lines = [indent + style.paint(self._line(titles, shown, widths, gap), "dim")]
-        for number, row in enumerate(cells):
-            painted = {k: self._color(number, i) for k, i in enumerate(shown)}
-            lines.append(indent + self._line(row, shown, widths, gap, style, painted))
+        rows = [titles, *([style.text(row[i]) for i in shown] for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = []
+        for number, row in enumerate(rows, -1):
+            cells = [
+                cell.ljust(width) if self.columns[i].left else cell.rjust(width)
+                for i, cell, width in zip(shown, row, widths, strict=True)
+            ]
+            if number < 0:
+                lines.append(indent + style.paint(gap.join(cells).rstrip(), "dim"))
+                continue
+            painted = zip(shown, cells, strict=True)
+            cells = [style.paint(cell, self.color(number, i)) for i, cell in painted]
+            lines.append(indent + gap.join(cells).rstrip())
         return lines
 
-    def _color(self, row: int, column: int) -> str:
+    def color(self, row: int, column: int) -> str:
         return self.painted.get((row, column), self.columns[column].color)
 
-    def _line(
-        self,
-        cells: Sequence[str],
-        shown: Sequence[int],
-        widths: Sequence[int],
-        gap: str,
-        style: Style | None = None,
-        colors: dict[int, str] | None = None,
-    ) -> str:
-        parts = []
-        for index, (cell, column, width) in enumerate(zip(cells, shown, widths, strict=True)):
-            padded = cell.ljust(width) if self.columns[column].left else cell.rjust(width)
-            color = (colors or {}).get(index, "")
-            parts.append(style.paint(padded, color) if style and color else padded)
-        return gap.join(parts).rstrip()
+
+NOTHING = "–"
+"""In a cell: there is no such figure."""
+
+
+def counted(number: int, noun: str, spec: str = "") -> str:
+    """`1 rank`, `2000 ranks`; with "," as `spec` `2,000 ranks`."""
+    return f"{number:{spec}} {noun}" + ("" if number == 1 else "s")
+
+
+def shortened(text: str, most: int) -> str:
+    """At most that many characters."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def rendered(record: T, format: str, style: Style, views: "Views[T]") -> str:
+    """In one of these formats, ending in a line end; UsageError for another one."""
+    if format not in views:
+        raise UsageError(f"unknown output format {format!r}", expected=", ".join(views))
+    found = views[format](record, style)
+    if isinstance(found, str):
+        return found
+    return escaped(json.dumps(found, indent=2, ensure_ascii=style.ascii)) + "\n"
 
 
 def titled(tables: Iterable[tuple[str, Grid]], style: Style) -> list[str]:

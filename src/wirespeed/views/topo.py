@@ -10,7 +10,7 @@ from wirespeed.model.records import NodeFacts, Run
 from wirespeed.model.units import format_duration, format_size
 from wirespeed.views.findings import finding_lines
 from wirespeed.views.sections import closing_lines, note
-from wirespeed.views.text import Column, Grid, Style
+from wirespeed.views.text import Column, Grid, Style, counted
 
 _ENDS = 4
 """So many names of a group are listed; of a longer one the first and the last."""
@@ -57,7 +57,7 @@ def _group(group: Sequence[NodeFacts], style: Style) -> list[str]:
     lines = node_lines(first, style) + distance_lines(first, style)
     if others:
         names = _listed([node.host for node in others])
-        text = f"{names} ({_nodes(len(others))}): the same as {first.host}"
+        text = f"{names} ({counted(len(others), 'node')}): the same as {first.host}"
         lines += ["", style.paint(style.text(text), "bold")]
     return lines
 
@@ -80,10 +80,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= _ENDS else f"{names[0]} … {names[-1]}"
 
 
-def _nodes(count: int) -> str:
-    return f"{count} node" + ("s" if count > 1 else "")
-
-
 def _unread(nodes: Sequence[NodeFacts], style: Style) -> list[str]:
     """What is not known, by reason; for many nodes alike told once."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -97,7 +93,7 @@ def _unread(nodes: Sequence[NodeFacts], style: Style) -> list[str]:
 
 
 def _head(run: Run, style: Style) -> str:
-    parts = ["wirespeed topo", _nodes(len(run.world.nodes)), run.world.launcher]
+    parts = ["wirespeed topo", counted(len(run.world.nodes), "node"), run.world.launcher]
     return style.paint(style.text(" · ".join(filter(None, parts))), "dim")
 
 
@@ -155,16 +151,12 @@ def _processors(node: NodeFacts) -> list[str]:
     if (logical := facts.cpu_logical) is not None:
         cores = logical if facts.cpu_physical is None else facts.cpu_physical
         threads = f" / {logical} threads" if cores != logical else ""
-        found.append(_count(cores, "core") + threads)
+        found.append(counted(cores, "core") + threads)
     if facts.numa_nodes is not None:
-        found.append(_count(facts.numa_nodes, "NUMA node"))
+        found.append(counted(facts.numa_nodes, "NUMA node"))
     if facts.memory_total_bytes is not None:
         found.append(f"{format_size(int(facts.memory_total_bytes))} memory")
     return found
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("s" if number != 1 else "")
 
 
 def _table(*titles: str) -> Grid:
@@ -223,7 +215,7 @@ def _no_gpu(node: NodeFacts) -> list[str]:
     on_bus, reason = node.facts.gpu_on_bus, node.unknown.get("gpus", "")
     if on_bus:
         why = f" ({reason})" if reason else ""
-        return [f"{_count(len(on_bus), 'GPU')} on the PCI bus, and NVML gives none{why}"]
+        return [f"{counted(len(on_bus), 'GPU')} on the PCI bus, and NVML gives none{why}"]
     if on_bus is not None or node.facts.gpu_count == 0:
         return ["no NVIDIA GPU"]
     return [f"no GPU known ({reason})" if reason else "no GPU known"]

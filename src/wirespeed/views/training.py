@@ -11,12 +11,9 @@ from wirespeed.model.records import Run
 from wirespeed.model.training_records import Ratio, Spread, Training, TrainingMemory
 from wirespeed.model.units import format_duration
 from wirespeed.views.sections import note
-from wirespeed.views.text import Grid, Style, titled
+from wirespeed.views.text import NOTHING, Grid, Style, counted, titled
 
-NOTHING = "–"
 ALL = "all"
-
-_NOTHING = "–"
 _KINDS = ("data", "forward", "backward", "synchronise", "optimizer")
 _MEMORY = ("parameters", "gradients", "optimizer", "activations", "communication", "other", "peak")
 _MIB = 1 << 20
@@ -66,22 +63,17 @@ def tables(run: Run) -> list[tuple[str, Grid]]:
 
 
 def _title(one: Training) -> str:
-    parts = [f"{one.model}", _ranks(one), f"{one.batch} samples a step", one.precision]
+    parts = [one.model, counted(one.ranks, "rank"), f"{one.batch} samples a step", one.precision]
     parts += [f"{one.micro_batches} micro batches"] if one.micro_batches > 1 else []
     if one.data_workers is not None:
-        parts.append(
-            f"{one.data_workers or 'no'} data worker{'' if one.data_workers == 1 else 's'}"
-        )
+        workers = counted(one.data_workers, "data worker")
+        parts.append(workers if one.data_workers else "no data workers")
     return " · ".join([*parts, f"{one.rounds} rounds"])
 
 
 def _scaling_title(kind: str, one: Training) -> str:
     what = "the same batch on any number of ranks" if kind == "strong" else "the same batch a rank"
     return f"{kind} scaling: {what} · {one.model} · {one.precision} (on the right: where the rest went)"
-
-
-def _ranks(one: Training) -> str:
-    return "1 rank" if one.ranks == 1 else f"{one.ranks} ranks"
 
 
 def name(one: Training) -> str:
@@ -182,7 +174,7 @@ def _scaling(rows: Sequence[Training]) -> Grid:
             format_duration(one.step.mean),
             reach(one.step),
             number_cell(one.samples_per_s),
-            share_cell(part.value) if part else _NOTHING,
+            share_cell(part.value) if part else NOTHING,
             f"{part.low:.0%} … {part.high:.0%}" if part and part.low < part.high else "",
             one.grade,
             *(share_cell(one.loss[cause]) if _lost(one, cause) else "" for cause in causes),
@@ -230,7 +222,7 @@ def _points(rows: Sequence[Training]) -> Grid:
 
 def _with_world(one: Training, rows: Sequence[Training]) -> str:
     if one.study != "compare":
-        return f"{name(one)}, {one.study}, {_ranks(one)}"
+        return f"{name(one)}, {one.study}, {counted(one.ranks, 'rank')}"
     return ", ".join(filter(None, (name(one), _world(one, rows))))
 
 
@@ -296,26 +288,26 @@ def ratio_cell(one: Training) -> str:
 def reach(step: Spread) -> str:
     """`±3.1 %`: half of the 95 % interval of the mean, relative to it."""
     if not step.low < step.high < float("inf"):
-        return _NOTHING
+        return NOTHING
     return f"±{(step.high - step.low) / 2 / step.mean:.1%}".replace("%", " %")
 
 
 def seconds_cell(value: float | None) -> str:
     """A duration, which may be below 0."""
-    return _NOTHING if value is None else f"{'−' if value < 0 else ''}{format_duration(abs(value))}"
+    return NOTHING if value is None else f"{'−' if value < 0 else ''}{format_duration(abs(value))}"
 
 
 def _signed(value: Ratio | None) -> str:
-    return _NOTHING if value is None else seconds_cell(value.value)
+    return NOTHING if value is None else seconds_cell(value.value)
 
 
 def share_cell(value: float | None) -> str:
-    return _NOTHING if value is None else f"{value:.1%}".replace("-", "−")
+    return NOTHING if value is None else f"{value:.1%}".replace("-", "−")
 
 
 def number_cell(value: float | None) -> str:
     if value is None:
-        return _NOTHING
+        return NOTHING
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -371,4 +363,4 @@ def missing(point: GridPoint) -> Sequence[Missing]:
 
 def _world_of(one: Training) -> str:
     """`2 ranks · 32 samples`: tells strategies of several worlds apart."""
-    return f"{one.ranks} rank{'s' if one.ranks > 1 else ''} · {one.batch} samples"
+    return f"{counted(one.ranks, 'rank')} · {one.batch} samples"

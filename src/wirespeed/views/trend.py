@@ -1,18 +1,13 @@
 """Figures over many runs, with the changes of their level, as table, Markdown or JSON."""
 
-import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wirespeed.errors import UsageError
-from wirespeed.escaping import escaped
-from wirespeed.model.derived_records import Change, Difference, Series, Trend, What
+from wirespeed.model.comparison_records import Change, Difference, Series, Trend, What
 from wirespeed.model.units import GIGA
 from wirespeed.views import comparison
-from wirespeed.views.text import Grid, Style, escape
+from wirespeed.views.text import Grid, Style, Views, escape, rendered
 
-FORMATS = ("table", "md", "json")
 SCHEMA = "wirespeed.trend/1"
 
 _LEVELS = "<since|<run|level|change|95 % interval|runs|<changed then"
@@ -23,42 +18,30 @@ _US = 1e6
 
 def render(trend: Trend, format: str, style: Style) -> str:
     """Text that ends in a line end; UsageError for a format that there is not."""
-    if format == "json":
-        return escaped(json.dumps(document(trend), indent=2, ensure_ascii=style.ascii)) + "\n"
-    if format == "md":
-        return _markdown(trend, Style(ascii=style.ascii))
-    if format == "table":
-        return _table(trend, style)
-    raise UsageError(f"unknown output format {format!r}", expected=", ".join(FORMATS))
+    return rendered(trend, format, style, _VIEWS)
 
 
 def _table(trend: Trend, style: Style) -> str:
     lines: list[str] = []
     for one in _changed(trend):
         lines.append(f"{style.paint(style.text(_name(one)), 'bold')}  {style.text(_how(one))}")
-        lines += [*_filled(_LEVELS, _rows(one)).lines(style, indent="  "), ""]
+        lines += [*Grid.filled(_LEVELS, _rows(one)).lines(style, indent="  "), ""]
     if rest := _steady_rows(trend):
-        lines += [*_filled(_STEADY, rest).lines(style), ""]
+        lines += [*Grid.filled(_STEADY, rest).lines(style), ""]
     return "\n".join([*lines, style.text(_closing(trend))]) + "\n"
 
 
-def _markdown(trend: Trend, style: Style) -> str:
+def _markdown(trend: Trend, shown: Style) -> str:
+    style = Style(ascii=shown.ascii)
     blocks = []
     for one in _changed(trend):
-        table = _filled(_LEVELS, _rows(one)).markdown(style, every=True)
+        table = Grid.filled(_LEVELS, _rows(one)).markdown(style, every=True)
         title = f"### {escape(_name(one), style)}"
         blocks.append([title, "", escape(_how(one), style), "", *table])
     if rest := _steady_rows(trend):
-        blocks.append(_filled(_STEADY, rest).markdown(style, every=True))
+        blocks.append(Grid.filled(_STEADY, rest).markdown(style, every=True))
     blocks.append([escape(_closing(trend), style)])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
-
-
-def _filled(header: str, rows: Sequence[Sequence[str]]) -> Grid:
-    grid = Grid.of(header)
-    for cells in rows:
-        grid.add(*cells)
-    return grid
 
 
 def _changed(trend: Trend) -> list[Series]:
@@ -165,3 +148,7 @@ def _change(one: Change) -> dict[str, Any]:
         "runs": list(one.runs),
         "differences": [asdict(d) for d in one.differences],
     }
+
+
+_VIEWS: Views[Trend] = {"table": _table, "md": _markdown, "json": lambda one, _: document(one)}
+FORMATS = tuple(_VIEWS)

@@ -12,7 +12,7 @@ from wirespeed.views import sections
 from wirespeed.views.html import parts
 from wirespeed.views.html.parts import Figure, Section, Spot
 from wirespeed.views.table import sizes_grid, summary_grid
-from wirespeed.views.text import Style
+from wirespeed.views.text import Style, shortened
 
 MOST_LINES = 12
 """Of one chart; more could not be told apart. The tables hold all."""
@@ -140,7 +140,7 @@ def _trace(
     said: Iterable[str],
 ) -> Figure:
     x, y = [m.size_bytes for m in line.rows], list(map(parts.six, values))
-    drawn = parts.curve(parts.label(parts.shortened(line.name, _LONGEST)), index, x, y)
+    drawn = parts.curve(parts.label(shortened(line.name, _LONGEST)), index, x, y)
     drawn["marker"]["size"] = 7
     told = zip(line.rows, said, strict=True)
     reach = [(parts.six(down), parts.six(up)) for down, up in ends]

@@ -12,7 +12,7 @@ from wirespeed.model.records import Finding, NodeFacts, Run
 from wirespeed.views.html import parts
 from wirespeed.views.html.parts import Figure, Section, Spot
 from wirespeed.views.sections import choices_grid
-from wirespeed.views.text import Grid
+from wirespeed.views.text import Grid, counted
 
 _MOST_ROWS, _MOST_AT_ONCE, _WORST = 1500, 40, 20
 _SYNCHRONISING = {op for op, one in CATALOGUE.items() if one.synchronising}
@@ -82,9 +82,8 @@ def rank_slowness(run: Run) -> dict[int, float]:
 
 def _summary(run: Run) -> str:
     nodes = run.world.nodes
-    ranks = f"{run.world.size:,} rank{'s' if run.world.size != 1 else ''}"
     gpus = sum(len(node.gpus) for node in nodes)
-    text = f"{ranks} on {len(nodes):,} node{'s' if len(nodes) != 1 else ''}"
+    text = f"{counted(run.world.size, 'rank', ',')} on {counted(len(nodes), 'node', ',')}"
     return text + (f", {gpus:,} GPUs." if gpus else ".")
 
 

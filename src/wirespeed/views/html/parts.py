@@ -130,7 +130,7 @@ def html_table(grid: Grid, caption: str, name: str) -> "Markup":
             {
                 "text": cells[i],
                 "left": grid.columns[i].left,
-                "tone": _TONES.get(grid.painted.get((number, i), grid.columns[i].color), ""),
+                "tone": _TONES.get(grid.color(number, i), ""),
             }
             for i in shown
         ]
@@ -173,10 +173,6 @@ def chart(
 def label(name: str) -> str:
     """A name as plotly may show it: no HTML, no control characters."""
     return html.escape(_PLAIN.text(name))
-
-
-def shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def six(value: float) -> float:

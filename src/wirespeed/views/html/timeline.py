@@ -14,6 +14,7 @@ from typing import Any
 
 from wirespeed.model.units import format_duration
 from wirespeed.views.html.parts import filled, source
+from wirespeed.views.text import counted, shortened
 
 Stretch = tuple[float, float]
 """(begin, end) in ms from the beginning of the block."""
@@ -323,12 +324,12 @@ def _block(block: Block, scale: _Scale, top: float) -> dict[str, Any]:
     if missing:
         y += 16
     return {
-        "name": _short(block.name, _LONGEST_NAME),
+        "name": shortened(block.name, _LONGEST_NAME),
         "whole": block.name,
         "says": _says(block),
         "y": f"{top:g}",
         "ranks": ranks,
-        "missing": f"and {missing:,} more rank{'s' if missing > 1 else ''}" if missing else "",
+        "missing": f"and {counted(missing, 'more rank', ',')}" if missing else "",
         "missing_y": f"{y - _BETWEEN_RANKS:g}",
         "height": y - _BETWEEN_RANKS,
     }
@@ -360,8 +361,8 @@ def _rank(rank: Rank, scale: _Scale, y: float) -> dict[str, Any]:
         label = "sending" if len(rows) == 1 else ""
         rows.append(_row(label, at, [("s", whole), ("a", bare)], scale))
     return {
-        "name": _short(name, 12),
-        "host": _short(host, _LONGEST_HOST),
+        "name": shortened(name, 12),
+        "host": shortened(host, _LONGEST_HOST),
         "whole": rank.name,
         "y": f"{y + 11:g}",
         "host_y": f"{y + 26:g}",
@@ -437,7 +438,3 @@ def _notes(trace: Mapping[str, Any], found: Sequence[Block]) -> list[str]:
     if any(len(block.ranks) > _MOST_RANKS for block in found):
         notes.append(f"The first {_MOST_RANKS} ranks of each; the trace has them all.")
     return notes
-
-
-def _short(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"

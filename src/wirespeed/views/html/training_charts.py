@@ -11,6 +11,7 @@ from wirespeed.model.training_records import Ratio, Spread, Training, TrainingMe
 from wirespeed.model.units import format_duration
 from wirespeed.views.html import parts
 from wirespeed.views.html.parts import Figure
+from wirespeed.views.text import shortened
 from wirespeed.views.training import name, seconds_cell
 
 _PARTS = {
@@ -204,7 +205,7 @@ def _bar_layout(titles: Sequence[str], unit: str, above: int = 0) -> Figure:
         "xaxis": _AXIS | {"title": parts.axis_title(unit), "rangemode": "tozero"},
         "yaxis": {
             "tickvals": list(range(size)),
-            "ticktext": [f"{parts.label(parts.shortened(title, 40))} " for title in titles],
+            "ticktext": [f"{parts.label(shortened(title, 40))} " for title in titles],
             "range": [size - 0.45, -0.55],
             "automargin": True,
             "zeroline": False,
