@@ -182,9 +182,13 @@ def _figures(runs: Sequence[Run], only: Collection[str], across: Collection[str]
     found: dict[What, list[Figure]] = {}
     for run in runs:
         for what, figure in figures_of(run, across).items():
-            if not only or what.get("op") in only or what.get("strategy") in only:
+            if _wanted(what, only):
                 found.setdefault(what, []).append(figure)
     return found
+
+
+def _wanted(what: What, only: Collection[str]) -> bool:
+    return not only or what.get("op") in only or what.get("strategy") in only
 
 
 def _unpaired(before: Figures, after: Figures) -> Unpaired:
@@ -281,10 +285,7 @@ def _signature(facts: Facts) -> _Signature:
 # One figure over many runs: its levels, and what was different when a level changed.
 
 
-@dataclass(slots=True)
-class _Points:
-    runs: list[Run]
-    figures: list[Figure]
+_Points = Sequence[tuple[Run, Figure]]
 
 
 def trend(runs: Sequence[Run], only: Collection[str] = (), fail_on: float | None = None) -> Trend:
@@ -293,28 +294,25 @@ def trend(runs: Sequence[Run], only: Collection[str] = (), fail_on: float | None
     only: operations or strategies, all if empty. Figures of wrong data are left out. Runs of other
     backends and numbers of nodes are series of their own.
     """
-    found: dict[tuple[What, str, int], _Points] = {}
+    found: dict[tuple[What, str, int], list[tuple[Run, Figure]]] = {}
     for run in sorted(runs, key=lambda run: (run.started, run.id)):
         for what, figure in figures_of(run).items():
-            wanted = not only or what.get("op") in only or what.get("strategy") in only
-            if wanted and not figure.wrong:
+            if _wanted(what, only) and not figure.wrong:
                 key = (what, run.world.backend, run.world.node_count)
-                points = found.setdefault(key, _Points([], []))
-                points.runs.append(run)
-                points.figures.append(figure)
-    keys = [key for key, points in found.items() if len(points.runs) > 1]
-    located = _located([found[key] for key in keys])
+                found.setdefault(key, []).append((run, figure))
+    several = {key: points for key, points in found.items() if len(points) > 1}
+    located = _located(list(several.values()))
     series = [
-        _series(key[0], key[1], found[key], places)
-        for key, places in zip(keys, located, strict=True)
+        _series(what, backend, points, places)
+        for ((what, backend, _), points), places in zip(several.items(), located, strict=True)
     ]
     return Trend(series=tuple(series), fail_on=fail_on)
 
 
 def _located(all_points: Sequence[_Points]) -> list[list[Cut]]:
     """The cuts of each series that remain when all series are allowed for."""
-    found = [cuts([f.log for f in points.figures]) for points in all_points]
-    judged = [k for k, points in enumerate(all_points) if len(points.runs) >= LEAST]
+    found = [cuts([f.log for _, f in points]) for points in all_points]
+    judged = [k for k, points in enumerate(all_points) if len(points) >= LEAST]
     first = [min((cut.p for cut in found[k]), default=1.0) for k in judged]
     kept: list[list[Cut]] = [[] for _ in all_points]
     for k, own, adjusted in zip(judged, first, benjamini_hochberg(first), strict=True):
@@ -324,25 +322,27 @@ def _located(all_points: Sequence[_Points]) -> list[list[Cut]]:
 
 
 def _series(what: What, backend: str, points: _Points, found: Sequence[Cut]) -> Series:
-    edges = [0, *(cut.at for cut in found), len(points.runs)]
+    edges = [0, *(cut.at for cut in found), len(points)]
     return Series(
         what=what,
         backend=backend,
-        runs=tuple(run.id for run in points.runs),
-        at=tuple(run.started for run in points.runs),
-        times=tuple(math.exp(f.log) for f in points.figures),
-        busbw=tuple(f.busbw for f in points.figures),
+        runs=tuple(run.id for run, _ in points),
+        at=tuple(run.started for run, _ in points),
+        times=tuple(math.exp(f.log) for _, f in points),
+        busbw=tuple(f.busbw for _, f in points),
         changes=tuple(_change(points, edges[k], cut, edges[k + 2]) for k, cut in enumerate(found)),
-        judged=len(points.runs) >= LEAST,
+        judged=len(points) >= LEAST,
     )
 
 
 def _change(points: _Points, start: int, cut: Cut, end: int) -> Change:
     """The levels on both sides, up to the neighbouring changes, compared as `compare` does."""
-    before, after = points.figures[start : cut.at], points.figures[cut.at : end]
+    before, after = (
+        [f for _, f in part] for part in (points[start : cut.at], points[cut.at : end])
+    )
     one = estimate(before, after)
     reach = one.reach(0.95)
-    last, first = points.runs[cut.at - 1], points.runs[cut.at]
+    last, first = points[cut.at - 1][0], points[cut.at][0]
     different, _, _ = differences(facts_of([last]), facts_of([first]))
     return Change(
         run=first.id,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from statistics import NormalDist, fmean, median
 from typing import Any, Literal
 
@@ -15,33 +16,16 @@ from wirespeed.model.training_records import Training
 from wirespeed.statistics import LEAST_SAMPLES, median_interval
 
 COLLECTIVE = (
-    "op",
-    "engine",
-    "dtype",
-    "redop",
-    "root",
-    "in_place",
-    "size_bytes",
-    "ranks",
-    "groups",
-    "timing",
-    "blocking",
-    "in_flight",
-    "setting",
+    *("op", "engine", "dtype", "redop", "root", "in_place", "size_bytes", "ranks", "groups"),
+    *("timing", "blocking", "in_flight", "setting"),
 )
 TRAINING = (
-    "strategy",
-    "bucket_mb",
-    "model",
-    "ranks",
-    "batch",
-    "micro_batches",
-    "precision",
-    "study",
+    *("strategy", "bucket_mb", "model", "ranks", "batch", "micro_batches", "precision", "study"),
 )
 GOODPUT = ("figure", "strategy", "model", "ranks", "for_s")
 """Time that starting takes weighs more in a short run: only what was to last as long is alike."""
 SOAK = ("op", "dtype", "size_bytes", "ranks")
+_Kind = Literal["collective", "training", "goodput", "soak"]
 FIELDS = tuple(dict.fromkeys(COLLECTIVE + TRAINING + GOODPUT + SOAK))
 """What must be alike; `--across` takes one of them out."""
 
@@ -68,44 +52,31 @@ def figures_of(run: Run, across: Collection[str] = ()) -> dict[What, Figure]:
 
 
 def _all(run: Run, across: Collection[str]) -> Iterator[tuple[What, tuple[object, ...], Figure]]:
+    """(what is compared, values of what is left out by `across`, figure)."""
+    for kind, names, values, figure in _measured(run):
+        told = list(zip(names, values, strict=True))
+        fields = tuple((name, value) for name, value in told if name not in across)
+        yield What(kind, fields), tuple(value for name, value in told if name in across), figure
+
+
+def _measured(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], Figure]]:
+    """(kind, names of its fields, their values, figure)."""
     for m in run.measurements:
         if m.time.median > 0:
-            fields = tuple((n, getattr(m, n)) for n in COLLECTIVE if n not in across)
-            left_out = tuple(getattr(m, n) for n in COLLECTIVE if n in across)
-            yield What("collective", fields), left_out, _of_measurement(m)
+            yield "collective", COLLECTIVE, attrgetter(*COLLECTIVE)(m), _of_measurement(m)
     for t in run.training:
         if t.step.mean > 0:
-            fields = tuple((n, getattr(t, n)) for n in TRAINING if n not in across)
-            left_out = tuple(getattr(t, n) for n in TRAINING if n in across)
-            yield What("training", fields), left_out, _of_training(t)
-    yield from _lasting(run, across)
-
-
-def _lasting(
-    run: Run, across: Collection[str]
-) -> Iterator[tuple[What, tuple[object, ...], Figure]]:
+            yield "training", TRAINING, attrgetter(*TRAINING)(t), _of_training(t)
     if g := run.goodput:
         for name, figure in _of_goodput(g).items():
-            values = (name, g.strategy, g.model, g.ranks, g.asked_s)
-            yield *_what("goodput", GOODPUT, values, across), figure
+            yield "goodput", GOODPUT, (name, g.strategy, g.model, g.ranks, g.asked_s), figure
     cells: dict[tuple[Any, ...], list[SoakCell]] = {}
     for cell in (cell for window in run.soak.windows for cell in window.cells) if run.soak else ():
         if cell.median > 0:
             key = (cell.op, cell.dtype, cell.size_bytes, run.world.size)
             cells.setdefault(key, []).append(cell)
     for values, found in cells.items():
-        yield *_what("soak", SOAK, values, across), _of_soak(found)
-
-
-def _what(
-    kind: Literal["goodput", "soak"],
-    names: Sequence[str],
-    values: Sequence[Any],
-    across: Collection[str],
-) -> tuple[What, tuple[object, ...]]:
-    told = tuple(zip(names, values, strict=True))
-    fields = tuple((name, value) for name, value in told if name not in across)
-    return What(kind, fields), tuple(value for name, value in told if name in across)
+        yield "soak", SOAK, values, _of_soak(found)
 
 
 def _of_goodput(g: Goodput) -> dict[str, Figure]:
@@ -177,41 +148,17 @@ def _mean(figures: list[Figure]) -> Figure:
 
 # What is recorded of a run beside its figures, and what of that differs between two sides.
 
-GROUPS = (
-    "versions",
-    "environment",
-    "hosts",
-    "image",
-    "hardware",
-    "clocks",
-    "world",
-    "options",
-)
+GROUPS = ("versions", "environment", "hosts", "image", "hardware", "clocks", "world", "options")
 
 _NODE_FACTS = {
-    "cuda": "versions",
-    "gpu.driver": "versions",
-    "kernel": "versions",
-    "nccl": "versions",
-    "os": "versions",
-    "python": "versions",
-    "torch": "versions",
-    "image": "image",
-    "image.digest": "image",
-    "cpu.model": "hardware",
-    "cpu.logical": "hardware",
-    "cpu.allowed": "hardware",
-    "cpu.quota": "hardware",
-    "gpu.count": "hardware",
-    "memlock.soft": "hardware",
-    "memory.limit_bytes": "hardware",
-    "memory.total_bytes": "hardware",
-    "net.gloo.interface": "hardware",
-    "net.nccl.interfaces": "hardware",
-    "numa.nodes": "hardware",
-    "shm.size_bytes": "hardware",
-    "cpu.governor": "clocks",
-    "cpu.scaling_driver": "clocks",
+    "versions": ("cuda", "gpu.driver", "kernel", "nccl", "os", "python", "torch"),
+    "image": ("image", "image.digest"),
+    "hardware": (
+        *("cpu.model", "cpu.logical", "cpu.allowed", "cpu.quota", "gpu.count", "numa.nodes"),
+        *("memlock.soft", "memory.limit_bytes", "memory.total_bytes", "shm.size_bytes"),
+        *("net.gloo.interface", "net.nccl.interfaces"),
+    ),
+    "clocks": ("cpu.governor", "cpu.scaling_driver"),
 }
 _DEVICES = {
     "gpus": {
@@ -225,7 +172,6 @@ _DEVICES = {
     "nics": {"mtu": "hardware", "speed_Gbitps": "hardware"},
     "rdma": {"rate_Gbitps": "hardware", "state": "hardware", "firmware": "versions"},
 }
-_DEVICE_WORDS = {"gpus": "gpu", "nics": "nic", "rdma": "rdma"}
 _OPTIONS = (
     *("level", "warmup", "iterations", "precision", "max_time", "rounds", "steps"),
     *("checkpoint_every", "inject"),
@@ -233,11 +179,7 @@ _OPTIONS = (
 """How long and how often was measured, and what was done meanwhile; what was measured is in each figure
 itself."""
 _PROCESS_OWN = (
-    "OMPI_MCA_orte_",
-    "OMPI_MCA_ess_",
-    "NCCL_HOSTID",
-    "TORCHELASTIC_RUN_ID",
-    "MASTER_PORT",
+    *("OMPI_MCA_orte_", "OMPI_MCA_ess_", "NCCL_HOSTID", "TORCHELASTIC_RUN_ID", "MASTER_PORT"),
 )
 """Variables that a launcher makes up for each start."""
 
@@ -288,42 +230,37 @@ def _shown(facts: Facts, key: tuple[str, str]) -> str:
 def _of_run(run: Run) -> Iterator[tuple[str, str, Any]]:
     versions = dict(run.versions)
     yield from (("versions", name, value) for name, value in versions.items())
-    for name, value in _variables(run):
-        if not name.startswith(_PROCESS_OWN):
-            yield "environment", name, value
+    for variables in (run.environment, *(node.environment for node in run.world.nodes)):
+        for name, value in variables.items():
+            if not name.startswith(_PROCESS_OWN):
+                yield "environment", name, value
     if run.world.nodes:
         yield *_ENVIRONMENT, "recorded"
         yield "hosts", "hosts", sorted(node.host for node in run.world.nodes)
     if run.world.size:
         yield "world", "ranks", run.world.size
         yield "world", "nodes", run.world.node_count or None
-    yield from (
-        ("world", name, value)
-        for name, value in (("backend", run.world.backend), ("launcher", run.world.launcher))
-        if value
-    )
+    for name in ("backend", "launcher"):
+        if value := getattr(run.world, name):
+            yield "world", name, value
     yield from (("options", name, run.config[name]) for name in _OPTIONS if name in run.config)
     for node in run.world.nodes:
         yield from _of_node(node, versions)
 
 
-def _variables(run: Run) -> Iterator[tuple[str, str]]:
-    for mapping in (run.environment, *(node.environment for node in run.world.nodes)):
-        yield from mapping.items()
-
-
 def _of_node(node: NodeFacts, versions: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
     facts = to_json(node.facts)
-    for name, group in _NODE_FACTS.items():
-        if name in facts and name not in versions:
-            yield group, name, facts[name]
+    for group, known in _NODE_FACTS.items():
+        for name in known:
+            if name in facts and name not in versions:
+                yield group, name, facts[name]
     for kind, names in _DEVICES.items():
         devices: Sequence[Mapping[str, Any]] = getattr(node, kind)
         real = [one for one in devices if not one.get("loopback") and not one.get("virtual")]
         for name, group in names.items():
             values = sorted(_text(one[name]) for one in real if name in one)
             if values:
-                yield group, f"{_DEVICE_WORDS[kind]} {name}", list(dict.fromkeys(values))
+                yield group, f"{kind.removesuffix('s')} {name}", list(dict.fromkeys(values))
 
 
 def _text(value: Any) -> str:

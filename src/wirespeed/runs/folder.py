@@ -165,8 +165,11 @@ class RunFolder:
 
     def append(self, kind: str, data: Mapping[str, Any] | list[Any]) -> None:
         """Write one record, whole or not at all, so that it survives the end of this process."""
+        self.append_line(self._line(kind, data))
+
+    def _line(self, kind: str, data: Mapping[str, Any] | list[Any]) -> str:
         at = round(time.monotonic() - self._start, 6)
-        self.append_line(jsontext.dump({"kind": kind, "at": at, "data": data}) + "\n")
+        return jsontext.dump({"kind": kind, "at": at, "data": data}) + "\n"
 
     def append_line(self, line: str) -> None:
         """Write one record as it is, with its line end."""
@@ -325,8 +328,12 @@ class PatientFolder(RunFolder):
     def append(self, kind: str, data: Mapping[str, Any] | list[Any]) -> None:
         """Write a record, after those that wait; kept in memory where there is no room."""
         self._remember(kind, data)
-        at = round(time.monotonic() - self._start, 6)
-        self._wait_for(jsontext.dump({"kind": kind, "at": at, "data": data}) + "\n")
+        line = self._line(kind, data)
+        self._waiting.append(line)
+        self._bytes += len(line)
+        while self._bytes > MOST_WAITING_BYTES and len(self._waiting) > 1:
+            self._bytes -= len(self._waiting.popleft())
+            self.given_up += 1
         self.retry()
 
     def retry(self) -> None:
@@ -375,19 +382,9 @@ class PatientFolder(RunFolder):
 
     def _remember(self, kind: str, data: Mapping[str, Any] | list[Any]) -> None:
         """For run.json, should the records be renamed or cut by somebody meanwhile."""
-        if kind == "world" and isinstance(data, Mapping):
-            self._header = replace(self._header, world=from_json(World, data))
-        elif kind == "versions" and isinstance(data, Mapping):
-            self._header = replace(self._header, versions=dict(data))
-        elif kind == "environment" and isinstance(data, Mapping):
-            self._header = replace(self._header, environment=dict(data))
-
-    def _wait_for(self, line: str) -> None:
-        self._waiting.append(line)
-        self._bytes += len(line)
-        while self._bytes > MOST_WAITING_BYTES and len(self._waiting) > 1:
-            self._bytes -= len(self._waiting.popleft())
-            self.given_up += 1
+        if kind in ("world", "versions", "environment") and isinstance(data, Mapping):
+            told: Any = from_json(World, data) if kind == "world" else dict(data)
+            self._header = replace(self._header, **{kind: told})
 
     def _changed(self, why: str) -> None:
         before, self.full = self.full, why  # first: who is told writes a record

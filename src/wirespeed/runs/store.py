@@ -116,16 +116,12 @@ def remove(reference: str) -> Path:
 def save(run: Run) -> Path:
     """Store a run that is already whole, such as an import; its folder. `started` becomes now."""
     folder = RunFolder.create(run.command, run.config, run_id=run.id)
-    folder.append("world", to_json(run.world))
-    folder.append("choices", to_json(run)["choices"])
-    folder.append("versions", run.versions)
-    folder.append("environment", run.environment)
-    for measurement in run.measurements:
-        folder.append("measurement", to_json(measurement))
-    for verification in run.verifications:
-        folder.append("verification", to_json(verification))
-    for finding in run.findings:
-        folder.append("finding", to_json(finding))
+    data = to_json(run)
+    for name in ("world", "choices", "versions", "environment"):
+        folder.append(name, data[name])
+    for kind in ("measurement", "verification", "finding"):
+        for one in data[f"{kind}s"]:
+            folder.append(kind, one)
     folder.finish(replace(run, started=folder.started))
     return folder.path
 

@@ -216,9 +216,9 @@ def _read_side(words: dict[str, str], unit: float) -> Side | str | None:
     shown = words.get("time") or words.get("cputime") or ""
     if shown.lower() in ("nan", "n/a", "-nan"):
         return "absent"
-    figures = [_figure(text) for text in (shown, words.get("algbw", ""), words.get("busbw", ""))]
+    figures = [_number(text) for text in (shown, words.get("algbw", ""), words.get("busbw", ""))]
     mark = words.get("#wrong", words.get("error", "N/A"))
-    checked = _figure(mark)
+    checked = _number(mark)
     if None in figures or (checked is None and mark.upper() != "N/A"):
         return None
     time, algbw, busbw = (value or 0.0 for value in figures)
@@ -231,15 +231,6 @@ def _read_side(words: dict[str, str], unit: float) -> Side | str | None:
         time_step=_half_digit(shown) * unit,
         busbw_step=_half_digit(words["busbw"]) * _GB,
     )
-
-
-def _figure(text: str) -> float | None:
-    """A finite figure that is not negative."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and 0 <= value < 1e18 else None
 
 
 def _half_digit(text: str) -> float:
