@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from wirespeed.views import progress
-from wirespeed.views.progress import Progress
+from wirespeed.views import text as progress
+from wirespeed.views.text import Progress
 
 
 class Clock:

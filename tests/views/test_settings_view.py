@@ -14,7 +14,7 @@ from wirespeed.model.codec import to_json, validated
 from wirespeed.model.records import Run
 from wirespeed.model.training_records import Ratio
 from wirespeed.runs.schema import load_schema
-from wirespeed.views import md, nccl_tests, table
+from wirespeed.views import data, md, table
 from wirespeed.views.combinations import winner_lines
 from wirespeed.views.data import render_csv, render_json
 from wirespeed.views.text import Style
@@ -157,9 +157,11 @@ def test_how_many_rounds_may_decide(bench: Run, ratio: Ratio, rounds: int, told:
 
 
 def test_the_table_of_nccl_tests_has_the_default_only(compared: Run) -> None:
-    text = nccl_tests.render(compared, PLAIN)
+    text = data.render_nccl_tests(compared, PLAIN)
     assert text.startswith("# no measurements")
     plain = replace(compared.measurements[0], setting="")
     run = replace(compared, measurements=(plain, *compared.measurements))
-    rows = [line for line in nccl_tests.render(run, PLAIN).splitlines() if line.startswith("   ")]
+    rows = [
+        line for line in data.render_nccl_tests(run, PLAIN).splitlines() if line.startswith("   ")
+    ]
     assert len(rows) == 1

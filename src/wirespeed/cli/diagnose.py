@@ -128,7 +128,7 @@ def _diagnosed(
     from wirespeed.model.records import Run, World
     from wirespeed.runs.folder import new_id
     from wirespeed.session.shown_session import patient_folder, tell_unstored
-    from wirespeed.views.progress import open_progress
+    from wirespeed.views.text import open_progress
 
     begin = time.monotonic()
     sources = _sources(paths)

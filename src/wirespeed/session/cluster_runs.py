@@ -21,8 +21,7 @@ from wirespeed.model.records import Finding, NodeFacts, Run, World
 from wirespeed.node.redact import allowed_environment
 from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.views.findings import finding_lines
-from wirespeed.views.progress import Progress, open_progress
-from wirespeed.views.text import Column, Grid, Style, style_for
+from wirespeed.views.text import Column, Grid, Progress, Style, open_progress, style_for
 
 if TYPE_CHECKING:
     from wirespeed.clusters.deployment import Deployment

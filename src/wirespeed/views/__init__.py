@@ -19,7 +19,7 @@ _VIEWS = {
     "json": ("data", "render_json"),
     "jsonl": ("data", "render_jsonl"),
     "md": ("md", "render"),
-    "nccl-tests": ("nccl_tests", "render"),
+    "nccl-tests": ("data", "render_nccl_tests"),
     "csv": ("data", "render_csv"),
 }
 """Module and function of each format."""

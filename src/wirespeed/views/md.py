@@ -9,7 +9,6 @@ from wirespeed.views import comparison as comparison_view
 from wirespeed.views import sections
 from wirespeed.views.combinations import grid_tables, settings_tables, winner_lines
 from wirespeed.views.findings import FIELDS, of_interest, sorted_by_family
-from wirespeed.views.html.comparison import runs_grid
 from wirespeed.views.lasting import conclusion, goodput_tables, soak_tables, summary, timeline
 from wirespeed.views.pairs import pair_tables, simulation_lines
 from wirespeed.views.text import MARKS, Grid, Style, code, escape, plain_text, table
@@ -142,7 +141,7 @@ def render_all(runs: Sequence[Run], style: Style, comparison: Comparison | None)
     counted = [f"{verdicts.count(one)} {one}" for one in dict.fromkeys(verdicts)]
     blocks = [
         f"# {len(runs)} runs: {', '.join(counted)}",
-        "\n".join(runs_grid(runs).markdown(plain, every=True)),
+        "\n".join(sections.runs_grid(runs).markdown(plain, every=True)),
     ]
     if comparison is not None:
         blocks.append(comparison_view.render(comparison, "md", style).rstrip("\n"))

@@ -1,14 +1,14 @@
 """What several views share: figures as words, head lines, closing lines, references."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.bench_records import ReferenceFigure, ReferenceKind
 from wirespeed.model.records import Finding, Measurement, Run
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
-from wirespeed.views.text import NOTHING, Grid, Style, counted
+from wirespeed.views.text import NOTHING, VERDICTS, Grid, Style, counted
 
 _LEAST_SHOWN = 0.5e6
 
@@ -307,3 +307,15 @@ def _spread(one: ReferenceFigure) -> str:
 
 def _shown(one: ReferenceFigure, value: float) -> str:
     return format_bandwidth(value) if one.quantity == "busbw" else format_duration(value)
+
+
+def runs_grid(runs: Sequence[Run]) -> Grid:
+    """The runs themselves, a line each."""
+    grid = Grid.of("<run|<command|<started (UTC)|<verdict|<findings|ranks|nodes|<backend")
+    for run in runs:
+        size, nodes = str(run.world.size or ""), str(run.world.node_count or "")
+        when = run.started[:19].replace("T", " ")
+        about = (run.id, run.command, when, run.verdict, counts(run))
+        color = VERDICTS[run.verdict]
+        grid.add(*about, size, nodes, run.world.backend, color=color, at=3)
+    return grid

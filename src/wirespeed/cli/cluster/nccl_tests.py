@@ -56,8 +56,13 @@ def run_nccl_tests(values: dict[str, Any]) -> int:
 
 
 def _run(
-    environment: Deployment, words: tuple[str, ...], within: dict[str, float], quiet: bool
-) -> Ended:
+    environment: "Deployment", words: tuple[str, ...], start_s: float, within_s: float, quiet: bool
+) -> "Ended":
+    from wirespeed.clusters.kube import Refused, kubectl_of
+    from wirespeed.clusters.kube.refusals import finding_of, patient
+    from wirespeed.clusters.operations.nccl_tests import Ended, run_tests
+    from wirespeed.views.text import open_progress
+
     progress = open_progress(quiet=quiet)
     style = style_for(sys.stdout)
 

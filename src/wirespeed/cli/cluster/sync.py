@@ -15,8 +15,7 @@ from wirespeed.errors import CannotMeasure
 if TYPE_CHECKING:
     from wirespeed.clusters.sync import Synced, SyncOptions
     from wirespeed.clusters.sync.transfer import Brought
-    from wirespeed.views.progress import Progress
-    from wirespeed.views.text import Style
+    from wirespeed.views.text import Progress, Style
 
 
 _QUIET_S = 5.0
@@ -60,7 +59,7 @@ def sync(
     With storage.mode rwx one pod is written to for all.
     """  # noqa: E501
     from wirespeed.clusters.sync import Syncer, SyncOptions
-    from wirespeed.views.progress import open_progress
+    from wirespeed.views.text import open_progress
 
     if watch and dry_run:
         raise click.UsageError("--watch and --dry-run exclude each other")

@@ -12,9 +12,7 @@ from wirespeed.model.units import format_duration
 from wirespeed.views import comparison as comparison_view
 from wirespeed.views.findings import FIELDS, family, sorted_by_family
 from wirespeed.views.html.collectives import collectives_section
-from wirespeed.views.html.comparison import comparison_section, runs_grid
-from wirespeed.views.html.maps import maps_section
-from wirespeed.views.html.nodes import environment_section, nodes_section
+from wirespeed.views.html.nodes import environment_section, maps_section, nodes_section
 from wirespeed.views.html.parts import (
     Section,
     Spot,
@@ -26,8 +24,8 @@ from wirespeed.views.html.parts import (
     source,
 )
 from wirespeed.views.html.prediction import prediction_head, prediction_sections
-from wirespeed.views.html.studies import study_sections
-from wirespeed.views.sections import counts, head_line, next_command
+from wirespeed.views.html.studies import comparison_section, study_sections
+from wirespeed.views.sections import counts, head_line, next_command, runs_grid
 from wirespeed.views.text import MARKS, VERDICTS, Style
 
 # The verdict, what is wrong in full, and what is good in a list.
