@@ -110,7 +110,7 @@ class _Asked:
         from wirespeed.session.recording import Session
         from wirespeed.session.references import references_for
         from wirespeed.session.shown_session import patient_folder, tell_unstored
-        from wirespeed.views.progress import open_progress
+        from wirespeed.views.text import open_progress
 
         plan, options = self.plan, self.options
         reference = references_for(plan.command)  # before the folder: it may be damaged
@@ -362,53 +362,3 @@ def _refuse_faults_beyond(faults: tuple[str, ...], size: int) -> None:
             raise UsageError(
                 f"cannot inject {text!r} into {size} ranks", expected=f"rank=0 to rank={size - 1}"
             )
-
-
-def _session(
-    plan: Plan,
-    options: RunOptions,
-    config: dict[str, Any],
-    only: frozenset[str],
-    launcher: str,
-    size: int,
-    choices: tuple[Choice, ...],
-) -> "Session":
-    from wirespeed.session.recording import Session
-    from wirespeed.session.references import references_for
-    from wirespeed.session.shown_session import patient_folder, tell_unstored
-    from wirespeed.views.text import open_progress
-
-    reference = references_for(plan.command)  # before the folder: it may be damaged
-    progress = open_progress(quiet=options.output.quiet)
-    ledger = None
-    if plan.soak is not None:
-        from wirespeed.cli.soaking import open_soak
-
-        folder, ledger = open_soak(plan, options.resumed, config, progress)
-        folder.on_unstored = tell_unstored
-    else:
-        folder = patient_folder(plan.command, config)
-    return Session(
-        plan,
-        folder,
-        progress,
-        launcher=launcher,
-        world_size=size,
-        config=config,
-        choices=choices,
-        reference=reference,
-        only=only,
-        ledger=ledger,
-        again=options.again,
-        gate=options.gate,
-        show=partial(shown, output=options.output),
-    )
-
-
-def _jsonable(config: dict[str, Any]) -> dict[str, Any]:
-    """Words of -x, --with and the like without what looks like a secret."""
-    return {k: _told(v) if isinstance(v, tuple) else v for k, v in config.items()}
-
-
-def _told(values: tuple[Any, ...]) -> list[Any]:
-    return redact_words(values) if all(isinstance(v, str) for v in values) else list(values)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from wirespeed.model.comparison_records import (
+from wirespeed.model.derived_records import (
     CompareVerdict,
     Comparison,
     Difference,

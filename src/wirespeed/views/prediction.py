@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wirespeed.model.prediction_records import (
+from wirespeed.model.derived_records import (
     BestStep,
     Estimate,
     FittedModel,

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from wirespeed.model.comparison_records import Change, Difference, Series, Trend, What
+from wirespeed.model.derived_records import Change, Difference, Series, Trend, What
 from wirespeed.model.units import GIGA
 from wirespeed.views import comparison
 from wirespeed.views.text import Grid, Style, Views, escape, rendered

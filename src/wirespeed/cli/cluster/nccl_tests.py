@@ -25,9 +25,8 @@ from wirespeed.runs.importers.table import OPERATIONS, operation_in
 from wirespeed.runs.store import save
 from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.views.findings import finding_lines
-from wirespeed.views.progress import open_progress
 from wirespeed.views.sections import import_lines
-from wirespeed.views.text import style_for
+from wirespeed.views.text import open_progress, style_for
 
 _ARGUMENTS = ("-b", "8", "-e", "8G", "-f", "2", "-g", "1")
 """Of the program, where none are given: one GPU a rank, sizes doubled from 8 B to 8 GiB."""
@@ -56,13 +55,8 @@ def run_nccl_tests(values: dict[str, Any]) -> int:
 
 
 def _run(
-    environment: "Deployment", words: tuple[str, ...], start_s: float, within_s: float, quiet: bool
-) -> "Ended":
-    from wirespeed.clusters.kube import Refused, kubectl_of
-    from wirespeed.clusters.kube.refusals import finding_of, patient
-    from wirespeed.clusters.operations.nccl_tests import Ended, run_tests
-    from wirespeed.views.text import open_progress
-
+    environment: Deployment, words: tuple[str, ...], within: dict[str, float], quiet: bool
+) -> Ended:
     progress = open_progress(quiet=quiet)
     style = style_for(sys.stdout)
 

@@ -146,7 +146,7 @@ def discover(
     """
     from wirespeed.clusters.discover import discover
     from wirespeed.clusters.kube import kubectl_of
-    from wirespeed.views.progress import open_progress
+    from wirespeed.views.text import open_progress
 
     if output:
         _refuse_existing(Path(output))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from wirespeed.model.comparison_records import Comparison, Versus
+from wirespeed.model.derived_records import Comparison, Versus
 from wirespeed.model.records import Measurement, Run
 from wirespeed.model.training_records import Training
 from wirespeed.model.units import format_duration
