@@ -10,14 +10,14 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.findings import make_finding
 from wirespeed.clusters.kube import Kubectl, Refused, finding_of, items_of
 from wirespeed.clusters.manifests import INSTANCE, MANAGED_BY, OURS, selector_text, shell
-from wirespeed.clusters.manifests.pod import placement
+from wirespeed.clusters.manifests.pod import pod_template
 from wirespeed.clusters.manifests.render import as_yaml, render
 from wirespeed.clusters.operations.apply import apply
 from wirespeed.clusters.operations.deploy import deploy
@@ -57,101 +57,47 @@ def lease_job(deployment: Deployment, seconds: int) -> dict[str, Any]:
     }
 
 
+_KEPT = (
+    "automountServiceAccountToken", "enableServiceLinks", "imagePullSecrets", "nodeSelector",
+    "tolerations",
+)  # fmt: skip
+"""Of the ranks' pods: a node that these may use can pull the image, and it is there already."""
+
+
 def _pod(deployment: Deployment, seconds: int) -> dict[str, Any]:
-    file = deployment.file
-    count = shell("lease", STEP_S=_STEP_S)
+    spec = pod_template(deployment)["spec"]
+    container, security = spec["containers"][0], spec["securityContext"]
+    nodes = spec.get("affinity", {}).get("nodeAffinity")
     small = {"cpu": "10m", "memory": "32Mi"}
-    secrets = [{"name": name} for name in file.workload.image_pull_secrets]
-    user = file.security.run_as_user
-    return {
-        "restartPolicy": "OnFailure",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "terminationGracePeriodSeconds": 1,
+    counter = {
+        "name": _CONTAINER,
+        "image": container["image"],
+        "imagePullPolicy": container["imagePullPolicy"],
+        "command": ["/bin/sh", "-c", shell("lease", STEP_S=_STEP_S), "lease", str(seconds)],
+        "resources": {"requests": small, "limits": small},
         "securityContext": {
-            "seccompProfile": {"type": "RuntimeDefault"},
-            **({"runAsUser": user, "runAsNonRoot": user > 0} if user is not None else {}),
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
         },
-        **({"imagePullSecrets": secrets} if secrets else {}),
-        **_where(deployment),
-        "containers": [
-            {
-                "name": _CONTAINER,
-                "image": file.workload.image,
-                "imagePullPolicy": file.workload.image_pull_policy,
-                "command": ["/bin/sh", "-c", count, "lease", str(seconds)],
-                "resources": {"requests": small, "limits": small},
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "capabilities": {"drop": ["ALL"]},
-                },
-                "volumeMounts": [{"name": "lease", "mountPath": "/lease"}],
-            }
-        ],
+        "volumeMounts": [{"name": "lease", "mountPath": "/lease"}],
+    }
+    return {
+        **{key: spec[key] for key in _KEPT if key in spec},
+        **({"affinity": {"nodeAffinity": nodes}} if nodes else {}),
+        "restartPolicy": "OnFailure",
+        "terminationGracePeriodSeconds": 1,
+        "securityContext": {k: one for k, one in security.items() if not k.startswith("fsGroup")},
+        "containers": [counter],
         "volumes": [{"name": "lease", "emptyDir": {"sizeLimit": "1Mi"}}],
     }
 
 
-def _where(deployment: Deployment) -> dict[str, Any]:
-    """The nodes that the ranks' pods may use: these can pull the image, and it is there already."""
-    placed = placement(deployment)
-    kept: dict[str, Any] = {
-        key: placed[key] for key in ("nodeSelector", "tolerations") if key in placed
-    }
-    nodes = placed.get("affinity", {}).get("nodeAffinity")
-    return {**kept, **({"affinity": {"nodeAffinity": nodes}} if nodes else {})}
-
-
-class Lease:
-    """Taken before anything else is made; renewed by a thread until it is given back."""
-
-    def __init__(self, kubectl: Kubectl, deployment: Deployment, seconds: int) -> None:
-        self._kubectl = kubectl
-        self._deployment = deployment
-        self._seconds = seconds
-        self._over = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def take(self) -> Mapping[str, str]:
-        """Make the Job; the ownerReference for all other objects. Refused where that may not be."""
-        job = json.dumps(lease_job(self._deployment, self._seconds))
-        made = self._kubectl.json("create", "-f", "-", stdin=job, within_s=_CALL_S)
-        meta = made.get("metadata", {})
-        if not {"name", "uid"} <= meta.keys():
-            raise CannotMeasure(
-                f"{self._kubectl.program} did not tell what it created",
-                expected="a Job with its uid",
-            )
-        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
-        self._thread.start()
-        return {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"]}
-
-    def give_back(self) -> bool:
-        """Delete it, and with it what it owns; whether that was taken."""
-        self.stop()
-        answer = self._kubectl.ask(
-            "delete", "job", lease_name(self._deployment.name),
-            "--ignore-not-found", "--wait=false", "--cascade=background",
-        )  # fmt: skip
-        return answer.code == 0
-
-    def stop(self) -> None:
-        """Renew no more."""
-        self._over.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _renew(self) -> None:
-        """A touch that fails is followed by others; before the pod runs there is nothing to renew."""
-        job = f"job/{lease_name(self._deployment.name)}"
-        every_s = max(1.0, self._seconds / 6)
-        while not self._over.wait(every_s):
-            self._kubectl.ask("exec", job, "-c", _CONTAINER, "--", *_TOUCH, within_s=_TOUCH_S)
-
-
 @dataclass
 class Ephemeral:
-    """An environment that is made for one job, and goes with it."""
+    """An environment that is made for one job, and goes with it.
+
+    Its lease is taken before anything else is made, and renewed by a thread until it is given back.
+    """
 
     kubectl: Kubectl
     deployment: Deployment
@@ -160,9 +106,8 @@ class Ephemeral:
     lease_s: int
     phase: Callable[[str], None]
     """Where it is: an Ephemeral is the `Progress` of its own deploy."""
-
-    def __post_init__(self) -> None:
-        self._lease = Lease(self.kubectl, self.deployment, self.lease_s)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
 
     def make(self, ready_s: float) -> tuple[Finding, ...]:
         """Everything, until all pods are ready; findings where they are not."""
@@ -171,7 +116,7 @@ class Ephemeral:
             made = [one for one in render(self.deployment) if one["kind"] == "Namespace"]
             if made:
                 apply(self.kubectl, made)
-            owner = self._lease.take()
+            owner = self._take()
         except Refused as refused:
             return (finding_of(refused, doing=f"{self.deployment.name} cannot be made"),)
         done = deploy(
@@ -184,11 +129,41 @@ class Ephemeral:
         return () if done.ok else done.findings
 
     def take_down(self) -> list[Finding]:
-        """Delete all of it, and see that this is under way; a warning where it is not."""
-        self.phase(f"taking {self.deployment.name} away")
-        if self._lease.give_back() and _going(self.kubectl, self.deployment.name):
+        """Delete the lease, and with it all of it, and see that this is under way; else a warning."""
+        name = self.deployment.name
+        self.phase(f"taking {name} away")
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        answer = self.kubectl.ask(
+            "delete", "job", lease_name(name),
+            "--ignore-not-found", "--wait=false", "--cascade=background",
+        )  # fmt: skip
+        if answer.code == 0 and _going(self.kubectl, name):
             return []
-        return [_left(self.kubectl, self.deployment.name)]
+        by_hand = self.kubectl.by_hand("delete", "job", lease_name(name))
+        job = Subject("job", name)
+        return [make_finding("lease_left", name=name, gone_s=_GONE_S, next=by_hand, subject=job)]
+
+    def _take(self) -> Mapping[str, str]:
+        """Make the Job; the ownerReference for all other objects. Refused where that may not be."""
+        job = json.dumps(lease_job(self.deployment, self.lease_s))
+        made = self.kubectl.json("create", "-f", "-", stdin=job, within_s=_CALL_S)
+        meta = made.get("metadata", {})
+        if not {"name", "uid"} <= meta.keys():
+            raise CannotMeasure(
+                f"{self.kubectl.program} did not tell what it created",
+                expected="a Job with its uid",
+            )
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self._thread.start()
+        return {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"]}
+
+    def _renew(self) -> None:
+        """A touch that fails is followed by others; before the pod runs there is nothing to renew."""
+        job = f"job/{lease_name(self.deployment.name)}"
+        while not self._over.wait(max(1.0, self.lease_s / 6)):
+            self.kubectl.ask("exec", job, "-c", _CONTAINER, "--", *_TOUCH, within_s=_TOUCH_S)
 
 
 def _going(kubectl: Kubectl, name: str) -> bool:
@@ -203,16 +178,6 @@ def _going(kubectl: Kubectl, name: str) -> bool:
                 return True
         time.sleep(_LOOK_S)
     return False
-
-
-def _left(kubectl: Kubectl, name: str) -> Finding:
-    return make_finding(
-        "lease_left",
-        name=name,
-        gone_s=_GONE_S,
-        next=kubectl.by_hand("delete", "job", lease_name(name)),
-        subject=Subject("job", name),
-    )
 
 
 Commands = list[tuple[str, tuple[str, ...], dict[str, str]]]
