@@ -34,7 +34,7 @@ from wirespeed.clusters.operations.pod_lookup import RANKS, Pod, pod_from, zones
 from wirespeed.clusters.reading import read_named
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.records import Finding, Subject
-from wirespeed.model.units import format_duration, format_size
+from wirespeed.model.units import counted, format_duration, format_size
 
 __all__ = [
     "CONTAINER",
@@ -271,7 +271,7 @@ def _shared(wrote: _Told, read: Sequence[_Told], folder: str, size: int) -> Find
     return make_finding(
         "shared",
         folder=folder,
-        pods="1 pod" if len(read) == 1 else f"{len(read)} pods",
+        pods=counted(len(read), "pod"),
         size=format_size(size),
         wrote=wrote,
         took=format_duration(wrote.seconds),

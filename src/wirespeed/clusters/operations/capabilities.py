@@ -12,6 +12,7 @@ from wirespeed.clusters.kube import Kubectl, Refused, document
 from wirespeed.clusters.operations.pod_lookup import Node, nodes_of
 from wirespeed.clusters.presets import names_adapters, seeks_resource
 from wirespeed.model.records import Choice, Finding
+from wirespeed.model.units import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,9 +248,7 @@ def _no_single(there: list[str], nodes: list[Node]) -> Finding:
 
 
 def _count(nodes: list[Node]) -> str:
-    if not nodes:
-        return "nodes that may be read"
-    return f"{len(nodes)} nodes" if len(nodes) > 1 else "1 node"
+    return counted(len(nodes), "node") if nodes else "nodes that may be read"
 
 
 def _changed(

@@ -41,6 +41,7 @@ from wirespeed.clusters.operations.schedulability import Room, room_findings, ro
 from wirespeed.clusters.operations.status import Waited, wait
 from wirespeed.errors import Interrupted
 from wirespeed.model.records import Finding
+from wirespeed.model.units import counted
 
 _FIRST_PATIENCE_S, _PATIENCE_S = 5.0, 60.0
 """For an API server that does not answer: before it ever did, and after."""
@@ -268,9 +269,8 @@ class _Deploying:
     def _end(self, waited: Waited) -> tuple[Finding, ...]:
         if waited.findings:
             return waited.findings
-        count = len(waited.pods)
         saw = ", ".join(f"{pod.name} on {pod.node}" for pod in waited.pods[:8])
-        return (make_finding("all_ready", pods=f"{count} pod{'' if count == 1 else 's'}", saw=saw),)
+        return (make_finding("all_ready", pods=counted(len(waited.pods), "pod"), saw=saw),)
 
     def lost(self, refused: Refused) -> Finding:
         """A refusal on the way, with what it leaves behind."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from wirespeed.clusters.deployment import CONTAINER
 from wirespeed.clusters.kube import Answer, Kubectl, said
 from wirespeed.clusters.manifests import shell
 from wirespeed.clusters.operations.pod_lookup import Pod
@@ -77,7 +78,7 @@ def _ask(kubectl: Kubectl, pod: Pod) -> PodGpus:
         state = pod.status or pod.phase
         return PodGpus(pod=pod.name, node=pod.node, problem=f"the pod does not run: {state}")
     script = shell("gpus", FIELDS=",".join(_FIELDS), PROCESSES=_PROCESSES)
-    words = ("exec", pod.name, "-c", pod.container, "--", "sh", "-c", script, "sh", str(_BOUND_S))
+    words = ("exec", pod.name, "-c", CONTAINER, "--", "sh", "-c", script, "sh", str(_BOUND_S))
     return read_answer(pod, kubectl.ask(*words, within_s=_CALL_S))
 
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO
 
+from wirespeed.clusters.deployment import CONTAINER
 from wirespeed.clusters.kube import Answer, Kubectl, Refused, may_pass, said
 from wirespeed.clusters.operations.pod_lookup import Pod
 
@@ -47,7 +48,7 @@ class Unread:
 
 
 def log_words(kubectl: Kubectl, pod: Pod, options: LogOptions, *more: str) -> tuple[str, ...]:
-    words = ["logs", pod.name, "-c", pod.container, *more]
+    words = ["logs", pod.name, "-c", CONTAINER, *more]
     if options.since:
         words.append(f"--since={options.since}")
     if options.tail is not None:

@@ -15,9 +15,9 @@ from typing import Any
 
 from wirespeed.clusters.findings import make_finding, meanings
 from wirespeed.clusters.kube import Answer, Kubectl, finding_of
-from wirespeed.clusters.operations.pod_lookup import some_of
 from wirespeed.clusters.operations.snapshot import Event, Seen
 from wirespeed.model.records import Finding
+from wirespeed.model.units import counted, listed
 
 FOREVER = float("inf")
 SOON_S, WHILE_S, LONG_S = 3.0, 15.0, 30.0
@@ -189,7 +189,7 @@ class Reason:
 
     def __str__(self) -> str:
         told = f": {self.meaning}" if self.meaning else ""
-        return f"{self.nodes} node{'' if self.nodes == 1 else 's'}: {self.words}{told}"
+        return f"{counted(self.nodes, 'node')}: {self.words}{told}"
 
 
 def reasons(message: str) -> tuple[Reason, ...]:
@@ -258,7 +258,7 @@ def _with_more(kubectl: Kubectl, cause: Cause) -> Finding:
         for line in last_lines(kubectl, pod)
     ]
     if others := cause.pods[1:]:
-        more.append(f"the same holds for {some_of(others)}")
+        more.append(f"the same holds for {listed(others)}")
     return replace(cause.finding, evidence=(*cause.finding.evidence, *more))
 
 

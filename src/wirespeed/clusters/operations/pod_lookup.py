@@ -9,6 +9,7 @@ from wirespeed.clusters.file.kinds import quantity
 from wirespeed.clusters.kube import CALL_S, Kubectl
 from wirespeed.clusters.manifests import selector_text
 from wirespeed.errors import CannotMeasure, UsageError
+from wirespeed.model.units import listed
 
 
 def amounts(told: Mapping[str, object] | None) -> dict[str, float]:
@@ -74,7 +75,6 @@ class Pod:
     revision: str = ""
     """Of the StatefulSet's template that it was made from."""
     terminating: bool = False
-    container: str = CONTAINER
     status: str = ""
     """One word, as `kubectl get pods` has it: Running, ImagePullBackOff, Terminating …"""
 
@@ -117,12 +117,6 @@ def is_true(status: Mapping[str, Any], *kinds: str) -> bool:
     """Whether one of these conditions holds."""
     told = status.get("conditions") or ()
     return any(one.get("type") in kinds and one.get("status") == "True" for one in told)
-
-
-def some_of(names: Sequence[str], most: int = 4) -> str:
-    """`a, b, c, d and 3 more`."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def pod_from(told: Mapping[str, Any]) -> Pod:
@@ -266,7 +260,7 @@ def pick_pod(pods: Sequence[Pod], wanted: str, name: str) -> Pod:
         or (wanted.isascii() and wanted.isdigit() and pod.ordinal == int(wanted))
     ]
     if not fits:
-        expected = some_of([pod.name for pod in pods], _MOST_NAMED)
+        expected = listed([pod.name for pod in pods], _MOST_NAMED)
         raise UsageError(f"--pod {wanted!r} is none of {name}", expected=expected)
     return fits[0]
 
@@ -287,4 +281,4 @@ def shell_words(
         )
     flags = ("-i", "-t") if terminal else ("-i",)
     script = (_COMMAND, "sh", folder, *command) if command else (_SHELL, "sh", folder)
-    return kubectl.words("exec", *flags, pod.name, "-c", pod.container, "--", "sh", "-c", *script)
+    return kubectl.words("exec", *flags, pod.name, "-c", CONTAINER, "--", "sh", "-c", *script)

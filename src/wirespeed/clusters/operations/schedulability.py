@@ -23,9 +23,9 @@ from wirespeed.clusters.operations.pod_lookup import (
     effective_requests,
     format_amount,
     nodes_of,
-    some_of,
 )
 from wirespeed.model.records import Finding, Subject
+from wirespeed.model.units import listed
 
 _FIELDS = (
     "{.spec.nodeName}",
@@ -320,7 +320,7 @@ def _short(deployment: Deployment, able: int, shortages: list[Shortage]) -> Find
     if len(shortages) == 1:
         title = f"{first.node} has {format_amount(resource, first.free)} of {amount} free"
     else:
-        names = some_of([one.node for one in shortages])
+        names = listed([one.node for one in shortages])
         title = f"{len(shortages)} nodes have less than {amount} free: {names}"
     holders = list(Counter(pod for one in shortages for pod in one.holders))
     return make_finding(
@@ -331,7 +331,7 @@ def _short(deployment: Deployment, able: int, shortages: list[Shortage]) -> Find
         title=title,
         subject=Subject("node", first.node) if len(shortages) == 1 else None,
         saw=f"{_count_nodes(able)} {'has' if able == 1 else 'have'} room for a pod",
-        because=f"it is held by {some_of(holders)}"
+        because=f"it is held by {listed(holders)}"
         if holders
         else "the nodes themselves have no more",
         fix=_fix(deployment, able, resource),
@@ -342,7 +342,7 @@ def _short(deployment: Deployment, able: int, shortages: list[Shortage]) -> Find
 def _line(one: Shortage) -> str:
     free, has = (format_amount(one.resource, value) for value in (one.free, one.has))
     told = f"{one.node}: {free} free of {has}"
-    held = f", held by {some_of(one.holders)}" if one.holders else ""
+    held = f", held by {listed(one.holders)}" if one.holders else ""
     return f"{told} {one.resource}{held}"
 
 
@@ -387,8 +387,8 @@ def _unnamed(deployment: Deployment, nodes: Sequence[Node]) -> list[Finding]:
         return []
     near = get_close_matches(lost[0], there, 1)
     fix = f"{near[0]} instead of {lost[0]}" if near else ""
-    title = f"the cluster has no node {some_of(lost)}"
-    return [make_finding("unnamed", title=title, saw=f"nodes: {some_of(there)}", fix=fix)]
+    title = f"the cluster has no node {listed(lost)}"
+    return [make_finding("unnamed", title=title, saw=f"nodes: {listed(there)}", fix=fix)]
 
 
 def _count_nodes(count: int) -> str:

@@ -19,7 +19,7 @@ from wirespeed.clusters.kube import (
     wrong_server,
 )
 from wirespeed.clusters.operations.pod_failures import FOREVER, Cause, cause_findings, causes
-from wirespeed.clusters.operations.pod_lookup import RANKS, Pod, some_of, zones_of
+from wirespeed.clusters.operations.pod_lookup import RANKS, Pod, zones_of
 from wirespeed.clusters.operations.snapshot import (
     Event,
     Seen,
@@ -30,7 +30,7 @@ from wirespeed.clusters.operations.snapshot import (
     seen_from,
 )
 from wirespeed.model.records import Finding
-from wirespeed.model.units import format_duration
+from wirespeed.model.units import counted, format_duration, listed
 
 _EVENTS_FROM_S, _EVENTS_EVERY_S = 2.0, 2.0
 """Most pods are ready before anybody needs to ask why not."""
@@ -138,7 +138,7 @@ class _Wait:
         ]
         self.replaced.update(pod.uid for pod in old)
         if names := [pod.name for pod in old]:
-            self.course.progress.phase(f"replacing {some_of(names)}: the template has changed")
+            self.course.progress.phase(f"replacing {listed(names)}: the template has changed")
             self.kubectl.do("delete", "pods", *names, "--wait=false", "--ignore-not-found")
 
     def _wake(self, seen: Seen) -> None:
@@ -270,7 +270,7 @@ def _judged(kubectl: Kubectl, plain: Status, seen: Seen, zones: Mapping[str, str
         told = [_starting(whole)]
     if any(one.status == "fail" for one in told):
         return replace(whole, findings=tuple(told), exit_code=1)
-    good = make_finding("all_ready", pods=f"{asked} pod{'' if asked == 1 else 's'}")
+    good = make_finding("all_ready", pods=counted(asked, "pod"))
     return replace(whole, findings=(good, *told))
 
 

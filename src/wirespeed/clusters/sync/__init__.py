@@ -28,7 +28,7 @@ from wirespeed.clusters.sync.local_tree import Hashes, Tree, ignore_for, scan
 from wirespeed.clusters.sync.transfer import Brought, Lost, Order, Refusal, bring, python_words
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.records import Finding, Subject
-from wirespeed.model.units import format_size
+from wirespeed.model.units import counted, format_size
 
 _NO_PROGRAM = re.compile(
     r"OCI runtime exec failed|unable to start container process|executable file not found"
@@ -42,27 +42,27 @@ def of_tree(tree: Tree, unreadable: Sequence[tuple[str, str]]) -> Iterator[Findi
     """What of the folder here cannot be brought, and what would mean something else there."""
     if refused := [*tree.refused, *unreadable]:
         named = tuple(f"{shown(path)}: {why}" for path, why in refused)
-        count, rest = _counted(refused, "path"), named[_NAMED:]
+        count, rest = counted(len(refused), "path"), named[_NAMED:]
         yield make_finding("of_tree", count=count, saw="; ".join(named[:_NAMED]), evidence=rest)
     if tree.outside:
-        count = _counted(tree.outside, "link")
+        count = counted(len(tree.outside), "link")
         yield make_finding("links_outside", count=count, saw=_some(tree.outside))
 
 
-def of_pod(brought: Brought, target: str, *, delete: bool, dry: bool) -> Iterator[Finding]:
+def of_pod(brought: Brought, order: Order) -> Iterator[Finding]:
     """What a pod's folder could not take, or lost."""
     told: dict[str, Any] = {"subject": Subject("node", brought.pod), "pod": brought.pod}
     if brought.unsteady:
-        count = _counted(brought.unsteady, "file")
+        count = counted(len(brought.unsteady), "file")
         yield make_finding("unsteady", count=count, saw=_some(brought.unsteady), **told)
     if brought.way:
         where = f"{brought.way_count} paths" if brought.way_count > 1 else "a path"
-        first = "" if delete else "--delete, if a former sync brought it; else "
-        saw = f"in {target}: {_some(brought.way)}"
+        first = "" if order.delete else "--delete, if a former sync brought it; else "
+        saw = f"in {order.target}: {_some(brought.way)}"
         yield make_finding("in_the_way", where=where, first=first, saw=saw, **told)
     replaced, kept = brought.replaced_count, brought.kept_count
     if replaced or kept:
-        would = "would be" if dry else "were"
+        would = "would be" if order.dry else "were"
         parts = [f"{replaced} files of the pod's own {would} replaced"] if replaced else []
         parts += [f"{kept} that were changed there stay"] if kept else []
         saw = _some((*brought.replaced, *brought.kept))
@@ -72,38 +72,31 @@ def of_pod(brought: Brought, target: str, *, delete: bool, dry: bool) -> Iterato
 _REFUSALS = {"space": "sync_space", "readonly": "sync_readonly", "busy": "sync_busy"}
 
 
+def _of(pod: Pod, entry: str, **values: Any) -> Finding:
+    return make_finding(entry, pod=pod, subject=Subject("node", pod.name), **values)
+
+
 def refusal_finding(pod: Pod, refusal: Refusal, target: str) -> Finding:
     """The pod's side told of trouble."""
     text, needed, free = str(refusal), refusal.told.get("needed"), refusal.told.get("free")
     if refusal.kind == "space" and isinstance(needed, int) and isinstance(free, int):
         text = f"{format_size(free)} free, {format_size(needed)} needed"
-    subject = Subject("node", pod.name)
-    entry = _REFUSALS.get(refusal.kind, "sync_other")
-    return make_finding(entry, pod=pod, target=target, text=text, subject=subject)
+    return _of(pod, _REFUSALS.get(refusal.kind, "sync_other"), target=target, text=text)
 
 
 def lost_finding(pod: Pod, lost: Lost, python: str) -> Finding:
     """kubectl ended, or fell silent."""
-    subject = Subject("node", pod.name)
     if _NO_PROGRAM.search(lost.said) or lost.code in (126, 127):
-        saw = lost.said or f"exit code {lost.code}"
-        return make_finding("no_python", pod=pod, python=python, saw=saw, subject=subject)
+        return _of(pod, "no_python", python=python, saw=lost.said or f"exit code {lost.code}")
     if _SERVER.search(lost.said):
         answer = Answer(("kubectl", "exec"), lost.code or 1, "", lost.said)
         told = finding_of(answer, doing=f"sync to {pod.name}")
         # An interruption is told below: here it may as well be the pod's.
         if told.id != "CLUSTER-026" and not may_pass(answer):
-            return replace(told, subject=subject)
+            return replace(told, subject=Subject("node", pod.name))
     how = "fell silent" if lost.code is None else f"ended with {lost.code}"
     saw = f"kubectl exec {how}" + (f": {lost.said}" if lost.said else "")
-    return make_finding("lost_finding", pod=pod, saw=saw, subject=subject)
-
-
-def skipped_finding(pod: Pod) -> Finding:
-    """A pod that does not run."""
-    return make_finding(
-        "skipped_finding", pod=pod, saw=pod.status or pod.phase, subject=Subject("node", pod.name)
-    )
+    return _of(pod, "lost_finding", saw=saw)
 
 
 def shown(path: str) -> str:
@@ -115,10 +108,6 @@ def shown(path: str) -> str:
 def _some(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
     return ", ".join(map(shown, paths[:_NAMED])) + more
-
-
-def _counted(found: Sequence[object], word: str) -> str:
-    return f"{len(found)} {word}{'' if len(found) == 1 else 's'}"
 
 
 WORKSPACE = "/workspace"
@@ -179,7 +168,11 @@ class Syncer:
         if not running:
             raise _no_pods(self.file.cluster.name, pods)
         if not shared:
-            found += [skipped_finding(pod) for pod in pods if pod not in running]
+            found += [
+                _of(pod, "skipped_finding", saw=pod.status or pod.phase)
+                for pod in pods
+                if pod not in running
+            ]
         brought, more = self._all(running[:1] if shared else running, order)
         return Synced(pods=tuple(brought), findings=(*found, *more), shared=shared)
 
@@ -232,15 +225,14 @@ class Syncer:
 
     def _one(self, pod: Pod, order: Order, stop: threading.Event, moved: "_Moved") -> "_Result":
         python = self.file.workload.python
-        inside = ("exec", "-i", pod.name, "-c", pod.container, "--", *python_words(python))
+        words = self.kubectl.exec_words(pod.name, python_words(python))
         try:
-            brought = bring(self.kubectl.words(*inside), pod.name, order, stop, moved.add)
+            brought = bring(words, pod.name, order, stop, moved.add)
         except Refusal as refusal:
             return None, [refusal_finding(pod, refusal, order.target)]
         except Lost as lost:
             return None, [lost_finding(pod, lost, python)]
-        found = of_pod(brought, order.target, delete=order.delete, dry=order.dry)
-        return brought, list(found)
+        return brought, list(of_pod(brought, order))
 
 
 _Result = tuple[Brought | None, list[Finding]]
