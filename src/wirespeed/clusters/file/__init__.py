@@ -183,7 +183,7 @@ class Gpus(Section):
 
     per_node: Annotated[int, Within(0, 64)] = 0
     """Requested and limited alike; 0: ranks on CPUs, by gloo."""
-    resource: kinds.ResourceName = "nvidia.com/gpu"
+    resource: kinds.LabelKey = "nvidia.com/gpu"
     """Extended resource of the device plugin."""
     type: kinds.Product = Field(default="", examples=["NVIDIA-H100-80GB-HBM3"])
     """Value of the node label nvidia.com/gpu.product that nodes must have; empty: any."""
@@ -221,7 +221,7 @@ class Volume(Section):
 
     name: kinds.Label = Field(examples=["data"])
     """Of the volume in the pod."""
-    mount_path: kinds.Path = Field(examples=["/data"])
+    mount_path: kinds.MountPath = Field(examples=["/data"])
     """Where it is seen in the pod."""
     read_only: bool = False
     """Pods cannot write to it."""

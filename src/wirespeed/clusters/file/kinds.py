@@ -1,15 +1,17 @@
 """Kinds of values in a cluster file: what each may be, in words that a message can repeat.
 
-Names follow Kubernetes (https://kubernetes.io/docs/concepts/overview/working-with-objects/names/),
-amounts its quantities (https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/).
+Forms of text are forms.yaml.
 """
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+from msgspec import Struct, convert
 from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
@@ -51,25 +53,41 @@ def quantity(text: object) -> float:
     return max(-_MOST, min(_MOST, known))
 
 
+class Form(Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry of forms.yaml."""
+
+    pattern: str
+    words: str
+    longest: int = 253
+
+
+@cache
+def _forms() -> dict[str, Form]:
+    from wirespeed.yaml_tree import data_of
+
+    text = (Path(__file__).parent / "forms.yaml").read_bytes()
+    return convert(data_of(text), dict[str, Form], strict=False)
+
+
+@cache
+def _pattern(name: str) -> str:
+    return re.sub(r"<(\w+)>", lambda found: _pattern(found[1]), _forms()[name].pattern)
+
+
 @dataclass(frozen=True, slots=True)
 class Like:
     """Text of a form, and that form in words: for messages, the JSON Schema and editors."""
 
-    pattern: str
-    """Of the whole text; both Python's and JavaScript's."""
-    words: str
-    longest: int = 253
+    name: str
+    """Of its entry in forms.yaml."""
     empty: bool = False
     """Also the empty text, which means: not said."""
 
-    @property
-    def whole(self) -> str:
-        return f"^({self.pattern})?$" if self.empty else f"^{self.pattern}$"
-
     def check(self, text: str) -> str:
-        fits = len(text) <= self.longest and re.fullmatch(self.pattern, text)
+        form = _forms()[self.name]
+        fits = len(text) <= form.longest and re.fullmatch(_pattern(self.name), text)
         if not fits and not (self.empty and not text):
-            raise PydanticCustomError("form", "{words}", {"words": self.words})
+            raise PydanticCustomError("form", "{words}", {"words": form.words})
         return text
 
     def __get_pydantic_core_schema__(
@@ -80,8 +98,13 @@ class Like:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        words = {"patternErrorMessage": f"expected {self.words}"}
-        return {**handler(schema), "pattern": self.whole, "maxLength": self.longest, **words}
+        form, pattern = _forms()[self.name], _pattern(self.name)
+        return {
+            **handler(schema),
+            "pattern": f"^({pattern})?$" if self.empty else f"^{pattern}$",
+            "maxLength": form.longest,
+            "patternErrorMessage": f"expected {form.words}",
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,145 +139,28 @@ def _dashes(value: object) -> object:
     return "-".join(value.split()) if isinstance(value, str) else value
 
 
-_LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_SUBDOMAIN_WORDS = (
-    "a name of small letters, digits, - and . that begins and ends with a letter or digit"
-)
-_WORD = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_KEY = f"({_SUBDOMAIN}/)?{_WORD}"
-_KEY_WORDS = (
-    "a name or PREFIX/NAME such as nvidia.com/gpu; NAME has at most 63 letters, digits, - _ ."
-)
-_NUMBER = r"[0-9]{1,9}(\.[0-9]{1,3})?"
-_BYTES = r"([1-9][0-9]{6,17}|(?=.*[1-9])[0-9]{1,9}(\.[0-9]{1,3})?(M|G|T|P|Mi|Gi|Ti|Pi))"
-"""Small numbers without a unit are refused: `memory: 128` would be 128 bytes, `128m` an eighth."""
-_BYTES_WORDS = "an amount with its unit, such as 512Mi, 100Gi or 1.5Ti"
-_CPUS = rf"(?=.*[1-9])({_NUMBER}|[0-9]{{1,9}}m)"
-_CPUS_WORDS = "a number of CPUs, such as 32, 0.5 or 500m"
-# No control characters, C1 among them, nor what turns or breaks lines in a terminal.
-_PLAIN = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
-_PATH = r"/([^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069:])*"
-_PATH_WORDS = "an absolute path without colons"
-_REPOSITORY = r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
-
-Name = Annotated[
-    str,
-    Like(
-        "[a-z]([-a-z0-9]{0,38}[a-z0-9])?",
-        "at most 40 small letters, digits and -, beginning with a letter, not ending with -",
-        longest=40,
-    ),
-]
-"""An RFC 1035 label with room for what is added to it (Service names begin with a letter)."""
-Label = Annotated[
-    str,
-    Like(
-        _LABEL,
-        "at most 63 small letters, digits and -, beginning and ending with a letter or digit",
-        longest=63,
-    ),
-]
-"""An RFC 1123 label: namespaces, volumes."""
-Subdomain = Annotated[str, Like(_SUBDOMAIN, _SUBDOMAIN_WORDS)]
-"""An RFC 1123 subdomain: most other objects, nodes among them."""
-MaybeSubdomain = Annotated[str, Like(_SUBDOMAIN, _SUBDOMAIN_WORDS, empty=True)]
-LabelKey = Annotated[str, Like(_KEY, _KEY_WORDS, longest=317)]
-MaybeLabelKey = Annotated[str, Like(_KEY, _KEY_WORDS, longest=317, empty=True)]
-LabelValue = Annotated[
-    str,
-    Like(
-        _WORD,
-        "at most 63 letters, digits, - _ . that begin and end with a letter or digit",
-        longest=63,
-        empty=True,
-    ),
-]
-Product = Annotated[
-    str,
-    Like(
-        "[A-Za-z0-9]([-A-Za-z0-9_. ]{0,61}[A-Za-z0-9])?",
-        "a GPU product such as NVIDIA-H100-80GB-HBM3",
-        longest=63,
-        empty=True,
-    ),
-    BeforeValidator(_dashes),
-]
+Name = Annotated[str, Like("name")]
+Label = Annotated[str, Like("label")]
+Subdomain = Annotated[str, Like("subdomain")]
+MaybeSubdomain = Annotated[str, Like("subdomain", empty=True)]
+LabelKey = Annotated[str, Like("key")]
+MaybeLabelKey = Annotated[str, Like("key", empty=True)]
+LabelValue = Annotated[str, Like("word", empty=True)]
+Product = Annotated[str, Like("product", empty=True), BeforeValidator(_dashes)]
 """Value of a label; spaces become the dashes that they are in it."""
-ResourceName = LabelKey
-"""An extended resource, such as nvidia.com/gpu or rdma/ib."""
-Bytes = Annotated[str, Like(_BYTES, _BYTES_WORDS, longest=20)]
-MaybeBytes = Annotated[str, Like(_BYTES, _BYTES_WORDS, longest=20, empty=True)]
-Cpus = Annotated[str, Like(_CPUS, _CPUS_WORDS, longest=20)]
-MaybeCpus = Annotated[str, Like(_CPUS, _CPUS_WORDS, longest=20, empty=True)]
-VariableName = Annotated[
-    str, Like("[A-Za-z_][A-Za-z0-9_]{0,127}", "a variable's name: letters, digits and _")
-]
-Line = Annotated[
-    str, Like(f"{_PLAIN}*", "one line of text without control characters", longest=4096)
-]
-Notes = Annotated[
-    str,
-    Like(
-        f"({_PLAIN}|[\\n\\r\\t])*",
-        "at most 20000 characters of text without control characters",
-        longest=20_000,
-    ),
-]
-Path = Annotated[str, Like(_PATH, _PATH_WORDS, longest=1024)]
-"""An absolute path in the pod."""
-MaybePath = Annotated[str, Like(_PATH, _PATH_WORDS, longest=1024, empty=True)]
-Program = Annotated[
-    str, Like("/[A-Za-z0-9._+/-]+", "an absolute path of letters, digits and . _ + - /")
-]
-"""Stands in command lines that a shell reads."""
-Image = Annotated[
-    str,
-    Like(
-        rf"{_REPOSITORY}(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?",
-        "an image such as registry.example.org/team/wirespeed:1.0 or NAME@sha256:…",
-        longest=512,
-    ),
-]
-Address = Annotated[
-    str,
-    Like(
-        r"(https?://)?([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?",
-        "an address such as https://api.example.org:6443, or only its host",
-        longest=512,
-        empty=True,
-    ),
-]
-PresetName = Annotated[
-    str, Like("[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", "a preset's name", longest=63, empty=True)
-]
-Interfaces = Annotated[
-    str,
-    Like(
-        r"\^?=?[A-Za-z0-9_.:@-]+(,[A-Za-z0-9_.:@-]+)*",
-        "names with commas and no spaces between them, such as mlx5_2,mlx5_3 or ^lo,docker0",
-        longest=2048,
-        empty=True,
-    ),
-]
-"""As NCCL reads them: ^ before the list excludes, = matches exactly."""
-Network = Annotated[
-    str,
-    Like(
-        rf"({_LABEL}/)?{_SUBDOMAIN}(@[A-Za-z0-9._-]{{1,15}})?",
-        "a network attachment: NAME, NAMESPACE/NAME or NAMESPACE/NAME@INTERFACE",
-        longest=333,
-    ),
-]
-CountText = Annotated[
-    str, Like("(0|[1-9][0-9]{0,4})", "a whole number below 100000", longest=5, empty=True)
-]
-PathLevel = Annotated[
-    str,
-    Like(
-        "([A-Z][A-Z0-9]{2}|[0-9])",
-        "a level of NCCL: LOC, NVL, PIX, PXB, PHB, SYS, or its number",
-        longest=3,
-        empty=True,
-    ),
-]
+Bytes = Annotated[str, Like("bytes")]
+MaybeBytes = Annotated[str, Like("bytes", empty=True)]
+MaybeCpus = Annotated[str, Like("cpus", empty=True)]
+VariableName = Annotated[str, Like("variable")]
+Line = Annotated[str, Like("line")]
+Notes = Annotated[str, Like("notes")]
+MountPath = Annotated[str, Like("path")]
+MaybePath = Annotated[str, Like("path", empty=True)]
+Program = Annotated[str, Like("program")]
+Image = Annotated[str, Like("image")]
+Address = Annotated[str, Like("address", empty=True)]
+PresetName = Annotated[str, Like("preset", empty=True)]
+Interfaces = Annotated[str, Like("interfaces", empty=True)]
+Network = Annotated[str, Like("network")]
+CountText = Annotated[str, Like("count", empty=True)]
+PathLevel = Annotated[str, Like("level", empty=True)]
