@@ -1,14 +1,14 @@
-"""Texts of clusters as data: findings (findings.yaml), and what kubectl's words mean
-(kube/meanings.yaml); a build without the rest of us reads both."""
+"""Texts of clusters as data: findings (findings.yaml), what kubectl's words mean (kube/meanings.yaml),
+and forms of values (file/forms.yaml); a build without the rest of us reads them."""
 
 import re
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from msgspec import Struct, convert
 
-from wirespeed.compiled import Compiled
+from wirespeed.compiled import Compiled, T
 from wirespeed.model.finding_texts import FindingTexts
 
 make_finding = FindingTexts(Path(__file__).parent)
@@ -33,11 +33,14 @@ class Meaning(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
         return re.compile(self.says)
 
 
-class ImageTrouble(Struct, frozen=True, forbid_unknown_fields=True):
+class Trouble(Struct, frozen=True, forbid_unknown_fields=True):
+    """What holds a container, or a claim, up: by the words that the cluster has for it."""
+
     says: str
     because: str
     fix: str
     patience_s: float
+    """How long it may last before it is taken for final."""
 
 
 class SchedulingTrouble(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,24 +56,45 @@ class Meanings(Struct, frozen=True, forbid_unknown_fields=True):
     """Where no row fits; it fits everything."""
     silent: Meaning
     """Where the API server gave no answer in time."""
-    images: tuple[ImageTrouble, ...]
+    images: tuple[Trouble, ...]
+    claims: tuple[Trouble, ...]
+    ends: tuple[Trouble, ...]
     scheduling: tuple[SchedulingTrouble, ...]
 
 
-def _read(texts: Mapping[str, bytes]) -> Meanings:
-    from wirespeed.yaml_tree import data_of
+class Form(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a text in a cluster file: `<NAME>` in the pattern stands for that of another form."""
 
-    return convert(data_of(texts["meanings.yaml"]), Meanings, strict=False)
+    pattern: str
+    words: str
+    longest: int = 253
 
 
-TEXTS = Compiled(Path(__file__).parent / "kube", "meanings.yaml", "meanings.json", Meanings, _read)
+def _compiled(folder: str, name: str, kind: type[T]) -> Compiled[T]:
+    def read(texts: Mapping[str, bytes]) -> T:
+        from wirespeed.yaml_tree import data_of
+
+        return convert(data_of(texts[f"{name}.yaml"]), kind, strict=False)
+
+    return Compiled(Path(__file__).parent / folder, f"{name}.yaml", f"{name}.json", kind, read)
 
 
-@lru_cache(maxsize=1)
+_MEANINGS = _compiled("kube", "meanings", Meanings)
+_FORMS = _compiled("file", "forms", dict[str, Form])
+
+
+@cache
 def meanings() -> Meanings:
-    return TEXTS.load()
+    return _MEANINGS.load()
+
+
+@cache
+def forms() -> dict[str, Form]:
+    """By name."""
+    return _FORMS.load()
 
 
 if __name__ == "__main__":
     make_finding.texts.write()
-    TEXTS.write()
+    _MEANINGS.write()
+    _FORMS.write()

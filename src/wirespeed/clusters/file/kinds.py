@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from msgspec import Struct, convert
 from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
+
+from wirespeed.clusters.findings import forms
 
 
 class Rule(NamedTuple):
@@ -53,25 +53,9 @@ def quantity(text: object) -> float:
     return max(-_MOST, min(_MOST, known))
 
 
-class Form(Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of forms.yaml."""
-
-    pattern: str
-    words: str
-    longest: int = 253
-
-
-@cache
-def _forms() -> dict[str, Form]:
-    from wirespeed.yaml_tree import data_of
-
-    text = (Path(__file__).parent / "forms.yaml").read_bytes()
-    return convert(data_of(text), dict[str, Form], strict=False)
-
-
 @cache
 def _pattern(name: str) -> str:
-    return re.sub(r"<(\w+)>", lambda found: _pattern(found[1]), _forms()[name].pattern)
+    return re.sub(r"<(\w+)>", lambda found: _pattern(found[1]), forms()[name].pattern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +68,7 @@ class Like:
     """Also the empty text, which means: not said."""
 
     def check(self, text: str) -> str:
-        form = _forms()[self.name]
+        form = forms()[self.name]
         fits = len(text) <= form.longest and re.fullmatch(_pattern(self.name), text)
         if not fits and not (self.empty and not text):
             raise PydanticCustomError("form", "{words}", {"words": form.words})
@@ -98,7 +82,7 @@ class Like:
     def __get_pydantic_json_schema__(
         self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        form, pattern = _forms()[self.name], _pattern(self.name)
+        form, pattern = forms()[self.name], _pattern(self.name)
         return {
             **handler(schema),
             "pattern": f"^({pattern})?$" if self.empty else f"^{pattern}$",

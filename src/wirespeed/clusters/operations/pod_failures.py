@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from wirespeed.clusters.findings import make_finding, meanings
+from wirespeed.clusters.findings import Trouble, make_finding, meanings
 from wirespeed.clusters.kube import Answer, Kubectl, finding_of
 from wirespeed.clusters.operations.snapshot import Event, Seen
 from wirespeed.model.records import Finding
@@ -59,12 +59,9 @@ IMAGE_REASONS = frozenset(
 """Of a waiting container, as kubelets tell them."""
 
 
-def image_trouble(reason: str, message: str) -> tuple[str, str, float]:
-    """Cause, fix, and seconds for which it may still pass."""
-    for row in meanings().images:
-        if re.search(row.says, f"{reason} {message}"):
-            return row.because, row.fix, row.patience_s
-    return "the runtime could not get it", "correct workload.image", WHILE_S
+def _fitting(rows: Sequence[Trouble], words: str) -> list[Trouble]:
+    """The first row counts."""
+    return [row for row in rows if re.search(row.says, words)]
 
 
 _CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
@@ -107,11 +104,10 @@ def _image(
     """While it backs off a kubelet no longer says why: the event of the last try does."""
     tried = [one.message for one in events if one.message.startswith("Failed to pull image")]
     words = tried[-1] if reason == "ImagePullBackOff" and tried else message
-    why, fix, patience_s = image_trouble(reason, words)
+    trouble = _fitting(meanings().images, f"{reason} {words}")[0]
     name, image = pod["metadata"]["name"], held.get("image", "")
-    return _cause(
-        "image_pull", patience_s, name=name, image=image, why=why, saw=words or reason, fix=fix
-    )
+    texts: dict[str, Any] = {"why": trouble.because, "saw": words or reason, "fix": trouble.fix}
+    return _cause("image_pull", trouble.patience_s, name=name, image=image, **texts)
 
 
 def _unstarted(pod: Mapping[str, Any], reason: str, message: str) -> Cause:
@@ -145,23 +141,18 @@ def _crashed(pod: Mapping[str, Any], held: Mapping[str, Any]) -> Cause:
     last = held["state"].get("terminated") or (held.get("lastState") or {}).get("terminated") or {}
     code, reason = last.get("exitCode", 0), last.get("reason", "")
     said = last.get("message", "").strip()
-    because, fix = "", "see its last lines"
-    if reason == "OOMKilled":
-        because = "it needed more memory than resources.limits.memory"
-        fix = "a larger resources.limits.memory; /dev/shm (workload.shm_size) counts too"
-    elif reason in ("StartError", "ContainerCannotRun"):
-        because = said.rpartition("unable to start container process: ")[2] or said
-        fix = "the image must have a shell and what the pod starts with"
+    trouble = _fitting(meanings().ends, reason)[0]
     again = held.get("restartCount", 0)
+    words = said.rpartition("unable to start container process: ")[2] or said
     return _cause(
         "crashed",
-        0.0 if again else SOON_S,
+        0.0 if again else trouble.patience_s,
         crashed=name,
         name=name,
         how=_ending(code, reason),
         saw=f"started {again + 1} times, {reason or 'ended'}",
-        because=because,
-        fix=fix,
+        because=trouble.because.format(said=words),
+        fix=trouble.fix,
         evidence=tuple(said.splitlines()[-5:]),
     )
 
@@ -293,30 +284,16 @@ def _claims(seen: Seen) -> Iterator[Cause]:
         name = claim["metadata"]["name"]
         if phase == "Lost":
             yield _claim(name, "its volume is gone", "", 0.0)
-        elif (told := [one for one in seen.about(claim) if one.kind]) and (
-            cause := _unbound(claim, name, told[-1])
-        ):
-            yield cause
+        elif told := [one for one in seen.about(claim) if one.kind]:
+            words = f"{told[-1].reason} {told[-1].message}"
+            for trouble in _fitting(meanings().claims, words)[:1]:
+                wanted = claim.get("spec", {}).get("storageClassName", "")
+                why = trouble.because.format(storage_class=wanted)
+                yield _claim(name, why, told[-1].message, trouble.patience_s, trouble.fix)
 
 
-def _unbound(claim: Mapping[str, Any], name: str, event: Event) -> Cause | None:
-    wanted = claim.get("spec", {}).get("storageClassName", "")
-    if re.search(r"storageclass\S* \"[^\"]*\" not found", event.message):
-        fix = "storage.class_rwx or storage.class_rwo names one that exists"
-        cause = _claim(name, f"there is no storage class {wanted}", event.message, 0.0)
-        return replace(cause, finding=replace(cause.finding, fix=fix))
-    if event.reason == "FailedBinding":
-        return _claim(name, "no storage class is set, and no volume fits", event.message, SOON_S)
-    if event.reason == "ProvisioningFailed":
-        return _claim(name, "its volume could not be made", event.message, WHILE_S)
-    if event.reason == "ExternalProvisioning":
-        because = f"nothing has provisioned it so far (class {wanted})"
-        return _claim(name, because, event.message, 2 * LONG_S)
-    return None
-
-
-def _claim(name: str, because: str, saw: str, patience_s: float) -> Cause:
-    return _cause("claim", patience_s, pods=(name,), name=name, why=because, saw=saw)
+def _claim(name: str, why: str, saw: str, patience_s: float, fix: str = "") -> Cause:
+    return _cause("claim", patience_s, pods=(name,), name=name, why=why, saw=saw, fix=fix)
 
 
 def _pod(pod: Mapping[str, Any], events: Sequence[Event]) -> Cause | None:
