@@ -4,7 +4,7 @@ import click
 import pytest
 
 from wirespeed.cli import _cli, run
-from wirespeed.cli.suggest import in_our_form
+from wirespeed.cli.completion import in_our_form
 
 
 @pytest.mark.parametrize(

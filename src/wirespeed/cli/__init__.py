@@ -83,7 +83,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(self.verbs.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        from wirespeed.cli.suggest import offered
+        from wirespeed.cli.completion import offered
 
         return offered(self.verbs.items(), incomplete) or click.Command.shell_complete(
             self, ctx, incomplete
@@ -162,7 +162,7 @@ def _without_relative_places(environ: MutableMapping[str, str]) -> None:
 
 def _refuse(error: click.ClickException) -> int:
     """What click cannot make out, told as our own errors are."""
-    from wirespeed.cli.suggest import in_our_form
+    from wirespeed.cli.completion import in_our_form
 
     if isinstance(error, click.UsageError) and (told := in_our_form(error)):
         return _complain(str(told), told.exit_code)

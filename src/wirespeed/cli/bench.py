@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, FiniteRange, argument, command, flag, option
 from wirespeed.cli.run_options import RunOptions, common_options
 from wirespeed.collectives.catalogue import CATALOGUE, collective_named
@@ -56,14 +55,14 @@ _ROUND_S = 0.5
 @option(
     "-d --dtype dtypes",
     "Element types, with commas.",
-    shell_complete=suggest.data_types,
+    completes="data_types",
     default=("float32",),
     multiple=True,
 )
 @option(
     "-o --output",
     "Format (table, wide, json, jsonl, md, nccl-tests) or reduction (sum, prod, min, max, avg).",
-    shell_complete=suggest.formats_and_reductions,
+    completes="formats_and_reductions",
     multiple=True,
 )
 @option(
@@ -92,7 +91,7 @@ _ROUND_S = 0.5
 @option(
     "--groups",
     "Cut the world into groups that run side by side: all (no cut), nodes, rails, pairs, every-K.",
-    shell_complete=suggest.groups,
+    completes="groups",
     default="all",
 )
 @flag("--max-fit", "Only one size: the largest that fits in memory.")

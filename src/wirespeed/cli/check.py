@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, command, flag, option, parse_duration
 from wirespeed.cli.run_options import RunOptions, common_options
 from wirespeed.errors import UsageError
@@ -33,13 +32,13 @@ _DEFAULT_FOR = "30m"
 @option(
     "--only ID,…",
     "Only these checks: ids (COL-001), prefixes (COL) or families (correctness).",
-    shell_complete=suggest.check_ids,
+    completes="check_ids",
 )
 @flag("--list list_", "List the checks and stop.")
 @option(
     "--explain ID",
     "Tell what a finding means and what to do, and stop.",
-    shell_complete=suggest.explained_ids,
+    completes="explained_ids",
 )
 @option("-o --output", "How to print the result.", FORMATS, default="table")
 @common_options

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.options import (
     CONTEXT,
     PLAIN,
@@ -41,7 +40,7 @@ _plain_color = option("--color", kind=["auto", "always", "never"], default="auto
     "Compare with this baseline; put it last, or write --baseline=NAME.",
     is_flag=False,
     flag_value="default",
-    shell_complete=suggest.baselines,
+    completes="baselines",
 )
 @option(
     "--fail-on",
@@ -55,7 +54,7 @@ _plain_color = option("--color", kind=["auto", "always", "never"], default="auto
     "--only OP",
     "Operations or strategies, with commas.",
     multiple=True,
-    shell_complete=suggest.measured,
+    completes="measured",
 )
 @option(
     "--across", "Pair figures although they differ in this, such as engine.", _FIELDS, multiple=True
@@ -142,9 +141,7 @@ def _floors(sides: "list[SideRuns]", across: tuple[str, ...]) -> "dict[What, Flo
     return floors_of(stored_runs([run for side in sides for run in side.runs]), across)
 
 
-_NAME = option(
-    "--name NAME", "Which baseline.", default="default", shell_complete=suggest.baselines
-)
+_NAME = option("--name NAME", "Which baseline.", default="default", completes="baselines")
 
 
 @group(context_settings={**PLAIN, "show_default": True})
@@ -188,7 +185,7 @@ def set_command(refs: tuple[str, ...], name: str) -> None:
 
 
 @command(of=baseline)
-@argument("name", default="default", shell_complete=suggest.baselines)
+@argument("name", default="default", completes="baselines")
 @option("-o --output", kind=["table", "json"], default="table")
 def show(name: str, output: str) -> None:
     """Which runs a baseline holds."""
@@ -229,7 +226,7 @@ def list_command(output: str) -> None:
 
 
 @command(of=baseline)
-@argument("name", shell_complete=suggest.baselines)
+@argument("name", completes="baselines")
 def rm(name: str) -> None:
     """Forget a baseline; the stored runs stay."""
     from wirespeed.runs.named_files import remove_baseline
@@ -238,7 +235,7 @@ def rm(name: str) -> None:
 
 
 @command(context_settings=CONTEXT)
-@argument("ops [OP…]", nargs=-1, shell_complete=suggest.measured)
+@argument("ops [OP…]", nargs=-1, completes="measured")
 @option("--runs RUN,…", "These runs.  [default: all stored ones]")
 @option("--last N", "Only the newest N runs.", click.IntRange(min=2))
 @option(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.options import Output, argument, color_option, command, flag, option
 from wirespeed.errors import InputError, StorageError, UsageError
 from wirespeed.views import FORMATS
@@ -29,10 +28,10 @@ _LARGEST_RULES = 1_000_000
 
 
 @command()
-@argument("paths PATH...", nargs=-1, shell_complete=suggest.runs)
+@argument("paths PATH...", nargs=-1, completes="runs")
 @option("-o --output", "How to print.", FORMATS, default="table")
 @flag("--list listed", "What is known, one rule a line.")
-@option("--explain ID", "What a rule means, its fix and its links.", shell_complete=suggest.rules)
+@option("--explain ID", "What a rule means, its fix and its links.", completes="rules")
 @option(
     "--rules files FILE",
     "Rules of your own beside ours; those in $WIRESPEED_HOME/rules always count.",

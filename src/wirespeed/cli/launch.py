@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, FiniteRange, all_of, argument, command, flag, option
 from wirespeed.cli.run_options import Placement, placement_options, written
 from wirespeed.errors import UsageError
@@ -33,7 +32,7 @@ launch_options = all_of(
         "command -- COMMAND ...",
         type=click.UNPROCESSED,
         nargs=-1,
-        shell_complete=suggest.command_line,
+        completes="command_line",
     ),
 )
 """How ranks of a command are started, shown and ended; shared with `wirespeed cluster run`."""

@@ -5,11 +5,11 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ _LONGEST_DURATION_S = 30 * 24 * 3600.0
 PLAIN: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 CONTEXT: Mapping[str, Any] = {**PLAIN, "auto_envvar_prefix": "WIRESPEED", "show_default": True}
 """Of verbs whose options can be set by variables, too."""
-_COMPLETED: Mapping[str, suggest.Suggest] = {
-    "FAULT": suggest.faults,
-    "FILE": suggest.files,
-    "FOLDER": suggest.folders,
-    "NAME|FILE": suggest.clusters,
-    "OP": suggest.operations,
-    "PRESET": suggest.presets,
-    "REF": suggest.runs,
-    "RUN": suggest.runs,
-    "SIDE": suggest.runs,
+_COMPLETED = {
+    "FAULT": "faults",
+    "FILE": "files",
+    "FOLDER": "folders",
+    "NAME|FILE": "clusters",
+    "OP": "operations",
+    "PRESET": "presets",
+    "REF": "runs",
+    "RUN": "runs",
+    "SIDE": "runs",
 }
-"""By what a value is called in the help, without its brackets, `…` and commas."""
+"""What completes a value (completion.py), by what it is called in the help without brackets and `…`."""
 
 
 def command(
@@ -83,17 +83,20 @@ def _help_of(function: Callable[..., Any]) -> dict[str, str]:
     return {"help": says.rstrip(), "epilog": "\n\n".join(f"\b\n{one}" for one in paragraphs)}
 
 
-def option(names: str, help: str | None = None, kind: Any = None, **more: Any) -> Decorator:
+def option(
+    names: str, help: str | None = None, kind: Any = None, completes: str = "", **more: Any
+) -> Decorator:
     """`-b --min-bytes SIZE`: switches, and what the value is called in the help.
 
     A word in small letters is the parameter's name, where that is none of the switches'. kind: click's
-    type of the value, or the words that it may be. more: as click takes it.
+    type of the value, or the words that it may be. completes: the function of completion.py that
+    offers values, where what it is called does not tell. more: as click takes it.
     """
     words = names.split()
     called = [word for word in words if word[0] != "-" and not word.islower()]
     kept = [word for word in words if word not in called]
     kind = click.Choice(kind) if isinstance(kind, (list, tuple)) else kind
-    settings = {**_called("".join(called)), **more}
+    settings = {**_called("".join(called), completes), **more}
     return click.option(*kept, help=help, type=kind, **settings)
 
 
@@ -102,15 +105,19 @@ def flag(names: str, help: str | None = None, **more: Any) -> Decorator:
     return click.option(*names.split(), help=help, is_flag=True, **more)
 
 
-def argument(names: str, **more: Any) -> Decorator:
+def argument(names: str, completes: str = "", **more: Any) -> Decorator:
     """`refs RUN…`: the parameter's name, and what it is called in the help."""
     name, _, called = names.partition(" ")
-    return click.argument(name, **{**_called(called), **more})
+    return click.argument(name, **_called(called, completes), **more)
 
 
-def _called(metavar: str) -> dict[str, Any]:
-    found = _COMPLETED.get(metavar.strip("[]….,"))
-    return {"metavar": metavar or None, **({"shell_complete": found} if found else {})}
+def _called(metavar: str, completes: str) -> dict[str, Any]:
+    completes = completes or _COMPLETED.get(metavar.strip("[]….,"), "")
+
+    def offer(context: click.Context, one: click.Parameter, begun: str) -> Any:
+        return getattr(import_module("wirespeed.cli.completion"), completes)(context, one, begun)
+
+    return {"metavar": metavar or None, "shell_complete": offer if completes else None}
 
 
 def all_of(*options: Decorator) -> Decorator:

@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, argument, color_option, command, flag, option
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.units import parse_size
@@ -26,19 +25,19 @@ MOST_NODES, MOST_WORLDS = 1_000_000, 32
 @option(
     "--model NAME",
     "Steps of this model, from the last `train` run of it.",
-    shell_complete=suggest.models,
+    completes="models",
 )
 @option(
     "--strategy NAME,…",
     "Strategies.  [default: those that were measured]",
-    shell_complete=suggest.strategies,
+    completes="strategies",
 )
 @option("--bucket-mb MB,…", "Bucket sizes.  [default: a scale, and the measured]")
 @option(
     "--improve WHAT",
     "What would it bring? nic=2x, latency=0.5x, rdma, rdma=100gbit.",
     multiple=True,
-    shell_complete=suggest.improvements,
+    completes="improvements",
 )
 @option("-o --output", "How to print.", ["table", "md", "json"], default="table")
 @option("--html FILE", "Also write one offline HTML file: curves over nodes with their intervals.")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.options import (
     PLAIN,
     argument,
@@ -72,7 +71,7 @@ def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> Non
 
 
 @command(of=reference)
-@argument("what RUN|FILE.csv", shell_complete=suggest.runs)
+@argument("what RUN|FILE.csv", completes="runs")
 @option("--name NAME", "Of the set.  [default: the run's id, the file's name]")
 @shape_options
 @flag("-q --quiet", "Say nothing where all went well.")
@@ -100,7 +99,7 @@ def add(what: str, name: str | None, quiet: bool, **told: Any) -> None:
 
 
 @command(of=reference)
-@argument("name", shell_complete=suggest.figure_sets)
+@argument("name", completes="figure_sets")
 def rm(name: str) -> None:
     """Forget a set of your own figures.
 
@@ -114,7 +113,7 @@ def rm(name: str) -> None:
 
 
 @command(of=reference)
-@option("--name NAME", "Only that set.", shell_complete=suggest.figure_sets)
+@option("--name NAME", "Only that set.", completes="figure_sets")
 def export(name: str | None) -> None:
     """Print your own figures as CSV, with every column.
 
@@ -136,7 +135,7 @@ def export(name: str | None) -> None:
 
 
 @command(of=reference)
-@argument("op", required=False, shell_complete=suggest.operations)
+@argument("op", required=False, completes="operations")
 @argument("size", required=False)
 @option("--busbw GB/s", "The figure.", click.FloatRange(min=0, min_open=True))
 @option("--run run_ref RUN", "Take figure and nodes from a stored run.")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.options import (
     LONGEST_S,
     Decorator,
@@ -77,25 +76,25 @@ _PLACES: tuple[Decorator, ...] = (
         "--python PATH",
         "Python on the nodes, in which wirespeed is installed; with --on.  "
         "[default: the path of this one]",
-        shell_complete=suggest.files,
+        completes="files",
     ),
     option(
         "--interface NAME",
         "Network interface for rendezvous and traffic; with --on.",
-        shell_complete=suggest.interfaces,
+        completes="interfaces",
     ),
     option(
         "-x pass_ NAME[=VALUE]",
         "Also give this variable to every rank (NCCL_*, GLOO_*, UCX_* and the like go along "
         "anyway); with --on. A secret by name only: -x HF_TOKEN.",
         multiple=True,
-        shell_complete=suggest.environment,
+        completes="environment",
     ),
     option(
         "--with with_ KEY[=VALUE]",
         "An option of the engine, such as partition=train.",
         multiple=True,
-        shell_complete=suggest.engine_options,
+        completes="engine_options",
     ),
     flag(
         "--dry-run", "Print what would run on this machine, as a shell script, and stop; with --on."
@@ -160,7 +159,7 @@ _OPTIONS: tuple[Decorator, ...] = (
     option(
         "--allow ID,…",
         "These findings, such as PLACE-001, are shown and fail nothing.",
-        shell_complete=suggest.explained_ids,
+        completes="explained_ids",
     ),
     flag("-q --quiet", "No progress on stderr."),
     flag(
@@ -361,7 +360,7 @@ def _allowed(text: str | None) -> frozenset[str]:
     if not words:
         return frozenset()
     from wirespeed.checks.registry import EXPLAINED
-    from wirespeed.cli.suggest import did_you_mean
+    from wirespeed.cli.completion import did_you_mean
 
     for word in words:
         if word not in EXPLAINED:

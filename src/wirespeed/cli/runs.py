@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.options import (
     argument,
     color_option,
@@ -72,7 +71,7 @@ def list_command(output: str) -> None:
 
 
 @command(of=runs)
-@argument("ref", shell_complete=suggest.runs)
+@argument("ref", completes="runs")
 @option("-o --output", "How to print.  [default: table]", FORMATS)
 @option(
     "--html FILE",

@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.options import CONTEXT, FiniteRange, Listed, command, flag, option
 from wirespeed.cli.run_options import RunOptions, common_options
 
@@ -20,12 +19,12 @@ _LASTS = "ddp"
     "--model",
     "A model of --list, or your own as module:function.",
     default="tiny",
-    shell_complete=suggest.models,
+    completes="models",
 )
 @option(
     "--strategy NAME,…",
     f"Ways of synchronising, see --list.  [default: {_STRATEGIES}; {_SCALED} with --scaling]",
-    shell_complete=suggest.strategies,
+    completes="strategies",
 )
 @option("--bucket-mb MB,…", "Bucket sizes to compare, in 10^6 bytes.")
 @option(
@@ -110,7 +109,7 @@ _LASTS = "ddp"
 @option(
     "--checkpoint-dir DIR",
     "With --for: where checkpoints lie on the nodes of the ranks.  [default: in the run's folder]",
-    shell_complete=suggest.files,
+    completes="files",
 )
 @flag("--resume", "Go on from the newest checkpoint in --checkpoint-dir.")
 @flag("--list list_", "List the models and the strategies, and stop.")

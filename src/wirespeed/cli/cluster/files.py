@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.cluster import warning_lines
 from wirespeed.cli.options import argument, command, option
 from wirespeed.errors import UsageError
@@ -195,7 +194,7 @@ def schema(write: str | None) -> None:
 
 
 @command()
-@argument("name [NAME]", required=False, shell_complete=suggest.presets)
+@argument("name [NAME]", required=False, completes="presets")
 @option(
     "-o --output", "How to print.", ["table", "json", "yaml"], default="table", show_default=True
 )

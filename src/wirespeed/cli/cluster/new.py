@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.options import argument, command, flag, option
 from wirespeed.clusters import CPU_IMAGE, GPU_IMAGE
 from wirespeed.errors import UsageError
@@ -126,7 +125,7 @@ def _checked(key: str) -> Any:
     "--kubeconfig F",
     "Path.  [default: as kubectl finds it]",
     default="",
-    shell_complete=suggest.files,
+    completes="files",
 )
 @option("--namespace NS", "[default: the context's]", default="")
 @option("-o --output FILE", "Write here; a file that exists is kept.")

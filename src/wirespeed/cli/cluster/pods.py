@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from wirespeed.cli import suggest
 from wirespeed.cli.cluster import file_argument, opened, output_option
 from wirespeed.cli.options import argument, command, flag, option
 from wirespeed.errors import UsageError
@@ -228,7 +227,7 @@ def _tell(text: str) -> None:
 
 @command()
 @file_argument
-@argument("words [-- CMD…]", type=click.UNPROCESSED, nargs=-1, shell_complete=suggest.command_line)
+@argument("words [-- CMD…]", type=click.UNPROCESSED, nargs=-1, completes="command_line")
 @option("--pod N", "Number or name of the pod.  [default: the first]", default="")
 def shell(cluster: str, words: tuple[str, ...], pod: str) -> None:
     """A shell in one pod, in /workspace; or a command there, with its exit code.
