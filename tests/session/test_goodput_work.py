@@ -12,7 +12,7 @@ from wirespeed.plan import LastingPlan, Plan, TrainCase, TrainPlan
 from wirespeed.reference import NoReference
 from wirespeed.runs import store
 from wirespeed.runs.folder import PatientFolder
-from wirespeed.session import restart_loop as lasting
+from wirespeed.session import backends as lasting
 from wirespeed.session.backends import run_workload
 from wirespeed.session.goodput import GoodputWork
 from wirespeed.session.recording import Session

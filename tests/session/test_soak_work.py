@@ -19,9 +19,8 @@ from wirespeed.rank.faulty_engine import Fault
 from wirespeed.reference import NoReference
 from wirespeed.runs import store
 from wirespeed.runs.folder import PatientFolder
-from wirespeed.session.backends import run_workload
+from wirespeed.session.backends import FRUITLESS, RestartLoop, run_workload
 from wirespeed.session.recording import Session
-from wirespeed.session.restart_loop import FRUITLESS, RestartLoop
 from wirespeed.session.soaking import SoakLedger, SoakWork
 from wirespeed.watchdog import Outcome
 
@@ -91,7 +90,7 @@ class Pretended:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("wirespeed.session.restart_loop._PAUSE_S", 0.0)
+    monkeypatch.setattr("wirespeed.session.backends._PAUSE_S", 0.0)
     monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
 
 

@@ -328,10 +328,11 @@ def test_a_port_in_use_is_a_clear_error():
 
 
 @pytest.mark.slow
-def test_status_changes_are_told(watched):
+def test_status_changes_are_seen(watched):
     seen: list[RankStatus] = []
     world = watched([[RUN, ["ops", 3, OP, 0.6], ["finish", 0]]])
-    world.monitor._on_status = seen.append
-    world.outcome()
+    while world.monitor.wait(0.05) is None:
+        seen += world.monitor.statuses()
+    seen += world.monitor.statuses()
     assert [s.phase for s in seen][-1] == "finished"
     assert {s.sequence for s in seen} >= {1, 2, 3}

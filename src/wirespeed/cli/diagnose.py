@@ -126,7 +126,7 @@ def _diagnosed(
     from wirespeed.diagnose.diagnose import diagnose as read
     from wirespeed.model.records import Run, World
     from wirespeed.runs.folder import new_id
-    from wirespeed.session.shown_session import patient_folder, tell_unstored
+    from wirespeed.session.folders import patient_folder, tell_unstored
     from wirespeed.views.text import open_progress
 
     begin = time.monotonic()

@@ -27,10 +27,9 @@ from wirespeed.plan import Plan
 from wirespeed.session.backends import OneWorld, run_workload
 
 if TYPE_CHECKING:
-    from wirespeed.session.backends import Workload
+    from wirespeed.session.backends import Work, Workload
     from wirespeed.session.grids import GridWorld
     from wirespeed.session.recording import Recorder, Session
-    from wirespeed.session.restart_loop import Work
     from wirespeed.session.settings import Comparison
     from wirespeed.watchdog import Outcome
 
@@ -107,9 +106,9 @@ class _Asked:
     grid: "Sequence[GridWorld]"
 
     def session(self, launcher: str, size: int, choices: tuple[Choice, ...]) -> "Session":
+        from wirespeed.session.folders import patient_folder, tell_unstored
         from wirespeed.session.recording import Session
         from wirespeed.session.references import references_for
-        from wirespeed.session.shown_session import patient_folder, tell_unstored
         from wirespeed.views.text import open_progress
 
         plan, options = self.plan, self.options
@@ -157,7 +156,7 @@ class _Asked:
 
             return ComparedSettings(session, self.plan, self.settings)
         if work := _lasting_work(self.plan, session):
-            from wirespeed.session.restart_loop import RestartLoop
+            from wirespeed.session.backends import RestartLoop
 
             return RestartLoop(*work)
         return OneWorld(session, self.plan)

@@ -134,7 +134,7 @@ def _simulate(
     """The localiser on a fabric that exists only in arithmetic; exit code 1 where a culprit is named."""
     from wirespeed.cli.execute import only_config, told_config
     from wirespeed.cli.page import show
-    from wirespeed.session.shown_session import patient_folder
+    from wirespeed.session.folders import patient_folder
 
     if only_config(ctx):
         return 0

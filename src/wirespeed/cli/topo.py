@@ -74,7 +74,7 @@ def _here(ctx: click.Context, output: Output) -> int:
         return 0
     from wirespeed.node.facts import survey_node
     from wirespeed.node.neighbours import refuse_separate_worlds
-    from wirespeed.session.shown_session import patient_folder
+    from wirespeed.session.folders import patient_folder
 
     began = time.monotonic()
     refuse_separate_worlds(os.environ, None)

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from wirespeed.errors import WorldError
@@ -73,12 +72,7 @@ class EchoServer:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._joined.set()
         self._bell.close()
 

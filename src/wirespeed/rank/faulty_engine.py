@@ -124,8 +124,7 @@ class FaultyEngine:
     """An engine whose data go wrong in one known way on one rank (or on all, where it must)."""
 
     def __init__(self, inner: Engine, fault: Fault, global_rank: int) -> None:
-        self._inner = inner
-        self._fault = fault
+        self._inner, self._fault = inner, fault
         self._mine = global_rank == fault.rank
         self._calls = 0
         self.name, self.backend, self.device = inner.name, inner.backend, inner.device

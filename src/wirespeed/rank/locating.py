@@ -17,16 +17,14 @@ from wirespeed.plan import PairPlan
 from wirespeed.rank.faulty_engine import Fault, strike
 from wirespeed.rank.pairs.fabric import RankFabric
 from wirespeed.rank.place import Place
-from wirespeed.rank.steps import Reporter
+from wirespeed.rank.steps import Reporter, Tell, teller
 
 
 class _Watched:
     """A fabric whose rounds are told as they end, so that none is lost when the run breaks off."""
 
     def __init__(self, fabric: RankFabric, tell: "_Teller", faults: Sequence[Fault]) -> None:
-        self._fabric = fabric
-        self._tell = tell
-        self._faults = faults
+        self._fabric, self._tell, self._faults = fabric, tell, faults
         self.nodes, self.rails, self.groups = fabric.nodes, fabric.rails, fabric.groups
 
     def round(self, pairs: Sequence[Pair]) -> list[Reading]:
@@ -47,10 +45,8 @@ class _Watched:
 class _Teller:
     """Rank 0's voice; silent on the others."""
 
-    def __init__(self, fabric: RankFabric, heartbeat: Reporter, speaks: bool, rounds: int) -> None:
-        self._cut = fabric.cut
-        self._record = heartbeat.record if speaks else lambda kind, data: None
-        self._most = rounds
+    def __init__(self, fabric: RankFabric, tell: Tell, rounds: int) -> None:
+        self._cut, self._record, self._most = fabric.cut, tell, rounds
         self._seen: set[Pair] = set()
         self.rounds = 0
         self._seconds: list[list[float]] = []
@@ -111,7 +107,7 @@ def run_pairs(
     """
     fabric = RankFabric(place, plan.over, heartbeat.enter)
     rounds = max(plan.most_rounds, fabric.nodes) if plan.exhaustive else plan.most_rounds
-    tell = _Teller(fabric, heartbeat, place.rank == 0, rounds)
+    tell = _Teller(fabric, teller(place, heartbeat), rounds)
     try:
         found = localise(
             _Watched(fabric, tell, faults),

@@ -43,8 +43,7 @@ class CpuTimer:
     """
 
     def __init__(self, barrier: Hook, tick: Hook) -> None:
-        self._barrier = barrier
-        self._tick = tick
+        self._barrier, self._tick = barrier, tick
 
     def each(self, turn: Iterator[Shot], count: int) -> list[float]:
         """Seconds of `count` shots, each after a barrier."""
@@ -75,9 +74,7 @@ class CudaTimer:
     """CUDA events on the current stream; the host's barrier before each keeps ranks together."""
 
     def __init__(self, device: torch.device, barrier: Hook, tick: Hook) -> None:
-        self._device = device
-        self._barrier = barrier
-        self._tick = tick
+        self._device, self._barrier, self._tick = device, barrier, tick
         self._begin = torch.cuda.Event(enable_timing=True)
         self._end = torch.cuda.Event(enable_timing=True)
 

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -29,22 +29,145 @@ if TYPE_CHECKING:
     from wirespeed.rank.place import Place
 
 
-def run_rank(
-    identity: Identity,
-    plan: Plan,
-    heartbeat: Heartbeat,
-    open_store: Callable[[], SealedStore],
-    backend: str,
-) -> None:
-    """Join, tell the facts, carry out the plan, leave. An exception is reported, then raised."""
-    with told(identity, heartbeat):
-        if plan.facts_only:
-            _tell_facts_only(identity, plan, heartbeat)
-        else:
-            _run_joined(identity, plan, heartbeat, open_store, backend)
-    heartbeat.finish(0)
-    if _has(plan, "abort", identity.rank):
-        os.abort()
+@dataclass(frozen=True, slots=True)
+class RankProgram:
+    """One rank of a world, connected to its session."""
+
+    identity: Identity
+    plan: Plan
+    heartbeat: Heartbeat
+    open_store: Callable[[], SealedStore]
+    backend: str
+
+    def run(self) -> None:
+        """Join, tell the facts, carry out the plan, leave. An exception is reported, then raised."""
+        with told(self.identity, self.heartbeat):
+            if self.plan.facts_only:
+                self._tell_facts_only()
+            else:
+                self._run_joined()
+        self.heartbeat.finish(0)
+        if _has(self.plan, "abort", self.identity.rank):
+            os.abort()
+
+    def _run_joined(self) -> None:
+        """Open the process group, carry out the plan with it, close it."""
+        heartbeat, bound_s = self.heartbeat, self.plan.startup_timeout_s
+        heartbeat.phase("importing", bound_s=bound_s)
+        import torch.distributed  # noqa: F401  (the slow import, named to the watchdog)
+
+        heartbeat.phase("joining", bound_s=bound_s)
+        place = self.join_watched(self.open_store())
+        heartbeat.phase("running")
+        from wirespeed.rank.node_watch import counting, present
+
+        with (
+            present(place, self.plan, heartbeat),
+            counting(place, self.plan, heartbeat) as counted,
+        ):
+            self._carry_out(place, counted)
+        from wirespeed.rank.place import leave
+
+        heartbeat.enter("leaving the process group")
+        leave(place)
+
+    def _carry_out(self, place: "Place", counted: "Counting | None") -> None:
+        from wirespeed.rank.steps import process_faults, run_steps
+
+        plan, heartbeat = self.plan, self.heartbeat
+        run_steps(place, plan, heartbeat)
+        if plan.pairs is not None:
+            from wirespeed.rank.locating import run_pairs
+
+            faults = process_faults(plan, place.rank)
+            run_pairs(place, plan.pairs, plan.seed, heartbeat, faults)
+        if plan.training is not None and plan.training.lasting is not None:
+            from wirespeed.rank.training.lasting import run_lasting_training
+
+            run_lasting_training(place, plan, plan.training, heartbeat)
+        elif plan.training is not None:
+            from wirespeed.rank.training.training_plan import run_training
+
+            run_training(place, plan, plan.training, heartbeat)
+        if plan.soak is not None:
+            from wirespeed.rank.soaking import run_soak
+
+            run_soak(place, plan, plan.soak, heartbeat, counted)
+
+    def join_watched(self, store: SealedStore) -> "Place":
+        """Join; a node's first rank tells its facts before and, of several nodes, opens its door."""
+        identity, plan = self.identity, self.plan
+        node = None if identity.local_rank else self._tell_facts(identity.rank)
+        if node is None or identity.local_world_size == identity.world_size:
+            place = self._join(store, node)
+            place.control.barrier()
+            return place
+        from wirespeed.rank.echo_server import EchoServer
+
+        # The fault `clock`: this rank's node claims its clock to be off by so much.
+        shift_s = CLOCK_SHIFT_S if _has(plan, "clock", identity.rank) else 0.0
+        with EchoServer(identity, node, store, self.heartbeat, shift_s) as echo:
+            place = self._join(store, node)
+            echo.joined()
+            if plan.pairs is None:  # `locate` looks at every path itself
+                echo.neighbours()
+            place.control.barrier()
+        return place
+
+    def _join(self, store: SealedStore, node: NodeFacts | None) -> "Place":
+        from wirespeed.rank.place import choose_backend, is_first_of_node, join
+
+        identity, heartbeat = self.identity, self.heartbeat
+        choice = choose_backend(self.backend, identity)
+        try:
+            place = join(
+                identity,
+                self.plan,
+                store.store,
+                choice.value,
+                heartbeat.tick,
+                lambda bound_s: heartbeat.phase("running", bound_s=bound_s),
+                rack=(node.facts.placement_rack or "") if node else "",
+            )
+        except Exception:
+            if (
+                node is None
+            ):  # all are ended at the first exception: the node's first rank may be late
+                self._tell_facts(identity.rank - (identity.local_rank or 0))
+            raise
+        if identity.rank == 0:
+            heartbeat.record("choices", {"choices": [asdict(choice)]})
+            heartbeat.record("versions", _versions())
+            seats = {"hosts": list(place.hosts), "gpus": list(place.gpus)}
+            heartbeat.record("joined", {"backend": choice.value, **seats})
+        if identity.local_rank and is_first_of_node(place):
+            self._tell_facts(identity.rank)  # its launcher counts local ranks over several hosts
+        return place
+
+    def _tell_facts(self, first: int) -> NodeFacts:
+        """Before joining, so that they can explain why it fails; host and ranks as far as known now."""
+        node = gather_node(range(first, first + (self.identity.local_world_size or 1)))
+        self.heartbeat.record("node", to_json(node))
+        return node
+
+    def _tell_facts_only(self) -> None:
+        """Tell where this rank is and, as the first of its node, what is there; no torch, no steps.
+
+        Where the launcher tells no local rank every rank tells, and the session keeps the first of each
+        node. Raises WorldError when the session is gone.
+        """
+        rank, heartbeat = self.identity.rank, self.heartbeat
+        heartbeat.phase("running", bound_s=self.plan.startup_timeout_s)
+        host, space = own_seat()
+        heartbeat.record("seat", {"rank": rank, "host": host, "space": space})
+        if self.identity.local_rank:
+            return
+        node = survey_node((rank,))
+        heartbeat.record("node", to_json(node))
+        if rank == 0:
+            known = {name: getattr(node.facts, name) for name in ("torch", "cuda", "nccl")}
+            found = {name: version for name, version in known.items() if version}
+            heartbeat.record("versions", {**_own_versions(), **found})
 
 
 @contextmanager
@@ -61,55 +184,6 @@ def told(identity: Identity, heartbeat: Heartbeat) -> Iterator[None]:
         raise
 
 
-def _run_joined(
-    identity: Identity,
-    plan: Plan,
-    heartbeat: Heartbeat,
-    open_store: Callable[[], SealedStore],
-    backend: str,
-) -> None:
-    """Open the process group, carry out the plan with it, close it."""
-    heartbeat.phase("importing", bound_s=plan.startup_timeout_s)
-    import torch.distributed  # noqa: F401  (the slow import, named to the watchdog)
-
-    heartbeat.phase("joining", bound_s=plan.startup_timeout_s)
-    place = _join_watched(identity, plan, heartbeat, open_store(), backend)
-    heartbeat.phase("running")
-    from wirespeed.rank.node_watch import counting, present
-
-    with present(place, plan, heartbeat), counting(place, plan, heartbeat) as counted:
-        _carry_out(place, plan, heartbeat, counted)
-    from wirespeed.rank.join import leave
-
-    heartbeat.enter("leaving the process group")
-    leave(place)
-
-
-def _carry_out(
-    place: "Place", plan: Plan, heartbeat: Heartbeat, counted: "Counting | None"
-) -> None:
-    from wirespeed.rank.steps import process_faults, run_steps
-
-    run_steps(place, plan, heartbeat)
-    if plan.pairs is not None:
-        from wirespeed.rank.locating import run_pairs
-
-        faults = process_faults(plan, place.rank)
-        run_pairs(place, plan.pairs, plan.seed, heartbeat, faults)
-    if plan.training is not None and plan.training.lasting is not None:
-        from wirespeed.rank.training.lasting import run_lasting_training
-
-        run_lasting_training(place, plan, plan.training, heartbeat)
-    elif plan.training is not None:
-        from wirespeed.rank.training.training_plan import run_training
-
-        run_training(place, plan, plan.training, heartbeat)
-    if plan.soak is not None:
-        from wirespeed.rank.soaking import run_soak
-
-        run_soak(place, plan, plan.soak, heartbeat, counted)
-
-
 def import_for(parts: Collection[str]) -> None:
     """Import what ranks need for those parts of a plan, so that none has to after a fork.
 
@@ -118,8 +192,8 @@ def import_for(parts: Collection[str]) -> None:
     import torch.distributed  # noqa: F401
 
     import wirespeed.collectives.engines.torch_engine
-    import wirespeed.rank.join
     import wirespeed.rank.node_watch
+    import wirespeed.rank.place
     import wirespeed.rank.steps
 
     if "pairs" in parts:
@@ -150,79 +224,9 @@ def stay_away_if_told(plan: Plan, rank: int) -> None:
         sys.exit(1)
 
 
-def _clock_shift(plan: Plan, rank: int) -> float:
-    """Seconds that this rank's node claims its clock to be off, as the fault `clock` wants it."""
-    return CLOCK_SHIFT_S if _has(plan, "clock", rank) else 0.0
-
-
 def _has(plan: Plan, kind: str, rank: int) -> bool:
     faults = [Fault.parse(text) for text in plan.faults]
     return any(fault.kind == kind and fault.rank == rank for fault in faults)
-
-
-def _join_watched(
-    identity: Identity, plan: Plan, heartbeat: Heartbeat, store: SealedStore, backend: str
-) -> "Place":
-    """Join; on the first rank of a node with its facts told before and, of several, its door open."""
-    node = None if identity.local_rank else _tell_facts(identity, heartbeat)
-    if node is None or identity.local_world_size == identity.world_size:
-        place = _join(identity, plan, heartbeat, store, backend, node)
-        place.control.barrier()
-        return place
-    from wirespeed.rank.echo_server import EchoServer
-
-    with EchoServer(identity, node, store, heartbeat, _clock_shift(plan, identity.rank)) as echo:
-        place = _join(identity, plan, heartbeat, store, backend, node)
-        echo.joined()
-        if plan.pairs is None:  # `locate` looks at every path itself
-            echo.neighbours()
-        place.control.barrier()
-    return place
-
-
-def _join(
-    identity: Identity,
-    plan: Plan,
-    heartbeat: Heartbeat,
-    store: SealedStore,
-    backend: str,
-    node: NodeFacts | None,
-) -> "Place":
-    from wirespeed.rank.join import choose_backend, join
-
-    choice = choose_backend(backend, identity)
-    try:
-        place = join(
-            identity,
-            plan,
-            store.store,
-            choice.value,
-            heartbeat.tick,
-            lambda bound_s: heartbeat.phase("running", bound_s=bound_s),
-            rack=(node.facts.placement_rack or "") if node else "",
-        )
-    except Exception:
-        if node is None:  # all are ended at the first exception: the node's first rank may be late
-            _tell_facts(
-                replace(identity, rank=identity.rank - (identity.local_rank or 0)), heartbeat
-            )
-        raise
-    if identity.rank == 0:
-        heartbeat.record("choices", {"choices": [asdict(choice)]})
-        heartbeat.record("versions", _versions())
-        seats = {"hosts": list(place.hosts), "gpus": list(place.gpus)}
-        heartbeat.record("joined", {"backend": choice.value, **seats})
-    if identity.local_rank and place.hosts.index(place.hosts[place.rank]) == place.rank:
-        _tell_facts(identity, heartbeat)  # its launcher counts local ranks over several hosts
-    return place
-
-
-def _tell_facts(identity: Identity, heartbeat: Heartbeat) -> NodeFacts:
-    """Before joining, so that they can explain why it fails; host and ranks as far as known now."""
-    first = identity.rank
-    node = gather_node(range(first, first + (identity.local_world_size or 1)))
-    heartbeat.record("node", to_json(node))
-    return node
 
 
 def _versions() -> dict[str, str]:
@@ -241,27 +245,6 @@ def _versions() -> dict[str, str]:
 
 def _own_versions() -> dict[str, str]:
     return {"wirespeed": __version__, "python": platform.python_version()}
-
-
-# A rank of a plan that needs only what the nodes are: no torch, no process group, no steps.
-
-
-def _tell_facts_only(identity: Identity, plan: Plan, heartbeat: Heartbeat) -> None:
-    """Tell where this rank is and, as the first of its node, what is there.
-
-    Where the launcher tells no local rank every rank tells, and the session keeps the first of each
-    node. Raises WorldError when the session is gone.
-    """
-    heartbeat.phase("running", bound_s=plan.startup_timeout_s)
-    host, space = own_seat()
-    heartbeat.record("seat", {"rank": identity.rank, "host": host, "space": space})
-    if not identity.local_rank:
-        node = survey_node((identity.rank,))
-        heartbeat.record("node", to_json(node))
-        if identity.rank == 0:
-            known = {name: getattr(node.facts, name) for name in ("torch", "cuda", "nccl")}
-            told = {name: version for name, version in known.items() if version}
-            heartbeat.record("versions", {**_own_versions(), **told})
 
 
 # A local rank, once its environment says which one it is.
@@ -292,7 +275,7 @@ def run_local_rank() -> None:
     stay_away_if_told(plan, identity.rank)
     heartbeat.connect(CONNECT_S)
     store = partial(_open_store, environ["WIRESPEED_STORE"], identity.world_size)
-    run_rank(identity, plan, heartbeat, store, environ["WIRESPEED_BACKEND"])
+    RankProgram(identity, plan, heartbeat, store, environ["WIRESPEED_BACKEND"]).run()
 
 
 def _name_process(name: str) -> None:

@@ -192,8 +192,7 @@ class _Own:
 
 class _Worker:
     def __init__(self, place: Place, pulse: Standstill) -> None:
-        self._place = place
-        self._pulse = pulse
+        self._place, self._pulse = place, pulse
         self._waits = CoreWaits()
         self._cost: dict[str, float] = {}
         """Seconds of one call with its check, of the slowest rank, by step; the same everywhere."""
@@ -214,7 +213,18 @@ class _Worker:
         if float(rows[:, 3 * count].sum()) > 0:
             told = self._place.control.objects(own.wrong, [(int, WrongData)])
             wrong = [one for theirs in told for one in theirs]
-        done = _turn(site, seed, rows, count, wrong)
+        done = Turn(
+            case=site.case,
+            seed=seed,
+            times=rows[:, :count].tolist(),
+            missed=rows[:, count : 2 * count].tolist(),
+            waited=rows[:, 2 * count : 3 * count].tolist(),
+            waiting=rows[:, -4].tolist(),
+            rss=rows[:, -3].tolist(),
+            free=rows[:, -2].tolist(),
+            checked_bytes=(count + 1) * _result_bytes(site),
+            wrong=[(number, asdict(one)) for number, one in wrong],
+        )
         return done, float(rows[:, -1].max())
 
     def _calls(self, site: Site, seed: int, count: int) -> tuple[_Own, float, float]:
@@ -290,28 +300,6 @@ class _OneCase:
         with busy_for(self._place, self._bound_s):
             _, wrong = judged(self._place, self._oracle, self._buffers, self._members, None)
         return [] if wrong is None else [(number, wrong)]
-
-
-def _turn(
-    site: Site,
-    seed: int,
-    rows: torch.Tensor,
-    count: int,
-    wrong: list[tuple[int, WrongData]],
-) -> Turn:
-    case = site.case
-    return Turn(
-        case=case,
-        seed=seed,
-        times=rows[:, :count].tolist(),
-        missed=rows[:, count : 2 * count].tolist(),
-        waited=rows[:, 2 * count : 3 * count].tolist(),
-        waiting=rows[:, -4].tolist(),
-        rss=rows[:, -3].tolist(),
-        free=rows[:, -2].tolist(),
-        checked_bytes=(count + 1) * _result_bytes(site),
-        wrong=[(number, asdict(one)) for number, one in wrong],
-    )
 
 
 def _result_bytes(site: Site) -> int:

@@ -36,9 +36,17 @@ class Shortage:
     free_bytes: int
 
 
+Tell = Callable[[str, dict[str, Any]], None]
+
+
+def teller(place: Place, heartbeat: Reporter) -> Tell:
+    """What rank 0 tells the session with; silent on the others."""
+    return heartbeat.record if place.rank == 0 else lambda kind, data: None
+
+
 def run_steps(place: Place, plan: Plan, heartbeat: Reporter) -> None:
     """All steps; out of memory ends the larger sizes of that operation, not the run."""
-    tell = heartbeat.record if place.rank == 0 else _silent
+    tell = teller(place, heartbeat)
     faults = [Countdown(fault) for fault in process_faults(plan, place.rank)]
     full: set[tuple[str, str, bool, str]] = set()
     previous: int | None = None
@@ -58,13 +66,6 @@ def run_steps(place: Place, plan: Plan, heartbeat: Reporter) -> None:
             told = {"label": step.label, "size_bytes": case.size_bytes, **asdict(short)}
             tell("memory", told)
         previous = seed
-
-
-def _silent(_: str, __: dict[str, Any]) -> None:
-    return None
-
-
-Tell = Callable[[str, dict[str, Any]], None]
 
 
 def _run_step(
@@ -99,13 +100,9 @@ def _fitting_site(place: Place, step: Step, collective: Collective) -> Site | Sh
         site = site_of(place, step.case, collective, size)
         found = shortage(place, site, step)
         if found is None:
-            return replace_size(site, step)
+            return replace(site, case=replace(step.case, size_bytes=site.size_bytes))
         short = found
     return short
-
-
-def replace_size(site: Site, step: Step) -> Site:
-    return replace(site, case=replace(step.case, size_bytes=site.size_bytes))
 
 
 def _halving(start: int) -> Iterator[int]:

@@ -45,8 +45,9 @@ def verify(place: Place, site: Site, seed: int, previous: int | None) -> Verific
         # A second seed moves the extremes to other ranks (see Pattern._raise_holder). Every rank
         # makes both attempts, whatever it saw: control flow is the same on all.
         again, refusal = _attempt(place, site, seed + 1, seed)
-        found = found if _wrong(found) else again
-    totals = place.control.matrix([_wrong(found), _elements(found), float(bool(refusal))])
+        found = found if found and found[0].wrong else again
+    seen = (found[0].wrong, found[0].elements) if found else (0, 0)
+    totals = place.control.matrix([*map(float, seen), float(bool(refusal))])
     if float(totals[:, 2].max()) > 0:
         words = [text for text in place.control.objects(refusal, str) if text]
         return record(wrong=None, elements=0, reason=words[0])
@@ -57,14 +58,6 @@ def verify(place: Place, site: Site, seed: int, previous: int | None) -> Verific
         told = place.control.objects(mine, [WrongData])
         errors = tuple(error for errors in told for error in errors)[:MOST_ERRORS]
     return record(wrong=wrong, elements=elements, errors=errors)
-
-
-def _wrong(found: tuple[Mismatch, WrongData | None] | None) -> float:
-    return float(found[0].wrong) if found else 0.0
-
-
-def _elements(found: tuple[Mismatch, WrongData | None] | None) -> float:
-    return float(found[0].elements) if found else 0.0
 
 
 def _attempt(

@@ -61,7 +61,7 @@ def show_deploy(
     deployment: "Deployment", telling: Telling, work: Callable[[Progress], "Deployed"]
 ) -> tuple[str, int]:
     """Do it as a stored run; what to print, and the exit code. Raises Interrupted, with the run kept."""
-    from wirespeed.session.shown_session import patient_folder
+    from wirespeed.session.folders import patient_folder
 
     config = _config(deployment)
     folder, began = patient_folder("cluster deploy", config), time.monotonic()
@@ -94,11 +94,7 @@ def show_status(found: "Status", telling: Telling) -> str:
     if found.claims:
         told = ", ".join(f"{name} {phase}" for name, phase in sorted(found.claims.items()))
         lines += [style.paint(style.text(f"claims: {told}"), "dim")]
-    lines += (
-        ["", *finding_lines(found.findings, style)]
-        if lines
-        else finding_lines(found.findings, style)
-    )
+    lines = _with_findings(lines, found.findings, style)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -171,11 +167,14 @@ def _deploy_lines(run: Run, done: "Deployed", telling: Telling) -> list[str]:
     lines = _change_lines(done, style)
     shown = pod_lines(done.pods, style)
     lines += ["", *shown] if lines and shown else shown
-    lines += (
-        ["", *finding_lines(run.findings, style)] if lines else finding_lines(run.findings, style)
-    )
+    lines = _with_findings(lines, run.findings, style)
     end = f"{run.seconds:.1f} s   exit {run.exit_code}   run {run.id}"
     return [*lines, f"{style.verdict(run.verdict)}   {end}"]
+
+
+def _with_findings(lines: list[str], findings: Sequence[Finding], style: Style) -> list[str]:
+    """After an empty line, where there are lines before."""
+    return [*lines, *([""] if lines else []), *finding_lines(findings, style)]
 
 
 def _change_lines(done: "Deployed", style: Style) -> list[str]:
@@ -250,12 +249,8 @@ def _status_json(found: "Status") -> dict[str, Any]:
         "exit_code": found.exit_code,
         "pods": [{**asdict(pod), "devices": dict(pod.devices)} for pod in found.pods],
         "claims": dict(found.claims),
-        "findings": [_plain(one) for one in found.findings],
+        "findings": [asdict(one) for one in found.findings],
     }
-
-
-def _plain(finding: Finding) -> dict[str, Any]:
-    return asdict(finding)
 
 
 def _age(created: str, now: datetime) -> str:

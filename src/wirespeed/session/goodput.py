@@ -14,6 +14,7 @@ from wirespeed.model.lasting_records import Goodput, Incident
 from wirespeed.model.units import format_duration
 from wirespeed.plan import LastingPlan, Plan, TrainPlan
 from wirespeed.runs.folder import PatientFolder
+from wirespeed.session.backends import FRUITLESS, log_folder
 from wirespeed.session.findings import make_finding
 from wirespeed.session.goodput_account import (
     Account,
@@ -24,7 +25,6 @@ from wirespeed.session.goodput_account import (
     time_between_failures,
 )
 from wirespeed.session.recording import Session, TurnRecorder
-from wirespeed.session.restart_loop import FRUITLESS, log_folder
 from wirespeed.watchdog import Outcome
 
 _STORED_EVERY_S = 10.0
@@ -34,13 +34,11 @@ _MOST_INCIDENTS = 1000
 
 
 class GoodputWork:
-    """A `session.restart_loop.Work`; `on_record` is called in the monitor's thread."""
+    """A `session.backends.Work`; `on_record` is called in the monitor's thread."""
 
     def __init__(self, session: Session, plan: Plan, *, restarts: bool = True) -> None:
         """restarts: whether another world follows one that failed."""
-        self._session = session
-        self._plan = plan
-        self._restarts = restarts
+        self._session, self._plan, self._restarts = session, plan, restarts
         self._training, lasting = _parts(plan)
         folder = lasting.folder or str(session.folder.path / "checkpoints")
         self._lasting = replace(lasting, folder=folder)

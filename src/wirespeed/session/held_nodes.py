@@ -1,12 +1,16 @@
-"""What a job runs on, held while it runs; a signal in between lets go of it in order."""
+"""A job of an engine: what it runs on is held while it runs, and a signal ends it in order."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from wirespeed.errors import Interrupted
 from wirespeed.launchers.base import Held, Piece, Prepared
-from wirespeed.launchers.supervise import JobEnd
+from wirespeed.launchers.children import JobLogs
+from wirespeed.launchers.supervise import Bounds, JobEnd, Listener, Supervisor
 from wirespeed.model.records import Finding
+from wirespeed.process.frames import VARIABLE as FRAMES
+from wirespeed.session.folders import new_scratch
 from wirespeed.session.signals import interrupted_by_signals
 
 STOPPING = ("fail", "not_checked")
@@ -40,6 +44,31 @@ class _Once:
         if not self._done:
             self._done = True
             raise Interrupted(f"interrupted by {word}")
+
+
+def supervised(
+    prepared: Prepared,
+    logs: JobLogs,
+    listener: Listener,
+    startup_s: float,
+    begun: Callable[[Supervisor], None] = lambda supervisor: None,
+) -> tuple[JobEnd, Sequence[Piece]]:
+    """Run the job's pieces to their end; how that was, and the pieces.
+
+    startup_s: for every rank to start. begun: gets who supervises, before anything is started.
+    """
+    job, scratch = prepared.job, new_scratch()
+    try:
+        pieces = prepared.pieces(scratch)
+        token = job.environment[FRAMES].partition(",")[0]
+        bounds = Bounds(startup_s=startup_s, grace_s=job.grace_s)
+        supervisor = Supervisor(job.size, token, listener, bounds)
+        begun(supervisor)
+        with interrupted_by_signals(lambda _: supervisor.interrupt()):
+            return supervisor.run(pieces), pieces
+    finally:
+        logs.close()
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def lost_findings(end: JobEnd, pieces: Sequence[Piece], nodes: Held) -> tuple[Finding, ...]:

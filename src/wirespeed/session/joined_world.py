@@ -22,7 +22,7 @@ from wirespeed.node.identity import Identity, local_from_hosts
 from wirespeed.node.secret import VARIABLE as SECRET
 from wirespeed.node.secret import Seal, SealedStore
 from wirespeed.plan import Plan
-from wirespeed.rank.program import leave_at_once, run_rank, stay_away_if_told, told
+from wirespeed.rank.program import RankProgram, leave_at_once, stay_away_if_told, told
 from wirespeed.session.mailbox import FAILED, Mailbox, explain_by_letter
 from wirespeed.session.plain_rendezvous import find_rendezvous, meets_plainly, tell_rendezvous
 from wirespeed.session.rendezvous import (
@@ -39,12 +39,10 @@ from wirespeed.session.rendezvous import (
     session_key,
     to_text,
 )
-from wirespeed.session.session_loss import abort_quietly, watch_session
-from wirespeed.watchdog import Heartbeat, Monitor, Outcome, new_token
+from wirespeed.watchdog import ABORTED, SESSION_LOST, Heartbeat, Monitor, Outcome, new_token
 
 if TYPE_CHECKING:
     import torch.distributed as dist
-
 
 TRUSTS_NETWORK = Choice(
     "trust",
@@ -144,7 +142,7 @@ def _follow(identity: Identity, plan: Plan, backend: str, secret: bytes | None) 
         with told(identity, heartbeat):
             _refuse_other_plan(identity, plan, rendezvous)
             identity = _with_local_rank(_if_so_near(identity, plan, rendezvous), store)
-        run_rank(identity, plan, heartbeat, lambda: _needed(store), backend)
+        RankProgram(identity, plan, heartbeat, lambda: _needed(store), backend).run()
     except Exception:
         # The session has the traceback; it ends this process, or its loss does.
         time.sleep(LAST_WAIT_S)
@@ -233,9 +231,7 @@ class _FirstRank:
         open_recorder: Callable[[], Recorder],
         secret: bytes | None,
     ) -> None:
-        self._identity = identity
-        self._plan = plan
-        self._backend = backend
+        self._identity, self._plan, self._backend = identity, plan, backend
         self._recorder = open_recorder()
         if trusts_network(identity, secret):
             self._recorder.on_record(0, "choices", {"choices": [asdict(TRUSTS_NETWORK)]})
@@ -276,7 +272,9 @@ class _FirstRank:
         with contextlib.suppress(Exception):  # the session has it, and tells it as a finding
             with told(self._identity, heartbeat):
                 identity = _with_local_rank(self._identity, store)
-            run_rank(identity, self._plan, heartbeat, lambda: _needed(store), self._backend)
+            RankProgram(
+                identity, self._plan, heartbeat, lambda: _needed(store), self._backend
+            ).run()
         watcher.join(self._plan.op_timeout_s + self._plan.startup_timeout_s + LAST_WAIT_S)
         return 4
 
@@ -330,3 +328,67 @@ class _FirstRank:
                 self._monitor.rank_failed(letter.rank, letter.host, letter.data["error"])
             else:
                 self._recorder.on_record(letter.rank, letter.kind, letter.data)
+
+
+# What a rank other than 0 does when rank 0, which holds the session, dies or falls silent.
+# The session names every culprit but itself; so the ranks watch it. The lowest of them speaks, since
+# nobody else can, and all of them end within the bound.
+
+SPEAKER = 1
+"""The rank that tells of the session's end."""
+SLACK_S = 15.0
+"""The session decides a hang up to 6 s after the bound; then it must be silent itself."""
+LOOK_S = 0.5
+REPORT_S = 2.0
+"""Time for rank 0 to print its report and end."""
+
+
+def abort_quietly(identity: Identity, host: str) -> Callable[[str], None]:
+    """End this process when the session says so; only its own end is told, by one rank."""
+
+    def on_abort(reason: str) -> None:
+        if reason.startswith(SESSION_LOST):
+            _tell(identity, host, "its process died, or its machine went down", reason)
+        else:
+            # mpirun takes the first code that is not 0, and cuts the others off: rank 0's report
+            # and its code come first.
+            time.sleep(REPORT_S)
+        os._exit(ABORTED)
+
+    return on_abort
+
+
+def watch_session(identity: Identity, plan: Plan, heartbeat: Heartbeat, host: str) -> None:
+    """Start a thread that ends this rank when it is stuck for longer than the session allows."""
+    thread = threading.Thread(
+        target=_watch, args=(identity, plan, heartbeat, host), name="session-watch", daemon=True
+    )
+    thread.start()
+
+
+def _watch(identity: Identity, plan: Plan, heartbeat: Heartbeat, host: str) -> None:
+    last, since = heartbeat.position(), time.monotonic()
+    while True:
+        time.sleep(LOOK_S)
+        now = heartbeat.position()
+        if now != last:
+            last, since = now, time.monotonic()
+        bound = (plan.op_timeout_s if now[1] else plan.startup_timeout_s) + SLACK_S
+        if time.monotonic() - since > bound:
+            saw = (
+                f"rank {identity.rank} made no progress for {bound:.0f} s in {now[0] or 'start-up'}"
+            )
+            _tell(identity, host, "its process is stopped, or its machine hangs", saw)
+            os._exit(ABORTED)
+
+
+def _tell(identity: Identity, host: str, cause: str, saw: str) -> None:
+    if identity.rank != SPEAKER:
+        return
+    error = WorldError(
+        f"rank 0 on {host}, which holds the session, does not answer: {cause}",
+        expected=f"the session to end a run that hangs; {saw}",
+        next=f"on {host}: wirespeed runs show last  (what was measured before is kept)",
+    )
+    sys.stderr.write(f"wirespeed: {error}\n")
+    sys.stderr.flush()

@@ -1,38 +1,27 @@
 """`wirespeed launch`: show the ranks' output as it comes, keep it, and say how the job ended."""
 
 import os
-import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from wirespeed import __version__
 from wirespeed.errors import Interrupted
 from wirespeed.escaping import harmless
-from wirespeed.launchers.base import Held, Piece, Prepared
+from wirespeed.launchers.base import Held, Prepared
 from wirespeed.launchers.children import JobLogs
 from wirespeed.launchers.job_endings import end_findings, rank_name
-from wirespeed.launchers.supervise import Bounds, JobEnd, Reason, Supervisor, worst_code
+from wirespeed.launchers.supervise import JobEnd, Reason, worst_code
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, Verdict, World
 from wirespeed.node.redact import allowed_environment, redact_words
 from wirespeed.process import returncode_text
-from wirespeed.process.frames import VARIABLE
-from wirespeed.session.held_nodes import STOPPING, held, lost_findings
+from wirespeed.session.folders import patient_folder
+from wirespeed.session.held_nodes import STOPPING, held, lost_findings, supervised
 from wirespeed.session.recording import log_findings
-from wirespeed.session.scratch_folder import new_scratch
-from wirespeed.session.shown_session import patient_folder
-from wirespeed.session.signals import interrupted_by_signals
 
 _LONGEST = 8192
 """Characters of an unfinished line that wait for its end before they are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    end: JobEnd
-    findings: tuple[Finding, ...]
 
 
 class Launched:
@@ -41,9 +30,7 @@ class Launched:
     def __init__(self, engine: str, prepared: Prepared) -> None:
         job = prepared.job
         config = {"command": redact_words(job.command), "engine": engine, "ranks": job.size}
-        self._engine = engine
-        self._prepared = prepared
-        self._job = job
+        self._engine, self._prepared, self._job = engine, prepared, job
         self._findings = prepared.findings
         self._choices = prepared.choices
         self._config = config
@@ -74,32 +61,17 @@ class Launched:
             self._folder.finish(run)
             return 130
         self._findings += tuple(nodes.after)
-        return self.refuse() if ended is None else self._close(ended, quiet=quiet)
+        return self.refuse() if ended is None else self._close(*ended, quiet=quiet)
 
-    def _ran(self, nodes: Held, *, quiet: bool, prefix: bool) -> "_Ended":
+    def _ran(self, nodes: Held, *, quiet: bool, prefix: bool) -> tuple[JobEnd, list[Finding]]:
         logs = JobLogs(self._folder.log_path(0).parent)
         live = _Live(logs, quiet=quiet, prefix=prefix)
-        scratch = new_scratch()
-        try:
-            pieces = nodes.prepared.pieces(scratch)
-            end = self._supervise(pieces, live)
-        finally:
-            logs.close()
-            shutil.rmtree(scratch, ignore_errors=True)
+        end, pieces = supervised(nodes.prepared, logs, live, self._job.startup_s)
         live.flush()
-        found = (*lost_findings(end, pieces, nodes), *end_findings(end, pieces, logs))
-        return _Ended(end, found)
+        return end, [*lost_findings(end, pieces, nodes), *end_findings(end, pieces, logs)]
 
-    def _supervise(self, pieces: Sequence[Piece], live: "_Live") -> JobEnd:
-        token = self._job.environment[VARIABLE].partition(",")[0]
-        bounds = Bounds(startup_s=self._job.startup_s, grace_s=self._job.grace_s)
-        supervisor = Supervisor(self._job.size, token, live, bounds)
-        with interrupted_by_signals(lambda _: supervisor.interrupt()):
-            return supervisor.run(pieces)
-
-    def _close(self, ended: "_Ended", *, quiet: bool) -> int:
-        end, code = ended.end, worst_code(ended.end)
-        findings = list(ended.findings)
+    def _close(self, end: JobEnd, findings: list[Finding], *, quiet: bool) -> int:
+        code = worst_code(end)
         if code not in (0, 130):
             said = log_findings(self._folder.log_path(0).parent)
             # Where no rank started, the engine's own words are the cause, and its end follows.
@@ -149,9 +121,7 @@ class _Live:
     """Whole lines of every rank as they come: a line is never mixed with another's."""
 
     def __init__(self, logs: JobLogs, *, quiet: bool, prefix: bool) -> None:
-        self._logs = logs
-        self._quiet = quiet
-        self._prefix = prefix
+        self._logs, self._quiet, self._prefix = logs, quiet, prefix
         self._parts: dict[tuple[int, str, str], str] = {}
 
     def started(self, rank: int, node: str) -> None:

@@ -17,8 +17,8 @@ from wirespeed.plan import Plan
 from wirespeed.process import returncode_text
 from wirespeed.session.backends import Backend, StartWorld, Variables
 from wirespeed.session.findings import make_finding
+from wirespeed.session.folders import new_scratch
 from wirespeed.session.recording import Recorder, Session
-from wirespeed.session.scratch_folder import new_scratch
 from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.watchdog import LocalProcess, Monitor, Outcome, new_token
 from wirespeed.watchdog.findings import exit_hint
@@ -45,61 +45,48 @@ def local_backend(ranks: int, backend: str, begun: "LocalRanks | None" = None) -
     first = [] if begun is None else [begun]
 
     def start(recorder: Recorder, plan: Plan, variables: Variables) -> Outcome:
+        """Start, watch and stop one world of ranks, whose records go to `recorder`."""
         environ = {k: v for k, v in os.environ.items() if k not in variables}
         environ |= {k: v for k, v in variables.items() if v is not None}
-        return _run(recorder, plan, ranks, backend, environ, first.pop() if first else None)
+        token, scratch = new_token(), new_scratch()
+        local: dict[int, LocalProcess] = {}
+        monitor = Monitor(
+            ranks,
+            token,
+            on_record=recorder.on_record,
+            op_timeout_s=plan.op_timeout_s,
+            startup_timeout_s=plan.startup_timeout_s,
+            local=local,
+        )
+        with interrupted_by_signals(monitor.interrupt):
+            started = first.pop() if first else LocalRanks(plan, backend, environ)
+            try:
+                port = monitor.start()
+                recorder.phase(f"starting {ranks} rank" + ("s" if ranks > 1 else ""))
+                (scratch / "plan.json").write_text(json.dumps(plan.to_json()))
+                told = {
+                    "WORLD_SIZE": str(ranks),
+                    "LOCAL_WORLD_SIZE": str(ranks),
+                    "WIRESPEED_CONSOLE": f"127.0.0.1:{port}",
+                    "WIRESPEED_LOGS": str(recorder.logs),
+                    "WIRESPEED_PLAN": str(scratch / "plan.json"),
+                    "WIRESPEED_STACK": str(scratch / "stack"),
+                    "WIRESPEED_STORE": str(scratch / "store"),
+                    "WIRESPEED_TOKEN": token,
+                }
+                started.go_on(ranks, told, local)
+                outcome = _watch(monitor, started)
+            finally:
+                started.stop()
+                monitor.close()
+                shutil.rmtree(scratch, ignore_errors=True)
+        return replace(outcome, findings=(*started.lost(), *outcome.findings))
 
     @contextmanager
     def opened(_: Session) -> Iterator[StartWorld]:
         yield start
 
     return opened
-
-
-def _run(
-    recorder: Recorder,
-    plan: Plan,
-    ranks: int,
-    backend: str,
-    environ: Mapping[str, str],
-    begun: "LocalRanks | None",
-) -> Outcome:
-    """Start, watch and stop one world of ranks, whose records go to `recorder`."""
-    token = new_token()
-    local: dict[int, LocalProcess] = {}
-    scratch = new_scratch()
-    monitor = Monitor(
-        ranks,
-        token,
-        on_record=recorder.on_record,
-        op_timeout_s=plan.op_timeout_s,
-        startup_timeout_s=plan.startup_timeout_s,
-        local=local,
-    )
-    with interrupted_by_signals(monitor.interrupt):
-        started = begun or LocalRanks(plan, backend, environ)
-        try:
-            port = monitor.start()
-            recorder.phase(f"starting {ranks} rank" + ("s" if ranks > 1 else ""))
-            plan_file = scratch / "plan.json"
-            plan_file.write_text(json.dumps(plan.to_json()))
-            variables = {
-                "WORLD_SIZE": str(ranks),
-                "LOCAL_WORLD_SIZE": str(ranks),
-                "WIRESPEED_CONSOLE": f"127.0.0.1:{port}",
-                "WIRESPEED_LOGS": str(recorder.logs),
-                "WIRESPEED_PLAN": str(plan_file),
-                "WIRESPEED_STACK": str(scratch / "stack"),
-                "WIRESPEED_STORE": str(scratch / "store"),
-                "WIRESPEED_TOKEN": token,
-            }
-            started.go_on(ranks, variables, local)
-            outcome = _watch(monitor, started)
-        finally:
-            started.stop()
-            monitor.close()
-            shutil.rmtree(scratch, ignore_errors=True)
-    return replace(outcome, findings=(*started.lost(), *outcome.findings))
 
 
 def _watch(monitor: Monitor, ranks: "LocalRanks") -> Outcome:

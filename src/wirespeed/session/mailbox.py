@@ -7,11 +7,12 @@ the ranks. Others may write there, too: what is no letter of this job is left al
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType, ValidationError, convert
 
 from wirespeed.errors import WorldError
 from wirespeed.model.codec import from_json, to_json
@@ -26,8 +27,7 @@ _GET_S = 2.0
 """A letter that was seen to be there is there, unless somebody takes it away."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Letter:
+class Letter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rank: int
     host: str
     kind: str
@@ -98,36 +98,71 @@ def explain_by_letter(
 # What a letter must be.
 
 
+class _Peer(Struct, forbid_unknown_fields=True):
+    rank: int
+    host: str
+    address: str
+    port: int | float
+    tcp: str
+    resolves: list[str]
+    resolve_error: str
+    why: str = ""
+    mtu: int | float | UnsetType = UNSET
+    passes: int | float | UnsetType = UNSET
+    clock_offset_s: int | float | UnsetType = UNSET
+    clock_error_s: int | float | UnsetType = UNSET
+
+    def is_sound(self, ranks: int) -> bool:
+        bounded = self.passes is UNSET or self.mtu is not UNSET
+        return (
+            0 <= self.rank < ranks
+            and bounded
+            and (self.clock_offset_s is UNSET) == (self.clock_error_s is UNSET)
+        )
+
+
+class _Peers(Struct, forbid_unknown_fields=True):
+    rank: int
+    peers: list[_Peer]
+
+
+class _Failure(Struct, forbid_unknown_fields=True):
+    error: str
+
+
 def _letter(text: bytes, ranks: int) -> Letter:
     """ValueError for anything that no rank of this version would write."""
     if len(text) > _MOST_BYTES:
         raise ValueError("it is too long")
     try:
-        letter = Letter(**json.loads(text))
-        sound = _is_sender(letter, ranks) and _SHAPES[letter.kind](letter, ranks)
-    except (TypeError, KeyError, AttributeError, IndexError, RecursionError) as error:
+        letter = convert(json.loads(text), Letter)
+        sound = 0 < letter.rank < ranks and letter.host.isprintable() and _is_told(letter, ranks)
+    except (
+        ValidationError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        IndexError,
+        RecursionError,
+    ) as error:
         raise ValueError(f"it has another shape ({type(error).__name__})") from error
     if not sound:
         raise ValueError("it holds a value that cannot be")
     return letter
 
 
-def _is_sender(letter: Letter, ranks: int) -> bool:
-    return (
-        _is_rank(letter.rank, ranks)
-        and letter.rank > 0
-        and isinstance(letter.host, str)
-        and letter.host.isprintable()
-        and isinstance(letter.data, dict)
-    )
-
-
-def _is_rank(value: Any, ranks: int) -> bool:
-    return type(value) is int and 0 <= value < ranks
-
-
-def _is_failure(letter: Letter, _: int) -> bool:
-    return letter.data.keys() == {"error"} and isinstance(letter.data["error"], str)
+def _is_told(letter: Letter, ranks: int) -> bool:
+    """Whether its data are such as its kind has; ValidationError and others where not."""
+    match letter.kind:
+        case "failed":
+            convert(letter.data, _Failure)
+            return True
+        case "peers":
+            told = convert(letter.data, _Peers)
+            return told.rank == letter.rank and all(one.is_sound(ranks) for one in told.peers)
+        case "node":
+            return _is_node(letter, ranks)
+    return False
 
 
 def _is_node(letter: Letter, ranks: int) -> bool:
@@ -137,7 +172,7 @@ def _is_node(letter: Letter, ranks: int) -> bool:
     return (
         letter.data.keys() <= set(NodeFacts.__slots__)
         and node.ranks[0] == letter.rank
-        and all(_is_rank(rank, ranks) for rank in node.ranks)
+        and all(type(rank) is int and 0 <= rank < ranks for rank in node.ranks)
         and all(isinstance(word, str) for word in words)
         and all(isinstance(one, dict) for one in devices)
         and not (node.peers or node.counters)
@@ -149,33 +184,3 @@ def _is_flat(value: Any, depth: int) -> bool:
     """Whether lists and mappings lie in each other no deeper than that."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return not inner or (depth > 0 and all(_is_flat(one, depth - 1) for one in inner))
-
-
-def _is_peers(letter: Letter, ranks: int) -> bool:
-    return (
-        letter.data.keys() == {"rank", "peers"}
-        and letter.data["rank"] == letter.rank
-        and all(_is_peer(one, ranks) for one in letter.data["peers"])
-    )
-
-
-def _is_peer(peer: dict[str, Any], ranks: int) -> bool:
-    texts = [peer[name] for name in ("host", "address", "tcp", "resolve_error")]
-    numbers = [peer[name] for name in _FIGURES if name in peer]
-    return (
-        _is_rank(peer["rank"], ranks)
-        and all(isinstance(text, str) for text in (*texts, *peer["resolves"], peer.get("why", "")))
-        and all(type(number) in (int, float) for number in (peer["port"], *numbers))
-        and peer.keys() <= {*_PEER, *_FIGURES}
-        and ("passes" in peer) <= ("mtu" in peer)
-        and ("clock_offset_s" in peer) == ("clock_error_s" in peer)
-    )
-
-
-_FIGURES = ("mtu", "passes", "clock_offset_s", "clock_error_s")
-_PEER = ("rank", "host", "address", "port", "tcp", "resolves", "resolve_error", "why")
-_SHAPES: dict[str, Callable[[Letter, int], bool]] = {
-    "node": _is_node,
-    "peers": _is_peers,
-    FAILED: _is_failure,
-}

@@ -13,6 +13,8 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from wirespeed.errors import WorldError
@@ -71,9 +73,12 @@ def find_rendezvous(identity: Identity, timeout_s: float, seal: Seal) -> Rendezv
     """Any other rank: what rank 0 tells; WorldError when it does not within `timeout_s` seconds."""
     deadline = time.monotonic() + timeout_s
     if identity.master_addr is not None and identity.master_port is not None:
-        return _ask_until(identity, identity.master_addr, identity.master_port, deadline, seal)
+        address, port = identity.master_addr, identity.master_port
+        ask = partial(_ask, address, port, seal)
+        return _until(identity, f"{address}:{port}", deadline, PATIENCE_S, ask)
     if on_one_machine(identity):
-        return _read_until(identity, rendezvous_file(identity), deadline, seal)
+        file = rendezvous_file(identity)
+        return _until(identity, str(file), deadline, timeout_s, partial(_read, file, seal))
     raise no_place(identity)
 
 
@@ -137,17 +142,18 @@ def _line(connection: socket.socket, most: int, seconds: float) -> bytes:
     return got[:-1]
 
 
-def _ask_until(
-    identity: Identity, address: str, port: int, deadline: float, seal: Seal
+def _until(
+    identity: Identity, place: str, deadline: float, patience_s: float, ask: Callable[[], bytes]
 ) -> Rendezvous:
+    """What `ask` gives, again and again; patience_s: after the first word that is not rank 0's."""
     while True:
         try:
-            return from_text(_ask(address, port, seal))
+            return from_text(ask())
         except (OSError, ValueError) as error:
             if isinstance(error, ValueError):  # somebody's word, whoever he is: it will not change
-                deadline = min(deadline, time.monotonic() + PATIENCE_S)
+                deadline = min(deadline, time.monotonic() + patience_s)
             if time.monotonic() > deadline:
-                raise _not_found(identity, f"{address}:{port}", error) from error
+                raise _not_found(identity, place, error) from error
         time.sleep(RETRY_S)
 
 
@@ -172,14 +178,8 @@ def _leave_file(file: Path, text: bytes) -> None:
     beside.replace(file)
 
 
-def _read_until(identity: Identity, file: Path, deadline: float, seal: Seal) -> Rendezvous:
-    while True:
-        try:
-            return from_text(seal.open(file.read_bytes(), _FILE))
-        except (OSError, ValueError) as error:
-            if time.monotonic() > deadline:
-                raise _not_found(identity, str(file), error) from error
-        time.sleep(RETRY_S)
+def _read(file: Path, seal: Seal) -> bytes:
+    return seal.open(file.read_bytes(), _FILE)
 
 
 def _not_found(identity: Identity, place: str, error: Exception) -> WorldError:

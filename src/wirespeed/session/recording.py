@@ -91,16 +91,11 @@ class Session:
 
         show: tells the run to its user, before it is stored.
         """
-        self.folder = folder
-        self.ledger = ledger
-        self._plan = plan
+        self.folder, self.ledger, self._plan = folder, ledger, plan
         self._progress = progress
         self._config = dict(config)
-        self._reference = reference
-        self._only = only
-        self._again = again
-        self._gate = gate
-        self._show = show
+        self._reference, self._only, self._again = reference, only, again
+        self._gate, self._show = gate, show
         self._begin = time.monotonic()
         self._settings: tuple[Setting, ...] = ()
         self._goodput: Goodput | None = None

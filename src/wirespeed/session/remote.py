@@ -1,6 +1,5 @@
 """Run a plan on ranks that an engine starts elsewhere; their records come back, and are judged here."""
 
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,20 +8,17 @@ from dataclasses import replace
 from wirespeed.launchers.base import Held, Job, Piece, Prepared
 from wirespeed.launchers.children import JobLogs
 from wirespeed.launchers.job_endings import end_findings, rank_name
-from wirespeed.launchers.supervise import Bounds, JobEnd, Reason, Supervisor
+from wirespeed.launchers.supervise import JobEnd, Reason, Supervisor
 from wirespeed.model.records import Finding, Subject
 from wirespeed.node.secret import VARIABLE as SECRET
 from wirespeed.node.secret import new_secret
 from wirespeed.plan import Plan
 from wirespeed.process import returncode_text
-from wirespeed.process.frames import VARIABLE as FRAMES
 from wirespeed.session.backends import Backend, StartWorld, Variables
 from wirespeed.session.findings import make_finding
-from wirespeed.session.held_nodes import STOPPING, held, lost_findings
+from wirespeed.session.held_nodes import STOPPING, held, lost_findings, supervised
 from wirespeed.session.record_stream import VARIABLE, order, outcome_from_json, read_line
 from wirespeed.session.recording import Recorder, Session
-from wirespeed.session.scratch_folder import new_scratch
-from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.watchdog import Outcome
 from wirespeed.watchdog.findings import exit_hint
 
@@ -90,21 +86,10 @@ def _note_nodes(session: Session, prepared: Prepared) -> None:
 
 def _run(recorder: Recorder, engine: str, nodes: Held, world: Prepared, plan: Plan) -> Outcome:
     """Start, listen and stop one world of ranks on the held nodes; its records go to `recorder`."""
-    job, scratch = world.job, new_scratch()
-    listener = _Listener(recorder, job.size)
-    pieces: Sequence[Piece] = ()
-    try:
-        pieces = world.pieces(scratch)
-        token = job.environment[FRAMES].partition(",")[0]
-        bounds = Bounds(startup_s=plan.startup_timeout_s + _SESSION_FIRST_S, grace_s=job.grace_s)
-        supervisor = Supervisor(job.size, token, listener, bounds)
-        listener.conclude = supervisor.conclude
-        recorder.phase(f"starting {job.size} ranks by {engine}")
-        with interrupted_by_signals(lambda _: supervisor.interrupt()):
-            end = supervisor.run(pieces)
-    finally:
-        listener.logs.close()
-        shutil.rmtree(scratch, ignore_errors=True)
+    listener = _Listener(recorder, world.job.size)
+    recorder.phase(f"starting {world.job.size} ranks by {engine}")
+    startup_s = plan.startup_timeout_s + _SESSION_FIRST_S
+    end, pieces = supervised(world, listener.logs, listener, startup_s, listener.begun)
     outcome = _outcome(end, listener, pieces)
     return replace(outcome, findings=(*lost_findings(end, pieces, nodes), *outcome.findings))
 
@@ -113,13 +98,15 @@ class _Listener:
     """Rank 0's records go to the session, all else to the logs."""
 
     def __init__(self, recorder: Recorder, size: int) -> None:
-        self._recorder = recorder
-        self._size = size
+        self._recorder, self._size = recorder, size
         self.logs = JobLogs(recorder.logs)
         self.outcome: Outcome | None = None
-        self.conclude: Callable[[float], None] = lambda seconds: None
+        self._conclude: Callable[[float], None] = lambda seconds: None
         self._parts = ""
         self._started = 0
+
+    def begun(self, supervisor: Supervisor) -> None:
+        self._conclude = supervisor.conclude
 
     def started(self, rank: int, node: str) -> None:
         self._started += 1
@@ -151,7 +138,7 @@ class _Listener:
         kind, data = found
         if kind == "outcome":
             self.outcome = outcome_from_json(data)
-            self.conclude(_AFTER_OUTCOME_S)
+            self._conclude(_AFTER_OUTCOME_S)
         elif kind == "phase":
             self._recorder.phase(data["text"])
         else:

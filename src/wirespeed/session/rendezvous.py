@@ -18,11 +18,13 @@ import tempfile
 import time
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta, Struct, convert
+from msgspec.structs import replace
 
 from wirespeed.errors import StorageError, WorldError
 from wirespeed.launchers.request import INTERFACE
@@ -45,22 +47,24 @@ _PIECE = 400
 _MOST_PIECES = 160
 MOST_BYTES = 64 * 1024
 """Of a rendezvous as text, and as JSON."""
-_MOST_ADDRESSES, _MOST_PARTS, _LONGEST = 256, 1024, 400
+_MOST_ADDRESSES = 256
 PATIENCE_S = 3.0
 """How long rank 0's word is looked for where somebody else's stands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendezvous:
+_Word = Annotated[str, Meta(min_length=1, max_length=400)]
+
+
+class Rendezvous(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What rank 0 tells the others before anything else."""
 
-    addresses: tuple[str, ...]
-    port: int
-    nonce: str
+    addresses: Annotated[tuple[_Word, ...], Meta(min_length=1, max_length=_MOST_ADDRESSES)]
+    port: Annotated[int, Meta(gt=0, lt=65536)]
+    nonce: _Word
     """Of this run alone; see `session_key`."""
-    here: str
+    here: _Word
     """Marks rank 0's own network namespace, in which loopback reaches it."""
-    plan: dict[str, str]
+    plan: Annotated[dict[_Word, _Word], Meta(max_length=1024)]
     """Rank 0's `Plan.digests()`."""
 
 
@@ -216,32 +220,14 @@ def from_text(text: bytes) -> Rendezvous:
     try:
         unpacking = zlib.decompressobj()
         data = json.loads(unpacking.decompress(base64.b64decode(text, validate=True), MOST_BYTES))
-        rendezvous = Rendezvous(
-            **{**data, "addresses": tuple(map(str, map(IPv4Address, data["addresses"])))}
-        )
-    except (ValueError, zlib.error, TypeError, KeyError, RecursionError) as error:
+        rendezvous = convert(data, Rendezvous)
+        addresses = tuple(str(IPv4Address(address)) for address in rendezvous.addresses)
+    except (ValueError, zlib.error, RecursionError) as error:
         raise ValueError(f"it is no rendezvous ({type(error).__name__})") from error
-    if not _is_sound(rendezvous):
+    words = (rendezvous.nonce, rendezvous.here, *rendezvous.plan, *rendezvous.plan.values())
+    if not all(map(str.isprintable, words)):
         raise ValueError("it is no rendezvous (a value that cannot be)")
-    return rendezvous
-
-
-def _is_sound(rendezvous: Rendezvous) -> bool:
-    """Types and bounds of every field."""
-    words = (rendezvous.nonce, rendezvous.here)
-    parts = rendezvous.plan.items() if isinstance(rendezvous.plan, dict) else [("", None)]
-    return (
-        0 < len(rendezvous.addresses) <= _MOST_ADDRESSES
-        and type(rendezvous.port) is int
-        and 0 < rendezvous.port < 65536
-        and all(map(_is_word, words))
-        and len(parts) <= _MOST_PARTS
-        and all(_is_word(name) and _is_word(digest) for name, digest in parts)
-    )
-
-
-def _is_word(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= _LONGEST and value.isprintable()
+    return replace(rendezvous, addresses=addresses)
 
 
 def session_address(rendezvous: Rendezvous) -> str:

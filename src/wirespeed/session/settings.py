@@ -162,9 +162,7 @@ class ComparedSettings(ManyWorlds):
     """A `Workload`: all turns one by one, and the verdicts. A signal ends the rounds."""
 
     def __init__(self, session: Session, plan: Plan, asked: Comparison) -> None:
-        self._session = session
-        self._plan = plan
-        self._asked = asked
+        self._session, self._plan, self._asked = session, plan, asked
         self._random = random.Random(asked.seed)
         self._all = [
             _Contender(

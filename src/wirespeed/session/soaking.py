@@ -25,8 +25,8 @@ from wirespeed.model.units import format_duration
 from wirespeed.plan import Plan
 from wirespeed.runs.folder import PatientFolder
 from wirespeed.runs.recovery import SoakTally
+from wirespeed.session.backends import log_folder
 from wirespeed.session.recording import Recorder, Session, TurnRecorder
-from wirespeed.session.restart_loop import log_folder
 from wirespeed.session.run_builder import ProgressView
 from wirespeed.watchdog import Outcome
 
@@ -47,9 +47,7 @@ class SoakLedger:
     def __init__(
         self, plan: Plan, folder: PatientFolder, teller: ProgressView, start: Soak
     ) -> None:
-        self._plan = plan
-        self._folder = folder
-        self._teller = teller
+        self._plan, self._folder, self._teller = plan, folder, teller
         self._tally = SoakTally(start)
         self._before_s = start.elapsed_s
         self._begin: float | None = None
@@ -233,9 +231,7 @@ class SoakWork:
     """What the restart loop asks for: the next world's plan, its recorder, what its end means."""
 
     def __init__(self, session: Session, ledger: SoakLedger, plan: Plan) -> None:
-        self._session = session
-        self._ledger = ledger
-        self._plan = plan
+        self._session, self._ledger, self._plan = session, ledger, plan
         self._first = ledger.world
         self._made: list[Path] = []
         self._logs = BoundedLogs(session.logs)

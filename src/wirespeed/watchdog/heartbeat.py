@@ -18,35 +18,8 @@ from typing import Any
 import msgspec
 
 from wirespeed.errors import StorageError, WorldError
+from wirespeed.watchdog import protocol
 from wirespeed.watchdog.facts import Phase
-from wirespeed.watchdog.protocol import (
-    HEARTBEAT_S,
-    LINE_LIMIT,
-    SEAL_BYTES,
-    Abort,
-    Beat,
-    Bye,
-    Failed,
-    Greeting,
-    Hello,
-    LineBuffer,
-    LineSeal,
-    Message,
-    ProtocolError,
-    Record,
-    Refused,
-    StackRequest,
-    StackText,
-    Welcome,
-    bound_unacknowledged,
-    decode,
-    encode,
-    hello_seal,
-    new_token,
-    read_line,
-    session_seals,
-    small_segments,
-)
 from wirespeed.watchdog.stacks import main_thread_stack
 
 ABORTED = 1
@@ -108,16 +81,15 @@ class Heartbeat:
         """
         self.host, self.port = host, port
         self._token = token
-        self._hello = Hello("", rank, world_size, socket.gethostname(), os.getpid())
-        self._in: LineSeal | None = None
-        self._out: LineSeal | None = None
-        self._on_abort = on_abort
-        self._stack_path = stack_file
+        self._hello = protocol.Hello("", rank, world_size, socket.gethostname(), os.getpid())
+        self._in: protocol.LineSeal | None = None
+        self._out: protocol.LineSeal | None = None
+        self._on_abort, self._stack_path = on_abort, stack_file
         self._stack_file: TextIOWrapper | None = None
         self._socket: socket.socket | None = None
         self._thread: threading.Thread | None = None
         self._send_lock = threading.Lock()
-        self._lines = LineBuffer(LINE_LIMIT + SEAL_BYTES)
+        self._lines = protocol.LineBuffer(protocol.LINE_LIMIT + protocol.SEAL_BYTES)
         self._closing = False
         self._said_bye = False
         self._aborted = ""
@@ -179,7 +151,7 @@ class Heartbeat:
 
     def record(self, kind: str, data: dict[str, Any]) -> None:
         """Send a result. Order is kept. Raises WorldError when the session is gone."""
-        self._send(Record(kind, data))
+        self._send(protocol.Record(kind, data))
 
     def failed(self, exception: BaseException) -> None:
         """Report the exception that ends this rank; call `finish` afterwards."""
@@ -187,7 +159,7 @@ class Heartbeat:
         trace = "".join(traceback.format_exception(exception))[-_TRACE_LIMIT:]
         self._phase = "failed"
         self._send(self._beat())
-        self._send(Failed(last[-_TRACE_LIMIT:], trace))
+        self._send(protocol.Failed(last[-_TRACE_LIMIT:], trace))
 
     def finish(self, exit_code: int) -> bool:
         """Say goodbye with the exit code that follows, and close.
@@ -201,7 +173,7 @@ class Heartbeat:
         self._said_bye = True
         with contextlib.suppress(WorldError):
             self._send(self._beat())
-            self._send(Bye(exit_code))
+            self._send(protocol.Bye(exit_code))
             self._gone.wait(_GOODBYE_BOUND_S)
         self.close()
         return self._confirmed
@@ -242,13 +214,13 @@ class Heartbeat:
         problem = "no time to try"
         while (left := deadline - time.monotonic()) > 0:
             try:
-                connection = small_segments(self.host, self.port, left)
+                connection = protocol.small_segments(self.host, self.port, left)
             except OSError as error:
                 problem = str(error)
                 time.sleep(min(_RETRY_S, max(0.0, deadline - time.monotonic())))
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            bound_unacknowledged(connection, _SEND_BOUND_S)
+            protocol.bound_unacknowledged(connection, _SEND_BOUND_S)
             return connection
         raise WorldError(
             f"rank {self._hello.rank} found no session at {self.host}:{self.port}: {problem}",
@@ -259,17 +231,21 @@ class Heartbeat:
     def _introduce(self, connection: socket.socket, deadline: float) -> None:
         """Each shows the other to know the run's key. OSError when we are dropped, or nobody answers."""
         try:
-            greeting = decode(read_line(connection, deadline))
-            if not isinstance(greeting, Greeting):
-                raise ProtocolError("it is another program")
-            hello = msgspec.structs.replace(self._hello, nonce=new_token())
-            connection.sendall(hello_seal(self._token, greeting.nonce).sealed(encode(hello)))
-            self._out, self._in = session_seals(self._token, greeting.nonce, hello.nonce)
-            answer = decode(self._in.opened(read_line(connection, deadline)))
-        except ProtocolError as error:
+            greeting = protocol.decode(protocol.read_line(connection, deadline))
+            if not isinstance(greeting, protocol.Greeting):
+                raise protocol.ProtocolError("it is another program")
+            hello = msgspec.structs.replace(self._hello, nonce=protocol.new_token())
+            connection.sendall(
+                protocol.hello_seal(self._token, greeting.nonce).sealed(protocol.encode(hello))
+            )
+            self._out, self._in = protocol.session_seals(self._token, greeting.nonce, hello.nonce)
+            answer = protocol.decode(self._in.opened(protocol.read_line(connection, deadline)))
+        except protocol.ProtocolError as error:
             raise self._not_taken(str(error)) from error
-        if not isinstance(answer, Welcome):
-            raise self._not_taken(answer.reason if isinstance(answer, Refused) else "no welcome")
+        if not isinstance(answer, protocol.Welcome):
+            raise self._not_taken(
+                answer.reason if isinstance(answer, protocol.Refused) else "no welcome"
+            )
 
     def _not_taken(self, reason: str) -> WorldError:
         return WorldError(
@@ -282,9 +258,9 @@ class Heartbeat:
 
     # Sending.
 
-    def _beat(self) -> Beat:
+    def _beat(self) -> protocol.Beat:
         sequence = self._sequence
-        return Beat(
+        return protocol.Beat(
             phase=self._phase,
             detail=self._detail,
             op=self._labels[sequence & (_KEPT - 1)],
@@ -300,14 +276,16 @@ class Heartbeat:
         first = max(1, last - _KEPT + 2)
         return [[number, self._labels[number & (_KEPT - 1)]] for number in range(first, last + 1)]
 
-    def _send(self, message: Message, lock_bound: float = _SEND_BOUND_S) -> None:
+    def _send(self, message: protocol.Message, lock_bound: float = _SEND_BOUND_S) -> None:
         """Raises WorldError when the session does not take it within the bound."""
-        line = encode(message)
+        line = protocol.encode(message)
         connection, seal = self._socket, self._out
         if connection is None or seal is None or self._aborted:
             raise WorldError(self._aborted or "the rank has no connection to the session")
-        if len(line) > LINE_LIMIT:
-            raise WorldError(f"a message of {len(line)} bytes", expected=f"at most {LINE_LIMIT}")
+        if len(line) > protocol.LINE_LIMIT:
+            raise WorldError(
+                f"a message of {len(line)} bytes", expected=f"at most {protocol.LINE_LIMIT}"
+            )
         if not self._send_lock.acquire(timeout=lock_bound):
             raise WorldError(f"the session took nothing for {lock_bound:.0f} s")
         try:
@@ -330,7 +308,7 @@ class Heartbeat:
             selector.register(connection, selectors.EVENT_READ)
             while not self._closing and not self._aborted:
                 if time.monotonic() >= due:
-                    due = time.monotonic() + HEARTBEAT_S
+                    due = time.monotonic() + protocol.HEARTBEAT_S
                     self._heartbeat()
                 if selector.select(max(0.0, due - time.monotonic())) and not self._closing:
                     self._hear(connection)
@@ -352,17 +330,17 @@ class Heartbeat:
             return
         try:
             for line in self._lines.feed(data):
-                self._obey(decode(self._in.opened(line) if self._in else line))
-        except ProtocolError as error:
+                self._obey(protocol.decode(self._in.opened(line) if self._in else line))
+        except protocol.ProtocolError as error:
             self._abort(f"the session sent {error}")
 
-    def _obey(self, message: Message) -> None:
-        if isinstance(message, StackRequest):
+    def _obey(self, message: protocol.Message) -> None:
+        if isinstance(message, protocol.StackRequest):
             with contextlib.suppress(WorldError):
-                self._send(StackText(main_thread_stack(), self._recent()), lock_bound=1.0)
-        elif isinstance(message, Abort):
+                self._send(protocol.StackText(main_thread_stack(), self._recent()), lock_bound=1.0)
+        elif isinstance(message, protocol.Abort):
             self._abort(message.reason)
-        elif isinstance(message, Bye):
+        elif isinstance(message, protocol.Bye):
             self._confirmed = True
             self._hang_up()
 

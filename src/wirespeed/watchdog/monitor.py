@@ -9,21 +9,9 @@ from typing import Any, Literal, Self
 
 from wirespeed.errors import WirespeedError
 from wirespeed.model.records import Finding
+from wirespeed.watchdog import protocol
 from wirespeed.watchdog.attribution import blame, is_consequence
 from wirespeed.watchdog.facts import Facts, RankStatus
-from wirespeed.watchdog.protocol import (
-    HEARTBEAT_S,
-    Abort,
-    Beat,
-    Bye,
-    Failed,
-    Hello,
-    Message,
-    ProtocolError,
-    Record,
-    StackRequest,
-    StackText,
-)
 from wirespeed.watchdog.rank_table import RankTable, lingering, trigger
 from wirespeed.watchdog.server import Server
 from wirespeed.watchdog.stacks import LocalProcess, process_state, stack_of_stopped
@@ -73,21 +61,19 @@ _JUDGE_S = 0.05
 _PAUSE_S = 1.0
 """A step that took this much longer than it should was our own pause, nobody's silence."""
 _STACK_BOUND_S = 2.0
-_SILENT_S = 4 * HEARTBEAT_S
+_SILENT_S = 4 * protocol.HEARTBEAT_S
 _STOPPED_STACK_S = 1.0
 _STOPPED_STACKS_S = 3.0
 """Bound of all stacks of stopped local ranks together."""
 
 OnRecord = Callable[[int, str, dict[str, Any]], None]
-OnStatus = Callable[[RankStatus], None]
 
 
 class Monitor:
     """Watches one run. `start`, then `wait` for the outcome, then `close` (or use `with`).
 
     Everything happens in one thread, which also calls `on_record(rank, kind, data)` (each rank's
-    records in order) and `on_status(status)` (at each change of phase or operation seen). When one
-    of them raises, the ranks are ended and `outcome` and `wait` raise that error.
+    records in order). When it raises, the ranks are ended and `outcome` and `wait` raise that error.
 
     A hang is decided at most `op_timeout_s` + 0.5 s + 2 s (stacks) + 3 s (stacks of stopped local
     ranks) after the last progress; a death after 0.5 s, an exception after 1 s.
@@ -99,7 +85,6 @@ class Monitor:
         token: str,
         *,
         on_record: OnRecord,
-        on_status: OnStatus | None = None,
         op_timeout_s: float = 30.0,
         startup_timeout_s: float = 120.0,
         host: str = "127.0.0.1",
@@ -114,7 +99,7 @@ class Monitor:
             op_timeout=op_timeout_s,
             startup_timeout=startup_timeout_s,
         )
-        self._on_record, self._on_status = on_record, on_status
+        self._on_record = on_record
         self._address = (host, port)
         self._local: Mapping[int, LocalProcess] = local if local is not None else {}
         self._server = Server(token, world_size, self)
@@ -193,49 +178,39 @@ class Monitor:
 
     # For the server (a Listener); the monitor's thread.
 
-    def joined(self, hello: Hello, address: str, now: float) -> str:
+    def joined(self, hello: protocol.Hello, address: str, now: float) -> str:
         """A rank introduces itself; returns why it is refused, or ``."""
         if self._outcome is not None:
             return "the run is over"
-        reason = self._table.hello(hello, address, now)
-        if not reason:
-            self._tell(hello.rank, now)
-        return reason
+        return self._table.hello(hello, address, now)
 
     def turned_away(self, address: str, why: str) -> None:
         """Somebody spoke without the run's key; it is told at the end, once."""
         self._table.stranger(address, why)
 
-    def heard(self, rank: int, message: Message, now: float) -> None:
+    def heard(self, rank: int, message: protocol.Message, now: float) -> None:
         """Take a message of a rank. Raises ProtocolError for one that ranks do not send."""
         match message:
-            case Beat():
-                if self._table.beat(rank, message, now):
-                    self._tell(rank, now)
-            case Record():
+            case protocol.Beat():
+                self._table.beat(rank, message, now)
+            case protocol.Record():
                 self._table.record(rank, now)
                 # A stopped rank that goes on measures its own pause: not after the verdict.
                 if self._outcome is None:
                     self._on_record(rank, message.kind, message.data)
-            case Failed():
+            case protocol.Failed():
                 self._table.failed(rank, message.error, message.trace, now)
-                self._tell(rank, now)
-            case StackText():
+            case protocol.StackText():
                 self._table.stack(rank, message, now)
-            case Bye():
+            case protocol.Bye():
                 self._table.bye(rank, message.exit_code, now)
-                self._server.send(rank, Bye())
-                self._tell(rank, now)
+                self._server.send(rank, protocol.Bye())
             case _:
-                raise ProtocolError(f"ranks send no {type(message).__name__}")
+                raise protocol.ProtocolError(f"ranks send no {type(message).__name__}")
 
     def lost(self, rank: int, now: float, why: str) -> None:
         """The rank's connection ended."""
         self._table.lost(rank, now, why)
-
-    def _tell(self, rank: int, now: float) -> None:
-        if self._on_status is not None:
-            self._on_status(self._table.entries[rank].status(now))
 
     # The thread.
 
@@ -249,7 +224,7 @@ class Monitor:
             self._crash = error
         finally:
             if self._outcome is None:
-                self._server.broadcast(Abort("the session ended before the run did"))
+                self._server.broadcast(protocol.Abort("the session ended before the run did"))
             self._server.close()
             self._decided.set()
 
@@ -294,7 +269,7 @@ class Monitor:
         self._asked_at = now
         for entry in self._table.entries:
             entry.stack = None
-        self._server.broadcast(StackRequest())
+        self._server.broadcast(protocol.StackRequest())
 
     def _unanswered(self) -> list[int]:
         return [e.rank for e in self._table.entries if e.open and not e.over and e.stack is None]
@@ -316,7 +291,7 @@ class Monitor:
             stacks=facts.stacks,
         )
         if not outcome.ok:
-            self._server.broadcast(Abort(findings[0].title))
+            self._server.broadcast(protocol.Abort(findings[0].title))
         self._outcome = outcome
         self._decided.set()
 

@@ -77,8 +77,7 @@ class RankTable:
     def __init__(
         self, world_size: int, now: float, *, op_timeout: float, startup_timeout: float
     ) -> None:
-        self.op_timeout = op_timeout
-        self.startup_timeout = startup_timeout
+        self.op_timeout, self.startup_timeout = op_timeout, startup_timeout
         self.entries = [RankEntry(rank, now, now) for rank in range(world_size)]
         self.refusals: list[str] = []
         self.claims: tuple[int, str, str] | None = None
@@ -86,8 +85,7 @@ class RankTable:
         self.turned_away: list[str] = []
         """The first of those who spoke without the run's key, as address and what was wrong."""
         self.turned_away_count = 0
-        self._started = now
-        self._startup_at = now
+        self._started, self._startup_at = now, now
         """Last moment at which some rank was rightly starting."""
         self._long_at = now
         """Last moment at which some rank was rightly in a phase with a long bound of its own."""
@@ -126,15 +124,14 @@ class RankTable:
         if len(self.turned_away) < _TOLD:
             self.turned_away.append(f"{address}: {why}")
 
-    def beat(self, rank: int, beat: Beat, now: float) -> bool:
-        """Take a heartbeat; returns whether phase or operation changed."""
+    def beat(self, rank: int, beat: Beat, now: float) -> None:
+        """Take a heartbeat. ProtocolError for a phase that there is not."""
         if beat.phase not in PHASES:
             raise ProtocolError(f"unknown phase {beat.phase!r:.40}")
         entry = self.entries[rank]
         entry.heard_at = now
         place = (beat.phase, beat.detail, beat.sequence)
-        changed = place != (entry.phase, entry.detail, entry.sequence)
-        if changed:
+        if place != (entry.phase, entry.detail, entry.sequence):
             entry.progressed_at = max(entry.progressed_at, now - max(0.0, beat.age))
         if beat.ticks != entry.ticks:
             entry.progressed_at = now
@@ -143,7 +140,6 @@ class RankTable:
         entry.detail, entry.op, entry.sequence = beat.detail, beat.op, beat.sequence
         entry.ticks, entry.bound = beat.ticks, beat.bound
         entry.joined = entry.joined or not entry.starting
-        return changed
 
     def record(self, rank: int, now: float) -> None:
         """A result is progress."""

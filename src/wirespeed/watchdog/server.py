@@ -11,24 +11,7 @@ from typing import Protocol
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.node.network.callers import crowded_out
-from wirespeed.watchdog.protocol import (
-    HELLO_LIMIT,
-    LINE_LIMIT,
-    SEAL_BYTES,
-    Greeting,
-    Hello,
-    LineBuffer,
-    LineSeal,
-    Message,
-    ProtocolError,
-    Refused,
-    Welcome,
-    decode,
-    encode,
-    hello_seal,
-    new_token,
-    session_seals,
-)
+from wirespeed.watchdog import protocol
 
 _HELLO_BOUND_S = 10.0
 _MOST_STRANGERS = 128
@@ -52,31 +35,31 @@ class Connection:
         self.address = f"{address[0]}:{address[1]}"
         self.opened_at = now
         self.rank: int | None = None
-        self.hello: Hello | None = None
-        self._lines = LineBuffer(HELLO_LIMIT)
-        self._nonce = new_token()
-        self._in: LineSeal | None = None
-        self._out: LineSeal | None = None
-        self._unsent = bytearray(encode(Greeting(self._nonce)))
+        self.hello: protocol.Hello | None = None
+        self._lines = protocol.LineBuffer(protocol.HELLO_LIMIT)
+        self._nonce = protocol.new_token()
+        self._in: protocol.LineSeal | None = None
+        self._out: protocol.LineSeal | None = None
+        self._unsent = bytearray(protocol.encode(protocol.Greeting(self._nonce)))
         self.flush()
 
     @property
     def wants_to_write(self) -> bool:
         return bool(self._unsent)
 
-    def meet(self, token: str, line: bytes) -> Hello:
+    def meet(self, token: str, line: bytes) -> protocol.Hello:
         """The first line of a rank that knows the run's key; ProtocolError for any other."""
-        hello = decode(hello_seal(token, self._nonce).opened(line))
-        if not isinstance(hello, Hello):
-            raise ProtocolError(f"{type(hello).__name__} without hello")
-        self._in, self._out = session_seals(token, self._nonce, hello.nonce)
+        hello = protocol.decode(protocol.hello_seal(token, self._nonce).opened(line))
+        if not isinstance(hello, protocol.Hello):
+            raise protocol.ProtocolError(f"{type(hello).__name__} without hello")
+        self._in, self._out = protocol.session_seals(token, self._nonce, hello.nonce)
         self.hello = hello
         return hello
 
     def trust(self, rank: int) -> None:
         """It is that rank's: longer lines are allowed from now on."""
         self.rank = rank
-        self._lines.limit = LINE_LIMIT + SEAL_BYTES
+        self._lines.limit = protocol.LINE_LIMIT + protocol.SEAL_BYTES
 
     def read(self) -> list[bytes] | None:
         """The lines that arrived; None at the end of the stream.
@@ -91,16 +74,16 @@ class Connection:
             return None
         return self._lines.feed(data) if data else None
 
-    def message(self, line: bytes) -> Message:
+    def message(self, line: bytes) -> protocol.Message:
         """What the rank says. Raises ProtocolError for what it did not say."""
         if self._in is None:
-            raise ProtocolError("a line before hello")
-        return decode(self._in.opened(line))
+            raise protocol.ProtocolError("a line before hello")
+        return protocol.decode(self._in.opened(line))
 
-    def send(self, message: Message) -> None:
+    def send(self, message: protocol.Message) -> None:
         """Queue and send what goes; a peer that takes nothing costs at most 1 MiB."""
         if self._out is not None and len(self._unsent) < _UNSENT_LIMIT:
-            self._unsent += self._out.sealed(encode(message))
+            self._unsent += self._out.sealed(protocol.encode(message))
         self.flush()
 
     def flush(self) -> None:
@@ -120,13 +103,13 @@ class Connection:
 class Listener(Protocol):
     """Who is told what arrives."""
 
-    def joined(self, hello: Hello, address: str, now: float) -> str:
+    def joined(self, hello: protocol.Hello, address: str, now: float) -> str:
         """Returns why the rank, which calls from `address`, is refused, or ``."""
 
     def turned_away(self, address: str, why: str) -> None:
         """Somebody said something without the run's key."""
 
-    def heard(self, rank: int, message: Message, now: float) -> None: ...
+    def heard(self, rank: int, message: protocol.Message, now: float) -> None: ...
 
     def lost(self, rank: int, now: float, why: str) -> None: ...
 
@@ -135,8 +118,7 @@ class Server:
     """Serves the ranks of one run from one thread, which calls `step` again and again."""
 
     def __init__(self, token: str, world_size: int, listener: Listener) -> None:
-        self._token = token
-        self._listener = listener
+        self._token, self._listener = token, listener
         self._limit = world_size + _MOST_STRANGERS
         self._selector = selectors.DefaultSelector()
         self._strangers: dict[Connection, None] = {}  # the oldest first
@@ -184,13 +166,13 @@ class Server:
         while self._strangers and now - next(iter(self._strangers)).opened_at > _HELLO_BOUND_S:
             self._drop(next(iter(self._strangers)))
 
-    def send(self, rank: int, message: Message) -> None:
+    def send(self, rank: int, message: protocol.Message) -> None:
         """To one rank, if it is connected."""
         if connection := self._ranks.get(rank):
             connection.send(message)
             self._register_writes(connection)
 
-    def broadcast(self, message: Message) -> None:
+    def broadcast(self, message: protocol.Message) -> None:
         for rank in list(self._ranks):
             self.send(rank, message)
 
@@ -243,7 +225,7 @@ class Server:
             lines = connection.read()
             for line in lines or ():
                 self._take(connection, line, now)
-        except ProtocolError as error:
+        except protocol.ProtocolError as error:
             lines, why = None, f"the session closed the connection ({error})"
             if connection.hello is None:
                 self._listener.turned_away(connection.address, str(error))
@@ -260,12 +242,12 @@ class Server:
             return
         hello = connection.meet(self._token, line)
         if reason := self._listener.joined(hello, connection.address, now):
-            connection.send(Refused(reason))
-            raise ProtocolError(reason)
+            connection.send(protocol.Refused(reason))
+            raise protocol.ProtocolError(reason)
         connection.trust(hello.rank)
         del self._strangers[connection]
         self._ranks[hello.rank] = connection
-        connection.send(Welcome())
+        connection.send(protocol.Welcome())
 
     def _register_writes(self, connection: Connection) -> None:
         events = selectors.EVENT_READ

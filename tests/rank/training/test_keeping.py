@@ -8,7 +8,7 @@ import pytest
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.node.lock import Lock
-from wirespeed.rank.training.checkpointing import Keeper
+from wirespeed.rank.training.lasting import Keeper
 from wirespeed.training.checkpoints.files import CheckpointFiles
 from wirespeed.training.checkpoints.state import to_bytes
 

@@ -8,8 +8,9 @@ torch = pytest.importorskip("torch", reason="Requires: torch")
 
 from wirespeed.model.training_records import Training  # noqa: E402
 from wirespeed.plan import TrainCase, TrainPlan  # noqa: E402
-from wirespeed.rank.training.rounds import PARTS, Samples  # noqa: E402
-from wirespeed.rank.training.summary import (  # noqa: E402
+from wirespeed.rank.training.rounds import (  # noqa: E402  # noqa: E402
+    PARTS,
+    Samples,
     efficiencies,
     figures,
     verdicts,

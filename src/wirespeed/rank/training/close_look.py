@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from wirespeed.model.training_records import Spread
 from wirespeed.plan import TrainCase
 from wirespeed.rank.place import Place
+from wirespeed.rank.steps import Tell
 from wirespeed.rank.training.failures import CaseFull
+from wirespeed.rank.training.rounds import is_narrow, spread_of
 from wirespeed.rank.training.stage import Act, Stage
-from wirespeed.rank.training.summary import spread_of
-from wirespeed.statistics import mean_interval
 from wirespeed.training.trace import Span
 
 if TYPE_CHECKING:
@@ -69,9 +69,7 @@ class Probed:
 
     def narrow(self, goal: float = GOAL) -> bool:
         """Whether the interval is; nothing to send is exact."""
-        means = [fmean(turn) for turn in self.communication()]
-        interval = mean_interval(means)
-        return (interval.high - interval.low) / 2 <= goal * fmean(means)
+        return is_narrow([fmean(turn) for turn in self.communication()], goal)
 
     @property
     def usable(self) -> bool:
@@ -202,9 +200,7 @@ _GAP = 0.1
 """Of a step, between two strategies."""
 
 
-def tell_trace(
-    place: Place, steps: Sequence[Sequence[Span]], tell: Callable[[str, dict[str, Any]], None]
-) -> None:
+def tell_trace(place: Place, steps: Sequence[Sequence[Span]], tell: Tell) -> None:
     """steps: this rank's spans of each strategy's step. Collective; rank 0 tells."""
     from wirespeed.training.trace import align, chrome_trace, on_one_clock, passages
 

@@ -5,16 +5,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.training_records import TrainingMemory
 from wirespeed.model.units import format_size
-from wirespeed.node.limits import memory_available_bytes
 from wirespeed.plan import TrainCase
 from wirespeed.rank.training.failures import free_what_is_left
 from wirespeed.rank.training.findings import trouble
-from wirespeed.rank.training.stage import Stage, precision
+from wirespeed.rank.training.stage import Stage, free_bytes, precision
 from wirespeed.training.contract import Setup
 from wirespeed.training.strategies.registry import build_of
 
@@ -173,8 +170,7 @@ def limit_bytes(stage: Stage) -> int:
     if stage.plan.budget_bytes is not None:
         return stage.plan.budget_bytes
     if place.device.type == "cuda":
-        free = float(torch.cuda.mem_get_info(place.device)[0])
+        free = free_bytes(place)
     else:
-        free = _SHARE * memory_available_bytes() / place.local_ranks_here
-        free = min(free, _SHARE * address_space_left())
+        free = _SHARE * min(free_bytes(place) / place.local_ranks_here, address_space_left())
     return int(place.control.matrix([free]).min())

@@ -40,6 +40,9 @@ _BUILD_SKEW_S = 60.0
 """So much later than another a rank may be with making its trainer."""
 
 
+_OPTIMIZERS: dict[str, Any] = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+
+
 @dataclass(slots=True)
 class Act:
     """A trainer with its step, ready to run on this rank."""
@@ -149,8 +152,8 @@ class Stage:
         return Setup(
             group=group,
             device=self.place.device,
-            optimizer_class=_optimizer(self.plan.optimizer),
-            optimizer_options=_options(self.plan),
+            optimizer_class=_OPTIMIZERS[self.plan.optimizer],
+            optimizer_options={"lr": self.plan.learning_rate},
             bucket_mb=case.bucket_mb,
             variant=STRATEGIES[case.strategy].variant,
             micro_batches=self.plan.micro_batches,
@@ -266,10 +269,11 @@ class Stage:
         """Whether all cases' trainers may live at once; decided for all ranks alike."""
         needed = len(self.plan.cases) * _STATE_BYTES * self.model.parameters
         share = self.place.local_ranks_here if self.place.device.type == "cpu" else 1
-        return self.place.control.all_true(needed * share < _SHARE * _free(self.place))
+        return self.place.control.all_true(needed * share < _SHARE * free_bytes(self.place))
 
 
-def _free(place: Place) -> float:
+def free_bytes(place: Place) -> float:
+    """Of the GPU, or of this node's memory."""
     if place.device.type == "cuda":
         return float(torch.cuda.mem_get_info(place.device)[0])
     return float(memory_available_bytes())
@@ -283,11 +287,3 @@ def precision(plan: TrainPlan) -> "Precision":
 
     found: Precision = next(one for one in get_args(Precision) if one == plan.precision)
     return found
-
-
-def _optimizer(name: str) -> Any:
-    return {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[name]
-
-
-def _options(plan: TrainPlan) -> dict[str, Any]:
-    return {"lr": plan.learning_rate}

@@ -1,20 +1,21 @@
 """A training plan from its first proof to its last record; every rank runs this alike."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
-from typing import Any
+from math import isqrt
 
 import torch
+import torch.distributed as dist
 
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Choice
-from wirespeed.model.training_records import Training
+from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.units import format_duration
 from wirespeed.plan import Plan, TrainCase, TrainPlan
 from wirespeed.rank.place import Place
-from wirespeed.rank.steps import Reporter
+from wirespeed.rank.steps import Reporter, Tell, teller
 from wirespeed.rank.training.close_look import LONGEST, Probed, probe, tell_trace, turns_at_least
 from wirespeed.rank.training.failures import (
     CaseFull,
@@ -24,9 +25,15 @@ from wirespeed.rank.training.failures import (
     memory_ran_out,
 )
 from wirespeed.rank.training.findings import trouble
-from wirespeed.rank.training.load import under_load
 from wirespeed.rank.training.prove import prove, rehearse
-from wirespeed.rank.training.rounds import Samples, run_rounds
+from wirespeed.rank.training.rounds import (
+    Samples,
+    efficiencies,
+    figures,
+    run_rounds,
+    verdicts,
+    yardstick_of,
+)
 from wirespeed.rank.training.space import fit, limit_bytes, resident_of_all, space, too_large
 from wirespeed.rank.training.stage import BUILD_BOUND_S, Stage
 from wirespeed.rank.training.step_forecast import (
@@ -35,11 +42,9 @@ from wirespeed.rank.training.step_forecast import (
     measure_link,
     predicted,
 )
-from wirespeed.rank.training.summary import efficiencies, figures, verdicts, yardstick_of
 from wirespeed.reference.shape import peak_flops
 from wirespeed.training.trace import Span
 
-Tell = Callable[[str, dict[str, Any]], None]
 _OFTEN = 10
 _SLOW_S, _PATIENCE = 3.0, 10
 """Where making a trainer and its first step took that long, a turn's steps may take so many times it."""
@@ -54,7 +59,7 @@ def run_training(place: Place, whole: Plan, plan: TrainPlan, heartbeat: Reporter
     """
     from wirespeed.training.models.catalogue import model_named
 
-    tell: Tell = heartbeat.record if place.rank == 0 else lambda kind, data: None
+    tell = teller(place, heartbeat)
     model = model_named(plan.model, **plan.model_options)
     stage = Stage(place, plan, model, whole.seed, FaultInjection(whole.faults, place.rank))
     stage.patience_s = _SHARE_OF_BOUND * whole.op_timeout_s
@@ -367,3 +372,59 @@ def _tell_choices(stage: Stage, tell: Tell) -> None:
         "choices",
         {"choices": [{"name": c.name, "value": c.value, "reason": c.reason} for c in choices]},
     )
+
+
+# Computing beside sending, two kinds of groups at once, and uneven all_to_all.
+
+_GEMM_CPU, _GEMM_GPU = 256, 4096
+_SENT = {"cpu": 4 << 20, "cuda": 256 << 20}
+_SHARES = (0.5, 0.8)
+"""Of the tokens, for the favourite expert; even would be 1/ranks."""
+
+
+def under_load(place: Place) -> Iterator[list[LoadFigures]]:
+    """Group after group of figures; collective over the world."""
+    from wirespeed.training.under_load import (
+        all_reduce,
+        beside_each_other,
+        gemm,
+        skewed_all_to_all,
+    )
+
+    control, whole = dist.new_group(backend="gloo"), dist.new_group()
+    size = _SENT[place.device.type]
+    product = gemm(_GEMM_CPU if place.device.type == "cpu" else _GEMM_GPU, place.device)
+    sent = all_reduce(f"all_reduce {size >> 20} MiB", size, whole, place.device)
+    yield beside_each_other([product, sent], control=control, device=place.device)
+    if cuts := _two_cuts(place.world_size):
+        rows, columns = ([list(group) for group in cut] for cut in cuts)
+        mine = [_own(cut, place.rank) for cut in (rows, columns)]
+        names = (f"all_reduce tensor parallel, {len(rows[0])} ranks", "all_reduce data parallel")
+        both = [
+            all_reduce(name, size, group, place.device)
+            for name, group in zip(names, mine, strict=True)
+        ]
+        yield beside_each_other(both, control=control, device=place.device)
+    if place.world_size > 1:
+        shares = [share for share in _SHARES if share > 1 / place.world_size]
+        yield skewed_all_to_all(shares, group=whole, control=control, device=place.device)
+
+
+def _two_cuts(ranks: int) -> tuple[list[range], list[range]] | None:
+    """The world as a grid, neighbours in a row: its rows and its columns; None: no grid."""
+    width = next((w for w in range(isqrt(ranks), 1, -1) if ranks % w == 0), 0)
+    if not width:
+        return None
+    rows = [range(start, start + width) for start in range(0, ranks, width)]
+    return rows, [range(column, ranks, width) for column in range(width)]
+
+
+def _own(cut: list[list[int]], rank: int) -> dist.ProcessGroup:
+    found: dist.ProcessGroup | None = None
+    for members in cut:
+        group = dist.new_group(members)
+        if rank in members:
+            found = group
+    if found is None:
+        raise ValueError(f"rank {rank} is in no group of {cut}")
+    return found

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.session.scratch_folder import new_scratch
+from wirespeed.session.folders import new_scratch
 
 LEAVE = (
-    "from wirespeed.session.scratch_folder import new_scratch; "
-    "print(new_scratch(), flush=True); input()"
+    "from wirespeed.session.folders import new_scratch; print(new_scratch(), flush=True); input()"
 )
 
 

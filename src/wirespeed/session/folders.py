@@ -1,4 +1,6 @@
-"""A run's folder in the temporary folder; what runs that were killed have left there goes with the next.
+"""A run's folders: the one that is stored, and one in the temporary folder.
+
+What runs that were killed have left in the temporary folder goes with the next:
 
     $TMPDIR/wirespeed-XXXXXXXX/owner    host, boot id, PID namespace, pid and start of the process
 
@@ -10,11 +12,15 @@ there is theirs.
 import os
 import shutil
 import socket
+import sys
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from wirespeed.process.process_table import boot_id, pid_space, started
+from wirespeed.runs.folder import PatientFolder
 
 _PREFIX = "wirespeed-"
 _OWNER = "owner"
@@ -55,3 +61,22 @@ def _record(pid: int) -> str:
     """Of a process on this host; without its start where it has ended."""
     words = socket.gethostname(), boot_id(), pid_space(), pid, started(pid)
     return "\n".join(map(str, words))
+
+
+# Folders of runs that are shown, and end with their own code, whether they can be stored or not.
+
+
+def patient_folder(command: str, config: Mapping[str, Any]) -> PatientFolder:
+    """A new folder that tells what it could not store. StorageError where it cannot be made."""
+    folder = PatientFolder.create(command, config)
+    folder.on_unstored = tell_unstored
+    return folder
+
+
+def tell_unstored(why: str) -> None:
+    """What it means and what to do, on stderr."""
+    said = f"warning: this run could not be stored whole: {why}"
+    todo = (
+        "make room there, or name another place by WIRESPEED_HOME; keep what is printed meanwhile"
+    )
+    sys.stderr.write(f"wirespeed: {said}\n  next      {todo}\n")
