@@ -9,7 +9,7 @@ from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.rule_file import read_rules
 from wirespeed.diagnose.rules import RULES
 from wirespeed.diagnose.sources import Source
-from wirespeed.reference.xids import LINK_BY_TEXT, XIDS, codes_of, known_codes
+from wirespeed.reference.xids import LINK_BY_TEXT, XIDS, Kind
 
 KERNEL = [
     one.rule for one in read_rules((RULES.folder / "kernel.yaml").read_bytes(), "kernel.yaml")
@@ -22,6 +22,17 @@ CATEGORIES = {
     "failed": "gpu-failed",
     "address": "gpu-program-error",
 }
+
+
+def codes_of(kind: Kind) -> tuple[int, ...]:
+    """The numbers of a kind, rising; of `link` also those whose text decides."""
+    found = {code for code, xid in XIDS.items() if xid.kind == kind}
+    return tuple(sorted(found | set(LINK_BY_TEXT) if kind == "link" else found))
+
+
+def known_codes() -> tuple[int, ...]:
+    """All numbers that the table or the text of the error decides."""
+    return tuple(sorted({*XIDS, *LINK_BY_TEXT}))
 
 
 def first(folder: Path, code: int, text: str = "x") -> tuple[str, str]:

@@ -10,6 +10,7 @@ import json
 import signal
 import sys
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -40,8 +41,7 @@ def _uuid(cuda: Any, ordinal: int) -> str:
     device, found = ctypes.c_int(), (ctypes.c_ubyte * 16)()
     _check("cuDeviceGet", cuda.cuDeviceGet(ctypes.byref(device), ordinal))
     _check("cuDeviceGetUuid", cuda.cuDeviceGetUuid(found, device))
-    text = bytes(found).hex()
-    return "GPU-" + "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+    return f"GPU-{uuid.UUID(bytes=bytes(found))}"
 
 
 def _check(call: str, code: int) -> None:
@@ -143,11 +143,9 @@ def _end(nvml: Any, gpu: Any, link: int) -> str:
     except (nvml.NVMLError, AttributeError):
         pass  # drivers before 515 do not tell: the address does, where it is a GPU's
     try:
-        told = nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link).busId
+        return _pci(nvml.nvmlDeviceGetNvLinkRemotePciInfo(gpu, link).busId) or "unknown"
     except (nvml.NVMLError, AttributeError):
         return "unknown"
-    address = told.decode(errors="replace") if isinstance(told, bytes) else str(told)
-    return address.lower()[-12:] or "unknown"
 
 
 def error_counters(nvml: Any, gpu: Any) -> Counts:
@@ -221,7 +219,7 @@ _Read = Callable[[Any, Any], Any]
 _READS: dict[str, _Read] = {
     "name": lambda nvml, gpu: _text(nvml.nvmlDeviceGetName(gpu)),
     "uuid": lambda nvml, gpu: _text(nvml.nvmlDeviceGetUUID(gpu)),
-    "pci": lambda nvml, gpu: _pci(_text(nvml.nvmlDeviceGetPciInfo(gpu).busId)),
+    "pci": lambda nvml, gpu: _pci(nvml.nvmlDeviceGetPciInfo(gpu).busId),
     "mig": lambda nvml, gpu: nvml.nvmlDeviceGetMigMode(gpu)[0] == nvml.NVML_DEVICE_MIG_ENABLE,
     "memory_bytes": lambda nvml, gpu: int(nvml.nvmlDeviceGetMemoryInfo(gpu).total),
     "pcie_gen": lambda nvml, gpu: nvml.nvmlDeviceGetCurrPcieLinkGeneration(gpu),
@@ -236,7 +234,9 @@ _READS: dict[str, _Read] = {
     "sram": lambda nvml, gpu: _sram(nvml, gpu),
     "clock_sm_MHz": lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),
     "clock_sm_max_MHz": lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM),
-    "slowed_by": lambda nvml, gpu: _reasons(_clock_events(nvml, gpu)),
+    "slowed_by": lambda nvml, gpu: [
+        text for bit, text in _REASONS.items() if _clock_events(nvml, gpu) & bit
+    ],
     "idle": lambda nvml, gpu: bool(_clock_events(nvml, gpu) & _IDLE),
     "clocks_set": lambda nvml, gpu: bool(_clock_events(nvml, gpu) & _SET),
     "temperature_C": lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(
@@ -360,10 +360,6 @@ def _clock_events(nvml: Any, gpu: Any) -> int:
     return int((new or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(gpu))
 
 
-def _reasons(bits: int) -> list[str]:
-    return [text for bit, text in _REASONS.items() if bits & bit]
-
-
 def _rows(found: Sequence[int]) -> dict[str, int]:
     """Rows remapped after correctable and uncorrectable errors; 1 where one waits or has failed."""
     return dict(zip(("corrected", "uncorrected", "pending", "failure"), found, strict=True))
@@ -384,9 +380,9 @@ def _text(value: str | bytes) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def _pci(bus_id: str) -> str:
+def _pci(bus_id: str | bytes) -> str:
     """`0000:1b:00.0`, as sysfs spells NVML's `00000000:1B:00.0`."""
-    return bus_id.lower()[-12:]
+    return _text(bus_id).lower()[-12:]
 
 
 def read_cuda(load: Callable[[str], Any] = ctypes.CDLL) -> dict[str, Any]:

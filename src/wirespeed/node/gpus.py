@@ -10,6 +10,7 @@ import selectors
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -102,10 +103,9 @@ def _told(gpus: list[dict[str, Any]], environ: Mapping[str, str]) -> set[str] | 
 
 
 def _installed() -> bool:
-    try:
+    with suppress(ValueError):
         return find_spec("pynvml") is not None
-    except ValueError:
-        return False
+    return False
 
 
 def _fold(notes: Notes, lines: Iterable[Line]) -> dict[int, dict[str, Any]]:
@@ -119,8 +119,11 @@ def _fold(notes: Notes, lines: Iterable[Line]) -> dict[int, dict[str, Any]]:
         asking = line.get("asking", None if "gpu" in line else asking)
         if line.get("gpu"):
             found[line["gpu"]["index"]] = line["gpu"]
+        elif "error" in line:
+            found[line["grown"]].setdefault("errors", []).append(line["error"])
         elif "grown" in line:
-            _note_growth(found[line["grown"]], line)
+            growth = {"seconds": line["seconds"], "links": line["links"]}
+            found[line["grown"]]["nvlink_growth"] = growth
         elif "cuda" in line:
             asking = None
             _note_cuda(notes, line["cuda"])
@@ -138,13 +141,6 @@ def _note_cuda(notes: Notes, told: dict[str, Any]) -> None:
         notes.keep("gpu.cuda_failed", {**told, "text": f"error {told['code']}"})
     else:
         notes.unknown["gpu.visible"] = told["why"]
-
-
-def _note_growth(gpu: dict[str, Any], line: Line) -> None:
-    if "error" in line:
-        gpu.setdefault("errors", []).append(line["error"])
-    else:
-        gpu["nvlink_growth"] = {"seconds": line["seconds"], "links": line["links"]}
 
 
 def _note_failure(

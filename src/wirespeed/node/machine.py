@@ -91,9 +91,14 @@ def note_driver_errors(notes: Notes) -> None:
     try:
         for number, seconds, text in _records(path):
             oldest = (seconds if number else 0.0) if oldest is None else oldest
-            _count(found, seconds, text)
+            if match := _ERROR.search(text):
+                _count(found, seconds, match)
     except OSError as error:
-        notes.unknown["gpu.xids"] = f"/dev/kmsg: {error.strerror}{_needs(error)}"
+        why = {
+            PermissionError: " (it needs root or CAP_SYSLOG)",
+            FileNotFoundError: " (as in most containers)",
+        }.get(type(error), "")
+        notes.unknown["gpu.xids"] = f"/dev/kmsg: {error.strerror}{why}"
         return
     notes.facts = replace(
         notes.facts, gpu_xids=list(found.values()), kernel_log_first_s=oldest or 0.0
@@ -102,16 +107,9 @@ def note_driver_errors(notes: Notes) -> None:
     notes.keep("uptime_s", float(uptime[0]) if uptime else None, "/proc/uptime cannot be read")
 
 
-def _needs(error: OSError) -> str:
-    if isinstance(error, PermissionError):
-        return " (it needs root or CAP_SYSLOG)"
-    return " (as in most containers)" if isinstance(error, FileNotFoundError) else ""
-
-
-def _count(found: dict[tuple[bytes, bytes, bytes], Xid], seconds: float, text: bytes) -> None:
-    match = _ERROR.search(text)
-    if match is None:
-        return
+def _count(
+    found: dict[tuple[bytes, bytes, bytes], Xid], seconds: float, match: re.Match[bytes]
+) -> None:
     key = (match[1], match[2], match[3])
     said = (match[4] or b"").decode(errors="replace")[:_MOST_TEXT]
     if key in found:
@@ -173,8 +171,14 @@ def note_installed(notes: Notes) -> None:
     notes.keep("torch", said.get("__version__"), "torch/version.py names no version")
     notes.keep("cuda", said.get("cuda"), "this torch is built without CUDA")
     missing = "no package of NCCL is installed beside torch, which may bring its own"
-    without = "this torch is built without NCCL"
-    notes.keep("nccl", _nccl() if "cuda" in said else None, missing if "cuda" in said else without)
+    if "cuda" not in said:
+        notes.unknown["nccl"] = "this torch is built without NCCL"
+        return
+    found = None
+    for package in _NCCL:
+        with suppress(PackageNotFoundError):
+            found = found or version(package)
+    notes.keep("nccl", found, missing)
 
 
 def _said_by_torch() -> dict[str, str] | None:
@@ -185,13 +189,6 @@ def _said_by_torch() -> dict[str, str] | None:
     text = read_text(Path(spec.origin).with_name("version.py")) or ""
     values = {name: value.strip() for name, value in _LINE.findall(text)}
     return {name: value.strip("'\"") for name, value in values.items() if value[0] in "'\""}
-
-
-def _nccl() -> str | None:
-    for package in _NCCL:
-        with suppress(PackageNotFoundError):
-            return version(package)
-    return None
 
 
 DEVICES = "sys/bus/pci/devices"
@@ -328,7 +325,7 @@ def note_peer_paths(notes: Notes, devices: Iterable[str]) -> None:
     the bridge, of bridges above these devices. `iommu.kernel`: what the kernel was started with.
     """
     addresses = sorted(set(devices))
-    groups = {one: _group_type(notes.root, one) for one in addresses}
+    groups = {one: read_text(pci_device(notes.root, one) / "iommu_group/type") for one in addresses}
     words = (read_text(notes.root / "proc/cmdline") or "").split()
     notes.facts = replace(
         notes.facts,
@@ -336,11 +333,6 @@ def note_peer_paths(notes: Notes, devices: Iterable[str]) -> None:
         iommu_kernel=[word for word in words if "iommu" in word.partition("=")[0]],
     )
     _note_acs(notes, addresses)
-
-
-def _group_type(root: Path, address: str) -> str:
-    """Of the device's IOMMU group; empty without one."""
-    return read_text(pci_device(root, address) / "iommu_group/type") or ""
 
 
 def _note_acs(notes: Notes, addresses: Iterable[str]) -> None:
@@ -403,22 +395,14 @@ def note_gpudirect(notes: Notes) -> None:
         notes.keep("gpudirect.peer_module", loaded[0] if loaded else "")
     else:
         notes.unknown["gpudirect.peer_module"] = "/sys/module is not there"
-    notes.keep("gpudirect.dmabuf_kernel", _knows_dmabuf(platform.release()), "kernel not known")
-    notes.keep(
-        "gpu.open_modules", _open_modules(notes.root), "/proc/driver/nvidia/version is not there"
-    )
-
-
-def _knows_dmabuf(release: str) -> bool | None:
-    """RDMA devices take dma-bufs from Linux 5.12 on; distributions also give it to older ones."""
-    match = re.match(r"(\d+)\.(\d+)", release)
-    return (int(match[1]), int(match[2])) >= _DMABUF_KERNEL if match else None
-
-
-def _open_modules(root: Path) -> bool | None:
-    """`NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15 …` says it."""
-    text = read_text(root / "proc/driver/nvidia/version")
-    return None if text is None else "Open Kernel Module" in text
+    # RDMA devices take dma-bufs from there on; distributions also give it to older ones.
+    match = re.match(r"(\d+)\.(\d+)", platform.release())
+    new = (int(match[1]), int(match[2])) >= _DMABUF_KERNEL if match else None
+    notes.keep("gpudirect.dmabuf_kernel", new, "kernel not known")
+    # `NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15 …`
+    text = read_text(notes.root / "proc/driver/nvidia/version")
+    why = "/proc/driver/nvidia/version is not there"
+    notes.keep("gpu.open_modules", None if text is None else "Open Kernel Module" in text, why)
 
 
 def note_hardware(notes: Notes) -> None:
@@ -432,12 +416,8 @@ def note_hardware(notes: Notes) -> None:
         return
     notes.keep("machine.hides_devices", hides_devices(notes.root))
     note_gpudirect(notes)
-    note_peer_paths(notes, [*(gpu.address for gpu in gpus), *_rdma_devices(notes)])
+    rdma = (notes.root / "sys/class/infiniband").glob("*")
+    # A virtual one (rxe, siw) has no address.
+    addresses = (pci_address(one / "device") for one in rdma)
+    note_peer_paths(notes, [*(gpu.address for gpu in gpus), *filter(None, addresses)])
     note_driver_errors(notes)
-
-
-def _rdma_devices(notes: Notes) -> list[str]:
-    """PCI addresses of the RDMA devices; a virtual one (rxe, siw) has none."""
-    folder = notes.root / "sys/class/infiniband"
-    found = (pci_address(one / "device") for one in folder.glob("*"))
-    return [address for address in found if address is not None]

@@ -120,6 +120,13 @@ _MPI = frozenset(
 _STEP = re.compile(r"slurmstepd: \[\d+(?:[+_]\d+)?\.(\w+)\]")
 """slurmstepd's title: `[7.0]` for srun's tasks, `[7.batch]`, `[7.interactive]`, `[7.extern]`."""
 
+_BETWEEN_MPI = "mpirun and wirespeed (env -i, -u, ssh, sudo)"
+_BETWEEN_SLURM = "srun and wirespeed (env -i, srun --export=NONE)"
+_EXPECTED_OF_MPI = (
+    "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE (Open MPI), or PMI_RANK and PMI_SIZE "
+    "(MPICH, Intel MPI), as mpirun sets them"
+)
+_EXPECTED_OF_SLURM = "SLURM_PROCID, SLURM_STEP_ID and SLURM_STEP_NUM_TASKS, as srun sets them"
 _PROGRAM = re.compile(r"(?:^|/)(?:python[\d.]*|env|sh|bash|torchrun)$|wirespeed")
 """Where mpirun's own options end for certain, so that our `-n` is not taken for its `-n`."""
 
@@ -146,33 +153,21 @@ def refuse_separate_worlds(
     me = table.get(os.getpid() if pid is None else pid)
     if me is None:
         return
-    launcher = _launcher(me, table, environ)
+    launcher = next((one for one in ancestors(me.pid, table) if _gives_ranks(one, environ)), None)
     if launcher is not None:
         _refuse_lost_mapping(launcher, identity, me, table)
     if identity is not None and identity.world_size == 1:
         _refuse_siblings(identity, me, table)
 
 
-def _launcher(
-    me: Process, table: Mapping[int, Process], environ: Mapping[str, str]
-) -> Process | None:
-    """The nearest ancestor that gives every process a rank."""
-    return next((p for p in ancestors(me.pid, table) if _gives_ranks(p, environ)), None)
-
-
 def _gives_ranks(process: Process, environ: Mapping[str, str]) -> bool:
+    """Whether it gives every process a rank: batch scripts and shells of Slurm are worked in by hand."""
     if process.name == "slurmstepd":
-        return _is_task_step(process, environ)
+        title = _STEP.match(" ".join(process.cmdline))
+        return title is not None and title[1].isdecimal() and "SLURM_PTY_PORT" not in environ
     # The name is cut at 15 characters, and a script that is the launcher carries python's name.
     names = {process.name, *(word.rpartition("/")[2] for word in process.cmdline[:1])}
     return not names.isdisjoint(_MPI)
-
-
-def _is_task_step(process: Process, environ: Mapping[str, str]) -> bool:
-    """Whether slurmstepd runs srun's tasks: batch scripts and shells are worked in by hand."""
-    title = _STEP.match(" ".join(process.cmdline))
-    by_hand = "SLURM_PTY_PORT" in environ
-    return title is not None and title[1].isdecimal() and not by_hand
 
 
 def _refuse_lost_mapping(
@@ -185,11 +180,15 @@ def _refuse_lost_mapping(
     if identity is not None:
         told = f"rank {identity.rank} of {identity.world_size} by {identity.launcher}"
     who = f"the {count} processes" if count > 1 else "its processes"
+    called, between, expected = launcher.name, _BETWEEN_MPI, _EXPECTED_OF_MPI
+    if launcher.name == "slurmstepd":
+        called, between, expected = "srun's slurmstepd", _BETWEEN_SLURM, _EXPECTED_OF_SLURM
     raise WorldError(
-        f"{_called(launcher)} (pid {launcher.pid}) started this process, but what this process was "
-        f"told is {told}: {who} would not be one world, each would measure alone",
-        expected=_expected(launcher),
-        next=_next(launcher, count),
+        f"{called} (pid {launcher.pid}) started this process, but what this process was told is "
+        f"{told}: {who} would not be one world, each would measure alone",
+        expected=expected,
+        next=f"do not clear the environment between {between}; or start the ranks with "
+        f"torchrun --nproc-per-node {count if count > 1 else 'N'} -m wirespeed …",
     )
 
 
@@ -231,27 +230,3 @@ def _started(cmdline: Sequence[str]) -> int | None:
         if flag in ("-n", "-np", "--n", "--np", "-c") and value.isdecimal():
             return int(value)
     return None
-
-
-def _called(launcher: Process) -> str:
-    return "srun's slurmstepd" if launcher.name == "slurmstepd" else launcher.name
-
-
-def _expected(launcher: Process) -> str:
-    if launcher.name == "slurmstepd":
-        return "SLURM_PROCID, SLURM_STEP_ID and SLURM_STEP_NUM_TASKS, as srun sets them"
-    return (
-        "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE (Open MPI), or PMI_RANK and PMI_SIZE "
-        "(MPICH, Intel MPI), as mpirun sets them"
-    )
-
-
-def _next(launcher: Process, count: int) -> str:
-    ranks = count if count > 1 else "N"
-    if launcher.name == "slurmstepd":
-        keep = (
-            "do not clear the environment between srun and wirespeed (env -i, srun --export=NONE)"
-        )
-    else:
-        keep = "do not clear the environment between mpirun and wirespeed (env -i, -u, ssh, sudo)"
-    return f"{keep}; or start the ranks with torchrun --nproc-per-node {ranks} -m wirespeed …"

@@ -76,14 +76,20 @@ class Match:
 def find(figures: Iterable[Figure], shape: Shape, op: str, size: int) -> Match | None:
     """The figures that hold, or None."""
     alike = [one for one in figures if one.collective == op and holds(one, shape)]
-    alike = _same_switch(_of_named_gpu(alike), shape)
+    # A figure of no GPU, such as what one card carries, stands back where there are others; so do those
+    # without NVLS unless it is switched off, and a rule of thumb where somebody measured.
+    alike = [one for one in alike if one.gpu] or alike
+    off = shape.switch == "nvls off"
+    alike = [one for one in alike if (one.switch == "nvls off") == off] or alike
     nodes, exact_nodes = _nearest_nodes(alike, shape.nodes)
-    sized, rough, note = _nearest_size(_measured_first(nodes), size)
+    nodes = [one for one in nodes if one.kind != "rule"] or nodes
+    sized, rough, note = _nearest_size(nodes, size)
     if not sized:
         return None
     notes = [note] if note else []
     if not exact_nodes:
-        notes.append(f"figures are of {_rank_counts(sized)} nodes, this is {shape.nodes}")
+        counts = ", ".join(sorted({str(one.nodes) for one in sized}))
+        notes.append(f"figures are of {counts} nodes, this is {shape.nodes}")
     vague = any(_vague(one, shape) for one in sized)
     if vague:
         notes.append("GPU, ranks a node or network cards are not told on both sides")
@@ -127,22 +133,6 @@ def _vague(one: Figure, shape: Shape) -> bool:
     return shape.nodes > 1 and not shape.interconnect.startswith("mnnvl") and one.nics != shape.nics
 
 
-def _measured_first(alike: Sequence[Figure]) -> list[Figure]:
-    """A rule of thumb stands only where nobody measured."""
-    return [one for one in alike if one.kind != "rule"] or list(alike)
-
-
-def _same_switch(alike: Sequence[Figure], shape: Shape) -> list[Figure]:
-    """NVLS is on unless it is switched off, so figures without it stand back, where there are others."""
-    wanted = [one for one in alike if (one.switch == "nvls off") == (shape.switch == "nvls off")]
-    return wanted or list(alike)
-
-
-def _of_named_gpu(alike: Sequence[Figure]) -> list[Figure]:
-    """A figure of no GPU, such as what one card carries, stands back where there are others."""
-    return [one for one in alike if one.gpu] or list(alike)
-
-
 def _nearest_nodes(alike: Sequence[Figure], nodes: int) -> tuple[list[Figure], bool]:
     same = [one for one in alike if one.nodes in (nodes, None)]
     if same:
@@ -172,15 +162,13 @@ def _nearest_size(alike: Sequence[Figure], size: int) -> tuple[list[Figure], boo
     elif best >= _PEAK_BYTES:
         chosen = [one for one in chosen if _size(one) >= _PEAK_BYTES]
     if rough:
-        return (
-            chosen,
-            True,
-            (
-                f"{format_size(best)} is the nearest figure; of {format_size(size)} only a quarter of "
-                "it is asked, since busbw rises with the size"
-            ),
+        note = (
+            f"{format_size(best)} is the nearest figure; of {format_size(size)} only a quarter of "
+            "it is asked, since busbw rises with the size"
         )
-    note = "" if best == size else f"figures of {_sizes(chosen)} taken for {format_size(size)}"
+        return chosen, True, note
+    sizes = " and ".join(format_size(one) for one in sorted(set(map(_size, chosen))))
+    note = "" if best == size else f"figures of {sizes} taken for {format_size(size)}"
     return chosen, False, note
 
 
@@ -195,15 +183,6 @@ def _one_a_table(nearest: Sequence[Figure]) -> list[Figure]:
 
 def _size(one: Figure) -> int:
     return _PEAK_BYTES if one.size_bytes is None else one.size_bytes
-
-
-def _sizes(figures: Sequence[Figure]) -> str:
-    sizes = sorted({_size(one) for one in figures})
-    return " and ".join(format_size(size) for size in sizes)
-
-
-def _rank_counts(figures: Sequence[Figure]) -> str:
-    return ", ".join(sorted({str(one.nodes) for one in figures}))
 
 
 def _own_spread(figures: Sequence[Figure]) -> float:

@@ -8,6 +8,7 @@ Azure's own guide (Azure/ai-infrastructure-on-azure, skills/ai-infra/references/
 2026-11). The order of the others is judgement, counted from no statistics.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -78,7 +79,8 @@ def _settings(shape: Shape, nodes: Sequence[NodeFacts]) -> Iterator[str]:
     for name, value in _FORBID.items():
         hosts = [node.host for node in nodes if node.environment.get(name) == value]
         if hosts and (shape.nodes > 1 or name in _WITHIN):
-            yield f"{name}={value} is set{_on(hosts, nodes)}"
+            where = "" if len(hosts) == len(nodes) else f" on {', '.join(hosts[:3])}"
+            yield f"{name}={value} is set{where}"
     for name in _NARROW:
         told = {node.environment[name] for node in nodes if node.environment.get(name)}
         network = name.startswith(("NCCL_NET", "NCCL_IB"))
@@ -86,13 +88,11 @@ def _settings(shape: Shape, nodes: Sequence[NodeFacts]) -> Iterator[str]:
             yield f"{name}={min(told)} is set: without it NCCL chooses itself"
 
 
-def _on(hosts: Sequence[str], nodes: Sequence[NodeFacts]) -> str:
-    return "" if len(hosts) == len(nodes) else f" on {', '.join(hosts[:3])}"
-
-
 def _facts(shape: Shape, nodes: Sequence[NodeFacts]) -> Iterator[str]:
     if shape.gpu == CPU:
-        yield from _crowded(nodes)
+        crowded = [one for one in nodes if len(one.ranks) > (one.facts.cpu_allowed or math.inf)]
+        for node in crowded[:1]:
+            yield f"{len(node.ranks)} ranks share {node.facts.cpu_allowed} cores on {node.host}"
         return
     for node in nodes:
         yield from _slow_gpus(node)
@@ -103,14 +103,6 @@ def _facts(shape: Shape, nodes: Sequence[NodeFacts]) -> Iterator[str]:
             f"a card's PCIe link carries {shape.nic_carries_Gbitps:.0f} Gbit/s, its port "
             f"{shape.nic_Gbitps:g}"
         )
-
-
-def _crowded(nodes: Sequence[NodeFacts]) -> Iterator[str]:
-    for node in nodes:
-        cores = node.facts.cpu_allowed
-        if cores is not None and len(node.ranks) > cores:
-            yield f"{len(node.ranks)} ranks share {cores} cores on {node.host}"
-            return
 
 
 def _slow_gpus(node: NodeFacts) -> Iterator[str]:
@@ -134,14 +126,11 @@ def _network(shape: Shape, node: NodeFacts) -> Iterator[str]:
     soft = node.facts.memlock_soft
     if isinstance(soft, int) and soft < 2**30 and not node.facts.memlock_exempt:
         yield f"memlock is limited to {soft} bytes on {node.host}, too little for RDMA"
-    if node.facts.gpudirect_peer_module == "" and not _dmabuf(node):
+    dmabuf = node.facts.gpu_open_modules and node.facts.gpudirect_dmabuf_kernel
+    if node.facts.gpudirect_peer_module == "" and not dmabuf:
         yield f"neither nvidia-peermem nor dma-buf on {node.host}: no GPUDirect RDMA"
     if node.facts.acs_redirects:
         yield f"ACS sends peer-to-peer traffic through the root complex on {node.host}"
-
-
-def _dmabuf(node: NodeFacts) -> bool:
-    return bool(node.facts.gpu_open_modules and node.facts.gpudirect_dmabuf_kernel)
 
 
 def _pointed(shape: Shape, share: float) -> Iterator[str]:
@@ -158,9 +147,6 @@ def _pointed(shape: Shape, share: float) -> Iterator[str]:
         yield _TEXTS["half_of_cards"]
     elif _RING[0] < share < _RING[1] and shape.nodes == 2 and shape.gpu.startswith(_NVLS):
         yield _TEXTS["ring"]
-
-
-_TOLD_RDMA = ("ib", "roce", "rdma")
 
 
 def complete(world: World, said: ToldShape, *, whose: str) -> World:
@@ -229,11 +215,8 @@ def _same(what: str, known: int, said: int, whose: str) -> None:
 
 def _same_link(found: Shape | None, before: ToldShape, said: ToldShape, whose: str) -> None:
     known = found.interconnect if found else before.interconnect
-    alike = (
-        known in _TOLD_RDMA
-        and said.interconnect in _TOLD_RDMA
-        and "rdma" in (known, said.interconnect)
-    )
+    both = {known, said.interconnect}
+    alike = both <= {"ib", "roce", "rdma"} and "rdma" in both
     if known and said.interconnect and known != said.interconnect and not alike:
         raise UsageError(
             f"--interconnect {said.interconnect}, but {whose} goes over {INTERCONNECTS[known]}"

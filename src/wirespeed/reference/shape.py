@@ -8,7 +8,7 @@ measured by InfiniBand.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -227,7 +227,11 @@ def shape_of(world: World) -> Shape | None:
 
 def gpu_listed(world: World) -> str:
     """The product of all GPUs that the nodes name; empty where it is none or several."""
-    names = {gpu_called(str(g["name"])) for node in world.nodes for g in node.gpus if g.get("name")}
+    return _one_product(world.nodes)
+
+
+def _one_product(nodes: Iterable[NodeFacts]) -> str:
+    names = {gpu_called(str(one["name"])) for node in nodes for one in node.gpus if one.get("name")}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -254,8 +258,7 @@ def _gpu(node: NodeFacts, backend: str) -> str | None:
     """The product of all GPUs of the node; None: they differ, or NCCL runs and none is known."""
     if "nccl" not in backend:
         return CPU
-    names = {gpu_called(str(gpu["name"])) for gpu in node.gpus if gpu.get("name")}
-    return names.pop() if len(names) == 1 else None
+    return _one_product([node]) or None
 
 
 def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
@@ -275,7 +278,10 @@ def _inside(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
         return {"interconnect": kind, "gpu_link": rate * up, "why": said}
     if any(any(states) for states in links):
         return {"interconnect": "nvlink", "why": "NVLinks are active"}
-    slowest = _slowest_pcie(nodes)
+    # An idle GPU lowers the generation of its link, so the one that it can have counts.
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    rates = [pcie_rate(one.get("pcie_gen_max"), one.get("pcie_width")) for one in gpus]
+    slowest = min((rate for rate in rates if rate is not None), default=None)
     return {"interconnect": "pcie" if slowest else "", "gpu_link": slowest, "why": "no NVLink"}
 
 
@@ -285,16 +291,9 @@ def _copies(facts: Facts) -> dict[str, Any]:
     cores = facts.cpu_logical if facts.cpu_shared is None else facts.cpu_shared
     if rate is None or not _SLOWEST_COPY < rate < _FASTEST_COPY or cores is None or cores < 1:
         return {}
-    if quota is not None and quota != "unlimited" and 0 < quota < cores:
-        return {"copy_rate": rate * 1e9, "cores": float(quota)}
+    if quota is not None and quota != "unlimited" and quota > 0:
+        return {"copy_rate": rate * 1e9, "cores": float(min(quota, cores))}
     return {"copy_rate": rate * 1e9, "cores": float(cores)}
-
-
-def _slowest_pcie(nodes: Sequence[NodeFacts]) -> float | None:
-    """An idle GPU lowers the generation of its link, so the one that it can have counts."""
-    gpus = [gpu for node in nodes for gpu in node.gpus]
-    rates = [pcie_rate(one.get("pcie_gen_max"), one.get("pcie_width")) for one in gpus]
-    return min((rate for rate in rates if rate is not None), default=None)
 
 
 def _between(gpu: str, nodes: Sequence[NodeFacts]) -> dict[str, Any]:
@@ -350,17 +349,11 @@ def _interface(node: NodeFacts, gpu: str) -> _Cards:
     known = {str(nic["name"]): nic for nic in node.nics if "name" in nic}
     used = [known[name] for name in names if name in known]
     rates = [float(nic["speed_Gbitps"]) for nic in used if nic.get("speed_Gbitps")]
-    complete = rates if used and len(rates) == len(used) and not _made_up(used) else []
-    return (
-        ("tcp" if names else ""),
-        complete,
-        [_carries(n, r) for n, r in zip(used, complete, strict=False)],
-    )
-
-
-def _made_up(used: Sequence[dict[str, Any]]) -> bool:
-    """A veth or tunnel reports a speed that nothing stands behind."""
-    return any(nic.get("virtual", True) or nic.get("loopback") for nic in used)
+    # A veth or tunnel reports a speed that nothing stands behind.
+    made_up = any(nic.get("virtual", True) or nic.get("loopback") for nic in used)
+    complete = rates if used and len(rates) == len(used) and not made_up else []
+    carries = [_carries(nic, rate) for nic, rate in zip(used, complete, strict=False)]
+    return "tcp" if names else "", complete, carries
 
 
 def _carries(card: dict[str, Any], rate: float) -> float:

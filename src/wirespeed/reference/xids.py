@@ -48,14 +48,3 @@ LINK_BY_TEXT = range(144, 151)
 XIDS = dict(_read())
 LINK, REPORT = XIDS[74].fix, XIDS[92].fix
 """What is to be done about a link, and about what may come back."""
-
-
-def codes_of(kind: Kind) -> tuple[int, ...]:
-    """The numbers of a kind, rising; of `link` also those whose text decides."""
-    found = {code for code, xid in XIDS.items() if xid.kind == kind}
-    return tuple(sorted(found | set(LINK_BY_TEXT) if kind == "link" else found))
-
-
-def known_codes() -> tuple[int, ...]:
-    """All numbers that the table or the text of the error decides."""
-    return tuple(sorted({*XIDS, *LINK_BY_TEXT}))
