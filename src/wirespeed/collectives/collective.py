@@ -113,10 +113,7 @@ REDUCING = (
     Algorithm("recursive doubling", _log2, _log2),
     Algorithm("halving and doubling", _twice_log2, _ring_bytes),
 )
-SPREADING = (
-    Algorithm("ring", _all, _share),
-    Algorithm("recursive doubling", _log2, _share),
-)
+SPREADING = (Algorithm("ring", _all, _share), Algorithm("recursive doubling", _log2, _share))
 ROOTED = (
     Algorithm("binomial tree", _log2, _log2),
     Algorithm("binomial tree, children at once", _log2, children_at_once),
@@ -125,14 +122,8 @@ ROOTED = (
     Algorithm("scatter and all-gather", _scatter_gather, _ring_bytes),
     Algorithm("chain", _all, _one),
 )
-EXCHANGING = (
-    Algorithm("pairwise", _all, _share),
-    Algorithm("Bruck", _log2, _half_log2),
-)
-SPLITTING = (
-    Algorithm("linear", _all, _share),
-    Algorithm("binomial tree", _log2, _share),
-)
+EXCHANGING = (Algorithm("pairwise", _all, _share), Algorithm("Bruck", _log2, _half_log2))
+SPLITTING = (Algorithm("linear", _all, _share), Algorithm("binomial tree", _log2, _share))
 DIRECT = (Algorithm("direct", _one, _one),)
 
 

@@ -8,15 +8,7 @@ units on the way out (`codec.py`).
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from wirespeed.model.field_types import (
-    ALWAYS,
-    SPARSE,
-    Count,
-    GBps,
-    Micros,
-    NotNegative,
-    Positive,
-)
+from wirespeed.model.field_types import ALWAYS, SPARSE, Count, GBps, Micros, NotNegative, Positive
 from wirespeed.model.training_records import Ratio
 
 

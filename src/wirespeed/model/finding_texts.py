@@ -32,11 +32,7 @@ class FindingText(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     confidence: str = ""
 
     def finding(
-        self,
-        *,
-        subject: Subject | None = None,
-        evidence: Iterable[str] = (),
-        **values: object,
+        self, *, subject: Subject | None = None, evidence: Iterable[str] = (), **values: object
     ) -> Finding:
         """values: those that the templates name; under a field's name (`saw`) that whole text."""
         texts: dict[str, Any] = {

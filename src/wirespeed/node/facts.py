@@ -19,11 +19,7 @@ from typing import Any
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import NodeFacts
 from wirespeed.node.gpus import gather_gpus
-from wirespeed.node.limits import (
-    gather_cpus,
-    gather_limits,
-    note_copy_rate,
-)
+from wirespeed.node.limits import gather_cpus, gather_limits, note_copy_rate
 from wirespeed.node.machine import note_hardware, note_installed, pci_device
 from wirespeed.node.network.selection import note_network
 from wirespeed.node.nics import gather_nics, gather_rdma
@@ -46,10 +42,7 @@ class Spot:
 
 
 def note_topology(
-    notes: Notes,
-    gpus: Sequence[Device],
-    nics: Sequence[Device],
-    rdma: Sequence[Device],
+    notes: Notes, gpus: Sequence[Device], nics: Sequence[Device], rdma: Sequence[Device]
 ) -> None:
     """Note `topo.distances`, `topo.nvlinks` and `topo.numa` where there is something to tell.
 
