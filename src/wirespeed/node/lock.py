@@ -16,7 +16,6 @@ import os
 import random
 import secrets
 import socket
-import stat
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from typing import Any, Self
 import msgspec
 
 from wirespeed.errors import CannotMeasure, StorageError
+from wirespeed.node.reading import opened
 from wirespeed.process.process_table import boot_id, pid_space, started
 
 BOUND_S = 30.0
@@ -248,23 +248,15 @@ def _number(path: Path) -> int:
 
 def _look(path: Path) -> _Seen | None:
     """As the file server has it now (NFS asks it when a file is opened); None where it is gone."""
+    text = b""
     try:
-        handle = os.open(path, _READ)
-    except FileNotFoundError:
-        return None
-    except OSError:  # another user's
-        with suppress(FileNotFoundError):
-            return _seen(path, os.lstat(path), b"")
-        return None
-    try:
-        about = os.fstat(handle)
-        regular = stat.S_ISREG(about.st_mode)
-        return _seen(path, about, os.read(handle, _MOST_BYTES) if regular else b"")
-    finally:
-        os.close(handle)
-
-
-def _seen(path: Path, about: os.stat_result, text: bytes) -> _Seen:
+        with opened(path, links=False) as handle:
+            about, text = os.fstat(handle), os.read(handle, _MOST_BYTES)
+    except OSError:  # it is gone, or another user's, or no regular file
+        try:
+            about = os.lstat(path)
+        except FileNotFoundError:
+            return None
     stamp = about.st_ino, about.st_mtime_ns, about.st_size
     return _Seen(path, _number(path), _owner(text), stamp, about.st_uid)
 

@@ -36,15 +36,8 @@ def is_refusal(error: Exception) -> bool:
     )
 
 
-class _Idle:
-    """A handle with nothing to wait for."""
-
-    def wait(self) -> None:
-        return None
-
-
 class _All:
-    """Several handles as one."""
+    """Several handles as one, or none, with nothing to wait for."""
 
     __slots__ = ("_handles",)
 
@@ -155,7 +148,7 @@ class TorchEngine:
     def _bind_pair_exchange(self, call: Call) -> Issue:
         other = partner(call.geometry)
         if other is None:
-            return _Idle if not call.blocking else lambda: None
+            return partial(_All, ()) if not call.blocking else lambda: None
         return self._exchange(call, to=other, source=other)
 
     def _exchange(self, call: Call, *, to: int, source: int) -> Issue:

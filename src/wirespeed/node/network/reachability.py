@@ -259,7 +259,7 @@ def knock(door: Door, timeout_s: float) -> str:
         except OSError as error:
             problem = error.strerror or str(error)
             if error.errno is None:  # somebody is there
-                return problem
+                break
     return problem
 
 

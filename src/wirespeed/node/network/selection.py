@@ -28,7 +28,8 @@ from wirespeed.node.redact import allowed_environment, redact_value
 
 _MOST = 16
 """Interfaces that NCCL takes (MAX_IFS)."""
-_AUTOMATIC = ("^docker,lo,virbr", "docker", "lo", "virbr")
+_AUTOMATIC = {"^docker,lo,virbr": "every interface but docker*, lo*, virbr*"}
+_AUTOMATIC |= {name: f"nothing but {name}*" for name in ("docker", "lo", "virbr")}
 """What NCCL looks for in turn when nothing is set and no interface begins with ib."""
 Port = tuple[str, int]
 """Name and port of an RDMA device."""
@@ -116,11 +117,8 @@ def _seek_nccl(
         return found, "interfaces whose names begin with ib come first"
     if found := _near(environ.get("NCCL_COMM_ID", ""), fit):
         return found, "in the subnet of NCCL_COMM_ID"
-    for number, prefixes in enumerate(_AUTOMATIC):
+    for prefixes, why in _AUTOMATIC.items():
         if found := _filtered(prefixes, fit):
-            why = (
-                f"nothing but {prefixes}*" if number else "every interface but docker*, lo*, virbr*"
-            )
             return found, why
     return (), "no interface that runs has an address"
 
@@ -134,11 +132,8 @@ def match_nccl(environ: Mapping[str, str], interfaces: Sequence[Interface]) -> M
         return Matched(chosen)
     names = [one.name for one in interfaces]
     missing = [one for one in entries if not any(_fits(name, one, exact) for name in names)]
-    bare = [
-        one
-        for one in entries
-        if one not in missing and not any(_fits(name, one, exact) for name in chosen)
-    ]
+    lost = [one for one in entries if not any(_fits(name, one, exact) for name in chosen)]
+    bare = [one for one in lost if one not in missing]
     return Matched(chosen, tuple(missing), tuple(bare))
 
 
@@ -261,7 +256,11 @@ def note_network(
     each setting matches.
     """
     named = resolve_name()
-    _note_name(notes, named)
+    notes.keep("net.name", named.name)
+    notes.keep("net.name.addresses", list(named.addresses) or None, named.reason)
+    if named.addresses:
+        notes.keep("net.name.usable", named.usable)
+        notes.keep("net.name.loopback", named.loopback)
     try:
         interfaces = read_interfaces(notes.root, nics)
     except OSError as error:
@@ -301,14 +300,6 @@ def nccl_settings(root: Path, environ: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _note_name(notes: Notes, named: Named) -> None:
-    notes.keep("net.name", named.name)
-    notes.keep("net.name.addresses", list(named.addresses) or None, named.reason)
-    if named.addresses:
-        notes.keep("net.name.usable", named.usable)
-        notes.keep("net.name.loopback", named.loopback)
-
-
 def _note_settings(
     notes: Notes,
     settings: Mapping[str, str],
@@ -316,19 +307,21 @@ def _note_settings(
     ports: Sequence[tuple[str, int]],
 ) -> None:
     """Note for each variable that chooses interfaces and is set what it matches here."""
-    found: dict[str, Matched] = {}
-    for name in _LISTS:
-        if len(settings.get(name, "")) > 1:
-            found[name] = match_names(settings[name], interfaces)
-    if len(settings.get("NCCL_SOCKET_IFNAME", "")) > 1:
-        found["NCCL_SOCKET_IFNAME"] = match_nccl(settings, interfaces)
-    if hca := settings.get("NCCL_IB_HCA"):
-        found["NCCL_IB_HCA"] = match_hca(hca, ports)
-    if ucx := settings.get("UCX_NET_DEVICES"):
-        found["UCX_NET_DEVICES"] = match_ucx(ucx, interfaces, ports)
-    if mpi := settings.get("OMPI_MCA_btl_tcp_if_include"):
-        found["OMPI_MCA_btl_tcp_if_include"] = match_networks(mpi, interfaces)
-    notes.keep("net.hca", list(match_hca(settings.get("NCCL_IB_HCA", ""), ports).chosen))
+    hca = settings.get("NCCL_IB_HCA", "")
+    matchers: dict[str, Callable[[str], Matched]] = {
+        **{name: lambda value: match_names(value, interfaces) for name in _LISTS},
+        "NCCL_SOCKET_IFNAME": lambda value: match_nccl(settings, interfaces),
+        "NCCL_IB_HCA": lambda value: match_hca(value, ports),
+        "UCX_NET_DEVICES": lambda value: match_ucx(value, interfaces, ports),
+        "OMPI_MCA_btl_tcp_if_include": lambda value: match_networks(value, interfaces),
+    }
+    least = dict.fromkeys((*_LISTS, "NCCL_SOCKET_IFNAME"), 2)  # shorter ones are not regarded
+    found = {
+        name: match(settings[name])
+        for name, match in matchers.items()
+        if len(settings.get(name, "")) >= least.get(name, 1)
+    }
+    notes.keep("net.hca", list(match_hca(hca, ports).chosen))
     told = [
         node_facts.InterfaceSetting(
             name=name,
