@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from wirespeed.cli.options import CONTEXT, FiniteRange, argument, command, flag, option
+from wirespeed.cli.options import CONTEXT, FiniteRange, argument, command, flag, option, words_of
 from wirespeed.cli.run_options import RunOptions, common_options
 from wirespeed.collectives.catalogue import CATALOGUE, collective_named
 from wirespeed.collectives.collective import REDOPS, Collective, check_groups, dtype_named
@@ -226,7 +226,7 @@ def _cases(
     if not collective.has_data:
         return [replace(base, max_fit=False)]
     sizes = (0,) if values["max_fit"] else _sizes(values)
-    dtypes = [name for text in values["dtypes"] for name in text.split(",") if name]
+    dtypes = [name for text in values["dtypes"] for name in words_of(text)]
     return [
         replace(base, dtype=dtype_named(dtype).name, redop=redop, size_bytes=size, in_place=side)
         for dtype in dtypes
@@ -264,7 +264,7 @@ def _sizes(values: dict[str, Any]) -> list[int]:
 
 
 def _listed_sizes(text: str) -> list[int]:
-    sizes = sorted({parse_size(word) for word in text.split(",") if word.strip()})
+    sizes = sorted({parse_size(word) for word in words_of(text)})
     if not sizes or sizes[0] < 1:
         raise UsageError(f"--sizes {text!r}", expected="sizes of 1 byte or more, such as 1M,10M,1G")
     return sizes
@@ -272,7 +272,7 @@ def _listed_sizes(text: str) -> list[int]:
 
 def split_output(values: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """(reductions, format) from `-o`, which is nccl-tests' letter for one and ours for the other."""
-    words = [word for value in values for word in value.split(",") if word]
+    words = [word for value in values for word in words_of(value)]
     formats = [word for word in words if word in FORMATS]
     redops = [word for word in words if word in REDOPS]
     unknown = [word for word in words if word not in FORMATS and word not in REDOPS]

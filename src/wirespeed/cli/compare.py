@@ -17,6 +17,7 @@ from wirespeed.cli.options import (
     group,
     option,
     percent,
+    words_of,
 )
 from wirespeed.errors import InputError, UsageError
 
@@ -189,8 +190,9 @@ def set_command(refs: tuple[str, ...], name: str) -> None:
 @option("-o --output", kind=["table", "json"], default="table")
 def show(name: str, output: str) -> None:
     """Which runs a baseline holds."""
+    from wirespeed.cli.page import table_lines
     from wirespeed.runs.named_files import load_baseline
-    from wirespeed.views.text import Column, Grid, style_for
+    from wirespeed.views.text import style_for
 
     kept = load_baseline(name)
     if output == "json":
@@ -200,14 +202,16 @@ def show(name: str, output: str) -> None:
         data = {"name": kept.name, "set": kept.set, "runs": runs}
         click.echo(json.dumps(data, indent=2))
         return
-    style = style_for(sys.stdout)
     titles = ("run", "started (UTC)", "command", "verdict", "ranks", "backend", "figures")
-    grid = Grid(tuple(Column(title, left=title not in ("ranks", "figures")) for title in titles))
-    for run in kept.runs:
-        when = run.started[:19].replace("T", " ")
-        size, figures = str(run.world.size or ""), str(len(run.measurements) + len(run.training))
-        grid.add(run.id, when, run.command, run.verdict, size, run.world.backend, figures)
-    click.echo("\n".join([style.text(f"baseline {kept.name}, set {kept.set}"), *grid.lines(style)]))
+    rows = [
+        (
+            *(run.id, run.started[:19].replace("T", " "), run.command, run.verdict),
+            *(run.world.size or "", run.world.backend, len(run.measurements) + len(run.training)),
+        )
+        for run in kept.runs
+    ]
+    head = style_for(sys.stdout).text(f"baseline {kept.name}, set {kept.set}")
+    click.echo("\n".join([head, *table_lines(titles, rows, ("ranks", "figures"))]))
 
 
 @command("list", of=baseline)
@@ -248,15 +252,7 @@ def rm(name: str) -> None:
 @option("-o --output", "Format.", ["table", "md", "json"], default="table")
 @flag("-q --quiet", "Print nothing; the exit code tells.")
 @_plain_color
-def trend(
-    ops: tuple[str, ...],
-    runs: str | None,
-    last: int | None,
-    fail_on: float | None,
-    output: str,
-    quiet: bool,
-    color: str,
-) -> int:
+def trend(ops: tuple[str, ...], output: str, quiet: bool, color: str, **asked: Any) -> int:
     """One figure over many runs: its levels, since when, and what was different then.
 
     OP is an operation or a strategy; without any it is all of them.
@@ -277,8 +273,9 @@ def trend(
 
     refuse_unknown_keys(click.get_current_context())
     chosen = operations(ops)
-    loaded = sorted(load_refs(runs) if runs else stored_runs(), key=lambda run: run.started)
-    found = trend_of(loaded[-last:] if last else loaded, chosen, fail_on)
+    refs, last = asked["runs"], asked["last"]
+    loaded = sorted(load_refs(refs) if refs else stored_runs(), key=lambda run: run.started)
+    found = trend_of(loaded[-last:] if last else loaded, chosen, asked["fail_on"])
     if not found.series:
         raise UsageError(
             f"no figure was measured by two of {len(loaded)} runs",
@@ -339,7 +336,7 @@ def operations(only: Collection[str]) -> tuple[str, ...]:
     from wirespeed.collectives.catalogue import CATALOGUE
     from wirespeed.training.strategies.registry import STRATEGIES
 
-    names = [name for text in only for name in text.split(",") if name]
+    names = [name for text in only for name in words_of(text)]
     for name in names:
         if name not in CATALOGUE and name not in STRATEGIES:
             raise UsageError(

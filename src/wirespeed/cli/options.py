@@ -143,6 +143,16 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+def words_of(text: str | None) -> list[str]:
+    """Of a list with commas, without blanks; none of None."""
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def switch_of(parameter: str) -> str:
+    """How the command line spells a parameter: `--bucket-mb` of `bucket_mb`, `-x` of `pass_`."""
+    return "-x" if parameter == "pass_" else "--" + parameter.strip("_").replace("_", "-")
+
+
 def parse_duration(text: str, option: str) -> float:
     """Seconds of `90s`, `30m` or `1h30m`; UsageError for what is no time above 0 with a unit."""
     words = text.strip().lower()

@@ -6,7 +6,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -67,6 +67,18 @@ def print_styled(
 
     style = style_for(sys.stdout, color=color, verbose=verbose)
     click.echo(render(what, format, style), color=style.color, nl=False)
+
+
+def table_lines(
+    titles: Sequence[str], rows: Iterable[Sequence[object]], right: Collection[str] = ()
+) -> list[str]:
+    """For stdout; right: titles whose columns are figures."""
+    from wirespeed.views.text import Column, Grid, style_for
+
+    grid = Grid(tuple(Column(title, left=title not in right) for title in titles))
+    for row in rows:
+        grid.add(*map(str, row))
+    return grid.lines(style_for(sys.stdout))
 
 
 def exported(run: "Run", output: "Output") -> int:

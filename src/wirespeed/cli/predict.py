@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from wirespeed.cli.options import CONTEXT, argument, color_option, command, flag, option
+from wirespeed.cli.options import CONTEXT, argument, color_option, command, flag, option, words_of
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.units import parse_size
 
@@ -100,14 +100,14 @@ def _question(values: dict[str, Any]) -> Any:
             "both --nodes and --ranks" if values["nodes"] else "no world was named",
             expected="--nodes 4,16,64, or --ranks 8,16 for worlds on one machine",
         )
-    ops = [collective_named(word).name for word in _words(values["ops"])]
+    ops = [collective_named(word).name for word in words_of(values["ops"])]
     strategies = strategies_named(values["strategy"]) if values["strategy"] else ()
     return Question(
         nodes=_numbers(values["nodes"], "--nodes"),
         ranks=_numbers(values["ranks"], "--ranks"),
         ranks_per_node=values["ranks_per_node"],
         ops=tuple(dict.fromkeys(ops)),
-        sizes=tuple(sorted({_size(word) for word in _words(values["sizes"])})),
+        sizes=tuple(sorted({_size(word) for word in words_of(values["sizes"])})),
         model=values["model"],
         strategies=strategies,
         buckets=bucket_sizes(values["bucket_mb"]),
@@ -115,12 +115,8 @@ def _question(values: dict[str, Any]) -> Any:
     )
 
 
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
-
-
 def _numbers(text: str | None, option: str) -> tuple[int, ...]:
-    words = _words(text)
+    words = words_of(text)
     for word in words:
         good = word.isascii() and word.isdecimal() and len(word) < 9
         if not good or not 1 <= int(word) <= MOST_NODES:

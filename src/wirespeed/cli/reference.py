@@ -54,7 +54,7 @@ def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> Non
       wirespeed reference list --gpu H100 --op all_reduce
       wirespeed reference list --own -o json
     """
-    from wirespeed.cli.reference_text import figures_json, figures_table
+    from wirespeed.cli.reference_answers import figures_json, figures_table
     from wirespeed.reference.figures import figures_to_csv, shipped_figures
     from wirespeed.runs.named_files import load_own
 
@@ -65,7 +65,7 @@ def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> Non
     elif output == "csv":
         click.echo(figures_to_csv(found), nl=False)
     elif found:
-        click.echo(figures_table(found, sys.stdout))
+        click.echo(figures_table(found))
     else:
         click.echo("no figures\nnext: wirespeed reference add last")
 
@@ -85,7 +85,7 @@ def add(what: str, name: str | None, quiet: bool, **told: Any) -> None:
       wirespeed reference add 7f3c --gpu A100 --nodes 16 --interconnect ib      an imported log
       wirespeed reference add figures.csv               as `reference export` wrote it
     """
-    from wirespeed.cli.reference_runs import figures_from, figures_in
+    from wirespeed.cli.reference_answers import figures_from, figures_in
     from wirespeed.runs.named_files import save_own
 
     said = told_by(told)
@@ -159,8 +159,14 @@ def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
 
     Exit codes: 0 normal, 1 low, 3 nothing is known that it could be compared with.
     """  # noqa: E501
-    from wirespeed.cli.reference_runs import answer, best_figure, completed, run_named
-    from wirespeed.cli.reference_text import answer_json, answer_text
+    from wirespeed.cli.reference_answers import (
+        answer,
+        answer_json,
+        answer_text,
+        best_figure,
+        completed,
+        run_named,
+    )
     from wirespeed.collectives.catalogue import collective_named
     from wirespeed.model.units import parse_size
 
@@ -202,7 +208,7 @@ def training(run_ref: str | None, output: str) -> None:
 
     here = {}
     if run_ref:
-        from wirespeed.cli.reference_runs import run_named, shares_of_naive
+        from wirespeed.cli.reference_answers import run_named, shares_of_naive
 
         here = shares_of_naive(run_named(run_ref))
     figures = shipped_training()
@@ -215,20 +221,21 @@ def training(run_ref: str | None, output: str) -> None:
 
 
 def _table(rows: "list[tuple[TrainingFigure, float | None, float | None]]", beside: bool) -> str:
+    from wirespeed.cli.page import table_lines
     from wirespeed.model.units import format_duration
-    from wirespeed.views.text import Column, Grid, style_for
 
-    left = ("system", "model", "strategy", "source")
-    names = ["system", "model", "batch", "ranks", "strategy", "bucket", "step", "of naive"]
-    names += [*(["here"] if beside else []), "comm", "source"]
-    grid = Grid(tuple(Column(name, left=name in left) for name in names))
-    for one, share, mine in rows:
-        grid.add(
-            *(one.system, one.model, str(one.batch), str(one.ranks), one.strategy),
+    right = ("batch", "ranks", "bucket", "step", "of naive", "here", "comm")
+    titles = ["system", "model", "batch", "ranks", "strategy", "bucket", "step", "of naive"]
+    titles += [*(["here"] if beside else []), "comm", "source"]
+    told = [
+        [
+            *(one.system, one.model, one.batch, one.ranks, one.strategy),
             *(f"{one.bucket_mb:g} MB" if one.bucket_mb else "", format_duration(one.step_s)),
             f"{share:.2f}" if share else "",
             *((f"{mine:.2f}" if mine else "",) if beside else ()),
             f"{one.comm_share * 100:.3g} %" if one.comm_share is not None else "",
             f"{one.source}, read {one.read}" if one.read else one.source,
-        )
-    return "\n".join(grid.lines(style_for(sys.stdout)))
+        ]
+        for one, share, mine in rows
+    ]
+    return "\n".join(table_lines(titles, told, right))

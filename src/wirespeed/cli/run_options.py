@@ -1,7 +1,7 @@
 """The options of verbs that start ranks: where these run, what they measure with, how it is shown."""
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ from wirespeed.cli.options import (
     color_option,
     flag,
     option,
+    switch_of,
+    words_of,
 )
 from wirespeed.errors import UsageError
 from wirespeed.launchers.engines import ENGINES
@@ -32,20 +34,11 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 65_536
 """Of a world; on this machine the memory allows far fewer."""
-NAMES = {
-    "on": "--on",
-    "cluster": "--cluster",
-    "hosts": "--hosts",
-    "hostfile": "--hostfile",
-    "nodes": "--nodes",
-    "ranks_per_node": "--ranks-per-node",
-    "python": "--python",
-    "interface": "--interface",
-    "pass_": "-x",
-    "with_": "--with",
-    "dry_run": "--dry-run",
-}
-
+NAMES = (
+    *("on", "cluster", "hosts", "hostfile", "nodes", "ranks_per_node", "python", "interface"),
+    *("pass_", "with_", "dry_run"),
+)
+"""Of the options that say where ranks run, as click calls them."""
 _MEANT = {"--cluster": "k8s", "--hosts": "ssh", "--hostfile": "ssh"}
 
 _PLACES: tuple[Decorator, ...] = (
@@ -179,16 +172,11 @@ class Placement:
     """Where ranks shall run, as the options say."""
 
     engine: str
-    cluster: str | None
-    hosts: str | None
-    hostfile: str | None
-    nodes: int | None
-    ranks_per_node: int | None
-    python: str | None
-    interface: str | None
-    passed: tuple[str, ...]
-    options: tuple[str, ...]
+    passed: Sequence[str]
+    """Words of -x."""
     dry_run: bool
+    _asked: Mapping[str, Any]
+    """All of the options, as click has them."""
     _prepared: "Prepared | None" = None
 
     @staticmethod
@@ -200,7 +188,7 @@ class Placement:
         taken = {name: values.pop(name) for name in NAMES}
         engine = taken.pop("on") or default
         if engine is None:
-            given = [NAMES[name] for name, value in taken.items() if value]
+            given = [switch_of(name) for name, value in taken.items() if value]
             if given:
                 raise UsageError(
                     f"{given[0]} says nothing without --on",
@@ -214,8 +202,7 @@ class Placement:
                 expected="--on k8s",
                 next="the same command with --on k8s",
             )
-        passed, options = taken.pop("pass_"), taken.pop("with_")
-        return Placement(engine=engine, passed=passed, options=options, **taken)
+        return Placement(engine, taken["pass_"], taken["dry_run"], taken)
 
     def prepared(self, ranks: int | None, startup_s: float) -> "Prepared":
         """Let the engine look at this machine and the nodes; once."""
@@ -224,20 +211,20 @@ class Placement:
             from wirespeed.launchers.engines import engine_named
             from wirespeed.launchers.request import forwarded, made_ready, read_options
 
-            engine = engine_named(self.engine)
-            cluster = {} if self.cluster is None else {"cluster": self.cluster}
+            engine, asked = engine_named(self.engine), self._asked
+            options = read_options(engine, asked["with_"])
             job = Job(
                 command=(),
                 hosts=self._hosts(),
-                nodes=self.nodes,
+                nodes=asked["nodes"],
                 ranks=ranks,
-                ranks_per_node=self.ranks_per_node,
+                ranks_per_node=asked["ranks_per_node"],
                 environment=forwarded(os.environ, self.passed),
                 directory=str(Path.cwd()),
-                python=self.python or "",
-                interface=self.interface or "",
+                python=asked["python"] or "",
+                interface=asked["interface"] or "",
                 startup_s=startup_s,
-                options={**read_options(engine, self.options), **cluster},
+                options={**options, **{n: asked[n] for n in ("cluster",) if asked[n] is not None}},
             )
             self._prepared = engine.prepare(made_ready(job, framed=not self.dry_run))
         return self._prepared
@@ -245,11 +232,12 @@ class Placement:
     def _hosts(self) -> "tuple[Host, ...]":
         from wirespeed.launchers.request import parse_hosts, read_hostfile
 
-        if self.hosts and self.hostfile:
+        hosts, file = self._asked["hosts"], self._asked["hostfile"]
+        if hosts and file:
             raise UsageError("--hosts and --hostfile", expected="one of them")
-        if self.hostfile:
-            return read_hostfile(Path(self.hostfile))
-        return parse_hosts(self.hosts) if self.hosts else ()
+        if file:
+            return read_hostfile(Path(file))
+        return parse_hosts(hosts) if hosts else ()
 
 
 def written(prepared: "Prepared", form: str, title: str) -> str:
@@ -356,7 +344,7 @@ class RunOptions:
 
 def _allowed(text: str | None) -> frozenset[str]:
     """Ids from `PLACE-001,net-003`; UsageError names what is no id of a finding."""
-    words = [word.strip().upper() for word in (text or "").split(",") if word.strip()]
+    words = [word.upper() for word in words_of(text)]
     if not words:
         return frozenset()
     from wirespeed.checks.registry import EXPLAINED

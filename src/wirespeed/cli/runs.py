@@ -153,7 +153,7 @@ def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **
       wirespeed runs import old.log --gpu A100 --nodes 16 --gpus-per-node 8 --interconnect ib
       kubectl logs nccl-test-launcher | wirespeed runs import - --op all_reduce
     """
-    from wirespeed.cli.reference_runs import completed
+    from wirespeed.cli.reference_answers import completed
     from wirespeed.runs.importers import import_bytes
     from wirespeed.runs.store import save
     from wirespeed.session.references import references_for
@@ -178,20 +178,24 @@ def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **
 
 
 def _table(summaries: "list[RunSummary]") -> list[str]:
+    from wirespeed.cli.page import table_lines
     from wirespeed.model.units import format_duration
-    from wirespeed.views.text import Column, Grid, style_for
 
     titles = ("id", "started (UTC)", "command", "verdict", "exit", "took", "ranks", "nodes")
-    left = ("id", "started (UTC)", "command", "verdict", "backend", "remark")
-    names = (*titles, "backend", "measured", "remark")
-    grid = Grid(tuple(Column(name, left=name in left) for name in names))
-    for s in summaries:
-        remark = f"damaged: {s.damaged}" if s.damaged else "" if s.finished else "unfinished"
-        when = s.started[:19].replace("T", " ")
-        took = format_duration(s.seconds) if s.seconds else ""
-        sizes = (str(s.world_size or ""), str(s.nodes or ""), s.backend, str(s.measurements))
-        grid.add(s.id, when, s.command, s.verdict, str(s.exit_code), took, *sizes, remark)
-    return grid.lines(style_for(sys.stdout))
+    rows = [
+        (
+            *(s.id, s.started[:19].replace("T", " "), s.command, s.verdict, s.exit_code),
+            *(format_duration(s.seconds) if s.seconds else "", s.world_size or "", s.nodes or ""),
+            *(s.backend, s.measurements, _remark(s)),
+        )
+        for s in summaries
+    ]
+    right = ("exit", "took", "ranks", "nodes", "measured")
+    return table_lines((*titles, "backend", "measured", "remark"), rows, right)
+
+
+def _remark(one: "RunSummary") -> str:
+    return f"damaged: {one.damaged}" if one.damaged else "" if one.finished else "unfinished"
 
 
 def _ask(paths: list[Path]) -> None:
@@ -237,7 +241,7 @@ def _read(file: str) -> bytes:
 
 
 def _imported(run: "Run", reference: "Reference") -> str:
-    from wirespeed.cli.reference_runs import verdict_lines
+    from wirespeed.cli.reference_answers import verdict_lines
     from wirespeed.views.sections import import_lines
     from wirespeed.views.text import style_for
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from wirespeed.cli.options import switch_of
 from wirespeed.cli.run_options import NAMES, Resumed
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.lasting_records import Soak
@@ -53,9 +54,7 @@ def _refuse_foreign_places(ctx: click.Context, path: Path, run: "Run") -> None:
     """A folder that somebody sent chooses no hosts, and no programs on them."""
     if path.resolve().parent == runs_home().resolve():
         return
-    chosen = [
-        word for name, word in NAMES.items() if run.config.get(name) and not _given(ctx, name)
-    ]
+    chosen = [switch_of(name) for name in NAMES if run.config.get(name) and not _given(ctx, name)]
     if chosen:
         raise UsageError(
             f"{path} is not among your own runs, and would choose {' and '.join(chosen)}",

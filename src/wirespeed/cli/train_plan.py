@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from wirespeed.cli.options import Output, parse_duration
+from wirespeed.cli.options import Output, parse_duration, switch_of, words_of
 from wirespeed.cli.page import refuse_bad_target
 from wirespeed.cli.run_options import RunOptions
 from wirespeed.errors import CannotMeasure, UsageError
@@ -78,7 +78,7 @@ def _refuse_with_grid(values: dict[str, Any]) -> None:
     for name in ("scaling", "for_", "trace"):
         if values[name]:
             raise UsageError(
-                f"{_option(name)} on a grid", expected="one value of --ranks and --batch with it"
+                f"{switch_of(name)} on a grid", expected="one value of --ranks and --batch with it"
             )
 
 
@@ -257,7 +257,7 @@ def _refuse_uneven(batch: int, ranks: int, micro_batches: int) -> None:
 def bucket_sizes(text: str | None) -> tuple[float, ...]:
     """Megabytes from `1,10,100`."""
     sizes = []
-    for word in filter(None, (part.strip() for part in (text or "").split(","))):
+    for word in words_of(text):
         try:
             size = float(word)
         except ValueError:
@@ -276,7 +276,7 @@ def bucket_sizes(text: str | None) -> tuple[float, ...]:
 
 def world_sizes(text: str | None) -> tuple[int, ...]:
     """Numbers of ranks from `1,2,4`, ascending."""
-    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    words = words_of(text)
     wrong = [word for word in words if not word.isdecimal() or int(word) < 1]
     if wrong or (text is not None and not words):
         raise UsageError(
@@ -296,15 +296,15 @@ def lasting_of(values: Mapping[str, Any], *, launched: bool, elsewhere: bool) ->
         for name in _ONLY_WITH:
             if values[name]:
                 raise UsageError(
-                    f"{_option(name)} without --for",
+                    f"{switch_of(name)} without --for",
                     expected="--for TIME: only training for a time has checkpoints",
-                    next=f"wirespeed train --for 30m {_option(name)} …",
+                    next=f"wirespeed train --for 30m {switch_of(name)} …",
                 )
         return None
     wrong = [name for name in _OTHERS if values[name]]
     if wrong:
         raise UsageError(
-            f"--for and {_option(wrong[0])}",
+            f"--for and {switch_of(wrong[0])}",
             expected="one of them: --for trains by one strategy for a time, and compares nothing",
             next="wirespeed train --for 30m --strategy ddp",
         )
@@ -363,7 +363,3 @@ def _every(text: str) -> tuple[float | None, int | None]:
         return parse_duration(text, "--checkpoint-every"), None
     except UsageError as error:
         raise UsageError(error.saw, expected="such as 60s, 5m or 100steps") from error
-
-
-def _option(name: str) -> str:
-    return "--" + name.strip("_").replace("_", "-")

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from wirespeed.cli.cluster import settled
-from wirespeed.cli.reference_runs import completed, verdict_lines, verdict_of
+from wirespeed.cli.reference_answers import completed, verdict_lines, verdict_of
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.kube import Refused, exit_code, finding_of, kubectl_of, patient
 from wirespeed.clusters.manifests.render import as_yaml

@@ -1,0 +1,401 @@
+"""Runs held against expected figures: whether they are normal, as text and JSON; figures from runs."""
+
+import json
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from wirespeed.cli.options import told_by
+from wirespeed.cli.page import table_lines
+from wirespeed.errors import InputError, UsageError
+from wirespeed.model.records import Measurement, Run, ToldShape
+from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
+from wirespeed.node.reading import read_whole
+from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation, Reference
+from wirespeed.reference.ask import Answer, Asked, ask, expected_of
+from wirespeed.reference.figures import INTERCONNECTS, Figure, figures_from_csv
+from wirespeed.reference.known import figures_of_run
+from wirespeed.reference.reasons import complete, lacking
+from wirespeed.reference.roofline import share
+from wirespeed.reference.shape import Shape, shape_of, shape_told
+from wirespeed.runs.named_files import load_own
+from wirespeed.runs.store import find, load
+from wirespeed.session.references import answer_of
+from wirespeed.views.text import Style, style_for
+
+_LARGEST_FILE = 16 * 2**20
+_US = 1e6
+_WORDS = {
+    "low": ("LOW", "red"),
+    "normal": ("NORMAL", "green"),
+    "high": ("HIGH", "yellow"),
+    "unknown": ("UNKNOWN", "yellow"),
+}
+_MOST_KNOWN = 4
+
+
+def figures_table(figures: Sequence[Figure]) -> str:
+    titles = ("set", "system", "GPU", "a node", "nodes", "over", "switch", "collective")
+    rows = [
+        [
+            *(one.name, one.system, one.gpu or "any"),
+            *(one.gpus_per_node or "any", one.nodes or "any", _over(one)),
+            *(one.switch, one.collective),
+            "peak" if one.size_bytes is None else format_size(one.size_bytes),
+            format_bandwidth(one.busbw) if one.busbw else "",
+            format_duration(one.time_s) if one.time_s else "",
+            *(one.kind, one.dated),
+        ]
+        for one in figures
+    ]
+    right = ("a node", "nodes", "size", "busbw", "time")
+    return "\n".join(table_lines((*titles, *right[2:], "kind", "source"), rows, right))
+
+
+def _over(one: Figure) -> str:
+    cards = f" {one.nics}×{one.nic_Gbitps:g}G" if one.nics and one.nic_Gbitps else ""
+    return INTERCONNECTS[one.interconnect] + cards
+
+
+def figures_json(figures: Sequence[Figure]) -> str:
+    return json.dumps([_figure(one) for one in figures], indent=2, ensure_ascii=False)
+
+
+def _figure(one: Figure) -> dict[str, Any]:
+    return {
+        **{n: getattr(one, n) for n in ("name", "system", "gpu", "gpus_per_node", "nodes")},
+        **{n: getattr(one, n) for n in ("interconnect", "nics", "nic_Gbitps", "switch")},
+        "collective": one.collective,
+        "size_bytes": one.size_bytes,
+        "busbw_GBps": one.busbw and one.busbw / GIGA,
+        "busbw_range_GBps": _scaled(one.busbw_range, 1 / GIGA),
+        "time_us": one.time_s and one.time_s * _US,
+        "time_range_us": _scaled(one.time_range, _US),
+        **{n: getattr(one, n) for n in ("kind", "source", "published", "read")},
+    }
+
+
+def _scaled(ends: tuple[float, float] | None, scale: float) -> list[float] | None:
+    return [end * scale for end in ends] if ends else None
+
+
+def answer_text(answer: Answer, stream: TextIO) -> str:
+    """The verdict first, then figure, spread, sources, limit, reasons, next command."""
+    style = style_for(stream)
+    return "\n".join(_wrapped(label, text, style) for label, text in _lines(answer, style))
+
+
+def _wrapped(label: str, text: str, style: Style) -> str:
+    if not label:
+        return text
+    indent = f"  {label:<9} "
+    lines = textwrap.wrap(
+        style.text(text), style.width, initial_indent=indent, subsequent_indent=" " * len(indent),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return "\n".join(lines)
+
+
+def _lines(answer: Answer, style: Style) -> list[tuple[str, str]]:
+    word, color = _WORDS[answer.place]
+    asked = f"{answer.op} {format_size(answer.figure.size_bytes)}, {_asked(answer.figure)}"
+    lines = [("", style.paint(word, color) + style.text(f"  {asked} on {answer.shape.words}"))]
+    lines += _expected(answer)
+    if answer.limit is not None:
+        lines.append(("limit", share(answer.figure.busbw, answer.limit)))
+    if answer.above:
+        lines.append(("above it", answer.above))
+    lines += [
+        ("likeliest" if n == 1 else "", f"{n}. {one}") for n, one in enumerate(answer.reasons, 1)
+    ]
+    lines.append(("next", _next(answer)))
+    return [
+        (label or " ", text) if index else (label, text)
+        for index, (label, text) in enumerate(lines)
+    ]
+
+
+def _asked(figure: Asked) -> str:
+    told = f"{format_bandwidth(figure.busbw)} busbw"
+    if figure.busbw_range is None:
+        return f"{told} (told without an interval)"
+    low, high = map(format_bandwidth, figure.busbw_range)
+    return f"{told} ({low} … {high}, n={figure.iterations})"
+
+
+def _expected(answer: Answer) -> list[tuple[str, str]]:
+    found = answer.expectation
+    if answer.figure.too_wide:
+        return [("because", "its 95 % interval is wider than ±50 %, so it supports no verdict")]
+    if found is None or not found.busbw:
+        lines = [("because", "no figure is known for such nodes, this operation and size")]
+        known = [_short(one) for one in answer.known[:_MOST_KNOWN]]
+        return lines + [("known" if n == 0 else "", text) for n, text in enumerate(known)]
+    ends = found.busbw_range
+    spread = "one figure of another size, so its spread is not known"
+    if answer.beside:
+        spread = _assumed(found.busbw, answer.beside)
+    if ends:
+        own = found.samples == 1 and found.origin != "reference"
+        among = "its 95 % interval" if own else "among them"
+        spread = f"{format_bandwidth(ends[0])} … {format_bandwidth(ends[1])}, {among}"
+    gate = f"; below {format_bandwidth(found.gate)} the source warns" if found.gate else ""
+    lines = [
+        (
+            "expected",
+            f"{format_bandwidth(found.busbw)}: this is {answer.share or 0:.2f} of {_it(found)}",
+        ),
+        ("spread", f"{spread}{gate}"),
+        ("from", f"{ORIGINS[found.origin]}: {found.source}"),
+    ]
+    return lines + [("figures" if n == 0 else "", note) for n, note in enumerate(found.notes)]
+
+
+def _it(found: Expectation) -> str:
+    return "the only known figure" if found.lone else "it"
+
+
+def _assumed(busbw: float, beside: str) -> str:
+    low, high = (format_bandwidth(busbw * (1 + sign * ASSUMED_SPREAD)) for sign in (-1, 1))
+    where = {"near": "within it", "below": "below it", "above": "above it"}[beside]
+    return (
+        f"±{ASSUMED_SPREAD * 100:.0f} % assumed of a lone figure ({low} … {high}): this is {where}"
+    )
+
+
+def verdict_line(answer: Answer, style: Style) -> str:
+    """`NORMAL  all_reduce 1 GiB: 1.00 of 45.4 GB/s, the only known figure (source)`."""
+    word, color = _WORDS[answer.place]
+    found = answer.expectation
+    told = f"{answer.op} {format_size(answer.figure.size_bytes)}"
+    if found is None or not found.busbw:
+        text = f"{told}: no figure is known for {answer.shape.words}, this operation and size"
+    else:
+        only = ", the only known figure" if found.lone else ""
+        share = f"{answer.share or 0:.2f} of {format_bandwidth(found.busbw)}"
+        text = f"{told}: {share}{only} ({ORIGINS[found.origin]}: {found.source})"
+    return style.paint(word, color) + style.text(f"  {text}")
+
+
+def _short(one: Figure) -> str:
+    size = "peak" if one.size_bytes is None else format_size(one.size_bytes)
+    rate = format_bandwidth(one.busbw) if one.busbw else ""
+    nodes = "1 node" if one.nodes == 1 else f"{one.nodes or 'any number of'} nodes"
+    over = INTERCONNECTS[one.interconnect]
+    return f"{one.system}: {nodes}, {over}, {one.collective} {size} {rate} ({one.dated})"
+
+
+def _next(answer: Answer) -> str:
+    size = answer.figure.size_bytes
+    if answer.figure.too_wide:
+        return f"wirespeed bench {answer.op} -b {size} -e {size} --max-time 10"
+    if answer.place == "low" and answer.shape.nodes > 1:
+        return "wirespeed locate   (which node, link or rail)"
+    if answer.place == "unknown" and not answer.shape.interconnect:
+        return (
+            "the same with --interconnect, such as ib, roce, efa or tcp: figures hold for one only"
+        )
+    if answer.place == "unknown":
+        return "wirespeed reference list; with a run that you trust: wirespeed reference add RUN"
+    return f"wirespeed bench {answer.op} -b {size} -e {size}"
+
+
+def answer_json(answer: Answer) -> str:
+    found, limit = answer.expectation, answer.limit
+    expected = found and {
+        "busbw_GBps": found.busbw and found.busbw / GIGA,
+        "range_GBps": _scaled(found.busbw_range, 1 / GIGA),
+        "figures": found.samples,
+        "gate_GBps": found.gate and found.gate / GIGA,
+        "origin": found.origin,
+        "source": found.source,
+        "notes": list(found.notes),
+    }
+    data = {
+        "verdict": answer.place,
+        "collective": answer.op,
+        "size_bytes": answer.figure.size_bytes,
+        "busbw_GBps": answer.figure.busbw / GIGA,
+        "busbw_range_GBps": _scaled(answer.figure.busbw_range, 1 / GIGA),
+        "iterations": answer.figure.iterations or None,
+        "share": answer.share,
+        "beside_the_only_figure": answer.beside,
+        "assumed_spread": ASSUMED_SPREAD if answer.beside else None,
+        "world": answer.shape.words,
+        "expected": expected,
+        "limit": limit and {"busbw_GBps": limit.busbw / GIGA, "model": limit.model},
+        "above_limit": answer.above,
+        "reasons": list(answer.reasons),
+    }
+    return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+# Runs and CSVs that are held against figures, or become figures.
+
+
+def completed(run: Run, told: ToldShape | None) -> Run:
+    """The run of a world with what was said of it; UsageError where that contradicts it."""
+    if told is None:
+        return run
+    return replace(run, world=complete(run.world, told, whose=f"run {run.id}"))
+
+
+def verdict_of(run: Run, reference: Reference | None = None) -> Answer | None:
+    """Of its best figure; None where the run has none, or is of nodes that nobody told."""
+    best = best_of(run)
+    return answer_of(run, best, reference) if best and shape_of(run.world) else None
+
+
+def verdict_lines(run: Run, style: Style, reference: Reference | None = None) -> list[str]:
+    """The verdict and the command that tells more; empty where nothing was measured.
+
+    reference: what to hold several runs against, read once.
+    """
+    best = best_of(run)
+    if best is None:
+        return []
+    again = f"wirespeed reference ask {best.op} {best.size_bytes} --run {run.id}"
+    answer = verdict_of(run, reference)
+    if answer is not None:
+        more = "" if answer.shape.interconnect else "   (with --interconnect: which network it is)"
+        return ["  " + verdict_line(answer, style), f"  why: {again}{more}"]
+    words = " ".join(f"{word} …" for word in ", ".join(lacking(run.world)).split(", ") if word)
+    if not words:
+        return []
+    return [style.text(f"  is it normal? {again} {words}")]
+
+
+def best_of(run: Run, op: str | None = None) -> Measurement | None:
+    """The highest busbw over all ranks, of `op` or any; out of place where the two are alike."""
+    known = [one for one in run.measurements if one.groups == "all" and one.busbw > 0]
+    known = [one for one in known if op in (None, one.op)]
+    return max(known, key=lambda one: (one.busbw, not one.in_place), default=None)
+
+
+def best_figure(run: Run | None, op: str | None) -> Measurement:
+    """UsageError where there is none."""
+    if run is None:
+        raise UsageError("which figure?", expected="OP SIZE --busbw GB/s, or --run RUN")
+    best = best_of(run, op)
+    if best is None:
+        raise UsageError(
+            f"run {run.id} measured no {op or 'collective'} over all ranks",
+            next=f"wirespeed runs show {run.id}",
+        )
+    return best
+
+
+def answer(op: str, size: int, told: dict[str, Any], run: Run | None) -> Answer:
+    """A run's figure is held against all that `check` knows, a told one against figures."""
+    shape = _shape(told, run)
+    if told["busbw"]:
+        figure = Asked(size, told["busbw"] * GIGA)
+        nodes = run.world.nodes if run else ()
+        return ask(shape, op, figure, expected_of(shape, op, size, load_own()), nodes=nodes)
+    if run is None:
+        raise UsageError("which figure?", expected="--busbw GB/s, or --run RUN")
+    return answer_of(run, _measured(run, op, size))
+
+
+def figures_from(ref: str, name: str | None, told: ToldShape | None) -> tuple[list[Figure], str]:
+    """Of a stored run, and what the set is called."""
+    run = completed(run_named(ref), told)
+    called = name or run.id
+    figures = figures_of_run(run, called)
+    shape = shape_of(run.world)
+    if shape is None:
+        raise _shapeless(run)
+    if not shape.interconnect:
+        raise UsageError(
+            f"run {run.id} does not tell what carries its traffic",
+            expected="--interconnect, such as ib, roce, efa or tcp: figures hold for one only",
+        )
+    if not figures:
+        raise UsageError(
+            f"run {run.id} has no figures that can stand for its nodes",
+            expected="measured collectives over all ranks",
+            next=f"wirespeed runs show {run.id}",
+        )
+    return figures, called
+
+
+def figures_in(file: str, name: str | None) -> tuple[list[Figure], str]:
+    """Of a CSV, and what the set is called."""
+    path = Path(file)
+    try:
+        text = read_whole(path, _LARGEST_FILE, pipes=True).decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(
+            f"cannot read {file}: {error.strerror or error}", expected="a table of figures"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is not text", expected="CSV in UTF-8") from error
+    called = name or path.stem
+    figures = figures_from_csv(text, source=file, name=called)
+    if not figures:
+        raise InputError(f"{file} has no rows", expected="one row a figure")
+    return list(figures), called
+
+
+def run_named(ref: str) -> Run:
+    return load(find(ref))
+
+
+def _shape(told: dict[str, Any], run: Run | None) -> Shape:
+    """As the run tells it, with what was said; else as said."""
+    if run is not None:
+        found = shape_of(run.world)
+        if found is None:
+            raise _shapeless(run)
+        return found
+    said = told_by(told)
+    if said is None or not said.gpu:
+        raise UsageError("which GPU?", expected="--gpu NAME, such as --gpu H100, or --gpu cpu")
+    return shape_told(
+        said.gpu,
+        per_node=said.gpus_per_node or 8,
+        nodes=said.nodes or 1,
+        interconnect=said.interconnect,
+        nics=said.nics or None,
+        nic_Gbitps=said.nic_Gbitps or None,
+    )
+
+
+def _shapeless(run: Run) -> UsageError:
+    words = lacking(run.world)
+    if not words:
+        return UsageError(
+            f"the nodes of run {run.id} are not alike", expected="a run of alike nodes"
+        )
+    return UsageError(
+        f"run {run.id} does not tell which nodes it is of",
+        expected=f"{' and '.join(words)} with it, such as --gpu H100, or --gpu cpu",
+    )
+
+
+def _measured(run: Run, op: str, size: int) -> Measurement:
+    """The run's figure of that operation and exactly that size."""
+    alike = [one for one in run.measurements if one.op == op and one.groups == "all"]
+    found = [one for one in alike if one.size_bytes == size and one.busbw]
+    if found:
+        return found[0]
+    sizes = ", ".join(format_size(n, exact=True) for n in sorted({one.size_bytes for one in alike}))
+    raise UsageError(
+        f"run {run.id} has no busbw of {op} at {format_size(size, exact=True)}",
+        expected=f"one of {sizes}" if sizes else f"a run that measured {op}",
+    )
+
+
+def shares_of_naive(run: Run) -> dict[str, float]:
+    """Each strategy's step over naive's, of the first model and batch that naive was run with."""
+    naive = next((one for one in run.training if one.strategy == "naive" and one.ranks > 1), None)
+    if naive is None:
+        raise UsageError(
+            f"run {run.id} has no step of the strategy naive over several ranks",
+            next="wirespeed train --strategy naive,flat,overlap,bucketed",
+        )
+    same = (naive.model, naive.batch, naive.ranks)
+    alike = [one for one in run.training if (one.model, one.batch, one.ranks) == same]
+    return {one.strategy: one.step.mean / naive.step.mean for one in reversed(alike)}
