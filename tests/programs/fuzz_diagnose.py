@@ -10,7 +10,7 @@ import atheris
 
 with atheris.instrument_imports(include=["wirespeed.diagnose"]):
     from wirespeed.diagnose.derived import DERIVED, Evidence
-    from wirespeed.diagnose.endings import disagreements
+    from wirespeed.diagnose.diagnose import disagreements
     from wirespeed.diagnose.rendering import findings_of, reason
     from wirespeed.diagnose.rules import all_rules
     from wirespeed.diagnose.scan import Scanner

@@ -10,10 +10,6 @@ import pickle
 import re
 from typing import Any, NoReturn
 
-MAGIC = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-_KEYS = (b"pg_config", b"pg_status", b"entries", b"profiling_name", b"nccl_version")
-"""Texts of which one stands at the beginning of every dump of the recorder."""
-
 _ALLOWED = re.compile(
     rb"(?:[()\]}Neasut\x85-\x89\x94]"  # marks, empty containers, constants, filling them
     rb"|[Kqh].|M..|[Jj].{4}|r..[\x00-\x0f]\x00|[G\x95].{8}|\x80[\x02-\x05]"
@@ -37,11 +33,6 @@ class _Plain(pickle.Unpickler):
 
     def persistent_load(self, key: Any, /) -> NoReturn:
         raise NotPlainError("it names an object that lies elsewhere")
-
-
-def looks_recorded(head: bytes) -> bool:
-    """Whether these first bytes of a file are a pickle's, and a dump's."""
-    return head[:2] in MAGIC and any(key in head for key in _KEYS)
 
 
 def plain(data: bytes) -> Any:

@@ -2,19 +2,18 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from wirespeed.diagnose.flight_pickle import MAGIC, looks_recorded, plain
+from wirespeed.diagnose.flight_pickle import plain
 from wirespeed.diagnose.prefix import rank_in_name
-from wirespeed.diagnose.sources import Source
+from wirespeed.diagnose.sources import MAGIC, Source
 from wirespeed.errors import InputError
 
-_HEAD = 4096
 _LARGEST = 64 << 20
 _RING = 1 << 18
 """Entries of one rank's ring."""
@@ -23,7 +22,7 @@ _MOST = 256
 """Inputs of one collective, and dimensions of each, that are looked at."""
 WINDOW = 64
 """Collectives of each group, the newest ones, that ranks are compared in."""
-_KEYS = (b'"entries"', b'"pg_config"', b'"pg_status"')
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError)
 _NUMBER = re.compile(r"(\d+)(?:\.\w{1,6}){0,2}$")
 _TRANSFER = re.compile(r"(?:send|recv) (\d+)(?:->|<-)(\d+)")
 
@@ -135,62 +134,21 @@ class Dump:
     """Without any list of collectives."""
 
 
-def is_dump(source: Source) -> bool:
-    """Whether it is the recorder's JSON or pickle, by its first bytes."""
-    if source.path is None:
-        return False
-    head = _start(source, source.path, _HEAD)
-    if head[:2] in MAGIC:
-        return looks_recorded(head)
-    return head.lstrip()[:1] == b"{" and any(key in head for key in _KEYS)
-
-
-def _start(source: Source, path: Path, size: int) -> bytes:
-    """The first bytes; of a pickle, which `Source.open` refuses, too."""
-    return b"".join(_parts(source, path, size))[:size]
-
-
-def _parts(source: Source, path: Path, size: int) -> Iterator[bytes]:
-    if path.is_file() and _is_pickle(path):
-        with path.open("rb") as raw:
-            yield raw.read(size)
-        return
-    stream = source.open()
-    try:
-        while size > 0 and (part := stream.read1(min(size, 1 << 20))):
-            size -= len(part)
-            yield part
-    finally:
-        stream.close()
-
-
-def _is_pickle(path: Path) -> bool:
-    try:
-        with path.open("rb") as raw:
-            return raw.read(2) in MAGIC
-    except OSError:
-        return False
-
-
 def read_dump(source: Source, number: int) -> Dump:
     """The dump; `number` is its rank where neither its name nor its content tells one.
 
     Raises InputError where it is no such dump, is damaged, or would run a program.
     """
     try:
-        data = _all(source)
+        data = b"".join(source.parts(_LARGEST + 1))
+        if len(data) > _LARGEST:
+            size = f"{source.name} is larger than {_LARGEST >> 20} MiB"
+            raise InputError(size, expected="a rank's dump")
         known = plain(data) if data[:2] in MAGIC else json.loads(data)
         if isinstance(known, list):  # the first versions hold nothing else
             known = {"entries": known}
         return _dump(known, source, number)
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        OverflowError,
-    ) as error:
+    except _DAMAGE as error:
         cut = isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip()) - 1
         raise InputError(
             f"{source.name} is no dump of the flight recorder that can be read: "
@@ -199,16 +157,6 @@ def read_dump(source: Source, number: int) -> Dump:
             "plain data or JSON",
             next="copy it again from its node; a job that is killed while it dumps leaves half a file",
         ) from error
-
-
-def _all(source: Source) -> bytes:
-    path = source.path or Path(source.name)
-    data = b"".join(_parts(source, path, _LARGEST + 1))
-    if len(data) > _LARGEST:
-        raise InputError(
-            f"{source.name} is larger than {_LARGEST >> 20} MiB", expected="a rank's dump"
-        )
-    return data
 
 
 def _dump(data: Mapping[str, Any], source: Source, number: int) -> Dump:
@@ -250,9 +198,8 @@ def _rank(
     told = data.get("rank")
     if isinstance(told, int) and told >= 0:
         return told, True
-    common = (
-        set(groups[0].members).intersection(*(one.members for one in groups)) if groups else set()
-    )
+    members = [set(one.members) for one in groups]
+    common = set[int].intersection(*members) if members else set()
     if len(common) == 1:
         return common.pop(), True
     named = rank_in_name(name)
@@ -315,11 +262,7 @@ def _add_call(calls: dict[int, Call], entry: Mapping[str, Any], name: str) -> No
 def _as_told(name: str, sizes: object, types: object) -> What:
     """Lists in lists without end are not followed: what is not as torch writes it is left out."""
     try:
-        if (
-            isinstance(sizes, list)
-            and len(sizes) <= _MOST
-            and max(map(len, sizes), default=0) <= _MOST
-        ):
+        if isinstance(sizes, list) and max(map(len, [sizes, *sizes])) <= _MOST:
             some = tuple(types[:_SHOWN]) if isinstance(types, list) else ()
             return _what(name, tuple(map(tuple, sizes)), some)
     except TypeError:  # no lists of numbers

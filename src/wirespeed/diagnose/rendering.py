@@ -215,7 +215,7 @@ _LINES = 4
 _FOLLOWERS = 12
 """Consequences shown of one answer."""
 _JUDGED = ("GOOD-", "SAME-", "ADDR-", "RETRY-")
-"""Facts that are judged by themselves: endings.py, disagreements.py, the rules of those names."""
+"""Facts that are judged by themselves: how logs end, who says otherwise, the rules of those names."""
 _NAMED = 6
 _NAMES_RANKS = re.compile(r"\branks? \[?\d")
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from statistics import median
 from typing import Any
 
@@ -39,14 +40,11 @@ class Inspector:
     def read(self, source: Source) -> None:
         """Raises InputError where not one line can be read."""
         before = self._lines
-        stream = source.open()
-        try:
+        with closing(source.open()) as stream:
             for block in blocks(stream):
                 for line in block.splitlines():
                     if line.strip():
                         self._add(line)
-        finally:
-            stream.close()
         self._source = self._source or source.name
         if self._lines == before:
             raise InputError(
@@ -135,7 +133,11 @@ Row = Mapping[str, Any]
 def ras_findings(source: Source) -> list[Finding]:
     """The report's. Raises InputError for one that breaks off or is no such report."""
     try:
-        data = json.loads(_all(source))
+        text = b"".join(source.parts(_LARGEST + 1))
+        if len(text) > _LARGEST:
+            size = f"{source.name} is larger than {_LARGEST >> 20} MiB"
+            raise InputError(size, expected="one report")
+        data = json.loads(text)
         found = [
             one for comm in data["communicators"] for one in _of_communicator(comm, source.name)
         ]
@@ -151,20 +153,6 @@ def ras_findings(source: Source) -> list[Finding]:
         found.append(make_finding("data_late", evidence=(where,), times=late))
     count = len(data["communicators"])
     return found or [make_finding("nothing_reported", evidence=(source.name,), communicators=count)]
-
-
-def _all(source: Source) -> bytes:
-    stream, data = source.open(), bytearray()
-    try:
-        while part := stream.read1(1 << 20):
-            data += part
-            if len(data) > _LARGEST:
-                raise InputError(
-                    f"{source.name} is larger than {_LARGEST >> 20} MiB", expected="one report"
-                )
-    finally:
-        stream.close()
-    return bytes(data)
 
 
 def _of_communicator(comm: Row, name: str) -> Iterator[Finding]:
@@ -268,9 +256,6 @@ def _verb(rows: list[Row], singular: str) -> str:
     return singular if len(rows) == 1 else plural[singular]
 
 
-_HEAD = 4096
-
-
 class Reports:
     """What reports among the logs say."""
 
@@ -278,33 +263,13 @@ class Reports:
         self._findings: list[Finding] = []
         self._inspector = Inspector()
 
-    def take(self, source: Source) -> bool:
-        """Read it where its first bytes are a report's. Raises InputError for one that is damaged."""
-        reader = self._reader(_start(source))
-        if reader is not None:
-            reader(source)
-        return reader is not None
+    def read(self, source: Source, kind: str) -> None:
+        """One of that kind: `Source.kind`. Raises InputError for one that is damaged."""
+        if kind == "ras":
+            self._findings += ras_findings(source)
+        else:
+            self._inspector.read(source)
 
     def findings(self) -> list[Finding]:
         """Of all that was read."""
         return [*self._findings, *self._inspector.findings()]
-
-    def _reader(self, head: bytes) -> Callable[[Source], None] | None:
-        if head.lstrip()[:1] != b"{":
-            return None
-        if b'"communicators_count"' in head and b'"nccl_version"' in head:
-            return self._read_ras
-        if b'"header"' in head and (b'"coll_perf"' in head or b'"p2p_perf"' in head):
-            return self._inspector.read
-        return None
-
-    def _read_ras(self, source: Source) -> None:
-        self._findings += ras_findings(source)
-
-
-def _start(source: Source) -> bytes:
-    stream = source.open()
-    try:
-        return stream.read1(_HEAD)
-    finally:
-        stream.close()

@@ -7,6 +7,7 @@ decoded, stripped of their prefix and shown to the rules of those anchors.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -135,8 +136,7 @@ class Scanner:
         """The hits of one log, in its order."""
         rank = rank_in_name(source.name)
         number, block, begun, tar, self._block = 1, b"", False, False, b""
-        stream = source.open()
-        try:
+        with closing(source.open()) as stream:
             for block in blocks(stream):
                 if not begun:
                     self._note_writers(block[:_SAMPLE])
@@ -145,15 +145,12 @@ class Scanner:
                 yield from self._in_block(source.name, block, number, rank)
                 number += block.count(b"\n")
                 self.bytes += len(block)
-        finally:
-            stream.close()
         if broke_off := stream.broke_off or ("" if tar else _zeros(block)):
             self.broken[source.name] = f"line {number}: {broke_off}"
         self.tails[source.name] = block[-_TAIL:]
         if block and not block.endswith(b"\n"):
-            self.unended[source.name] = block[block.rfind(b"\n") + 1 :][:80].decode(
-                "utf-8", "replace"
-            )
+            last = block[block.rfind(b"\n") + 1 :][:80]
+            self.unended[source.name] = last.decode("utf-8", "replace")
         for summary in self._blocks.rest():
             yield from self._of_joined(source.name, rank, summary)
         self._note_writers(block[-_SAMPLE:])
@@ -214,17 +211,15 @@ class Scanner:
                 return
         wanted: list[Rule] = []
         for one in known.values():
-            if isinstance(one, Rule):
-                wanted.append(one)
-            else:
+            if not isinstance(one, Rule):
                 one.see(raw, name, number)
-        unread = [rule for rule in wanted if self._is_enough(rule)]
-        self.counts.update(rule.id for rule in unread)
-        if len(unread) < len(wanted):
-            read = [rule for rule in wanted if rule not in unread]
-            yield from self._shown_to(
-                read, name, number, rank, strip(raw.decode("utf-8", "replace"))
-            )
+            elif self._is_enough(one):
+                self.counts[one.id] += 1
+            else:
+                wanted.append(one)
+        if wanted:
+            prefix = strip(raw.decode("utf-8", "replace"))
+            yield from self._shown_to(wanted, name, number, rank, prefix)
 
     def _of_joined(self, name: str, rank: int | None, block: Joined) -> Iterator[Hit]:
         """A torchrun block as one line; other failures than the root cause are no causes."""
@@ -281,6 +276,5 @@ class Scanner:
 
 def _zeros(block: bytes) -> str:
     """A file system that lost its last writes leaves zeros."""
-    return (
-        "it ends in zero bytes, as after a crash of the machine" if block.endswith(_ZEROS) else ""
-    )
+    crashed = "it ends in zero bytes, as after a crash of the machine"
+    return crashed if block.endswith(_ZEROS) else ""

@@ -13,11 +13,11 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
-from wirespeed.diagnose.flight_pickle import MAGIC, looks_recorded
 from wirespeed.errors import InputError
 
 # Bytes of a log from wherever they come: unpacked, opened once where they can be read only once.
@@ -285,15 +285,15 @@ def _first_bytes(number: int) -> bytes | None:
 
 BLOCK = 1 << 20
 LONGEST = 1 << 16
+MAGIC = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""First bytes of a pickle."""
+_KEYS = (b"pg_config", b"pg_status", b"entries", b"profiling_name", b"nccl_version")
+"""Texts of which one stands at the beginning of every dump of torch's flight recorder."""
+_JSON_KEYS = (b'"entries"', b'"pg_config"', b'"pg_status"')
+_START = 4096
 _PICKLES = (".pkl", ".pickle", ".pt", ".pth")
 _NEVER = (*_PICKLES, ".so", ".pyc", ".png", ".safetensors", ".npy", ".npz", ".bin")
 _ZIP_MAGIC = b"PK\x03\x04"
-
-
-class Readable(Protocol):
-    """What gives bytes as they come."""
-
-    def read1(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +316,35 @@ class Source:
                 expected="a log, or a folder of logs",
             ) from error
 
+    def parts(self, size: int) -> Iterator[bytes]:
+        """Its first `size` bytes in pieces; of a pickle, which `open` refuses, too."""
+        if self.path is not None and self.path.is_file() and _is_pickle(self.path):
+            with self.path.open("rb") as raw:
+                yield raw.read(size)
+            return
+        with closing(self.open()) as stream:
+            while size > 0 and (part := stream.read1(min(size, 1 << 20))):
+                size -= len(part)
+                yield part
+
+    def kind(self) -> Literal["log", "dump", "ras", "inspector"]:
+        """What its first bytes show: a log, a flight recorder's dump, RAS's or the Inspector's JSON."""
+        if self.path is None:
+            with closing(self.open()) as stream:
+                head = stream.read1(_START)
+        else:
+            head = b"".join(self.parts(_START))[:_START]
+        if self.path is not None and _looks_recorded(head):
+            return "dump"
+        if head.lstrip()[:1] != b"{":
+            return "log"
+        if self.path is not None and any(key in head for key in _JSON_KEYS):
+            return "dump"
+        if b'"communicators_count"' in head and b'"nccl_version"' in head:
+            return "ras"
+        performance = b'"coll_perf"' in head or b'"p2p_perf"' in head
+        return "inspector" if b'"header"' in head and performance else "log"
+
     def _raw(self) -> Raw:
         if self.path is None:
             _refuse_stdin()
@@ -326,7 +355,10 @@ class Source:
 
     def _refuse(self, head: bytes) -> None:
         if head[:2] in MAGIC:
-            raise _pickle(self.name)
+            raise InputError(
+                f"{self.name} is a Python pickle, which can run any program when it is read",
+                expected="a log, or a dump of torch's flight recorder, whose pickles hold plain data",
+            )
         if head.startswith(_ZIP_MAGIC):
             raise InputError(
                 f"{self.name} is a zip archive",
@@ -343,11 +375,17 @@ def _refuse_stdin() -> None:
     refuse_device(about.st_mode, about.st_rdev, "standard input")
 
 
-def _pickle(name: str) -> InputError:
-    return InputError(
-        f"{name} is a Python pickle, which can run any program when it is read",
-        expected="a log, or a dump of torch's flight recorder, whose pickles hold plain data",
-    )
+def _is_pickle(path: Path) -> bool:
+    try:
+        with path.open("rb") as raw:
+            return raw.read(2) in MAGIC
+    except OSError:
+        return False
+
+
+def _looks_recorded(head: bytes) -> bool:
+    """Whether these first bytes of a file are a pickle's, and a dump's."""
+    return head[:2] in MAGIC and any(key in head for key in _KEYS)
 
 
 def find_sources(paths: Iterable[str]) -> list[Source]:
@@ -392,13 +430,13 @@ def _below(folder: Path) -> list[Source]:
 def _is_read(path: Path) -> bool:
     try:
         with path.open("rb") as raw:
-            head = raw.read(4096)
+            head = raw.read(_START)
     except OSError:
         return not path.name.endswith(_NEVER)
-    return looks_recorded(head) or not (path.name.endswith(_NEVER) or head[:2] in MAGIC)
+    return _looks_recorded(head) or not (path.name.endswith(_NEVER) or head[:2] in MAGIC)
 
 
-def blocks(stream: Readable, size: int = BLOCK) -> Iterator[bytes]:
+def blocks(stream: Raw | Stream, size: int = BLOCK) -> Iterator[bytes]:
     """Pieces that end with a whole line, but for the last, and those of a line without end."""
     read = stream.read1  # a pipe gives what it has
     rest = b""
