@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from wirespeed.diagnose import rules
-from wirespeed.diagnose.own_rules import with_own
-from wirespeed.diagnose.rule_file import RuleFileError, read_rules, rule_schema
+from wirespeed.diagnose.rule_file import RuleFileError, read_rules, rule_schema, with_own
 
 GOOD = """\
 defaults:
@@ -38,12 +37,12 @@ rules:
 
 def wrong(text: str) -> list[str]:
     with pytest.raises(RuleFileError) as told:
-        with_own({"mine.yaml": text})
+        with_own({"mine.yaml": text}, rules.all_rules())
     return str(told.value).partition("; expected")[0].splitlines()
 
 
 def test_a_file_gives_its_rules_beside_ours() -> None:
-    found = {rule.id: rule for rule in with_own({"mine.yaml": GOOD})}
+    found = {rule.id: rule for rule in with_own({"mine.yaml": GOOD}, rules.all_rules())}
     assert len(found) == len(rules.all_rules()) + 2
     first, second = found["MINE-001"], found["MINE-002"]
     assert (first.role, first.explains, first.least) == ("cause", ("exit-code",), 2)

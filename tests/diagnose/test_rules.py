@@ -9,8 +9,8 @@ import pytest
 
 from wirespeed.diagnose import rules
 from wirespeed.diagnose.derived import DERIVED
-from wirespeed.diagnose.own_rules import faults, faults_between
 from wirespeed.diagnose.rule import Rule
+from wirespeed.diagnose.rule_file import faults, faults_between
 from wirespeed.diagnose.rules import all_rules
 from wirespeed.diagnose.scan import Scanner
 

@@ -113,9 +113,9 @@ def _rules(files: tuple[str, ...]) -> "tuple[Rule, ...]":
             ) from error
     if not texts:
         return all_rules()
-    from wirespeed.diagnose.own_rules import with_own
+    from wirespeed.diagnose.rule_file import with_own
 
-    return with_own(texts)
+    return with_own(texts, all_rules())
 
 
 def _diagnosed(

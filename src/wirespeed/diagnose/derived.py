@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from operator import gt, itemgetter, lt
 
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.scan import Hit, Line
@@ -223,6 +224,10 @@ class Evidence:
         for part in parts:
             found.add(Hit(rule, part.line, groups))
 
+    def hits(self, id: str) -> list[Hit]:
+        """Of a rule, none where it saw nothing."""
+        return self.seen[id].hits if id in self.seen else []
+
     def of(self, *roles: str) -> list[Seen]:
         return [found for found in self.seen.values() if found.rule.role in roles]
 
@@ -244,19 +249,25 @@ class Evidence:
         return ()
 
 
+def _told_by(rule: Rule, hits: Iterable[Hit], **more: str) -> Iterator[Hit]:
+    """The rule's hits where another has these."""
+    return (Hit(rule, hit.line, {**hit.groups, **more}) for hit in hits)
+
+
 def _behind(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
     """Ranks whose last enqueued work comes before the one in which others timed out.
 
     A work's number counts within its process group, so only ranks of one group are compared; lines
     that name no group are of one.
     """
-    waits = evidence.seen["WD-001"].hits
+    waits = evidence.hits("WD-001")
     last: dict[tuple[str, int], tuple[int, Hit]] = {}
-    for hit in evidence.seen["WD-003"].hits:
+    for hit in evidence.hits("WD-003"):
         rank = _rank(hit)
         if rank is not None:
             key = hit.groups.get("group", ""), rank
-            last[key] = max(last.get(key, (-1, hit)), (_number(hit, "enqueued"), hit), key=_first)
+            number = _number(hit, "enqueued")
+            last[key] = max(last.get(key, (-1, hit)), (number, hit), key=itemgetter(0))
     stuck = Counter(_number(hit, "seq") for hit in waits)
     number, times = stuck.most_common(1)[0]
     wait = next(hit for hit in waits if _number(hit, "seq") == number)
@@ -267,13 +278,8 @@ def _behind(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
     if not late or len(late) > times or {_rank(hit) for hit in waits} & set(late):
         return
     for rank, (enqueued, hit) in sorted(late.items()):
-        groups = {
-            **wait.groups,
-            "rank": str(rank),
-            "enqueued": str(enqueued),
-            "waiting": str(times),
-        }
-        yield Hit(rule, hit.line, groups)
+        told = {"rank": str(rank), "enqueued": str(enqueued), "waiting": str(times)}
+        yield Hit(rule, hit.line, wait.groups | told)
 
 
 def _rank(hit: Hit) -> int | None:
@@ -286,35 +292,28 @@ def _number(hit: Hit, name: str) -> int:
     return int(hit.groups[name])
 
 
-def _first(pair: tuple[int, Hit]) -> int:
-    return pair[0]
-
-
 def _without_rank_0(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
     """The early barrier's lines, unless rank 0 waits at it too: then it prepares nothing.
 
     Of torch's timeouts every rank that waits prints one, so one who prints none is awaited.
     """
     waits = evidence.seen["WD-011"]
-    told = evidence.seen["WD-001"].hits if "WD-001" in evidence.seen else []
+    told = evidence.hits("WD-001")
     if 0 in waits.ranks or any(_rank(hit) == 0 for hit in told):
         return
-    for hit in waits.hits:
-        yield Hit(rule, hit.line, hit.groups)
+    yield from _told_by(rule, waits.hits)
 
 
 def _over_hosts(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
     """The refused loopback addresses of a job that is known to have several hosts."""
-    if len(evidence.hosts) < 2:
-        return
-    for hit in evidence.seen["GLOO-002"].hits:
-        yield Hit(rule, hit.line, {**hit.groups, "hosts": str(len(evidence.hosts))})
+    hosts = len(evidence.hosts)
+    yield from _told_by(rule, evidence.hits("GLOO-002") if hosts > 1 else (), hosts=str(hosts))
 
 
 def _lost(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
     """Which GPU fell off the bus; the driver may name it on the line before."""
-    said = {hit.line.source for hit in evidence.seen["KERN-001"].hits}
-    for hit in evidence.seen["KERN-055"].hits:
+    said = {hit.line.source for hit in evidence.hits("KERN-001")}
+    for hit in evidence.hits("KERN-055"):
         device = next(iter(hit.groups.values()), "?")
         if hit.line.source in said:
             yield Hit(rule, hit.line, {"device": device})
@@ -326,7 +325,7 @@ def _copies(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
     Tests that run one after another list theirs after the summary of the one before, by the same
     rank of the launcher: they are no copies.
     """
-    devices = evidence.seen["NT-003"].hits
+    devices = evidence.hits("NT-003")
     firsts = [hit for hit in devices if hit.groups.get("rank") == "0"]
     summary = evidence.seen.get("NT-005")
     end = summary.start.line if summary is not None else None
@@ -362,7 +361,7 @@ def _between_hosts(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
     """Addresses that lead to the own machine, where there are several."""
     if evidence.trains or not _several_hosts(evidence):
         return
-    for hit in evidence.seen["ADDR-002"].hits:
+    for hit in evidence.hits("ADDR-002"):
         interface = hit.groups.get("interface", "")
         address = hit.groups.get("address") or hit.groups.get("at", "")
         told = f"{address} of {interface}" if interface else address
@@ -371,32 +370,20 @@ def _between_hosts(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
 
 def _without_success(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
     """Retries, unless the job trains on after them: then they are of its start."""
-    if not evidence.trains:
-        seen = evidence.seen["RETRY-002"].hits
-        yield from (Hit(rule, hit.line, hit.groups) for hit in seen)
+    return _told_by(rule, () if evidence.trains else evidence.hits("RETRY-002"))
 
 
-def _with(rule: Rule, evidence: Evidence, more: bool) -> Iterator[Hit]:
-    """The lines in which more (or fewer) have joined than the world size says."""
-    for hit in evidence.seen["STORE-040"].hits:
-        world, joined = int(hit.groups["world"]), int(hit.groups["joined"])
-        if joined > world if more else joined < world:
-            yield Hit(rule, hit.line, hit.groups)
+def _joined(
+    rule: Rule, evidence: Evidence, by: str, apart: Callable[[int, int], bool]
+) -> Iterator[Hit]:
+    """The lines of that rule in which more (or fewer) have joined than the world size says.
 
-
-def _too_many(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
-    return _with(rule, evidence, True)
-
-
-def _too_few(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
-    """Only what timed out: while it waits, fewer have joined in every healthy job too."""
-    return _with(rule, evidence, False)
-
-
-def _too_many_clients(rule: Rule, evidence: Evidence) -> Iterator[Hit]:
-    for hit in evidence.seen["STORE-030"].hits:
-        if int(hit.groups["joined"]) > int(hit.groups["world"]):
-            yield Hit(rule, hit.line, hit.groups)
+    Too few are told only of what timed out: while it waits, fewer have joined in healthy jobs too.
+    """
+    hits = evidence.hits(by)
+    return _told_by(
+        rule, (one for one in hits if apart(_number(one, "joined"), _number(one, "world")))
+    )
 
 
 _SILENT = ("RAS-006", "RAS-007", "RAS-008", "WD-001")
@@ -410,17 +397,13 @@ def _snapshots(evidence: Evidence) -> list[list[Hit]]:
     """
     ids = ("RAS-002", "RAS-003", "RAS-004")
     lines = sorted(
-        (hit for id in ids for hit in _hits(id, evidence)),
+        (hit for id in ids for hit in evidence.hits(id)),
         key=lambda hit: (hit.line.source, hit.line.number),
     )
     found: list[list[Hit]] = []
     for hit in lines:
         last = found[-1][-1].line if found else None
-        follows = last is not None and (last.source, last.number + 1) == (
-            hit.line.source,
-            hit.line.number,
-        )
-        if follows:
+        if last and (last.source, last.number + 1) == (hit.line.source, hit.line.number):
             found[-1].append(hit)
         else:
             found.append([hit])
@@ -429,11 +412,10 @@ def _snapshots(evidence: Evidence) -> list[list[Hit]]:
 
 def _operations(lines: Iterable[Hit]) -> dict[int, int]:
     """How many ranks have launched up to which operation."""
-    told: dict[int, int] = {}
+    told: Counter[int] = Counter()
     for hit in lines:
         if "operation" in hit.groups:
-            number = int(hit.groups["operation"])
-            told[number] = told.get(number, 0) + int(hit.groups.get("ranks", "1"))
+            told[_number(hit, "operation")] += int(hit.groups.get("ranks", "1"))
     return told
 
 
@@ -453,31 +435,24 @@ def _counts(rule: Rule, evidence: Evidence, stuck: bool) -> Iterator[Hit]:
         told = _operations(lines)
         if len(told) < 2 or _is_stuck(evidence, told) != stuck:
             continue
-        named = sorted(
-            {hit.groups["ras_rank"] for hit in lines if "ras_rank" in hit.groups}, key=int
-        )
+        ranks_named = {hit.groups["ras_rank"] for hit in lines if "ras_rank" in hit.groups}
+        named = sorted(ranks_named, key=int)
         counts = (f"{ranks} at operation {number}" for number, ranks in sorted(told.items()))
         groups = {
             **first.groups,
             "counts": ", ".join(counts),
             "named": ", ".join(named[:16]) + (" and more" if len(named) > 16 else "") or "?",
         }
-        yield Hit(rule, first.line, groups)
-        for hit in lines:
-            yield Hit(rule, hit.line, {**groups, **hit.groups})
-
-
-def _hits(id: str, evidence: Evidence) -> list[Hit]:
-    return evidence.seen[id].hits if id in evidence.seen else []
+        yield from (Hit(rule, hit.line, groups | hit.groups) for hit in (first, *lines))
 
 
 DERIVED: dict[str, Derive] = {
     "addresses-between-hosts": _between_hosts,
     "copies": _copies,
     "fell-off-the-bus": _lost,
-    "joined-by-too-few": _too_few,
-    "joined-by-too-many": _too_many,
-    "joined-by-too-many-clients": _too_many_clients,
+    "joined-by-too-few": partial(_joined, by="STORE-040", apart=lt),
+    "joined-by-too-many": partial(_joined, by="STORE-040", apart=gt),
+    "joined-by-too-many-clients": partial(_joined, by="STORE-030", apart=gt),
     "loopback-over-hosts": _over_hosts,
     "rank-behind": _behind,
     "ras-counts-differ": partial(_counts, stuck=False),

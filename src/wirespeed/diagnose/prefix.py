@@ -1,7 +1,7 @@
 """What launchers and loggers put before a line: rank, host, GPU and time, and the text without it."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -24,140 +24,51 @@ _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@
 _MOST = 8
 """Prefixes that are taken off one line."""
 
-_ISO = r"(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?"
-_Take = Callable[[Prefix, re.Match[str]], None]
-
-
-def _iso(prefix: Prefix, found: re.Match[str]) -> None:
-    zone = found[3] or "+00:00"
-    zone = "+00:00" if zone == "Z" else zone
-    zone = zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
-    text = found[1].replace("/", "-").replace(" ", "T")
-    try:
-        stamp = datetime.fromisoformat(text + zone).timestamp()
-    except ValueError:
-        return
-    _set_time(prefix, "date", stamp + float(f"0.{found[2] or 0}"))
-
-
-def _set_time(prefix: Prefix, clock: str, time: float) -> None:
-    """A line with a date and another time is told by its date."""
-    if prefix.time is None or (clock == "date" and prefix.clock != "date"):
-        prefix.time, prefix.clock = time, clock
-
-
-def _epoch_day(month: int, day: int, clock: str) -> float | None:
-    """A time without a year: this kind of lines is compared among themselves only."""
-    try:
-        return datetime.fromisoformat(f"2000-{month:02d}-{day:02d}T{clock}+00:00").timestamp()
-    except ValueError:
-        return None
-
-
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-
-
-def _glog(prefix: Prefix, found: re.Match[str]) -> None:
-    """`[W1121 11:45:56.168229062 TCPStore.cpp:138]`: month and day, no year."""
-    when = _epoch_day(int(found[1]), int(found[2]), found[3])
-    if when is not None:
-        _set_time(prefix, "yearless", when + float(f"0.{found[4] or 0}"))
-
-
-def _syslog(prefix: Prefix, found: re.Match[str]) -> None:
-    when = _epoch_day(_MONTHS.index(found[1]) + 1, int(found[2]), found[3])
-    if when is not None:
-        _set_time(prefix, "yearless", when)
-    prefix.host = found[4]
-
-
-def _kernel(prefix: Prefix, found: re.Match[str]) -> None:
-    _set_time(prefix, "uptime", float(found[1]))
-
-
-def _rank(prefix: Prefix, found: re.Match[str]) -> None:
-    prefix.rank = int(found[1])
-
-
-def _local(prefix: Prefix, found: re.Match[str]) -> None:
-    """torchrun's `[default3]:` tells the local rank, which is the rank on the first node only."""
-    prefix.gpu = int(found[1])
-
-
-def _told(prefix: Prefix, found: re.Match[str]) -> None:
-    """What our watch told a rank that it ended: it speaks of another rank."""
-    prefix.rank, prefix.host = int(found[1]), found[2]
-
-
-def _host(prefix: Prefix, found: re.Match[str]) -> None:
-    prefix.host = found[1]
-
-
-def _nccl(prefix: Prefix, found: re.Match[str]) -> None:
-    prefix.host = found[1]
-    if found[2] is not None:
-        prefix.gpu = int(found[2])
-
-
-def _nccl_alone(prefix: Prefix, found: re.Match[str]) -> None:
-    """Without a thread: NCCL's plugins, and logs that were cut."""
-    prefix.host = prefix.host or found[1]
-    if found[2] is not None and prefix.gpu is None:
-        prefix.gpu = int(found[2])
-
-
-def _ray(prefix: Prefix, found: re.Match[str]) -> None:
-    if found[1]:
-        prefix.host = found[1]
-
-
-def _nothing(prefix: Prefix, found: re.Match[str]) -> None:
-    """Only taken off."""
-
-
-_KINDS: tuple[tuple[re.Pattern[str], _Take], ...] = tuple(
-    (re.compile(pattern), take)
-    for pattern, take in (
+_CLOCK = r"(?P<clock>\d\d:\d\d:\d\d)"
+_GLOG = rf"[IWEF](?P<month>\d\d)(?P<day>\d\d) {_CLOCK}(?:\.(?P<part>\d+))?"
+"""`W1121 11:45:56.168229062`: month and day, no year."""
+_ALONE = (
+    r"(?![\w.-]+\.(?:cc|cu|cpp|cxx|c|h|hpp):)(?P<host>[\w.-]+):\d+(?::\d+)?"
+    r"(?: \[(?P<own>\d+)\])? (?=(?:[\w/.]+:\d+ )?[NR]CCL )"
+)
+"""Without a thread: NCCL's plugins, and logs that were cut; and not a source file's name, nor a
+function's, after it. It counts only where nothing else names a host."""
+_KINDS = tuple(
+    re.compile(pattern)
+    for pattern in (
         # Open MPI `[1,3]<stderr>:`, PRTE `[prterun-host-12@1,3]<stdout>: `
-        (r"\[(?:[\w.@-]+@)?\d+,\s?(\d+)\]\s?(?:\[[^\]]*\])?<(?:std(?:out|err)|diag)>:\s?", _rank),
-        (r"\[rank(\d+)\]:\s?", _rank),
-        (r"\[default(\d+)\]:\s?", _local),
-        (r"wirespeed: this rank is ended: rank (\d+) on (\S+) ", _told),
+        r"\[(?:[\w.@-]+@)?\d+,\s?(?P<rank>\d+)\]\s?(?:\[[^\]]*\])?<(?:std(?:out|err)|diag)>:\s?",
+        r"\[rank(?P<rank>\d+)\]:\s?",
+        # torchrun's `[default3]:` tells the local rank, which is the rank on the first node only
+        r"\[default(?P<gpu>\d+)\]:\s?",
+        # what our watch told a rank that it ended: it speaks of another rank
+        r"wirespeed: this rank is ended: rank (?P<rank>\d+) on (?P<host>\S+) ",
         # kubectl logs --prefix: `[pod/train-worker-3/pytorch] `
-        (r"\[pod/([\w.-]+)/[\w.-]+\]\s", _host),
+        r"\[pod/(?P<host>[\w.-]+)/[\w.-]+\]\s",
         # Ray: `(RayTrainWorker pid=123, ip=10.0.0.1) `
-        (r"\((?:[\w.:]+ )?pid=\d+(?:, ip=([\w.:]+))?\)\s(?:\[repeated[^\]]*\]\s)?", _ray),
-        (r"\[?" + _ISO + r"\]?[\s:|-]?\s?", _iso),
-        (r"\[[IWEF](\d\d)(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))? [^\]]*\]\s?", _glog),
-        (r"[IWEF](\d\d)(\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?\s+(?:\d+ )?[\w./-]+:\d+\]\s?", _glog),
-        (
-            r"(" + "|".join(_MONTHS) + r")\s+(\d{1,2}) (\d\d:\d\d:\d\d) ([\w.-]+) "
-            r"(?:kernel:|[\w./-]+(?:\[\d+\])?:)\s?",
-            _syslog,
-        ),
-        (r"<\d>\s?", _nothing),
-        (r"\[\s*(\d+\.\d{3,9})\]\s(?:\[T\d+\]\s)?", _kernel),
+        r"\((?:[\w.:]+ )?pid=\d+(?:, ip=(?P<host>[\w.:]+))?\)\s(?:\[repeated[^\]]*\]\s)?",
+        r"\[?(?P<date>\d{4}[-/]\d\d[-/]\d\d)[T ]" + _CLOCK + r"(?:[.,](?P<part>\d{1,9}))?"
+        r"(?P<zone>Z|[+-]\d\d:?\d\d)?\]?[\s:|-]?\s?",
+        rf"\[{_GLOG} [^\]]*\]\s?",
+        rf"{_GLOG}\s+(?:\d+ )?[\w./-]+:\d+\]\s?",
+        rf"(?P<name>{'|'.join(_MONTHS)})\s+(?P<day>\d{{1,2}}) {_CLOCK} (?P<host>[\w.-]+) "
+        r"(?:kernel:|[\w./-]+(?:\[\d+\])?:)\s?",
+        r"<\d>\s?",
+        r"\[\s*(?P<uptime>\d+\.\d{3,9})\]\s(?:\[T\d+\]\s)?",
         # NCCL and RCCL: `host:pid:tid [gpu] NCCL INFO …`, also before a file name
-        (r"([\w.-]+):\d+:\d+ \[(\d+|-?1)\]\s(?:[\d.]+ )?", _nccl),
-        # and not a source file's name, nor a function's, after it
-        (
-            r"(?![\w.-]+\.(?:cc|cu|cpp|cxx|c|h|hpp):)([\w.-]+):\d+(?::\d+)?(?: \[(\d+)\])? "
-            r"(?=(?:[\w/.]+:\d+ )?[NR]CCL )",
-            _nccl_alone,
-        ),
+        r"(?P<host>[\w.-]+):\d+:\d+ \[(?P<gpu>\d+|-?1)\]\s(?:[\d.]+ )?",
+        _ALONE,
         # a logger's level, with or without module: `[INFO] [launch.py:315:main] `
-        (r"\[(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL)\]\s(?:\[[\w./:-]+\]\s)?", _nothing),
+        r"\[(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL)\]\s(?:\[[\w./:-]+\]\s)?",
         # srun -l `3: `, hydra `[3] `
-        (r"(\d{1,6}): {1,8}(?=\S)", _rank),
-        (r"\[(\d{1,6})\] {1,8}(?=\S)", _rank),
+        r"(?P<rank>\d{1,6}): {1,8}(?=\S)",
+        r"\[(?P<rank>\d{1,6})\] {1,8}(?=\S)",
         # pdsh, DeepSpeed, docker compose, stern: `worker-1: `, `worker-1  | `
-        (
-            r"((?!srun|mpirun|ssh|slurmstepd|error|warning|bash|python)[a-z][\w.-]*\d[\w.-]*)"
-            r"(?:: {1,8}|\s+\| {1,8})(?=\S)",
-            _host,
-        ),
+        r"(?P<host>(?!srun|mpirun|ssh|slurmstepd|error|warning|bash|python)[a-z][\w.-]*\d[\w.-]*)"
+        r"(?:: {1,8}|\s+\| {1,8})(?=\S)",
         # the lab, and launchers that mark a node: `[node-1] `
-        (r"\[([a-z][\w.-]*-\d+)\] {1,8}(?=\S)", _host),
+        r"\[(?P<host>[a-z][\w.-]*-\d+)\] {1,8}(?=\S)",
     )
 )
 
@@ -174,15 +85,50 @@ def strip(line: str) -> Prefix:
 
 
 def _take_one(found: Prefix) -> bool:
-    for pattern, take in _KINDS:
-        if take is _nccl_alone and found.host is not None:
+    for pattern in _KINDS:
+        if found.host is not None and pattern.pattern is _ALONE:
             continue
         match = pattern.match(found.text)
         if match is not None and match.end():
-            take(found, match)
+            if match.lastindex:
+                told = match.groupdict().items()
+                _take(found, {name: value for name, value in told if value is not None})
             found.text = found.text[match.end() :].lstrip()
             return True
     return False
+
+
+def _take(prefix: Prefix, told: dict[str, str]) -> None:
+    if "rank" in told:
+        prefix.rank = int(told["rank"])
+    if "gpu" in told:
+        prefix.gpu = int(told["gpu"])
+    elif "own" in told and prefix.gpu is None:
+        prefix.gpu = int(told["own"])
+    prefix.host = told.get("host", prefix.host)
+    if "uptime" in told or "clock" in told:
+        _take_time(prefix, told)
+
+
+def _take_time(prefix: Prefix, told: dict[str, str]) -> None:
+    """A line with a date and another time is told by its date.
+
+    A time without a year is compared with others of its kind only.
+    """
+    clock = "date" if "date" in told else "uptime" if "uptime" in told else "yearless"
+    if prefix.time is not None and (clock != "date" or prefix.clock == "date"):
+        return
+    if clock == "uptime":
+        prefix.time, prefix.clock = float(told["uptime"]), clock
+        return
+    month = told.get("month") or f"{_MONTHS.index(told['name']) + 1:02d}" if clock != "date" else ""
+    day = told.get("date", "").replace("/", "-") or f"2000-{month}-{int(told['day']):02d}"
+    zone = told.get("zone", "Z").replace("Z", "+00:00")
+    try:
+        stamp = datetime.fromisoformat(f"{day}T{told['clock']}{zone}").timestamp()
+    except ValueError:
+        return
+    prefix.time, prefix.clock = stamp + float(f"0.{told.get('part', 0)}"), clock
 
 
 _IN_NAME = re.compile(
