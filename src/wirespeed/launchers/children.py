@@ -15,8 +15,8 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -81,12 +81,9 @@ def private(path: str, flags: int) -> int:
 
 
 def _is_named(file: FileIO, path: Path) -> bool:
-    try:
-        named = path.stat()
-    except FileNotFoundError:
-        return False
-    mine = os.fstat(file.fileno())
-    return (named.st_dev, named.st_ino) == (mine.st_dev, mine.st_ino)
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    return False
 
 
 _LOOK_S = 0.1
@@ -157,10 +154,9 @@ class Children:
 
     def __init__(self) -> None:
         self._running: dict[int, subprocess.Popen[bytes]] = {}
-        self._pids: dict[int, int] = {}
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: dict[int, subprocess.Popen[bytes]] = {}
 
-    def start(self, children: Sequence[Child]) -> None:
+    def start(self, children: Iterable[Child]) -> None:
         """Start each; WorldError names the one that could not be started, and none is left."""
         for child in children:
             try:
@@ -172,12 +168,11 @@ class Children:
                     expected=f"{child.command[0]} to run"
                     + (f" with its output in {child.log}" if child.log else ""),
                 ) from error
-            self._started.append(self._running[child.number])
-            self._pids[child.number] = self._running[child.number].pid
+            self._started[child.number] = self._running[child.number]
 
     def pids(self) -> dict[int, int]:
         """Process ids by number."""
-        return dict(self._pids)
+        return {number: process.pid for number, process in self._started.items()}
 
     def process(self, number: int) -> subprocess.Popen[bytes]:
         """The process itself, as long as it has not been told by `ended`."""
@@ -197,7 +192,7 @@ class Children:
 
     def close(self) -> None:
         """Close what is left of their pipes; when all have ended."""
-        for process in self._started:
+        for process in self._started.values():
             for pipe in (process.stdin, process.stdout, process.stderr):
                 if pipe is not None:
                     with suppress(BrokenPipeError):
@@ -223,22 +218,16 @@ class Children:
 
 
 def _spawn(child: Child) -> subprocess.Popen[bytes]:
-    words, environment = list(child.command), dict(child.environment)
-    if child.log is None:
+    with ExitStack() as files:
+        stdin = stdout = stderr = subprocess.PIPE
+        if child.log is not None:
+            log = files.enter_context(FileIO(child.log, "a", opener=private))
+            stdin, stdout, stderr = subprocess.DEVNULL, log.fileno(), subprocess.STDOUT
         return subprocess.Popen(
-            words,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    with FileIO(child.log, "a", opener=private) as log:
-        return subprocess.Popen(
-            words,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
+            list(child.command),
+            env=dict(child.environment),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             start_new_session=True,
         )

@@ -109,13 +109,11 @@ def _command(arguments: Sequence[str]) -> list[str]:
 
 def _environment(environ: Mapping[str, str], identity: Identity) -> dict[str, str]:
     """What the command finds: its rank under the names that every library knows."""
-    own = {"RANK": str(identity.rank), "WORLD_SIZE": str(identity.world_size)}
-    if identity.local_rank is not None:
-        own["LOCAL_RANK"] = str(identity.local_rank)
-    if identity.local_world_size is not None:
-        own["LOCAL_WORLD_SIZE"] = str(identity.local_world_size)
-    if (node := _node_rank(identity, environ.get(SLOTS, ""))) is not None:
-        own |= {"NODE_RANK": str(node), "GROUP_RANK": str(node)}
+    node = _node_rank(identity, environ.get(SLOTS, ""))
+    numbers: dict[str, int | None] = {"RANK": identity.rank, "WORLD_SIZE": identity.world_size}
+    numbers |= {"LOCAL_RANK": identity.local_rank, "LOCAL_WORLD_SIZE": identity.local_world_size}
+    numbers |= {"NODE_RANK": node, "GROUP_RANK": node}
+    own = {name: str(number) for name, number in numbers.items() if number is not None}
     # Slurm tells its ranks the nodes of their step, and so where rank 0 is.
     host, _, port = (environ.get(MASTER) or identity.master_addr or "").partition(":")
     if host and "MASTER_ADDR" not in environ:
@@ -172,7 +170,8 @@ class _Rank:
         self._parent = os.getppid()
         self._grace = float(os.environ.get(GRACE, GRACE_S))
         self._texts = {frames.OUT: "", frames.ERR: ""}
-        self._decoders = {frames.OUT: _decoder(), frames.ERR: _decoder()}
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {kind: decoder("replace") for kind in self._texts}
         self._kill_at = float("inf")
         # Open MPI 4 gives ranks a terminal as stdout, and reads it with cuts at any byte; stderr is a
         # pipe, which is read in whole frames.
@@ -307,10 +306,6 @@ def _is_deaf(handle: int) -> bool:
     poll = select.poll()
     poll.register(handle, 0)  # errors and hang-ups are told unasked
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
-
-
-def _decoder() -> codecs.IncrementalDecoder:
-    return codecs.getincrementaldecoder("utf-8")("replace")
 
 
 if __name__ == "__main__":

@@ -126,16 +126,16 @@ class Supervisor:
             for piece in pieces:
                 _write_files(piece)
             self._children.start(
-                [
-                    Child(number, piece.name, piece.command, {**base, **piece.environment})
-                    for number, piece in enumerate(pieces)
-                ]
+                Child(number, piece.name, piece.command, {**base, **piece.environment})
+                for number, piece in enumerate(pieces)
             )
             self._feed()
             self._listen()
         finally:
             self._stop()
-            self._close()
+            self._pulse.stop()
+            self._pipes.close()
+            self._children.close()
         return self._judged()
 
     def _feed(self) -> None:
@@ -261,9 +261,8 @@ class Supervisor:
         """In order where a piece can, then SIGTERM, then SIGKILL; what they say is still heard."""
         if self._end.reason == "finished" and len(self._end.codes) >= self._size:
             self._end.outlived = tuple(self._pieces[number].name for number in self._running())
-        asked = [n for n, piece in enumerate(self._pieces) if piece.ends_with_stdin]
         for number in self._running():
-            if number in asked:
+            if self._pieces[number].ends_with_stdin:
                 self._hang_up(number)
             else:
                 self._children.signal(signal.SIGTERM, only=number)
@@ -292,11 +291,6 @@ class Supervisor:
             self._pulse.forget(stdin)
             with contextlib.suppress(BrokenPipeError):
                 stdin.close()
-
-    def _close(self) -> None:
-        self._pulse.stop()
-        self._pipes.close()
-        self._children.close()
 
     def _judged(self) -> JobEnd:
         end = self._end

@@ -70,28 +70,23 @@ class _Agent:
     """What was ordered, as processes."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
-        self._starts: list[dict[str, Any]] = order["start"]
-        self._environment: dict[str, str] = order["environment"]
-        self._grace_s: float = order["grace_s"]
-        self._silence_s: float = order["silence_s"]
+        self._order = order
         self._running: dict[int, subprocess.Popen[bytes]] = {}
-        self._stop = StopRequest(stdin="always", silence_s=self._silence_s)
+        self._stop = StopRequest(stdin="always", silence_s=order["silence_s"])
         self._code = 0
 
     def start(self) -> None:
         """Start all; _Refused names what could not be started, and none of it is left."""
         adopt_orphans()
-        for one in self._starts:
+        # As in an activated environment: this Python's folder comes first.
+        path = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+        environment = {**os.environ, "PATH": os.pathsep.join(path), **self._order["environment"]}
+        for one in self._order["start"]:
             words = one["words"]
             try:
                 process = subprocess.Popen(
                     words,
-                    env={
-                        **os.environ,
-                        **self._with_path(),
-                        **self._environment,
-                        **one["environment"],
-                    },
+                    env={**environment, **one["environment"]},
                     stdin=subprocess.DEVNULL,
                     preexec_fn=death_signal(signal.SIGTERM),
                 )
@@ -106,19 +101,11 @@ class _Agent:
             self._stop.wait(_LOOK_S)
             self._reap()
         if self._stop.reason == "silence":
-            self._say(f"no sign of life from the launching machine for {self._silence_s:g} s")
+            silence_s = self._order["silence_s"]
+            self._say(f"no sign of life from the launching machine for {silence_s:g} s")
         code = self._stop.code if self._running else self._code
-        end_descendants(self._grace_s + 1.0)
+        end_descendants(self._order["grace_s"] + 1.0)
         return code if code != _LOST else _LOST - 1
-
-    # Starting.
-
-    def _with_path(self) -> dict[str, str]:
-        """As in an activated environment: this Python's folder comes first."""
-        path = os.environ.get("PATH", os.defpath)
-        return {"PATH": os.pathsep.join([str(Path(sys.executable).parent), path])}
-
-    # Watching.
 
     def _reap(self) -> None:
         """Take note of what has ended; orphans that became ours are reaped, too."""

@@ -107,22 +107,24 @@ def ask_all(
 
     CannotMeasure when there is no such program here.
     """
-    with ExitStack() as stack:
-        program = stack.enter_context(tempfile.NamedTemporaryFile("w", encoding="utf-8"))
+    asked: dict[str, _Asked] = {}
+    answers: dict[str, Answer] = {}
+    waiting = list(commands)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as program:
         source = Path(node_facts.__file__).read_text("utf-8")
         program.write(f"{source}\nmain({directory!a})\n")
         program.flush()
-        asked: dict[str, _Asked] = {}
-        stack.callback(_end_all, asked)
-        answers: dict[str, Answer] = {}
-        waiting = list(commands)
-        while len(answers) < len(commands):
-            while waiting and len(asked) < _AT_ONCE:
-                host = waiting.pop(0)
-                asked[host] = _Asked(commands[host], program.name, within_s)
-            for host in [host for host, one in asked.items() if one.over()]:
-                answers[host] = asked.pop(host).answer()
-            time.sleep(_LOOK_S)
+        try:
+            while len(answers) < len(commands):
+                while waiting and len(asked) < _AT_ONCE:
+                    host = waiting.pop(0)
+                    asked[host] = _Asked(commands[host], program.name, within_s)
+                for host in [host for host, one in asked.items() if one.over()]:
+                    answers[host] = asked.pop(host).answer()
+                time.sleep(_LOOK_S)
+        finally:
+            for one in asked.values():
+                one.answer()
     return {host: answers[host] for host in commands}
 
 
@@ -132,8 +134,8 @@ class _Asked:
     def __init__(self, command: Sequence[str], program: str, within_s: float) -> None:
         self._until = time.monotonic() + within_s
         self._files = ExitStack()
-        self._out = self._files.enter_context(_temporary())
-        self._err = self._files.enter_context(_temporary())
+        files = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - see answer
+        self._out, self._err = map(self._files.enter_context, files)
         try:
             with Path(program).open("rb") as stdin:
                 self._process = subprocess.Popen(
@@ -156,31 +158,15 @@ class _Asked:
         return self._process.poll() is not None or time.monotonic() > self._until
 
     def answer(self) -> Answer:
+        """Ends it, if it has not ended."""
         code = self._process.poll()
-        self._end()
-        out, err = (_text(file) for file in (self._out, self._err))
-        self._files.close()
-        facts, other = _read(out)
+        signal_group(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        with self._files:
+            (facts, other), err = _read(_text(self._out)), _text(self._err)
         return Answer(
             facts, code, tuple(line for line in [*other, *err.splitlines()] if line.strip())
         )
-
-    def give_up(self) -> None:
-        self._end()
-        self._files.close()
-
-    def _end(self) -> None:
-        signal_group(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-
-
-def _end_all(asked: Mapping[str, _Asked]) -> None:
-    for one in asked.values():
-        one.give_up()
-
-
-def _temporary() -> IO[bytes]:
-    return tempfile.TemporaryFile()
 
 
 def _text(file: IO[bytes]) -> str:
@@ -329,16 +315,7 @@ def differing(facts: dict[str, Facts]) -> list[Finding]:
         usual = max(told, key=told.count, default="")
         for host, value in values.items():
             if value != usual:
-                found.append(
-                    make_finding(
-                        "differs",
-                        host=host,
-                        what=what,
-                        value=value,
-                        usual=usual,
-                        subject=Subject("node", host),
-                    )
-                )
+                found.append(node_finding("differs", host, what=what, value=value, usual=usual))
     return found
 
 
@@ -364,29 +341,20 @@ def with_slots(job: Job, facts: Mapping[str, Facts]) -> list[Host]:
     """
     told = [host.slots or job.ranks_per_node for host in job.hosts]
     if job.ranks is None:
+        gpus = {host: one.gpus for host, one in facts.items()}
         return [
-            replace(host, slots=slots or _gpus(facts, host) or 1)
+            replace(host, slots=slots or gpus.get(host.name) or 1)
             for host, slots in zip(job.hosts, told, strict=True)
         ]
     if not any(told):
         each, more = divmod(job.ranks, len(job.hosts))
-        spread = [each + (index < more) for index in range(len(job.hosts))]
-        return _some(job, spread)
+        told = [each + (index < more) for index in range(len(job.hosts))]
     left, filled = job.ranks, []
-    for slots in told:
-        filled.append(min(slots or 1, left))
-        left -= filled[-1]
+    for host, slots in zip(job.hosts, told, strict=True):
+        taken = min(1 if slots is None else slots, left)
+        filled += [replace(host, slots=taken)] if taken else []
+        left -= taken
     if left:
         room = job.ranks - left
         raise make_error("no_fit", ranks=job.ranks, room=room)
-    return _some(job, filled)
-
-
-def _some(job: Job, slots: list[int]) -> list[Host]:
-    return [
-        replace(host, slots=number) for host, number in zip(job.hosts, slots, strict=True) if number
-    ]
-
-
-def _gpus(facts: Mapping[str, Facts], host: Host) -> int:
-    return facts[host.name].gpus if host.name in facts else 0
+    return filled
