@@ -44,21 +44,22 @@ def cpu_hierarchy(mounts: str) -> Path | None:
         path = Path(place)
         if kind == "cgroup" and "cpu" in options.split(","):
             return path
-        if kind == "cgroup2" and "cpu" in _words(path / "cgroup.subtree_control"):
-            return path
+        with suppress(OSError):
+            control = path / "cgroup.subtree_control"
+            if kind == "cgroup2" and "cpu" in control.read_text().split():
+                return path
     return None
 
 
 def cgroup_files(state: State, layout: Layout, node: str) -> list[str]:
     """Where a process of that node writes its id before it becomes the command."""
-    groups = [Path(thing.name) for thing in state.made if thing.kind == "cgroup"]
-    own = [group for group in groups if group.name == layout.cgroup(node)]
+    own = [group for group in _groups(state) if group.name == layout.space(node)]
     return [str(group / "cgroup.procs") for group in own if group.is_dir()]
 
 
 def remove_cgroups(state: State) -> list[str]:
     """Remove those that the state names; the paths of those that are still there."""
-    groups = [Path(thing.name) for thing in state.made if thing.kind == "cgroup"]
+    groups = _groups(state)
     deadline = time.monotonic() + _GONE_S
     while groups and time.monotonic() < deadline:
         for group in groups:
@@ -68,6 +69,10 @@ def remove_cgroups(state: State) -> list[str]:
         if groups:
             time.sleep(0.02)
     return [str(group) for group in groups]
+
+
+def _groups(state: State) -> list[Path]:
+    return [Path(thing.name) for thing in state.made if thing.kind == "cgroup"]
 
 
 def _set_quota(state: State, layout: Layout, node: str, share: float | None) -> bool:
@@ -96,7 +101,7 @@ def _new_group(state: State, layout: Layout, node: str) -> Path | None:
     hierarchy = cpu_hierarchy(Path("/proc/self/mounts").read_text())
     if hierarchy is None:
         return None
-    group = hierarchy / layout.cgroup(node)
+    group = hierarchy / layout.space(node)
     if group.exists() or not os.access(hierarchy, os.W_OK):
         return None
     state.will_make("cgroup", str(group))
@@ -111,13 +116,6 @@ def _send(layout: Layout, node: str, number: signal.Signals) -> None:
     for pid in living_in([layout.space(node)]):
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _words(path: Path) -> list[str]:
-    try:
-        return path.read_text().split()
-    except OSError:
-        return []
 
 
 _CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
@@ -172,14 +170,12 @@ def _settle_node(
             network.cut_or_plug(layout, node, own)
         case spec.Quota() | spec.Bursts():
             straggle(state, layout, node, own)
-        case spec.Firewall() | spec.LoopbackName() | spec.Variable():
-            match changed:
-                case spec.Firewall():
-                    network.close_ports(layout, node, own)
-                case spec.LoopbackName():
-                    network.write_hosts(layout, node, own)
-                case spec.Variable():
-                    pass  # read from the state when a command starts: see Lab.start
+        case spec.Firewall():
+            network.close_ports(layout, node, own)
+        case spec.LoopbackName():
+            network.write_hosts(layout, node, own)
+        case _:
+            pass  # a variable is read from the state when a command starts: see Lab.start
 
 
 def _delay(layout: Layout, node: str, own: Iterable[Fault]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.lab import spec
-from wirespeed.lab.processes import attempt, need, tool
+from wirespeed.lab.processes import attempt, need, tool, where
 from wirespeed.lab.spec import HOST_MTU, Fault
 from wirespeed.lab.state import INTERFACE, Layout, State, space_path
 
@@ -112,7 +112,7 @@ _CONGESTION = "net/ipv4/tcp_congestion_control"
 def cut_or_plug(layout: Layout, node: str, faults: Iterable[Fault]) -> None:
     """The switch port goes down, so that the node sees no carrier and its packets vanish."""
     cut = any(isinstance(fault, spec.Cut) for fault in faults)
-    tool("ip", "-n", layout.switch, "link", "set", layout.port(node), "down" if cut else "up")
+    _in(layout.switch, "link", "set", layout.port(node), "down" if cut else "up")
 
 
 def set_mtu(layout: Layout, node: str, faults: Iterable[Fault]) -> None:
@@ -121,7 +121,7 @@ def set_mtu(layout: Layout, node: str, faults: Iterable[Fault]) -> None:
     A bridge looks at no MTU for packets of TCP that are still in one piece: see shaping.plan_in.
     """
     size = min([HOST_MTU, *(fault.size for fault in faults if isinstance(fault, spec.Mtu))])
-    tool("ip", "-n", layout.switch, "link", "set", layout.port(node), "mtu", str(size))
+    _in(layout.switch, "link", "set", layout.port(node), "mtu", str(size))
 
 
 def lose(layout: Layout, node: str, faults: Iterable[Fault]) -> None:
@@ -141,7 +141,7 @@ def lose(layout: Layout, node: str, faults: Iterable[Fault]) -> None:
             rules = _loss_rules(table, interface, 1 - kept)
             attempt(*enter, "delete", "table", "netdev", table)
             tool(*enter, "-f", "-", give=rules)
-        elif _has_nft():
+        elif where("nft"):
             attempt(*enter, "delete", "table", "netdev", table)
 
 
@@ -177,23 +177,21 @@ def detour(layout: Layout, node: str) -> tuple[str, str]:
     Gives the two interfaces, in the namespace of the switch, that the relay must join.
     """
     port, wire, trunk = layout.port(node), *_cable(layout, node)
-    words = ("link", "add", wire, "type", "veth", "peer", "name", trunk)
-    tool("ip", "-n", layout.switch, *words)
-    tool("ip", "-n", layout.switch, "link", "set", port, "nomaster")
-    tool("ip", "-n", layout.switch, "link", "set", trunk, "master", BRIDGE, "up")
-    tool("ip", "-n", layout.switch, "link", "set", wire, "up")
+    _in(layout.switch, "link", "add", wire, "type", "veth", "peer", "name", trunk)
+    _in(layout.switch, "link", "set", port, "nomaster")
+    _in(layout.switch, "link", "set", trunk, "master", BRIDGE, "up")
+    _in(layout.switch, "link", "set", wire, "up")
     return port, wire
 
 
 def undo_detour(layout: Layout, node: str) -> None:
     wire, _ = _cable(layout, node)
     if attempt("ip", "-n", layout.switch, "link", "delete", wire):
-        tool("ip", "-n", layout.switch, "link", "set", layout.port(node), "master", BRIDGE)
+        _in(layout.switch, "link", "set", layout.port(node), "master", BRIDGE)
 
 
 def _segments(space: str, interface: str, single: bool) -> None:
-    words = ("link", "set", interface, "gso_max_segs", _SINGLE if single else _WHOLE_GSO)
-    tool("ip", "-n", space, *words)
+    _in(space, "link", "set", interface, "gso_max_segs", _SINGLE if single else _WHOLE_GSO)
 
 
 def _cable(layout: Layout, node: str) -> tuple[str, str]:
@@ -207,16 +205,6 @@ def _loss_rules(table: str, interface: str, share: float) -> str:
     rule = f"numgen random mod {_SCALE} < {dropped} drop"
     # ARP gets through, as it would after a few tries: a lost one costs a whole second.
     return f"table netdev {table} {{ chain loss {{ {hook} meta protocol ip {rule}; }}; }}\n"
-
-
-def _has_nft() -> bool:
-    from wirespeed.errors import CannotMeasure
-
-    try:
-        need("nft")
-    except CannotMeasure:
-        return False
-    return True
 
 
 _BURST_S = 2e-3
@@ -280,7 +268,7 @@ def tc_commands(interface: str, shape: Shape, addresses: Mapping[str, str]) -> l
     if not shape.towards:
         # tbf drops what is larger than its burst, also by the pieces of what is still in one.
         burst = ["burst", str(shape.largest or _burst_bytes(shape.rate))]
-        tbf = ["tbf", *_rate(shape.rate), *burst, "latency", "50ms"]
+        tbf = ["tbf", "rate", f"{shape.rate}bit", *burst, "latency", "50ms"]
         return [["qdisc", "add", "dev", interface, "root", *tbf]]
     commands = [
         ["qdisc", "add", "dev", interface, "root", "handle", "1:", "htb", "default", "2"],
@@ -310,16 +298,8 @@ def _leaf(interface: str, name: str, rate: int) -> list[list[str]]:
 
 def _class(interface: str, parent: str, name: str, rate: int, most: int) -> list[str]:
     words = ["class", "add", "dev", interface, "parent", parent, "classid", name, "htb"]
-    words += [*_rate(rate), "ceil", f"{most}bit", "quantum", str(_QUANTUM)]
-    return [*words, *_burst("burst", rate), *_burst("cburst", most)]
-
-
-def _rate(rate: int) -> list[str]:
-    return ["rate", f"{rate}bit"]
-
-
-def _burst(word: str, rate: int) -> list[str]:
-    return [word, str(_burst_bytes(rate))]
+    words += ["rate", f"{rate}bit", "ceil", f"{most}bit", "quantum", str(_QUANTUM)]
+    return [*words, "burst", str(_burst_bytes(rate)), "cburst", str(_burst_bytes(most))]
 
 
 def _burst_bytes(rate: int) -> int:

@@ -29,17 +29,13 @@ def need_root() -> None:
     """Raises CannotMeasure, with the way to get there, unless we may make namespaces."""
     if os.geteuid() == 0:
         return
-    raise CannotMeasure(
-        "network namespaces need root",
-        expected="user id 0",
-        next=_way_to_root(),
-    )
+    raise CannotMeasure("network namespaces need root", expected="user id 0", next=_way_to_root())
 
 
 def need(*names: str) -> None:
     """Raises CannotMeasure that names the package of the first command that is not here."""
     for name in names:
-        if _where(name) is None:
+        if where(name) is None:
             raise CannotMeasure(
                 f"the command {name} is not here",
                 expected=f"{name}, of the package {_PACKAGES[name]}",
@@ -66,21 +62,17 @@ def attempt(*words: str, give: str | None = None) -> bool:
 
 def _run(words: tuple[str, ...], give: str | None) -> subprocess.CompletedProcess[str]:
     need(words[0])
+    command = [where(words[0]) or words[0], *words[1:]]
     try:
         return subprocess.run(
-            [_where(words[0]) or words[0], *words[1:]],
-            input=give,
-            stdin=subprocess.DEVNULL if give is None else None,
-            capture_output=True,
-            text=True,
-            timeout=_BOUND_S,
-            check=False,
+            command, input=give or "", capture_output=True, text=True, timeout=_BOUND_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise CannotMeasure(f"`{' '.join(words)}` took more than {_BOUND_S:g} s") from None
 
 
-def _where(name: str) -> str | None:
+def where(name: str) -> str | None:
+    """The path of that command; None: it is not here."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), *_PLACES])
     return shutil.which(name, path=path)
 
@@ -187,7 +179,7 @@ def start_daemon(layout: Layout, role: str, script: str, *arguments: str) -> Non
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, _ROLE: _value(layout, role)},
+        env={**os.environ, _ROLE: f"{layout.name}/{role}"},
         cwd="/",
         start_new_session=True,
     )
@@ -201,11 +193,7 @@ def start_daemon(layout: Layout, role: str, script: str, *arguments: str) -> Non
 
 
 def stop_daemon(layout: Layout, role: str) -> None:
-    end_all([layout.switch], _END_S, f"{_ROLE}={_value(layout, role)}")
-
-
-def _value(layout: Layout, role: str) -> str:
-    return f"{layout.name}/{role}"
+    end_all([layout.switch], _END_S, f"{_ROLE}={layout.name}/{role}")
 
 
 def _first_words(started: subprocess.Popen[bytes]) -> str:

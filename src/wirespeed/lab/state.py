@@ -218,6 +218,7 @@ class Layout:
         return f"192.168.{self.subnet}.0/24"
 
     def space(self, node: str) -> str:
+        """Its namespace; a control group of its processes has that name too."""
         return f"{_PREFIX}-{self.name}-{node}"
 
     def spaces(self) -> list[str]:
@@ -232,9 +233,6 @@ class Layout:
 
     def index(self, node: str) -> int:
         return self.nodes.index(node)
-
-    def cgroup(self, node: str) -> str:
-        return f"{_PREFIX}-{self.name}-{node}"
 
     def script(self, name: str) -> list[str]:
         """The command of one of the programs of inside.py."""
