@@ -14,9 +14,8 @@ from wirespeed.launchers import supervise
 from wirespeed.launchers.base import Job, Piece
 from wirespeed.launchers.children import JobLogs
 from wirespeed.launchers.engines.local import ENGINE
-from wirespeed.launchers.job_endings import end_findings
 from wirespeed.launchers.request import made_ready
-from wirespeed.launchers.supervise import Bounds, JobEnd, Supervisor, worst_code
+from wirespeed.launchers.supervise import Bounds, JobEnd, Supervisor, end_findings, worst_code
 from wirespeed.process.frames import VARIABLE
 
 BOUND_S = 40.0

@@ -10,8 +10,7 @@ from wirespeed.errors import Interrupted
 from wirespeed.escaping import harmless
 from wirespeed.launchers.base import Held, Prepared
 from wirespeed.launchers.children import JobLogs
-from wirespeed.launchers.job_endings import end_findings, rank_name
-from wirespeed.launchers.supervise import JobEnd, Reason, worst_code
+from wirespeed.launchers.supervise import JobEnd, Reason, end_findings, rank_name, worst_code
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, Verdict, World
 from wirespeed.node.redact import allowed_environment, redact_words

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from wirespeed.launchers.base import Held, Job, Piece, Prepared
 from wirespeed.launchers.children import JobLogs
-from wirespeed.launchers.job_endings import end_findings, rank_name
-from wirespeed.launchers.supervise import JobEnd, Reason, Supervisor
+from wirespeed.launchers.supervise import JobEnd, Reason, Supervisor, end_findings, rank_name
 from wirespeed.model.records import Finding, Subject
 from wirespeed.node.secret import VARIABLE as SECRET
 from wirespeed.node.secret import new_secret
