@@ -193,19 +193,12 @@ def alone(parts: Iterable[Stretch], beside: Iterable[Stretch]) -> list[Stretch]:
     for begin, end in joined(parts):
         while at < len(others) and others[at][1] <= begin:
             at += 1
-        for low, high in _from(others, at):
-            if low >= end:
-                break
-            left.append((begin, low))
-            begin = max(begin, high)
+        over = at
+        while over < len(others) and others[over][0] < end:
+            left.append((begin, others[over][0]))
+            begin, over = max(begin, others[over][1]), over + 1
         left.append((begin, end))
     return [(begin, end) for begin, end in left if end > begin]
-
-
-def _from(parts: list[Stretch], index: int) -> Iterator[Stretch]:
-    while index < len(parts):
-        yield parts[index]
-        index += 1
 
 
 def length(parts: Iterable[Stretch]) -> float:
@@ -235,14 +228,17 @@ class _Scale:
     """ms: stretches no further apart are drawn as one."""
 
     def x(self, at: float) -> float:
-        return _LEFT + at / self.longest * _PLOT
+        return _LEFT + self.wide(at)
 
-    def path(self, parts: Iterable[Stretch], height: float) -> str:
+    def wide(self, lasts: float) -> float:
+        return lasts / self.longest * _PLOT
+
+    def path(self, parts: Iterable[Stretch]) -> str:
         """Rectangles from y = 0 on, at least so wide that they are seen."""
         shapes = []
         for begin, end in parts:
-            x, wide = self.x(begin), max((end - begin) / self.longest * _PLOT, 0.6)
-            shapes.append(f"M{x:.1f} 0h{wide:.1f}v{height:g}h{-wide:.1f}z")
+            x, wide = self.x(begin), max(self.wide(end - begin), 0.6)
+            shapes.append(f"M{x:.1f} 0h{wide:.1f}v{_LANE}h{-wide:.1f}z")
         return "".join(shapes)
 
 
@@ -258,12 +254,11 @@ def timeline_svg(trace: Mapping[str, Any], at: str = "") -> str:
         return ""
     shown = found[:_MOST_BLOCKS]
     scale = _scale(shown)
-    y = float(_TOP)
+    y = _TOP
     drawn = []
     for block in shown:
         drawn.append(_block(block, scale, y))
         y += drawn[-1]["height"] + _BETWEEN_BLOCKS
-    notes = _notes(trace, found)
     picture = filled(
         "timeline.svg",
         at=at,
@@ -271,10 +266,9 @@ def timeline_svg(trace: Mapping[str, Any], at: str = "") -> str:
         blocks=drawn,
         ticks=_ticks(scale),
         legend=_legend(shown),
-        summary="; ".join(f"{one['whole']}: {one['says']}" for one in drawn),
-        notes=notes,
-        size={"width": WIDTH, "left": _LEFT, "plot": _PLOT, "top": _TOP, "bottom": y},
-        height=y + 34 + 17 * len(notes),
+        notes=_notes(trace, found),
+        size={"width": WIDTH, "left": _LEFT, "plot": _PLOT, "top": _TOP, "bottom": y}
+        | {"phase": _PHASE, "lane": _LANE, "char": _CHAR_PX},
     )
     return str(picture)
 
@@ -289,11 +283,10 @@ def _scale(blocks: Sequence[Block]) -> _Scale:
 
 
 def _pieces(blocks: Sequence[Block], scale: _Scale) -> int:
-    shapes = 0
-    for rank in (rank for block in blocks for rank in _shown_ranks(block)):
-        shapes += len(joined(rank.compute, scale.pixel))
-        shapes += sum(len(parts) for lane in _lanes(rank, scale) for parts in lane)
-    return shapes
+    ranks = [rank for block in blocks for rank in _shown_ranks(block)]
+    computing = sum(len(joined(rank.compute, scale.pixel)) for rank in ranks)
+    lanes = [parts for rank in ranks for lane in _lanes(rank, scale) for parts in lane]
+    return computing + sum(map(len, lanes))
 
 
 def _shown_ranks(block: Block) -> list[Rank]:
@@ -314,24 +307,21 @@ def _lanes(rank: Rank, scale: _Scale) -> list[tuple[list[Stretch], list[Stretch]
     return rows
 
 
-def _block(block: Block, scale: _Scale, top: float) -> dict[str, Any]:
+def _block(block: Block, scale: _Scale, top: int) -> dict[str, Any]:
     """What the template draws of one strategy, from `top` on."""
-    ranks, y = [], float(_HEAD)
+    ranks, y = [], _HEAD
     for rank in _shown_ranks(block):
         ranks.append(_rank(rank, scale, y))
         y += ranks[-1]["height"] + _BETWEEN_RANKS
     missing = len(block.ranks) - len(ranks)
-    if missing:
-        y += 16
     return {
         "name": shortened(block.name, _LONGEST_NAME),
         "whole": block.name,
         "says": _says(block),
-        "y": f"{top:g}",
+        "y": top,
         "ranks": ranks,
         "missing": f"and {counted(missing, 'more rank', ',')}" if missing else "",
-        "missing_y": f"{y - _BETWEEN_RANKS:g}",
-        "height": y - _BETWEEN_RANKS,
+        "height": y - _BETWEEN_RANKS + (16 if missing else 0),
     }
 
 
@@ -353,74 +343,52 @@ def _ms(value: float) -> str:
     return format_duration(value / 1e3)
 
 
-def _rank(rank: Rank, scale: _Scale, y: float) -> dict[str, Any]:
+def _rank(rank: Rank, scale: _Scale, y: int) -> dict[str, Any]:
     name, _, host = rank.name.partition(" on ")
-    rows = [_row("computing", y + _PHASE + _GAP, [("c", joined(rank.compute, scale.pixel))], scale)]
-    for whole, bare in _lanes(rank, scale):
-        at = y + _PHASE + _GAP + len(rows) * (_LANE + _GAP)
-        label = "sending" if len(rows) == 1 else ""
-        rows.append(_row(label, at, [("s", whole), ("a", bare)], scale))
+    lanes = [[("c", joined(rank.compute, scale.pixel))]]
+    lanes += [[("s", whole), ("a", bare)] for whole, bare in _lanes(rank, scale)]
+    rows = [
+        [{"kind": kind, "d": scale.path(parts)} for kind, parts in lane if parts] for lane in lanes
+    ]
     return {
         "name": shortened(name, 12),
         "host": shortened(host, _LONGEST_HOST),
         "whole": rank.name,
-        "y": f"{y + 11:g}",
-        "host_y": f"{y + 26:g}",
-        "phases": [_phase(part, scale, y) for part in sorted(rank.phases, key=_begin)],
-        "rows": rows,
+        "y": y,
+        "phases": [_phase(part, scale) for part in sorted(rank.phases, key=lambda one: one.begin)],
+        "rows": [(y + _PHASE + _GAP + i * (_LANE + _GAP), row) for i, row in enumerate(rows)],
         "height": _PHASE + len(rows) * (_LANE + _GAP),
     }
 
 
-def _begin(part: Part) -> float:
-    return part.begin
-
-
-def _phase(part: Part, scale: _Scale, y: float) -> dict[str, Any]:
-    x, wide = scale.x(part.begin), (part.end - part.begin) / scale.longest * _PLOT
-    fits = wide > len(part.name) * _CHAR_PX + 6
+def _phase(part: Part, scale: _Scale) -> dict[str, Any]:
     return {
         "kind": part.name if part.name in PHASES else "other",
-        "says": f"{part.name} {_ms(part.end - part.begin)}",
-        "x": f"{x:.1f}",
-        "y": f"{y:g}",
-        "width": f"{max(wide, 0.6):.1f}",
-        "height": _PHASE,
-        "label": part.name if fits else "",
-        "label_x": f"{x + wide / 2:.1f}",
-        "label_y": f"{y + 14:g}",
+        "name": part.name,
+        "lasts": _ms(part.end - part.begin),
+        "x": scale.x(part.begin),
+        "width": scale.wide(part.end - part.begin),
     }
 
 
-def _row(
-    label: str, y: float, kinds: Sequence[tuple[str, list[Stretch]]], scale: _Scale
-) -> dict[str, Any]:
-    paths = [{"kind": kind, "d": scale.path(parts, _LANE)} for kind, parts in kinds if parts]
-    return {"label": label, "y": f"{y:g}", "label_y": f"{y + 8:g}", "height": _LANE, "paths": paths}
-
-
-def _ticks(scale: _Scale) -> list[dict[str, str]]:
-    """Round milliseconds, about ten of them."""
-    power = 10.0 ** _exponent(scale.longest / _TICKS)
-    step = next(one * power for one in (1, 2, 5, 10) if one * power >= scale.longest / _TICKS)
+def _ticks(scale: _Scale) -> list[tuple[float, str]]:
+    """Round milliseconds, about ten of them, with their places."""
+    least = scale.longest / _TICKS
+    power = 10.0 ** int(f"{least:e}".partition("e")[2])
+    step = next(one * power for one in (1, 2, 5, 10) if one * power >= least)
     values = takewhile(lambda at: at <= scale.longest * 1.0001, (step * i for i in range(99)))
-    return [{"x": f"{scale.x(at):.1f}", "text": f"{at:.6g}"} for at in values]
+    return [(scale.x(at), f"{at:.6g}") for at in values]
 
 
-def _exponent(value: float) -> int:
-    """Of the power of ten at or below a positive value."""
-    return int(f"{value:e}".partition("e")[2])
-
-
-def _legend(blocks: Sequence[Block]) -> list[dict[str, str]]:
+def _legend(blocks: Sequence[Block]) -> list[dict[str, Any]]:
     seen = {part.name for block in blocks for rank in _shown_ranks(block) for part in rank.phases}
-    kinds = [(f"p-{name}", name) for name in PHASES if name in seen]
-    kinds += [("p-other", "other phases")] if seen.difference(PHASES) else []
-    kinds += [("c", "computing"), ("s", "sending beside computing")]
-    kinds += [("a", "sending while nothing computes")]
+    kinds = {f"p-{name}": name for name in PHASES if name in seen}
+    kinds |= {"p-other": "other phases"} if seen.difference(PHASES) else {}
+    kinds |= {"c": "computing", "s": "sending beside computing"}
+    kinds |= {"a": "sending while nothing computes"}
     entries, x = [], float(_LEFT)
-    for kind, text in kinds:
-        entries.append({"kind": kind, "text": text, "x": f"{x:.0f}", "text_x": f"{x + 17:.0f}"})
+    for kind, text in kinds.items():
+        entries.append({"kind": kind, "text": text, "x": x})
         x += 17 + len(text) * 6.2 + 16
     return entries
 
