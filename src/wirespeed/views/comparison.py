@@ -16,7 +16,17 @@ from wirespeed.model.derived_records import (
     What,
 )
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
-from wirespeed.views.text import Column, Grid, Style, Views, escape, rendered, shortened, table
+from wirespeed.views.text import (
+    NOTHING,
+    Column,
+    Grid,
+    Style,
+    Views,
+    escape,
+    rendered,
+    shortened,
+    table,
+)
 
 # Figures of a comparison in words: what was measured, changes, intervals, closing lines.
 
@@ -113,13 +123,6 @@ def _word(name: str, value: object) -> str:
     if value is None or (name, value) in _USUAL:
         return ""
     return _SPELLED[name].format(value) if name in _SPELLED else str(value)
-
-
-def values(row: Row) -> tuple[str, str]:
-    """Both sides' figures, with their unit."""
-    rate = by_rate(row.what, row.busbw_before, row.busbw_after)
-    before = value(row.what, row.before, row.busbw_before, rate=rate)
-    return before, value(row.what, row.after, row.busbw_after, rate=rate)
 
 
 def value(what: What, time: float, busbw: float, *, rate: bool) -> str:
@@ -288,19 +291,22 @@ def versus_grid(one: Versus, varying: list[str]) -> Grid:
     for row in one.rows:
         if color := _COLORS.get(row.verdict):
             grid.painted[len(grid.rows), len(names) + 1] = color
-        grid.add(*_cells(row, varying))
+        grid.add(*row_cells(row, varying))
     return grid
 
 
-def _cells(row: Row, varying: list[str]) -> list[str]:
-    rate = by_rate(row.what, row.busbw_before, row.busbw_after)
+def row_cells(row: Row, varying: Iterable[str]) -> list[str]:
+    """What was measured, both sides' figures, the change, its interval, runs, samples, the verdict."""
+    what = row.what
+    rate = by_rate(what, row.busbw_before, row.busbw_after)
     return [
-        label(row.what, varying, rate=rate),
-        *values(row),
+        label(what, varying, rate=rate),
+        value(what, row.before, row.busbw_before, rate=rate),
+        value(what, row.after, row.busbw_after, rate=rate),
         change(row.ratio, rate=rate),
         interval(row.low, row.high, rate=rate),
         f"{row.runs[0]}+{row.runs[1]}",
-        f"{row.samples[0]}+{row.samples[1]}" if any(row.samples) else "–",
+        f"{row.samples[0]}+{row.samples[1]}" if any(row.samples) else NOTHING,
         row.verdict,
     ]
 
@@ -322,7 +328,7 @@ def _markdown_rows(one: Versus, alike: Sequence[Row], style: Style) -> list[str]
     how, varying = common_words([row.what for row in alike])
     names = [escape(side.name, style) for side in (one.before, one.after)]
     right = [*names, "change", "95 % interval", "runs", "n"]
-    rows = [[escape(cell, style) for cell in _cells(row, varying)] for row in alike]
+    rows = [[escape(cell, style) for cell in row_cells(row, varying)] for row in alike]
     for row, cells in zip(alike, rows, strict=True):
         cells[-1] = f"**{cells[-1]}**" if _COLORS.get(row.verdict) == "red" else cells[-1]
     return [escape(how, style), "", *table(["measured", *right, "verdict"], rows, right)]

@@ -87,15 +87,11 @@ def _filled(
     name: str, seconds: float, started: str, told: Mapping[str, str], cases: Sequence[ET.Element]
 ) -> ET.Element:
     """A suite; told: its properties."""
-    counted = {
-        "tests": len(cases),
-        "failures": _with(cases, "failure"),
-        "errors": _with(cases, "error"),
-        "skipped": _with(cases, "skipped"),
-    }
-    attributes = {"name": name, **{key: str(value) for key, value in counted.items()}}
-    attributes |= {"time": _seconds(seconds), "timestamp": started[:19]}
-    suite = ET.Element("testsuite", {key: _text(value) for key, value in attributes.items()})
+    attributes = {"name": _text(name), "tests": str(len(cases))}
+    for plural, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+        attributes[plural] = str(sum(case.find(tag) is not None for case in cases))
+    attributes |= {"time": _seconds(seconds), "timestamp": _text(started[:19])}
+    suite = ET.Element("testsuite", attributes)
     properties = ET.SubElement(suite, "properties")
     for key, value in told.items():
         ET.SubElement(properties, "property", {"name": _text(key), "value": _text(value)})
@@ -124,30 +120,25 @@ def _rows(rows: Sequence[Row], suite: str) -> list[ET.Element]:
     seen: Counter[str] = Counter()
     cases = []
     for row in rows:
-        rate = comparison_view.by_rate(row.what, row.busbw_before, row.busbw_after)
-        name = comparison_view.label(row.what, varying, rate=rate)
-        place = f"{suite}.{row.what.kind}"
-        case = _compared(row, _numbered(name, seen), place, rate=rate)
+        name, before, after, change, interval, runs, samples, verdict = comparison_view.row_cells(
+            row, varying
+        )
+        many = f"runs {runs}, n={samples}" if any(row.samples) else f"runs {runs}"
+        told = f"{verdict}: {before} → {after}, {change} (95 %: {interval}; {many})"
+        case = _testcase(_numbered(name, seen), f"{suite}.{row.what.kind}")
+        if verdict in ("WORSE", "wrong data"):
+            ET.SubElement(case, "failure", {"message": _text(told), "type": verdict})
+        elif verdict == "not enough runs":
+            needed = f"; {row.runs_needed} runs a side would tell" if row.runs_needed else ""
+            ET.SubElement(case, "skipped", {"message": _text(told + needed)})
+        else:
+            ET.SubElement(case, "system-out").text = _text(told)
         cases.append(case)
     return cases
 
 
-def _compared(row: Row, name: str, place: str, *, rate: bool) -> ET.Element:
-    before, after = comparison_view.values(row)
-    told = f"{before} → {after}, {comparison_view.change(row.ratio, rate=rate)}"
-    told += f" (95 %: {comparison_view.interval(row.low, row.high, rate=rate)}; "
-    told += f"runs {row.runs[0]}+{row.runs[1]}"
-    told += f", n={row.samples[0]}+{row.samples[1]})" if any(row.samples) else ")"
-    case = ET.Element("testcase", {"name": _text(name), "classname": _text(place), "time": "0"})
-    if row.verdict in ("WORSE", "wrong data"):
-        attributes = {"message": _text(f"{row.verdict}: {told}"), "type": row.verdict}
-        ET.SubElement(case, "failure", attributes)
-    elif row.verdict == "not enough runs":
-        needed = f"; {row.runs_needed} runs a side would tell" if row.runs_needed else ""
-        ET.SubElement(case, "skipped", {"message": _text(f"{row.verdict}: {told}{needed}")})
-    else:
-        ET.SubElement(case, "system-out").text = _text(f"{row.verdict}: {told}")
-    return case
+def _testcase(name: str, place: str) -> ET.Element:
+    return ET.Element("testcase", {"name": _text(name), "classname": _text(place), "time": "0"})
 
 
 def _numbered(name: str, seen: Counter[str]) -> str:
@@ -171,7 +162,7 @@ def _cases(run: Run, suite: str) -> list[ET.Element]:
 
 
 def _case(finding: Finding, name: str, place: str) -> ET.Element:
-    case = ET.Element("testcase", {"name": _text(name), "classname": _text(place), "time": "0"})
+    case = _testcase(name, place)
     title = _text(finding.title)
     if finding.status == "fail":
         attributes = {"message": title, "type": _text(finding.id)}
@@ -187,7 +178,7 @@ def _case(finding: Finding, name: str, place: str) -> ET.Element:
 
 def _error(suite: str, message: str, more: str = "", kind: str = "UNKNOWN") -> ET.Element:
     """What could decide nothing must not look like what passed."""
-    case = ET.Element("testcase", {"name": "verdict", "classname": suite, "time": "0"})
+    case = _testcase("verdict", suite)
     attributes = {"message": _text(message), "type": kind}
     ET.SubElement(case, "error", attributes).text = _text(more) or None
     return case
@@ -198,10 +189,6 @@ def _told(finding: Finding) -> str:
     lines += [f"{name}: {text}" for name in FIELDS if (text := getattr(finding, name))]
     lines += [f"evidence: {text}" for text in finding.evidence]
     return "\n".join(map(_text, lines))
-
-
-def _with(cases: Sequence[ET.Element], tag: str) -> int:
-    return sum(case.find(tag) is not None for case in cases)
 
 
 def _seconds(value: float) -> str:

@@ -11,10 +11,8 @@ from wirespeed.views.combinations import grid_tables, settings_tables, winner_li
 from wirespeed.views.findings import FIELDS, of_interest, sorted_by_family
 from wirespeed.views.lasting import conclusion, goodput_tables, soak_tables, summary, timeline
 from wirespeed.views.pairs import pair_tables, simulation_lines
-from wirespeed.views.text import MARKS, Grid, Style, code, escape, plain_text, table
+from wirespeed.views.text import MARKS, WORDS, Grid, Style, code, escape, plain_text, table
 from wirespeed.views.training import tables as training_tables
-
-_WORDS = {"pass": "passed", "warn": "warning", "fail": "failed", "not_checked": "not checked"}
 
 
 def render(run: Run, style: Style) -> str:
@@ -42,7 +40,7 @@ def _findings(run: Run, style: Style) -> list[str]:
     rows = []
     for finding in sorted_by_family(of_interest(run.findings, run)):
         sign, ascii_sign, _ = MARKS[finding.status]
-        status = f"{ascii_sign if style.ascii else sign} {_WORDS[finding.status]}"
+        status = f"{ascii_sign if style.ascii else sign} {WORDS[finding.status]}"
         title = finding.title
         if finding.status == "not_checked" and finding.because:
             title += f": {finding.because}"

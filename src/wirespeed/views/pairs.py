@@ -40,12 +40,15 @@ def pair_tables(located: Located) -> list[tuple[str, Grid]]:
 def matrices(located: Located) -> list[tuple[str, Grid]]:
     """(title, grid) of the rates and the latencies; of figures of several rounds the median."""
     rates = _rates(located.pairs)
-    late = _latencies(located.pairs)
-    found = [
-        ("GB/s from the node of the row to that of the column", _rate_grid(located.nodes, rates))
-    ]
-    if late:
-        found.append(("latency (half of a small round trip)", _late_grid(located.nodes, late)))
+    slow = _RED_BELOW * median(rates.values())
+    texts = {key: _three(rate / GIGA) for key, rate in rates.items()}
+    grid = _matrix(located.nodes, texts, {key for key, rate in rates.items() if rate < slow})
+    found = [("GB/s from the node of the row to that of the column", grid)]
+    if late := _medians((pair, pair.latency, pair.latency) for pair in located.pairs):
+        slow = _RED_ABOVE * median(late.values())
+        texts = {key: format_duration(value) for key, value in late.items()}
+        grid = _matrix(located.nodes, texts, {key for key, value in late.items() if value > slow})
+        found.append(("latency (half of a small round trip)", grid))
     return found
 
 
@@ -54,10 +57,7 @@ def simulation_lines(run: Run, style: Style) -> list[str]:
     simulated = run.simulation
     if simulated is None:
         return []
-    grid = Grid.of("<|<")
-    for name, value in _told(simulated):
-        grid.add(name, value)
-    return grid.lines(style)[1:]
+    return Grid.filled("<|<", _told(simulated)).lines(style)[1:]
 
 
 def _told(simulated: Simulation) -> list[tuple[str, str]]:
@@ -88,36 +88,19 @@ def _effort(located: Located, style: Style) -> str:
     return style.paint(style.text(text), "dim")
 
 
-def _rates(pairs: Sequence[PairFigures]) -> Cells:
+def _rates(pairs: Iterable[PairFigures]) -> Cells:
+    return _medians((pair, pair.forth, pair.back) for pair in pairs)
+
+
+def _medians(read: Iterable[tuple[PairFigures, float | None, float | None]]) -> Cells:
+    """read: each pair with what it shows in both directions."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for pair in pairs:
-        found[pair.first, pair.second].append(pair.forth)
-        found[pair.second, pair.first].append(pair.back)
-    return {key: median(values) for key, values in found.items()}
-
-
-def _latencies(pairs: Sequence[PairFigures]) -> Cells:
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for pair in pairs:
-        if pair.latency is not None:
-            found[pair.first, pair.second].append(pair.latency)
-            found[pair.second, pair.first].append(pair.latency)
-    return {key: median(values) for key, values in found.items()}
-
-
-def _rate_grid(nodes: Sequence[str], cells: Cells) -> Grid:
-    usual = median(cells.values())
-    texts = {key: _three(value / GIGA) for key, value in cells.items()}
-    slow = {key for key, value in cells.items() if value < _RED_BELOW * usual}
-    return _matrix(nodes, texts, slow)
-
-
-def _late_grid(nodes: Sequence[str], cells: Cells) -> Grid:
-    usual = median(cells.values())
-    texts = {key: format_duration(value) for key, value in cells.items()}
-    return _matrix(
-        nodes, texts, {key for key, value in cells.items() if value > _RED_ABOVE * usual}
-    )
+    for pair, forth, back in read:
+        ends = pair.first, pair.second
+        for place, value in ((ends, forth), (ends[::-1], back)):
+            if value is not None:
+                found[place].append(value)
+    return {place: median(values) for place, values in found.items()}
 
 
 def _matrix(

@@ -1,14 +1,15 @@
 """What several views share: figures as words, head lines, closing lines, references."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.bench_records import ReferenceFigure, ReferenceKind
-from wirespeed.model.records import Finding, Measurement, Run
+from wirespeed.model.records import Measurement, Run
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
-from wirespeed.views.text import NOTHING, VERDICTS, Grid, Style, counted
+from wirespeed.views.text import NOTHING, VERDICTS, WORDS, Grid, Style, counted
 
 _LEAST_SHOWN = 0.5e6
 
@@ -112,17 +113,15 @@ def bus_factor(op: str) -> str:
 
 
 def counts(run: Run) -> str:
-    """`1 failed, 1 warning, 2 passed, 1 not checked`: what there is of each."""
-    words = (("fail", "failed"), ("warn", "warning"), ("pass", "passed"))
-    parts = [_count(run.findings, status, word) for status, word in words]
-    parts.append(_count(run.findings, "not_checked", "not checked"))
-    return ", ".join(filter(None, parts)) or "no findings"
-
-
-def _count(findings: Iterable[Finding], status: str, word: str) -> str:
-    number = sum(finding.status == status for finding in findings)
-    plural = "s" if word == "warning" and number > 1 else ""
-    return f"{number} {word}{plural}" if number else ""
+    """`1 failed, 2 warnings, 2 passed, 1 not checked`: what there is of each."""
+    counted_by = Counter(finding.status for finding in run.findings)
+    parts = []
+    for status in ("fail", "warn", "pass", "not_checked"):
+        if number := counted_by[status]:
+            parts.append(
+                f"{number} {WORDS[status]}" + ("s" if status == "warn" and number > 1 else "")
+            )
+    return ", ".join(parts) or "no findings"
 
 
 _NEXT_LEVEL = {"quick": "", "medium": "-l long"}

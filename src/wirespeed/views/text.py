@@ -25,6 +25,7 @@ MARKS: dict["Status", tuple[str, str, str]] = {
     "not_checked": ("-", "--", "dim"),
 }
 """By status: the mark, the ASCII mark, the colour."""
+WORDS = {"pass": "passed", "warn": "warning", "fail": "failed", "not_checked": "not checked"}
 
 VERDICTS: dict["Verdict", str] = {
     "READY": "green",

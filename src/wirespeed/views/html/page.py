@@ -26,7 +26,7 @@ from wirespeed.views.html.parts import (
 from wirespeed.views.html.prediction import prediction_head, prediction_sections
 from wirespeed.views.html.studies import comparison_section, study_sections
 from wirespeed.views.sections import counts, head_line, next_command, runs_grid
-from wirespeed.views.text import MARKS, VERDICTS, Style
+from wirespeed.views.text import MARKS, VERDICTS, WORDS, Style
 
 # The verdict, what is wrong in full, and what is good in a list.
 
@@ -36,7 +36,6 @@ KINDS = {verdict: _KIND[color] for verdict, color in VERDICTS.items()}
 
 _PLAIN = Style()
 _CULPRIT = "culprit"
-_WORDS = {"pass": "passed", "warn": "warning", "fail": "failed", "not_checked": "not checked"}
 _MOST_IN_FULL, _MOST_BRIEF, _MOST_EVIDENCE = 100, 2000, 60
 _LONGEST_LINE = 2000
 """Characters of one line of evidence; the run folder has the whole of it."""
@@ -124,35 +123,25 @@ class _Told:
         self._seen: Counter[str] = Counter()
 
     def one(self, finding: Finding) -> dict[str, Any]:
+        """Its mark, who it is about where the title does not say so, and its fields in their order."""
         # A stored run may hold any text as an id.
         name = f"finding-{re.sub('[^a-z0-9]+', '-', finding.id.lower()).strip('-')}"
         self._seen[name] += 1
         anchor = name if self._seen[name] == 1 else f"{name}-{self._seen[name]}"
-        return _one(finding, self._spot.id(anchor))
-
-
-def _one(finding: Finding, anchor: str) -> dict[str, Any]:
-    """A finding: its mark, and its fields in their order."""
-    shown = finding.evidence[:_MOST_EVIDENCE]
-    return {
-        "anchor": anchor,
-        "id": finding.id,
-        "status": finding.status,
-        "word": _WORDS[finding.status],
-        "mark": MARKS[finding.status][0],
-        "title": finding.title,
-        "about": _about(finding),
-        "because": finding.because,
-        "fields": [(name, text) for name in FIELDS if (text := getattr(finding, name))],
-        "evidence": [text[:_LONGEST_LINE] for text in shown],
-        "more": len(finding.evidence) - len(shown),
-    }
-
-
-def _about(finding: Finding) -> str:
-    """Who it is about, where the title does not say so."""
-    about = finding.subject
-    return "" if about.kind == "job" or about.name in finding.title else about.name
+        about, shown = finding.subject, finding.evidence[:_MOST_EVIDENCE]
+        return {
+            "anchor": self._spot.id(anchor),
+            "id": finding.id,
+            "status": finding.status,
+            "word": WORDS[finding.status],
+            "mark": MARKS[finding.status][0],
+            "title": finding.title,
+            "about": "" if about.kind == "job" or about.name in finding.title else about.name,
+            "because": finding.because,
+            "fields": [(name, text) for name in FIELDS if (text := getattr(finding, name))],
+            "evidence": [text[:_LONGEST_LINE] for text in shown],
+            "more": len(finding.evidence) - len(shown),
+        }
 
 
 Trace = Mapping[str, Any]
