@@ -70,7 +70,4 @@ def damage(source: str, *, expected: str = "a run as wirespeed wrote it") -> Ite
         raise InputError(f"cannot read {source}: {error.strerror or error}") from error
     except _GARBAGE as error:
         what = f"{type(error).__name__}: {error}"[:200]
-        raise InputError(
-            f"{source} is damaged: {what}",
-            expected=expected,
-        ) from error
+        raise InputError(f"{source} is damaged: {what}", expected=expected) from error

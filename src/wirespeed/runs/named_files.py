@@ -14,14 +14,7 @@ from wirespeed.model.codec import to_json, validated
 from wirespeed.model.records import Run
 from wirespeed.node.reading import read_whole
 from wirespeed.runs import jsontext
-from wirespeed.runs.folder import (
-    ELSEWHERE,
-    LARGEST,
-    home,
-    own_folder,
-    private_folder,
-    write_whole,
-)
+from wirespeed.runs.folder import ELSEWHERE, LARGEST, home, own_folder, private_folder, write_whole
 from wirespeed.runs.jsontext import damage
 
 if TYPE_CHECKING:
@@ -131,11 +124,7 @@ def _no_baseline(name: str, others: list[str]) -> UsageError:
 
 
 _BASELINES = NamedFiles(
-    folder="baselines",
-    suffix=".json",
-    what="a baseline",
-    missing=_no_baseline,
-    again=_SET,
+    folder="baselines", suffix=".json", what="a baseline", missing=_no_baseline, again=_SET
 )
 
 

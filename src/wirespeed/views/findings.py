@@ -367,8 +367,4 @@ def _reference(part: Sequence[Finding]) -> str:
     return f"; {told.pop()}" if len(told) == 1 and "" not in told else ""
 
 
-_PASSED: dict[str, Tell] = {
-    "correctness": _exact,
-    "latency": _latencies,
-    "bandwidth": _bandwidths,
-}
+_PASSED: dict[str, Tell] = {"correctness": _exact, "latency": _latencies, "bandwidth": _bandwidths}

@@ -172,12 +172,7 @@ def _read_row(found: re.Match[str], layout: tuple[str, ...] | None) -> Row | Non
     if sides is None:
         return None
     return Row(
-        size=int(found[1]),
-        count=int(found[2]),
-        dtype=found[3],
-        redop=redop,
-        root=root,
-        sides=sides,
+        size=int(found[1]), count=int(found[2]), dtype=found[3], redop=redop, root=root, sides=sides
     )
 
 

@@ -114,11 +114,7 @@ _SXM = re.compile(r"\bSXM\d?\b|\bH[12]00\b(?!.*(?:PCIe|NVL))|\bHBM3e?\b")
 _PORT = re.compile(r"\[\d+\]\s*[\w.-]+:\d+/(IB|RoCE)\b")
 _IB_LINE = re.compile(r"NET/IB : Using (.*)")
 _NETWORK = re.compile(r"NCCL INFO Using network (\S[^\r\n]{0,40})")
-_NETWORKS = {
-    "socket": "tcp",
-    "aws libfabric": "efa",
-    "fastrak": "tcpxo",
-}
+_NETWORKS = {"socket": "tcp", "aws libfabric": "efa", "fastrak": "tcpxo"}
 """By what NCCL prints as its network, in small letters."""
 
 

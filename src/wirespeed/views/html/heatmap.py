@@ -193,10 +193,7 @@ def usual_figures(located: Located, named: frozenset[str]) -> dict[Quantity, flo
     pairs = others or located.pairs
     rates = [rate for pair in pairs for rate in (pair.forth, pair.back) if 0 < rate < math.inf]
     late = [latency for pair in pairs for latency in _known(pair)]
-    return {
-        "bandwidth": median(rates) if rates else 0.0,
-        "latency": median(late) if late else 0.0,
-    }
+    return {"bandwidth": median(rates) if rates else 0.0, "latency": median(late) if late else 0.0}
 
 
 NOT_MEASURED = "not measured"

@@ -175,9 +175,7 @@ def page(run: Run, trace: Trace | None = None) -> str:
 
 
 def report(
-    runs: Sequence[Run],
-    traces: Sequence[Trace | None] = (),
-    comparison: Comparison | None = None,
+    runs: Sequence[Run], traces: Sequence[Trace | None] = (), comparison: Comparison | None = None
 ) -> str:
     """One file of these runs; of several, compared, then each whole.
 
