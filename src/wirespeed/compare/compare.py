@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from statistics import fmean, variance
 
 from wirespeed.compare.estimate import (
@@ -17,7 +18,7 @@ from wirespeed.compare.estimate import (
     estimate,
     runs_needed,
 )
-from wirespeed.compare.figures import FIELDS, Facts, differences, facts_of, figures_of
+from wirespeed.compare.figures import FIELDS, differences, facts_of, figures_of
 from wirespeed.errors import UsageError
 from wirespeed.model.derived_records import (
     Change,
@@ -261,7 +262,7 @@ def floors_of(stored: Iterable[Run], across: Collection[str] = ()) -> dict[What,
     for run in stored:
         facts = facts_of([run])
         if ("hosts", "hosts") in facts:
-            group = groups.setdefault(_signature(facts), {})
+            group = groups.setdefault(tuple(sorted(facts.items(), key=itemgetter(0))), {})
             for what, figure in figures_of(run, across).items():
                 group.setdefault(what, []).append(figure)
     squares: dict[What, tuple[float, int]] = {}
@@ -276,10 +277,6 @@ def floors_of(stored: Iterable[Run], across: Collection[str] = ()) -> dict[What,
         what: Floor(total / freedom, freedom, "history")
         for what, (total, freedom) in squares.items()
     }
-
-
-def _signature(facts: Facts) -> _Signature:
-    return tuple(sorted(facts.items(), key=lambda item: item[0]))
 
 
 # One figure over many runs: its levels, and what was different when a level changed.

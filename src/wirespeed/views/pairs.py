@@ -178,7 +178,8 @@ def suspects_of(findings: Iterable[Finding], nodes: Sequence[str]) -> Suspects:
     members: list[str] = []
     links: list[tuple[str, str]] = []
     rails: list[int] = []
-    culprits = [one for one in findings if _is_culprit(one)]
+    named = [one for one in findings if one.id.startswith(_CULPRIT)]
+    culprits = [one for one in named if one.status in ("fail", "warn")]
     for finding in culprits:
         kind, name = finding.subject.kind, finding.subject.name
         if kind == "rail":
@@ -194,10 +195,6 @@ def suspects_of(findings: Iterable[Finding], nodes: Sequence[str]) -> Suspects:
     members += [end for pair in links for end in pair]
     partial = any(_MORE.search(finding.subject.name) for finding in culprits)
     return Suspects(_once(whole), _once(members), tuple(links), tuple(sorted(set(rails))), partial)
-
-
-def _is_culprit(finding: Finding) -> bool:
-    return finding.status in ("fail", "warn") and finding.id.startswith(_CULPRIT)
 
 
 def _rail(name: str) -> tuple[list[int], list[str]]:

@@ -17,13 +17,12 @@ from wirespeed.model.derived_records import (
     WorldSize,
 )
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
+from wirespeed.views.sections import gigabytes
 from wirespeed.views.text import Grid, Style, Views, escape, rendered, titled
 
 SCHEMA = "wirespeed.prediction/1"
 _MOST_ROWS = 4
 """Steps shown by world in the table: the quickest; JSON has all."""
-_LEAST_SHOWN = 0.5e6
-"""Bytes a second that three decimals of GB/s can show."""
 Section = tuple[str, Grid]
 
 
@@ -82,7 +81,7 @@ def _models(models: Sequence[FittedModel]) -> Grid:
             one.shape,
             f"{one.weight:.0%}",
             _terms(one.terms),
-            ", ".join(_world(world) for world in one.worlds),
+            ", ".join(world_name(world) for world in one.worlds),
             f"{format_size(one.smallest)} … {format_size(one.largest)}",
             str(one.points),
             _percent(one.error),
@@ -110,12 +109,12 @@ def _collectives(prediction: Prediction) -> Grid:
     for one in prediction.collectives:
         grid.add(
             one.op,
-            _world(one.world),
+            world_name(one.world),
             format_size(one.size_bytes),
             format_duration(one.time.value),
-            _between(one.time),
-            _rate(one.busbw.value),
-            f"{_rate(one.busbw.low)} … {_rate(one.busbw.high)}",
+            between(one.time),
+            gigabytes(one.busbw.value),
+            f"{gigabytes(one.busbw.low)} … {gigabytes(one.busbw.high)}",
             str(one.points),
             "" if one.measured is None else format_duration(one.measured),
             one.beyond,
@@ -129,11 +128,11 @@ def _steps(steps: Sequence[StepTime], most: int | None) -> Grid:
         rows = sorted((one for one in steps if one.world == world), key=lambda one: one.step.value)
         for one in rows[:most]:
             grid.add(
-                _world(world),
+                world_name(world),
                 one.strategy,
                 "" if one.bucket_mb is None else f"{one.bucket_mb:g} MB",
                 format_duration(one.step.value),
-                _between(one.step),
+                between(one.step),
                 f"{one.efficiency.value:.0%}",
                 f"{one.efficiency.low:.0%} … {one.efficiency.high:.0%}",
                 f"{one.first:.0%}",
@@ -148,7 +147,7 @@ def _gains(gains: Sequence[Gain]) -> Grid:
         grid.add(
             one.name,
             _sized(one.what),
-            _world(one.world),
+            world_name(one.world),
             format_duration(one.before.value),
             format_duration(one.after.value),
             f"{one.ratio.value:.2f} ×",
@@ -175,7 +174,8 @@ def sentences(prediction: Prediction) -> list[str]:
 
 
 def _best(one: BestStep) -> str:
-    head = f"best on {_world(one.world)}: {_choice(one.strategy, one.bucket_mb)}"
+    bucket = "" if one.bucket_mb is None else f" {one.bucket_mb:g} MB"
+    head = f"best on {world_name(one.world)}: {one.strategy}{bucket}"
     if one.settled:
         buckets = ", whatever its bucket" if one.bucket_mb is not None else ""
         return f"{head}; {one.strategy} is quickest in at least 95 % of the forecasts{buckets}"
@@ -198,20 +198,13 @@ def _others(models: Sequence[FittedModel]) -> list[str]:
     return [f"shapes that fit about as well and count, too: {', '.join(told)}"] if told else []
 
 
-def _choice(strategy: str, bucket_mb: float | None) -> str:
-    return strategy if bucket_mb is None else f"{strategy} {bucket_mb:g} MB"
-
-
-def _world(world: WorldSize) -> str:
+def world_name(world: WorldSize) -> str:
+    """Nodes by ranks of each."""
     return f"{world.nodes} × {world.ranks_per_node}"
 
 
-def _between(one: Estimate) -> str:
+def between(one: Estimate) -> str:
     return f"{format_duration(one.low)} … {format_duration(one.high)}"
-
-
-def _rate(value: float) -> str:
-    return format_bandwidth(value).removesuffix(" GB/s") if value >= _LEAST_SHOWN else "<0.001"
 
 
 def _percent(log_error: float) -> str:

@@ -149,10 +149,8 @@ def head_line(run: Run, style: Style) -> str:
 
 def choices_grid(run: Run) -> Grid:
     """Every automatic choice with its reason."""
-    grid = Grid.of("<choice|<value|<why")
-    for choice in run.choices:
-        grid.add(choice.name, choice.value, choice.reason)
-    return grid
+    rows = [(choice.name, choice.value, choice.reason) for choice in run.choices]
+    return Grid.filled("<choice|<value|<why", rows)
 
 
 def verification_line(run: Run, style: Style) -> list[str]:
@@ -240,13 +238,10 @@ def _more(run: Run) -> str:
     if level not in _NEXT_LEVEL or launcher != "local":
         return f"wirespeed runs show {run.id} -o wide"
     words = ["wirespeed check", _NEXT_LEVEL[str(level)]]
-    options = ("ranks", "only", "backend", "engine")
-    words += [f"--{name} {run.config[name]}" for name in options if _given(run, name)]
+    options = {name: run.config.get(name) for name in ("ranks", "only", "backend", "engine")}
+    usual = (None, "", "auto", "torch")
+    words += [f"--{name} {value}" for name, value in options.items() if value not in usual]
     return " ".join(filter(None, words))
-
-
-def _given(run: Run, name: str) -> bool:
-    return run.config.get(name) not in (None, "", "auto", "torch")
 
 
 KINDS: dict[ReferenceKind, str] = {

@@ -18,6 +18,7 @@ _KINDS = ("data", "forward", "backward", "synchronise", "optimizer")
 _MEMORY = ("parameters", "gradients", "optimizer", "activations", "communication", "other", "peak")
 _MIB = 1 << 20
 _SENDING = "communication of a step (comm: mean of n profiled steps; exposed: median of the rounds)"
+_PEAKS = "memory of the rank that needs most, MiB (in brackets: predicted)"
 _POINTS = "memory at three points, MiB alive (in brackets: the most since the point before)"
 _RED = {"slower": "red", "fastest": "green", "poor": "red", "excellent": "green", "good": "green"}
 
@@ -48,12 +49,7 @@ def tables(run: Run) -> list[tuple[str, Grid]]:
             found.append((_scaling_title(kind, scaled[0]), _scaling(scaled)))
     with_memory = [one for one in run.training if one.memory]
     if with_memory:
-        found.append(
-            (
-                "memory of the rank that needs most, MiB (in brackets: predicted)",
-                _memory(with_memory),
-            )
-        )
+        found.append((_PEAKS, _memory(with_memory)))
     at_points = [one for one in with_memory if one.memory and one.memory.started is not None]
     if at_points:
         found.append((_POINTS, _points(at_points)))
@@ -112,12 +108,11 @@ def _strategies(rows: Sequence[Training]) -> Grid:
 
 def _parts(rows: Sequence[Training]) -> Grid:
     shown = [kind for kind in _KINDS if any(kind in one.parts for one in rows)]
-    grid = Grid.of("<strategy|<world", *shown)
-    for one in rows:
-        grid.add(
-            name(one), _world(one, rows), *(seconds_cell(one.parts.get(kind)) for kind in shown)
-        )
-    return grid
+    cells = [
+        (name(one), _world(one, rows), *(seconds_cell(one.parts.get(kind)) for kind in shown))
+        for one in rows
+    ]
+    return Grid.filled("|".join(["<strategy|<world", *shown]), cells)
 
 
 def data_cells(one: Training) -> tuple[str, str]:
@@ -129,8 +124,9 @@ def data_cells(one: Training) -> tuple[str, str]:
 
 
 def _world(one: Training, rows: Sequence[Training]) -> str:
-    """Where there are several."""
-    return _world_of(one) if len({(row.ranks, row.batch) for row in rows}) > 1 else ""
+    """`2 ranks · 32 samples` where there are several."""
+    several = len({(row.ranks, row.batch) for row in rows}) > 1
+    return f"{counted(one.ranks, 'rank')} · {one.batch} samples" if several else ""
 
 
 def _communication(rows: Sequence[Training]) -> Grid:
@@ -359,8 +355,3 @@ def missing(point: GridPoint) -> Sequence[Missing]:
     if point.missing or not point.reason:
         return point.missing
     return [Missing(what=ALL, reason=point.reason)]
-
-
-def _world_of(one: Training) -> str:
-    """`2 ranks · 32 samples`: tells strategies of several worlds apart."""
-    return f"{counted(one.ranks, 'rank')} · {one.batch} samples"

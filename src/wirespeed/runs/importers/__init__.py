@@ -53,7 +53,7 @@ def _script(text: str) -> dict[str, Any] | None:
         data = jsontext.parse(text, source="import")
     except InputError:
         return None
-    return data if _is_ddp_script(data) else None
+    return data if {"world_size", "timestamp", "results"} <= data.keys() else None
 
 
 def _size(data: bytes) -> str:
@@ -82,11 +82,6 @@ _OPS = {
 _CALLS, _WARMUP = 100, 10
 _GIGA = 1e9
 _MOST_RANKS = 1 << 20
-
-
-def _is_ddp_script(data: object) -> bool:
-    """Whether a JSON document looks like that script's."""
-    return isinstance(data, Mapping) and {"world_size", "timestamp", "results"} <= data.keys()
 
 
 def _run_of_ddp_script(data: Mapping[str, Any], *, name: str) -> Run:

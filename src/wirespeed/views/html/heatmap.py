@@ -278,11 +278,13 @@ def _traces(
         shown = {place: figure_text(scale.quantity, value) for place, value in values.items()}
         measured |= {"text": _grid(axis, shown, ""), "texttemplate": "%{text}"}
     missing = [place for place in _pairs(axis) if place not in values]
+    why = dict.fromkeys(missing, NOT_MEASURED)
+    why |= {at: f"latency not measured, {_said(cells[at])}" for at in missing if at in cells}
     empty = _trace(axis, dict.fromkeys(missing, 0), pixels) | {
         "name": NOT_MEASURED,
         "colorscale": [[0, "#ffffff"], [1, "#ffffff"]],
         "showscale": False,
-        "customdata": _grid(axis, {place: _why_empty(cells.get(place)) for place in missing}, ""),
+        "customdata": _grid(axis, why, ""),
     }
     return [measured, empty]
 
@@ -323,10 +325,6 @@ def _said(cell: Cell) -> str:
         late = f"latency {figure_text('latency', cell.latency)}"
     median = f", medians of {cell.readings} readings" if cell.readings > 1 else ""
     return f"{rate}, {late}{median}"
-
-
-def _why_empty(cell: Cell | None) -> str:
-    return NOT_MEASURED if cell is None else f"latency not measured, {_said(cell)}"
 
 
 def _layout(axis: Axis, suspects: Suspects, pixels: int, *, bar: bool) -> dict[str, Any]:

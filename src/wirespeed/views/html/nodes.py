@@ -99,8 +99,11 @@ def _grid(run: Run, nodes: Sequence[NodeFacts], slow: Mapping[int, float]) -> Gr
         color = "red" if counted["fail"] else "yellow" if counted["warn"] else ""
         known = [(slow[rank], rank) for rank in node.ranks if rank in slow]
         worst = f"{max(known)[0]:.2f}× (rank {max(known)[1]})" if known else ""
-        parts = (_gpus(node), _nics(node), _rdma(node), node.facts.cpu_model or "")
-        grid.add(node.host, _ranges(node.ranks), ", ".join(words), worst, *parts, color=color, at=2)
+        about = (node.host, _ranges(node.ranks), ", ".join(words), worst)
+        gpus = _counted(gpu.get("name", "GPU") for gpu in node.gpus)
+        nics = _counted(_rated(nic, "speed_Gbitps") for nic in node.nics)
+        rdma = _counted(_rated(one, "rate_Gbitps", named=False) for one in node.rdma)
+        grid.add(*about, gpus, nics, rdma, node.facts.cpu_model or "", color=color, at=2)
     return grid
 
 
@@ -114,18 +117,6 @@ def _by_host(findings: Iterable[Finding]) -> dict[str, Counter[str]]:
         if finding.subject.kind == "node":
             found[finding.subject.name][finding.status] += 1
     return found
-
-
-def _gpus(node: NodeFacts) -> str:
-    return _counted(gpu.get("name", "GPU") for gpu in node.gpus)
-
-
-def _nics(node: NodeFacts) -> str:
-    return _counted(_rated(nic, "speed_Gbitps") for nic in node.nics)
-
-
-def _rdma(node: NodeFacts) -> str:
-    return _counted(_rated(one, "rate_Gbitps", named=False) for one in node.rdma)
 
 
 def _rated(part: Mapping[str, Any], key: str, *, named: bool = True) -> str:
@@ -207,10 +198,8 @@ def _grids(run: Run) -> Iterator[tuple[str, Grid]]:
 
 
 def _pairs(first: str, second: str, values: Mapping[str, object]) -> Grid:
-    grid = Grid.of(f"<{first}|<{second}")
-    for name, value in sorted(values.items())[:_MOST_FACTS]:
-        grid.add(name, str(value))
-    return grid
+    rows = [(name, str(value)) for name, value in sorted(values.items())[:_MOST_FACTS]]
+    return Grid.filled(f"<{first}|<{second}", rows)
 
 
 def _said(value: Any) -> str:
@@ -338,14 +327,12 @@ def _tables(located: Located, axis: Axis) -> list[tuple[str, Grid]]:
 
 
 def _by_node(located: Located, shown: Sequence[str]) -> Grid:
-    grid = Grid.of("<node|sends GB/s|receives GB/s|latency|<slowest partner|GB/s")
     of_node: dict[str, list[PairFigures]] = {node: [] for node in shown}
     for pair in located.pairs:
         for node in {pair.first, pair.second} & of_node.keys():
             of_node[node].append(pair)
-    for node, pairs in of_node.items():
-        grid.add(node, *_of_node(node, pairs))
-    return grid
+    header = "<node|sends GB/s|receives GB/s|latency|<slowest partner|GB/s"
+    return Grid.filled(header, [(node, *_of_node(node, pairs)) for node, pairs in of_node.items()])
 
 
 def _of_node(node: str, pairs: Sequence[PairFigures]) -> list[str]:

@@ -15,7 +15,7 @@ from wirespeed.model.derived_records import (
 from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
 from wirespeed.views.html import parts
 from wirespeed.views.html.parts import Figure, Section, Spot
-from wirespeed.views.prediction import sections, sentences
+from wirespeed.views.prediction import between, sections, sentences, world_name
 
 MOST_LINES = 8
 """Of one chart: bands over more could not be told apart. The tables hold all."""
@@ -121,11 +121,10 @@ def _measured_trace(
 
 def _step_charts(prediction: Prediction, spot: Spot) -> Iterator[dict[str, Any]]:
     """Step and efficiency of each strategy with the bucket that is quickest on each world."""
-    strategies = _by(prediction.steps, lambda one: one.strategy)
-    rows = [
-        (name, [_quickest(part) for _, part in _by(own, lambda one: one.world)])
-        for name, own in strategies
-    ]
+    rows = []
+    for name, own in _by(prediction.steps, lambda one: one.strategy):
+        worlds = [part for _, part in _by(own, lambda one: one.world)]
+        rows.append((name, [min(part, key=lambda one: one.step.value) for part in worlds]))
     if not rows:
         return
     over = _axis_name(prediction)
@@ -143,10 +142,6 @@ def _step_charts(prediction: Prediction, spot: Spot) -> Iterator[dict[str, Any]]
     yield parts.chart(
         spot, "steps-efficiency", title, drawn, f"{_NOTE}. {_STOPS}", "steps-1-caption"
     )
-
-
-def _quickest(rows: Sequence[StepTime]) -> StepTime:
-    return min(rows, key=lambda one: one.step.value)
 
 
 def _step(one: StepTime) -> _Point:
@@ -224,7 +219,7 @@ def _traces(prediction: Prediction, line: _Line, index: int) -> list[Figure]:
         },
         drawn
         | {
-            "customdata": [f"{_world(point.world)}: {point.said}" for point in points],
+            "customdata": [f"{world_name(point.world)}: {point.said}" for point in points],
             "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>",
         },
     ]
@@ -252,12 +247,8 @@ def _at(prediction: Prediction, world: WorldSize) -> int:
     return world.ranks if _on_one_node(prediction) else world.nodes
 
 
-def _world(world: WorldSize) -> str:
-    return f"{world.nodes} × {world.ranks_per_node}"
-
-
 def _span(one: Estimate) -> str:
-    return f"95 %: {format_duration(one.low)} … {format_duration(one.high)}"
+    return f"95 %: {between(one)}"
 
 
 def _scaled(one: Estimate, factor: float) -> Estimate:

@@ -226,7 +226,12 @@ def side_by_side(runs: Sequence[Run]) -> Iterator[tuple[str, Grid]]:
     operations = _common([{_how(m): m for m in run.measurements} for run in runs])
     if operations:
         yield "busbw in GB/s, with the 95 % interval and the samples", _operations(runs, operations)
-    steps = _common([{_strategy(one): one for one in run.training} for run in runs])
+    steps = _common(
+        [
+            {(*t.key, t.model, t.batch, t.precision, t.micro_batches): t for t in run.training}
+            for run in runs
+        ]
+    )
     if steps:
         yield "step time, with the 95 % interval and the samples", _steps(runs, steps)
 
@@ -241,10 +246,6 @@ def _common(found: Sequence[Mapping[Any, Any]]) -> dict[Any, list[Any]]:
 def _how(m: Measurement) -> tuple[object, ...]:
     way = (m.op, m.engine, m.dtype, m.redop, m.root, m.ranks, m.groups, m.timing)
     return (*way, m.blocking, m.in_flight, m.in_place, m.size_bytes, m.setting)
-
-
-def _strategy(one: Training) -> tuple[object, ...]:
-    return (*one.key, one.model, one.batch, one.precision, one.micro_batches)
 
 
 def _operations(runs: Sequence[Run], rows: Mapping[Any, Sequence[Measurement | None]]) -> Grid:
