@@ -253,19 +253,15 @@ def _feed(_: subprocess.Popen[bytes], stream: IO[bytes], data: bytes) -> None:
 def kubectl_of(cluster: Cluster, candidates: Sequence[str] = ("kubectl", "oc")) -> Kubectl:
     """The program that is there, pointed at the file's cluster; CannotMeasure where none is."""
     wanted = candidates if cluster.program == "auto" else (cluster.program,)
-    for name in wanted:
-        if path := shutil.which(name):
-            return Kubectl(
-                program=path,
-                namespace=cluster.namespace,
-                context=cluster.context,
-                kubeconfig=cluster.kubeconfig,
-            )
-    raise CannotMeasure(
-        f"neither of {', '.join(wanted)} is on the PATH",
-        expected="the program that you log in to the cluster with",
-        next=_INSTALL,
-    )
+    program = next(filter(None, map(shutil.which, wanted)), None)
+    if program is None:
+        raise CannotMeasure(
+            f"neither of {', '.join(wanted)} is on the PATH",
+            expected="the program that you log in to the cluster with",
+            next=_INSTALL,
+        )
+    where = {key: getattr(cluster, key) for key in ("namespace", "context", "kubeconfig")}
+    return Kubectl(program=program, **where)
 
 
 _NOISE = re.compile(r"[EWIF]\d{4} \d\d:\d\d:\d\d\.\d+ .*|Warning: .*|")
@@ -290,19 +286,14 @@ def said(answer: Answer, *, most: int = _MOST_LINES) -> tuple[str, ...]:
     return tuple(redact_value(line)[:_MOST_LETTERS] for line in short)
 
 
-def meaning_of(lines: Iterable[str]) -> tuple[Meaning, str, re.Match[str]]:
+def meaning_of(lines: Sequence[str]) -> tuple[Meaning, str, re.Match[str]]:
     """The row that fits best, the line that it fits, and the match."""
-    told = list(lines)
-    for row in meanings().rows:
+    told = lines or ("it gave no reason",)
+    for row in (*meanings().rows, meanings().unknown):
         for line in told:
             if match := row.pattern.search(line):
                 return row, line, match
-    text = told[0] if told else "it gave no reason"
-    unknown = meanings().unknown
-    match = unknown.pattern.match(text)
-    if match is None:
-        raise ValueError("the last row fits everything")
-    return unknown, text, match
+    raise ValueError("the last row fits everything")
 
 
 def may_pass(answer: Answer) -> bool:
@@ -315,13 +306,26 @@ def may_pass(answer: Answer) -> bool:
 def finding_of(refused: Refused | Answer, *, doing: str = "", next: str = "") -> Finding:
     """The finding of a refusal. doing: what could not be done; next: where the row has no better."""
     answer = refused.answer if isinstance(refused, Refused) else refused
-    if answer.code is None:
-        silent = meanings().silent
-        return _told(silent, silent.pattern.match(""), said(answer), doing, next)
     lines = said(answer)
-    row, line, match = meaning_of(lines)
-    rest = tuple(other for other in lines if other != line)
-    return _told(row, match, (line, *rest), doing, next)
+    row, groups = meanings().silent, dict[str, str]()
+    if answer.code is not None:
+        row, line, match = meaning_of(lines)
+        lines = (line, *(other for other in lines if other != line))
+        for key, value in match.groupdict().items():
+            if value:  # `why2` and `why3` are further ways to say `why`
+                groups.setdefault(key.rstrip("0123456789"), value.strip(" :."))
+    title = _fill(row.title, groups)
+    return Finding(
+        id=row.id,
+        status="fail",
+        title=f"{doing}: {title}" if doing else title,
+        saw=lines[0] if lines else "no answer",
+        expected=_fill(row.expected, groups),
+        because=_fill(row.because, groups),
+        fix=_fill(row.fix, groups),
+        next=_fill(row.next, groups) or next,
+        evidence=lines[1:],
+    )
 
 
 def findings_of(answer: Answer) -> tuple[Finding, ...]:
@@ -340,29 +344,6 @@ def findings_of(answer: Answer) -> tuple[Finding, ...]:
 def is_about(finding: Finding, *idents: str) -> bool:
     """Whether its id is one of these numbers: `is_about(finding, "006")`."""
     return finding.id.removeprefix("CLUSTER-") in idents
-
-
-def _told(
-    row: Meaning, match: re.Match[str] | None, lines: tuple[str, ...], doing: str, next: str
-) -> Finding:
-    # By name; `why2` and `why3` are further ways to say `why`.
-    found: dict[str, str] = {}
-    for key, value in (match.groupdict() if match else {}).items():
-        if value:
-            found.setdefault(key.rstrip("0123456789"), value.strip(" :."))
-    groups = found
-    title = _fill(row.title, groups)
-    return Finding(
-        id=row.id,
-        status="fail",
-        title=f"{doing}: {title}" if doing else title,
-        saw=lines[0] if lines else "no answer",
-        expected=_fill(row.expected, groups),
-        because=_fill(row.because, groups),
-        fix=_fill(row.fix, groups),
-        next=_fill(row.next, groups) or next,
-        evidence=lines[1:],
-    )
 
 
 def _fill(template: str, groups: dict[str, str]) -> str:
@@ -434,14 +415,8 @@ class PatientKubectl(Kubectl):
 
 
 def patient(kubectl: Kubectl, progress: Progress, patience_s: float) -> PatientKubectl:
-    return PatientKubectl(
-        program=kubectl.program,
-        namespace=kubectl.namespace,
-        context=kubectl.context,
-        kubeconfig=kubectl.kubeconfig,
-        patience_s=patience_s,
-        progress=progress,
-    )
+    where = {name: getattr(kubectl, name) for name in Kubectl.__dataclass_fields__}
+    return PatientKubectl(**where, patience_s=patience_s, progress=progress)
 
 
 _PORTS = {"http": 80, "https": 443}
@@ -467,26 +442,21 @@ def _parts(address: str) -> tuple[str, int | None]:
         port = parts.port
     except ValueError:  # no number, or none that a port can have
         port = 0
-    return (parts.hostname or "").rstrip("."), port if port is not None else _PORTS.get(
-        parts.scheme
-    )
+    return (parts.hostname or "").rstrip("."), _PORTS.get(parts.scheme) if port is None else port
 
 
 def wrong_server(kubectl: Kubectl, api: str) -> Finding | None:
     """CLUSTER-019 where `api` (of the file; empty: any will do) is another address than kubectl's."""
     if not api:
         return None
-    answer = kubectl.ask(
-        "config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}"
-    )
+    path = "jsonpath={.clusters[0].cluster.server}"
+    answer = kubectl.ask("config", "view", "--minify", "-o", path)
     if answer.code != 0:
         return finding_of(answer)
     there = answer.out.strip()
     if same_server(api, there):
         return None
-    return make_finding(
-        "wrong_server",
-        api=api,
-        title=f"kubectl points to {there or 'no server'}, the cluster file to {api}",
-        saw=f"{there or 'no server'} in context {kubectl.context or '(the current one)'}",
-    )
+    told = there or "no server"
+    saw = f"{told} in context {kubectl.context or '(the current one)'}"
+    title = f"kubectl points to {told}, the cluster file to {api}"
+    return make_finding("wrong_server", api=api, title=title, saw=saw)

@@ -8,7 +8,7 @@ Claims are shared by all pods (rwx), or made from a template for each pod.
 """
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from wirespeed.clusters.deployment import CONTAINER, Deployment
@@ -41,33 +41,31 @@ def claim_name(deployment: Deployment, volume: str) -> str:
 
 def claims(deployment: Deployment) -> list[dict[str, Any]]:
     """Those that all pods share; none in the other modes."""
-    storage = deployment.file.storage
+    storage, api, kind = deployment.file.storage, "v1", "PersistentVolumeClaim"
     if storage.mode != "rwx":
         return []
-    return [
-        manifest(
-            "v1",
-            "PersistentVolumeClaim",
-            deployment,
-            claim_name(deployment, name),
-            spec=_claim_spec("ReadWriteMany", size, storage.class_rwx),
-        )
+    specs = {
+        claim_name(deployment, name): _claim_spec("ReadWriteMany", size, storage.class_rwx)
         for name, size in claim_sizes(deployment).items()
-    ]
+    }
+    return [manifest(api, kind, deployment, name, spec=spec) for name, spec in specs.items()]
 
 
 def templates(deployment: Deployment) -> list[dict[str, Any]]:
     """Of a StatefulSet; the claims are NAME-of-volume, then NAME-of-pod."""
     if deployment.file.storage.mode != "volumeClaimTemplates":
         return []
-    made = [template(deployment, name, size) for name, size in claim_sizes(deployment).items()]
-    return [{**one, "metadata": {**one["metadata"], **owned(deployment)}} for one in made]
+    sizes = claim_sizes(deployment)
+    return [
+        template(deployment, size, {"name": name, **owned(deployment)})
+        for name, size in sizes.items()
+    ]
 
 
-def template(deployment: Deployment, name: str, size: str) -> dict[str, Any]:
-    """One claim of each pod's own."""
+def template(deployment: Deployment, size: str, more: Mapping[str, Any]) -> dict[str, Any]:
+    """One claim of each pod's own; more: of its metadata."""
     return {
-        "metadata": {"name": name, "labels": labels(deployment)},
+        "metadata": {**more, "labels": labels(deployment)},
         "spec": _claim_spec("ReadWriteOnce", size, deployment.file.storage.class_rwo),
     }
 
@@ -131,8 +129,8 @@ def _stored(deployment: Deployment, name: str, size: str) -> dict[str, Any]:
         return {"name": name, "persistentVolumeClaim": {"claimName": claim}}
     if mode == "none":
         return {"name": name, "emptyDir": {"sizeLimit": size}}
-    made = template(deployment, name, size)
-    del made["metadata"]["name"]  # the API server gives it, and refuses any other
+    # The API server gives the claim its name, and refuses any other.
+    made = template(deployment, size, {})
     return {"name": name, "ephemeral": {"volumeClaimTemplate": made}}
 
 
@@ -158,15 +156,17 @@ def _paths(found: Iterable[Volume]) -> set[str]:
 
 def _source(volume: Volume) -> dict[str, Any]:
     """As Kubernetes writes the one source that is said."""
-    if volume.claim:
-        return {"persistentVolumeClaim": {"claimName": volume.claim}}
-    if volume.config_map:
-        return {"configMap": {"name": volume.config_map}}
-    if volume.secret:
-        return {"secret": {"secretName": volume.secret}}
-    if volume.host_path:
-        return {"hostPath": {"path": volume.host_path}}
-    return {"emptyDir": {"sizeLimit": volume.empty_dir}}
+    said = ((kind, key, getattr(volume, name)) for name, (kind, key) in _SOURCES.items())
+    return next({kind: {key: value}} for kind, key, value in said if value)
+
+
+_SOURCES = {
+    "claim": ("persistentVolumeClaim", "claimName"),
+    "config_map": ("configMap", "name"),
+    "secret": ("secret", "secretName"),
+    "host_path": ("hostPath", "path"),
+    "empty_dir": ("emptyDir", "sizeLimit"),
+}
 
 
 _HOST = "kubernetes.io/hostname"
@@ -219,16 +219,13 @@ def _required(deployment: Deployment, topology: str) -> dict[str, Any]:
 
 def _spread(deployment: Deployment) -> list[dict[str, Any]]:
     key = deployment.file.nodes.spread_over or deployment.preset.spread_over
-    if not key:
-        return []
-    return [
-        {
-            "maxSkew": 1,
-            "topologyKey": key,
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": selector(deployment.name)},
-        }
-    ]
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector(deployment.name)},
+    }
+    return [spread] if key else []
 
 
 def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
@@ -239,14 +236,9 @@ def _tolerations(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def _toleration(one: Toleration) -> dict[str, Any]:
-    parts = {
-        "key": one.key,
-        "operator": one.operator,
-        "value": one.value,
-        "effect": one.effect,
-        "tolerationSeconds": one.toleration_seconds,
-    }
-    return {key: part for key, part in parts.items() if part not in ("", None)}
+    told = {**one.model_dump(), "tolerationSeconds": one.toleration_seconds}
+    del told["toleration_seconds"]
+    return {key: part for key, part in told.items() if part not in ("", None)}
 
 
 _READY = """\

@@ -4,6 +4,7 @@ Fields and their units are those of `nvidia-smi --help-query-gpu`
 (https://docs.nvidia.com/deploy/nvidia-smi/): memory in MiB, power in W, temperatures in °C.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -111,15 +112,11 @@ def _problem(pod: Pod, answer: Answer, gpus: Sequence[Gpu], others: Sequence[str
     return f"{len(gpus)} of {pod.gpus} GPUs" if len(gpus) < pod.gpus else ""
 
 
-def _by_uuid(text: str) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for line in text.splitlines():
-        uuid = line.partition(",")[0].strip()
-        counts[uuid] = counts.get(uuid, 0) + 1
-    return counts
+def _by_uuid(text: str) -> Counter[str]:
+    return Counter(line.partition(",")[0].strip() for line in text.splitlines())
 
 
-def _gpu(row: Sequence[str], running: dict[str, int] | None) -> Gpu:
+def _gpu(row: Sequence[str], running: Counter[str] | None) -> Gpu:
     told = dict(zip(_FIELDS, row, strict=True))
     figures = {name: _number(told[name]) for name in _FIELDS if name not in ("name", "uuid")}
     odd = [
@@ -127,20 +124,18 @@ def _gpu(row: Sequence[str], running: dict[str, int] | None) -> Gpu:
         for name, value in figures.items()
         if value is None and told[name].strip("[] ").lower() not in _UNKNOWN
     ]
-    used, total = figures["memory.used"], figures["memory.total"]
-    index, ecc = figures["index"], figures[_FIELDS[-1]]
     return Gpu(
-        index=None if index is None else int(index),
+        index=_whole(figures["index"]),
         name=told["name"],
         uuid=told["uuid"],
-        memory_used_bytes=None if used is None else int(used * _MIB),
-        memory_total_bytes=None if total is None else int(total * _MIB),
+        memory_used_bytes=_whole(figures["memory.used"], _MIB),
+        memory_total_bytes=_whole(figures["memory.total"], _MIB),
         utilization_percent=figures["utilization.gpu"],
         temperature_C=figures["temperature.gpu"],
         power_W=figures["power.draw"],
         power_limit_W=figures["power.limit"],
-        ecc_uncorrected=None if ecc is None else int(ecc),
-        processes=None if running is None else running.get(told["uuid"], 0),
+        ecc_uncorrected=_whole(figures[_FIELDS[-1]]),
+        processes=None if running is None else running[told["uuid"]],
         remarks=tuple(f"{name}: {told[name]}" for name in odd),
     )
 
@@ -148,3 +143,7 @@ def _gpu(row: Sequence[str], running: dict[str, int] | None) -> Gpu:
 def _number(text: str) -> float | None:
     plain = text.replace(".", "", 1)
     return float(text) if plain.isascii() and plain.isdigit() and len(text) < 16 else None
+
+
+def _whole(figure: float | None, unit: int = 1) -> int | None:
+    return None if figure is None else int(figure * unit)
