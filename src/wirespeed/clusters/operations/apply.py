@@ -40,9 +40,15 @@ class Right:
 
 def missing_rights(kubectl: Kubectl, rights: Sequence[Right]) -> tuple[Right, ...]:
     """Those that this user has not; none where the cluster does not tell."""
-    items = [_review(kubectl.namespace, one) for one in rights]
-    asked = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    answer = kubectl.ask("create", "-f", "-", "-o", "json", stdin=asked)
+    reviews = [
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"namespace": kubectl.namespace, **asdict(one)}},
+        }
+        for one in rights
+    ]
+    answer = kubectl.ask("create", "-f", "-", "-o", "json", stdin=_list(reviews))
     if answer.code != 0:
         return ()
     return tuple(
@@ -63,14 +69,6 @@ def _documents(answer: Answer) -> list[dict[str, Any]]:
         found.append(document(replace(answer, out=text[:end])))
         text = text[end:].lstrip()
     return found
-
-
-def _review(namespace: str, right: Right) -> dict[str, Any]:
-    return {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {"namespace": namespace, **asdict(right)}},
-    }
 
 
 _SERVERS = frozenset(
@@ -167,13 +165,10 @@ def _walk(old: Any, new: Any, path: str, only: bool) -> Iterator[Difference]:
 
 def _walk_lines(old: str, new: str, path: str) -> Iterator[Difference]:
     """The first line of a text that differs; of a script the rest says little more."""
-    pairs = zip_longest(old.splitlines(), new.splitlines())
+    pairs = zip_longest(old.splitlines(), new.splitlines(), fillvalue=_ABSENT)
     for number, (left, right) in enumerate(pairs, 1):
         if left != right:
-            at = f"{path} line {number}"
-            gone = _ABSENT if left is None else left
-            made = _ABSENT if right is None else right
-            yield Difference(at, _shown(gone, path), _shown(made, path))
+            yield Difference(f"{path} line {number}", _shown(left, path), _shown(right, path))
             return
 
 
@@ -265,16 +260,16 @@ def try_out(
     answer = kubectl.ask(
         *_APPLY, "--dry-run=server", "-o", "json", stdin=_list(wanted), within_s=_APPLY_S
     )
-    if answer.code != 0:
-        found = findings_of(answer)
-        of_probe = tuple(one for one in found if (f'"{_PROBE}"' in one.saw))
-        refusals = tuple(one for one in found if one not in of_probe)
-        # A user who may not make pods directly may still make what makes them.
-        probed = tuple(one for one in of_probe if not is_about(one, "006"))
-        if refusals or probed or not of_probe or probe is None:
-            return Trial((), refusals, probed)
-        return try_out(kubectl, objects, None)
-    return Trial(tuple(one for one in items_of(answer) if one["metadata"]["name"] != _PROBE))
+    if answer.code == 0:
+        return Trial(tuple(one for one in items_of(answer) if one["metadata"]["name"] != _PROBE))
+    found = findings_of(answer)
+    of_probe = tuple(one for one in found if f'"{_PROBE}"' in one.saw)
+    refusals = tuple(one for one in found if one not in of_probe)
+    # A user who may not make pods directly may still make what makes them.
+    probed = tuple(one for one in of_probe if not is_about(one, "006"))
+    if refusals or probed or not of_probe or probe is None:
+        return Trial((), refusals, probed)
+    return try_out(kubectl, objects, None)
 
 
 def apply(kubectl: Kubectl, objects: Sequence[Mapping[str, Any]]) -> None:
@@ -291,18 +286,19 @@ def explained(
     if not is_about(finding, "023"):
         return finding
     there = {_key(one): one for one in live}
-    found: list[Difference] = []
-    claims = False
-    for one in objects:
-        (kind, name), old = _key(one), there.get(_key(one))
-        if old is not None and f'{kind} "{name}"' in finding.saw:
-            claims = kind == "PersistentVolumeClaim"
-            found += differences(frozen_part(old), frozen_part(one), only_of_new=True)
-    fix = (
-        "set it back; or `clean --claims`, which deletes the data, and deploy again"
-        if claims
-        else "deploy again with --recreate: pods are made anew, claims and their data stay"
-    )
+    pairs = [
+        (there[key], one)
+        for one in objects
+        if (key := _key(one)) in there and f'{key[0]} "{key[1]}"' in finding.saw
+    ]
+    found = [
+        one
+        for old, new in pairs
+        for one in differences(frozen_part(old), frozen_part(new), only_of_new=True)
+    ]
+    fix = "deploy again with --recreate: pods are made anew, claims and their data stay"
+    if pairs and pairs[-1][1]["kind"] == "PersistentVolumeClaim":
+        fix = "set it back; or `clean --claims`, which deletes the data, and deploy again"
     told = tuple(str(one) for one in found)
     because = f"Kubernetes does not change {told[0]}" if told else finding.because
     return replace(finding, because=because, fix=fix, evidence=(*told, *finding.evidence))
@@ -327,18 +323,13 @@ def with_rights(
 
 def _rights(objects: Sequence[Mapping[str, Any]]) -> list[Right]:
     """To deploy and look after it: each kind's, and those for pods."""
-    kinds: dict[tuple[str, str], None] = {}
-    for one in objects:
-        group = one["apiVersion"].rpartition("/")[0]
-        kinds[(_plural(one["kind"]), group)] = None
-    found = [
-        Right(verb, plural, group)
-        for plural, group in kinds
-        for verb in ("get", "list", "create", "patch", "delete")
-    ]
-    looking = [Right("list", "pods"), Right("list", "events"), Right("get", "pods", "")]
-    inside = [Right("get", "pods/log"), Right("create", "pods/exec")]
-    return [*found, *looking, *inside]
+    groups = {one["kind"]: one["apiVersion"].rpartition("/")[0] for one in objects}
+    verbs = ("get", "list", "create", "patch", "delete")
+    found = [Right(v, _plural(kind), group) for kind, group in groups.items() for v in verbs]
+    return [*found, *(Right(*words.split()) for words in _LOOKING)]
+
+
+_LOOKING = ("list pods", "list events", "get pods", "get pods/log", "create pods/exec")
 
 
 def _plural(kind: str) -> str:

@@ -8,8 +8,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -63,8 +63,8 @@ def read_logs(
 ) -> list[Unread]:
     """Show all there is, one pod after the other; they are asked at the same time."""
     unread = []
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        calls = [pool.submit(_fetched, kubectl, pod, options) for pod in pods]
+    with ExitStack() as texts, ThreadPoolExecutor(_AT_ONCE) as pool:
+        calls = [pool.submit(_fetched, kubectl, pod, options, texts) for pod in pods]
         try:
             for pod, call in zip(pods, calls, strict=True):
                 text, answer = call.result()
@@ -75,7 +75,6 @@ def read_logs(
                     unread.append(why_unread(pod, answer))
         except BaseException:
             pool.shutdown(cancel_futures=True)
-            _close(calls)
             raise
     return unread
 
@@ -103,10 +102,12 @@ def why_unread(pod: Pod, answer: Answer) -> Unread:
     return Unread(pod.name, lines[0])
 
 
-def _fetched(kubectl: Kubectl, pod: Pod, options: LogOptions) -> tuple[IO[bytes], Answer]:
+def _fetched(
+    kubectl: Kubectl, pod: Pod, options: LogOptions, texts: ExitStack
+) -> tuple[IO[bytes], Answer]:
     """(a file with all of it, how kubectl ended); on disk, since logs may be long."""
     words = log_words(kubectl, pod, options)
-    text = tempfile.TemporaryFile()  # noqa: SIM115 - its reader closes it
+    text = texts.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
     with tempfile.TemporaryFile() as err:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=text, stderr=err, start_new_session=True
@@ -121,12 +122,6 @@ def _fetched(kubectl: Kubectl, pod: Pod, options: LogOptions) -> tuple[IO[bytes]
         told = err.read(_WORDS).decode("utf-8", "replace")
     text.seek(0)
     return text, Answer(words, code, "", told)
-
-
-def _close(calls: Sequence[Future[tuple[IO[bytes], Answer]]]) -> None:
-    for call in calls:
-        if call.done() and not call.cancelled() and call.exception() is None:
-            call.result()[0].close()
 
 
 _LOOK_S = 1.0
@@ -250,12 +245,9 @@ class Follower:
 
     def _open(self, pod: Pod, options: LogOptions, shown: Shown, *more: str) -> None:
         words = log_words(self.kubectl, pod, options, "--follow", "--timestamps", *more)
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
         process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
+            words, stdin=nothing, stdout=pipe, stderr=pipe, start_new_session=True
         )
         stream = self._streams[pod.name] = _Stream(pod, process, shown)
         thread = threading.Thread(target=self._read, args=(stream,), name=f"logs-{pod.name}")
