@@ -52,11 +52,12 @@ def fits(entry: Entry) -> bool:
 
 def written(head: Sequence[str], entries: Sequence[Entry]) -> str:
     """The file's text; entries that do not fit become remarks."""
-    fit = [fits(one) for one in entries]
-    kept = [one for one, good in zip(entries, fit, strict=True) if good]
-    lost = [one for one, good in zip(entries, fit, strict=True) if not good]
+    kept = [one for one in entries if fits(one)]
     lines = [_comment(one, 0) for one in head]
-    lines += [_comment(f"not taken, since the key cannot have it: {_key(one)}", 0) for one in lost]
+    for one in entries:
+        if one not in kept:
+            told = f"{'.'.join(one.path)}: {one.value!r}"
+            lines.append(_comment(f"not taken, since the key cannot have it: {told}", 0))
     for section in dict.fromkeys(one.path[0] for one in kept):
         lines += ["", f"{section}:"]
         lines += _keys([one for one in kept if one.path[0] == section], 1)
@@ -102,10 +103,6 @@ def _value(value: Any) -> str:
         quoted: str = yaml.safe_dump(value, default_style='"', width=10**9)
         return quoted.rstrip("\n")
     return str(value).lower()
-
-
-def _key(entry: Entry) -> str:
-    return f"{'.'.join(entry.path)}: {entry.value!r}"
 
 
 _OPERATORS = {

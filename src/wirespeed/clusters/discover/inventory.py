@@ -284,22 +284,22 @@ def _tolerations(group: Group) -> list[Entry]:
         return []
     first, *others = (one.taints for one in group.nodes)
     common = [taint for taint in first if all(taint in there for there in others)]
-    taints = sorted((one for one in common if _to_bear(one, group)), key=lambda one: one["key"])
+    taints = [
+        one
+        for one in sorted(common, key=lambda one: one["key"])
+        if one.get("effect") in ("NoSchedule", "NoExecute")
+        and not one["key"].startswith(_PASSING)
+        and one["key"] != group.resource
+    ]
     if not taints:
         return []
     why = "all these nodes have the taint; it may be meant to keep others off, so ask who set it"
-    value = [_toleration(one) for one in taints]
+    # The order of the keys is that of the file.
+    value = [
+        {"key": one["key"], "operator": "Equal" if "value" in one else "Exists", **one}
+        for one in taints
+    ]
     return [Entry(("nodes", "tolerations"), value, why, guessed=True)]
-
-
-def _to_bear(taint: Mapping[str, str], group: Group) -> bool:
-    passing = taint["key"].startswith(_PASSING) or taint["key"] == group.resource
-    return taint.get("effect") in ("NoSchedule", "NoExecute") and not passing
-
-
-def _toleration(taint: Mapping[str, str]) -> dict[str, str]:
-    operator = "Equal" if "value" in taint else "Exists"
-    return {"key": taint["key"], "operator": operator, **taint}
 
 
 def _node_remarks(found: Found, group: Group) -> list[str]:
@@ -401,10 +401,12 @@ def guess_fabric(found: Found, group: Group) -> Guess:
     attachments = [one for one in found.attachments if one.resource == resource]
     count, counted = _count(group, resource, attachments)
     preset, chosen = _preset(found, group, resource)
+    counts = sorted({int(one.allocatable[resource]) for one in group.nodes})
+    offered = f"allocatable on each node: {' or '.join(map(str, counts))}"
     entries = [
         Entry(("network", "preset"), preset, chosen, guessed=True),
         Entry(("network", "rdma", "enabled"), True, f"all {len(group.nodes)} nodes offer it"),
-        Entry(("network", "rdma", "resource"), resource, _offered(group, resource)),
+        Entry(("network", "rdma", "resource"), resource, offered),
         Entry(("network", "rdma", "count"), count, counted, guessed=True),
     ]
     if attachments:
@@ -414,9 +416,10 @@ def guess_fabric(found: Found, group: Group) -> Guess:
         ]
         why = f"attachments of Multus that take their interfaces from {resource}"
         entries.append(Entry(("network", "rdma", "networks"), names, why, guessed=True))
-    return Guess(
-        (*entries, *_one_zone(group)), tuple(_fabric_remarks(resources, attachments, preset))
-    )
+    if len(zones(group.nodes)) > 1:
+        why = "fabrics of RDMA seldom reach from zone to zone"
+        entries.append(Entry(("nodes", "same_zone"), True, why, guessed=True))
+    return Guess(tuple(entries), tuple(_fabric_remarks(resources, attachments, preset)))
 
 
 def _without(group: Group) -> Guess:
@@ -430,11 +433,6 @@ def _without(group: Group) -> Guess:
         for kind in sorted(kinds & set(_GOOGLE))
     )
     return Guess(entries, remarks)
-
-
-def _offered(group: Group, resource: str) -> str:
-    counts = sorted({int(one.allocatable[resource]) for one in group.nodes})
-    return f"allocatable on each node: {' or '.join(map(str, counts))}"
 
 
 def _count(group: Group, resource: str, attachments: list[Attachment]) -> tuple[int, str]:
@@ -458,13 +456,6 @@ def _preset(found: Found, group: Group, resource: str) -> tuple[str, str]:
     if resource.startswith("openshift.io/") and found.attachments:
         return "openshift-sriov", "interfaces come from the SR-IOV operator"
     return "rdma", "leaves to NCCL what the cluster does not tell"
-
-
-def _one_zone(group: Group) -> list[Entry]:
-    if len(zones(group.nodes)) < 2:
-        return []
-    why = "fabrics of RDMA seldom reach from zone to zone"
-    return [Entry(("nodes", "same_zone"), True, why, guessed=True)]
 
 
 def _fabric_remarks(resources: list[str], attachments: list[Attachment], preset: str) -> list[str]:

@@ -252,7 +252,8 @@ def config_map(deployment: Deployment) -> dict[str, Any]:
     """The ConfigMap with what the pods' processes run and read."""
     data = {
         "environment": _environment(deployment),
-        "hostfile": _hostfile(deployment),
+        # As Open MPI and DeepSpeed read it.
+        "hostfile": "".join(f"{host} slots={slots(deployment)}\n" for host in hosts(deployment)),
         "start": shell("start"),
     }
     if deployment.engine == "mpijob":
@@ -275,9 +276,3 @@ def _environment(deployment: Deployment) -> str:
     }
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in values.items()]
     return shell("environment") + "".join(lines) + shell("torchrun")
-
-
-def _hostfile(deployment: Deployment) -> str:
-    """As Open MPI and DeepSpeed read it."""
-    count = slots(deployment)
-    return "".join(f"{host} slots={count}\n" for host in hosts(deployment))

@@ -110,7 +110,9 @@ def deploy(
     except (Interrupted, KeyboardInterrupt) as stopped:
         raise work.interrupted() from stopped
     if fallback is not None and any(is_about(one, "014") for one in done.findings):
-        told = _fallen_back(done.findings)
+        lacking = next(one for one in done.findings if is_about(one, "014"))
+        title = f"{lacking.title}: going on over TCP"
+        told = replace(lacking, status="warn", title=title, fix="", next="")
         done = deploy(
             kubectl, fallback, progress, within_s=within_s, preflight=preflight, recreate=recreate
         )
@@ -325,8 +327,3 @@ def _is_empty(told: Mapping[str, Any]) -> bool:
 
 def _failed(found: list[Finding]) -> bool:
     return any(one.status == "fail" for one in found)
-
-
-def _fallen_back(found: tuple[Finding, ...]) -> Finding:
-    told = next(one for one in found if is_about(one, "014"))
-    return replace(told, status="warn", title=f"{told.title}: going on over TCP", fix="", next="")

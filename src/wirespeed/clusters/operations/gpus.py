@@ -88,7 +88,8 @@ def read_answer(pod: Pod, answer: Answer) -> PodGpus:
     table, _, processes = answer.out.partition(_PROCESSES)
     lines = [line.strip() for line in table.splitlines() if line.strip()]
     rows = [[cell.strip() for cell in line.split(",")] for line in lines]
-    running = _by_uuid(processes) if answer.code == 0 else None
+    uuids = (line.partition(",")[0].strip() for line in processes.splitlines())
+    running = Counter(uuids) if answer.code == 0 else None
     gpus = tuple(_gpu(row, running) for row in rows if len(row) == len(_FIELDS))
     others = [line for line, row in zip(lines, rows, strict=True) if len(row) != len(_FIELDS)]
     problem = _problem(pod, answer, gpus, others)
@@ -110,10 +111,6 @@ def _problem(pod: Pod, answer: Answer, gpus: Sequence[Gpu], others: Sequence[str
     if others:
         return f"nvidia-smi said: {others[0]}"
     return f"{len(gpus)} of {pod.gpus} GPUs" if len(gpus) < pod.gpus else ""
-
-
-def _by_uuid(text: str) -> Counter[str]:
-    return Counter(line.partition(",")[0].strip() for line in text.splitlines())
 
 
 def _gpu(row: Sequence[str], running: Counter[str] | None) -> Gpu:

@@ -276,7 +276,8 @@ class Follower:
 
     def _take(self) -> None:
         """Show what comes, until it is time for the next look."""
-        until = time.monotonic() + self._pause()
+        broken = any(one.ended is not None for one in self._streams.values())
+        until = time.monotonic() + (_LOOK_S if broken else _CALM_LOOK_S)
         while (left := until - time.monotonic()) > 0:
             try:
                 item = self._lines.get(timeout=left)
@@ -287,7 +288,3 @@ class Follower:
                 until = min(until, time.monotonic() + _LOOK_S)
             elif (text := self._streams[item[0]].shown.new(item[1])) is not None:
                 self.show(item[0], text)
-
-    def _pause(self) -> float:
-        broken = any(one.ended is not None for one in self._streams.values())
-        return _LOOK_S if broken else _CALM_LOOK_S

@@ -97,7 +97,8 @@ def pods_of(
 
 def ordered(items: Iterable[Mapping[str, Any]]) -> list[Pod]:
     """Pods from their JSON, the ranks' first, in the order of their ordinals."""
-    return sorted((pod_from(one) for one in items), key=_order)
+    pods = (pod_from(one) for one in items)
+    return sorted(pods, key=lambda pod: (pod.role != RANKS, pod.ordinal, pod.name))
 
 
 def zones_of(kubectl: Kubectl, *, within_s: float = CALL_S) -> dict[str, str]:
@@ -192,10 +193,6 @@ def _word(status: Mapping[str, Any], going: bool) -> str:
 def _ordinal(name: str, labels: Mapping[str, str]) -> int:
     told = next((labels[key] for key in _ORDINALS if key in labels), name.rpartition("-")[2])
     return int(told) if told.isascii() and told.isdigit() else -1
-
-
-def _order(pod: Pod) -> tuple[bool, int, str]:
-    return pod.role != RANKS, pod.ordinal, pod.name
 
 
 _OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"

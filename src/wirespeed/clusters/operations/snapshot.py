@@ -46,7 +46,7 @@ class Known:
 
     def own(self) -> "Known":
         """Without what an operator or controller made of something of ours, and removes with that."""
-        kept = tuple(one for one in self.objects if not _is_made_by_another(one))
+        kept = tuple(one for one in self.objects if not _is_controlled(one))
         return Known(kept, self.unseen)
 
 
@@ -61,7 +61,7 @@ def is_ours(told: Mapping[str, Any], name: str) -> bool:
     return labels.get(MANAGED_BY) == OURS and labels.get(INSTANCE) == name
 
 
-def _is_made_by_another(told: Mapping[str, Any]) -> bool:
+def _is_controlled(told: Mapping[str, Any]) -> bool:
     return any(one.get("controller") for one in told["metadata"].get("ownerReferences") or ())
 
 
@@ -259,14 +259,10 @@ def events_of(kubectl: Kubectl) -> tuple[Event, ...]:
     if answer.code != 0 or not answer.out.strip():
         return ()
     try:
-        return _events(items_of(answer))
+        told = [_event(one) for one in items_of(answer)]
+        return tuple(sorted(told, key=lambda one: one.stamp))
     except Refused:
         return ()
-
-
-def _events(items: Iterable[Mapping[str, Any]]) -> tuple[Event, ...]:
-    told = (_event(one) for one in items)
-    return tuple(sorted(told, key=lambda one: one.stamp))
 
 
 def _event(told: Mapping[str, Any]) -> Event:

@@ -189,6 +189,7 @@ def ready_pods(seen: Seen, deployment: Deployment) -> list[Pod]:
 
 _PATIENCE_S = 5.0
 _UNKNOWN, _WRONG = 3, 2
+_NOTHING = "nothing with its labels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,9 +224,10 @@ def status(kubectl: Kubectl, cluster: Cluster, progress: Progress) -> Status:
             told = finding_of(Answer((), 1, "", "\n".join(unseen)))
             return replace(plain, pods=tuple(seen.told), findings=(told,), exit_code=_UNKNOWN)
         if not (seen.makers or seen.pods):
-            return replace(
-                plain, claims=_phases(seen), findings=(_absent(cluster, seen),), exit_code=1
-            )
+            claims = _phases(seen)
+            saw = f"only its claims: {', '.join(list(claims)[:4])}" if claims else _NOTHING
+            told = make_finding("absent", cluster=cluster, saw=saw)
+            return replace(plain, claims=claims, findings=(told,), exit_code=1)
         return _judged(kubectl, plain, seen, zones)
     except Refused as refused:
         told = finding_of(refused)
@@ -267,7 +269,9 @@ def _judged(kubectl: Kubectl, plain: Status, seen: Seen, zones: Mapping[str, str
         seen = replace(seen, events=events_of(kubectl))
         told = [*cause_findings(kubectl, causes(seen, asked)), *told]
     if whole.ready < asked and not told:
-        told = [_starting(whole)]
+        states = [f"{pod.name}: {pod.status}" for pod in pods if not pod.ready]
+        saw = ", ".join(states[:5]) or "no further pods"
+        told = [make_finding("starting", whole=whole, saw=saw)]
     if any(one.status == "fail" for one in told):
         return replace(whole, findings=tuple(told), exit_code=1)
     good = make_finding("all_ready", pods=counted(asked, "pod"))
@@ -279,20 +283,6 @@ def _phases(seen: Seen) -> dict[str, str]:
         one["metadata"]["name"]: one.get("status", {}).get("phase", "Unknown")
         for one in seen.claims
     }
-
-
-def _absent(cluster: Cluster, seen: Seen) -> Finding:
-    claims = [one["metadata"]["name"] for one in seen.claims]
-    return make_finding(
-        "absent",
-        cluster=cluster,
-        saw=f"only its claims: {', '.join(claims[:4])}" if claims else "nothing with its labels",
-    )
-
-
-def _starting(whole: Status) -> Finding:
-    states = [f"{pod.name}: {pod.status}" for pod in whole.pods if not pod.ready]
-    return make_finding("starting", whole=whole, saw=", ".join(states[:5]) or "no further pods")
 
 
 def _drift(name: str, seen: Seen, pods: Sequence[Pod], asked: int) -> list[Finding]:

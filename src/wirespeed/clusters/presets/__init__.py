@@ -161,7 +161,9 @@ def _variables(preset: Preset) -> list[str]:
 def _needs(preset: Preset) -> list[str]:
     """What it asks of a pod beside variables."""
     lines = [f"  resource    {name}: {count}" for name, count in preset.resources.items()]
-    lines += [f"  mount       {one.mount_path} <- {_origin(one)}" for one in preset.volumes]
+    for one in preset.volumes:
+        origin = f"{one.host_path} of the node" if one.host_path else "a folder of the pod"
+        lines.append(f"  mount       {one.mount_path} <- {origin}")
     lines += [f"  annotation  {name}" for name in preset.annotations]
     lines += [f"  container   {one['name']}: {one['image']}" for one in preset.sidecars]
     if preset.ipc_lock:
@@ -171,10 +173,6 @@ def _needs(preset: Preset) -> list[str]:
     if preset.spread_over:
         lines.append(f"  placement   spread evenly over {preset.spread_over}")
     return lines
-
-
-def _origin(volume: Any) -> str:
-    return f"{volume.host_path} of the node" if volume.host_path else "a folder of the pod"
 
 
 def _wrapped(text: str, indent: str) -> str:

@@ -194,7 +194,8 @@ def _entry(
         seen = found.stat(follow_symlinks=False)
         mode = stat.S_IMODE(seen.st_mode) & 0o777
         if stat.S_ISLNK(seen.st_mode):
-            return Entry(path, "link", 0, 0, _target(found.path), ())
+            # A Path would change ./a//b.
+            return Entry(path, "link", 0, 0, os.readlink(found.path), ())  # noqa: PTH115
     except FileNotFoundError:
         return None  # it went while we looked
     if stat.S_ISDIR(seen.st_mode):
@@ -203,10 +204,6 @@ def _entry(
         return Entry(path, "file", mode, seen.st_size, "", tuple(look_of(seen)))
     refused.append((path, _KINDS.get(stat.S_IFMT(seen.st_mode), "neither file nor folder")))
     return None
-
-
-def _target(path: str) -> str:
-    return os.readlink(path)  # noqa: PTH115 - a Path would change ./a//b
 
 
 def _leads_outside(link: Entry) -> bool:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from msgspec import ValidationError, convert
@@ -84,12 +83,7 @@ class Wire:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         process = self._process
         if kind is not None:
             process.kill()
