@@ -26,14 +26,14 @@ def judge_mutants(rank: int, ranks: int) -> dict[str, list[list[Any]]]:
     from toys import toy
 
     from wirespeed.training.equivalence import differences
-    from wirespeed.training.strategies import naive, none
+    from wirespeed.training.strategies.plain import naive, none
 
     spec, right = toy("buffered"), _setup()
     found = {
         name: differences(spec, _mutant(name, rank), _setup(micro_batches=2)) for name in MUTANTS
     }
-    found["none of them"] = differences(spec, naive.build, right)
-    found["no synchronisation"] = differences(spec, none.build, right)
+    found["none of them"] = differences(spec, naive, right)
+    found["no synchronisation"] = differences(spec, none, right)
     return {
         name: [[one.name, one.largest, one.rank] for one in said] for name, said in found.items()
     }
@@ -60,8 +60,8 @@ def _mutant(name: str, rank: int) -> Any:
     import torch.distributed as dist
     from torch import nn
 
-    from wirespeed.training.strategies.naive import Naive
     from wirespeed.training.strategies.plain import PlainTrainer
+    from wirespeed.training.synchroniser import Naive
 
     factors = {
         "does not divide": 2.0,

@@ -14,6 +14,7 @@ its gradient stays None and optimizers leave it alone, as with torch's DDP and
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
 from typing import Protocol
 
@@ -22,20 +23,34 @@ import torch.distributed as dist
 from torch import nn
 
 from wirespeed.errors import UsageError
+from wirespeed.training.buckets import bucket_bytes
 from wirespeed.training.equivalence import begin_alike, trainable
+
+DEFAULT_BUCKET_MB = 25.0
+"""As torch's DDP."""
 
 
 class Synchroniser:
     """Sends nothing at all; the others derive from it."""
 
-    def __init__(self, module: nn.Module, group: dist.ProcessGroup) -> None:
-        """Collective: broadcasts rank 0's parameters and buffers."""
+    def __init__(
+        self,
+        module: nn.Module,
+        group: dist.ProcessGroup,
+        bucket_mb: float = DEFAULT_BUCKET_MB,
+    ) -> None:
+        """Collective: broadcasts rank 0's parameters and buffers.
+
+        bucket_mb: for those that send in buckets. UsageError where it is no positive number.
+        """
+        self.bucket_bytes = bucket_bytes(bucket_mb)
         self.parameters = trainable(module)
         self.group = group
         self.ranks = dist.get_world_size(group)
         self.paused = False
         self._armed = False
         begin_alike(module, group)
+        self._prepare()
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -70,8 +85,34 @@ class Synchroniser:
         if self.under_way():
             self._synchronise()
 
+    def _prepare(self) -> None:
+        """Buffers and hooks, when all ranks have begun alike."""
+
     def _synchronise(self) -> None:
         return None
+
+
+class Naive(Synchroniser):
+    """One all_reduce a parameter, one after the other, when the backward pass is over.
+
+    One more small all_reduce tells which parameters got a gradient on some rank.
+    """
+
+    def _synchronise(self) -> None:
+        had = [parameter.grad is not None for parameter in self.parameters]
+        flags = torch.tensor(had, dtype=torch.int32, device=self.parameters[0].device)
+        dist.all_reduce(flags, group=self.group)
+        for parameter, ranks_with_one in zip(self.parameters, flags.tolist(), strict=True):
+            if ranks_with_one:
+                parameter.grad = self._mean(parameter)
+
+    def _mean(self, parameter: nn.Parameter) -> torch.Tensor:
+        gradient = parameter.grad
+        if gradient is None:
+            gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+        gradient = dense(gradient).contiguous()
+        dist.all_reduce(gradient, group=self.group)
+        return gradient.div_(self.ranks)
 
 
 class Parcel(Protocol):
@@ -107,14 +148,13 @@ class Overlapping(Synchroniser, ABC):
     matched by order, so a rank that sent what it happens to have first would mix gradients up.
     """
 
-    def __init__(self, module: nn.Module, group: dist.ProcessGroup) -> None:
-        super().__init__(module, group)
+    def _prepare(self) -> None:
         self._lock = Lock()  # parameters on several devices: several threads run hooks
         self._next = 0
         self._handed_in = False
         self._parcels = self._plan()
         self._hooks = [
-            member.register_post_accumulate_grad_hook(_Hook(self, parcel, slot))
+            member.register_post_accumulate_grad_hook(partial(self._ready, parcel, slot))
             for parcel in self._parcels
             for slot, member in enumerate(parcel.members)
         ]
@@ -127,7 +167,7 @@ class Overlapping(Synchroniser, ABC):
         for hook in self._hooks:
             hook.remove()
 
-    def ready(self, parcel: Parcel, slot: int) -> None:
+    def _ready(self, parcel: Parcel, slot: int, _: torch.Tensor) -> None:
         """The hook: that parameter's gradient of this backward pass is complete."""
         self._armed = True
         if parcel.has(slot):
@@ -161,14 +201,6 @@ class Overlapping(Synchroniser, ABC):
             parcel.deliver()
         self._next = 0
         self._handed_in = False
-
-
-class _Hook:
-    def __init__(self, owner: Overlapping, parcel: Parcel, slot: int) -> None:
-        self._owner, self._parcel, self._slot = owner, parcel, slot
-
-    def __call__(self, _: torch.Tensor) -> None:
-        self._owner.ready(self._parcel, self._slot)
 
 
 def dense(gradient: torch.Tensor) -> torch.Tensor:

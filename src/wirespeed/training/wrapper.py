@@ -1,6 +1,6 @@
 """`wirespeed.DistributedDataParallel`: a module whose gradients are averaged over ranks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,19 +10,8 @@ from torch import nn
 
 from wirespeed.errors import UsageError
 from wirespeed.training.buckets import bucket_bytes
-from wirespeed.training.strategies.bucketed import DEFAULT_BUCKET_MB, Bucketed
-from wirespeed.training.strategies.flat import Flat
-from wirespeed.training.strategies.naive import Naive
-from wirespeed.training.strategies.overlap import Overlap
-from wirespeed.training.synchroniser import Synchroniser
-
-_KINDS: dict[str, Callable[[nn.Module, dist.ProcessGroup, float], Synchroniser]] = {
-    "none": lambda module, group, _: Synchroniser(module, group),
-    "naive": lambda module, group, _: Naive(module, group),
-    "flat": lambda module, group, _: Flat(module, group),
-    "overlap": lambda module, group, _: Overlap(module, group),
-    "bucketed": Bucketed,
-}
+from wirespeed.training.parcels import SYNCHRONISERS
+from wirespeed.training.synchroniser import DEFAULT_BUCKET_MB, Synchroniser
 
 
 class DistributedDataParallel(nn.Module):
@@ -97,12 +86,12 @@ class DistributedDataParallel(nn.Module):
             return getattr(self.module, name)
 
 
-def _kind(strategy: str) -> Callable[[nn.Module, dist.ProcessGroup, float], Synchroniser]:
-    if strategy not in _KINDS:
+def _kind(strategy: str) -> type[Synchroniser]:
+    if strategy not in SYNCHRONISERS:
         raise UsageError(
-            f"no strategy is called {strategy!r}", expected="one of " + ", ".join(_KINDS)
+            f"no strategy is called {strategy!r}", expected="one of " + ", ".join(SYNCHRONISERS)
         )
-    return _KINDS[strategy]
+    return SYNCHRONISERS[strategy]
 
 
 def _group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:

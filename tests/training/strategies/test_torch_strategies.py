@@ -11,8 +11,7 @@ from torch import nn
 from wirespeed.errors import CannotMeasure
 from wirespeed.training.contract import ModelSpec, Setup
 from wirespeed.training.equivalence import Proof, differences
-from wirespeed.training.strategies.fsdp2 import blocks_of
-from wirespeed.training.strategies.hsdp import mesh_rows
+from wirespeed.training.strategies.fsdp import blocks_of, mesh_rows
 from wirespeed.training.strategies.registry import STRATEGIES, build_of
 
 pytestmark = pytest.mark.slow

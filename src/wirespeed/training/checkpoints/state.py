@@ -18,12 +18,9 @@ from wirespeed.errors import UsageError
 from wirespeed.training.checkpoints.files import Refused
 from wirespeed.training.contract import Trainer
 from wirespeed.training.sharded_optimizer import ShardedOptimizer, whole_state
-from wirespeed.training.strategies.plain import PlainTrainer
-from wirespeed.training.strategies.torch_wrapped import TorchTrainer
+from wirespeed.training.strategies.plain import ModuleTrainer
 
 State = dict[str, Any]
-_OPENS = (PlainTrainer, TorchTrainer)
-"""Trainers whose module and optimizer can be reached."""
 
 
 def to_bytes(state: State) -> bytes:
@@ -113,7 +110,7 @@ def load_part(trainer: Trainer, device: torch.device, state: Mapping[str, Any]) 
 
 
 def _open(trainer: Trainer) -> tuple[torch.nn.Module, torch.optim.Optimizer]:
-    if not isinstance(trainer, _OPENS):
+    if not isinstance(trainer, ModuleTrainer):
         raise UsageError(
             f"{type(trainer).__name__} has no checkpoints here",
             expected="a strategy of torch's or ours",

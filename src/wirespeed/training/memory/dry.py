@@ -18,7 +18,7 @@ from wirespeed.training.memory.ledger import Ledger
 from wirespeed.training.memory.predicted import Footprint
 from wirespeed.training.models.sizes import FLOAT32_BYTES
 from wirespeed.training.step import Precision
-from wirespeed.training.strategies.fsdp2 import blocks_of
+from wirespeed.training.strategies.fsdp import blocks_of
 
 _AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _STANDING = ("parameters", "buffers")

@@ -1,1 +1,1 @@
-"""One file a strategy; each exports `build(model, setup) -> Trainer`. The registry names them."""
+"""What makes trainers of models: functions `(model, setup) -> Trainer`, which the registry names."""

@@ -2,7 +2,7 @@
 
 S. Li et al., PyTorch Distributed: Experiences on Accelerating Data Parallel Training, 2020. "view":
 gradients are views of its buckets, which spares a copy and the memory of it. "bf16": its hook that
-sends gradients as bfloat16.
+sends gradients as bfloat16. And with its ZeroRedundancyOptimizer (ZeRO-1).
 """
 
 from contextlib import AbstractContextManager
@@ -19,13 +19,13 @@ from wirespeed.errors import CannotMeasure
 from wirespeed.training.buckets import bucket_bytes
 from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.equivalence import trainable
-from wirespeed.training.strategies.torch_wrapped import TorchTrainer, optimizer_of
+from wirespeed.training.strategies.plain import ModuleTrainer, optimizer_of
 
 MEBI = 2**20
 """torch calls 2**20 bytes a megabyte here; ours are 10**6."""
 
 
-class DdpTrainer(TorchTrainer):
+class DdpTrainer(ModuleTrainer):
     """A model in torch's DDP with any optimizer of whole parameters."""
 
     def __init__(self, ddp: DistributedDataParallel, optimizer: Optimizer) -> None:
@@ -33,9 +33,8 @@ class DdpTrainer(TorchTrainer):
         self._ddp: DistributedDataParallel | None = ddp
 
     def no_sync(self) -> AbstractContextManager[None]:
-        return cast(
-            AbstractContextManager[None], cast(DistributedDataParallel, self.model).no_sync()
-        )
+        wrapper = cast(DistributedDataParallel, self.model)
+        return cast(AbstractContextManager[None], wrapper.no_sync())
 
     def finish(self) -> None:
         """CannotMeasure: a parameter got no gradient, so DDP has not reduced its bucket."""
@@ -61,12 +60,34 @@ class DdpTrainer(TorchTrainer):
                 delattr(ddp, name)
 
 
-def build(model: nn.Module, setup: Setup) -> Trainer:
+def ddp(model: nn.Module, setup: Setup) -> Trainer:
     """UsageError: nothing to train, or no such bucket size."""
-    ddp = wrapped(model, setup, gradient_as_bucket_view=setup.variant == "view")
+    wrapper = _wrapped(model, setup, as_views=setup.variant == "view")
     if setup.variant == "bf16":
-        ddp.register_comm_hook(setup.group, _as_bf16)
-    return DdpTrainer(ddp, optimizer_of(model, setup))
+        wrapper.register_comm_hook(setup.group, _as_bf16)
+    return DdpTrainer(wrapper, optimizer_of(model, setup))
+
+
+def zero1(model: nn.Module, setup: Setup) -> Trainer:
+    """Its optimizer's `step` sends the parameters around.
+
+    UsageError: nothing to train, or no such bucket size. CannotMeasure: mixed dtypes.
+    """
+    from torch.distributed.optim import ZeroRedundancyOptimizer  # it takes a while
+
+    dtypes = {str(parameter.dtype) for parameter in trainable(model)}
+    if len(dtypes) > 1:
+        raise CannotMeasure(
+            f"the model has parameters of {' and '.join(sorted(dtypes))}",
+            expected="one dtype: torch's ZeroRedundancyOptimizer takes no more",
+            next="the strategy sharded",
+        )
+    wrapper = _wrapped(model, setup)
+    kind, options = setup.optimizer_class, setup.optimizer_options
+    optimizer = ZeroRedundancyOptimizer(
+        trainable(model), optimizer_class=kind, process_group=setup.group, **options
+    )
+    return DdpTrainer(wrapper, optimizer)
 
 
 def _as_bf16(
@@ -76,9 +97,7 @@ def _as_bf16(
     return bf16_compress_hook(group, bucket)
 
 
-def wrapped(
-    model: nn.Module, setup: Setup, *, gradient_as_bucket_view: bool = False
-) -> DistributedDataParallel:
+def _wrapped(model: nn.Module, setup: Setup, *, as_views: bool = False) -> DistributedDataParallel:
     """In DDP, over the setup's group and with its bucket size (torch's own: 25 MiB)."""
     trainable(model)
     limit = None if setup.bucket_mb is None else bucket_bytes(setup.bucket_mb) / MEBI
@@ -86,5 +105,5 @@ def wrapped(
         model.to(setup.device),
         process_group=setup.group,
         bucket_cap_mb=cast(int, 25 if limit is None else limit),
-        gradient_as_bucket_view=gradient_as_bucket_view,
+        gradient_as_bucket_view=as_views,
     )

@@ -1,38 +1,47 @@
-"""A trainer for a plain module and a plain optimizer; strategies differ in the synchroniser only."""
+"""Trainers of a torch module with a torch optimizer, and our own strategies; these differ in the
+synchroniser only."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
-import torch.distributed as dist
 from torch import nn
+from torch.optim import Optimizer
 
-from wirespeed.training.contract import Setup
-from wirespeed.training.synchroniser import Synchroniser
+from wirespeed.training.contract import Build, Setup, Trainer
+from wirespeed.training.equivalence import trainable
+from wirespeed.training.parcels import Bucketed, Flat, Overlap
+from wirespeed.training.sharded_optimizer import ShardedOptimizer
+from wirespeed.training.synchroniser import DEFAULT_BUCKET_MB, Naive, Synchroniser
 
 
-class PlainTrainer:
-    """See `contract.Trainer`."""
+class ModuleTrainer:
+    """See `contract.Trainer`. Gradients are synchronised within backward; parameters may be sharded
+    (DTensor)."""
 
-    def __init__(
-        self, model: nn.Module, synchroniser: Synchroniser, optimizer: torch.optim.Optimizer
-    ) -> None:
-        self.model = self.plain = model
+    def __init__(self, model: nn.Module, plain: nn.Module, optimizer: Optimizer) -> None:
+        """model: what the loss calls. plain: the module whose parameter names count."""
+        self.model = model
+        self.plain = plain
         self.optimizer = optimizer
-        self.synchroniser = synchroniser
+        # Kept by name from the start: between forward and backward fully_shard puts gathered
+        # parameters in the place of these.
+        self._named = dict(plain.named_parameters())
+        self._trained = [p for p in self._named.values() if p.requires_grad]
 
     def no_sync(self) -> AbstractContextManager[None]:
-        return self.synchroniser.no_sync()
+        return nullcontext()
 
     def backward(self, loss: torch.Tensor) -> None:
-        self.synchroniser.begin()
         loss.backward()
 
     def finish(self) -> None:
-        self.synchroniser.finish()
+        return None
 
     def clip(self, max_norm: float) -> None:
-        nn.utils.clip_grad_norm_(self.synchroniser.parameters, max_norm)
+        # Of DTensors torch takes the norm over all shards (collective).
+        nn.utils.clip_grad_norm_(self._trained, max_norm)
 
     def step(self) -> None:
         self.optimizer.step()
@@ -40,22 +49,74 @@ class PlainTrainer:
         self.optimizer.zero_grad(set_to_none=True)
 
     def full_parameters(self) -> dict[str, torch.Tensor]:
-        return {
-            name: parameter.detach().to("cpu", torch.float32, copy=True)
-            for name, parameter in self.model.named_parameters()
-        }
+        return {name: _whole(parameter) for name, parameter in self._named.items()}
+
+    def close(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+class PlainTrainer(ModuleTrainer):
+    """One of our synchronisers beside a plain module."""
+
+    def __init__(self, model: nn.Module, synchroniser: Synchroniser, optimizer: Optimizer) -> None:
+        super().__init__(model, model, optimizer)
+        self.synchroniser = synchroniser
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        return self.synchroniser.no_sync()
+
+    def backward(self, loss: torch.Tensor) -> None:
+        self.synchroniser.begin()
+        super().backward(loss)
+
+    def finish(self) -> None:
+        self.synchroniser.finish()
 
     def close(self) -> None:
         self.synchroniser.close()
 
 
-def plain_trainer(
+def _whole(parameter: torch.Tensor) -> torch.Tensor:
+    """A copy of all of it on the CPU, float32 (collective for a DTensor)."""
+    shown = parameter.detach()
+    if hasattr(shown, "full_tensor"):
+        shown = shown.full_tensor()
+    return shown.to("cpu", torch.float32, copy=True)
+
+
+def optimizer_of(model: nn.Module, setup: Setup) -> Optimizer:
+    """The setup's optimizer over what is trained; UsageError where that is nothing."""
+    return setup.optimizer_class(trainable(model), **setup.optimizer_options)
+
+
+def _trainer(
+    kind: type[Synchroniser],
     model: nn.Module,
     setup: Setup,
-    synchroniser: Callable[[nn.Module, dist.ProcessGroup], Synchroniser],
-) -> PlainTrainer:
-    """The model on its device, rank 0's everywhere, with the optimizer over what is trained."""
+    optimizer: Callable[[nn.Module, Setup], Optimizer] = optimizer_of,
+) -> Trainer:
+    """The model on its device, rank 0's everywhere, with the optimizer over what is trained.
+
+    UsageError: nothing to train, or no such bucket size.
+    """
     model = model.to(setup.device)
-    shared = synchroniser(model, setup.group)
-    optimizer = setup.optimizer_class(shared.parameters, **setup.optimizer_options)
-    return PlainTrainer(model, shared, optimizer)
+    size = DEFAULT_BUCKET_MB if setup.bucket_mb is None else setup.bucket_mb
+    synchroniser = kind(model, setup.group, size)
+    return PlainTrainer(model, synchroniser, optimizer(model, setup))
+
+
+none: Build = partial(_trainer, Synchroniser)
+naive: Build = partial(_trainer, Naive)
+flat: Build = partial(_trainer, Flat)
+overlap: Build = partial(_trainer, Overlap)
+bucketed: Build = partial(_trainer, Bucketed)
+
+
+def sharded(model: nn.Module, setup: Setup) -> Trainer:
+    """Our bucketed gradients with our ShardedOptimizer: each rank keeps a part of its state."""
+
+    def optimizer(model: nn.Module, setup: Setup) -> Optimizer:
+        kind, options = setup.optimizer_class, setup.optimizer_options
+        return ShardedOptimizer(trainable(model), kind, process_group=setup.group, **options)
+
+    return _trainer(Bucketed, model, setup, optimizer)

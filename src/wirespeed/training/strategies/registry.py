@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from wirespeed.training.contract import Build
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StrategyInfo:
     name: str
-    module: str
-    """Within `wirespeed.training.strategies`; it exports `build`."""
+    build: str
+    """`module:function` within `wirespeed.training.strategies`."""
     says: str
     """What it does, in one line."""
     variant: str = ""
@@ -28,107 +28,74 @@ class StrategyInfo:
     """`whole`: rank 0 can write the state of all; `part`: each rank writes its own; "": neither here."""
 
 
-def _known(*infos: StrategyInfo) -> dict[str, StrategyInfo]:
-    return {info.name: info for info in infos}
+def _ddp(variant: str, how: str) -> StrategyInfo:
+    says = f"torch's DistributedDataParallel{how}"
+    name = f"ddp-{variant}" if variant else "ddp"
+    return StrategyInfo(name, "ddp:ddp", says, variant, buckets=True)
 
 
-STRATEGIES: dict[str, StrategyInfo] = _known(
+def _deepspeed(stage: int, offload: str = "", where: str = "") -> StrategyInfo:
+    return StrategyInfo(
+        name=f"deepspeed-zero{stage}" + ("-offload" if offload else ""),
+        build="deepspeed_zero:build",
+        says=f"DeepSpeed, ZeRO stage {stage}{where}",
+        variant=f"{stage}-{offload}" if offload else str(stage),
+        buckets=True,
+        requires="deepspeed",
+        checkpoint="",
+    )
+
+
+_KNOWN = (
     StrategyInfo(
-        name="none",
-        module="none",
-        says="no synchronisation: each rank trains apart; the yardstick of exposed communication",
+        "none",
+        "plain:none",
+        "no synchronisation: each rank trains apart; the yardstick of exposed communication",
         synchronises=False,
         checkpoint="part",
     ),
+    StrategyInfo("naive", "plain:naive", "one all_reduce a parameter, after the backward pass"),
     StrategyInfo(
-        name="naive", module="naive", says="one all_reduce a parameter, after the backward pass"
+        "flat", "plain:flat", "all gradients in one buffer, one all_reduce after backward"
     ),
     StrategyInfo(
-        name="flat",
-        module="flat",
-        says="all gradients in one buffer, one all_reduce after backward",
+        "overlap",
+        "plain:overlap",
+        "an asynchronous all_reduce a parameter, as soon as its gradient is ready",
     ),
     StrategyInfo(
-        name="overlap",
-        module="overlap",
-        says="an asynchronous all_reduce a parameter, as soon as its gradient is ready",
-    ),
-    StrategyInfo(
-        name="bucketed",
-        module="bucketed",
-        says="buckets of gradients, an asynchronous all_reduce as each becomes ready",
+        "bucketed",
+        "plain:bucketed",
+        "buckets of gradients, an asynchronous all_reduce as each becomes ready",
         buckets=True,
     ),
-    StrategyInfo(name="ddp", module="ddp", says="torch's DistributedDataParallel", buckets=True),
+    _ddp("", ""),
+    _ddp("view", ", gradients as views of its buckets"),
+    _ddp("bf16", ", gradients sent as bfloat16"),
+    StrategyInfo("fsdp2", "fsdp:fsdp2", "torch's fully_shard over all ranks", checkpoint="part"),
     StrategyInfo(
-        name="ddp-view",
-        module="ddp",
-        variant="view",
-        says="torch's DistributedDataParallel, gradients as views of its buckets",
-        buckets=True,
-    ),
-    StrategyInfo(
-        name="ddp-bf16",
-        module="ddp",
-        variant="bf16",
-        says="torch's DistributedDataParallel, gradients sent as bfloat16",
-        buckets=True,
-    ),
-    StrategyInfo(
-        name="fsdp2",
-        module="fsdp2",
-        says="torch's fully_shard over all ranks",
+        "hsdp",
+        "fsdp:hsdp",
+        "torch's fully_shard within a node, replicated over the nodes",
         checkpoint="part",
     ),
     StrategyInfo(
-        name="hsdp",
-        module="hsdp",
-        says="torch's fully_shard within a node, replicated over the nodes",
-        checkpoint="part",
-    ),
-    StrategyInfo(
-        name="zero1",
-        module="zero_redundancy",
-        says="torch's DDP with ZeroRedundancyOptimizer: optimizer state sharded",
+        "zero1",
+        "ddp:zero1",
+        "torch's DDP with ZeroRedundancyOptimizer: optimizer state sharded",
         buckets=True,
     ),
     StrategyInfo(
-        name="sharded",
-        module="sharded",
-        says="our bucketed gradients with our ShardedOptimizer: optimizer state sharded",
+        "sharded",
+        "plain:sharded",
+        "our bucketed gradients with our ShardedOptimizer: optimizer state sharded",
         buckets=True,
     ),
-    *(
-        StrategyInfo(
-            name=f"deepspeed-zero{stage}",
-            module="deepspeed_zero",
-            variant=str(stage),
-            says=f"DeepSpeed, ZeRO stage {stage}",
-            buckets=True,
-            requires="deepspeed",
-            checkpoint="",
-        )
-        for stage in range(4)
-    ),
-    StrategyInfo(
-        name="deepspeed-zero2-offload",
-        module="deepspeed_zero",
-        variant="2-optimizer",
-        says="DeepSpeed, ZeRO stage 2, optimizer state in the host's memory",
-        buckets=True,
-        requires="deepspeed",
-        checkpoint="",
-    ),
-    StrategyInfo(
-        name="deepspeed-zero3-offload",
-        module="deepspeed_zero",
-        variant="3-parameter",
-        says="DeepSpeed, ZeRO stage 3, optimizer state and parameters in the host's memory",
-        buckets=True,
-        requires="deepspeed",
-        checkpoint="",
-    ),
+    *(_deepspeed(stage) for stage in range(4)),
+    _deepspeed(2, "optimizer", ", optimizer state in the host's memory"),
+    _deepspeed(3, "parameter", ", optimizer state and parameters in the host's memory"),
 )
+STRATEGIES = {info.name: info for info in _KNOWN}
 
 
 def strategies_named(text: str) -> tuple[str, ...]:
@@ -146,6 +113,6 @@ def strategies_named(text: str) -> tuple[str, ...]:
 
 def build_of(name: str) -> "Build":
     """The function that makes a trainer of that strategy (imports torch)."""
-    module = import_module(f"wirespeed.training.strategies.{STRATEGIES[name].module}")
-    build: Build = module.build
+    module, _, function = STRATEGIES[name].build.partition(":")
+    build: Build = getattr(import_module(f"wirespeed.training.strategies.{module}"), function)
     return build

@@ -1,0 +1,249 @@
+"""Gradients on their way: what one all_reduce sends, and the synchronisers that are made of it.
+
+A bucket holds gradients in one flat buffer and gives them back as its views. After the last gradient
+come flags, one a parameter: 1 where this rank had a gradient. They are summed with the rest, so every
+rank learns without another message whether any rank had one.
+
+What makes buckets quick: a gradient is divided and moved into its bucket by one pass over the memory
+while it is in the cache, its own memory is free at once, and afterwards `.grad` is a view of the
+bucket: nothing is copied back.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from wirespeed.training.buckets import Bucket, Piece, plan_buckets
+from wirespeed.training.synchroniser import Naive, Overlapping, Parcel, Synchroniser, dense
+
+ALIGN_BYTES = 64
+"""Where each gradient begins: a multiple of it, as with torch's own CPU allocator."""
+FIRST_BYTES = 10**6
+"""The first of several buckets is small, so that sending begins early. What fits into one is not cut:
+on 2 gloo ranks with 3.6 MB of gradients a small first one made a step 4 % longer."""
+
+
+def bucket_buffers(
+    parameters: Sequence[nn.Parameter],
+    group: dist.ProcessGroup,
+    limit: int,
+    first: int | None = None,
+) -> list["BucketBuffer"]:
+    """Buffers for buckets of at most `limit` bytes, in the order in which they are to be sent."""
+    pieces = [
+        Piece(
+            size_bytes=parameter.numel() * parameter.element_size(),
+            kind=f"{parameter.dtype} {parameter.device}",
+        )
+        for parameter in parameters
+    ]
+    return [BucketBuffer(parameters, one, group) for one in plan_buckets(pieces, limit, first)]
+
+
+class BucketBuffer:
+    """A bucket as a `Parcel`. Gradients are divided by the number of ranks on their way in."""
+
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], bucket: Bucket, group: dist.ProcessGroup
+    ) -> None:
+        self.members = [parameters[index] for index in bucket.members]
+        self._group = group
+        self._scale = 1 / dist.get_world_size(group)
+        self._buffer, self._views, self._flags = _laid_out(self.members)
+        self._filled = [False] * len(self.members)
+        self.missing = len(self.members)
+        self._work: dist.Work | None = None
+
+    def has(self, slot: int) -> bool:
+        return self._filled[slot]
+
+    def put(self, slot: int) -> None:
+        member, view = self.members[slot], self._views[slot]
+        gradient = member.grad
+        if gradient is None:
+            view.zero_()
+            self._flags[slot] = 0
+        else:
+            # One pass over the memory: division and copy together; in place where it is the view.
+            torch.mul(dense(gradient), self._scale, out=view)
+            # Meanwhile nothing may add to the buffer; memory of its own is free at once.
+            member.grad = None
+            self._filled[slot] = True
+        self.missing -= 1
+
+    def fill_up(self) -> None:
+        for slot, filled in enumerate(self._filled):
+            if not filled:
+                self.put(slot)
+
+    def send(self) -> None:
+        self._work = dist.all_reduce(self._buffer, group=self._group, async_op=True)
+
+    def deliver(self) -> None:
+        if self._work is not None:
+            self._work.wait()
+        self._work = None
+        # Flags are looked at (which waits for a GPU) only on a rank that lacked a gradient.
+        if not all(self._filled):
+            self._filled = [flag > 0 for flag in self._flags.tolist()]
+        for member, view, filled in zip(self.members, self._views, self._filled, strict=True):
+            if filled:
+                member.grad = view
+        self._flags.fill_(1)
+        self._filled = [False] * len(self.members)
+        self.missing = len(self.members)
+
+
+def _laid_out(
+    members: Sequence[nn.Parameter],
+) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]:
+    """The buffer, one view of it in the shape of each member, and the flags at its end."""
+    first = members[0]
+    step = max(1, ALIGN_BYTES // first.element_size())
+    starts, end = [], 0
+    for member in members:
+        starts.append(end)
+        end += -(-member.numel() // step) * step
+    buffer = torch.zeros(end + len(members), dtype=first.dtype, device=first.device)
+    views = [
+        buffer.as_strided(member.shape, _strides(member), start)
+        for member, start in zip(members, starts, strict=True)
+    ]
+    flags = buffer[end:].fill_(1)
+    return buffer, views, flags
+
+
+def _strides(parameter: nn.Parameter) -> tuple[int, ...]:
+    """The parameter's own where they leave no gap (channels_last), as autograd makes gradients."""
+    return torch.empty_like(parameter, device="meta").stride()
+
+
+class Flat(Synchroniser):
+    """All gradients of one dtype in one buffer, one all_reduce each, when the backward pass is over."""
+
+    def _prepare(self) -> None:
+        self._buffers = bucket_buffers(self.parameters, self.group, sys.maxsize)
+
+    def _synchronise(self) -> None:
+        for buffer in self._buffers:
+            buffer.fill_up()
+            buffer.send()
+            buffer.deliver()
+            buffer.fill_up()
+            buffer.send()
+            buffer.deliver()
+
+
+class Bucketed(Overlapping):
+    """Buckets of gradients, each sent by an asynchronous all_reduce as soon as it is complete."""
+
+    def _plan(self) -> Sequence[Parcel]:
+        every = sum(one.numel() * one.element_size() for one in self.parameters)
+        first = min(FIRST_BYTES, self.bucket_bytes) if every > self.bucket_bytes else None
+        return bucket_buffers(self.parameters, self.group, self.bucket_bytes, first)
+
+
+class Overlap(Overlapping):
+    """An asynchronous all_reduce a parameter, started by the hook that its finished gradient calls.
+
+    Gradients are sent from where they are, in the reverse order of registration. One more small
+    all_reduce at the end tells which parameters got a gradient on some rank.
+    """
+
+    def _plan(self) -> Sequence[Parcel]:
+        singles = [_Single(one, self.group) for one in reversed(self.parameters)]
+        return [*singles, _Flags(singles, self.group)]
+
+
+class _Single:
+    """One gradient; a `Parcel`."""
+
+    def __init__(self, parameter: nn.Parameter, group: dist.ProcessGroup) -> None:
+        self.members = (parameter,)
+        self.missing = 1
+        self.had = False
+        """Whether this rank had a gradient for it."""
+        self._group = group
+        self._scale = 1 / dist.get_world_size(group)
+        self._gradient: torch.Tensor | None = None
+        self._work: dist.Work | None = None
+
+    def has(self, slot: int) -> bool:
+        return self.had
+
+    def put(self, slot: int) -> None:
+        parameter = self.members[0]
+        gradient = parameter.grad
+        self.had = gradient is not None
+        if gradient is None:
+            self._gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+        else:
+            self._gradient = dense(gradient).contiguous().mul_(self._scale)
+            parameter.grad = None  # nothing may add to it while it is being sent
+        self.missing = 0
+
+    def fill_up(self) -> None:
+        if self.missing:
+            self.put(0)
+
+    def send(self) -> None:
+        if self._gradient is not None and self._gradient.numel():
+            self._work = dist.all_reduce(self._gradient, group=self._group, async_op=True)
+
+    def deliver(self) -> None:
+        if self._work is not None:
+            self._work.wait()
+        self.members[0].grad = self._gradient
+        self._gradient = self._work = None
+        self.missing = 1
+
+
+class _Flags:
+    """1 for each gradient that this rank had; sent and delivered last."""
+
+    def __init__(self, singles: Sequence[_Single], group: dist.ProcessGroup) -> None:
+        self.members: tuple[nn.Parameter, ...] = ()
+        self.missing = 1  # never complete before `finish`
+        self._singles = singles
+        self._group = group
+        self._device = singles[0].members[0].device
+        self._flags = torch.empty(0)
+        self._work: dist.Work | None = None
+
+    def has(self, slot: int) -> bool:
+        return False
+
+    def put(self, slot: int) -> None:
+        had = [single.had for single in self._singles]
+        self._flags = torch.tensor(had, dtype=torch.int32, device=self._device)
+
+    def fill_up(self) -> None:
+        self.put(0)
+
+    def send(self) -> None:
+        self._work = dist.all_reduce(self._flags, group=self._group, async_op=True)
+
+    def deliver(self) -> None:
+        if self._work is not None:
+            self._work.wait()
+        self._work = None
+        # Flags are looked at (which waits for a GPU) only on a rank that lacked a gradient.
+        if not all(single.had for single in self._singles):
+            for single, ranks_with_one in zip(self._singles, self._flags.tolist(), strict=True):
+                if not ranks_with_one:
+                    single.members[0].grad = None
+        for single in self._singles:
+            single.had = False
+
+
+SYNCHRONISERS: dict[str, type[Synchroniser]] = {
+    "none": Synchroniser,
+    "naive": Naive,
+    "flat": Flat,
+    "overlap": Overlap,
+    "bucketed": Bucketed,
+}
+"""By the name of the strategy."""
