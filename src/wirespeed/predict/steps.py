@@ -8,7 +8,7 @@ times as long (to the power of 1 ± 0.1: caches and memory are shared, too).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,19 +21,10 @@ from wirespeed.model.training_records import Training
 from wirespeed.predict.forecast import DRAWS, FARTHEST_SIZE, Forecast
 from wirespeed.predict.points import cores_of
 from wirespeed.training.buckets import MEGA, Piece, plan_buckets
-from wirespeed.training.models.sizes import (
-    CONVNETS,
-    FLOAT32_BYTES,
-    MLPS,
-    TRANSFORMERS,
-    ConvnetSize,
-    MlpSize,
-    TransformerSize,
-)
+from wirespeed.training.models.sizes import FLOAT32_BYTES, SIZES, Size, TransformerSize
 from wirespeed.training.strategies.registry import STRATEGIES
 
 Array = NDArray[np.float64]
-Size = TransformerSize | MlpSize | ConvnetSize
 _AFTER = ("naive", "flat")
 """Strategies that send when the backward pass is over."""
 _FIRST = {"bucketed": MEGA, "ddp": 2**20, "ddp-view": 2**20}
@@ -42,25 +33,7 @@ _FIRST = {"bucketed": MEGA, "ddp": 2**20, "ddp-view": 2**20}
 
 def gradients_of(size: Size) -> tuple[int, ...]:
     """Bytes of each gradient, float32, in the order in which the model registers its parameters."""
-    if isinstance(size, TransformerSize):
-        elements = _transformer(size)
-    elif isinstance(size, MlpSize):
-        pairs = zip(size.matrix_elements, size.widths[1:], strict=True)
-        elements = [one for pair in pairs for one in pair]
-    else:
-        elements = []
-        for kernel, layer in zip(size.kernel_elements, size.convolutions, strict=True):
-            elements += [kernel, layer.outputs, layer.outputs]
-        elements += [size.inputs[-1] * size.classes, size.classes]
-    return tuple(FLOAT32_BYTES * one for one in elements)
-
-
-def _transformer(size: TransformerSize) -> list[int]:
-    d, k = size.d_model, size.d_kv
-    attention = [d, d * d, d * k, d * k, d * d]
-    layer = [*attention, d, *[d * size.d_ff] * 3]
-    head = [] if size.tied else [size.vocab * d]
-    return [size.vocab * d, *layer * size.layers, d, *head]
+    return tuple(FLOAT32_BYTES * one for one in size.tensor_elements)
 
 
 def messages_of(
@@ -163,19 +136,12 @@ def _is_yardstick(one: Training, model: str | None) -> bool:
     return known and wanted and one.strategy == "none" and one.study == "compare"
 
 
-def _size(model: str, config: dict[str, Any]) -> TransformerSize | MlpSize | ConvnetSize | Refusal:
+def _size(model: str, config: dict[str, Any]) -> Size | Refusal:
     """Its size by formula; a Refusal for a user's own model, whose size only torch knows."""
-    from dataclasses import replace
-
-    sizes: dict[str, TransformerSize | MlpSize | ConvnetSize] = {
-        **TRANSFORMERS,
-        **MLPS,
-        **CONVNETS,
-    }
-    if model not in sizes:
+    if model not in SIZES:
         why = "only the models of `wirespeed train --list` have a size by formula"
         return Refusal(f"steps of {model}", why, "wirespeed train --list")
-    size = sizes[model]
+    size = SIZES[model]
     changes = {name: config[name] for name in _OPTIONS if config.get(name) is not None}
     if not changes or not isinstance(size, TransformerSize):
         return size

@@ -132,9 +132,6 @@ class Flat(Synchroniser):
             buffer.fill_up()
             buffer.send()
             buffer.deliver()
-            buffer.fill_up()
-            buffer.send()
-            buffer.deliver()
 
 
 class Bucketed(Overlapping):

@@ -10,8 +10,8 @@ from wirespeed.training.contract import ModelSpec, Setup
 from wirespeed.training.memory.dry import footprint, optimizer_layout
 from wirespeed.training.memory.measured import measure_memory
 from wirespeed.training.memory.predicted import predict
+from wirespeed.training.models.networks import Transformer, class_loss
 from wirespeed.training.models.sizes import TRANSFORMERS
-from wirespeed.training.models.transformer import Transformer, token_loss
 from wirespeed.training.strategies.plain import PlainTrainer
 from wirespeed.training.synchroniser import Synchroniser
 
@@ -50,7 +50,7 @@ def transformer_spec():
         name="tiny",
         build=lambda: Transformer(TINY),
         batch=batch,
-        loss=token_loss,
+        loss=class_loss,
         parameters=TINY.parameters,
         gradient_bytes=TINY.gradient_bytes,
         tokens_per_sample=TINY.context,

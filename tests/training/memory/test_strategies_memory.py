@@ -10,9 +10,8 @@ from wirespeed.training.contract import ModelSpec, Setup
 from wirespeed.training.memory.dry import footprint
 from wirespeed.training.memory.measured import measure_memory
 from wirespeed.training.memory.predicted import predict
-from wirespeed.training.models.mlp import Mlp, class_loss, vector_batch
+from wirespeed.training.models.networks import Mlp, Transformer, class_loss, random_classes
 from wirespeed.training.models.sizes import TRANSFORMERS, MlpSize
-from wirespeed.training.models.transformer import Transformer, token_loss
 from wirespeed.training.strategies.registry import STRATEGIES, build_of
 
 pytestmark = pytest.mark.slow
@@ -47,7 +46,7 @@ def transformer():
         name="tiny",
         build=lambda: Transformer(TINY),
         batch=batch,
-        loss=token_loss,
+        loss=class_loss,
         parameters=TINY.parameters,
         gradient_bytes=TINY.gradient_bytes,
     )
@@ -57,7 +56,7 @@ def mlp():
     return ModelSpec(
         name="wide",
         build=lambda: Mlp(WIDE),
-        batch=lambda seed, samples: vector_batch(WIDE, seed, samples),
+        batch=lambda seed, samples: random_classes(WIDE, seed, samples),
         loss=class_loss,
         parameters=WIDE.parameters,
         gradient_bytes=WIDE.gradient_bytes,

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from wirespeed.training.models import transformer
+from wirespeed.training.models import networks
 from wirespeed.training.models.catalogue import model_named
+from wirespeed.training.models.networks import Attention, rope_table, turned
 from wirespeed.training.models.sizes import TRANSFORMERS
-from wirespeed.training.models.transformer import Attention, rope_table, turned
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_rope_turns_the_pairs_by_the_published_angles():
 
 @pytest.mark.parametrize("kernel", [True, False])
 def test_shared_heads_equal_all_heads_with_repeated_keys_and_values(kernel, monkeypatch):
-    monkeypatch.setattr(transformer, "_kernel_shares_heads", lambda query: kernel)
+    monkeypatch.setattr(networks, "_kernel_shares_heads", lambda query: kernel)
     size = TRANSFORMERS["tiny"]
     shared = Attention(replace(size, kv_heads=2))
     full = Attention(size)

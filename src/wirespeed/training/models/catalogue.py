@@ -1,17 +1,17 @@
 """The models by name, with what may be changed about them."""
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from wirespeed.errors import UsageError
 from wirespeed.training.contract import Batch, ModelSpec
 from wirespeed.training.models.sizes import (
-    CONVNETS,
-    MLPS,
+    SIZES,
     TRANSFORMERS,
     ConvnetSize,
     MlpSize,
+    Size,
     TransformerSize,
 )
 from wirespeed.training.models.tokens import batches_of
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-Size = TransformerSize | MlpSize | ConvnetSize
 _PREFIXES = ("", "k", "M", "G", "T")
 
 
 def model_names() -> tuple[str, ...]:
     """Small ones first within each kind."""
-    return (*TRANSFORMERS, *MLPS, *CONVNETS)
+    return tuple(SIZES)
 
 
 def model_named(
@@ -50,35 +49,71 @@ def model_named(
     size that does not fit together, and a change that the model does not know. torch is imported
     for a user's own model only; the others import it when they are built.
     """
-    changes: dict[str, object] = {
-        key: value
-        for key, value in {
-            "context": context,
-            "vocab": vocab,
-            "layers": layers,
-            "d_model": d_model,
-            "d_ff": d_ff,
-            "heads": heads,
-            "kv_heads": kv_heads,
-            "tied": tied,
-        }.items()
-        if value is not None
+    options: dict[str, object] = {
+        "context": context,
+        "vocab": vocab,
+        "layers": layers,
+        "d_model": d_model,
+        "d_ff": d_ff,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "tied": tied,
     }
+    changes = {key: value for key, value in options.items() if value is not None}
     if name in TRANSFORMERS:
         return spec_of(_changed(TRANSFORMERS[name], changes), text=text)
-    _refuse(name, [*changes, *(["text"] if text is not None else [])])
+    asked = [*changes, *(["text"] if text is not None else [])]
+    if asked and (name in SIZES or ":" in name):
+        raise UsageError(
+            f"{name} has no {asked[0].replace('_', ' ')} to set",
+            expected="a transformer for that: " + ", ".join(TRANSFORMERS),
+        )
     if ":" in name:
         from wirespeed.training.models.user import user_model
 
         return user_model(name)
-    return spec_of(_fixed_sizes()[_known(name)])
+    if name not in SIZES:
+        raise UsageError(
+            f"no model is called {name!r}",
+            expected="one of " + ", ".join(SIZES) + ", or your own as module:function",
+        )
+    return spec_of(SIZES[name])
 
 
 def spec_of(size: Size, *, text: str | None = None) -> ModelSpec:
     """A model of that size; text is for transformers only."""
+
+    def build() -> "nn.Module":
+        from wirespeed.training.models.networks import network
+
+        return network(size)
+
+    def loss(model: "nn.Module", batch: Batch) -> "torch.Tensor":
+        from wirespeed.training.models.networks import class_loss
+
+        return class_loss(model, batch)
+
+    batch: Callable[[int, int], Batch]
     if isinstance(size, TransformerSize):
-        return _transformer(size, text)
-    return _mlp(size) if isinstance(size, MlpSize) else _convnet(size)
+        batch, tokens = batches_of(size.vocab, size.context, text), size.context
+    else:
+        batch, tokens = partial(_random_classes, size), 1
+    return ModelSpec(
+        name=size.name,
+        build=build,
+        batch=batch,
+        loss=loss,
+        parameters=size.parameters,
+        gradient_bytes=size.gradient_bytes,
+        tokens_per_sample=tokens,
+        flops_per_sample=size.flops_per_sample,
+    )
+
+
+def _random_classes(size: MlpSize | ConvnetSize, seed: int, samples: int) -> Batch:
+    from wirespeed.training.models.networks import random_classes
+
+    return random_classes(size, seed, samples)
 
 
 def _changed(size: TransformerSize, changes: dict[str, object]) -> TransformerSize:
@@ -88,34 +123,11 @@ def _changed(size: TransformerSize, changes: dict[str, object]) -> TransformerSi
     return replace(size, **changes)  # type: ignore[arg-type]
 
 
-def _fixed_sizes() -> dict[str, MlpSize | ConvnetSize]:
-    """The models of which nothing can be changed."""
-    return {**MLPS, **CONVNETS}
-
-
-def _known(name: str) -> str:
-    if name in _fixed_sizes():
-        return name
-    raise UsageError(
-        f"no model is called {name!r}",
-        expected="one of " + ", ".join(model_names()) + ", or your own as module:function",
-    )
-
-
-def _refuse(name: str, changes: list[str]) -> None:
-    if changes and (name in _fixed_sizes() or ":" in name):
-        raise UsageError(
-            f"{name} has no {changes[0].replace('_', ' ')} to set",
-            expected="a transformer for that: " + ", ".join(TRANSFORMERS),
-        )
-
-
 def model_lines() -> list[str]:
     """A line a model for `--list`: name, parameters, gradients and forward with backward."""
-    sizes: dict[str, Size] = {**TRANSFORMERS, **_fixed_sizes()}
-    wide = max(map(len, sizes))
+    wide = max(map(len, SIZES))
     lines = []
-    for name, size in sizes.items():
+    for name, size in SIZES.items():
         sample = f"{size.context} tokens" if isinstance(size, TransformerSize) else "1 vector"
         if isinstance(size, ConvnetSize):
             sample = f"{size.side} × {size.side} pixels"
@@ -133,71 +145,3 @@ def _short(value: float) -> str:
     while value >= 999.5 and power < len(_PREFIXES) - 1:
         value, power = value / 1000, power + 1
     return f"{float(f'{value:.3g}'):g} {_PREFIXES[power]}"
-
-
-def _transformer(size: TransformerSize, text: str | None) -> ModelSpec:
-    def build() -> "nn.Module":
-        from wirespeed.training.models.transformer import Transformer
-
-        return Transformer(size)
-
-    def loss(model: "nn.Module", batch: Batch) -> "torch.Tensor":
-        from wirespeed.training.models.transformer import token_loss
-
-        return token_loss(model, batch)
-
-    batch = batches_of(size.vocab, size.context, text)
-    return _spec(size, build, batch, loss, tokens_per_sample=size.context)
-
-
-def _mlp(size: MlpSize) -> ModelSpec:
-    def build() -> "nn.Module":
-        from wirespeed.training.models.mlp import Mlp
-
-        return Mlp(size)
-
-    def batch(seed: int, samples: int) -> Batch:
-        from wirespeed.training.models.mlp import vector_batch
-
-        return vector_batch(size, seed, samples)
-
-    return _spec(size, build, batch, _class_loss)
-
-
-def _convnet(size: ConvnetSize) -> ModelSpec:
-    def build() -> "nn.Module":
-        from wirespeed.training.models.convnet import Convnet
-
-        return Convnet(size)
-
-    def batch(seed: int, samples: int) -> Batch:
-        from wirespeed.training.models.convnet import image_batch
-
-        return image_batch(size, seed, samples)
-
-    return _spec(size, build, batch, _class_loss)
-
-
-def _class_loss(model: "nn.Module", batch: Batch) -> "torch.Tensor":
-    from wirespeed.training.models.mlp import class_loss
-
-    return class_loss(model, batch)
-
-
-def _spec(
-    size: Size,
-    build: "Callable[[], nn.Module]",
-    batch: Callable[[int, int], Batch],
-    loss: "Callable[[nn.Module, Batch], torch.Tensor]",
-    tokens_per_sample: int = 1,
-) -> ModelSpec:
-    return ModelSpec(
-        name=size.name,
-        build=build,
-        batch=batch,
-        loss=loss,
-        parameters=size.parameters,
-        gradient_bytes=size.gradient_bytes,
-        tokens_per_sample=tokens_per_sample,
-        flops_per_sample=size.flops_per_sample,
-    )

@@ -7,7 +7,9 @@ fused kernel computes twice is counted twice, so that the figure is that of the 
 kernel: the "model FLOPs" of A. Chowdhery et al., PaLM, 2022, appendix B.
 """
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from wirespeed.errors import UsageError
 
@@ -15,8 +17,28 @@ FLOAT32_BYTES = 4
 _INT64_BYTES = 8
 
 
+class _Weights(ABC):
+    """What all sizes count alike."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def tensor_elements(self) -> tuple[int, ...]:
+        """Of each parameter, in the order in which the model registers them; tied ones once."""
+
+    @property
+    def parameters(self) -> int:
+        return sum(self.tensor_elements)
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Of the gradients of all parameters in float32."""
+        return self.parameters * FLOAT32_BYTES
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransformerSize:
+class TransformerSize(_Weights):
     """A decoder-only transformer: RMSNorm, RoPE, SwiGLU, causal attention, no biases.
 
     In the formulas d is d_model, T the context, k = kv_heads * d_head.
@@ -66,16 +88,13 @@ class TransformerSize:
         return self.d_model * (2 * self.d_model + 2 * self.d_kv + 3 * self.d_ff)
 
     @property
-    def parameters(self) -> int:
-        """Matrices and two norms a layer, the last norm, the embedding, the output if not tied."""
-        tables = (1 if self.tied else 2) * self.vocab * self.d_model
-        layer = self.layer_matrix_elements + 2 * self.d_model
-        return tables + self.layers * layer + self.d_model
-
-    @property
-    def gradient_bytes(self) -> int:
-        """Of the gradients of all parameters in float32."""
-        return self.parameters * FLOAT32_BYTES
+    def tensor_elements(self) -> tuple[int, ...]:
+        """The embedding, matrices and two norms a layer, the last norm, the output if not tied."""
+        d = self.d_model
+        attention = (d, d * d, d * self.d_kv, d * self.d_kv, d * d)
+        layer = (*attention, d, *(d * self.d_ff,) * 3)
+        head = () if self.tied else (self.vocab * d,)
+        return (self.vocab * d, *layer * self.layers, d, *head)
 
     @property
     def attention_flops_per_sample(self) -> int:
@@ -118,7 +137,7 @@ class TransformerSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MlpSize:
+class MlpSize(_Weights):
     """Fully connected layers with biases and ReLU between them."""
 
     name: str
@@ -134,12 +153,17 @@ class MlpSize:
         return tuple(a * b for a, b in zip(self.widths, self.widths[1:], strict=False))
 
     @property
-    def parameters(self) -> int:
-        return sum(self.matrix_elements) + sum(self.widths[1:])
+    def tensor_elements(self) -> tuple[int, ...]:
+        pairs = zip(self.matrix_elements, self.widths[1:], strict=True)
+        return tuple(chain.from_iterable(pairs))
 
     @property
-    def gradient_bytes(self) -> int:
-        return self.parameters * FLOAT32_BYTES
+    def sample_shape(self) -> tuple[int, ...]:
+        return self.widths[:1]
+
+    @property
+    def classes(self) -> int:
+        return self.widths[-1]
 
     @property
     def flops_per_sample(self) -> int:
@@ -162,7 +186,7 @@ class Convolution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvnetSize:
+class ConvnetSize(_Weights):
     """Convolutions without bias, each with group norm and ReLU; the mean over the image; classes.
 
     Group norm and not batch norm: the mean over shards is then the whole's, and there is no buffer.
@@ -197,14 +221,15 @@ class ConvnetSize:
         return tuple(inputs * one.outputs * one.kernel**2 for inputs, one in pairs)
 
     @property
-    def parameters(self) -> int:
-        """Kernels, a scale and a shift for each normed channel, the classifier with its bias."""
-        norms = 2 * sum(one.outputs for one in self.convolutions)
-        return sum(self.kernel_elements) + norms + (self.inputs[-1] + 1) * self.classes
+    def tensor_elements(self) -> tuple[int, ...]:
+        """Kernels, each with a scale and a shift for its channels, the classifier with its bias."""
+        outputs = self.inputs[1:]
+        stages = chain.from_iterable(zip(self.kernel_elements, outputs, outputs, strict=True))
+        return (*stages, self.inputs[-1] * self.classes, self.classes)
 
     @property
-    def gradient_bytes(self) -> int:
-        return self.parameters * FLOAT32_BYTES
+    def sample_shape(self) -> tuple[int, ...]:
+        return self.channels, self.side, self.side
 
     @property
     def flops_per_sample(self) -> int:
@@ -230,12 +255,16 @@ def _need_positive(what: str, value: int) -> None:
         raise UsageError(f"{what} is {value}", expected="a whole number of at least 1")
 
 
+Size = TransformerSize | MlpSize | ConvnetSize
+
+
 def _handout(name: str, d_model: int, d_ff: int, layers: int, heads: int) -> TransformerSize:
     """A size of the table in Stanford CS336 (spring 2025), assignment 2: systems, section 1.1.2.
 
     Vocabulary 10,000 and context 256 as there; the course's model does not tie its output matrix.
     """
-    return TransformerSize(
+    return replace(
+        _TINY,
         name=name,
         vocab=10_000,
         context=256,
@@ -244,56 +273,48 @@ def _handout(name: str, d_model: int, d_ff: int, layers: int, heads: int) -> Tra
         layers=layers,
         heads=heads,
         kv_heads=heads,
-        tied=False,
     )
 
+
+# Ours: bytes as tokens; a step of 4 samples takes some tens of milliseconds on one core.
+_TINY = TransformerSize(
+    name="tiny",
+    vocab=256,
+    context=64,
+    d_model=128,
+    d_ff=384,
+    layers=4,
+    heads=4,
+    kv_heads=4,
+    tied=False,
+)
+# Shapes of Meta's Llama 3.2 1B and Llama 3.1 8B (config.json of meta-llama/Llama-3.2-1B and
+# meta-llama/Llama-3.1-8B); the contexts are ours, what a first test trains with.
+_LLAMA_8B = TransformerSize(
+    name="llama-8b",
+    vocab=128_256,
+    context=2048,
+    d_model=4096,
+    d_ff=14_336,
+    layers=32,
+    heads=32,
+    kv_heads=8,
+    tied=False,
+    rope_theta=500_000.0,
+)
+_LLAMA_1B = replace(_LLAMA_8B, name="llama-1b", d_model=2048, d_ff=8192, layers=16, tied=True)
 
 TRANSFORMERS: dict[str, TransformerSize] = {
     size.name: size
     for size in (
-        # Ours: bytes as tokens; a step of 4 samples takes some tens of milliseconds on one core.
-        TransformerSize(
-            name="tiny",
-            vocab=256,
-            context=64,
-            d_model=128,
-            d_ff=384,
-            layers=4,
-            heads=4,
-            kv_heads=4,
-            tied=False,
-        ),
+        _TINY,
         _handout("small", 768, 3072, 12, 12),
         _handout("medium", 1024, 4096, 24, 16),
         _handout("large", 1280, 5120, 36, 20),
         _handout("xl", 1600, 6400, 48, 25),
         _handout("2.7B", 2560, 10240, 32, 32),
-        # Shapes of Meta's Llama 3.2 1B and Llama 3.1 8B (config.json of meta-llama/Llama-3.2-1B and
-        # meta-llama/Llama-3.1-8B); the contexts are ours, what a first test trains with.
-        TransformerSize(
-            name="llama-1b",
-            vocab=128_256,
-            context=2048,
-            d_model=2048,
-            d_ff=8192,
-            layers=16,
-            heads=32,
-            kv_heads=8,
-            tied=True,
-            rope_theta=500_000.0,
-        ),
-        TransformerSize(
-            name="llama-8b",
-            vocab=128_256,
-            context=2048,
-            d_model=4096,
-            d_ff=14_336,
-            layers=32,
-            heads=32,
-            kv_heads=8,
-            tied=False,
-            rope_theta=500_000.0,
-        ),
+        _LLAMA_1B,
+        _LLAMA_8B,
     )
 }
 
@@ -311,3 +332,6 @@ CONVNETS: dict[str, ConvnetSize] = {
     )
 }
 """Much computation for its gradients: communication hides."""
+
+SIZES: dict[str, Size] = {**TRANSFORMERS, **MLPS, **CONVNETS}
+"""Small ones first within each kind."""

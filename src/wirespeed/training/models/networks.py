@@ -1,15 +1,22 @@
-"""A decoder-only transformer: RMSNorm before each part, RoPE, SwiGLU, causal attention.
+"""The models in torch: a transformer, fully connected layers, a convolutional net; and their loss.
 
-As H. Touvron et al., LLaMA, 2023 put it together; with grouped keys and values (J. Ainslie et al.,
-GQA, 2023) where a size asks for them. It has no buffers: RoPE's table is made in each forward pass,
-so that a wrapper that broadcasts buffers has nothing to send that another does not.
+The transformer is decoder-only: RMSNorm before each part, RoPE, SwiGLU, causal attention, as
+H. Touvron et al., LLaMA, 2023 put it together; with grouped keys and values (J. Ainslie et al., GQA,
+2023) where a size asks for them. It has no buffers: RoPE's table is made in each forward pass, so that
+a wrapper that broadcasts buffers has nothing to send that another does not.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from wirespeed.training.models.sizes import TransformerSize
+from wirespeed.training.models.sizes import (
+    ConvnetSize,
+    Convolution,
+    MlpSize,
+    Size,
+    TransformerSize,
+)
 
 _INIT_STD = 0.02
 """Of embedding and matrices (A. Radford et al., GPT-2, 2019)."""
@@ -129,8 +136,64 @@ def turned(x: Tensor, turns: Tensor) -> Tensor:
     return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
 
 
-def token_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-    """Mean cross entropy of the next token, in float32."""
+class Mlp(nn.Module):
+    """(samples, widths[0]) -> logits (samples, widths[-1])."""
+
+    def __init__(self, size: MlpSize) -> None:
+        super().__init__()
+        pairs = zip(size.widths, size.widths[1:], strict=False)
+        self.layers = nn.ModuleList(nn.Linear(inputs, outputs) for inputs, outputs in pairs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers[:-1]:
+            x = F.relu(layer(x))
+        logits: Tensor = self.layers[-1](x)
+        return logits
+
+
+class Convnet(nn.Module):
+    """(samples, channels, side, side) -> logits (samples, classes)."""
+
+    def __init__(self, size: ConvnetSize) -> None:
+        super().__init__()
+        pairs = zip(size.inputs, size.convolutions, strict=False)
+        self.stages = nn.ModuleList(Stage(inputs, one, size.groups) for inputs, one in pairs)
+        self.head = nn.Linear(size.inputs[-1], size.classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for stage in self.stages:
+            x = stage(x)
+        logits: Tensor = self.head(x.mean(dim=(2, 3)))
+        return logits
+
+
+class Stage(nn.Module):
+    def __init__(self, inputs: int, one: Convolution, groups: int) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(
+            inputs, one.outputs, one.kernel, one.stride, padding=one.kernel // 2, bias=False
+        )
+        self.norm = nn.GroupNorm(groups, one.outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(self.norm(self.convolution(x)))
+
+
+def network(size: Size) -> nn.Module:
+    """A new one of that size; random numbers from torch's default generator."""
+    if isinstance(size, TransformerSize):
+        return Transformer(size)
+    return Mlp(size) if isinstance(size, MlpSize) else Convnet(size)
+
+
+def random_classes(size: MlpSize | ConvnetSize, seed: int, samples: int) -> tuple[Tensor, Tensor]:
+    """Normal numbers with random classes; the same arguments give the same."""
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn((samples, *size.sample_shape), generator=generator)
+    return inputs, torch.randint(size.classes, (samples,), generator=generator)
+
+
+def class_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """Mean cross entropy of the classes, or of the next tokens, in float32."""
     inputs, targets = batch
-    logits = model(inputs)
-    return F.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+    return F.cross_entropy(model(inputs).float().flatten(0, -2), targets.flatten())
