@@ -17,7 +17,7 @@ from wirespeed.plan import Case, Measure, Plan
 from wirespeed.rank.measure import measure, slots_of
 from wirespeed.rank.place import join, leave, site_of
 from wirespeed.rank.verify import reason_not_to_run, verify
-from wirespeed.training.memory.holdings import (
+from wirespeed.training.memory.measured import (
     give_back_freed,
     highest_resident,
     reset_highest_resident,

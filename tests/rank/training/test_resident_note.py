@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from wirespeed.rank.training.space import resident_of_all
-from wirespeed.training.memory import holdings as resident
+from wirespeed.training.memory import measured as resident
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirespeed.training.memory.fits import largest_that_fits
+from wirespeed.training.memory.predicted import largest_that_fits
 
 
 @given(st.integers(0, 5000), st.integers(1, 64), st.integers(64, 6000))

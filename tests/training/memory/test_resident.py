@@ -2,7 +2,7 @@
 
 import pytest
 
-from wirespeed.training.memory.holdings import (
+from wirespeed.training.memory.measured import (
     give_back_freed,
     highest_resident,
     reset_highest_resident,

@@ -41,7 +41,7 @@ def space(stage: Stage, case: TrainCase) -> Space:
 
 def resident_of_all(stage: Stage) -> dict[str, Any] | None:
     """A `trouble` record where the resident size cannot be told of a single step; collective."""
-    from wirespeed.training.memory.holdings import reset_highest_resident
+    from wirespeed.training.memory.measured import reset_highest_resident
 
     on_cpu = stage.place.device.type == "cpu"
     if stage.place.control.all_true(not on_cpu or reset_highest_resident()):

@@ -18,8 +18,8 @@ import torch.distributed as dist
 from wirespeed.errors import UsageError
 from wirespeed.model.training_records import TrainingMemory
 from wirespeed.training.contract import Build, ModelSpec, Setup
-from wirespeed.training.memory.fits import Fit, largest_that_fits
 from wirespeed.training.memory.measured import measure_memory
+from wirespeed.training.memory.predicted import Fit, largest_that_fits
 
 _RESERVE = 0.05
 """Of the limit, for what lies outside of tensors (gloo's buffers, kernels' scratch space)."""

@@ -1,4 +1,4 @@
-"""What a step should hold in memory, by strategy: formulas, and nothing that needs torch.
+"""What a step should hold in memory, by strategy, and the largest batch that fits; without torch.
 
 S. Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020,
 section 5: with Ψ parameters, K bytes of optimizer state a parameter and N ranks a rank holds in
@@ -68,33 +68,44 @@ class Footprint:
         return max(self.tensor_bytes, default=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Case:
     model: Footprint
     ranks: int
     bucket: int
     """Bytes of gradients in a bucket."""
 
+    def share(self, size: int) -> int:
+        """Of one rank, where the ranks share it evenly."""
+        return -(-size // self.ranks)
 
-_Formula = Callable[[_Case], int]
+    def stepped(self, how: "_Steps") -> tuple[int, int]:
+        """(bytes of parameters that one rank's optimizer steps, in how many tensors)."""
+        trained, tensors = self.model.trained, len(self.model.tensor_bytes)
+        if how == "all":
+            return trained, tensors
+        if how == "dealt":
+            return largest_load(self.model.tensor_bytes, self.ranks), self.share(tensors)
+        return self.share(trained), tensors if how == "cut" else 1
+
+
+_Steps = Literal["all", "dealt", "cut", "flat"]
+"""What a rank steps: every tensor, whole ones that are dealt out, its part of each, or (DeepSpeed) a
+float32 copy of its part of all in one piece, in float32 training too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """Bytes on the rank that needs most, by kind."""
+    """How the rank that needs most holds its bytes."""
 
-    parameters: _Formula
-    gradients: _Formula
-    optimizer: _Formula
-    steps: _Formula
-    """Bytes of parameters that this rank's optimizer steps."""
-    communication: _Formula
+    steps: _Steps = "all"
+    shares: tuple[str, ...] = ()
+    """Kinds of which each rank holds its part only."""
+    communication: Callable[[_Case], int] = lambda _: 0
     keeps: bool = False
     """Gradients have their place all the time, in buckets."""
     copies: bool = False
     """And lie beside it while the backward pass lasts."""
-    cut: bool = False
-    """Each tensor is cut over the ranks; whole gradients exist of a block at a time."""
     sends: Literal["always", "in backward", "after"] = "always"
     """When the communication buffers are there."""
     on_host: tuple[str, ...] = ()
@@ -123,11 +134,14 @@ def predict(
             expected="one of " + ", ".join(PREDICTED),
         )
     bucket = round((bucket_mb if bucket_mb is not None else _BUCKET_MB) * 10**6)
-    case = _Case(model=model, ranks=ranks, bucket=bucket)
-    kinds = {
-        kind: 0 if kind in rule.on_host and not host_counts else getattr(rule, kind)(case)
-        for kind in ("parameters", "gradients", "optimizer", "communication")
-    }
+    case = _Case(model, ranks, bucket)
+    stepped, tensors = case.stepped(rule.steps)
+    state = round(model.state_per_byte * stepped) + model.state_per_tensor * tensors
+    whole = {"parameters": model.parameters, "gradients": model.trained}
+    kinds = {kind: case.share(n) if kind in rule.shares else n for kind, n in whole.items()}
+    kinds["optimizer"] = state + (stepped if rule.steps == "flat" else 0)
+    kinds["communication"] = rule.communication(case)
+    kinds |= {kind: 0 for kind in rule.on_host if not host_counts}
     return TrainingMemory(
         **kinds,
         activations=model.activations,
@@ -141,14 +155,14 @@ def _peak(
 ) -> int:
     """What stays, and the larger of forward and backward or what comes after them."""
     model = case.model
-    if rule.cut:
+    if rule.steps == "cut":
         passes = max(model.apart, gradients)
     elif rule.keeps:
         passes = gradients + (model.transient if rule.copies else model.apart)
     else:
         passes = model.transient
-    by_tensor = model.update // (case.ranks if rule.cut else 1)
-    update = by_tensor + round(model.update_per_byte * rule.steps(case))
+    by_tensor = model.update // (case.ranks if rule.steps == "cut" else 1)
+    update = by_tensor + round(model.update_per_byte * case.stepped(rule.steps)[0])
     after = gradients + max(update, communication if rule.sends == "after" else 0)
     if rule.sends != "after":
         passes += communication
@@ -167,53 +181,6 @@ def largest_load(sizes: Sequence[int], ranks: int) -> int:
     for size in sorted(sizes, reverse=True):
         heapq.heappush(loads, heapq.heappop(loads) + size)
     return max(loads)
-
-
-def _whole(case: _Case) -> int:
-    return case.model.parameters
-
-
-def _shard_of_all(case: _Case) -> int:
-    return -(-case.model.parameters // case.ranks)
-
-
-def _trained(case: _Case) -> int:
-    return case.model.trained
-
-
-def _shard(case: _Case) -> int:
-    """Every tensor is cut."""
-    return -(-case.model.trained // case.ranks)
-
-
-def _dealt(case: _Case) -> int:
-    """Whole tensors are dealt out."""
-    return largest_load(case.model.tensor_bytes, case.ranks)
-
-
-def _state(case: _Case) -> int:
-    return _state_of(case, case.model.trained, len(case.model.tensor_bytes))
-
-
-def _shard_of_state(case: _Case) -> int:
-    return _state_of(case, _shard(case), len(case.model.tensor_bytes))
-
-
-def _dealt_state(case: _Case) -> int:
-    return _state_of(case, _dealt(case), -(-len(case.model.tensor_bytes) // case.ranks))
-
-
-def _state_and_copy(case: _Case) -> int:
-    """DeepSpeed steps a float32 copy of its flat partition, in float32 training too."""
-    return _state_of(case, _shard(case), 1) + _shard(case)
-
-
-def _state_of(case: _Case, size: int, tensors: int) -> int:
-    return round(case.model.state_per_byte * size) + case.model.state_per_tensor * tensors
-
-
-def _nothing(_: _Case) -> int:
-    return 0
 
 
 def _buckets(case: _Case) -> int:
@@ -256,47 +223,31 @@ def _gathered_all(case: _Case) -> int:
     return min(case.model.parameters, 4 * 10**9) + case.model.largest
 
 
-_DATA_PARALLEL = _Rule(
-    parameters=_whole,
-    gradients=_trained,
-    optimizer=_state,
-    steps=_trained,
-    communication=_nothing,
-)
-_SHARDED_STATE = replace(_DATA_PARALLEL, optimizer=_dealt_state, steps=_dealt)
 _FULLY_SHARDED = _Rule(
-    parameters=_shard_of_all,
-    gradients=_shard,
-    optimizer=_shard_of_state,
-    steps=_shard,
+    steps="cut",
+    shares=("parameters", "gradients"),
     communication=_gathered_units,
-    cut=True,
     sends="in backward",
 )
 _STAGE_2 = _Rule(
-    parameters=_whole,
-    gradients=_shard,
-    optimizer=_state_and_copy,
-    steps=_shard,
-    communication=_three_buckets,
-    sends="in backward",
+    steps="flat", shares=("gradients",), communication=_three_buckets, sends="in backward"
 )
-_STAGE_3 = replace(_STAGE_2, parameters=_shard_of_all, communication=_gathered_all)
+_STAGE_3 = replace(_STAGE_2, shares=("parameters", "gradients"), communication=_gathered_all)
 
 PREDICTED: dict[str, _Rule] = {
-    "none": _DATA_PARALLEL,
-    "naive": _DATA_PARALLEL,
-    "overlap": _DATA_PARALLEL,
-    "flat": replace(_DATA_PARALLEL, keeps=True, copies=True),
-    "bucketed": replace(_DATA_PARALLEL, keeps=True),
-    "ddp": replace(_DATA_PARALLEL, communication=_buckets),
-    "ddp-view": replace(_DATA_PARALLEL, keeps=True),
-    "ddp-bf16": replace(_DATA_PARALLEL, communication=_buckets_and_halves),
+    "none": _Rule(),
+    "naive": _Rule(),
+    "overlap": _Rule(),
+    "flat": _Rule(keeps=True, copies=True),
+    "bucketed": _Rule(keeps=True),
+    "ddp": _Rule(communication=_buckets),
+    "ddp-view": _Rule(keeps=True),
+    "ddp-bf16": _Rule(communication=_buckets_and_halves),
     "fsdp2": _FULLY_SHARDED,
     "hsdp": _FULLY_SHARDED,
-    "zero1": replace(_SHARDED_STATE, communication=_buckets),
-    "sharded": replace(_SHARDED_STATE, keeps=True),
-    "deepspeed-zero0": replace(_DATA_PARALLEL, communication=_one_bucket, sends="after"),
+    "zero1": _Rule(steps="dealt", communication=_buckets),
+    "sharded": _Rule(steps="dealt", keeps=True),
+    "deepspeed-zero0": _Rule(communication=_one_bucket, sends="after"),
     # In float32 with contiguous gradients stage 1 keeps no more of them than stage 2 does.
     "deepspeed-zero1": _STAGE_2,
     "deepspeed-zero2": _STAGE_2,
@@ -305,3 +256,54 @@ PREDICTED: dict[str, _Rule] = {
     "deepspeed-zero3-offload": replace(_STAGE_3, on_host=("optimizer", "gradients", "parameters")),
 }
 """Formulas by strategy (training/strategies/registry.py)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """What the search found."""
+
+    samples: int
+    """The most that fitted; 0: not even one did."""
+    too_many: int | None
+    """The fewest that did not fit; None: none of those tried."""
+    tried: tuple[int, ...]
+    """In the order in which they were tried."""
+    ended: bool
+    """It was told to end before the two above met."""
+
+
+def largest_that_fits(
+    fits: Callable[[int], bool],
+    *,
+    first: int = 1,
+    most: int = 1 << 20,
+    within: float = 0.0,
+    more: Callable[[], bool] = lambda: True,
+) -> Fit:
+    """Try `first` samples, twice as many and so on up to `most`, then halve what is left between.
+
+    fits: whether that many fit; what fits once is taken to fit with fewer. Where ranks search
+    together it must answer alike on all. within: stop when the gap is at most this share of what
+    fitted (0: to the last sample). more: asked before each try but the first; False ends the search.
+    """
+    tried: list[int] = []
+
+    def fit(samples: int) -> bool:
+        tried.append(samples)
+        return fits(samples)
+
+    def wide(good: int, bad: int | None) -> bool:
+        return good < most if bad is None else bad - good > max(1, within * good)
+
+    good, bad, ended = 0, None, False
+    while wide(good, bad):
+        if tried and not more():
+            ended = True
+            break
+        doubled = min(2 * good, most) if good else max(1, min(first, most))
+        samples = doubled if bad is None else (good + bad) // 2
+        if fit(samples):
+            good = samples
+        else:
+            bad = samples
+    return Fit(samples=good, too_many=bad, tried=tuple(tried), ended=ended)

@@ -1,5 +1,6 @@
 """The models by name, with what may be changed about them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
