@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.training.bucket_model import Link, best_bucket_bytes, bucketed_step_s, fit_link
+from wirespeed.training.buckets import Link, best_bucket_bytes, bucketed_step_s, fit_link
 
 LINK = Link(latency_s=1e-3, bytes_per_s=1e9)
 S = 100_000_000

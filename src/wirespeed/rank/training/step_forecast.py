@@ -23,7 +23,7 @@ from wirespeed.rank.training.findings import trouble
 from wirespeed.rank.training.rounds import Samples, timed_turn
 from wirespeed.rank.training.stage import Stage
 from wirespeed.statistics import paired_verdict
-from wirespeed.training.bucket_model import (
+from wirespeed.training.buckets import (
     Link,
     StepWithoutSync,
     best_bucket_bytes,
