@@ -9,7 +9,7 @@ the choice of rounds in "some of the rounds" is paid for by its entropy.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -67,15 +67,13 @@ class Evidence:
     level: Floats
     share: Floats
     """Of the rounds that are slow: 1 where it is slow always."""
-    rounds: Floats
     unsettled: Floats
     """1 where more rounds could still show a fault."""
     price: float
 
     @property
     def guilty(self) -> Floats:
-        result: Floats = self.gain > self.price
-        return result
+        return self.gain > self.price
 
 
 def spread(figures: Floats) -> float:
@@ -111,7 +109,6 @@ def judge(figures: Floats, asked: Judgement) -> Evidence:
         gain=np.where(better, at_times, always),
         level=np.where(better, low, level),
         share=np.where(better, share, 1.0),
-        rounds=rounds,
         unsettled=_unsettled(level, rounds, asked) | (at_times > asked.price * 2 / 3),
         price=asked.price,
     )
@@ -143,8 +140,7 @@ def _entropy(share: Floats) -> Floats:
 def _unsettled(level: Floats, rounds: Floats, asked: Judgement) -> Floats:
     """Twice `least` is what must be excluded: no finite number of rounds tells `least` from less."""
     error = MEDIAN_TO_MEAN * asked.sigma / np.sqrt(np.maximum(rounds, 1))
-    result: Floats = (rounds > 0) & (level - OPEN * error < -2 * asked.least)
-    return result
+    return (rounds > 0) & (level - OPEN * error < -2 * asked.least)
 
 
 TURN = 3
@@ -158,8 +154,7 @@ def slow_turns(slow: Floats, always: bool) -> Floats:
     its calls for who shall be slow always, else any of them."""
     starts = range(0, len(slow), TURN)
     shares = np.array([slow[start : start + TURN].mean(axis=0) for start in starts])
-    result: Floats = shares > 0.5 if always else shares > 0
-    return result
+    return shares > 0.5 if always else shares > 0
 
 
 def against_chance(slow: int, turns: int, others_slow: int, others: int) -> float:
@@ -167,11 +162,8 @@ def against_chance(slow: int, turns: int, others_slow: int, others: int) -> floa
     been dealt to all alike."""
     every, hits = turns + others, slow + others_slow
     most = min(turns, hits)
-    ways = [
-        _log_choose(turns, k) + _log_choose(others, hits - k)
-        for k in range(slow, most + 1)
-        if hits - k <= others
-    ]
+    dealt = range(max(slow, hits - others), most + 1)
+    ways = [_log_choose(turns, k) + _log_choose(others, hits - k) for k in dealt]
     if not ways:
         return 0.0
     top = max(ways)
@@ -189,8 +181,7 @@ def from_fleet(problem: Problem, crosses: Floats) -> Floats:
     for kind in (crosses, ~crosses):
         rows = np.where((kind & ~idle)[..., None], figures, np.nan)
         result = np.where(kind[..., None], figures - _healthy(problem, rows), result)
-    residuals: Floats = np.maximum(result, LOST)
-    return residuals
+    return np.maximum(result, LOST)
 
 
 def _healthy(problem: Problem, rows: Floats) -> float:
@@ -240,110 +231,6 @@ def noise(problem: Problem, series: Floats) -> float:
     if not problem.small:
         return max(spread(series), 1e-3)
     return float(np.hypot(_of_repeats(problem, series.T), UNEVEN * problem.repeats**0.5))
-
-
-MOST_OUTSIDE = 0.6
-"""Share of a node's pairs outside its cluster that must be slow: the cluster may be incomplete."""
-ALIKE = 0.1
-"""Clusters whose levels (ln) differ by less, and that never met slowly, are one."""
-
-Cluster = tuple[int, ...]
-
-
-def merge(
-    problem: Problem, series: Floats, blames: Sequence[Attribution], sigma: float
-) -> list[Attribution]:
-    """The blames, with the slow nodes that share an uplink made one.
-
-    series: [rounds, nodes], each node's residual in the round, whatever explains it.
-    """
-    level = {b.nodes[0]: b.level for b in blames if b.kind == "node"}
-    if len(level) < 2:
-        return list(blames)
-    pairs = _pair_series(problem, series, sorted(level))
-    fast = {
-        (a, b): float(np.mean(figures)) - max(level[a], level[b]) / 2
-        > 2.5 * MEDIAN_TO_MEAN * sigma / len(figures) ** 0.5
-        for (a, b), figures in pairs.items()
-    }
-    clusters = _joined({node: {node} for node in level}, [p for p, good in fast.items() if good])
-    slow = {pair for pair, good in fast.items() if not good}
-    clusters = _alike(clusters, level, slow)
-    kept = [_true_members(problem, series, cluster, level) for cluster in clusters]
-    return _replaced(blames, [c for c in kept if 1 < len(c) < problem.nodes / 2])
-
-
-def _pair_series(
-    problem: Problem, series: Floats, nodes: list[int]
-) -> dict[tuple[int, int], Floats]:
-    """The figures of each pair of these nodes that met."""
-    partner = problem.partner[:, nodes]
-    rounds, column = np.nonzero(np.isin(partner, nodes))
-    found: dict[tuple[int, int], list[float]] = {}
-    for t, a, b in zip(rounds, np.array(nodes)[column], partner[rounds, column], strict=True):
-        if a < b:
-            found.setdefault((int(a), int(b)), []).append(float(series[t, a]))
-    return {pair: np.array(figures) for pair, figures in sorted(found.items())}
-
-
-def _joined(cluster: dict[int, set[int]], pairs: Sequence[tuple[int, int]]) -> list[Cluster]:
-    for a, b in pairs:
-        if cluster[a] is not cluster[b]:
-            cluster[a] |= cluster[b]
-            for node in cluster[b]:
-                cluster[node] = cluster[a]
-    return sorted({tuple(sorted(c)) for c in cluster.values()})
-
-
-def _alike(
-    clusters: list[Cluster], level: dict[int, float], slow: set[tuple[int, int]]
-) -> list[Cluster]:
-    """Join the parts of one group that happened not to meet: as slow, and no pair of them slow."""
-    parts = [c for c in clusters if len(c) > 1]
-    middle = {c: float(np.median([level[node] for node in c])) for c in parts}
-    apart = {frozenset((_home(parts, a), _home(parts, b))) for a, b in slow}
-    pairs = [
-        (one[0], other[0])
-        for one in parts
-        for other in parts
-        if one < other
-        and abs(middle[one] - middle[other]) < ALIKE
-        and frozenset((one, other)) not in apart
-    ]
-    shared: dict[int, set[int]] = {}
-    for cluster in clusters:
-        members = set(cluster)
-        shared.update(dict.fromkeys(cluster, members))
-    return _joined(shared, pairs)
-
-
-def _home(parts: list[Cluster], node: int) -> Cluster:
-    return next((part for part in parts if node in part), (node,))
-
-
-def _true_members(
-    problem: Problem, series: Floats, cluster: Cluster, level: dict[int, float]
-) -> Cluster:
-    """Those that are slow with the nodes outside: an intermittent node is not part of a group."""
-    kept = []
-    for node in cluster:
-        partner = problem.partner[:, node]
-        outside = series[(partner >= 0) & ~np.isin(partner, cluster), node]
-        if outside.size and float((outside < level[node] / 2).mean()) > MOST_OUTSIDE:
-            kept.append(node)
-    return tuple(kept)
-
-
-def _replaced(blames: Sequence[Attribution], clusters: Sequence[Cluster]) -> list[Attribution]:
-    result = list(blames)
-    for cluster in clusters:
-        theirs = [b for b in result if b.kind == "node" and b.nodes[0] in cluster]
-        result = [b for b in result if b not in theirs]
-        nats = max(b.nats for b in theirs)
-        samples = tuple(sample for b in theirs for sample in b.samples)
-        level = float(np.median(samples))
-        result.append(Attribution("uplink", cluster, -1, "", level, 1.0, samples, nats))
-    return result
 
 
 # From evidence to named culprits: factors with intervals, and each fault named once.
@@ -468,13 +355,8 @@ def _last(partner: Floats) -> list[int]:
 
 
 def _gave_up(partner: Floats, silent: Floats) -> bool:
-    met = partner >= 0
-    last = silent[met][-SILENT_ROUNDS:]
-    return (
-        len(last) == SILENT_ROUNDS
-        and bool(last.all())
-        and len(set(_last(partner))) == SILENT_ROUNDS
-    )
+    last = silent[partner >= 0][-SILENT_ROUNDS:]
+    return bool(last.all()) and len(set(_last(partner))) == SILENT_ROUNDS
 
 
 def only_pair(table: Table, least: float) -> list[Culprit]:
@@ -484,9 +366,8 @@ def only_pair(table: Table, least: float) -> list[Culprit]:
     """
     sent = table.sent
     levels = np.array([[float(upper(sent[:, a, r])) for r in range(table.rails)] for a in (0, 1)])
-    best = (
-        float(np.sort(levels.ravel())[levels.size // 2]) if levels.size > 2 else float(levels.max())
-    )
+    middle_one = levels.size // 2 if levels.size > 2 else -1
+    best = float(np.sort(levels.ravel())[middle_one])
     worst = np.unravel_index(int(levels.argmin()), levels.shape)
     if levels.max() <= LOST / 2:
         return [_pair_culprit(LOST, (LOST,), -1)]
@@ -496,26 +377,19 @@ def only_pair(table: Table, least: float) -> list[Culprit]:
     verdict = judge(samples[None], Judgement(noise, least, levels.size))
     if not verdict.guilty[0]:
         return []
-    rail = (
-        int(worst[1])
-        if table.rails > 1 and levels[:, worst[1]].max() < best + levels.min() / 2
-        else -1
-    )
+    one_rail = table.rails > 1 and levels[:, worst[1]].max() < best + levels.min() / 2
+    rail = int(worst[1]) if one_rail else -1
     return [_pair_culprit(float(np.median(samples)), tuple(samples.tolist()), rail)]
 
 
 def _pair_culprit(level: float, samples: tuple[float, ...], rail: int) -> Culprit:
-    interval = median_interval(samples)
-    return Culprit(
-        kind="link",
-        nodes=(0, 1),
-        rail=rail,
-        factor=_factor(level),
-        low=_factor(interval.high),
-        high=_factor(interval.low),
-        confidence=UNSURE,
-        samples=len(samples),
-    )
+    blame = Attribution("link", (0, 1), rail, "", level, 1.0, samples, 0.0)
+    return replace(_culprit(blame, "rate"), confidence=UNSURE)
+
+
+def dead_culprit(node: int, rounds: int) -> Culprit:
+    samples = (LOST,) * max(rounds, 1)
+    return _culprit(Attribution("dead", (node,), -1, "", LOST, 1.0, samples, math.inf), "rate")
 
 
 _LAME = 3.0
@@ -529,11 +403,9 @@ def without_echoes(culprits: Sequence[Culprit]) -> tuple[Culprit, ...]:
     slow = {c.nodes[0] for c in culprits if c.kind == "straggler"}
     lame = {c.nodes[0] for c in culprits if c.kind == "node" and c.factor >= _LAME}
     kept: list[Culprit] = []
+    hidden = {"node": slow, "direction": slow, "nic": slow, "link": slow | lame}
     for culprit in sorted(culprits, key=lambda c: (-c.factor, c.kind, c.nodes, c.rail)):
-        of_straggler = culprit.kind in ("node", "direction", "nic", "link")
-        if of_straggler and slow.intersection(culprit.nodes):
-            continue
-        if culprit.kind == "link" and lame.intersection(culprit.nodes):
+        if hidden.get(culprit.kind, set()).intersection(culprit.nodes):
             continue
         same = (c for c in kept if c.nodes == culprit.nodes and c.what != culprit.what and c.nodes)
         if culprit.what != "time" and any(c.what != "time" for c in same):

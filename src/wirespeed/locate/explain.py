@@ -11,7 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wirespeed.locate.evidence import Evidence, Judgement, from_fleet, judge, merge, noise
+from wirespeed.locate.evidence import (
+    MEDIAN_TO_MEAN,
+    Evidence,
+    Judgement,
+    from_fleet,
+    judge,
+    noise,
+)
 from wirespeed.locate.pair_figures import (
     Attribution,
     CulpritKind,
@@ -19,6 +26,7 @@ from wirespeed.locate.pair_figures import (
     Floats,
     Pair,
     Problem,
+    Towards,
     middle,
     upper,
 )
@@ -26,6 +34,14 @@ from wirespeed.locate.pair_figures import (
 MOST_PASSES = 40
 MOST_OF = 0.75
 """Share of the parts behind a rail or an uplink that must be slow for it to be named instead."""
+
+
+MOST_OUTSIDE = 0.6
+"""Share of a node's pairs outside its cluster that must be slow: the cluster may be incomplete."""
+ALIKE = 0.1
+"""Clusters whose levels (ln) differ by less, and that never met slowly, are one."""
+
+Cluster = tuple[int, ...]
 
 
 def explain(problem: Problem) -> Findings:
@@ -103,7 +119,8 @@ class _Explainer:
             done.add(int(named))
             nodes = tuple(members[named])
             self._blame("uplink", nodes, series[named], evidence, int(named))
-            self._set_aside_uplink(list(nodes))
+            behind = np.isin(self.there, nodes) | np.isin(np.arange(self.problem.nodes), nodes)
+            self.rest[self.crosses & behind] = np.nan
 
     def _is_uplink(self, group: int, across: Floats, evidence: Evidence) -> bool:
         """Most of its nodes are slow to the others, and not among themselves (where that was seen)."""
@@ -115,12 +132,6 @@ class _Explainer:
         if seen.size < 2 * len(nodes) and len(nodes) > 1:
             self.found.inside.add(group)
         return seen.size == 0 or float(upper(seen)) > half
-
-    def _set_aside_uplink(self, nodes: list[int]) -> None:
-        crossing = self.crosses & (
-            np.isin(self.there, nodes) | np.isin(np.arange(self.problem.nodes), nodes)
-        )
-        self.rest[crossing] = np.nan
 
     def _share_slow(self, series: Floats, limit: float) -> float:
         """Of the parts [parts, rounds]: those that are slow with nearly all partners."""
@@ -147,19 +158,17 @@ class _Explainer:
         parts = self.problem.nodes * (len(kinds) + self.problem.rails - 1)
         evidences = {name: self._judge(name, series, parts) for name, series in kinds.items()}
         gain = np.stack([self._by_node(e.gain - e.price) for e in evidences.values()])
-        self.found.unsettled = self._unsettled(evidences)
+        open_ = np.stack([self._by_node(e.unsettled) for e in evidences.values()]).max(axis=0)
+        self.found.unsettled = set(np.flatnonzero(open_ > 0).tolist())
         best = gain.max(axis=0)
         links = self._links(best)
-        rivals = np.where(self.idle | np.isnan(middle(self.rest)), -np.inf, best[self.there]).max(
-            axis=0
-        )
+        silent = self.idle | np.isnan(middle(self.rest))
+        rivals = np.where(silent, -np.inf, best[self.there]).max(axis=0)
         chosen = [int(a) for a in np.flatnonzero((best > 0) & (best >= rivals))]
         taken: set[int] = {node for pair in links for node in pair}
         for a in sorted(set(chosen) - taken, key=lambda node: -best[node]):
-            if (
-                not taken.intersection(self.there[~self.idle[:, a], a].tolist())
-                or not self.problem.small
-            ):
+            met = self.there[~self.idle[:, a], a].tolist()
+            if not (self.problem.small and taken.intersection(met)):
                 name = list(evidences)[int(gain[:, a].argmax())]
                 self._name(a, name, kinds[name], evidences[name])
                 taken.add(a)
@@ -181,12 +190,6 @@ class _Explainer:
         result: Floats = values.reshape(self.problem.nodes, -1).max(axis=1)
         return result
 
-    def _unsettled(self, evidences: dict[str, Evidence]) -> set[int]:
-        open_ = np.zeros(self.problem.nodes, bool)
-        for evidence in evidences.values():
-            open_ |= self._by_node(evidence.unsettled) > 0
-        return set(np.flatnonzero(open_).tolist())
-
     def _name(self, node: int, name: str, series: Floats, evidence: Evidence) -> None:
         """Say what of the node is slow: look at each way and rail in the rounds that were slow."""
         rails = self.problem.rails
@@ -195,34 +198,22 @@ class _Explainer:
             part = node * rails + int(evidence.gain[node * rails : (node + 1) * rails].argmax())
         half = float(evidence.level[part]) / 2
         rounds = series[part] < half if evidence.share[part] < 1 else ~np.isnan(series[part])
-        sent, got = self.rest[rounds, node], self._received(self.rest)[rounds, node]
-        slow = np.stack([upper(sent.T) < half, upper(got.T) < half])
-        if not self.problem.both_ways or rails == 1:
-            towards = {(True, False): "out", (False, True): "in"}.get(
-                (bool(slow[0, 0]), bool(slow[1, 0])), ""
-            )
-        else:
-            towards = self._way(slow)
-        if not self.problem.both_ways:
-            towards = ""
-        if rails > 1 and name == "nic" and max(slow[0].mean(), slow[1].mean()) <= 0.5:
+        sent, got = self.rest[:, node], self._received(self.rest)[:, node]
+        slow = np.stack([upper(way[rounds].T) < half for way in (sent, got)])
+        # With one rail a way's share is all or nothing.
+        out, into = slow.mean(axis=1) > 0.5
+        towards: Towards = ""
+        if self.problem.both_ways and out != into:
+            towards = "out" if out else "in"
+        if rails > 1 and name == "nic" and slow.mean(axis=1).max() <= 0.5:
             rail = part - node * rails
             self._blame("nic", (node,), series[part], evidence, part, rail=rail)
             self._set_aside(node, "", rail)
             return
         kind: CulpritKind = "direction" if towards else "node"
-        self._blame(kind, (node,), self._samples(node, towards), evidence, part, towards=towards)
+        ways = {"out": sent, "in": got, "": _mean(sent, got)}
+        self._blame(kind, (node,), middle(ways[towards]), evidence, part, towards=towards)
         self._set_aside(node, towards, slice(None))
-
-    def _way(self, slow: Floats) -> str:
-        out, into = slow.mean(axis=1) > 0.5
-        return "out" if out and not into else "in" if into and not out else ""
-
-    def _samples(self, node: int, towards: str) -> Floats:
-        sent, got = self.rest[:, node], self._received(self.rest)[:, node]
-        if towards:
-            return middle(sent if towards == "out" else got)
-        return middle(_mean(sent, got))
 
     def _set_aside(self, node: int, towards: str, rail: int | slice) -> None:
         if towards in ("", "out"):
@@ -244,17 +235,13 @@ class _Explainer:
         width = max(1, *map(len, meetings))
         ways = np.full((3, len(pairs), width), np.nan, np.float32)
         for i, ((a, b), rounds) in enumerate(zip(pairs, meetings, strict=True)):
-            ways[0, i, : len(rounds)], ways[1, i, : len(rounds)] = (
-                series[rounds, a],
-                series[rounds, b],
-            )
+            ways[0, i, : len(rounds)] = series[rounds, a]
+            ways[1, i, : len(rounds)] = series[rounds, b]
         ways[2] = _mean(ways[0], ways[1])
-        least = self.problem.least * (
-            1 if self.problem.small else 2
-        )  # below, it was never looked at again
-        asked = Judgement(
-            sigma, least, len(pairs) if self.problem.small else self.problem.nodes**2 // 2
-        )
+        # In a large world what lies below twice `least` was never looked at again.
+        least = self.problem.least * (1 if self.problem.small else 2)
+        judged_pairs = len(pairs) if self.problem.small else self.problem.nodes**2 // 2
+        asked = Judgement(sigma, least, judged_pairs)
         judged = [judge(way, asked) for way in ways]
         gain = np.stack([e.gain for e in judged]).max(axis=0) - asked.price
         named: list[Pair] = []
@@ -276,20 +263,16 @@ class _Explainer:
         limit = -max(5 * sigma, 2 * self.problem.least)
         odd = self._met(~self.idle & (both < limit))
         asked_again = sorted(self.problem.check & odd)
-        fine = {
-            p
-            for p in asked_again
-            if np.nanmax(both[self.partner[:, p[0]] == p[1], p[0]]) > limit / 2
-        }
+        met = {(a, b): both[self.partner[:, a] == b, a] for a, b in asked_again}
+        fine = {pair for pair, figures in met.items() if np.nanmax(figures) > limit / 2}
         self.found.odd_pairs = odd - fine
         return asked_again
 
     def _met(self, where: Floats) -> set[Pair]:
         rounds, one = np.nonzero(where & ~self.idle)
         other = self.partner[rounds, one]
-        return set(
-            zip(np.minimum(one, other).tolist(), np.maximum(one, other).tolist(), strict=True)
-        )
+        ends = (np.minimum(one, other), np.maximum(one, other))
+        return set(zip(*(end.tolist() for end in ends), strict=True))
 
     def _blame(
         self,
@@ -300,22 +283,118 @@ class _Explainer:
         part: int,
         *,
         rail: int = -1,
-        towards: str = "",
+        towards: Towards = "",
     ) -> None:
         share = float(evidence.share[part])
         known = series[~np.isnan(series)]
         if share < 1:
             known = known[known < float(evidence.level[part]) / 2]
-        nats = float(evidence.gain[part]) - evidence.price
-        samples = tuple(known.tolist())
-        level = float(np.median(known)) if known.size else float(evidence.level[part])
-        self.found.blames.append(
-            Attribution(kind, tuple(nodes), rail, towards, level, share, samples, nats)  # type: ignore[arg-type]
+        blame = Attribution(
+            kind=kind,
+            nodes=tuple(nodes),
+            rail=rail,
+            towards=towards,
+            level=float(np.median(known)) if known.size else float(evidence.level[part]),
+            share=share,
+            samples=tuple(known.tolist()),
+            nats=float(evidence.gain[part]) - evidence.price,
         )
+        self.found.blames.append(blame)
 
 
 def _mean(one: Floats, other: Floats) -> Floats:
     """Of both where both are known, else of the one that is."""
     both = (one + other) / 2
-    result: Floats = np.where(np.isnan(one), other, np.where(np.isnan(other), one, both))
+    return np.where(np.isnan(one), other, np.where(np.isnan(other), one, both))
+
+
+def merge(
+    problem: Problem, series: Floats, blames: Sequence[Attribution], sigma: float
+) -> list[Attribution]:
+    """The blames, with the slow nodes that share an uplink made one.
+
+    series: [rounds, nodes], each node's residual in the round, whatever explains it.
+    """
+    level = {b.nodes[0]: b.level for b in blames if b.kind == "node"}
+    if len(level) < 2:
+        return list(blames)
+    pairs = _pair_series(problem, series, sorted(level))
+    fast = {
+        (a, b): float(np.mean(figures)) - max(level[a], level[b]) / 2
+        > 2.5 * MEDIAN_TO_MEAN * sigma / len(figures) ** 0.5
+        for (a, b), figures in pairs.items()
+    }
+    clusters = _joined({node: {node} for node in level}, [p for p, good in fast.items() if good])
+    slow = {pair for pair, good in fast.items() if not good}
+    clusters = _alike(clusters, level, slow)
+    kept = [_true_members(problem, series, cluster, level) for cluster in clusters]
+    return _replaced(blames, [c for c in kept if 1 < len(c) < problem.nodes / 2])
+
+
+def _pair_series(problem: Problem, series: Floats, nodes: list[int]) -> dict[Pair, Floats]:
+    """The figures of each pair of these nodes that met."""
+    partner = problem.partner[:, nodes]
+    rounds, column = np.nonzero(np.isin(partner, nodes))
+    found: dict[Pair, list[float]] = {}
+    for t, a, b in zip(rounds, np.array(nodes)[column], partner[rounds, column], strict=True):
+        if a < b:
+            found.setdefault((int(a), int(b)), []).append(float(series[t, a]))
+    return {pair: np.array(figures) for pair, figures in sorted(found.items())}
+
+
+def _joined(cluster: dict[int, set[int]], pairs: Sequence[Pair]) -> list[Cluster]:
+    for a, b in pairs:
+        if cluster[a] is not cluster[b]:
+            cluster[a] |= cluster[b]
+            for node in cluster[b]:
+                cluster[node] = cluster[a]
+    return sorted({tuple(sorted(c)) for c in cluster.values()})
+
+
+def _alike(clusters: list[Cluster], level: dict[int, float], slow: set[Pair]) -> list[Cluster]:
+    """Join the parts of one group that happened not to meet: as slow, and no pair of them slow."""
+    parts = [c for c in clusters if len(c) > 1]
+    middle = {c: float(np.median([level[node] for node in c])) for c in parts}
+    apart = {frozenset((_home(parts, a), _home(parts, b))) for a, b in slow}
+    pairs = [
+        (one[0], other[0])
+        for one in parts
+        for other in parts
+        if one < other
+        and abs(middle[one] - middle[other]) < ALIKE
+        and frozenset((one, other)) not in apart
+    ]
+    shared: dict[int, set[int]] = {}
+    for cluster in clusters:
+        members = set(cluster)
+        shared.update(dict.fromkeys(cluster, members))
+    return _joined(shared, pairs)
+
+
+def _home(parts: list[Cluster], node: int) -> Cluster:
+    return next((part for part in parts if node in part), (node,))
+
+
+def _true_members(
+    problem: Problem, series: Floats, cluster: Cluster, level: dict[int, float]
+) -> Cluster:
+    """Those that are slow with the nodes outside: an intermittent node is not part of a group."""
+    kept = []
+    for node in cluster:
+        partner = problem.partner[:, node]
+        outside = series[(partner >= 0) & ~np.isin(partner, cluster), node]
+        if outside.size and float((outside < level[node] / 2).mean()) > MOST_OUTSIDE:
+            kept.append(node)
+    return tuple(kept)
+
+
+def _replaced(blames: Sequence[Attribution], clusters: Sequence[Cluster]) -> list[Attribution]:
+    result = list(blames)
+    for cluster in clusters:
+        theirs = [b for b in result if b.kind == "node" and b.nodes[0] in cluster]
+        result = [b for b in result if b not in theirs]
+        nats = max(b.nats for b in theirs)
+        samples = tuple(sample for b in theirs for sample in b.samples)
+        level = float(np.median(samples))
+        result.append(Attribution("uplink", cluster, -1, "", level, 1.0, samples, nats))
     return result

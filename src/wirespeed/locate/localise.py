@@ -7,12 +7,20 @@ relative to the fleet. docs/localisation.md says how, and what was measured.
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from random import Random
 
 import numpy as np
 
 from wirespeed.errors import CannotMeasure, UsageError
-from wirespeed.locate.evidence import dead_nodes, from_blames, only_pair, stragglers, without_echoes
+from wirespeed.locate.evidence import (
+    dead_culprit,
+    dead_nodes,
+    from_blames,
+    only_pair,
+    stragglers,
+    without_echoes,
+)
 from wirespeed.locate.explain import explain
 from wirespeed.locate.pair_figures import (
     SMALL,
@@ -173,7 +181,7 @@ class _Search:
             for _ in range(min(STEP if not self.small else every, most - self.table.rounds)):
                 self._measure(self._next_round())
             self._look()
-        if self._single_nodes_blamed() and not self.slow_workers:
+        if self._blamed("node", "direction") and not self.slow_workers:
             self._work_again()
         self.stopped = self._why(most)
 
@@ -186,9 +194,6 @@ class _Search:
                 unclear = self._judge_work()
         last = np.array(self.worked[-1].seconds)
         self.dead = set(np.flatnonzero(~np.isfinite(last)).tolist())
-
-    def _single_nodes_blamed(self) -> bool:
-        return any(blame.kind in ("node", "direction") for blame in self.findings.blames)
 
     def _work_again(self) -> None:
         """Who is slow in traffic may be so at work now and then, which few timings miss: a node that
@@ -221,33 +226,31 @@ class _Search:
         if self.fabric.nodes == 2:
             return
         partner = self._living(self.table.partner)
-        latency = self.table.latency
-        cycle = rounds_for_all_pairs(self.fabric.nodes) if self.small else 0
-        self.findings = explain(
-            Problem(
-                partner=partner,
-                figures=np.where((partner < 0)[..., None], np.nan, self.table.sent),
-                groups=self._groups(),
-                least=self.least,
-                both_ways=True,
-                cycle=cycle,
-                doubtful=frozenset(c.nodes[0] for c in self.slow_workers),
-                check=frozenset(self.again),
-            )
+        resting = (partner < 0)[..., None]
+        rates = Problem(
+            partner=partner,
+            figures=np.where(resting, np.nan, self.table.sent),
+            groups=self._groups(),
+            least=self.least,
+            both_ways=True,
+            cycle=rounds_for_all_pairs(self.fabric.nodes) if self.small else 0,
+            doubtful=frozenset(c.nodes[0] for c in self.slow_workers),
+            check=frozenset(self.again),
         )
+        self.findings = explain(rates)
         if not self.again:  # once: each look finds new pairs that were slow by chance
             self.again = self.findings.odd_pairs
+        latency = self.table.latency
         if not np.isnan(latency).all():
-            self.latency = explain(
-                Problem(
-                    partner=partner,
-                    figures=np.where((partner < 0)[..., None], np.nan, latency),
-                    groups=self._groups(),
-                    least=self.least_latency,
-                    both_ways=False,
-                    cycle=cycle,
-                )
+            latencies = replace(
+                rates,
+                figures=np.where(resting, np.nan, latency),
+                least=self.least_latency,
+                both_ways=False,
+                doubtful=frozenset(),
+                check=frozenset(),
             )
+            self.latency = explain(latencies)
 
     def _groups(self) -> tuple[tuple[int, ...], ...]:
         return self.fabric.groups if len(self.fabric.groups) > 1 else ()
@@ -263,20 +266,19 @@ class _Search:
         unknown_groups = not self.small and not self._groups() and len(self._slow_parts()) > 1
         return bool(self._suspects() or self._untested() or self.findings.inside or unknown_groups)
 
+    def _blamed(self, *kinds: str) -> list[Attribution]:
+        return [blame for blame in self.findings.blames if blame.kind in kinds]
+
     def _slow_parts(self) -> list[Attribution]:
-        return [b for b in self.findings.blames if b.kind in ("node", "uplink")]
+        return self._blamed("node", "uplink")
 
     def _suspects(self) -> set[int]:
         return self.findings.unsettled | self.latency.unsettled
 
     def _untested(self) -> set[Pair]:
         """Pairs that looked slow and were not measured again often enough to tell."""
-        often = self._counts(self.again & self.findings.odd_pairs)
-        return {pair for pair, times in often.items() if times < MEETINGS}
-
-    def _counts(self, pairs: set[Pair]) -> dict[Pair, int]:
-        partner = self.table.partner
-        return {(a, b): int((partner[:, a] == b).sum()) for a, b in pairs}
+        partner, odd = self.table.partner, self.again & self.findings.odd_pairs
+        return {(a, b) for a, b in odd if (partner[:, a] == b).sum() < MEETINGS}
 
     def _next_round(self) -> list[Pair]:
         """Small: the circle goes on. Large: odd pairs again; what may share an uplink among itself in
@@ -301,7 +303,7 @@ class _Search:
     def _inner_groups(self) -> list[list[int]]:
         """Known groups whose uplink is slow; without known groups, all slow nodes together."""
         if self._groups():
-            slow = [list(b.nodes) for b in self.findings.blames if b.kind == "uplink"]
+            slow = [list(blame.nodes) for blame in self._blamed("uplink")]
             return slow + [list(self._groups()[g]) for g in sorted(self.findings.inside)]
         return [sorted({node for blame in self._slow_parts() for node in blame.nodes})]
 
@@ -320,20 +322,16 @@ class _Search:
     def _why(self, most: int) -> str:
         if self.table.rounds >= most and self._open():
             return f"the limit of {most} rounds was reached; {len(self._suspects())} nodes are not clear"
-        if len(self.met) == self.fabric.nodes * (self.fabric.nodes - 1) // 2:
-            return (
-                f"all pairs were measured, and every node is clear after {self.table.rounds} rounds"
-            )
-        return f"every node is clear after {self.table.rounds} rounds"
+        clear = f"every node is clear after {self.table.rounds} rounds"
+        every = self.fabric.nodes * (self.fabric.nodes - 1) // 2
+        return f"all pairs were measured, and {clear}" if len(self.met) == every else clear
 
     def diagnosis(self) -> Diagnosis:
         nodes = self.fabric.nodes
         return Diagnosis(
             culprits=self._culprits(),
             readings=tuple(self.readings),
-            compute=tuple(
-                np.median(np.array([one.seconds for one in self.worked]), axis=0).tolist()
-            ),
+            compute=tuple(np.median([one.seconds for one in self.worked], axis=0).tolist()),
             rounds=self.table.rounds,
             pairs_measured=len(self.met),
             pairs=nodes * (nodes - 1) // 2,
@@ -341,21 +339,9 @@ class _Search:
         )
 
     def _culprits(self) -> tuple[Culprit, ...]:
-        dead = [_dead(node, self.table.rounds) for node in sorted(self.dead)]
+        dead = [dead_culprit(node, self.table.rounds) for node in sorted(self.dead)]
         if self.fabric.nodes == 2 and not dead:
             return without_echoes([*self.slow_workers, *only_pair(self.table, self.least)])
         rates = from_blames(self.findings.blames, "rate")
         latencies = from_blames(self.latency.blames, "latency")
         return without_echoes([*dead, *self.slow_workers, *rates, *latencies])
-
-
-def _dead(node: int, rounds: int) -> Culprit:
-    return Culprit(
-        kind="dead",
-        nodes=(node,),
-        factor=math.inf,
-        low=math.inf,
-        high=math.inf,
-        confidence=0.999,
-        samples=max(rounds, 1),
-    )

@@ -68,6 +68,7 @@ class Fabric(Protocol):
         ...
 
 
+Towards = Literal["", "out", "in"]
 CulpritKind = Literal["node", "rail", "nic", "direction", "uplink", "link", "straggler", "dead"]
 
 
@@ -82,7 +83,7 @@ class Culprit:
     nodes: tuple[int, ...]
     """The node, the two of a link, all of the group behind an uplink; empty for a rail."""
     rail: int = -1
-    towards: Literal["", "out", "in"] = ""
+    towards: Towards = ""
     """For a direction: what the node does slowly (sending is `out`)."""
     factor: float
     """How many times slower than the fleet's median; infinite where nothing comes through."""
@@ -228,7 +229,7 @@ class Attribution:
     kind: CulpritKind
     nodes: tuple[int, ...]
     rail: int
-    towards: Literal["", "out", "in"]
+    towards: Towards
     level: float
     """ln of the share of the rate that is left, in the slow rounds."""
     share: float

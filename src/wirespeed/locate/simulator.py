@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from wirespeed.errors import UsageError
 from wirespeed.locate.localise import localise, work_order
-from wirespeed.locate.pair_figures import Culprit, CulpritKind, Diagnosis, Pair, Reading, Worked
+from wirespeed.locate.pair_figures import (
+    Culprit,
+    CulpritKind,
+    Diagnosis,
+    Pair,
+    Reading,
+    Towards,
+    Worked,
+)
 from wirespeed.model.records import PairFigures, SimulatedPart
 
 FaultKind = Literal[
@@ -63,7 +71,7 @@ class Fault:
     kind: CulpritKind
     nodes: tuple[int, ...] = ()
     rail: int = -1
-    towards: Literal["", "out", "in"] = ""
+    towards: Towards = ""
     degradation: float = 0.5
     """Share of the rate (or of the speed) that is lost: 0.5 is twice as slow."""
     often: float = 1.0
@@ -143,32 +151,26 @@ class _Free:
     def draw(self, kind: FaultKind, degradation: float) -> Fault | None:
         """None: there is no such part left."""
         if kind == "rail":
-            return self._rail(degradation)
+            rail = self._rails.pop() if self._rails else None
+            return None if rail is None else Fault(kind=kind, rail=rail, degradation=degradation)
+        ends = 2 if kind == "link" else 1
         if kind == "uplink":
             nodes = self._leaves.pop() if self._leaves else ()
         else:
-            nodes = tuple(
-                sorted(self._nodes.pop() for _ in range(1 + (kind == "link")) if self._nodes)
-            )
-        if len(nodes) < 1 + (kind == "link"):
+            nodes = tuple(sorted(self._nodes.pop() for _ in range(ends) if self._nodes))
+        if len(nodes) < ends:
             return None
         if kind == "latency":
             degradation = max(degradation, LEAST_DELAY)
             return Fault(kind="node", nodes=nodes, degradation=degradation, what="latency")
-        rail = self._random.choice(self._healthy) if kind == "nic" else -1
         return Fault(
             kind=kind,
             nodes=nodes,
-            rail=rail,
+            rail=self._random.choice(self._healthy) if kind == "nic" else -1,
             towards=self._random.choice(("out", "in")) if kind == "direction" else "",
             degradation=degradation,
             what="time" if kind == "straggler" else "rate",
         )
-
-    def _rail(self, degradation: float) -> Fault | None:
-        if not self._rails:
-            return None
-        return Fault(kind="rail", rail=self._rails.pop(), degradation=degradation)
 
 
 RATE = 50e9
@@ -196,22 +198,12 @@ class SimulatedFabric:
 
     def __init__(self, spec: FabricSpec, faults: Sequence[Fault] = (), seed: int = 0) -> None:
         self.spec, self.faults = spec, tuple(faults)
+        self.nodes, self.rails = spec.nodes, spec.rails
+        self.groups = spec.leaves if spec.knows_groups else ()
         self._random = np.random.default_rng(seed)
         self._other = OtherWork(spec, seed) if spec.busy else None
         self._calls = 0
         self._leaf = np.arange(spec.nodes) // spec.leaf if spec.leaf else np.zeros(spec.nodes, int)
-
-    @property
-    def nodes(self) -> int:
-        return self.spec.nodes
-
-    @property
-    def rails(self) -> int:
-        return self.spec.rails
-
-    @property
-    def groups(self) -> tuple[tuple[int, ...], ...]:
-        return self.spec.leaves if self.spec.knows_groups else ()
 
     def round(self, pairs: Sequence[Pair]) -> list[Reading]:
         if not pairs:
@@ -221,13 +213,8 @@ class SimulatedFabric:
         forth, back = self._both_ways(a, b, showing)
         wild = self._wild(len(pairs))
         latency = self._latency(a, b, showing)
-        figures = zip(
-            pairs,
-            self._noisy(forth * wild).tolist(),
-            self._noisy(back * wild).tolist(),
-            self._noisy(latency).tolist(),
-            strict=True,
-        )
+        noisy = (self._noisy(one).tolist() for one in (forth * wild, back * wild, latency))
+        figures = zip(pairs, *noisy, strict=True)
         return [Reading(pair, tuple(f), tuple(b), latency=(s,)) for pair, f, b, s in figures]
 
     def compute(self) -> Worked:
@@ -289,9 +276,8 @@ class SimulatedFabric:
         for fault in faults:
             hit = np.isin(a, fault.nodes) | np.isin(b, fault.nodes)
             if fault.what == "latency":
-                seconds = np.where(
-                    hit, np.maximum(seconds, fault.factor * (LATENCY + HOP)), seconds
-                )
+                worse = np.maximum(seconds, fault.factor * (LATENCY + HOP))
+                seconds = np.where(hit, worse, seconds)
             elif fault.kind == "dead":
                 seconds = np.where(hit, np.inf, seconds)
         return seconds
@@ -324,13 +310,11 @@ class OtherWork:
         for node in work_order(self._nodes, call):
             while self._end < self._now:
                 self._next()
-            longer[node] = self._slow if self._begin <= self._now and self._hits(node) else 1.0
+            hit = self._begin <= self._now and self._whom in (-1, node)
+            longer[node] = self._slow if hit else 1.0
             if self._nodes <= TURNS:
                 self._now += WORK * float(longer[node])
         return longer
-
-    def _hits(self, node: int) -> bool:
-        return self._whom in (-1, node)
 
     def _next(self) -> None:
         self._begin = self._end + self._random.expovariate(1 / self._gap)
@@ -370,9 +354,8 @@ def standard_spec(nodes: int, noise: float = 0.1) -> FabricSpec:
     """From 64 nodes on 8 rails and leaves of 32 nodes; below, one rail and one switch."""
     if nodes < 64:
         return FabricSpec(nodes=nodes, noise=noise)
-    return FabricSpec(
-        nodes=nodes, rails=8, leaf=min(32, nodes // 4), oversubscription=1.5, noise=noise
-    )
+    leaf = min(32, nodes // 4)
+    return FabricSpec(nodes=nodes, rails=8, leaf=leaf, oversubscription=1.5, noise=noise)
 
 
 def simulate(

@@ -76,38 +76,26 @@ def predict(
 ) -> Prediction:
     """Fit what was measured, and answer; nothing is measured here."""
     series, sources, notes = collect(runs, question.ranks_per_node)
-    refusals = list(_not_measured(series, question))
-    forecasts: dict[str, Forecast] = {}
+    answer = _Answer(question, _worlds(question, series), line_rate(runs))
+    answer.refusals += _not_measured(series, question)
     for op, one in series.items():
-        if op not in known_ops() or (question.ops and op not in question.ops):
-            continue
-        progress(f"fitting {op}: {len(one.points)} measurements")
-        refusal, forecast = _fitted(one)
-        refusals += [refusal] if refusal else []
-        if forecast is not None:
-            forecasts[op] = forecast
-    worlds = _worlds(question, series)
-    collectives, refused = _collectives(forecasts, worlds, question)
-    gains, without = _gains(forecasts, worlds, question, line_rate(runs))
-    steps = answer_steps(
-        runs,
-        forecasts.get("all_reduce"),
-        worlds,
-        model=question.model,
-        strategies=question.strategies,
-        buckets=question.buckets,
-        improvements=question.improvements,
-    )
+        if op in known_ops() and (not question.ops or op in question.ops):
+            progress(f"fitting {op}: {len(one.points)} measurements")
+            answer.fit(one)
+    for forecast in answer.forecasts.values():
+        answer.tell_collective(forecast)
+    answer.tell_gains()
+    answer.tell_steps(runs)
     return Prediction(
         sources=sources,
-        models=tuple(_model(one) for one in forecasts.values()),
-        collectives=tuple(collectives),
-        steps=steps.steps,
-        best=steps.best,
-        stretches=steps.stretches,
-        gains=(*gains, *steps.gains),
-        refusals=tuple(dict.fromkeys([*refusals, *refused, *without, *steps.refusals])),
-        notes=(*notes, *steps.notes),
+        models=tuple(_model(one) for one in answer.forecasts.values()),
+        collectives=tuple(answer.collectives),
+        steps=tuple(answer.steps),
+        best=tuple(answer.best),
+        stretches=answer.stretches,
+        gains=tuple(answer.gains),
+        refusals=tuple(dict.fromkeys(answer.refusals)),
+        notes=(*notes, *answer.notes),
     )
 
 
@@ -124,14 +112,6 @@ def _not_measured(series: dict[str, Series], question: Question) -> list[Refusal
     ]
 
 
-def _fitted(series: Series) -> tuple[Refusal | None, Forecast | None]:
-    if refusal := refuse_series(series):
-        return refusal, None
-    forecast = fit(series)
-    refusal = refuse_fit(forecast, series)
-    return refusal, None if refusal else forecast
-
-
 def _worlds(question: Question, series: dict[str, Series]) -> list[WorldSize]:
     if question.ranks:
         return [WorldSize(1, ranks) for ranks in sorted(set(question.ranks))]
@@ -141,39 +121,133 @@ def _worlds(question: Question, series: dict[str, Series]) -> list[WorldSize]:
     return [WorldSize(nodes, each) for nodes in sorted(set(question.nodes)) if nodes * each > 1]
 
 
-def _collectives(
-    forecasts: dict[str, Forecast], worlds: Sequence[WorldSize], question: Question
-) -> tuple[list[CollectiveTime], list[Refusal]]:
-    told: list[CollectiveTime] = []
-    refused: list[Refusal] = []
-    for forecast in forecasts.values():
-        good: list[tuple[WorldSize, int]] = []
-        for world in worlds:
-            refusal = refuse_world(forecast.series, world)
-            refused += [refusal] if refusal else []
-            for size in _sizes(forecast.series, question) if refusal is None else ():
-                too_far = refuse_size(forecast.series, size)
-                refused += [too_far] if too_far else []
-                good += [] if too_far else [(world, size)]
-        found, vague = _told(forecast, good)
-        told += found
-        refused += vague
-    return told, refused
+class _Answer:
+    """What is told so far, of the worlds that were asked for."""
+
+    def __init__(self, question: Question, worlds: list[WorldSize], rate: float | None) -> None:
+        """rate: of the slowest node's links, in bytes a second, where it is known."""
+        self.question, self.worlds, self.rate = question, worlds, rate
+        self.forecasts: dict[str, Forecast] = {}
+        self.collectives: list[CollectiveTime] = []
+        self.steps: list[StepTime] = []
+        self.best: list[BestStep] = []
+        self.stretches: tuple[Stretch, ...] = ()
+        self.gains: list[Gain] = []
+        self.refusals: list[Refusal] = []
+        self.notes: tuple[str, ...] = ()
+
+    def _refused(self, refusal: Refusal | None) -> bool:
+        self.refusals += [refusal] if refusal else []
+        return refusal is not None
+
+    def fit(self, series: Series) -> None:
+        if self._refused(refuse_series(series)):
+            return
+        forecast = fit(series)
+        if not self._refused(refuse_fit(forecast, series)) and forecast is not None:
+            self.forecasts[series.op] = forecast
+
+    def tell_collective(self, forecast: Forecast) -> None:
+        """Where the interval says something; refusals of the others, one a world."""
+        series = forecast.series
+        places = [
+            (world, size)
+            for world in self.worlds
+            if not self._refused(refuse_world(series, world))
+            for size in _sizes(series, self.question)
+            if not self._refused(refuse_size(series, size))
+        ]
+        draws = forecast.draws(places) if places else np.empty((0, 0))
+        vague: dict[WorldSize, list[int]] = {}
+        for k, (world, size) in enumerate(places):
+            if _vague(draws[:, k]):
+                vague.setdefault(world, []).append(size)
+            else:
+                self.collectives.append(_time(forecast, world, size, draws[:, k]))
+        self.refusals += [refuse_spread(series, world, sizes) for world, sizes in vague.items()]
+
+    def tell_gains(self) -> None:
+        """Of every collective at its largest size shown."""
+        for improvement in self.question.improvements:
+            for op, forecast in self.forecasts.items():
+                found = factors_of(improvement, forecast, self.rate)
+                if isinstance(found, Refusal):
+                    self.refusals.append(found)
+                    continue
+                size = max(_sizes(forecast.series, self.question))
+                for world in self.worlds:
+                    away = refuse_world(forecast.series, world)
+                    away = away or refuse_size(forecast.series, size)
+                    if away is not None or world.nodes < 2:
+                        continue
+                    before = forecast.draws([(world, size)])[:, 0]
+                    after = forecast.draws([(world, size)], found[0])[:, 0]
+                    if not (_vague(before) or _vague(after)):
+                        gain = _gain(improvement, f"{op} {size}", world, before, after, found[1])
+                        self.gains.append(gain)
+
+    def tell_steps(self, runs: Sequence[Run]) -> None:
+        """Nothing where no training run was given and no model asked for."""
+        workload = workload_of(runs, self.question.model)
+        if workload is None:
+            return
+        if isinstance(workload, Refusal):
+            self.refusals.append(workload)
+            return
+        forecast = self.forecasts.get("all_reduce")
+        if forecast is None:
+            why = "all_reduce, which its gradients travel by, is not predicted"
+            helps = "wirespeed bench all_reduce -b 1K -e 64M -f 4"
+            self.refusals.append(Refusal(f"steps of {workload.model}", why, helps))
+            return
+        known = refuse_world(forecast.series, workload.world) is None and workload.world.ranks > 1
+        made, note = stepper(workload, forecast, known_world=known)
+        if isinstance(made, Refusal):
+            self.refusals.append(made)
+            return
+        choices = choices_of(workload, self.question.strategies, self.question.buckets)
+        self.refusals += _unknown(self.question.strategies)
+        if choices:
+            self.notes = (_note(workload), note)
+            self._tell_worlds(_Asked(made, choices, len(forecast.series.points) + workload.rounds))
+
+    def _tell_worlds(self, asked: "_Asked") -> None:
+        """Steps of every strategy on every world asked: the best, where it stops scaling, what helps."""
+        for world in self.worlds:
+            good = asked.predictable(world)
+            if not good:
+                continue
+            alone, draws = asked.stepper.draws(world, good)
+            told = [k for k in range(len(good)) if not _vague(draws[:, k])]
+            if not told:
+                self.refusals.append(_too_vague(asked, world))
+                continue
+            good, draws = [good[k] for k in told], draws[:, told]
+            self.steps += _rows(asked, world, good, alone, draws)
+            self.best.append(_best(world, good, draws))
+            self.gains += [
+                gain
+                for improvement in self.question.improvements
+                if (gain := _step_gain(asked, self.best[-1], improvement, self.rate))
+            ]
+        self.stretches = _stretches(asked, self.worlds, self.best)
 
 
-def _told(
-    forecast: Forecast, places: Sequence[tuple[WorldSize, int]]
-) -> tuple[list[CollectiveTime], list[Refusal]]:
-    """Those whose interval says something, and refusals of the others, one a world."""
-    draws = forecast.draws(places) if places else np.empty((0, 0))
-    found = [_time(forecast, world, size, draws[:, k]) for k, (world, size) in enumerate(places)]
-    vague = [one for one in found if one.time.high > MOST_SPREAD * one.time.low]
-    worlds = dict.fromkeys(one.world for one in vague)
-    refused = [
-        refuse_spread(forecast.series, world, [v.size_bytes for v in vague if v.world == world])
-        for world in worlds
-    ]
-    return [one for one in found if one not in vague], refused
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    stepper: Stepper
+    choices: list[Choice]
+    samples: int
+
+    def predictable(self, world: WorldSize) -> list[Choice]:
+        """Choices whose messages the forecast of this world covers."""
+        series = self.stepper.forecast.series
+        if world.ranks < 2 or refuse_world(series, world) is not None:
+            return []
+        known = {size for one in self.choices for size in self.stepper.messages(one)}
+        least = series.sizes[0]
+        far = {size for size in known if refuse_size(series, max(size, least)) is not None}
+        return [one for one in self.choices if not far.intersection(self.stepper.messages(one))]
 
 
 def _sizes(series: Series, question: Question) -> tuple[int, ...]:
@@ -206,43 +280,23 @@ def _beyond(series: Series, world: WorldSize, size: int) -> str:
     return ", ".join(parts)
 
 
-def _gains(
-    forecasts: dict[str, Forecast],
-    worlds: Sequence[WorldSize],
-    question: Question,
-    rate: float | None,
-) -> tuple[list[Gain], list[Refusal]]:
-    """Of every collective at its largest size shown."""
-    gains: list[Gain] = []
-    refused: list[Refusal] = []
-    for improvement in question.improvements:
-        for op, forecast in forecasts.items():
-            found = factors_of(improvement, forecast, rate)
-            if isinstance(found, Refusal):
-                refused.append(found)
-                continue
-            factors, assumes = found
-            for world in worlds:
-                size = max(_sizes(forecast.series, question))
-                away = refuse_world(forecast.series, world) or refuse_size(forecast.series, size)
-                if away is not None or world.nodes < 2:
-                    continue
-                before = forecast.draws([(world, size)])[:, 0]
-                after = forecast.draws([(world, size)], factors)[:, 0]
-                if _vague(before) or _vague(after):
-                    continue
-                gains.append(
-                    Gain(
-                        name=improvement.text,
-                        what=f"{op} {size}",
-                        world=world,
-                        before=estimate(before),
-                        after=estimate(after),
-                        ratio=estimate(before / after),
-                        assumes=assumes,
-                    )
-                )
-    return gains, refused
+def _gain(
+    improvement: Improvement,
+    what: str,
+    world: WorldSize,
+    before: Array,
+    after: Array,
+    assumes: str,
+) -> Gain:
+    return Gain(
+        name=improvement.text,
+        what=what,
+        world=world,
+        before=estimate(before),
+        after=estimate(after),
+        ratio=estimate(before / after),
+        assumes=assumes,
+    )
 
 
 def _vague(draws: Array) -> bool:
@@ -274,97 +328,8 @@ def _model(forecast: Forecast) -> FittedModel:
     )
 
 
-# Steps of every strategy on every world asked: the best, where it stops scaling, what helps.
-
 _SETTLED, _RIVAL = 0.95, 0.05
 _BOUNDS = (0.8, 0.5)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepAnswer:
-    steps: tuple[StepTime, ...] = ()
-    best: tuple[BestStep, ...] = ()
-    stretches: tuple[Stretch, ...] = ()
-    gains: tuple[Gain, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    stepper: Stepper
-    choices: tuple[Choice, ...]
-    samples: int
-
-
-def answer_steps(
-    runs: Sequence[Run],
-    forecast: Forecast | None,
-    worlds: Sequence[WorldSize],
-    *,
-    model: str | None,
-    strategies: Sequence[str],
-    buckets: Sequence[float],
-    improvements: Sequence[Improvement],
-) -> StepAnswer:
-    """Nothing where no training run was given and no model asked for."""
-    workload = workload_of(runs, model)
-    if workload is None:
-        return StepAnswer()
-    if isinstance(workload, Refusal):
-        return StepAnswer(refusals=(workload,))
-    if forecast is None:
-        why = "all_reduce, which its gradients travel by, is not predicted"
-        helps = "wirespeed bench all_reduce -b 1K -e 64M -f 4"
-        return StepAnswer(refusals=(Refusal(f"steps of {workload.model}", why, helps),))
-    known = refuse_world(forecast.series, workload.world) is None and workload.world.ranks > 1
-    made, note = stepper(workload, forecast, known_world=known)
-    if isinstance(made, Refusal):
-        return StepAnswer(refusals=(made,))
-    choices = tuple(choices_of(workload, strategies, buckets))
-    refusals = _unknown(strategies)
-    if not choices:
-        return StepAnswer(refusals=tuple(refusals))
-    asked = _Asked(made, choices, len(forecast.series.points) + workload.rounds)
-    return _answered(
-        asked, worlds, improvements, line_rate(runs), [*_notes(workload), note], refusals
-    )
-
-
-def _answered(
-    asked: _Asked,
-    worlds: Sequence[WorldSize],
-    improvements: Sequence[Improvement],
-    rate: float | None,
-    notes: list[str],
-    refusals: list[Refusal],
-) -> StepAnswer:
-    steps: list[StepTime] = []
-    best: list[BestStep] = []
-    gains: list[Gain] = []
-    for world in worlds:
-        good = _predictable(asked, world)
-        if not good:
-            continue
-        alone, draws = asked.stepper.draws(world, good)
-        told = [k for k in range(len(good)) if not _vague(draws[:, k])]
-        if not told:
-            refusals.append(_too_vague(asked, world))
-            continue
-        good, draws = [good[k] for k in told], draws[:, told]
-        steps += _rows(asked, world, good, alone, draws)
-        best.append(_best(world, good, draws))
-        for improvement in improvements:
-            gain = _gain(asked, world, best[-1], improvement, rate)
-            gains += [gain] if isinstance(gain, Gain) else []
-    return StepAnswer(
-        steps=tuple(steps),
-        best=tuple(best),
-        stretches=_stretches(asked, worlds, best),
-        gains=tuple(gains),
-        refusals=tuple(refusals),
-        notes=tuple(notes),
-    )
 
 
 def _unknown(strategies: Sequence[str]) -> list[Refusal]:
@@ -379,25 +344,14 @@ def _unknown(strategies: Sequence[str]) -> list[Refusal]:
     ]
 
 
-def _notes(workload: Workload) -> list[str]:
+def _note(workload: Workload) -> str:
     gradients = workload.gradients
-    return [
+    return (
         f"{workload.model}: {sum(gradients) / 1e6:.4g} MB of gradients in {len(gradients)} tensors, "
         f"backward {workload.backward_s * 1e3:.4g} ms of a step of "
         f"{workload.alone_s * 1e3:.4g} ms alone, measured in run {workload.run}; the batch of a rank "
         "stays the same on every world"
-    ]
-
-
-def _predictable(asked: _Asked, world: WorldSize) -> list[Choice]:
-    """Choices whose messages the forecast of this world covers."""
-    series = asked.stepper.forecast.series
-    if world.ranks < 2 or refuse_world(series, world) is not None:
-        return []
-    known = {size for one in asked.choices for size in asked.stepper.messages(one)}
-    least = series.sizes[0]
-    far = {size for size in known if refuse_size(series, max(size, least)) is not None}
-    return [one for one in asked.choices if not far.intersection(asked.stepper.messages(one))]
+    )
 
 
 def _too_vague(asked: _Asked, world: WorldSize) -> Refusal:
@@ -456,7 +410,7 @@ def _stretches(
     curve: list[tuple[int, Estimate]] = []
     for nodes in sorted(n for n in counts if n > 1):
         world = WorldSize(nodes, each)
-        own = [one for one in _predictable(asked, world) if one.strategy == strategy]
+        own = [one for one in asked.predictable(world) if one.strategy == strategy]
         if own:
             alone, draws = asked.stepper.draws(world, own)
             column = int(np.argmin(np.median(draws, axis=0)))
@@ -476,23 +430,15 @@ def _stretches(
     )
 
 
-def _gain(
-    asked: _Asked, world: WorldSize, best: BestStep, improvement: Improvement, rate: float | None
-) -> Gain | Refusal:
+def _step_gain(
+    asked: _Asked, best: BestStep, improvement: Improvement, rate: float | None
+) -> Gain | None:
     found = factors_of(improvement, asked.stepper.forecast, rate)
     if isinstance(found, Refusal):
-        return found
-    factors, assumes = found
+        return None
     choice = [Choice(best.strategy, best.bucket_mb)]
-    before = asked.stepper.draws(world, choice)[1][:, 0]
-    after = asked.stepper.draws(world, choice, factors)[1][:, 0]
+    before = asked.stepper.draws(best.world, choice)[1][:, 0]
+    after = asked.stepper.draws(best.world, choice, found[0])[1][:, 0]
     bucket = f" {best.bucket_mb:g} MB" if best.bucket_mb is not None else ""
-    return Gain(
-        name=improvement.text,
-        what=f"step, {best.strategy}{bucket}",
-        world=world,
-        before=estimate(before),
-        after=estimate(after),
-        ratio=estimate(before / after),
-        assumes=assumes,
-    )
+    what = f"step, {best.strategy}{bucket}"
+    return _gain(improvement, what, best.world, before, after, found[1])

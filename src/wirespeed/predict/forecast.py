@@ -22,7 +22,7 @@ from wirespeed.model.derived_records import Estimate, Refusal, WorldSize
 from wirespeed.model.records import Run
 from wirespeed.model.units import format_size
 from wirespeed.predict.points import Place, Series, shapes_for
-from wirespeed.predict.residual import Drift, Member, Trial, attempt, near_enough
+from wirespeed.predict.residual import Drift, Member, attempt, near_enough
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -34,21 +34,6 @@ _NOT_IN_SOURCE = 0.05
 """Weight of a shape before any measurement, where the backend's source has others (`shapes.known`)."""
 _TRIED, _MOST_TERMS = 32, 8
 """Draws of coefficients for each that is needed: those with one below 0 are not taken."""
-_DRIFT = 0.04
-"""What a doubling beyond the measured worlds or sizes adds (as a share of the time, one sigma) until
-the runs' own outermost worlds and sizes tell: one such error is taken as seen beforehand."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drifts:
-    """One sigma of log time a doubling beyond what was measured."""
-
-    latency: float
-    bandwidth: float
-
-    @staticmethod
-    def of(seen: Sequence[Drift]) -> "Drifts":
-        return Drifts(*(_drift([getattr(d, n) for d in seen]) for n in ("latency", "bandwidth")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +47,8 @@ class Forecast:
     """They add up to 1."""
     errors: Array
     """|log(measured / predicted)| of every measurement when it was left out, by the heaviest."""
-    world: Drifts
-    size: Drifts
+    world: Drift
+    size: Drift
 
     def draws(self, places: Sequence[Place], factors: Factors | None = None) -> Array:
         """Seconds at these places: a row a draw, a column a place.
@@ -78,28 +63,15 @@ class Forecast:
         deviates = rng.standard_normal((_TRIED * DRAWS, _MOST_TERMS))
         rows = np.empty((DRAWS, len(places)))
         for member, chosen in zip(self.members, self._rows(), strict=True):
-            some = None if factors is None else {name: f[chosen] for name, f in factors.items()}
             theta = _coefficients(member, deviates, len(chosen))
-            rows[chosen] = self._of(member, places, shared[chosen], theta, some)
-        seconds: Array = np.exp(np.clip(rows, -50, 50))
-        return seconds
-
-    def _of(
-        self,
-        member: Member,
-        places: Sequence[Place],
-        shared: Array,
-        theta: Array,
-        factors: Factors | None,
-    ) -> Array:
-        for column, term in enumerate(member.shape.terms):
-            if factors is not None and term.name in factors:
-                theta[:, column] *= factors[term.name]
-        share = member.share(places)
-        mean, deviation = member.leftover.at(places, share)
-        world, size = self._beyond(places, share)
-        told = member.log_times(places, theta) + mean
-        return told + shared @ np.stack([deviation, world, size])
+            for column, term in enumerate(member.shape.terms):
+                if factors and term.name in factors:
+                    theta[:, column] *= factors[term.name][chosen]
+            share = member.share(places)
+            mean, deviation = member.leftover.at(places, share)
+            beyond = np.stack([deviation, *self._beyond(places, share)])
+            rows[chosen] = member.log_times(places, theta) + mean + shared[chosen] @ beyond
+        return np.exp(np.clip(rows, -50, 50))
 
     def _rows(self) -> list[Rows]:
         """Draws by member, spread evenly (the golden ratio's multiples)."""
@@ -113,9 +85,7 @@ class Forecast:
         ranks, sizes = [world.ranks for world in self.series.worlds], self.series.sizes
         worlds = [_doublings(world.ranks, min(ranks), max(ranks)) for world, _ in places]
         far = [_doublings(size, sizes[0], sizes[-1]) for _, size in places]
-        return _mixed(self.world, share) * np.array(worlds), _mixed(self.size, share) * np.array(
-            far
-        )
+        return self.world.sigma(share) * np.array(worlds), self.size.sigma(share) * np.array(far)
 
 
 def estimate(draws: Array) -> Estimate:
@@ -133,7 +103,9 @@ def fit(series: Series) -> Forecast | None:
         return None
     best = min(tried, key=lambda one: one.score)
     groups = len(best.sizes) + len(best.worlds)
-    weights = np.array([(best.score / one.score) ** groups * _prior(one) for one in tried])
+    known = [1.0 if one.member.shape.known else _NOT_IN_SOURCE for one in tried]
+    likelihoods = [(best.score / one.score) ** groups for one in tried]
+    weights = np.array([a * b for a, b in zip(likelihoods, known, strict=True)])
     weights[weights < _LEAST_WEIGHT * weights.sum()] = 0.0
     order = [int(k) for k in np.argsort(-weights, kind="stable") if weights[k] > 0]
     return Forecast(
@@ -141,22 +113,9 @@ def fit(series: Series) -> Forecast | None:
         members=tuple(tried[k].member for k in order),
         weights=tuple(float(weights[k] / weights.sum()) for k in order),
         errors=np.abs(np.concatenate(best.sizes + best.worlds)),
-        world=Drifts.of([best.drift_world]),
-        size=Drifts.of([best.drift_size]),
+        world=best.drift_world,
+        size=best.drift_size,
     )
-
-
-def _prior(trial: Trial) -> float:
-    return 1.0 if trial.member.shape.known else _NOT_IN_SOURCE
-
-
-def _mixed(drifts: Drifts, share: Array) -> Array:
-    return np.sqrt(share * drifts.latency**2 + (1 - share) * drifts.bandwidth**2)
-
-
-def _drift(seen: Sequence[float | None]) -> float:
-    known = [one for one in seen if one is not None]
-    return float(np.sqrt((_DRIFT**2 + sum(one**2 for one in known)) / (1 + len(known))))
 
 
 def _doublings(value: float, least: float, most: float) -> float:
@@ -167,20 +126,13 @@ def _coefficients(member: Member, deviates: Array, count: int) -> Array:
     """That many draws of what is known of them, none below 0: a normal that is cut there keeps how the
     coefficients go together, which drawing all and raising some would not."""
     fitted = member.solved.theta
-    root = _root(member.solved.covariance * member.leftover.variance)
+    covariance = member.solved.covariance * member.leftover.variance
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    # Independent deviates times this have that covariance.
+    root = (vectors * np.sqrt(np.maximum(values, 0))).T
     theta = fitted + deviates[:, : len(fitted)] @ root
     good = theta[(theta >= 0).all(axis=1)]
-    found: Array = (
-        np.resize(good, (count, len(fitted))) if len(good) else np.tile(fitted, (count, 1))
-    )
-    return found
-
-
-def _root(covariance: Array) -> Array:
-    """A matrix whose product with independent deviates has that covariance."""
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    root: Array = (vectors * np.sqrt(np.maximum(values, 0))).T
-    return root
+    return np.resize(good, (count, len(fitted))) if len(good) else np.tile(fitted, (count, 1))
 
 
 LEAST_SIZES, LEAST_SPAN = 4, 16

@@ -51,8 +51,7 @@ class Series:
 
     @property
     def worlds(self) -> tuple[WorldSize, ...]:
-        found = {point.world for point in self.points}
-        return tuple(sorted(found, key=lambda one: (one.ranks, one.nodes)))
+        return tuple(_sorted_worlds(point.world for point in self.points))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -92,8 +91,8 @@ def collect(
             seconds, count = m.time.median, max(m.iterations, 1)
             point = Point(world, m.size_bytes, seconds, _spread(m), count, run.id)
             groups[m.op][_key(run, m)].append(point)
-    series = {op: _chosen(op, ways, left) for op, ways in sorted(groups.items())}
-    series = {op: replace(one, cores=_least_cores(runs, one)) for op, one in series.items()}
+    cores = {run.id: cores_of(run) for run in runs}
+    series = {op: _chosen(op, ways, cores, left) for op, ways in sorted(groups.items())}
     notes = tuple(f"{count} measurements left out: {why}" for why, count in left.items())
     return series, _sources(runs, series.values()), notes
 
@@ -108,18 +107,12 @@ def cores_of(run: Run) -> int:
     return min(known) if known and len(known) == len(told) else 0
 
 
-def _least_cores(runs: Sequence[Run], series: Series) -> int:
-    used = {point.run for point in series.points}
-    return min((cores_of(run) for run in runs if run.id in used), default=0)
-
-
 def world_of(run: Run, m: Measurement, ranks_per_node: int | None) -> WorldSize | None:
     """Nodes and ranks a node of a measurement over the whole world; None where that is not told."""
     listed = [len(node.ranks) for node in run.world.nodes]
-    if listed and sum(listed) == m.ranks and len(set(listed)) == 1 and listed[0]:
-        return WorldSize(len(listed), listed[0])
     if listed and sum(listed) == m.ranks:
-        return None
+        alike = len(set(listed)) == 1 and listed[0] > 0
+        return WorldSize(len(listed), listed[0]) if alike else None
     if ranks_per_node and m.ranks % ranks_per_node == 0:
         return WorldSize(m.ranks // ranks_per_node, ranks_per_node)
     return None
@@ -162,7 +155,11 @@ def _how(key: Key) -> str:
     return " · ".join(dict.fromkeys(parts))
 
 
-def _chosen(op: str, ways: dict[Key, list[Point]], left: Counter[str]) -> Series:
+def _chosen(
+    op: str, ways: dict[Key, list[Point]], cores: dict[str, int], left: Counter[str]
+) -> Series:
+    """cores: by run. left: what is left out, counted by its reason."""
+
     def much(key: Key) -> tuple[int, int, bool]:
         return len({point.world for point in ways[key]}), len(ways[key]), not key[4]
 
@@ -173,15 +170,12 @@ def _chosen(op: str, ways: dict[Key, list[Point]], left: Counter[str]) -> Series
     ordered = sorted(ways[best], key=lambda p: (p.world.ranks, p.world.nodes, p.size_bytes, p.run))
     kept = _thinned(ordered)
     if len(kept) < len(ordered):
-        left[f"{op}: medians over runs, and fewer sizes, stand for them"] += len(ordered) - len(
-            kept
-        )
-    return Series(op, _how(best), tuple(kept), backend=_backend(best))
-
-
-def _backend(key: Key) -> str:
-    backend, engine = key[:2]
-    return str(backend) if engine in _OF_TORCH else ""
+        why = f"{op}: medians over runs, and fewer sizes, stand for them"
+        left[why] += len(ordered) - len(kept)
+    backend, engine = best[:2]
+    named = str(backend) if engine in _OF_TORCH else ""
+    least = min(cores[point.run] for point in kept)
+    return Series(op, _how(best), tuple(kept), least, named)
 
 
 def _thinned(points: list[Point]) -> list[Point]:
@@ -215,8 +209,8 @@ def _sources(runs: Sequence[Run], series: Iterable[Series]) -> tuple[Source, ...
     for run in {run.id: run for run in runs}.values():
         points = used.get(run.id, [])
         ops = ", ".join(dict.fromkeys(op for op, _ in points))
-        worlds = {point.world for _, point in points}
-        where = ", ".join(f"{one.nodes} × {one.ranks_per_node}" for one in sorted_worlds(worlds))
+        worlds = _sorted_worlds(point.world for _, point in points)
+        where = ", ".join(f"{one.nodes} × {one.ranks_per_node}" for one in worlds)
         what = f"{ops}: {len(points)} measurements on nodes × ranks {where}" if points else ""
         if run.training:
             trained = ", ".join(dict.fromkeys(f"{t.model}" for t in run.training))
@@ -225,8 +219,8 @@ def _sources(runs: Sequence[Run], series: Iterable[Series]) -> tuple[Source, ...
     return tuple(found)
 
 
-def sorted_worlds(worlds: Iterable[WorldSize]) -> list[WorldSize]:
-    return sorted(worlds, key=lambda one: (one.ranks, one.nodes))
+def _sorted_worlds(worlds: Iterable[WorldSize]) -> list[WorldSize]:
+    return sorted(set(worlds), key=lambda one: (one.ranks, one.nodes))
 
 
 # What a collective costs by algorithm: latency by steps, bandwidth by bytes of the busiest rank.
@@ -247,14 +241,15 @@ def sorted_worlds(worlds: Iterable[WorldSize]) -> list[WorldSize]:
 Array = NDArray[np.float64]
 Place = tuple[WorldSize, int]
 """A world and a size in bytes."""
+Value = Callable[[WorldSize, float], float]
+"""Of the world and the size in bytes."""
 _SHARP = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
     name: str
-    value: Callable[[WorldSize, float], float]
-    """Of the world and the size in bytes."""
+    value: Value
     bandwidth: bool = False
     between: bool = False
     """Whether it is a cost of the links between nodes."""
@@ -361,24 +356,23 @@ def _proportional(one: Array, other: Array) -> bool:
 
 
 _CALL = Term("a call", lambda w, s: 1.0)
+_WITHIN, _BETWEEN = "within a node", "between nodes"
+
+
+def _step(where: str, value: Value) -> Term:
+    return Term(f"a step {where}", value, between=where == _BETWEEN)
+
+
+def _byte(where: str, value: Value) -> Term:
+    return Term(f"a byte {where}", value, bandwidth=True, between=where == _BETWEEN)
 
 
 def _flat(algorithm: Algorithm, between: bool) -> Shape:
     """All links alike."""
-    where = "between nodes" if between else "within the node"
-    return Shape(
-        algorithm.name,
-        (
-            _CALL,
-            Term(f"a step {where}", lambda w, s: algorithm.steps(w.ranks), between=between),
-            Term(
-                f"a byte {where}",
-                lambda w, s: algorithm.carried(w.ranks, s),
-                bandwidth=True,
-                between=between,
-            ),
-        ),
-    )
+    where = _BETWEEN if between else "within the node"
+    step = _step(where, lambda w, s: algorithm.steps(w.ranks))
+    byte = _byte(where, lambda w, s: algorithm.carried(w.ranks, s))
+    return Shape(algorithm.name, (_CALL, step, byte))
 
 
 def _crowded(algorithm: Algorithm, cores: int) -> Shape:
@@ -388,80 +382,48 @@ def _crowded(algorithm: Algorithm, cores: int) -> Shape:
     def share(world: WorldSize) -> float:
         return max(1.0, world.ranks / cores)
 
-    return Shape(
-        f"{algorithm.name}, shared {'cores' if cores > 1 else 'node'}",
-        (
-            _CALL,
-            Term(
-                "a step of any rank",
-                lambda w, s: algorithm.steps(w.ranks) * (share(w) if cores > 1 else 1),
-            ),
-            Term(
-                "a byte of any rank",
-                lambda w, s: algorithm.bytes(w.ranks) * share(w) * s,
-                bandwidth=True,
-            ),
-        ),
-    )
+    waits = cores > 1
+    step = _step("of any rank", lambda w, s: algorithm.steps(w.ranks) * (share(w) if waits else 1))
+    byte = _byte("of any rank", lambda w, s: algorithm.bytes(w.ranks) * share(w) * s)
+    return Shape(f"{algorithm.name}, shared {'cores' if waits else 'node'}", (_CALL, step, byte))
 
 
 def _waiting(algorithm: Algorithm, cores: int, between: bool) -> Shape:
     """More ranks than cores: the next rank of a step finds no free core in 1 - cores / n of the cases,
     and then waits for a time slice of the scheduler. Bytes take the wire's time, or the cores'."""
 
-    def waits(world: WorldSize) -> float:
+    def waits(world: WorldSize, _: float) -> float:
         return algorithm.steps(world.ranks) * max(0.0, 1 - cores / world.ranks)
 
-    _, step, bytes_of = (_flat(algorithm, True) if between else _crowded(algorithm, cores)).terms
+    _, step, byte = (_flat(algorithm, True) if between else _crowded(algorithm, cores)).terms
     step = replace(step, value=lambda w, s: algorithm.steps(w.ranks))
-    waiting = Term("a wait for a core", lambda w, s: waits(w))
-    return Shape(f"{algorithm.name}, waiting for cores", (step, waiting, bytes_of))
+    waiting = Term("a wait for a core", waits)
+    return Shape(f"{algorithm.name}, waiting for cores", (step, waiting, byte))
 
 
 def _hops(algorithm: Algorithm) -> Shape:
     """One algorithm over all ranks; some of its hops lead to another node, which bounds the rate."""
-    return Shape(
-        f"{algorithm.name}, node to node",
-        (
-            _CALL,
-            Term(
-                "a step within a node",
-                lambda w, s: max(0.0, algorithm.steps(w.ranks) - algorithm.steps(w.nodes)),
-            ),
-            Term("a step between nodes", lambda w, s: algorithm.steps(w.nodes), between=True),
-            Term(
-                "a byte within a node",
-                lambda w, s: algorithm.bytes(w.ranks) * s if w.nodes == 1 else 0.0,
-                bandwidth=True,
-            ),
-            Term(
-                "a byte between nodes",
-                lambda w, s: algorithm.bytes(w.ranks) * s if w.nodes > 1 else 0.0,
-                bandwidth=True,
-                between=True,
-            ),
-        ),
+
+    def inner_steps(world: WorldSize, _: float) -> float:
+        return max(0.0, algorithm.steps(world.ranks) - algorithm.steps(world.nodes))
+
+    terms = (
+        _CALL,
+        _step(_WITHIN, inner_steps),
+        _step(_BETWEEN, lambda w, s: algorithm.steps(w.nodes)),
+        _byte(_WITHIN, lambda w, s: algorithm.bytes(w.ranks) * s if w.nodes == 1 else 0.0),
+        _byte(_BETWEEN, lambda w, s: algorithm.bytes(w.ranks) * s if w.nodes > 1 else 0.0),
     )
+    return Shape(f"{algorithm.name}, node to node", terms)
 
 
 def _levels(algorithm: Algorithm) -> Shape:
     """Within each node first, then between nodes: two algorithms, one after the other."""
-    return Shape(
-        f"{algorithm.name}, in two levels",
-        (
-            _CALL,
-            Term("a step within a node", lambda w, s: algorithm.steps(w.ranks_per_node)),
-            Term("a step between nodes", lambda w, s: algorithm.steps(w.nodes), between=True),
-            Term(
-                "a byte within a node",
-                lambda w, s: algorithm.bytes(w.ranks_per_node) * s,
-                bandwidth=True,
-            ),
-            Term(
-                "a byte between nodes",
-                lambda w, s: algorithm.bytes(w.nodes) * s,
-                bandwidth=True,
-                between=True,
-            ),
-        ),
+    terms = (
+        _CALL,
+        _step(_WITHIN, lambda w, s: algorithm.steps(w.ranks_per_node)),
+        _step(_BETWEEN, lambda w, s: algorithm.steps(w.nodes)),
+        _byte(_WITHIN, lambda w, s: algorithm.bytes(w.ranks_per_node) * s),
+        _byte(_BETWEEN, lambda w, s: algorithm.bytes(w.nodes) * s),
     )
+    return Shape(f"{algorithm.name}, in two levels", terms)

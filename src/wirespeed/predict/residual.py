@@ -75,12 +75,15 @@ def _variance(residuals: Array, weight: Array, whole: float) -> float:
 
 def _robust(residuals: Array, weight: Array) -> float:
     """Sigma from the weighted median of the absolute residuals."""
-    size, total = np.abs(residuals), float(weight.sum())
-    if total <= 0:
+    if weight.sum() <= 0:
         return _QUIETEST
-    order = np.argsort(size)
-    middle = int(np.searchsorted(np.cumsum(weight[order]), total / 2))
-    return max(MAD_TO_SIGMA * float(size[order[min(middle, len(order) - 1)]]), _QUIETEST)
+    return max(MAD_TO_SIGMA * _weighted_median(np.abs(residuals), weight), _QUIETEST)
+
+
+def _weighted_median(values: Array, weight: Array) -> float:
+    order = np.argsort(values)
+    middle = int(np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2))
+    return float(values[order[min(middle, len(order) - 1)]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +159,7 @@ def _where(places: Sequence[Place]) -> Array:
 
 def _near(one: Array, other: Array, kernel: Kernel) -> Array:
     apart = np.abs(one[:, None, :] - other[None, :, :])
-    near: Array = np.exp(-apart[..., 0] / kernel.reach_size - apart[..., 1] / kernel.reach_world)
-    return near
+    return np.exp(-apart[..., 0] / kernel.reach_size - apart[..., 1] / kernel.reach_world)
 
 
 def _correlation(kernel: Kernel, at: Array, same: Array) -> Array:
@@ -182,14 +184,21 @@ _SURE = 0.1
 _WILD, _EXACT = 2.0, 0.01
 """Errors of log time count as no more than the first, those of a group as no less than the second."""
 _HOPELESS = 4.0
+_DRIFT = 0.04
+"""What a doubling beyond the measured worlds or sizes adds (as a share of the time, one sigma) until
+the runs' own outermost worlds and sizes tell: one such error is taken as seen beforehand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Error of the outermost world or size when it was left out, a doubling, in log time."""
+    """One sigma of log time that a doubling beyond what was measured adds."""
 
-    latency: float | None
-    bandwidth: float | None
+    latency: float
+    bandwidth: float
+
+    def sigma(self, share: Array) -> Array:
+        """By place, from its share of latency."""
+        return np.sqrt(share * self.latency**2 + (1 - share) * self.bandwidth**2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +239,8 @@ class Trial:
         Geometric, because small messages are noisier than large ones: each group has a scale of its
         own, and a shape is better where it is so by a factor.
         """
-        means = [
-            float(np.mean([_log_rms(one) for one in g])) for g in (self.sizes, self.worlds) if g
-        ]
+        groups = [one for one in (self.sizes, self.worlds) if one]
+        means = [float(np.mean([_log_rms(errors) for errors in group])) for group in groups]
         return float(np.exp(np.mean(means))) if means else float("inf")
 
 
@@ -240,9 +248,7 @@ def near_enough(shapes: Sequence[Shape], series: Series) -> list[Shape]:
     """Those that can be told from the points and do not miss them by several times more than the best:
     the others would have no weight, and each trial takes its time."""
     places = _places(series.points)
-    told = [
-        shape for shape in (varied(one, places) for one in shapes) if _told(shape, series.points)
-    ]
+    told = [one for one in (varied(each, places) for each in shapes) if _told(one, series.points)]
     missed = [_missed(shape, series.points) for shape in told]
     most = _HOPELESS * min(missed, default=0.0)
     return [shape for shape, one in zip(told, missed, strict=True) if one <= most]
@@ -254,10 +260,19 @@ def _told(shape: Shape, points: Sequence[Point]) -> bool:
 
 def _missed(shape: Shape, points: Sequence[Point]) -> float:
     """Root mean square of log(measured / model), no less than `_EXACT`."""
-    seconds, matrix = np.array([point.seconds for point in points]), shape.matrix(_places(points))
-    law = (shape.bandwidth, shape.power)
-    found = solve(matrix, *law, seconds, np.ones(len(points)), None, shape.credit)
+    found = _solved(shape, shape.matrix(_places(points)), points, np.ones(len(points)))
     return float(np.exp(_log_rms(found.residuals)))
+
+
+def _solved(
+    shape: Shape,
+    matrix: Array,
+    points: Sequence[Point],
+    weights: Array,
+    start: Array | None = None,
+) -> Solved:
+    seconds = np.array([point.seconds for point in points])
+    return solve(matrix, shape.bandwidth, shape.power, seconds, weights, start, shape.credit)
 
 
 def attempt(shape: Shape, series: Series) -> Trial:
@@ -297,20 +312,20 @@ def _log_rms(errors: Array) -> float:
 def _drift(
     member: Member, points: Sequence[Point], errors: Array | None, doublings: float
 ) -> Drift:
+    """From the outermost world or size, when it was left out."""
     if errors is None or doublings < 0.2:
-        return Drift(None, None)
+        return Drift(_DRIFT, _DRIFT)
     share = member.share(_places(points))
-    return Drift(*(_weighed(errors, weight, doublings) for weight in (share, 1 - share)))
+    return Drift(*(_of_kind(errors, weight, doublings) for weight in (share, 1 - share)))
 
 
-def _weighed(errors: Array, weight: Array, doublings: float) -> float | None:
-    """The weighted median a doubling; None where nothing has weight."""
+def _of_kind(errors: Array, weight: Array, doublings: float) -> float:
+    """Sigma a doubling, from the weighted median of the errors and what is taken as seen before."""
     if weight.sum() < 0.5:
-        return None
-    order = np.argsort(errors)
-    middle = np.searchsorted(np.cumsum(weight[order]), weight.sum() / 2)
+        return _DRIFT
     # A fifth of a doubling shows no five times larger drift: part of the error is noise.
-    return float(errors[order[min(int(middle), len(order) - 1)]] / np.sqrt(doublings))
+    seen = float(_weighted_median(errors, weight) / np.sqrt(doublings))
+    return float(np.sqrt((_DRIFT**2 + seen**2) / 2))
 
 
 def _fitted(shape: Shape, points: Sequence[Point], like: Member | None) -> Member:
@@ -318,23 +333,18 @@ def _fitted(shape: Shape, points: Sequence[Point], like: Member | None) -> Membe
 
     like: the same shape on nearly the same points, whose noise and kernel are taken over.
     """
-    places, seconds = _places(points), np.array([point.seconds for point in points])
-    matrix = shape.matrix(places)
-    law = (shape.bandwidth, shape.power)
-    weights = np.array([_SURE**2 / (_SURE**2 + point.spread**2) for point in points])
-    start, noise = (like.solved.theta, like.leftover.noise) if like else (None, None)
-    if noise is None:
-        first = solve(matrix, *law, seconds, weights, None, shape.credit)
-        start = first.theta
-        share = _share(shape, matrix, start)
-        noise = noise_of(first.residuals, share)
-    share = _share(shape, matrix, np.asarray(start))
+    matrix = shape.matrix(_places(points))
     spread = np.array([point.spread for point in points])
-    weights = np.maximum(noise.sigma(share), spread) ** -2.0
-    solved = solve(matrix, *law, seconds, weights, start, shape.credit)
-    share = _share(shape, matrix, solved.theta)
-    sigma = np.maximum(noise.sigma(share), spread)
-    kernel = like.leftover.kernel if like else None
+    if like is None:
+        sure = np.array([_SURE**2 / (_SURE**2 + point.spread**2) for point in points])
+        first = _solved(shape, matrix, points, sure)
+        start, kernel = first.theta, None
+        noise = noise_of(first.residuals, _share(shape, matrix, start))
+    else:
+        start, kernel, noise = like.solved.theta, like.leftover.kernel, like.leftover.noise
+    weights = np.maximum(noise.sigma(_share(shape, matrix, start)), spread) ** -2.0
+    solved = _solved(shape, matrix, points, weights, start)
+    sigma = np.maximum(noise.sigma(_share(shape, matrix, solved.theta)), spread)
     freedom = solved.freedom
     leftover = learn(points, solved.residuals, sigma, noise, freedom=freedom, kernel=kernel)
     return Member(shape, solved, leftover)

@@ -51,8 +51,7 @@ def latency_share(
     latency = np.maximum(matrix[:, ~bandwidth] @ theta[~bandwidth], 1e-300)
     transfer = matrix[:, bandwidth] @ theta[bandwidth] - credit * latency
     transfer = np.maximum(transfer, 1e-300)
-    share: Array = 1 / (1 + np.exp(np.clip(power * np.log(transfer / latency), -50, 50)))
-    return share
+    return 1 / (1 + np.exp(np.clip(power * np.log(transfer / latency), -50, 50)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +76,14 @@ class _Law:
         by_transfer = np.where(transfer > 0, by_transfer ** (self.power - 1), 0.0)
         by_latency = by_latency - self.credit * by_transfer
         share = np.where(self.bandwidth, by_transfer[:, None], by_latency[:, None])
-        slopes: Array = parts / whole[:, None] * share
-        return slopes
+        return parts / whole[:, None] * share
 
 
 def _log_sum(latency: Array, transfer: Array, power: float) -> Array:
     larger = np.maximum(np.maximum(latency, transfer), 1e-300)
     # The larger one taken out, so that no power overflows.
     parts = (np.maximum(latency, 0) / larger) ** power + (np.maximum(transfer, 0) / larger) ** power
-    summed: Array = np.log(larger) + np.log(parts) / power
-    return summed
+    return np.log(larger) + np.log(parts) / power
 
 
 def solve(

@@ -21,7 +21,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple
 
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.statistics import MAD_TO_SIGMA
@@ -226,7 +225,7 @@ def fit_link(measured: Iterable[tuple[float, float]]) -> Link:
         raise CannotMeasure(
             f"a line through {len(points)} size", expected="times of at least 2 sizes"
         )
-    line = _solve([_Row(1 / t, x / t, 1.0, 1.0) for x, t in points])
+    line = _solve([(1 / t, x / t, 1.0, 1.0) for x, t in points])
     for _ in range(_ROUNDS):
         before, line = line, _solve(_linearised(points, line))
         if all(math.isclose(*pair, rel_tol=1e-9) for pair in zip(before, line, strict=True)):
@@ -240,13 +239,8 @@ def fit_link(measured: Iterable[tuple[float, float]]) -> Link:
     return Link(line[0], 1 / line[1], error)
 
 
-class _Row(NamedTuple):
-    """One equation a o + b / w = target, with its weight."""
-
-    a: float
-    b: float
-    target: float
-    weight: float
+_Row = tuple[float, float, float, float]
+"""(a, b, target, weight) of one equation a o + b / w = target."""
 
 
 def _linearised(points: Sequence[tuple[float, float]], line: tuple[float, float]) -> list[_Row]:
@@ -256,7 +250,7 @@ def _linearised(points: Sequence[tuple[float, float]], line: tuple[float, float]
     residuals = [math.log(m / t) for m, (_, t) in zip(models, points, strict=True)]
     sigma = max(MAD_TO_SIGMA * median(map(abs, residuals)), _NOISE_FLOOR)
     return [
-        _Row(1 / m, x / m, 1 - r, min(1.0, _HUBER * sigma / max(abs(r), _NOISE_FLOOR)))
+        (1 / m, x / m, 1 - r, min(1.0, _HUBER * sigma / max(abs(r), _NOISE_FLOOR)))
         for m, r, (x, _) in zip(models, residuals, points, strict=True)
     ]
 
@@ -271,11 +265,11 @@ def _medians(measured: Iterable[tuple[float, float]]) -> list[tuple[float, float
 
 def _solve(rows: Sequence[_Row]) -> tuple[float, float]:
     """(o, 1 / w) with the least weighted squares, neither below 0."""
-    aa = sum(row.weight * row.a * row.a for row in rows)
-    ab = sum(row.weight * row.a * row.b for row in rows)
-    bb = sum(row.weight * row.b * row.b for row in rows)
-    at = sum(row.weight * row.a * row.target for row in rows)
-    bt = sum(row.weight * row.b * row.target for row in rows)
+    aa = sum(weight * a * a for a, _, _, weight in rows)
+    ab = sum(weight * a * b for a, b, _, weight in rows)
+    bb = sum(weight * b * b for _, b, _, weight in rows)
+    at = sum(weight * a * target for a, _, target, weight in rows)
+    bt = sum(weight * b * target for _, b, target, weight in rows)
     determinant = aa * bb - ab * ab
     if determinant > 0:
         latency, slope = (at * bb - bt * ab) / determinant, (aa * bt - ab * at) / determinant

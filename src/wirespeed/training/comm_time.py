@@ -24,7 +24,6 @@ of the rank with the least is nearest to what the transfer alone takes.
 import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
@@ -103,7 +102,8 @@ def observe(
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it writes lines to stderr
     begins = []
     on_device = device.type == "cuda"
-    with _profiler(on_device) as profiler:
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_device else [])]
+    with profile(activities=activities) as profiler:
         for _ in range(steps + 1):
             barrier()
             # The clock is read inside: what the first marker costs lies before its own begin.
@@ -113,13 +113,6 @@ def observe(
                 if on_device:
                     torch.cuda.synchronize(device)
     return _observed_steps(_events(profiler), begins, rank, on_device)[1:]
-
-
-def _profiler(on_device: bool) -> AbstractContextManager[profile]:
-    activities = [ProfilerActivity.CPU]
-    if on_device:
-        activities.append(ProfilerActivity.CUDA)
-    return profile(activities=activities)
 
 
 def _events(profiler: profile) -> list[Event]:
@@ -160,7 +153,9 @@ def _observed(
     events: Sequence[Event], mark: Event, begin: float, rank: int, on_device: bool
 ) -> ObservedStep:
     """An event belongs to the step in which it began, however long it takes."""
-    first, last = (bisect_left(events, at, key=_start) for at in (mark.start, mark.end))
+    first, last = (
+        bisect_left(events, at, key=lambda one: one.start) for at in (mark.start, mark.end)
+    )
     within = events[first:last]
 
     def spans(found: Iterable[Event], lane: str) -> tuple[Span, ...]:
@@ -169,26 +164,22 @@ def _observed(
             Span(rank, lane, one.name, one.start + shift, one.end + shift) for one in found
         )
 
-    sent = (
-        event
-        for event in within
-        if event.on_device == on_device and communicates(event.name, on_device=on_device)
+    sent = [
+        one
+        for one in within
+        if one.on_device == on_device and communicates(one.name, on_device=on_device)
+    ]
+    kernels = (
+        one
+        for one in within
+        if one.on_device and not one.is_mark and not one.name.startswith("nccl")
     )
-    computed = filter(_computes, within) if on_device else _outermost(within)
     return ObservedStep(
         begin_s=begin,
         end_s=begin + mark.end - mark.start,
         communication=spans(sent, "communication"),
-        compute=spans(computed, "compute"),
+        compute=spans(kernels if on_device else _outermost(within), "compute"),
     )
-
-
-def _start(event: Event) -> float:
-    return event.start
-
-
-def _computes(event: Event) -> bool:
-    return event.on_device and not event.is_mark and not event.name.startswith("nccl")
 
 
 def _outermost(events: Iterable[Event]) -> Iterator[Event]:

@@ -64,12 +64,8 @@ def batch_sizes(
     Without a train batch it is the product; without micro or accumulation they follow from it,
     and accumulation is 1 where nothing fixes it.
     """
-    given = {
-        "world": world,
-        "micro": micro,
-        "accumulation": accumulation,
-        "train batch": train_batch,
-    }
+    given = {"world": world, "micro": micro, "accumulation": accumulation}
+    given["train batch"] = train_batch
     for name, value in given.items():
         if value is not None and value < 1:
             raise UsageError(f"{name} is {value}", expected=f"{name} of at least 1")
@@ -79,20 +75,16 @@ def batch_sizes(
         )
     if train_batch is None:
         return BatchSizes(micro=micro or 1, accumulation=accumulation or 1, world=world)
-    sizes = _derived(world, micro, accumulation, train_batch)
+    # The sizes that come closest to that train batch from below (at least 1 each).
+    if micro is None:
+        accumulation = accumulation or 1
+        micro = max(1, train_batch // (accumulation * world))
+    elif accumulation is None:
+        accumulation = max(1, train_batch // (micro * world))
+    sizes = BatchSizes(micro=micro, accumulation=accumulation, world=world)
     if sizes.train != train_batch:
         raise _contradiction(sizes, train_batch)
     return sizes
-
-
-def _derived(world: int, micro: int | None, accumulation: int | None, train: int) -> BatchSizes:
-    """The sizes that come closest to that train batch from below (at least 1 each)."""
-    if micro is None:
-        accumulation = accumulation or 1
-        micro = max(1, train // (accumulation * world))
-    elif accumulation is None:
-        accumulation = max(1, train // (micro * world))
-    return BatchSizes(micro=micro, accumulation=accumulation, world=world)
 
 
 def _contradiction(sizes: BatchSizes, train: int) -> UsageError:
@@ -158,11 +150,13 @@ def zero_config(
     sizes = batch_sizes(
         world=world, micro=micro, accumulation=accumulation, train_batch=train_batch
     )
+    if not clip >= 0 or math.isinf(clip):
+        raise UsageError(f"clipping to the norm {clip:g}", expected="a norm above 0, or 0 for none")
     config: dict[str, Any] = {
         "train_batch_size": sizes.train,
         "train_micro_batch_size_per_gpu": sizes.micro,
         "gradient_accumulation_steps": sizes.accumulation,
-        "gradient_clipping": _clipping(clip),
+        "gradient_clipping": clip,
         "steps_per_print": _NEVER,
         "zero_optimization": _zero_section(stage, precision, offload, bucket_mb, parameters),
         # Both only permit: any torch optimizer at any stage, in place of DeepSpeed's own.
@@ -172,7 +166,9 @@ def zero_config(
     if precision != "float32":
         config["bf16" if precision == "bfloat16" else "fp16"] = {"enabled": True}
     if optimizer is not None:
-        params = {**_plain(optimizer), "torch_adam": True, "adam_w_mode": True}
+        # Options as JSON knows them: betas as a list.
+        params = {k: list(v) if isinstance(v, tuple) else v for k, v in optimizer.items()}
+        params |= {"torch_adam": True, "adam_w_mode": True}
         config["optimizer"] = {"type": "AdamW", "params": params}
     return config
 
@@ -245,19 +241,6 @@ def _bucket_elements(bucket_mb: float | None, element_bytes: int, parameters: in
         elements = int(bucket_mb * 1e6 / element_bytes) // 2 * 2
     elements = min(elements, parameters or elements)
     return max(2, elements + elements % 2)
-
-
-def _clipping(clip: float) -> float:
-    if not clip >= 0 or math.isinf(clip):
-        raise UsageError(f"clipping to the norm {clip:g}", expected="a norm above 0, or 0 for none")
-    return clip
-
-
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as JSON knows them: betas as a list."""
-    return {
-        name: list(value) if isinstance(value, tuple) else value for name, value in options.items()
-    }
 
 
 def write_config(config: Mapping[str, Any], path: Path) -> None:

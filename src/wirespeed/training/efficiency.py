@@ -87,6 +87,15 @@ class Loss:
     """The whole loss where ranks were not measured without synchronisation, else 0."""
 
 
+_PARTS = (
+    "exposed_communication",
+    "slowest_rank",
+    "contention",
+    "smaller_batch",
+    "slower_compute",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Scaled:
     point: ScalePoint
@@ -97,11 +106,8 @@ class Scaled:
 def scaled(points: Sequence[ScalePoint]) -> tuple[Scaled, ...]:
     """Each point against the one with the fewest ranks, in ascending order of ranks."""
     ordered = sorted(points, key=lambda point: point.ranks)
-    if not ordered:
-        return ()
-    base = ordered[0]
     return tuple(
-        Scaled(point, efficiency_of(base, point), loss_of(base, point)) for point in ordered
+        Scaled(one, efficiency_of(ordered[0], one), loss_of(ordered[0], one)) for one in ordered
     )
 
 
@@ -131,16 +137,8 @@ def loss_of(base: ScalePoint, point: ScalePoint) -> Loss:
     step, ideal = point.mean_step_s, _ideal_s(base, point)
     total = (step - ideal) / step
     if not point.unsynchronised_s or point is base:
-        parts = None if point is not base else 0.0
-        return Loss(
-            total=total,
-            exposed_communication=parts,
-            slowest_rank=parts,
-            contention=parts,
-            smaller_batch=parts,
-            slower_compute=parts,
-            unexplained=total,
-        )
+        part = 0.0 if point is base else None
+        return Loss(total=total, unexplained=total, **dict.fromkeys(_PARTS, part))
     slowest, together = max(point.unsynchronised_s), fmean(point.unsynchronised_s)
     alone = _alone_s(base, point)
     return Loss(

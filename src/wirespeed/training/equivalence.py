@@ -19,6 +19,7 @@ from torch import nn
 
 from wirespeed.errors import UsageError, WorldError
 from wirespeed.training.contract import Batch, Build, ModelSpec, Setup
+from wirespeed.training.exchange import gathered
 from wirespeed.training.step import LOWER, LossNotFinite, Precision, Stepper
 
 
@@ -66,7 +67,14 @@ def differences(
         together = _together(spec, build, setup, proof)
     finally:
         torch.set_rng_state(state)
-    return _gathered(alone, together, setup, proof)
+    names = list(alone)
+    by_rank = _shared([_beyond(together.get(name), alone[name], proof) for name in names], setup)
+    found = [
+        Difference(name=name, largest=float(largest), rank=int(rank))
+        for name, largest, rank in zip(names, *by_rank.max(dim=0), strict=True)
+        if largest > 0
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.largest, one.name)))
 
 
 def _alone(spec: ModelSpec, setup: Setup, proof: Proof) -> dict[str, torch.Tensor]:
@@ -131,31 +139,12 @@ def _whole(spec: ModelSpec, setup: Setup, proof: Proof, step: int) -> Batch:
     return spec.batch(proof.seed * 1_000_003 + step, samples)
 
 
-def _gathered(
-    alone: dict[str, torch.Tensor],
-    together: dict[str, torch.Tensor],
-    setup: Setup,
-    proof: Proof,
-) -> tuple[Difference, ...]:
-    names = list(alone)
-    by_rank = _shared([_beyond(together.get(name), alone[name], proof) for name in names], setup)
-    found = [_difference(name, by_rank[:, index]) for index, name in enumerate(names)]
-    return tuple(sorted((one for one in found if one), key=lambda one: (-one.largest, one.name)))
-
-
 def _shared(values: Sequence[float], setup: Setup) -> torch.Tensor:
     """Every rank's values (ranks, values), on the CPU. Collective."""
     mine = torch.tensor(values, dtype=torch.float32, device=setup.device)
     every = [torch.empty_like(mine) for _ in range(dist.get_world_size(setup.group))]
     dist.all_gather(every, mine, group=setup.group)
     return torch.stack(every).cpu()
-
-
-def _difference(name: str, by_rank: torch.Tensor) -> Difference | None:
-    largest = float(by_rank.max())
-    if not largest > 0:
-        return None
-    return Difference(name=name, largest=largest, rank=int(by_rank.argmax()))
 
 
 def _beyond(found: torch.Tensor | None, wanted: torch.Tensor, proof: Proof) -> float:
@@ -213,10 +202,7 @@ def _check_same(module: nn.Module, group: dist.ProcessGroup) -> None:
     ]
     digest = hashlib.sha256("\n".join(lines).encode()).digest()
     device = next(module.parameters()).device
-    mine = torch.tensor(list(digest), dtype=torch.uint8, device=device)
-    all_of_them = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(all_of_them, mine, group=group)
-    first, *others = (bytes(one.tolist()) for one in all_of_them)
+    first, *others = gathered(digest, bytes, group, device)
     odd = [rank for rank, other in enumerate(others, 1) if other != first]
     if odd:
         raise WorldError(

@@ -155,7 +155,9 @@ def _tree(outline: Any, tensors: list[torch.Tensor], device: str) -> Any:
             return tensors[-1]
         case ["dict", *pairs]:
             pairs = [read((object, object), pair) for pair in pairs]
-            return {_key(key): _tree(value, tensors, device) for key, value in pairs}
+            if strange := [key for key, _ in pairs if type(key) not in (str, int)]:
+                raise ValueError(f"{shortened(strange[0])} where a key should be")
+            return {key: _tree(value, tensors, device) for key, value in pairs}
         case ["list", *rest]:
             return [_tree(one, tensors, device) for one in rest]
         case ["tuple", *rest]:
@@ -163,12 +165,6 @@ def _tree(outline: Any, tensors: list[torch.Tensor], device: str) -> Any:
     if isinstance(outline, _PLAIN):
         return outline
     raise ValueError(f"{shortened(outline)} where a tree of tensors should be")
-
-
-def _key(key: Any) -> str | int:
-    if type(key) in (str, int):
-        return key  # type: ignore[no-any-return]
-    raise ValueError(f"{shortened(key)} where a key should be")
 
 
 def _pieces(tensors: Sequence[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
@@ -217,8 +213,7 @@ def _tensor(data: bytes, device: torch.device) -> torch.Tensor:
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:
-    data: bytes = tensor.cpu().numpy().tobytes()
-    return data
+    return tensor.cpu().numpy().tobytes()
 
 
 def _fields_of(value: Any) -> Any:

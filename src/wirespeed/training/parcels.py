@@ -17,10 +17,9 @@ import torch.distributed as dist
 from torch import nn
 
 from wirespeed.training.buckets import Bucket, Piece, plan_buckets
+from wirespeed.training.sharded_optimizer import aligned
 from wirespeed.training.synchroniser import Naive, Overlapping, Parcel, Synchroniser, dense
 
-ALIGN_BYTES = 64
-"""Where each gradient begins: a multiple of it, as with torch's own CPU allocator."""
 FIRST_BYTES = 10**6
 """The first of several buckets is small, so that sending begins early. What fits into one is not cut:
 on 2 gloo ranks with 3.6 MB of gradients a small first one made a step 4 % longer."""
@@ -101,24 +100,16 @@ def _laid_out(
     members: Sequence[nn.Parameter],
 ) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]:
     """The buffer, one view of it in the shape of each member, and the flags at its end."""
+    starts, end = aligned(members)
     first = members[0]
-    step = max(1, ALIGN_BYTES // first.element_size())
-    starts, end = [], 0
-    for member in members:
-        starts.append(end)
-        end += -(-member.numel() // step) * step
     buffer = torch.zeros(end + len(members), dtype=first.dtype, device=first.device)
+    # Strides are the parameter's own where they leave no gap, as autograd makes gradients.
+    strides = [torch.empty_like(member, device="meta").stride() for member in members]
     views = [
-        buffer.as_strided(member.shape, _strides(member), start)
-        for member, start in zip(members, starts, strict=True)
+        buffer.as_strided(member.shape, stride, start)
+        for member, stride, start in zip(members, strides, starts, strict=True)
     ]
-    flags = buffer[end:].fill_(1)
-    return buffer, views, flags
-
-
-def _strides(parameter: nn.Parameter) -> tuple[int, ...]:
-    """The parameter's own where they leave no gap (channels_last), as autograd makes gradients."""
-    return torch.empty_like(parameter, device="meta").stride()
+    return buffer, views, buffer[end:].fill_(1)
 
 
 class Flat(Synchroniser):

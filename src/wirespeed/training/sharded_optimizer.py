@@ -5,7 +5,7 @@ section 5.1. Every rank steps its own parameters and sends them to the others.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import accumulate, chain, groupby
 from typing import Any
 
 import torch
@@ -34,6 +34,14 @@ def least_loaded(sizes: Sequence[int], loads: Sequence[int]) -> list[int]:
     return owners
 
 
+def aligned(tensors: Sequence[torch.Tensor]) -> tuple[list[int], int]:
+    """(where each of one dtype begins in a flat buffer, elements of them all)."""
+    step = max(1, ALIGN_BYTES // tensors[0].element_size())
+    whole = [-(-one.numel() // step) * step for one in tensors]
+    *starts, end = accumulate(whole, initial=0)
+    return starts, end
+
+
 class FlatBuffer:
     """Parameters of one dtype and device, moved into one contiguous tensor that they are views of.
 
@@ -43,12 +51,8 @@ class FlatBuffer:
 
     def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
         self.parameters = parameters
+        starts, end = aligned(parameters)
         first = parameters[0]
-        step = max(1, ALIGN_BYTES // first.element_size())
-        starts, end = [], 0
-        for parameter in parameters:
-            starts.append(end)
-            end += -(-parameter.numel() // step) * step
         self.tensor = torch.zeros(end, dtype=first.dtype, device=first.device)
         for parameter, start in zip(parameters, starts, strict=True):
             # The parameter keeps its strides (channels_last): kernels and gradients rely on them.

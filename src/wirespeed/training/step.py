@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 
@@ -67,8 +67,7 @@ class LossScale:
         self._scaler.load_state_dict(state)
 
     def scaled(self, loss: torch.Tensor) -> torch.Tensor:
-        scaled: torch.Tensor = self._scaler.scale(loss)
-        return scaled
+        return self._scaler.scale(loss)
 
     def step(self, clip: float | None) -> bool:
         """Unscale, clip and step; False: a gradient was not finite, so nothing but the scale moved."""
@@ -90,6 +89,9 @@ class LossScale:
 
 
 Precision = Literal["float32", "bf16", "fp16"]
+
+_Part = tuple[str, float, float]
+"""(name, begin, end) on the host's clock."""
 
 LOWER = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -140,19 +142,9 @@ class Step:
     """Every part on the host's clock, lane `step`."""
 
 
-class _Marks(Protocol):
+class _HostMarks:
     """Ends of parts, each with the name of the part that ends there."""
 
-    def begin(self) -> None: ...
-
-    def mark(self, name: str) -> None: ...
-
-    def end(self) -> tuple[float, list[tuple[str, float, float]]]:
-        """Seconds of the whole, and each part's (name, begin, end) on the host's clock."""
-        ...
-
-
-class _HostMarks:
     def begin(self) -> None:
         self._names: list[str] = []
         self._times = [perf_counter()]
@@ -161,13 +153,14 @@ class _HostMarks:
         self._times.append(perf_counter())
         self._names.append(name)
 
-    def end(self) -> tuple[float, list[tuple[str, float, float]]]:
+    def end(self) -> tuple[float, list[_Part]]:
+        """Seconds of the whole, and the parts."""
         times = self._times
         parts = list(zip(self._names, times[:-1], times[1:], strict=True))
         return perf_counter() - times[0], parts
 
 
-class _CudaMarks:
+class _CudaMarks(_HostMarks):
     """Events are made once and used again in every step."""
 
     def __init__(self, device: torch.device) -> None:
@@ -184,7 +177,7 @@ class _CudaMarks:
         self._names.append(name)
         self._record(len(self._names))
 
-    def end(self) -> tuple[float, list[tuple[str, float, float]]]:
+    def end(self) -> tuple[float, list[_Part]]:
         torch.cuda.synchronize(self._device)
         seconds = perf_counter() - self._begin
         first = self._events[0]
@@ -230,7 +223,7 @@ class Stepper:
         self._scale = LossScale(trainer, device) if precision == "fp16" else None
         self._clip = clip
         self._share = share
-        self._marks: _Marks = _CudaMarks(device) if device.type == "cuda" else _HostMarks()
+        self._marks = _CudaMarks(device) if device.type == "cuda" else _HostMarks()
 
     def __call__(self, number: int) -> Step:
         """One step; LossNotFinite when its loss is NaN or infinite."""
@@ -264,7 +257,8 @@ class Stepper:
     def _micro(self, number: int, micro: int, *, last: bool) -> torch.Tensor:
         """Forward and backward of one micro batch; its loss, detached."""
         mark = self._marks.mark
-        batch = self._to_device(self._batches(number, micro))
+        inputs, targets = self._batches(number, micro)
+        batch = inputs.to(self._device), targets.to(self._device)
         mark("data")
         # Forward lies within no_sync too: torch's DDP looks at it there.
         with nullcontext() if last else self._trainer.no_sync():
@@ -276,10 +270,6 @@ class Stepper:
         mark("backward")
         return loss.detach().float()
 
-    def _to_device(self, batch: Batch) -> Batch:
-        inputs, targets = batch
-        return inputs.to(self._device), targets.to(self._device)
-
     def _optimize(self) -> bool:
         """Clip and step; whether the step was skipped."""
         if self._scale is not None:
@@ -290,16 +280,13 @@ class Stepper:
         return False
 
     def _stop_unless_finite(self, loss: float, number: int) -> None:
-        if self._share is None:
-            known = [(self._rank, loss)]
-        else:
-            known = list(enumerate(self._share(loss)))
+        known = enumerate(self._share(loss)) if self._share else [(self._rank, loss)]
         bad = [(rank, value) for rank, value in known if not math.isfinite(value)]
         if bad:
             raise LossNotFinite(bad, number)
 
 
-def _times(seconds: float, parts: list[tuple[str, float, float]]) -> StepTimes:
+def _times(seconds: float, parts: list[_Part]) -> StepTimes:
     sums = dict.fromkeys(("data", "forward", "backward", "synchronise", "optimizer"), 0.0)
     for name, begin, end in parts:
         sums[name] += end - begin

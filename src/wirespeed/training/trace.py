@@ -10,7 +10,7 @@ microseconds.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -145,12 +145,10 @@ def chrome_trace(
         # Process 0 and thread 0 are the idle task to Perfetto, which shows neither.
         pid = rank + 1
         host = f" on {hosts[rank]}" if rank < len(hosts) else ""
-        events.append(_name("process_name", pid, 0, f"rank {rank}{host}"))
-        events.append(_order("process_sort_index", pid, 0, rank))
+        events += _named("process", pid, 0, f"rank {rank}{host}", rank)
         rows = _rows([span for span in spans if span.rank == rank])
         for tid, (name, row) in enumerate(rows, 1):
-            events.append(_name("thread_name", pid, tid, name))
-            events.append(_order("thread_sort_index", pid, tid, tid))
+            events += _named("thread", pid, tid, name, tid)
             events += [_event(span, pid, tid, zero) for span in row]
     whole = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(about or {})}
     return json.dumps(whole, separators=(",", ":"), allow_nan=False)
@@ -199,9 +197,8 @@ def _event(span: Span, pid: int, tid: int, zero: float) -> dict[str, object]:
     }
 
 
-def _name(what: str, pid: int, tid: int, name: str) -> dict[str, object]:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
-
-
-def _order(what: str, pid: int, tid: int, index: int) -> dict[str, object]:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"sort_index": index}}
+def _named(what: str, pid: int, tid: int, name: str, index: int) -> Iterator[dict[str, object]]:
+    """Its name, and where it stands among the others."""
+    told = {"name": {"name": name}, "sort_index": {"sort_index": index}}
+    for key, args in told.items():
+        yield {"ph": "M", "name": f"{what}_{key}", "pid": pid, "tid": tid, "args": args}

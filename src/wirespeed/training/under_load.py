@@ -73,52 +73,63 @@ def beside_each_other(
     send must have groups of their own. A rank outside an activity's group gives it a call that does
     nothing. CannotMeasure: their calls never overlapped in a round.
     """
-    counts = _calibrated(activities, control, device)
-    alone: list[list[float]] = [[] for _ in activities]
-    together: list[list[float]] = [[] for _ in activities]
+    bench = _Bench(control, device)
+    counts = bench.calibrated(activities)
+    alone, together = [], []
     for _ in range(rounds):
-        for index, activity in enumerate(activities):
-            (calls,) = _run([activity], [counts[index]], control, device)
-            alone[index] += _slowest([_middle(calls)], control)
-        shared = _shared(_run(activities, counts, control, device))
-        for index, seconds in enumerate(_slowest([_middle(calls) for calls in shared], control)):
-            together[index].append(seconds)
+        alone.append(bench.each_alone(activities, counts))
+        shared = _shared(bench.run(activities, counts))
+        together.append(bench.slowest([_middle(calls) for calls in shared]))
     return [
         _figures(
             activity.name,
             ", ".join(other.name for other in activities if other is not activity),
-            alone[index],
-            together[index],
+            *times,
         )
-        for index, activity in enumerate(activities)
+        for activity, *times in zip(
+            activities, zip(*alone, strict=True), zip(*together, strict=True), strict=True
+        )
     ]
 
 
-def _calibrated(
-    activities: Sequence[Activity], control: dist.ProcessGroup, device: torch.device
-) -> list[int]:
-    """Calls of each that take about as long as those of the others; equal on all ranks."""
-    times = []
-    for activity in activities:
-        _run([activity], [2], control, device)
-        (calls,) = _run([activity], [3], control, device)
-        times.append(_middle(calls))
-    times = _slowest(times, control)
-    whole = max(_ROUND_S, _LEAST_CALLS * max(times))
-    return [max(_LEAST_CALLS, min(_MOST_CALLS, ceil(whole / max(one, 1e-9)))) for one in times]
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """Where activities are timed."""
 
+    control: dist.ProcessGroup
+    device: torch.device
 
-def _run(
-    activities: Sequence[Activity],
-    counts: Sequence[int],
-    control: dist.ProcessGroup,
-    device: torch.device,
-) -> list[list[Call]]:
-    """Begin and end of every call of each activity, all of them at once, after a barrier."""
-    dist.all_reduce(torch.zeros(1), group=control)
-    if device.type == "cuda":
-        return _on_streams(activities, counts, device)
-    return _on_threads(activities, counts)
+    def calibrated(self, activities: Sequence[Activity]) -> list[int]:
+        """Calls of each that take about as long as those of the others; equal on all ranks."""
+        times = []
+        for activity in activities:
+            self.run([activity], [2])
+            (calls,) = self.run([activity], [3])
+            times.append(_middle(calls))
+        times = self.slowest(times)
+        whole = max(_ROUND_S, _LEAST_CALLS * max(times))
+        return [max(_LEAST_CALLS, min(_MOST_CALLS, ceil(whole / max(one, 1e-9)))) for one in times]
+
+    def each_alone(self, activities: Sequence[Activity], counts: Sequence[int]) -> list[float]:
+        """Median seconds of a call of each, one activity after the other, of the slowest rank."""
+        found = []
+        for activity, count in zip(activities, counts, strict=True):
+            (calls,) = self.run([activity], [count])
+            found += self.slowest([_middle(calls)])
+        return found
+
+    def run(self, activities: Sequence[Activity], counts: Sequence[int]) -> list[list[Call]]:
+        """Begin and end of every call of each activity, all of them at once, after a barrier."""
+        dist.all_reduce(torch.zeros(1), group=self.control)
+        if self.device.type == "cuda":
+            return _on_streams(activities, counts, self.device)
+        return _on_threads(activities, counts)
+
+    def slowest(self, values: Sequence[float]) -> list[float]:
+        """The largest of each over all ranks."""
+        row = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(row, dist.ReduceOp.MAX, group=self.control)
+        return [float(value) for value in row]
 
 
 def _on_threads(activities: Sequence[Activity], counts: Sequence[int]) -> list[list[Call]]:
@@ -178,13 +189,6 @@ def _middle(calls: Sequence[Call]) -> float:
     return median(end - begin for begin, end in calls) if calls else -1.0
 
 
-def _slowest(values: Sequence[float], control: dist.ProcessGroup) -> list[float]:
-    """The largest of each over all ranks."""
-    row = torch.tensor(values, dtype=torch.float64)
-    dist.all_reduce(row, dist.ReduceOp.MAX, group=control)
-    return [float(value) for value in row]
-
-
 def _figures(
     name: str, beside: str, alone: Sequence[float], together: Sequence[float]
 ) -> LoadFigures:
@@ -238,22 +242,18 @@ def skewed_all_to_all(
     `alone` is even, `together` is skewed. Collective over `group`, whose ranks are those of `control`.
     """
     ranks = dist.get_world_size(group)
-    even = _exchange(expert_splits(rows, ranks, 1 / ranks), width, group, device)
-    uneven = [
-        _exchange(expert_splits(rows, ranks, share), width, group, device) for share in shares
+    activities = [
+        _exchange(expert_splits(rows, ranks, share), width, group, device)
+        for share in (1 / ranks, *shares)
     ]
-    counts = _calibrated([even, *uneven], control, device)
-    times: list[list[float]] = [[] for _ in counts]
-    for _ in range(rounds):
-        for index, activity in enumerate([even, *uneven]):
-            (calls,) = _run([activity], [counts[index]], control, device)
-            times[index] += _slowest([_middle(calls)], control)
+    bench = _Bench(control, device)
+    counts = bench.calibrated(activities)
+    times = [bench.each_alone(activities, counts) for _ in range(rounds)]
+    even, *uneven = zip(*times, strict=True)
     size = rows * width * 4
     return [
-        _figures(
-            f"all_to_all_v {size} B, {share:.0%} to one expert", "even shares", times[0], seconds
-        )
-        for share, seconds in zip(shares, times[1:], strict=True)
+        _figures(f"all_to_all_v {size} B, {share:.0%} to one expert", "even shares", even, seconds)
+        for share, seconds in zip(shares, uneven, strict=True)
     ]
 
 

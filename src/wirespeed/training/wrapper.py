@@ -11,7 +11,7 @@ from torch import nn
 from wirespeed.errors import UsageError
 from wirespeed.training.buckets import bucket_bytes
 from wirespeed.training.parcels import SYNCHRONISERS
-from wirespeed.training.synchroniser import DEFAULT_BUCKET_MB, Synchroniser
+from wirespeed.training.synchroniser import DEFAULT_BUCKET_MB
 
 
 class DistributedDataParallel(nn.Module):
@@ -47,9 +47,13 @@ class DistributedDataParallel(nn.Module):
         """
         super().__init__()
         bucket_bytes(bucket_mb)
-        kind = _kind(strategy)
+        if strategy not in SYNCHRONISERS:
+            raise UsageError(
+                f"no strategy is called {strategy!r}",
+                expected="one of " + ", ".join(SYNCHRONISERS),
+            )
         self.module = module
-        self._synchroniser = kind(module, _group(group), bucket_mb)
+        self._synchroniser = SYNCHRONISERS[strategy](module, _group(group), bucket_mb)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled():
@@ -84,14 +88,6 @@ class DistributedDataParallel(nn.Module):
             if name == "module":  # not there yet: __init__ has not come that far
                 raise
             return getattr(self.module, name)
-
-
-def _kind(strategy: str) -> type[Synchroniser]:
-    if strategy not in SYNCHRONISERS:
-        raise UsageError(
-            f"no strategy is called {strategy!r}", expected="one of " + ", ".join(SYNCHRONISERS)
-        )
-    return SYNCHRONISERS[strategy]
 
 
 def _group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:

@@ -9,8 +9,8 @@ import pytest
 from wirespeed.errors import CannotMeasure
 from wirespeed.node.lock import Lock
 from wirespeed.rank.training.lasting import Keeper
-from wirespeed.training.checkpoints.files import CheckpointFiles
-from wirespeed.training.checkpoints.state import to_bytes
+from wirespeed.training.checkpoint_files import CheckpointFiles
+from wirespeed.training.checkpoint_state import to_bytes
 
 
 def keeper(folder: Path, rank: int, others: Any) -> Keeper:

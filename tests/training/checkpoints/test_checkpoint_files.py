@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from wirespeed.training.checkpoints.files import CheckpointFiles, Refused
+from wirespeed.training.checkpoint_files import CheckpointFiles, Refused
 
 ABOUT = {"model": "tiny", "world_size": 2}
 

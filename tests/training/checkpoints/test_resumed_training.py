@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from wirespeed.training.checkpoints.state import (
+from wirespeed.training.checkpoint_state import (
     from_bytes,
     load_own,
     load_part,

@@ -23,7 +23,7 @@ from wirespeed.rank.steps import Reporter, Tell, teller
 from wirespeed.rank.training.failures import FaultInjection, collectives_begun
 from wirespeed.rank.training.findings import trouble
 from wirespeed.rank.training.stage import BUILD_BOUND_S, Act, Stage
-from wirespeed.training.checkpoints.files import CheckpointFiles, Refused
+from wirespeed.training.checkpoint_files import CheckpointFiles, Refused
 from wirespeed.training.strategies.registry import STRATEGIES
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class Keeper:
         self._steps: list[int] = []
         self._lock: Lock | None = None
         # Its imports belong to the start, not to what the first checkpoint costs.
-        import_module("wirespeed.training.checkpoints.state")
+        import_module("wirespeed.training.checkpoint_state")
 
     def claim(self) -> Owner | None:
         """Keep every other job out; the dead owner whose lock was taken over on this rank.
@@ -310,7 +310,7 @@ class Keeper:
         return _Loaded(0, tuple(refused))
 
     def _state(self) -> bytes:
-        from wirespeed.training.checkpoints.state import (
+        from wirespeed.training.checkpoint_state import (
             own_state,
             part_state,
             shared_state,
@@ -327,7 +327,7 @@ class Keeper:
 
     def _load(self, step: int) -> str:
         """ "" when every rank has taken it; else why one cannot."""
-        from wirespeed.training.checkpoints.state import from_bytes
+        from wirespeed.training.checkpoint_state import from_bytes
 
         state: Any = None
 
@@ -358,7 +358,7 @@ class Keeper:
         return ""
 
     def _take(self, state: Any) -> None:
-        from wirespeed.training.checkpoints.state import load_own, load_part, load_shared
+        from wirespeed.training.checkpoint_state import load_own, load_part, load_shared
 
         place, trainer = self._place, self._act.trainer
         if self._each:

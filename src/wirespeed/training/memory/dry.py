@@ -17,10 +17,9 @@ from wirespeed.training.contract import ModelSpec
 from wirespeed.training.memory.ledger import Ledger
 from wirespeed.training.memory.predicted import Footprint
 from wirespeed.training.models.sizes import FLOAT32_BYTES
-from wirespeed.training.step import Precision
+from wirespeed.training.step import LOWER, Precision
 from wirespeed.training.strategies.fsdp import blocks_of
 
-_AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _STANDING = ("parameters", "buffers")
 
 
@@ -38,7 +37,7 @@ def footprint(
     """
     try:
         with torch.random.fork_rng(devices=[]):
-            seen = _pass(spec, samples, device, _AUTOCAST.get(precision))
+            seen = _pass(spec, samples, device, LOWER.get(precision))
     except RuntimeError as error:
         raise CannotMeasure(
             f"the memory of {spec.name} cannot be foretold: {str(error).splitlines()[0]}",
@@ -47,6 +46,8 @@ def footprint(
     layout = optimizer_layout(optimizer_class, optimizer_options)
     together = device.type == "cuda"
     trained = [p for p in seen.model.parameters() if p.requires_grad]
+    # As fully_shard would gather them.
+    blocks = [_bytes(block.parameters()) for block in blocks_of(seen.model)]
     return Footprint(
         parameters=_bytes(seen.model.parameters()),
         buffers=_bytes(seen.model.buffers()),
@@ -59,7 +60,7 @@ def footprint(
         update_before=0.0 if together else layout.update_before,
         update_per_byte=1.0 if together else 0.0,
         tensor_bytes=tuple(_bytes([p]) for p in trained),
-        unit_bytes=_units(seen.model),
+        unit_bytes=(_bytes(seen.model.parameters()) - sum(blocks), *blocks),
     )
 
 
@@ -167,12 +168,6 @@ def _stepped(
     state = optimizer.state[parameters[0]].values()
     kept = _bytes(value for value in state if isinstance(value, torch.Tensor))
     return kept, ledger.story.highest(since)[0] - stays
-
-
-def _units(model: nn.Module) -> tuple[int, ...]:
-    """As fully_shard would gather them."""
-    blocks = [_bytes(block.parameters()) for block in blocks_of(model)]
-    return _bytes(model.parameters()) - sum(blocks), *blocks
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.distributed as dist
@@ -69,6 +69,7 @@ def fit_batch(
     """
     end_s = time.monotonic() + within_s
     limit = _least(_limit(limit_bytes, setup.device), setup)
+    all_hold = all_hold or (lambda holds: _least(int(holds), setup) > 0)
     trials = _Trials(spec, build, setup, limit, expect, all_hold)
     with _held_to(limit, setup.device):
         found = largest_that_fits(
@@ -77,38 +78,34 @@ def fit_batch(
     return trials.result(found)
 
 
+@dataclass(slots=True)
 class _Trials:
     """Whether a batch fits; every rank answers alike."""
 
-    def __init__(
-        self,
-        spec: ModelSpec,
-        build: Build,
-        setup: Setup,
-        limit: int,
-        expect: Callable[[int], int] | None,
-        all_hold: Callable[[bool], bool] | None = None,
-    ) -> None:
-        self.all = all_hold or (lambda holds: _least(int(holds), setup) > 0)
-        self._spec, self._build, self._setup, self._limit = spec, build, setup, limit
-        self._expect = expect
-        self._measured: dict[int, TrainingMemory] = {}
-        self._foretold: list[int] = []
-        self._ran_out: list[int] = []
+    spec: ModelSpec
+    build: Build
+    setup: Setup
+    limit: int
+    expect: Callable[[int], int] | None
+    all: Callable[[bool], bool]
+    """Whether it holds on every rank."""
+    measured: dict[int, TrainingMemory] = field(default_factory=dict)
+    foretold: list[int] = field(default_factory=list)
+    ran_out: list[int] = field(default_factory=list)
 
     def __call__(self, samples: int) -> bool:
-        usable = self._limit * (1 - _RESERVE)
-        on_cpu = self._setup.device.type == "cpu"
+        usable = self.limit * (1 - _RESERVE)
+        on_cpu = self.setup.device.type == "cpu"
         if on_cpu and not self.all(self._foresight(samples) <= usable):
-            self._foretold.append(samples)
+            self.foretold.append(samples)
             return False
         memory = self._tried(samples)
         if not self.all(memory is not None):
-            self._ran_out.append(samples)
+            self.ran_out.append(samples)
             return False
         if memory is None or not self.all(memory.peak <= usable):
             return False
-        self._measured[samples] = memory
+        self.measured[samples] = memory
         if memory.peak > _WORTH_COLLECTING:
             # Wrappers are held by cycles; the next trainer is not to stand beside this one's rest.
             gc.collect()
@@ -118,17 +115,17 @@ class _Trials:
         return BatchFit(
             samples=found.samples,
             too_many=found.too_many,
-            limit_bytes=self._limit,
-            memory=self._measured.get(found.samples),
-            foretold=tuple(self._foretold),
-            ran_out=tuple(self._ran_out),
+            limit_bytes=self.limit,
+            memory=self.measured.get(found.samples),
+            foretold=tuple(self.foretold),
+            ran_out=tuple(self.ran_out),
             ended=found.ended,
         )
 
     def _tried(self, samples: int) -> TrainingMemory | None:
         """The memory of a step, or None where it ran out."""
         try:
-            return measure_memory(self._spec, self._build, replace(self._setup, samples=samples))
+            return measure_memory(self.spec, self.build, replace(self.setup, samples=samples))
         except (torch.OutOfMemoryError, MemoryError):
             pass
         except RuntimeError as error:
@@ -136,7 +133,7 @@ class _Trials:
                 raise
         # The error is gone, and with its frames all that they held.
         gc.collect()
-        if self._setup.device.type == "cuda":
+        if self.setup.device.type == "cuda":
             torch.cuda.empty_cache()
         return None
 
@@ -147,17 +144,17 @@ class _Trials:
         through two measured points may turn out too flat: activations and what is expected steepen
         it. No sum grows by more than in proportion to the batch; that bounds it from above.
         """
-        known = sorted(self._measured)
+        known = sorted(self.measured)
         if not known:
-            return self._expect(samples) if self._expect else 0.0
-        count, last = known[-1], self._measured[known[-1]]
+            return self.expect(samples) if self.expect else 0.0
+        count, last = known[-1], self.measured[known[-1]]
         standing = last.parameters + last.optimizer
         bound = standing + (last.peak - standing) * samples / count
         slopes = [last.activations / count]
         if len(known) > 1:
-            slopes.append((last.peak - self._measured[known[-2]].peak) / (count - known[-2]))
-        if self._expect:
-            slopes.append((self._expect(samples) - self._expect(count)) / (samples - count))
+            slopes.append((last.peak - self.measured[known[-2]].peak) / (count - known[-2]))
+        if self.expect:
+            slopes.append((self.expect(samples) - self.expect(count)) / (samples - count))
         if len(slopes) == 1:
             return bound
         return min(bound, last.peak + max(slopes) * (samples - count))

@@ -4,9 +4,7 @@ Everything from the model's making on is in the ledger (ledger.py), so that what
 aside at its start is known too. The first step brings the optimizer's state into being; the second
 is the one that is told about.
 
-A strategy whose tensors lie elsewhere than in the model and its optimizer may have the attributes
-`optimizer` (a torch optimizer, or what wraps one) and `gradients` (a function that returns tensors);
-both are looked at first.
+A strategy's attribute `optimizer` (a torch optimizer, or what wraps one) is looked at first.
 """
 
 import ctypes
@@ -61,7 +59,7 @@ def measure_memory(
         try:
             allocator.read("started")
             # What was sent once, such as rank 0's values at the start, is still what it is.
-            ledger.mark(parameters_of(trainer), "parameters", over=_SENT)
+            ledger.mark(map(local, trainer.model.parameters()), "parameters", over=_SENT)
             step = Stepper(
                 _Watched(trainer, ledger, allocator),
                 replace(spec, loss=partial(_watched_loss, spec, ledger)),
@@ -211,16 +209,8 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return part if isinstance(part, torch.Tensor) else tensor
 
 
-def parameters_of(trainer: Trainer) -> list[torch.Tensor]:
-    """The local part of all parameters, frozen ones too."""
-    return [local(parameter) for parameter in trainer.model.parameters()]
-
-
 def gradients_of(trainer: Trainer) -> list[torch.Tensor]:
     """What the optimizer's step is going to read; to be asked between finish and step."""
-    told = getattr(trainer, "gradients", None)
-    if callable(told):
-        return [local(tensor) for tensor in told()]
     own = [p.grad for p in trainer.model.parameters() if p.grad is not None]
     theirs = (p.grad for one in optimizers_of(trainer) for p in _held(one) if p.grad is not None)
     return [local(gradient) for gradient in (*own, *theirs, *_averaged(trainer))]
@@ -239,13 +229,10 @@ def optimizer_tensors(trainer: Trainer) -> list[torch.Tensor]:
 
 def optimizers_of(trainer: Trainer) -> list[object]:
     """The trainer's optimizers, with those that they wrap."""
-    if (told := getattr(trainer, "optimizer", None)) is not None:
-        first: Iterable[object] = told if isinstance(told, list | tuple) else [told]
-    else:
-        near = (*_attributes(trainer), getattr(trainer.model, "optimizer", None))
-        first = [value for value in near if hasattr(value, "param_groups")]
+    told = getattr(trainer, "optimizer", None)
+    near = (*_attributes(trainer), getattr(trainer.model, "optimizer", None))
+    waiting = [told] if told is not None else [v for v in near if hasattr(v, "param_groups")]
     found: list[object] = []
-    waiting = list(first)
     while waiting:
         one = waiting.pop(0)
         if not any(one is known for known in found):
@@ -268,9 +255,7 @@ def _averaged(trainer: Trainer) -> Iterator[torch.Tensor]:
     """DeepSpeed's ZeRO keeps this rank's part of the gradients apart from the parameters."""
     for one in optimizers_of(trainer):
         kept: Any = getattr(one, "averaged_gradients", None) or ()
-        for value in tree_iter(kept):
-            if isinstance(value, torch.Tensor):
-                yield value
+        yield from (value for value in tree_iter(kept) if isinstance(value, torch.Tensor))
 
 
 def _attributes(thing: object) -> Iterator[object]:
@@ -309,8 +294,6 @@ def highest_resident(process: Path = Path("/proc/self")) -> int | None:
         lines = (process / "status").read_text().splitlines()
     except OSError:
         return None
-    for line in lines:
-        name, _, value = line.partition(":")
-        if name == "VmHWM":
-            return int(value.split()[0]) * 1024
-    return None
+    sizes = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    kilobytes = next(sizes, None)
+    return None if kilobytes is None else int(kilobytes) * 1024

@@ -15,7 +15,7 @@ from wirespeed.training.models.sizes import (
     Size,
     TransformerSize,
 )
-from wirespeed.training.models.tokens import batches_of
+from wirespeed.training.models.tokens import TextTokens, random_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -96,7 +96,9 @@ def spec_of(size: Size, *, text: str | None = None) -> ModelSpec:
 
     batch: Callable[[int, int], Batch]
     if isinstance(size, TransformerSize):
-        batch, tokens = batches_of(size.vocab, size.context, text), size.context
+        batch, tokens = partial(random_tokens, size.vocab, size.context), size.context
+        if text is not None:
+            batch = TextTokens.open(text, size.vocab, size.context)
     else:
         batch, tokens = partial(_random_classes, size), 1
     return ModelSpec(

@@ -7,7 +7,6 @@ vocabulary), which is all that a clock needs; a text can be learned.
 
 import os
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -20,14 +19,6 @@ if TYPE_CHECKING:
 
 
 BYTE_VOCAB = 256
-TokenBatch = Callable[[int, int], tuple["torch.Tensor", "torch.Tensor"]]
-
-
-def batches_of(vocab: int, context: int, text: str | None) -> TokenBatch:
-    """(seed, samples) -> a batch: of the text where there is one, else random."""
-    if text is not None:
-        return TextTokens.open(text, vocab, context)
-    return lambda seed, samples: random_tokens(vocab, context, seed, samples)
 
 
 def random_tokens(

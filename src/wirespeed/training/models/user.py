@@ -53,7 +53,7 @@ def user_model(path: str) -> ModelSpec:
         name=path,
         build=_Builder(path, make, module),
         batch=_batches(path, batch),
-        loss=_Loss(path, loss),
+        loss=_checked(path, loss),
         parameters=trained,
         gradient_bytes=trained * FLOAT32_BYTES,
     )
@@ -76,32 +76,19 @@ class _Builder:
         return module
 
 
-class _Loss:
-    """The user's loss of the model's outputs; checked to be one number."""
+def _checked(path: str, loss: Callable[[Any, Tensor], Tensor]) -> Callable[..., Tensor]:
+    """The user's loss of the model's outputs; UsageError where it is not one number."""
 
-    def __init__(self, path: str, loss: Callable[[Any, Tensor], Tensor]) -> None:
-        self._path, self._loss = path, loss
-
-    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+    def checked(model: nn.Module, batch: Batch) -> Tensor:
         inputs, targets = batch
-        value = self._loss(model(inputs), targets)
+        value = loss(model(inputs), targets)
         if not isinstance(value, Tensor) or value.dim() != 0:
             raise UsageError(
-                f"{self._path}: the loss returned {_kind(value)}", expected="a tensor of one number"
+                f"{path}: the loss returned {_kind(value)}", expected="a tensor of one number"
             )
         return value
 
-
-class _Rows:
-    """Batches drawn from the rows of an example."""
-
-    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
-        self._inputs, self._targets = inputs, targets
-
-    def __call__(self, seed: int, samples: int) -> Batch:
-        generator = torch.Generator().manual_seed(seed)
-        rows = torch.randint(len(self._inputs), (samples,), generator=generator)
-        return self._inputs[rows], self._targets[rows]
+    return checked
 
 
 def _batches(path: str, batch: Any) -> Callable[[int, int], Batch]:
@@ -119,15 +106,19 @@ def _batches(path: str, batch: Any) -> Callable[[int, int], Batch]:
     if callable(batch):
         given: Callable[[int, int], Batch] = batch
         return given
-    return _Rows(inputs, targets)
+
+    def drawn(seed: int, samples: int) -> Batch:
+        """Rows of the example."""
+        generator = torch.Generator().manual_seed(seed)
+        rows = torch.randint(len(inputs), (samples,), generator=generator)
+        return inputs[rows], targets[rows]
+
+    return drawn
 
 
 def _is_pair(made: Any) -> bool:
-    return (
-        isinstance(made, tuple | list)
-        and len(made) == 2
-        and all(isinstance(one, Tensor) for one in made)
-    )
+    pair = isinstance(made, tuple | list) and len(made) == 2
+    return pair and all(isinstance(one, Tensor) for one in made)
 
 
 def _trained(path: str, spec: ModelSpec) -> ModelSpec:

@@ -15,7 +15,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from wirespeed.errors import UsageError
-from wirespeed.training.checkpoints.files import Refused
+from wirespeed.training.checkpoint_files import Refused
 from wirespeed.training.contract import Trainer
 from wirespeed.training.sharded_optimizer import ShardedOptimizer, whole_state
 from wirespeed.training.strategies.plain import ModuleTrainer
@@ -77,20 +77,17 @@ def part_state(trainer: Trainer, device: torch.device) -> State:
     """This rank's part of everything."""
     plain, optimizer = _open(trainer)
     packed = optimizer.state_dict()
-    sharded = [
-        (number, key)
-        for number, entries in packed["state"].items()
-        for key, value in entries.items()
-        if isinstance(value, DTensor)
-    ]
-    entries = {
-        number: {key: _local(value) for key, value in values.items()}
-        for number, values in packed["state"].items()
-    }
+    state = packed["state"]
+    entries = {number: _all_local(values) for number, values in state.items()}
     return {
-        "model": {name: _local(value) for name, value in plain.state_dict().items()},
+        "model": _all_local(plain.state_dict()),
         "optimizer": {**packed, "state": entries},
-        "sharded": sharded,
+        "sharded": [
+            (number, key)
+            for number, values in state.items()
+            for key, value in values.items()
+            if isinstance(value, DTensor)
+        ],
         "random": _random_state(device),
     }
 
@@ -127,6 +124,10 @@ def _buffers(plain: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
             yield name, value
 
 
+def _all_local(values: Mapping[str, Any]) -> State:
+    return {key: _local(value) for key, value in values.items()}
+
+
 def _local(value: Any) -> Any:
     return value.to_local().detach() if isinstance(value, DTensor) else value
 
@@ -134,7 +135,7 @@ def _local(value: Any) -> Any:
 def _as_shard_of(parameter: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
     if not isinstance(parameter, DTensor):
         return local
-    shard: torch.Tensor = DTensor.from_local(
+    return DTensor.from_local(
         local.to(parameter.device),
         parameter.device_mesh,
         parameter.placements,
@@ -142,7 +143,6 @@ def _as_shard_of(parameter: torch.Tensor, local: torch.Tensor) -> torch.Tensor:
         shape=parameter.shape,
         stride=parameter.stride(),
     )
-    return shard
 
 
 def _random_state(device: torch.device) -> State:

@@ -89,11 +89,8 @@ class CheckpointFiles:
 
     def job_of(self, step: int) -> str:
         """Of the job that wrote it, if training can go on from what that made; else ""."""
-        try:
-            marker = self._read_marker(step, "")
-        except Refused:
-            return ""
-        return str(marker.get("job") or "") if marker.get("about") == self._about else ""
+        marker = self._own_marker(step)
+        return str(marker.get("job") or "") if marker else ""
 
     def keep(self, steps: Collection[int]) -> None:
         """Remove this job's other checkpoints; what is not ours stays."""
@@ -113,11 +110,15 @@ class CheckpointFiles:
 
     def _is_ours(self, step: int) -> bool:
         """One that names no job was written by an older version."""
-        try:
+        marker = self._own_marker(step)
+        return marker is not None and marker.get("job", self.job) == self.job
+
+    def _own_marker(self, step: int) -> dict[str, Any] | None:
+        """None where training cannot go on from what that step holds."""
+        with suppress(Refused):
             marker = self._read_marker(step, "")
-        except Refused:
-            return False
-        return marker.get("about") == self._about and marker.get("job", self.job) == self.job
+            return marker if marker.get("about") == self._about else None
+        return None
 
     def _is_strangers(self, step: int) -> bool:
         """One without a whole marker is nobody's."""
