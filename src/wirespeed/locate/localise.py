@@ -119,7 +119,6 @@ def localise(
     exhaustive: bool = False,
     most_rounds: int = MOST_ROUNDS,
     threshold: float = THRESHOLD,
-    latency_threshold: float = LATENCY_THRESHOLD,
     seed: int = 0,
 ) -> Diagnosis:
     """Find the slow parts in at most `most_rounds` rounds of pairs.
@@ -133,23 +132,22 @@ def localise(
             expected="at least 2 nodes",
             next="start one rank on each of several nodes, or use `wirespeed check` on this one",
         )
-    if most_rounds < 1 or threshold <= 1 or latency_threshold <= 1:
+    if most_rounds < 1 or threshold <= 1:
         raise UsageError(
-            f"{most_rounds} rounds, thresholds {threshold:g} and {latency_threshold:g}",
+            f"{most_rounds} rounds, thresholds {threshold:g} and {LATENCY_THRESHOLD:g}",
             expected="at least 1 round, thresholds (factors of slow-down) above 1",
         )
-    # Whoever asks for culprits of 5× wants none of 3×, whatever is slow about them.
-    search = _Search(fabric, threshold, max(threshold, latency_threshold), seed)
+    search = _Search(fabric, threshold, seed)
     search.run(exhaustive, most_rounds)
     return search.diagnosis()
 
 
 class _Search:
-    def __init__(
-        self, fabric: Fabric, threshold: float, latency_threshold: float, seed: int
-    ) -> None:
+    def __init__(self, fabric: Fabric, threshold: float, seed: int) -> None:
         self.fabric, self.random = fabric, Random(seed)
-        self.least, self.least_latency = math.log(threshold), math.log(latency_threshold)
+        # Whoever asks for culprits of 5× wants none of 3×, whatever is slow about them.
+        self.least_latency = math.log(max(threshold, LATENCY_THRESHOLD))
+        self.least = math.log(threshold)
         self.table = Table(fabric.nodes, fabric.rails)
         self.readings: list[Reading] = []
         self.met: set[Pair] = set()

@@ -88,11 +88,8 @@ def random_faults(
     count: int,
     kinds: Sequence[FaultKind] = COMMON_KINDS,
     seed: int = 0,
-    *,
-    least: float = 1 / 6,
-    most: float = 0.9,
 ) -> tuple[Fault, ...]:
-    """`count` faults of different parts, their degradation between `least` and `most`.
+    """`count` faults of different parts, their degradation between a sixth and nine tenths.
 
     The kinds take turns in random order. No more than a third of the rails or leaves fail: beyond,
     slow is the rule and there is nothing to compare with.
@@ -108,7 +105,7 @@ def random_faults(
     free = _Free(spec, random)
     while len(faults) < count and usable:
         kind = random.choice(usable)
-        fault = free.draw(kind, random.uniform(least, most))
+        fault = free.draw(kind, random.uniform(1 / 6, 0.9))
         if fault is None:
             usable.remove(kind)
         else:

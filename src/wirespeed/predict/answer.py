@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import median
 
 import numpy as np
@@ -168,23 +169,24 @@ class _Answer:
 
     def tell_gains(self) -> None:
         """Of every collective at its largest size shown."""
-        for improvement in self.question.improvements:
-            for op, forecast in self.forecasts.items():
-                found = factors_of(improvement, forecast, self.rate)
-                if isinstance(found, Refusal):
-                    self.refusals.append(found)
+        for improvement, (op, forecast) in product(
+            self.question.improvements, self.forecasts.items()
+        ):
+            found = factors_of(improvement, forecast, self.rate)
+            if isinstance(found, Refusal):
+                self.refusals.append(found)
+                continue
+            factors, assumes = found
+            size = max(_sizes(forecast.series, self.question))
+            for world in self.worlds:
+                away = refuse_world(forecast.series, world) or refuse_size(forecast.series, size)
+                if away is not None or world.nodes < 2:
                     continue
-                size = max(_sizes(forecast.series, self.question))
-                for world in self.worlds:
-                    away = refuse_world(forecast.series, world)
-                    away = away or refuse_size(forecast.series, size)
-                    if away is not None or world.nodes < 2:
-                        continue
-                    before = forecast.draws([(world, size)])[:, 0]
-                    after = forecast.draws([(world, size)], found[0])[:, 0]
-                    if not (_vague(before) or _vague(after)):
-                        gain = _gain(improvement, f"{op} {size}", world, before, after, found[1])
-                        self.gains.append(gain)
+                before = forecast.draws([(world, size)])[:, 0]
+                after = forecast.draws([(world, size)], factors)[:, 0]
+                if not (_vague(before) or _vague(after)):
+                    what = f"{op} {size}"
+                    self.gains.append(_gain(improvement, what, world, before, after, assumes))
 
     def tell_steps(self, runs: Sequence[Run]) -> None:
         """Nothing where no training run was given and no model asked for."""
@@ -436,9 +438,10 @@ def _step_gain(
     found = factors_of(improvement, asked.stepper.forecast, rate)
     if isinstance(found, Refusal):
         return None
+    factors, assumes = found
     choice = [Choice(best.strategy, best.bucket_mb)]
     before = asked.stepper.draws(best.world, choice)[1][:, 0]
-    after = asked.stepper.draws(best.world, choice, found[0])[1][:, 0]
+    after = asked.stepper.draws(best.world, choice, factors)[1][:, 0]
     bucket = f" {best.bucket_mb:g} MB" if best.bucket_mb is not None else ""
     what = f"step, {best.strategy}{bucket}"
-    return _gain(improvement, what, best.world, before, after, found[1])
+    return _gain(improvement, what, best.world, before, after, assumes)

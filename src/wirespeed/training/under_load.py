@@ -45,9 +45,9 @@ class Activity:
     call: Callable[[], object]
 
 
-def gemm(size: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Activity:
+def gemm(size: int, device: torch.device) -> Activity:
     """One product of two square matrices."""
-    first = torch.randn(size, size, device=device).to(dtype)
+    first = torch.randn(size, size, device=device)
     second, out = torch.randn_like(first), torch.empty_like(first)
     return Activity(f"GEMM {size}", lambda: torch.mm(first, second, out=out))
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from wirespeed.errors import InputError, UsageError
-from wirespeed.training.models.catalogue import model_named
-from wirespeed.training.models.tokens import TextTokens, random_tokens
+from wirespeed.training.models.catalogue import TextTokens, model_named, random_tokens
 
 WORDS = bytes(range(256)) * 2
 

@@ -23,6 +23,8 @@ from wirespeed.training.memory.predicted import Fit, largest_that_fits
 
 _RESERVE = 0.05
 """Of the limit, for what lies outside of tensors (gloo's buffers, kernels' scratch space)."""
+_MOST = 1 << 16
+"""Samples of a micro batch that are tried at the most."""
 _WORTH_COLLECTING = 1 << 26
 """Below so many bytes Python's own pace of collecting garbage will do."""
 
@@ -54,7 +56,6 @@ def fit_batch(
     *,
     limit_bytes: int | None = None,
     expect: Callable[[int], int] | None = None,
-    most: int = 1 << 16,
     within: float = 0.02,
     all_hold: Callable[[bool], bool] | None = None,
     within_s: float = math.inf,
@@ -73,7 +74,7 @@ def fit_batch(
     trials = _Trials(spec, build, setup, limit, expect, all_hold)
     with _held_to(limit, setup.device):
         found = largest_that_fits(
-            trials, most=most, within=within, more=lambda: trials.all(time.monotonic() < end_s)
+            trials, most=_MOST, within=within, more=lambda: trials.all(time.monotonic() < end_s)
         )
     return trials.result(found)
 

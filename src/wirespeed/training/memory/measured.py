@@ -36,7 +36,6 @@ def measure_memory(
     setup: Setup,
     *,
     seed: int = 1,
-    clip: float | None = None,
     precision: Precision = "float32",
 ) -> TrainingMemory:
     """Bytes of a step of this strategy on this rank; collective over `setup.group`.
@@ -68,7 +67,6 @@ def measure_memory(
                 device=setup.device,
                 micro_batches=setup.micro_batches,
                 precision=precision,
-                clip=clip,
             )
             step(0)
             ledger.mark(optimizer_tensors(trainer), "optimizer", over=_SENT)
