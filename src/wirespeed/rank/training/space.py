@@ -87,7 +87,13 @@ def _foretold(stage: Stage, case: TrainCase, setup: Setup, samples: int) -> Trai
         precision=precision(stage.plan),
     )
     sharding = stage.place.local_ranks_here if case.strategy == "hsdp" else case.ranks
-    return predict(case.strategy, model, ranks=min(sharding, case.ranks), bucket_mb=case.bucket_mb)
+    return predict(
+        case.strategy,
+        model,
+        ranks=min(sharding, case.ranks),
+        bucket_mb=case.bucket_mb,
+        host_counts=setup.device.type == "cpu",
+    )
 
 
 @dataclass(frozen=True, slots=True)
