@@ -1,5 +1,6 @@
 """All that can be said of the asked worlds, as one record; what cannot is refused with its reason."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -225,8 +226,9 @@ class _Answer:
                 self.refusals.append(_too_vague(asked, world))
                 continue
             good, draws = [good[k] for k in told], draws[:, told]
-            self.steps += _rows(asked, world, good, alone, draws)
-            self.best.append(_best(world, good, draws))
+            rows = _rows(asked, world, good, alone, draws)
+            self.steps += rows
+            self.best.append(_best(rows))
             self.gains += [
                 gain
                 for improvement in self.question.improvements
@@ -381,17 +383,16 @@ def _rows(
     ]
 
 
-def _best(world: WorldSize, choices: Sequence[Choice], draws: Array) -> BestStep:
+def _best(rows: Sequence[StepTime]) -> BestStep:
     """The strategy that is quickest most often, over its buckets; then its quickest bucket."""
-    quickest = np.argmin(draws, axis=1)
-    shares: dict[str, float] = {}
-    for k, choice in enumerate(choices):
-        shares[choice.strategy] = shares.get(choice.strategy, 0.0) + float(np.mean(quickest == k))
+    shares: dict[str, float] = defaultdict(float)
+    for one in rows:
+        shares[one.strategy] += one.first
     ranked = sorted(shares, key=lambda name: -shares[name])
-    own = [k for k, choice in enumerate(choices) if choice.strategy == ranked[0]]
-    chosen = choices[min(own, key=lambda k: float(np.median(draws[:, k])))]
+    own = [one for one in rows if one.strategy == ranked[0]]
+    chosen = min(own, key=lambda one: one.step.value)
     return BestStep(
-        world=world,
+        world=chosen.world,
         strategy=chosen.strategy,
         bucket_mb=chosen.bucket_mb,
         settled=shares[ranked[0]] >= _SETTLED,

@@ -45,29 +45,14 @@ class LossScale:
     def __init__(self, trainer: Trainer, device: torch.device) -> None:
         """CannotMeasure: the device has no loss scaling."""
         self._trainer = trainer
-        self._scaler = torch.amp.GradScaler(device.type)
-        if not self._scaler.is_enabled():
+        self.scaler = torch.amp.GradScaler(device.type)
+        if not self.scaler.is_enabled():
             raise CannotMeasure(
                 f"torch has no loss scaling on {device.type}, and fp16 needs it",
                 expected="a device with GradScaler",
                 next="wirespeed train --precision bf16",
             )
         self._stand_in = _StandIn(trainer)
-        self._skipped = False
-
-    @property
-    def scale(self) -> float:
-        return float(self._scaler.get_scale())
-
-    def state(self) -> dict[str, Any]:
-        """Numbers, for a checkpoint."""
-        return dict(self._scaler.state_dict())
-
-    def load(self, state: dict[str, Any]) -> None:
-        self._scaler.load_state_dict(state)
-
-    def scaled(self, loss: torch.Tensor) -> torch.Tensor:
-        return self._scaler.scale(loss)
 
     def step(self, clip: float | None) -> bool:
         """Unscale, clip and step; False: a gradient was not finite, so nothing but the scale moved."""
@@ -76,13 +61,13 @@ class LossScale:
                 "this strategy keeps no gradients on the parameters, so fp16 cannot unscale them",
                 next="wirespeed train --precision bf16",
             )
-        before = self.scale
-        self._scaler.unscale_(self._stand_in)
+        before = self.scaler.get_scale()
+        self.scaler.unscale_(self._stand_in)
         if clip is not None:
             self._trainer.clip(clip)
-        self._scaler.step(self._stand_in)
-        self._scaler.update()
-        stepped = self.scale >= before
+        self.scaler.step(self._stand_in)
+        self.scaler.update()
+        stepped = self.scaler.get_scale() >= before
         if not stepped:
             self._trainer.model.zero_grad(set_to_none=True)
         return stepped
@@ -248,11 +233,11 @@ class Stepper:
 
     def scale_state(self) -> dict[str, Any]:
         """The loss scale's numbers, for a checkpoint; {} where there is none."""
-        return self._scale.state() if self._scale is not None else {}
+        return dict(self._scale.scaler.state_dict()) if self._scale is not None else {}
 
     def load_scale(self, state: dict[str, Any]) -> None:
         if self._scale is not None and state:
-            self._scale.load(state)
+            self._scale.scaler.load_state_dict(state)
 
     def _micro(self, number: int, micro: int, *, last: bool) -> torch.Tensor:
         """Forward and backward of one micro batch; its loss, detached."""
@@ -266,7 +251,7 @@ class Stepper:
                 loss = self._model.loss(self._trainer.model, batch)
             mark("forward")
             share = loss / self._micro_batches if self._micro_batches > 1 else loss
-            self._trainer.backward(self._scale.scaled(share) if self._scale else share)
+            self._trainer.backward(self._scale.scaler.scale(share) if self._scale else share)
         mark("backward")
         return loss.detach().float()
 

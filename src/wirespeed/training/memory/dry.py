@@ -115,13 +115,7 @@ def _pass(spec: ModelSpec, samples: int, device: torch.device, lower: torch.dtyp
             torch.empty((samples, *one.shape[1:]), dtype=one.dtype, device=device) for one in sample
         )
         ledger.mark((inputs, targets), "batch")
-
-        def saved(tensor: torch.Tensor) -> torch.Tensor:
-            ledger.mark([tensor], "activations")
-            return tensor
-
-        hooks = torch.autograd.graph.saved_tensors_hooks(saved, lambda tensor: tensor)
-        with hooks, torch.autocast(device.type, lower, enabled=lower is not None):
+        with ledger.saved(), torch.autocast(device.type, lower, enabled=lower is not None):
             loss = spec.loss(model, (inputs, targets))
         loss.backward()
         ledger.mark((p.grad for p in model.parameters() if p.grad is not None), "gradients")

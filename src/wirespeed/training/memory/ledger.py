@@ -82,6 +82,15 @@ class Ledger(TorchDispatchMode):
             if self.story.kinds.get(number, "") in ("", *over):
                 self.story.kinds[number] = kind
 
+    def saved(self, shown: Callable[[torch.Tensor], torch.Tensor] = lambda one: one) -> Any:
+        """A context in which what autograd saves is marked as activations; shown: what of it counts."""
+
+        def mark(tensor: torch.Tensor) -> torch.Tensor:
+            self.mark([shown(tensor)], "activations")
+            return tensor
+
+        return torch.autograd.graph.saved_tensors_hooks(mark, lambda tensor: tensor)
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> object:

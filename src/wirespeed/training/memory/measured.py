@@ -120,13 +120,7 @@ class _Watched:
 def _watched_loss(spec: ModelSpec, ledger: Ledger, model: nn.Module, batch: Batch) -> torch.Tensor:
     """The loss, with all that is saved for backward marked as activations."""
     ledger.mark((*batch, *map(local, model.buffers())), "other")
-
-    def saved(tensor: torch.Tensor) -> torch.Tensor:
-        ledger.mark([local(tensor)], "activations")
-        return tensor
-
-    hooks = torch.autograd.graph.saved_tensors_hooks(saved, lambda tensor: tensor)
-    with _gathered(model, lambda p: ledger.mark([p], "communication")), hooks:
+    with _gathered(model, lambda p: ledger.mark([p], "communication")), ledger.saved(local):
         return spec.loss(model, batch)
 
 
