@@ -42,22 +42,14 @@ def bucket_buffers(
     return [BucketBuffer(parameters, one, group) for one in plan_buckets(pieces, limit, first)]
 
 
-class BucketBuffer:
-    """A bucket as a `Parcel`. Gradients are divided by the number of ranks on their way in."""
+class BucketBuffer(Parcel):
+    """A bucket."""
 
     def __init__(
         self, parameters: Sequence[nn.Parameter], bucket: Bucket, group: dist.ProcessGroup
     ) -> None:
-        self.members = [parameters[index] for index in bucket.members]
-        self._group = group
-        self._scale = 1 / dist.get_world_size(group)
-        self._buffer, self._views, self._flags = _laid_out(self.members)
-        self._filled = [False] * len(self.members)
-        self.missing = len(self.members)
-        self._work: dist.Work | None = None
-
-    def has(self, slot: int) -> bool:
-        return self._filled[slot]
+        super().__init__([parameters[index] for index in bucket.members], group)
+        self.sent, self._views, self._flags = _laid_out(self.members)
 
     def put(self, slot: int) -> None:
         member, view = self.members[slot], self._views[slot]
@@ -67,32 +59,21 @@ class BucketBuffer:
             self._flags[slot] = 0
         else:
             # One pass over the memory: division and copy together; in place where it is the view.
-            torch.mul(dense(gradient), self._scale, out=view)
+            torch.mul(dense(gradient), self.scale, out=view)
             # Meanwhile nothing may add to the buffer; memory of its own is free at once.
             member.grad = None
-            self._filled[slot] = True
+            self.filled[slot] = True
         self.missing -= 1
 
-    def fill_up(self) -> None:
-        for slot, filled in enumerate(self._filled):
-            if not filled:
-                self.put(slot)
-
-    def send(self) -> None:
-        self._work = dist.all_reduce(self._buffer, group=self._group, async_op=True)
-
-    def deliver(self) -> None:
-        if self._work is not None:
-            self._work.wait()
-        self._work = None
+    def lay(self) -> None:
         # Flags are looked at (which waits for a GPU) only on a rank that lacked a gradient.
-        if not all(self._filled):
-            self._filled = [flag > 0 for flag in self._flags.tolist()]
-        for member, view, filled in zip(self.members, self._views, self._filled, strict=True):
+        if not all(self.filled):
+            self.filled = [flag > 0 for flag in self._flags.tolist()]
+        for member, view, filled in zip(self.members, self._views, self.filled, strict=True):
             if filled:
                 member.grad = view
         self._flags.fill_(1)
-        self._filled = [False] * len(self.members)
+        self.filled = [False] * len(self.members)
         self.missing = len(self.members)
 
 
@@ -142,89 +123,54 @@ class Overlap(Overlapping):
     """
 
     def _plan(self) -> Sequence[Parcel]:
-        singles = [_Single(one, self.group) for one in reversed(self.parameters)]
+        singles = [_Single([one], self.group) for one in reversed(self.parameters)]
         return [*singles, _Flags(singles, self.group)]
 
 
-class _Single:
-    """One gradient; a `Parcel`."""
-
-    def __init__(self, parameter: nn.Parameter, group: dist.ProcessGroup) -> None:
-        self.members = (parameter,)
-        self.missing = 1
-        self.had = False
-        """Whether this rank had a gradient for it."""
-        self._group = group
-        self._scale = 1 / dist.get_world_size(group)
-        self._gradient: torch.Tensor | None = None
-        self._work: dist.Work | None = None
-
-    def has(self, slot: int) -> bool:
-        return self.had
+class _Single(Parcel):
+    """One gradient, sent from where it is."""
 
     def put(self, slot: int) -> None:
         parameter = self.members[0]
         gradient = parameter.grad
-        self.had = gradient is not None
+        self.filled[0] = gradient is not None
         if gradient is None:
-            self._gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+            self.sent = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
         else:
-            self._gradient = dense(gradient).contiguous().mul_(self._scale)
+            self.sent = dense(gradient).contiguous().mul_(self.scale)
             parameter.grad = None  # nothing may add to it while it is being sent
         self.missing = 0
 
-    def fill_up(self) -> None:
-        if self.missing:
-            self.put(0)
-
-    def send(self) -> None:
-        if self._gradient is not None and self._gradient.numel():
-            self._work = dist.all_reduce(self._gradient, group=self._group, async_op=True)
-
-    def deliver(self) -> None:
-        if self._work is not None:
-            self._work.wait()
-        self.members[0].grad = self._gradient
-        self._gradient = self._work = None
+    def lay(self) -> None:
+        self.members[0].grad = self.sent
+        del self.sent
         self.missing = 1
 
 
-class _Flags:
+class _Flags(Parcel):
     """1 for each gradient that this rank had; sent and delivered last."""
 
     def __init__(self, singles: Sequence[_Single], group: dist.ProcessGroup) -> None:
-        self.members: tuple[nn.Parameter, ...] = ()
+        super().__init__((), group)
         self.missing = 1  # never complete before `finish`
         self._singles = singles
-        self._group = group
         self._device = singles[0].members[0].device
-        self._flags = torch.empty(0)
-        self._work: dist.Work | None = None
-
-    def has(self, slot: int) -> bool:
-        return False
 
     def put(self, slot: int) -> None:
-        had = [single.had for single in self._singles]
-        self._flags = torch.tensor(had, dtype=torch.int32, device=self._device)
+        had = [single.filled[0] for single in self._singles]
+        self.sent = torch.tensor(had, dtype=torch.int32, device=self._device)
 
     def fill_up(self) -> None:
         self.put(0)
 
-    def send(self) -> None:
-        self._work = dist.all_reduce(self._flags, group=self._group, async_op=True)
-
-    def deliver(self) -> None:
-        if self._work is not None:
-            self._work.wait()
-        self._work = None
+    def lay(self) -> None:
         # Flags are looked at (which waits for a GPU) only on a rank that lacked a gradient.
-        if not all(single.had for single in self._singles):
-            for single, ranks_with_one in zip(self._singles, self._flags.tolist(), strict=True):
+        if not all(single.filled[0] for single in self._singles):
+            for single, ranks_with_one in zip(self._singles, self.sent.tolist(), strict=True):
                 if not ranks_with_one:
                     single.members[0].grad = None
         for single in self._singles:
-            single.had = False
+            single.filled[0] = False
 
 
 SYNCHRONISERS: dict[str, type[Synchroniser]] = {

@@ -54,6 +54,10 @@ class LossScale:
             )
         self._stand_in = _StandIn(trainer)
 
+    @property
+    def scale(self) -> float:
+        return self.scaler.get_scale()
+
     def step(self, clip: float | None) -> bool:
         """Unscale, clip and step; False: a gradient was not finite, so nothing but the scale moved."""
         if all(one.grad is None for one in self._stand_in.param_groups[0]["params"]):  # type: ignore[attr-defined]
@@ -61,13 +65,13 @@ class LossScale:
                 "this strategy keeps no gradients on the parameters, so fp16 cannot unscale them",
                 next="wirespeed train --precision bf16",
             )
-        before = self.scaler.get_scale()
+        before = self.scale
         self.scaler.unscale_(self._stand_in)
         if clip is not None:
             self._trainer.clip(clip)
         self.scaler.step(self._stand_in)
         self.scaler.update()
-        stepped = self.scaler.get_scale() >= before
+        stepped = self.scale >= before
         if not stepped:
             self._trainer.model.zero_grad(set_to_none=True)
         return stepped

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
-from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -115,30 +114,45 @@ class Naive(Synchroniser):
         return gradient.div_(self.ranks)
 
 
-class Parcel(Protocol):
-    """Gradients that one all_reduce sends."""
+class Parcel(ABC):
+    """Gradients that one all_reduce sends, divided by the number of ranks on their way in."""
 
-    missing: int
-    """How many of its parameters have not handed theirs in."""
+    sent: torch.Tensor
 
+    def __init__(self, members: Sequence[nn.Parameter], group: dist.ProcessGroup) -> None:
+        self.members = members
+        self.missing = len(members)
+        """How many have not handed theirs in."""
+        self.filled = [False] * len(members)
+        """Which had one on this rank."""
+        self.scale = 1 / dist.get_world_size(group)
+        self._group = group
+        self._work: dist.Work | None = None
+
+    @abstractmethod
     def put(self, slot: int) -> None:
-        """Take the gradient of that parameter out of `.grad`."""
-        ...
+        """Take the gradient of that parameter out of `.grad`; zeros where there is none."""
 
-    def has(self, slot: int) -> bool: ...
+    @abstractmethod
+    def lay(self) -> None:
+        """Lay the means into `.grad`, and begin anew."""
 
     def fill_up(self) -> None:
-        """Put what is missing: `.grad` where there is one, else zeros."""
-        ...
+        """Put what is missing."""
+        for slot, filled in enumerate(self.filled):
+            if not filled:
+                self.put(slot)
 
-    def send(self) -> None: ...
+    def send(self) -> None:
+        if self.sent.numel():
+            self._work = dist.all_reduce(self.sent, group=self._group, async_op=True)
 
     def deliver(self) -> None:
-        """Wait, then lay the means into `.grad`."""
-        ...
-
-    @property
-    def members(self) -> "Sequence[nn.Parameter]": ...
+        """Wait, then lay."""
+        if self._work is not None:
+            self._work.wait()
+        self._work = None
+        self.lay()
 
 
 class Overlapping(Synchroniser, ABC):
@@ -170,7 +184,7 @@ class Overlapping(Synchroniser, ABC):
     def _ready(self, parcel: Parcel, slot: int, _: torch.Tensor) -> None:
         """The hook: that parameter's gradient of this backward pass is complete."""
         self._armed = True
-        if parcel.has(slot):
+        if parcel.filled[slot]:
             raise UsageError(
                 "a second backward pass reached a gradient that is being synchronised",
                 expected="one backward pass before finish_gradient_synchronization()",
