@@ -10,7 +10,7 @@ from wirespeed.checks.interfaces import interface_findings
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, World
-from wirespeed.node.network.selection import note_network
+from wirespeed.node.interface_choice import note_network
 from wirespeed.node.reading import Notes
 
 PORT = {"device": "mlx5_0", "port": 1, "state": "ACTIVE"}

@@ -1,6 +1,6 @@
 """NET-001 to NET-003: the interfaces that gloo and NCCL choose, and the settings that choose them.
 
-They read the facts that `wirespeed.node.network.selection` notes.
+They read the facts that `wirespeed.node.interface_choice` notes.
 """
 
 import re

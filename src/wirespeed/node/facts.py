@@ -19,9 +19,9 @@ from typing import Any
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import NodeFacts
 from wirespeed.node.gpus import gather_gpus
+from wirespeed.node.interface_choice import note_network
 from wirespeed.node.limits import gather_cpus, gather_limits, note_copy_rate
 from wirespeed.node.machine import note_hardware, note_installed, pci_device
-from wirespeed.node.network.selection import note_network
 from wirespeed.node.nics import gather_nics, gather_rdma
 from wirespeed.node.placement.gather import note_placement
 from wirespeed.node.reading import Notes, numa_node, numbered, read_fields, read_text

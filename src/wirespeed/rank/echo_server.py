@@ -15,8 +15,8 @@ from typing import Any, Protocol, Self
 from wirespeed.errors import WorldError
 from wirespeed.model.records import NodeFacts
 from wirespeed.node.identity import Identity
-from wirespeed.node.network.interfaces import resolve_name
-from wirespeed.node.network.reachability import Caller, Door, knock, path_to_json, probe_path
+from wirespeed.node.interfaces import resolve_name
+from wirespeed.node.reachability import Caller, Door, knock, path_to_json, probe_path
 from wirespeed.node.secret import SealedStore
 
 SCOUT_AFTER_S = 3.0

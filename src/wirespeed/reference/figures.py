@@ -58,7 +58,7 @@ class Figure:
     """Of the user's set that it belongs to; empty for the package's."""
     system: str = ""
     gpu: str = ""
-    """Product as in `peaks.py`, `cpu` where no GPU takes part; empty: any."""
+    """Product as in data/gpus.csv, `cpu` where no GPU takes part; empty: any."""
     gpus_per_node: int | None = None
     """Ranks a node; None: any."""
     nodes: int | None = None

@@ -117,7 +117,7 @@ _SLOWEST_COPY, _FASTEST_COPY = 0.1, 1000.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     gpu: str
-    """Product as in `peaks.py`, the driver's name where it is not known there, or `cpu`."""
+    """Product as in data/gpus.csv, the driver's name where it is not known there, or `cpu`."""
     per_node: int
     """Ranks a node."""
     nodes: int

@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 
 from wirespeed.errors import WorldError
+from wirespeed.node.callers import serve_callers
 from wirespeed.node.identity import Identity
-from wirespeed.node.network.callers import serve_callers
 from wirespeed.node.secret import Seal
 from wirespeed.plan import Plan
 from wirespeed.session.rendezvous import (

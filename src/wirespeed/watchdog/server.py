@@ -10,7 +10,7 @@ import time
 from typing import Protocol
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.node.network.callers import crowded_out
+from wirespeed.node.callers import crowded_out
 from wirespeed.watchdog import protocol
 
 _HELLO_BOUND_S = 10.0

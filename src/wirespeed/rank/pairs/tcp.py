@@ -16,8 +16,8 @@ from queue import Empty, SimpleQueue
 from statistics import median
 from threading import Event, Thread
 
-from wirespeed.node.network.callers import serve_callers, take
-from wirespeed.node.network.reachability import admits, call
+from wirespeed.node.callers import serve_callers, take
+from wirespeed.node.reachability import admits, call
 
 CONNECT_S = 2.0
 LATE_S = 1.5

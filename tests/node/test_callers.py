@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from wirespeed.node.network.callers import crowded_out, serve_callers, take
+from wirespeed.node.callers import crowded_out, serve_callers, take
 
 pytestmark = pytest.mark.hostile("floods")
 

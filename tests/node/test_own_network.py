@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from wirespeed.model.codec import to_json
-from wirespeed.node.network.interfaces import ask_driver, kind_of_driver, read_interfaces
-from wirespeed.node.network.selection import nccl_settings, note_network
+from wirespeed.node.interface_choice import nccl_settings, note_network
+from wirespeed.node.interfaces import ask_driver, kind_of_driver, read_interfaces
 from wirespeed.node.reading import Notes
 
 _LISTEN = """

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Self
 from msgspec import Meta, MsgspecError, convert, json
 
 from wirespeed.errors import WorldError
-from wirespeed.node.network.callers import serve_callers, take
+from wirespeed.node.callers import serve_callers, take
 
 PROOF_BYTES = 16
 _CALLER, _CALLED = b"caller", b"called"

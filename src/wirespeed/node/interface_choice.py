@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.model import node_facts
-from wirespeed.node.network.interfaces import (
+from wirespeed.node.interfaces import (
     Interface,
     Named,
     holder_of,

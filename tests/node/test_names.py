@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from wirespeed.node.network.interfaces import Named, resolve_name
+from wirespeed.node.interfaces import Named, resolve_name
 
 
 def test_this_machine_s_own_name_is_what_getaddrinfo_says() -> None:

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.node.network.interfaces import Interface, Named, holder_of
-from wirespeed.node.network.selection import (
+from wirespeed.node.interface_choice import (
     choose_gloo,
     choose_nccl,
     match_hca,
@@ -15,6 +14,7 @@ from wirespeed.node.network.selection import (
     match_networks,
     match_ucx,
 )
+from wirespeed.node.interfaces import Interface, Named, holder_of
 
 
 def nic(name: str, *addresses: str, **more: Any) -> Interface:

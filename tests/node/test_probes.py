@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from wirespeed.node.network.reachability import (
+from wirespeed.node.reachability import (
     ANSWER,
     QUESTION,
     Caller,
