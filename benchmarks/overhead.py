@@ -193,7 +193,7 @@ def our_rank() -> int:
     from wirespeed.plan import Case, Measure, Plan
     from wirespeed.rank.measure import measure
     from wirespeed.rank.place import join, leave, site_of
-    from wirespeed.watchdog import Heartbeat
+    from wirespeed.watchdog.heartbeat import Heartbeat
 
     identity = detect({**os.environ, "LOCAL_WORLD_SIZE": os.environ["WORLD_SIZE"]})
     if identity is None:

@@ -2,8 +2,7 @@
 
 import pytest
 
-from wirespeed.errors import InputError
-from wirespeed.escaping import escaped, harmless, harmless_lines, unformulated
+from wirespeed.errors import InputError, escaped, harmless, harmless_lines, unformulated
 
 pytestmark = pytest.mark.hostile("hostile values")
 

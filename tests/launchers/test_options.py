@@ -3,7 +3,8 @@
 import pytest
 
 from wirespeed.errors import UsageError
-from wirespeed.launchers.engines import ENGINES, engine_named
+from wirespeed.launchers import ENGINES
+from wirespeed.launchers.engines import engine_named
 from wirespeed.launchers.request import read_options
 from wirespeed.launchers.texts import EngineOption
 

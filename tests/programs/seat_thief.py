@@ -11,7 +11,7 @@ from wirespeed.node.identity import detect
 from wirespeed.node.secret import Seal
 from wirespeed.session.plain_rendezvous import find_rendezvous
 from wirespeed.session.rendezvous import session_key
-from wirespeed.watchdog import Heartbeat
+from wirespeed.watchdog.heartbeat import Heartbeat
 
 BOUND_S = 30.0
 

@@ -9,7 +9,8 @@ import time
 import pytest
 
 from wirespeed.errors import StorageError, WorldError
-from wirespeed.watchdog import Heartbeat, Monitor
+from wirespeed.watchdog import Monitor
+from wirespeed.watchdog.heartbeat import Heartbeat
 
 
 def free_port() -> int:
@@ -135,7 +136,7 @@ def test_close_without_goodbye_is_a_death_and_aborts_nobody_here():
 def test_a_rank_whose_output_nobody_reads_still_ends_when_told():
     code = (
         "import sys, threading, time\n"
-        "from wirespeed.watchdog import leave\n"
+        "from wirespeed.watchdog.heartbeat import leave\n"
         "threading.Timer(0.5, leave, ['enough']).start()\n"
         "while True: sys.stdout.write('x' * 65536)\n"
     )

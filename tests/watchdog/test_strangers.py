@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from wirespeed.watchdog import Heartbeat, Monitor
+from wirespeed.watchdog import Monitor
+from wirespeed.watchdog.heartbeat import Heartbeat
 from wirespeed.watchdog.protocol import (
     HELLO_LIMIT,
     Beat,

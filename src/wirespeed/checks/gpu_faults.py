@@ -5,7 +5,7 @@ How grave a driver error is, and what to do, goes by its Xid number, or by what 
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wirespeed.checks.gpu_health import Fault, Gpu, Status, faulty, judge_cuda, outside, why_blind
 from wirespeed.checks.per_node import Blind, Judge, judge_nodes
@@ -13,7 +13,10 @@ from wirespeed.checks.registry import EXPLAINED
 from wirespeed.model.node_facts import Xid as LoggedXid
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import format_duration
-from wirespeed.reference.xids import LINK, LINK_BY_TEXT, REPORT, XIDS, Xid
+
+if TYPE_CHECKING:
+    from wirespeed.reference.xids import Xid
+
 
 _DAY_S = 86400.0
 
@@ -117,7 +120,7 @@ def _age_s(node: NodeFacts, error: LoggedXid) -> float:
     return 0.0 if now is None else max(0.0, now - error["last_s"])
 
 
-def _say(node: NodeFacts, error: LoggedXid, means: Xid) -> str:
+def _say(node: NodeFacts, error: LoggedXid, means: "Xid") -> str:
     indices = (gpu["index"] for gpu in node.gpus if gpu.get("pci", "").startswith(error["pci"]))
     index = next(indices, None)
     where = error["pci"] if index is None else f"GPU{index} ({error['pci']})"
@@ -225,8 +228,10 @@ def _said(error: dict[str, Any]) -> str:
     return f"NVML answers {error['text']!r} (error {error['code']}, {asked})"
 
 
-def meaning_of(kind: str, code: int, text: str) -> Xid:
+def meaning_of(kind: str, code: int, text: str) -> "Xid":
     """The meaning of an `Xid` or `SXid` number, with what the driver wrote after it."""
+    from wirespeed.reference.xids import LINK, LINK_BY_TEXT, REPORT, XIDS, Xid
+
     if kind == "SXid" and _fatal(text):
         restart = "restart nvidia-fabricmanager and the node"
         return Xid("link", "fail", "fatal NVSwitch error", restart)

@@ -14,7 +14,6 @@ from wirespeed.model.bench_records import Quantity, ReferenceFigure, ReferenceKi
 from wirespeed.model.records import Finding, Measurement, Status, Subject, World
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation, Reference
-from wirespeed.reference.reasons import reasons
 from wirespeed.reference.roofline import passed, roofline, share
 from wirespeed.reference.shape import shape_of
 
@@ -79,6 +78,8 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
 
 def _advised(told: Finding, world: World, measurement: Measurement, share: float) -> Finding:
     """Of what is too slow: the likeliest reasons, and the command that names who it is."""
+    from wirespeed.reference.reasons import reasons
+
     shape = shape_of(world)
     likely = enumerate(reasons(shape, world.nodes, share) if shape else (), 1)
     because = "; ".join(f"({number}) {one}" for number, one in likely)

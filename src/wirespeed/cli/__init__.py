@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed import __version__
-from wirespeed.errors import CannotMeasure, WirespeedError, WorldError
-from wirespeed.escaping import harmless_lines
+from wirespeed.errors import CannotMeasure, WirespeedError, WorldError, harmless_lines
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

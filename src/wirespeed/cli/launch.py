@@ -97,7 +97,8 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
 
 
 def _listing() -> str:
-    from wirespeed.launchers.engines import ENGINES, engine_named
+    from wirespeed.launchers import ENGINES
+    from wirespeed.launchers.engines import engine_named
 
     lines = []
     for name in ENGINES:

@@ -22,7 +22,7 @@ from wirespeed.cli.options import (
     words_of,
 )
 from wirespeed.errors import UsageError
-from wirespeed.launchers.engines import ENGINES
+from wirespeed.launchers import ENGINES
 
 if TYPE_CHECKING:
     from wirespeed.checks.gate import Gate

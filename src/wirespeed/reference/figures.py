@@ -15,8 +15,7 @@ from importlib.resources import files
 from typing import Literal, TypeVar, get_args
 
 from wirespeed.collectives.catalogue import collective_named
-from wirespeed.errors import InputError, UsageError
-from wirespeed.escaping import unformulated
+from wirespeed.errors import InputError, UsageError, unformulated
 from wirespeed.model.units import GIGA, format_size, parse_size
 
 T = TypeVar("T")

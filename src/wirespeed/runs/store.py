@@ -14,7 +14,6 @@ from wirespeed.node.reading import opened, read_whole
 from wirespeed.runs import jsontext
 from wirespeed.runs.folder import FOLDER_NAME, LARGEST, RunFolder, runs_home
 from wirespeed.runs.jsontext import damage
-from wirespeed.runs.recovery import rebuild
 
 _LIST = "wirespeed runs list"
 _STAMP_LENGTH = len("20261103-101112")
@@ -83,10 +82,14 @@ def _load(path: Path) -> Run:
     except InputError as error:
         if document.name != "run.json" or not (folder / "records.jsonl").is_file():
             raise
-        return rebuild(folder, None, error.saw)
-    if not run.unfinished:
-        return run
-    return rebuild(folder, run, "run.json holds only the header")
+        return _rebuilt(folder, None, error.saw)
+    return _rebuilt(folder, run, "run.json holds only the header") if run.unfinished else run
+
+
+def _rebuilt(folder: Path, header: Run | None, why: str) -> Run:
+    from wirespeed.runs.recovery import rebuild  # most runs are whole
+
+    return rebuild(folder, header, why)
 
 
 def list_runs() -> list[RunSummary]:

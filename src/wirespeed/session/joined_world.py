@@ -39,7 +39,8 @@ from wirespeed.session.rendezvous import (
     session_key,
     to_text,
 )
-from wirespeed.watchdog import ABORTED, SESSION_LOST, Heartbeat, Monitor, Outcome, new_token
+from wirespeed.watchdog import Monitor, Outcome, new_token
+from wirespeed.watchdog.heartbeat import ABORTED, SESSION_LOST, Heartbeat
 
 if TYPE_CHECKING:
     import torch.distributed as dist

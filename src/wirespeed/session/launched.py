@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 
 from wirespeed import __version__
-from wirespeed.errors import Interrupted
-from wirespeed.escaping import harmless
+from wirespeed.errors import Interrupted, harmless
 from wirespeed.launchers.base import Held, Prepared
 from wirespeed.launchers.children import JobLogs
 from wirespeed.launchers.supervise import JobEnd, Reason, end_findings, rank_name, worst_code

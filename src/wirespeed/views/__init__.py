@@ -4,8 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from wirespeed.errors import UsageError
-from wirespeed.escaping import escaped
+from wirespeed.errors import UsageError, escaped
 from wirespeed.views.text import Style
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.escaping import unformulated
+from wirespeed.errors import unformulated
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Measurement, NodeFacts, Run
 from wirespeed.model.units import GIGA

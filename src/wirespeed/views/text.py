@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from wirespeed.errors import UsageError
-from wirespeed.escaping import escaped, harmless
+from wirespeed.errors import UsageError, escaped, harmless
 
 if TYPE_CHECKING:
     from wirespeed.model.records import Status, Verdict

@@ -10,7 +10,6 @@ import time
 from typing import Protocol
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.node.callers import crowded_out
 from wirespeed.watchdog import protocol
 
 _HELLO_BOUND_S = 10.0
@@ -213,6 +212,8 @@ class Server:
     def _crowd_out(self, too_many: int) -> None:
         """Where so many strangers are here, one leaves; a rank that is quick to say hello never does."""
         if len(self._strangers) >= too_many:
+            from wirespeed.node.callers import crowded_out
+
             here = list(self._strangers)
             self._drop(here[crowded_out([one.peer for one in here])])
 

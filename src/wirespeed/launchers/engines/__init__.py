@@ -4,13 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from wirespeed.errors import UsageError
+from wirespeed.launchers import ENGINES
 
 if TYPE_CHECKING:
     from wirespeed.launchers.base import Engine
-
-
-ENGINES = ("local", "ssh", "mpi", "deepspeed", "slurm", "ray", "metaflow", "k8s")
-"""Each is a module of this folder that holds one `ENGINE`."""
 
 
 def engine_named(name: str) -> "Engine":
