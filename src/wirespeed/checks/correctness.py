@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wirespeed.checks.per_node import tell
-from wirespeed.checks.registry import check_id
+from wirespeed.checks.registry import check_id, tell
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.records import Finding, Subject, Verification, WrongData
 from wirespeed.model.units import counted, format_size, listed

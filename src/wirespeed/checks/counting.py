@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from wirespeed.checks.per_node import absent, worse
-from wirespeed.checks.registry import CHECKS, EXPLAINED, CounterRule
+from wirespeed.checks.registry import CHECKS, EXPLAINED, CounterRule, absent, worse
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
 from wirespeed.model.units import format_duration
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wirespeed.checks.per_node import tell
+from wirespeed.checks.registry import tell
 from wirespeed.model.records import Finding, Verdict
 from wirespeed.model.units import listed
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.checks.gpu_health import Fault, Gpu, Status, faulty, judge_cuda, outside, why_blind
-from wirespeed.checks.per_node import Blind, Judge, judge_nodes
-from wirespeed.checks.registry import EXPLAINED
+from wirespeed.checks.registry import EXPLAINED, Blind, Judge, judge_nodes
 from wirespeed.model.node_facts import Xid as LoggedXid
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import format_duration

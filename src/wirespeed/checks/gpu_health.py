@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
-from wirespeed.checks.per_node import Blind, absent, worse
-from wirespeed.checks.registry import EXPLAINED
+from wirespeed.checks.registry import EXPLAINED, Blind, absent, worse
 from wirespeed.model.records import Finding, NodeFacts, World
 
 Gpu = dict[str, Any]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from wirespeed.checks.per_node import absent, on_node, tell
+from wirespeed.checks.registry import absent, on_node, tell
 from wirespeed.model.node_facts import Facts, Interface, InterfaceSetting
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import counted

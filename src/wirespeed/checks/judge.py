@@ -12,10 +12,9 @@ from wirespeed.checks.interfaces import interface_findings
 from wirespeed.checks.links import link_findings, peer_findings
 from wirespeed.checks.node_differences import difference_findings
 from wirespeed.checks.node_health import cpu_findings, health_findings
-from wirespeed.checks.per_node import tell
 from wirespeed.checks.placement import placement_findings, placement_of
 from wirespeed.checks.reach import reach_findings
-from wirespeed.checks.registry import CHECKS
+from wirespeed.checks.registry import CHECKS, tell
 from wirespeed.checks.settings import settings_findings
 from wirespeed.checks.speed import speed_findings
 from wirespeed.model.records import (

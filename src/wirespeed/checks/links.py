@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wirespeed.checks.per_node import Blind, absent, judge_nodes, on_node, worse
+from wirespeed.checks.registry import Blind, absent, judge_nodes, on_node, worse
 from wirespeed.model.records import Finding, NodeFacts, World
 
 Device = dict[str, Any]
@@ -15,18 +15,10 @@ _OLD_CODING_GTPS = 5.0
 
 def link_findings(world: World) -> list[Finding]:
     """NODE-010, NODE-011."""
-    return [*_full_speed(world), *_siblings(world)]
+    return [*judge_nodes("NODE-010", world.nodes, _judge_speed), *_siblings(world)]
 
 
 # NODE-010.
-
-
-def _full_speed(world: World) -> list[Finding]:
-    return judge_nodes(
-        "NODE-010",
-        world.nodes,
-        _judge_speed,
-    )
 
 
 def _judge_speed(node: NodeFacts) -> Finding | Blind | None:
@@ -125,11 +117,7 @@ def _siblings(world: World) -> list[Finding]:
         return [absent("NODE-011", "rates of RDMA ports not checked", f"{why} on any node")]
     rates = sorted({port["rate"] for node in nodes for port in _active(node) if "rate" in port})
     return judge_nodes(
-        "NODE-011",
-        nodes,
-        lambda node: _judge_ports(node, widest),
-        none="no RDMA device on any node",
-        saw=", ".join(rates),
+        "NODE-011", nodes, lambda node: _judge_ports(node, widest), saw=", ".join(rates)
     )
 
 
@@ -178,7 +166,15 @@ _OWN_PEER_MEMORY = ("efa",)
 
 def peer_findings(world: World) -> list[Finding]:
     """NODE-012, NODE-013."""
-    return [*_gpudirect(world), *_redirects(world)]
+    with_gpus = [node for node in world.nodes if _gpus(node)]
+    rdma = [node for node in with_gpus if node.rdma]
+    none = "no node has both GPUs and RDMA devices"
+    peers = [node for node in with_gpus if _gpus(node) > 1 or node.rdma]
+    no_peer = "no node has a GPU and another GPU or an RDMA device"
+    return [
+        *judge_nodes("NODE-012", rdma, _judge_gpudirect, none=none),
+        *judge_nodes("NODE-013", peers, _judge_redirects, none=no_peer),
+    ]
 
 
 def _gpus(node: NodeFacts) -> int:
@@ -187,15 +183,6 @@ def _gpus(node: NodeFacts) -> int:
 
 
 # NODE-012.
-
-
-def _gpudirect(world: World) -> list[Finding]:
-    return judge_nodes(
-        "NODE-012",
-        [node for node in world.nodes if _gpus(node) and node.rdma],
-        _judge_gpudirect,
-        none="no node has both GPUs and RDMA devices",
-    )
 
 
 def _judge_gpudirect(node: NodeFacts) -> Finding | Blind | None:
@@ -220,15 +207,6 @@ def _judge_gpudirect(node: NodeFacts) -> Finding | Blind | None:
 
 
 # NODE-013.
-
-
-def _redirects(world: World) -> list[Finding]:
-    return judge_nodes(
-        "NODE-013",
-        [node for node in world.nodes if _gpus(node) > 1 or (_gpus(node) and node.rdma)],
-        _judge_redirects,
-        none="no node has a GPU and another GPU or an RDMA device",
-    )
 
 
 def _judge_redirects(node: NodeFacts) -> Finding | Blind | None:

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from wirespeed.checks.per_node import tell
-from wirespeed.checks.registry import EXPLAINED
+from wirespeed.checks.registry import EXPLAINED, tell
 from wirespeed.model.records import Finding, Located, PairFigures, Subject
 from wirespeed.model.units import format_bandwidth, format_duration, listed
 

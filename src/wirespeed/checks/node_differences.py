@@ -9,8 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wirespeed.checks.per_node import absent
-from wirespeed.checks.registry import CHECKS, Check, Fact
+from wirespeed.checks.registry import CHECKS, Check, Fact, absent
 from wirespeed.model.node_facts import FACT_NAMES
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
 from wirespeed.model.units import format_size

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wirespeed.checks.gpu_health import gpu_findings
-from wirespeed.checks.per_node import Blind, absent, judge_nodes, on_node, tell, worse
+from wirespeed.checks.registry import Blind, absent, judge_nodes, on_node, tell, worse
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import format_size
 
@@ -112,20 +112,18 @@ def _small_shm(node: NodeFacts, size: int, backend: str) -> Finding:
 
 def cpu_findings(world: World) -> list[Finding]:
     """NODE-014, NODE-015, NODE-016."""
-    return [*_governors(world), *_cpus(world), *_memory(world)]
+    known = {_governor(node) for node in world.nodes if node.facts.cpu_governor is not None}
+    free = [node.facts.memory_available_bytes for node in world.nodes]
+    least = min((size for size in free if size is not None), default=0)
+    good = f"at least {format_size(least)} of memory free"
+    return [
+        *judge_nodes("NODE-014", world.nodes, _judge_governor, saw=", ".join(sorted(known))),
+        *_cpus(world),
+        *judge_nodes("NODE-016", world.nodes, _judge_memory, good=good),
+    ]
 
 
 # NODE-014.
-
-
-def _governors(world: World) -> list[Finding]:
-    known = {_governor(node) for node in world.nodes if node.facts.cpu_governor is not None}
-    return judge_nodes(
-        "NODE-014",
-        world.nodes,
-        _judge_governor,
-        saw=", ".join(sorted(known)),
-    )
 
 
 def _governor(node: NodeFacts) -> str:
@@ -193,17 +191,6 @@ def _judge_cpus(node: NodeFacts) -> Finding | Blind | None:
 
 
 # NODE-016.
-
-
-def _memory(world: World) -> list[Finding]:
-    free = [node.facts.memory_available_bytes for node in world.nodes]
-    least = min((size for size in free if size is not None), default=0)
-    return judge_nodes(
-        "NODE-016",
-        world.nodes,
-        _judge_memory,
-        good=f"at least {format_size(least)} of memory free",
-    )
 
 
 def _judge_memory(node: NodeFacts) -> Finding | Blind | None:

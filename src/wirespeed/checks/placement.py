@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from wirespeed.checks.per_node import tell
+from wirespeed.checks.registry import tell
 from wirespeed.model.records import Finding, NodeFacts
 from wirespeed.model.units import counted, listed
 from wirespeed.node.placement import Placement

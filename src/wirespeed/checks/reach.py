@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from wirespeed.checks.per_node import absent, tell
+from wirespeed.checks.registry import absent, tell
 from wirespeed.model.records import Finding, Subject, World
 from wirespeed.model.units import format_duration, listed
 

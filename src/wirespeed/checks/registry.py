@@ -3,7 +3,8 @@
 A check is data in findings.yaml and a function in its family's file, which turns records into findings.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,8 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.compiled import Compiled
 from wirespeed.errors import UsageError
 from wirespeed.model.finding_texts import FindingText
-from wirespeed.model.records import Finding
+from wirespeed.model.records import Finding, NodeFacts, Subject
+from wirespeed.model.units import counted
 
 
 class Bound(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -206,6 +208,84 @@ _FROM_FACTS = ("nodes", "placement", "settings")
 def facts_suffice(only: Collection[str]) -> bool:
     """Whether the checks of these ids need neither torch nor a process group; none selected: no."""
     return bool(only) and all(CHECKS[id].family in _FROM_FACTS for id in only)
+
+
+# How a check becomes findings; of each node by itself: one a faulty node, else one for all.
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """A node on which something could not be checked."""
+
+    because: str
+
+
+Judge = Callable[[NodeFacts], Finding | Blind | None]
+"""A node's finding, why it could not be checked, or None where all is good."""
+
+
+def worse(
+    id: str, status: Literal["warn", "fail"], node: NodeFacts, title: str, **said: Any
+) -> Finding:
+    """What is always said of that id, about one node; `said` are further fields of the finding."""
+    who = Subject("node", node.host)
+    told = {**EXPLAINED[id].words, "next": f"wirespeed check --only {id}", **said}
+    return Finding(id=id, status=status, title=f"{node.host}: {title}", subject=who, **told)
+
+
+def tell(id: str, case: str, **values: Any) -> Finding:
+    """What findings.yaml has for that case of an id: see `FindingText.finding` for the values."""
+    return EXPLAINED[id].finding(case, **values)
+
+
+def on_node(id: str, case: str, node: NodeFacts, **values: Any) -> Finding:
+    """The same about one node, whose name the title has as `host`."""
+    told = {"host": node.host, "next": f"wirespeed check --only {id}", **values}
+    return tell(id, case, subject=Subject("node", node.host), **told)
+
+
+def absent(id: str, title: str, because: str) -> Finding:
+    return Finding(id=id, status="not_checked", title=title, because=because)
+
+
+def judge_nodes(
+    id: str,
+    nodes: Sequence[NodeFacts],
+    judge: Judge,
+    *,
+    good: str = "",
+    none: str = "no node",
+    saw: str = "",
+) -> list[Finding]:
+    """The findings of one check over the nodes that it applies to.
+
+    good: what is so on good nodes, else findings.yaml says it; none: why there is no node to check;
+    saw: what a pass should tell besides.
+    """
+    about, good = EXPLAINED[id].about, good or EXPLAINED[id].good
+    if not nodes:
+        return [absent(id, f"{about} not checked", none)]
+    judged = [(node, judge(node)) for node in nodes]
+    found = [verdict for _, verdict in judged if isinstance(verdict, Finding)]
+    blind = [(node, why.because) for node, why in judged if isinstance(why, Blind)]
+    if blind:
+        found.append(_unchecked(id, about, blind, len(nodes)))
+    title = f"{good} on {counted(len(nodes), 'node')}"
+    return found or [Finding(id=id, status="pass", title=title, saw=saw)]
+
+
+def _unchecked(id: str, about: str, blind: Sequence[tuple[NodeFacts, str]], nodes: int) -> Finding:
+    """One finding for all of them, with every reason that occurs and the first node that has it."""
+    reasons: dict[str, list[str]] = {}
+    for node, because in blind:
+        reasons.setdefault(because, []).append(node.host)
+    if len(blind) == nodes and len(reasons) == 1:
+        return absent(id, f"{about} not checked", blind[0][1])
+    texts = (
+        f"{hosts[0]}{f' and {len(hosts) - 1} more' if len(hosts) > 1 else ''}: {because}"
+        for because, hosts in reasons.items()
+    )
+    return absent(id, f"{about} not checked on {len(blind)} of {nodes} nodes", "; ".join(texts))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from wirespeed.checks.per_node import tell
+from wirespeed.checks.registry import tell
 from wirespeed.checks.soaking_trends import ChangePoints, drift_finding, memory_finding
 from wirespeed.model.lasting_records import Incident, Soak, SoakStall, SoakWrong
 from wirespeed.model.records import Finding, Subject

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from statistics import NormalDist, median
 
-from wirespeed.checks.per_node import tell
+from wirespeed.checks.registry import tell
 from wirespeed.model.lasting_records import Soak, SoakCell, SoakWindow
 from wirespeed.model.records import Finding, Subject
 from wirespeed.model.units import format_duration, format_size

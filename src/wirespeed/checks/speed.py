@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from wirespeed.checks.per_node import tell
-from wirespeed.checks.registry import check_id
+from wirespeed.checks.registry import check_id, tell
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.bench_records import Quantity, ReferenceFigure, ReferenceKind
 from wirespeed.model.records import Finding, Measurement, Status, Subject, World
