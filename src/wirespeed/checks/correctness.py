@@ -9,10 +9,6 @@ from wirespeed.model.records import Finding, Subject, Verification, WrongData
 from wirespeed.model.units import counted, format_size, listed
 
 _MOST_EVIDENCE = 12
-_EXACT, _ALL_WAIT = (
-    "every element equal to the oracle, 0 ulp",
-    "no rank passes before all have come",
-)
 
 
 def correctness_findings(verifications: Sequence[Verification]) -> list[Finding]:
@@ -23,67 +19,50 @@ def correctness_findings(verifications: Sequence[Verification]) -> list[Finding]
 
 
 def _of_operation(op: str, tried: Sequence[Verification]) -> Finding:
-    bad = [v for v in tried if v.wrong]
+    id, bad = check_id("COL", op), [v for v in tried if v.wrong]
     checked = [v for v in tried if v.wrong is not None]
     if bad:
-        return _wrong(op, bad, len(checked))
+        return _wrong(id, op, bad, len(checked))
     if not checked:
-        return Finding(
-            id=check_id("COL", op),
-            status="not_checked",
-            title=f"{op}: data not checked",
-            because=tried[0].reason,
-        )
-    return Finding(
-        id=check_id("COL", op),
-        status="pass",
-        title=f"{op}: {_good(op, checked)}",
-        saw=f"0 of {sum(v.elements for v in checked):,} elements wrong" if _has_data(op) else "",
-        expected=_EXACT if _has_data(op) else _ALL_WAIT,
+        return tell(id, "not checked", op=op, reason=tried[0].reason)
+    dtypes = sorted({v.dtype for v in checked})
+    return tell(
+        id,
+        "good",
+        op=op,
+        configurations=counted(len(checked), "configuration"),
+        kinds=dtypes[0] if len(dtypes) == 1 else f"{len(dtypes)} dtypes",
+        elements=sum(v.elements for v in checked),
     )
 
 
-def _good(op: str, checked: Sequence[Verification]) -> str:
-    if not _has_data(op):
-        return _ALL_WAIT
-    dtypes = sorted({v.dtype for v in checked})
-    kinds = dtypes[0] if len(dtypes) == 1 else f"{len(dtypes)} dtypes"
-    return f"data exact in {counted(len(checked), 'configuration')} ({kinds})"
-
-
-def _has_data(op: str) -> bool:
-    return CATALOGUE[op].has_data
-
-
-def _wrong(op: str, bad: Sequence[Verification], checked: int) -> Finding:
+def _wrong(id: str, op: str, bad: Sequence[Verification], checked: int) -> Finding:
     errors = [error for verification in bad for error in verification.errors]
     subject = _suspect(errors)
-    return Finding(
-        id=check_id("COL", op),
-        status="fail",
-        title=_accusation(op, errors, subject),
+    return tell(
+        id,
+        "wrong",
         subject=subject,
+        evidence=_evidence(bad),
+        op=op,
+        name=id,
+        where=_where(errors, subject),
         saw=_saw(bad[0], errors[0] if errors else None),
-        expected=_EXACT if _has_data(op) else _ALL_WAIT,
-        because=_because(errors) if _has_data(op) else "",
-        costs=f"whatever was computed with {op} here; "
-        f"{len(bad)} of {counted(checked, 'data check')} failed",
-        fix=_fix(subject),
-        next=f"wirespeed check --only {check_id('COL', op)} -v",
-        evidence=tuple(_evidence(bad)),
+        because=_because(errors) if CATALOGUE[op].has_data else "",
+        failed=len(bad),
+        checks=counted(checked, "data check"),
+        suspect=f" of {subject.name}" if subject.kind == "rank" else "",
     )
 
 
-def _accusation(op: str, errors: Sequence[WrongData], subject: Subject) -> str:
-    """What is wrong, where; and who is blamed for it, where that is another rank."""
-    if not _has_data(op):
-        return f"{op} lets ranks pass before all have come"
+def _where(errors: Sequence[WrongData], subject: Subject) -> str:
+    """On whom data is wrong; and who is blamed for it, where that is another rank."""
     ranks = sorted({error.rank for error in errors})
     if not ranks:
-        return f"{op} delivers wrong data"
+        return ""
     where = f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks"
     blamed = subject.kind == "rank" and subject.name != where
-    return f"{op} delivers wrong data on {where}{f', caused by {subject.name}' if blamed else ''}"
+    return f" on {where}" + (f", caused by {subject.name}" if blamed else "")
 
 
 def _suspect(errors: Sequence[WrongData]) -> Subject:
@@ -107,14 +86,6 @@ def _because(errors: Sequence[WrongData]) -> str:
     if not guesses or guesses == ["unexplained"]:
         return "no known pattern: not stale, shifted, swapped, partial or a single bit"
     return "pattern of the wrong elements: " + "; ".join(guess for guess in guesses if guess)
-
-
-def _fix(subject: Subject) -> str:
-    where = f" of {subject.name}" if subject.kind == "rank" else ""
-    return (
-        f"look for ECC errors and in the kernel log{where}; try another version of NCCL or torch, "
-        "and NCCL without plugins or offload (NCCL_NET_PLUGIN=none, NCCL_COLLNET_ENABLE=0)"
-    )
 
 
 def _evidence(bad: Sequence[Verification]) -> Iterable[str]:

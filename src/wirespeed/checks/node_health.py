@@ -54,13 +54,7 @@ def _memlock(world: World) -> list[Finding]:
         title = "limit of locked memory not checked"
         return [absent("NODE-006", title, "no RDMA device on any node")]
     found = [_short_memlock(node) for node in nodes if not _may_lock(node)]
-    return found or [
-        Finding(
-            id="NODE-006",
-            status="pass",
-            title=f"locked memory unlimited on every node with RDMA ({len(nodes)})",
-        )
-    ]
+    return found or [tell("NODE-006", "good", nodes=len(nodes))]
 
 
 def _may_lock(node: NodeFacts) -> bool:
@@ -73,13 +67,7 @@ def _short_memlock(node: NodeFacts) -> Finding:
     if not isinstance(limit, int):
         because = node.unknown.get("memlock.soft", "not reported")
         return absent("NODE-006", f"{node.host}: limit of locked memory not checked", because)
-    return worse(
-        "NODE-006",
-        "warn",
-        node,
-        f"locked memory limited to {format_size(limit)} though it has RDMA devices",
-        saw=f"ulimit -l: {format_size(limit)}, without CAP_IPC_LOCK",
-    )
+    return on_node("NODE-006", "short", node, limit=format_size(limit))
 
 
 def _shm(world: World) -> list[Finding]:

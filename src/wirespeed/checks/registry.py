@@ -124,6 +124,7 @@ class _Group(Struct, forbid_unknown_fields=True, omit_defaults=True):
     each: Literal["", "COL", "LAT", "BW", "ENV"] = ""
     explanation: str = ""
     title: str = ""
+    cases: dict[str, FindingText] = {}
 
 
 def check_id(prefix: str, op: str) -> str:
@@ -151,9 +152,13 @@ def _checks(group: _Group) -> Iterator[Check]:
     elif group.each:
         for op, known in CATALOGUE.items():
             if group.each == "LAT" or known.has_data:
-                title, about = (text.format(op=op) for text in (group.title, group.explanation))
-                id = check_id(group.each, op)
-                yield Check(id=id, family=group.family, title=title, explanation=about)
+                yield Check(
+                    id=check_id(group.each, op),
+                    family=group.family,
+                    title=group.title.format(op=op),
+                    explanation=group.explanation.format(op=op),
+                    cases=group.cases,
+                )
 
 
 def _first(text: str) -> str:

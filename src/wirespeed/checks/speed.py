@@ -6,6 +6,7 @@ A figure is graded against what is expected of it: a share, a status, and where 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 from wirespeed.checks.registry import check_id, tell
 from wirespeed.collectives.catalogue import CATALOGUE
@@ -67,9 +68,11 @@ def _judged(prefix: str, world: World, measurement: Measurement, reference: Refe
         id=id,
         status=graded.status,
         title=title,
-        saw=graded.saw if prefix == "BW" else _figure(prefix, measurement),
+        saw=f"{graded.share:.2f} of {ORIGINS[found.origin]}"
+        if prefix == "BW"
+        else _figure(prefix, measurement),
         expected=graded.expected,
-        evidence=graded.evidence + limit.evidence,
+        evidence=found.notes + limit.evidence,
         references=references,
     )
     return told if told.status == "pass" else _advised(told, world, measurement, graded.share)
@@ -114,13 +117,8 @@ def _by_spread(
     id: str, title: str, world: World, measurement: Measurement, limit: _Bound
 ) -> Finding:
     """Without a reference: do the ranks agree with each other?"""
-    alone = Finding(
-        id=id,
-        status="pass",
-        title=title,
-        evidence=limit.evidence,
-        references=limit.references,
-    )
+    evidence, references = limit.evidence, limit.references
+    alone = Finding(id=id, status="pass", title=title, evidence=evidence, references=references)
     worst = _worst_rank(measurement)
     if worst is None or measurement.op not in SYNCHRONISING:
         return replace(alone, expected=UNREFERENCED)
@@ -216,10 +214,8 @@ class _Graded:
     status: Status
     share: float
     """1 is what is expected, more is better."""
-    saw: str
     expected: str
     """The figure, its spread, and where it comes from."""
-    evidence: tuple[str, ...]
     references: tuple[ReferenceFigure, ...]
     """The same as figures: that which decides, then those that contradict it."""
 
@@ -233,8 +229,8 @@ def _grade_latency(expectation: Expectation, measurement: Measurement) -> _Grade
     status = _status(share**0.5, _at_best(share, measurement), expectation)
     spread = _between(expectation.time_range, format_duration)
     expected = format_duration(expectation.time_s) + spread
-    figures = [_reference(expectation, measurement, "time")]
-    return _graded(status, share, expected, expectation, figures)
+    figure = _reference(expectation, measurement, "time")
+    return _Graded(status, share, f"{expected} ({expectation.source})", (figure,))
 
 
 def _grade_bandwidth(expectation: Expectation, measurement: Measurement) -> _Graded | None:
@@ -252,40 +248,21 @@ def _grade_bandwidth(expectation: Expectation, measurement: Measurement) -> _Gra
     expected += _between(expectation.busbw_range, format_bandwidth)
     if expectation.lone:
         expected += f", the only known figure, ±{ASSUMED_SPREAD * 100:.0f} % assumed"
-    others = [
+    told = [f"{expected} ({expectation.source})"]
+    told += [
         f"but {measurement.busbw / rate:.2f} of {format_bandwidth(rate)} ({one.source})"
         for one in against
         if (rate := one.busbw)
     ]
     figures = [_reference(one, measurement, "busbw") for one in (expectation, *against)]
-    return _graded(status, share, expected, expectation, figures, others)
-
-
-def _graded(
-    status: Status,
-    share: float,
-    expected: str,
-    expectation: Expectation,
-    references: Sequence[ReferenceFigure],
-    others: Sequence[str] = (),
-) -> _Graded:
-    return _Graded(
-        status=status,
-        share=share,
-        saw=f"{share:.2f} of {ORIGINS[expectation.origin]}",
-        expected="; ".join([f"{expected} ({expectation.source})", *others]),
-        evidence=expectation.notes,
-        references=tuple(references),
-    )
+    return _Graded(status, share, "; ".join(told), tuple(figures))
 
 
 def _reference(one: Expectation, measurement: Measurement, quantity: Quantity) -> ReferenceFigure:
-    value, ends = (
-        (one.time_s, one.time_range) if quantity == "time" else (one.busbw, one.busbw_range)
-    )
-    return _figure_against(
-        measurement, one.origin, one.source, quantity, value or 0.0, ends or (None, None)
-    )
+    time = quantity == "time"
+    value, ends = (one.time_s, one.time_range) if time else (one.busbw, one.busbw_range)
+    figure = value or 0.0, ends or (None, None)
+    return _figure_against(measurement, one.origin, one.source, quantity, *figure)
 
 
 def _figure_against(
@@ -297,19 +274,10 @@ def _figure_against(
     ends: tuple[float | None, float | None] = (None, None),
 ) -> ReferenceFigure:
     """What `m` was held against; value and ends: bytes a second, or seconds."""
-    figures = {quantity: value, f"{quantity}_low": ends[0], f"{quantity}_high": ends[1]}
-    return ReferenceFigure(
-        kind=kind,
-        source=source,
-        op=m.op,
-        engine=m.engine,
-        dtype=m.dtype,
-        redop=m.redop,
-        in_place=m.in_place,
-        size_bytes=m.size_bytes,
-        ranks=m.ranks,
-        **figures,
-    )
+    same = ("op", "engine", "dtype", "redop", "in_place", "size_bytes", "ranks")
+    told: dict[str, Any] = {name: getattr(m, name) for name in same}
+    told |= {quantity: value, f"{quantity}_low": ends[0], f"{quantity}_high": ends[1]}
+    return ReferenceFigure(kind=kind, source=source, **told)
 
 
 def _status(score: float, at_best: float, expectation: Expectation) -> Status:

@@ -23,7 +23,7 @@ from wirespeed.model.units import counted, listed
 
 if TYPE_CHECKING:
     from wirespeed.diagnose.flight_read import Dump
-    from wirespeed.diagnose.reports import Reports
+    from wirespeed.diagnose.reports import Inspector
 
 Progress = Callable[[str, int], None]
 """(log, its number among all): called before each one is read."""
@@ -101,7 +101,8 @@ class _Recorded:
 
     def __init__(self) -> None:
         self._dumps: list[Dump] = []
-        self._reports: Reports | None = None
+        self._reported: list[Finding] = []
+        self._inspector: Inspector | None = None
         self.damaged: list[Finding] = []
 
     def read(self, source: Source, kind: str) -> None:
@@ -111,10 +112,13 @@ class _Recorded:
 
             self._dumps.append(read_dump(source, len(self._dumps)))
             return
-        from wirespeed.diagnose.reports import Reports
+        from wirespeed.diagnose.reports import Inspector, ras_findings
 
-        self._reports = self._reports or Reports()
-        self._reports.read(source, kind)
+        if kind == "ras":
+            self._reported += ras_findings(source)
+        else:
+            self._inspector = self._inspector or Inspector()
+            self._inspector.read(source)
 
     def lacks(self, error: InputError, kind: str) -> None:
         """One of several that cannot be read."""
@@ -129,8 +133,8 @@ class _Recorded:
             from wirespeed.diagnose.flight import compare
 
             found += compare(self._dumps, len(self.damaged))
-        found += self._reports.findings() if self._reports else []
-        return found + self.damaged
+        inspected = self._inspector.findings() if self._inspector else []
+        return [*found, *self._reported, *inspected, *self.damaged]
 
 
 def _of_fabric(fabric: Fabric, differ: Sequence[Finding]) -> list[Finding]:

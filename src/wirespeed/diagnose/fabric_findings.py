@@ -134,8 +134,9 @@ def fabric_findings(fabric: Fabric, told: str = "") -> list[Finding]:
 
     told: `network` where it is told already that hosts use different ones.
     """
-    comms = list(fabric.all())
-    found = [one for comm in comms[:1] for one in (_summary(comm, comms, fabric),) if one]
+    comms = fabric.all()
+    first = _summary(comms[0], comms, fabric) if comms else None
+    found = [first] if first else []
     judges = [_crossings, _net_in_node, _without_gdr, _other_in_node]
     judges += [] if told == "network" else [_other_network]
     for judge in judges:

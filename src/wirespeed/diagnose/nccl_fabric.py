@@ -8,7 +8,6 @@ names. Where that leaves several, the line is counted and no more.
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -183,8 +182,7 @@ def _order(found: re.Match[bytes]) -> Order:
 
 
 def _member(line: bytes, found: re.Match[bytes]) -> Member:
-    nodes = _NODES.search(line)
-    name = ""
+    nodes, name = _NODES.search(line), ""
     if (id := _COMM_ID.search(line)) is not None:
         name = id[1].decode("ascii")
     elif (split := _SPLIT.search(line)) is not None:
@@ -306,10 +304,10 @@ class Fabric:
         if found is not None:
             self._take(*found, raw, f"{log}:{number}")
 
-    def all(self) -> Iterator[Comm]:
+    def all(self) -> list[Comm]:
         """Communicators with any line, the largest first."""
-        told = (one for one in self.comms.values() if one.pairs or one.rings or one.orders)
-        return iter(sorted(told, key=lambda one: (-len(one.hosts), -len(one.pairs), one.name)))
+        told = [one for one in self.comms.values() if one.pairs or one.rings or one.orders]
+        return sorted(told, key=lambda one: (-len(one.hosts), -len(one.pairs), one.name))
 
     def _take(self, seat: Seat, said: Said, raw: bytes, where: str) -> None:
         match said:
@@ -373,9 +371,8 @@ class Fabric:
         now = self._now.get(seat)
         if now is not None and now[1] == rank and highest < self.comms[now[0]].size:
             return self._comm(now[0])
-        fitting = [
-            name for name, own in joined.items() if own == rank and highest < self.comms[name].size
-        ]
+        own = [name for name, of in joined.items() if of == rank]
+        fitting = [name for name in own if highest < self.comms[name].size]
         return self._comm(fitting[0]) if len(fitting) == 1 else None
 
     def _comm(self, name: str) -> Comm | None:
@@ -388,26 +385,14 @@ class Fabric:
 def _add(comm: Comm, said: Part | Trees | Order) -> None:
     if isinstance(said, Trees):
         comm.trees = max(comm.trees, said.channels)
-    elif said.channel >= _CHANNELS_KEPT or _highest(said) >= _RANKS_KEPT:
         return
-    elif isinstance(said, Order):
-        whole = not comm.size or len(said.ranks) == comm.size
-        if whole and comm.orders.setdefault(said.channel, said.ranks) != said.ranks:
-            comm.mixed = True
+    ranks = said.ranks if isinstance(said, Order) else (said.rank, said.follower)
+    if said.channel >= _CHANNELS_KEPT or max(ranks) >= _RANKS_KEPT:
+        return
+    if isinstance(said, Order):
+        whole = not comm.size or len(ranks) == comm.size
+        comm.mixed |= whole and comm.orders.setdefault(said.channel, ranks) != ranks
     else:
         following = comm.rings.setdefault(said.channel, array("i"))
-        _extend(following, said.rank + 1)
+        following.extend([-1] * (said.rank + 1 - len(following)))
         following[said.rank] = said.follower
-
-
-def _highest(said: Part | Order) -> int:
-    return max(said.ranks) if isinstance(said, Order) else max(said.rank, said.follower)
-
-
-def _extend(following: "array[int]", length: int) -> None:
-    if len(following) < length:
-        following.extend(_none(length - len(following)))
-
-
-def _none(count: int) -> Iterable[int]:
-    return (-1 for _ in range(count))

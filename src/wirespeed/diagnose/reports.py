@@ -254,22 +254,3 @@ def _where(rows: list[Row]) -> str:
 def _verb(rows: list[Row], singular: str) -> str:
     plural = {"is": "are", "does": "do", "differs": "differ"}
     return singular if len(rows) == 1 else plural[singular]
-
-
-class Reports:
-    """What reports among the logs say."""
-
-    def __init__(self) -> None:
-        self._findings: list[Finding] = []
-        self._inspector = Inspector()
-
-    def read(self, source: Source, kind: str) -> None:
-        """One of that kind: `Source.kind`. Raises InputError for one that is damaged."""
-        if kind == "ras":
-            self._findings += ras_findings(source)
-        else:
-            self._inspector.read(source)
-
-    def findings(self) -> list[Finding]:
-        """Of all that was read."""
-        return [*self._findings, *self._inspector.findings()]

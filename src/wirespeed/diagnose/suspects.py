@@ -7,7 +7,7 @@ not count, and what some rule knows is that rule's matter.
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from wirespeed.diagnose.findings import JOB, cut, make_finding
 from wirespeed.diagnose.prefix import Prefix, rank_in_name, strip
@@ -87,7 +87,6 @@ _DIGITS = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
 class _Suspect:
     log: str
     number: int
-    sure: bool
     line: Prefix
     rank: int | None
     before: tuple[str, ...]
@@ -110,43 +109,30 @@ class _Suspect:
         return ", ".join(who)
 
 
-@dataclass(slots=True)
-class _Log:
-    sure: list[_Suspect] = field(default_factory=list)
-    weak: list[_Suspect] = field(default_factory=list)
-
-    def full(self) -> bool:
-        return len(self.sure) >= _KEPT and len(self.weak) >= _KEPT
-
-
 class Suspects:
     """Watches lines with words of trouble and keeps the first few of each log."""
 
     def __init__(self) -> None:
-        self._logs: dict[str, _Log] = {}
+        self._logs: dict[str, dict[bool, list[_Suspect]]] = {}
+        """By log: those that are surely trouble, and those that may be."""
         self.around: Callable[[], tuple[bytes, bytes]] = lambda: (b"", b"")
         """What was read just before the line that is seen now, and from its beginning on."""
 
     def see(self, raw: bytes, log: str, number: int) -> None:
         """One line that holds an anchor."""
-        kept = self._logs.get(log)
-        if kept is None:
-            if len(self._logs) >= _LOGS:
-                return
-            kept = self._logs[log] = _Log()
-        if kept.full():
+        if log not in self._logs and len(self._logs) >= _LOGS:
+            return
+        kept = self._logs.setdefault(log, {True: [], False: []})
+        if all(len(some) >= _KEPT for some in kept.values()):
             return
         line = strip(raw[:2000].decode("utf-8", "replace"))
         sure = looks_wrong(line.text)
         if sure is not None and (level := _GLOG.search(raw[:200])) is not None:
             sure = None if level[1] in b"IW" else True
-        if sure is None:
-            return
-        of = kept.sure if sure else kept.weak
-        if len(of) < _KEPT:
-            of.append(self._suspect(raw, log, number, sure, line))
+        if sure is not None and len(kept[sure]) < _KEPT:
+            kept[sure].append(self._suspect(raw, log, number, line))
 
-    def _suspect(self, raw: bytes, log: str, number: int, sure: bool, line: Prefix) -> _Suspect:
+    def _suspect(self, raw: bytes, log: str, number: int, line: Prefix) -> _Suspect:
         before, after = self.around()
         said, frame = "", ""
         if b"Traceback (most" in raw:
@@ -154,7 +140,7 @@ class Suspects:
         elif b"terminate called after" in raw:
             said = _what(after)
         rank = rank_in_name(log) if line.rank is None else line.rank
-        return _Suspect(log, number, sure, line, rank, _last_lines(before), said, frame)
+        return _Suspect(log, number, line, rank, _last_lines(before), said, frame)
 
     def findings(self, rules: Iterable[Rule], told: Line | None = None) -> list[Finding]:
         """LOG-001 or LOG-002 of the first suspect that no rule knows; surely wrong ones before others.
@@ -166,7 +152,7 @@ class Suspects:
             found = [
                 one
                 for kept in self._logs.values()
-                for one in (kept.sure if sure else kept.weak)
+                for one in kept[sure]
                 if _may_cause(one, told) and not _is_known(one, anchored)
             ]
             if found:
@@ -194,15 +180,12 @@ def _may_cause(one: _Suspect, told: Line | None) -> bool:
 
 def _is_known(one: _Suspect, rules: Sequence[Rule]) -> bool:
     """Whether a rule knows it, also one that found that it ended well or needs others."""
-    for text in {one.line.text, one.said}:
-        low = text.lower()
-        for rule in rules:
-            if (
-                any(anchor.lower() in low for anchor in rule.anchors)
-                and rule.match(text) is not None
-            ):
-                return True
-    return False
+    texts = {text: text.lower() for text in (one.line.text, one.said)}
+    return any(
+        any(anchor.lower() in low for anchor in rule.anchors) and rule.match(text) is not None
+        for text, low in texts.items()
+        for rule in rules
+    )
 
 
 def _first(found: Sequence[_Suspect]) -> _Suspect:
