@@ -249,8 +249,8 @@ def test_up_without_a_fault_s_tool_makes_nothing(
     code = (
         "import sys\n"
         "from wirespeed.lab import processes, __main__ as command\n"
-        "where = processes._where\n"
-        "processes._where = lambda name: None if name == 'nft' else where(name)\n"
+        "where = processes.where\n"
+        "processes.where = lambda name: None if name == 'nft' else where(name)\n"
         f"sys.exit(command.run_lab(['up', '--name', {lab_name!r}, '--lossy', 'node-1=5%']))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)

@@ -256,8 +256,8 @@ def test_a_firewall_without_its_tool_makes_nothing(
     from wirespeed.errors import CannotMeasure
     from wirespeed.lab import processes
 
-    where = processes._where
-    monkeypatch.setattr(processes, "_where", lambda name: None if name == "nft" else where(name))
+    where = processes.where
+    monkeypatch.setattr(processes, "where", lambda name: None if name == "nft" else where(name))
     with pytest.raises(CannotMeasure) as raised:
         lab.firewall("node-1")
     assert raised.value.next == "apt-get install nftables"
