@@ -8,7 +8,7 @@ import pytest
 from wirespeed.errors import WorldError
 from wirespeed.node.identity import Identity, detect
 from wirespeed.node.neighbours import refuse_separate_worlds
-from wirespeed.process.process_table import Process, ancestors, descendants, read_processes
+from wirespeed.process import Process, ancestors, descendants, read_processes
 
 CHECK = ("python", "-m", "wirespeed", "bench", "all_reduce", "-n", "20")
 MPIRUN = Path(sys.executable).parent / "mpirun"

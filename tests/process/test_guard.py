@@ -174,7 +174,7 @@ def test_the_death_of_the_parent_asks(mark: str, tmp_path: Path) -> None:
 
 def test_it_needs_the_standard_library_only() -> None:
     code = (
-        "import sys\nfrom wirespeed.process import frames, guard, process_table\n"
+        "import sys\nfrom wirespeed.process import frames, guard\n"
         "known = {*sys.stdlib_module_names, 'wirespeed'}\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules} - known - {'__main__'}))"
     )

@@ -29,7 +29,7 @@ import msgspec
 
 from wirespeed.errors import CannotMeasure, StorageError
 from wirespeed.node.reading import opened
-from wirespeed.process.process_table import boot_id, pid_space, started
+from wirespeed.process import boot_id, pid_space, started
 
 BOUND_S = 30.0
 """A lock that nobody has touched for so long has lost its owner."""

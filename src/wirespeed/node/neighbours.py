@@ -22,7 +22,7 @@ from pathlib import Path
 
 from wirespeed.errors import WorldError
 from wirespeed.node.identity import Identity
-from wirespeed.process.process_table import Process, ancestors, descendants, read_processes
+from wirespeed.process import Process, ancestors, descendants, read_processes
 
 VARIABLE = "WIRESPEED_NEIGHBOURS"
 """Runs that have another word here do not see each other (tests)."""

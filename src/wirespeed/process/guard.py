@@ -18,8 +18,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Literal
 
-from wirespeed.process import shell_code
-from wirespeed.process.process_table import Process, descendants, read_processes
+from wirespeed.process import Process, descendants, read_processes, shell_code
 
 HUNG_UP = 128 + signal.SIGHUP
 """Exit code of a process whose starter is gone."""

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wirespeed.process.process_table import boot_id, pid_space, started
+from wirespeed.process import boot_id, pid_space, started
 from wirespeed.runs.folder import PatientFolder
 
 _PREFIX = "wirespeed-"

@@ -31,7 +31,7 @@ from wirespeed.launchers.request import INTERFACE
 from wirespeed.node.identity import Identity
 from wirespeed.node.secret import Seal, derived
 from wirespeed.plan import Plan
-from wirespeed.process.process_table import started
+from wirespeed.process import started
 from wirespeed.session.record_stream import VARIABLE
 
 if TYPE_CHECKING:

@@ -160,18 +160,6 @@ _CONTROLLER = re.compile(
 )
 
 
-def missing_programs(*, batch: bool) -> list[str]:
-    """Slurm's commands that are not here."""
-    wanted = (*_PROGRAMS, *(("sbatch", "scontrol") if batch else ()))
-    return [name for name in wanted if shutil.which(name) is None]
-
-
-def need_programs(*, batch: bool) -> None:
-    """CannotMeasure where Slurm's commands are not here."""
-    if missing := missing_programs(batch=batch):
-        raise make_error("no_slurm", missing=", ".join(missing))
-
-
 def need_known(job: Job) -> None:
     """UsageError for an option that this srun does not have; CannotMeasure where it does not run."""
     if not job.options.keys() & OPTIONS.keys():
@@ -181,14 +169,10 @@ def need_known(job: Job) -> None:
         raise _unreachable(done.stderr)
     for name in job.options:
         if OPTIONS[name].of and not re.search(rf"--{name}(?![\w-])", done.stdout):
-            pyxis = name.startswith("container-")
-            raise UsageError(
-                f"--with {name}: {ask('srun', '--version').stdout.strip()} has no --{name}",
-                expected="NVIDIA's pyxis plugin in plugstack.conf (and enroot on the nodes)"
-                if pyxis
-                else "one of the options that srun --help shows",
-                next="srun --help | grep container" if pyxis else "srun --help",
-            )
+            srun = ask("srun", "--version").stdout.strip()
+            if name.startswith("container-"):
+                raise make_error("no_pyxis", name=name, srun=srun)
+            raise make_error("no_srun_option", name=name, srun=srun)
 
 
 def without_unusable(job: Job) -> tuple[Job, tuple[Finding, ...]]:
@@ -224,16 +208,12 @@ def _unusable(name: str, facts: list[str] | None) -> Finding | None:
     if facts is None:
         return make_finding("allocation_unusable", name=name, subject=subject)
     state, reason = facts[0].strip(), facts[-1].strip()
-    if not (state.endswith("*") or state.lower().startswith(_UNUSABLE)):
+    silent = state.endswith("*")
+    if not (silent or state.lower().startswith(_UNUSABLE)):
         return None
-    return make_finding(
-        "unusable",
-        name=name,
-        state=state,
-        saw=f"state {state}" + (f", reason: {reason}" if reason not in ("", "none") else ""),
-        because="slurmd does not answer slurmctld" if state.endswith("*") else "",
-        subject=subject,
-    )
+    saw = f"state {state}" + (f", reason: {reason}" if reason not in ("", "none") else "")
+    why = "slurmd does not answer slurmctld" if silent else ""
+    return make_finding("unusable", name=name, state=state, saw=saw, because=why, subject=subject)
 
 
 def need_possible(job: Job) -> None:
@@ -264,10 +244,11 @@ WAIT = "24h"
 
 def _look(job: Job) -> Prepared:
     command_line.refuse_together(job.options)
-    batch = "batch" in job.options
-    asks = not job.written or not missing_programs(batch=batch)
-    if asks:
-        need_programs(batch=batch)
+    programs = _PROGRAMS + (("sbatch", "scontrol") if "batch" in job.options else ())
+    missing = [name for name in programs if shutil.which(name) is None]
+    if missing and not job.written:
+        raise make_error("no_slurm", missing=", ".join(missing))
+    asks = not missing
     job, choices = _placed(job, allocation_of(os.environ, job.options))
     if asks:
         need_known(job)
