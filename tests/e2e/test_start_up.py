@@ -34,16 +34,21 @@ def bare() -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "most"),
-    [("--help", 8), ("check --help", 16), ("bench --help", 23), ("check --list", 95)],
+    ("words", "most", "foreign"),
+    [
+        ("--help", 3, 15),
+        ("check --help", 10, 25),
+        ("bench --help", 15, 25),
+        ("check --list", 28, 40),
+    ],
 )
-def test_help_imports_next_to_nothing(cli: Any, words: str, most: int) -> None:
+def test_help_imports_next_to_nothing(cli: Any, words: str, most: int, foreign: int) -> None:
     found = modules(cli, *words.split())
     assert found & HEAVY == set()
     ours = {name for name in found if name.startswith("wirespeed")}
     assert len(ours) <= most, sorted(ours)
     others = found - bare() - ours
-    assert len(others) <= max(25, most), sorted(others)
+    assert len(others) <= foreign, sorted(others)
 
 
 def test_the_version_needs_no_click(cli: Any) -> None:
@@ -54,6 +59,14 @@ def test_the_version_needs_no_click(cli: Any) -> None:
     assert len(ended.out.split()) == 2
     imported = {line.rpartition("|")[2].strip() for line in ended.err.splitlines()}
     assert {"click", "json", *HEAVY} & imported == set()
+
+
+@pytest.mark.slow
+def test_a_good_check_imports_what_it_needs(cli: Any) -> None:
+    """Of the process that started the ranks, without what only bad ends and other worlds need."""
+    found = modules(cli, *["check", "--ranks", "2", "-l", "quick", "--only", "correctness"])
+    ours = {name for name in found if name.startswith("wirespeed")}
+    assert len(ours) <= 90, sorted(ours)
 
 
 @pytest.mark.slow

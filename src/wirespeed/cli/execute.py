@@ -22,7 +22,6 @@ from wirespeed.node.identity import Identity, detect
 from wirespeed.node.limits import choose_ranks, require_torch
 from wirespeed.node.neighbours import refuse_separate_worlds
 from wirespeed.node.redact import redact_words
-from wirespeed.node.secret import job_secret
 from wirespeed.plan import Plan
 from wirespeed.session.backends import OneWorld, run_workload
 
@@ -53,8 +52,7 @@ def execute(
     """
     if only_config(ctx):
         return 0
-    file = options.secret_file
-    secret = job_secret(os.environ, Path(file) if file else None)
+    secret = _secret(options.secret_file)
     options = replace(options, again=with_typed(ctx))
     _refuse_faults_of_other_verbs(plan)
     asked = _Asked(plan, options, told_config(ctx), only, settings, grid)
@@ -71,6 +69,15 @@ def execute(
     if identity is None:
         return exported(_on_this_machine(asked), options.output)
     return _as_joined_rank(identity, asked, secret)
+
+
+def _secret(file: str | None) -> bytes | None:
+    """Of this job; from now on the environment does not hold it."""
+    if not file and "WIRESPEED_SECRET" not in os.environ:
+        return None
+    from wirespeed.node.secret import job_secret
+
+    return job_secret(os.environ, Path(file) if file else None)
 
 
 def only_config(ctx: click.Context) -> bool:
