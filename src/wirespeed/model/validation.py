@@ -136,7 +136,9 @@ def _plain(part: Any) -> Any:
         return [_plain(one) for one in part]
     if not isinstance(part, dict):
         return part
-    found = {name: _plain(one) for name, one in part.items() if name != "title" or _is_part(one)}
+    found = {
+        name: _plain(one) for name, one in part.items() if name != "title" or isinstance(one, dict)
+    }
     if found.get("required") == []:
         del found["required"]
     if order := found.pop("order", None):
@@ -148,10 +150,6 @@ def _plain(part: Any) -> Any:
             del found["anyOf"]
             return {**one, **found, "type": [kind, "null"]}
     return found
-
-
-def _is_part(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 def _free(kind: type[Free], data: Any) -> Free:
@@ -288,17 +286,14 @@ def _described_object(name: str, kind: Any, keys: dict[str, Any], unit: Unit | N
     parts = []
     for number, (key, (made, place)) in enumerate(keys.items()):
         said = about.get(place.name, "")
-        if place.unit and (place.unit is not unit or made is float or _is_float(made)):
+        is_float = made is float or (get_origin(made) is Annotated and get_args(made)[0] is float)
+        if place.unit and (place.unit is not unit or is_float):
             said = f"{said.rstrip('.')}, {place.unit.said}."
         described = Annotated[made, msgspec.Meta(description=said)] if said else made
         given = {} if place.required else {"default_factory": lambda: None}
         parts.append((f"key_{number}", described, msgspec.field(name=key, **given)))
     doc = " ".join((kind.__doc__ or "").split())
     return msgspec.defstruct(name, parts, kw_only=True, namespace={"__doc__": doc})
-
-
-def _is_float(made: Any) -> bool:
-    return get_origin(made) is Annotated and get_args(made)[0] is float
 
 
 def snake(name: str) -> str:

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 
 GRACE_S = 0.05
@@ -77,63 +77,59 @@ class _Caller:
     since: float
 
 
+@dataclass(eq=False, slots=True)
 class _Desk:
     """The callers that are being answered, and the threads that do it."""
 
-    def __init__(
-        self,
-        answer: Callable[[socket.socket], object],
-        seconds: float,
-        at_once: int,
-        of_one_peer: int,
-    ) -> None:
-        self._answer = answer
-        self._seconds = seconds
-        self._at_once, self._of_one_peer = at_once, of_one_peer
-        self._freed = threading.Condition()
-        self._here: dict[_Caller, None] = {}  # in the order in which they came
-        self._queue: SimpleQueue[_Caller | None] = SimpleQueue()
-        self._threads = 0
+    answer: Callable[[socket.socket], object]
+    seconds: float
+    at_once: int
+    of_one_peer: int
+    freed: threading.Condition = field(default_factory=threading.Condition)
+    here: dict[_Caller, None] = field(default_factory=dict)
+    """In the order in which they came."""
+    queue: "SimpleQueue[_Caller | None]" = field(default_factory=SimpleQueue)
+    threads: int = 0
 
     def admit(self, caller: socket.socket, peer: str) -> None:
         new = _Caller(caller, peer, time.monotonic())
         self.dismiss_overdue()
-        with self._freed:
+        with self.freed:
             if not self._has_room(new):
                 caller.close()
                 return
-            self._here[new] = None
-            if self._threads < min(self._at_once, len(self._here)):
-                self._threads += 1
+            self.here[new] = None
+            if self.threads < min(self.at_once, len(self.here)):
+                self.threads += 1
                 threading.Thread(target=self._work, name="callers", daemon=True).start()
-        caller.settimeout(self._seconds)
-        self._queue.put(new)
+        caller.settimeout(self.seconds)
+        self.queue.put(new)
 
     def dismiss_overdue(self) -> None:
-        overdue = time.monotonic() - self._seconds
-        with self._freed:
-            for caller in [one for one in self._here if one.since < overdue]:
+        overdue = time.monotonic() - self.seconds
+        with self.freed:
+            for caller in [one for one in self.here if one.since < overdue]:
                 self._dismiss(caller)
 
     def close(self) -> None:
-        with self._freed:
-            for caller in list(self._here):
+        with self.freed:
+            for caller in list(self.here):
                 self._dismiss(caller)
-        for _ in range(self._threads):
-            self._queue.put(None)
+        for _ in range(self.threads):
+            self.queue.put(None)
 
     def _has_room(self, new: _Caller) -> bool:
         """Make room if need be; False when nobody has been here for long enough to leave."""
-        of_peer = [one for one in self._here if one.peer == new.peer]
-        if len(of_peer) >= self._of_one_peer and not new.peer.startswith(("127.", "::1")):
+        of_peer = [one for one in self.here if one.peer == new.peer]
+        if len(of_peer) >= self.of_one_peer and not new.peer.startswith(("127.", "::1")):
             return self._makes_way(of_peer[0], new)
-        if len(self._here) < self._at_once:
+        if len(self.here) < self.at_once:
             return True
-        here = list(self._here)
+        here = list(self.here)
         leaver = here[crowded_out([one.peer for one in here])]
         # Many true ranks at once are a crowd too: they are quick, so wait for one to be done.
-        self._freed.wait(max(0.0, GRACE_S - (new.since - leaver.since)))
-        return len(self._here) < self._at_once or self._makes_way(leaver, new)
+        self.freed.wait(max(0.0, GRACE_S - (new.since - leaver.since)))
+        return len(self.here) < self.at_once or self._makes_way(leaver, new)
 
     def _makes_way(self, older: _Caller, new: _Caller) -> bool:
         if time.monotonic() - older.since < GRACE_S:
@@ -143,14 +139,14 @@ class _Desk:
 
     def _dismiss(self, caller: _Caller) -> None:
         """Its thread hears the end of the stream at once, and closes it."""
-        self._here.pop(caller, None)
+        self.here.pop(caller, None)
         with suppress(OSError):
             caller.socket.shutdown(socket.SHUT_RDWR)
 
     def _work(self) -> None:
-        while (caller := self._queue.get()) is not None:
+        while (caller := self.queue.get()) is not None:
             with caller.socket, suppress(OSError):
-                self._answer(caller.socket)
-            with self._freed:
-                self._here.pop(caller, None)
-                self._freed.notify()
+                self.answer(caller.socket)
+            with self.freed:
+                self.here.pop(caller, None)
+                self.freed.notify()

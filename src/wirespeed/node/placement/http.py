@@ -9,6 +9,7 @@ alone is not bounded here; `gather` does not wait for it.
 import io
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -73,34 +74,23 @@ class Service:
         return answer
 
     def _exchange(self, path: str, headers: Mapping[str, str], method: str) -> Answer:
-        parts = urlsplit(self.url)
-        lines = [f"{method} {parts.path.rstrip('/')}{path} HTTP/1.1", f"Host: {parts.netloc}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        lines += ["Accept: */*", "Connection: close", *(["Content-Length: 0"] * (method == "PUT"))]
-        with self._connect() as connection:
-            connection.settimeout(_left(self.deadline))
-            connection.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
-            return _received(connection, self.deadline, method)
-
-    def _connect(self) -> "socket.socket":
-        import socket
+        from http.client import HTTPConnection
 
         parts = urlsplit(self.url)
-        secure = parts.scheme == "https"
-        host = parts.hostname or ""
-        target = (host, parts.port or (443 if secure else 80))
-        connection = socket.create_connection(target, _left(self.deadline))
-        if not secure:
-            return connection
-        import ssl
+        host, port, left = parts.hostname or "", parts.port, _left(self.deadline)
+        connection = HTTPConnection(host, port, timeout=left)
+        if parts.scheme == "https":
+            import ssl
+            from http.client import HTTPSConnection
 
-        try:
             context = ssl.create_default_context(cafile=self.cafile)
-            connection.settimeout(_left(self.deadline))
-            return context.wrap_socket(connection, server_hostname=host)
-        except OSError:  # ssl.SSLError is one
-            connection.close()
-            raise
+            connection = HTTPSConnection(host, port, timeout=left, context=context)
+        sent = {**headers, "Accept": "*/*", "Connection": "close"}
+        with closing(connection):
+            connection.connect()
+            connection.sock.settimeout(_left(self.deadline))
+            connection.request(method, f"{parts.path.rstrip('/')}{path}", headers=sent)
+            return _received(connection.sock, self.deadline, method)
 
 
 def _left(deadline: float) -> float:
