@@ -138,13 +138,13 @@ def merged(first: SoakWindow, second: SoakWindow) -> SoakWindow:
     for one in second.cells:
         key = one.op, one.dtype, one.size_bytes
         cells[key] = _both(cells[key], one) if key in cells else one
+    total, seconds = max(1, first.calls + second.calls), first.seconds + second.seconds
     last = zip(first.last_share, second.last_share, strict=False)
-    total = max(1, first.calls + second.calls)
-    seconds = first.seconds + second.seconds
-    return SoakWindow(
+    waited = zip(first.waited, second.waited, strict=False)
+    return replace(
+        second,
         since_s=first.since_s,
         seconds=seconds,
-        world=second.world,
         calls=first.calls + second.calls,
         checked_bytes=first.checked_bytes + second.checked_bytes,
         wrong=first.wrong + second.wrong,
@@ -152,12 +152,9 @@ def merged(first: SoakWindow, second: SoakWindow) -> SoakWindow:
         stalled_s=first.stalled_s + second.stalled_s,
         cells=tuple(cells.values()),
         last_share=tuple((a * first.calls + b * second.calls) / total for a, b in last),
-        rss_bytes=second.rss_bytes,
         waited=tuple(
-            (a * first.seconds + b * second.seconds) / max(seconds, 1e-9)
-            for a, b in zip(first.waited, second.waited, strict=False)
+            (a * first.seconds + b * second.seconds) / max(seconds, 1e-9) for a, b in waited
         ),
-        free_bytes=second.free_bytes,
     )
 
 

@@ -5,7 +5,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Any
@@ -207,21 +207,6 @@ _SIDE = ("time", "algbw", "busbw", "#wrong")
 _HEADS = ("(us)", "(GB/s)", "(GB/s)", "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """The two sides of one line; one of them may be missing."""
-
-    out: Measurement | None
-    inside: Measurement | None
-
-    @property
-    def any(self) -> Measurement:
-        found = self.out or self.inside
-        if found is None:
-            raise ValueError("a row without a side")
-        return found
-
-
 def render_nccl_tests(run: Run, style: Style) -> str:
     # Its table has no place for compared settings: the default's figures stand here.
     sections = [
@@ -241,22 +226,15 @@ def _tables(measurements: Sequence[Measurement]) -> list[list[Measurement]]:
     return list(tables.values())
 
 
-def _nccl_rows(measurements: Sequence[Measurement]) -> list[_Row]:
-    """Out-of-place and in-place of one configuration side by side, in the order measured."""
-    rows: dict[tuple[object, ...], _Row] = {}
+def _nccl_rows(measurements: Sequence[Measurement]) -> list[dict[bool, Measurement]]:
+    """Of one configuration out-of-place and in-place, by `in_place`; in the order measured."""
+    rows: dict[tuple[object, ...], dict[bool, Measurement]] = {}
     for m in measurements:
         key: tuple[object, ...] = (m.size_bytes, m.count, m.dtype, m.redop, m.root)
-        while (m.in_place, *key) in rows:  # measured twice: a line of its own
+        while m.in_place in rows.get(key, ()):  # measured twice: a line of its own
             key = (*key, "again")
-        rows[(m.in_place, *key)] = _Row(None, m) if m.in_place else _Row(m, None)
-    merged: list[_Row] = []
-    for (in_place, *rest), row in rows.items():
-        other = rows.get((not in_place, *rest))
-        if other is None:
-            merged.append(row)
-        elif not in_place:
-            merged.append(_Row(row.out, other.inside))
-    return merged
+        rows.setdefault(key, {})[m.in_place] = m
+    return list(rows.values())
 
 
 def _section(run: Run, measurements: Sequence[Measurement]) -> list[str]:
@@ -359,11 +337,11 @@ def _sides(cells: Sequence[str]) -> str:
     return f"  {time:>7}  {algbw:>6}  {busbw:>6}  {wrong:>6}" * 2
 
 
-def _line(row: _Row) -> str:
-    m = row.any
+def _line(row: Mapping[bool, Measurement]) -> str:
+    m = next(iter(row.values()))
     dtype = _DTYPES.get(m.dtype, m.dtype)
     left = f"{m.size_bytes:12d}  {m.count:12d}  {dtype:>8}  {m.redop:>6}  {m.root:6d}"
-    return left + _side(row.out) + _side(row.inside)
+    return left + _side(row.get(False)) + _side(row.get(True))
 
 
 def _side(m: Measurement | None) -> str:

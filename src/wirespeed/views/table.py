@@ -9,7 +9,7 @@ from wirespeed.model.records import Measurement, Run, Verification
 from wirespeed.model.units import format_duration, format_size
 from wirespeed.views import sections
 from wirespeed.views.findings import finding_lines, folded, of_interest
-from wirespeed.views.text import Column, Grid, Style
+from wirespeed.views.text import NOTHING, Grid, Style
 
 _NOT_CHECKED = "wrong –: the data of that row was not checked"
 _IMPORTED = "imported figures are shown, not judged: the verdict stays UNKNOWN"
@@ -20,7 +20,7 @@ _ONE_SAMPLE = "no interval: too few samples, so these figures carry no verdict (
 def render(run: Run, style: Style) -> str:
     blocks = [
         [sections.head_line(run, style)],
-        _choices(run, style) if style.verbose else [],
+        sections.choices_grid(run).lines(style) if style.verbose else [],
         finding_lines(run.findings, style)
         if style.verbose
         else finding_lines(of_interest(folded(run), run), style, brief=True),
@@ -30,10 +30,6 @@ def render(run: Run, style: Style) -> str:
         sections.closing_lines(run, style),
     ]
     return join_blocks(blocks)
-
-
-def _choices(run: Run, style: Style) -> list[str]:
-    return sections.choices_grid(run).lines(style) if run.choices else []
 
 
 def _pairs(run: Run, style: Style) -> list[list[str]]:
@@ -71,7 +67,7 @@ def join_blocks(blocks: Sequence[Sequence[str]]) -> str:
 def _figures(run: Run, style: Style) -> list[str]:
     series = sections.series_of(run.measurements)
     if run.command == "check":
-        lines = summary_grid(series).lines(style) if series else []
+        lines = summary_grid(series).lines(style)
     else:
         joint = run.command == "bench" and bool(run.grid)
         lines = [] if run.settings or joint else _sizes(series, style)
@@ -144,36 +140,19 @@ def _peak(m: Measurement) -> list[str]:
     return [rate, sections.interval(m) or "–", str(m.iterations), sections.size(m)]
 
 
-_LEFT = (
-    *(
-        "setting",
-        "op",
-        "engine",
-        "dtype",
-        "redop",
-        "groups",
-        "timing",
-        "place",
-        "stopped",
-        "why not",
-    ),
-    *("host", "chunk", "guess", "example"),
-)
-_CONFIGURATION = (
-    *("setting", "op", "engine", "dtype", "redop", "root", "groups", "ranks", "place", "size"),
-)
+_CONFIGURATION = "<setting|<op|<engine|<dtype|<redop|root|<groups|ranks|<place|size"
 _MEASURED = (
-    *("count", "timing", "flight", "warm", "n", "stopped", "median", "95 %", "mean", "low", "high"),
-    *("min", "p95", "p99", "max", "algbw GB/s", "busbw GB/s", "wrong", "skew", "last rank"),
+    "count|<timing|flight|warm|n|<stopped|median|95 %|mean|low|high|"
+    "min|p95|p99|max|algbw GB/s|busbw GB/s|wrong|skew|last rank"
 )
-_VERIFIED = ("count", "elements", "wrong", "why not")
-_WRONG = ("rank", "host", "wrong", "of", "bytes", "chunk", "guess", "example")
+_VERIFIED = "count|elements|wrong|<why not"
+_WRONG = "<op|rank|<host|wrong|of|bytes|<chunk|<guess|<example"
 
 
 def render_wide(run: Run, style: Style) -> str:
     blocks = [
         [sections.head_line(run, style)],
-        _choices(run, style),
+        sections.choices_grid(run).lines(style),
         finding_lines(run.findings, style),
         *_particular(run, style),
         _measurements(run, style),
@@ -186,15 +165,10 @@ def render_wide(run: Run, style: Style) -> str:
 
 
 def _measurements(run: Run, style: Style) -> list[str]:
-    grid = Grid(_columns(*_CONFIGURATION, *_MEASURED))
-    wrong = len(_CONFIGURATION) + _MEASURED.index("wrong")
+    grid = Grid.of(f"{_CONFIGURATION}|{_MEASURED}")
     for m in run.measurements:
-        grid.add(*_configuration(m), *_measured(m), color="red" if m.wrong else "", at=wrong)
-    return grid.lines(style) if grid.rows else []
-
-
-def _columns(*names: str) -> tuple[Column, ...]:
-    return tuple(Column(name, left=name in _LEFT) for name in names)
+        grid.add(*_configuration(m), *_measured(m), color="red" if m.wrong else "", at=-3)
+    return grid.lines(style)
 
 
 def _configuration(m: Measurement | Verification) -> list[str]:
@@ -225,17 +199,16 @@ def _measured(m: Measurement) -> list[str]:
 
 
 def _verifications(run: Run, style: Style) -> list[str]:
-    grid = Grid(_columns(*_CONFIGURATION, *_VERIFIED))
+    grid = Grid.of(f"{_CONFIGURATION}|{_VERIFIED}")
     for v in run.verifications:
-        wrong = "–" if v.wrong is None else str(v.wrong)
+        wrong = NOTHING if v.wrong is None else str(v.wrong)
         cells = [str(v.count), f"{v.elements:,}", wrong, v.reason]
-        at = len(_CONFIGURATION) + _VERIFIED.index("wrong")
-        grid.add(*_configuration(v), *cells, color="red" if v.wrong else "", at=at)
+        grid.add(*_configuration(v), *cells, color="red" if v.wrong else "", at=-2)
     return ["data checks", *grid.lines(style, indent="  ")] if grid.rows else []
 
 
 def _wrong_data(run: Run, style: Style) -> list[str]:
-    grid = Grid(_columns("op", *_WRONG))
+    grid = Grid.of(_WRONG)
     for v in run.verifications:
         for e in v.errors:
             span = f"{e.first_byte}–{e.last_byte}"

@@ -126,7 +126,7 @@ class Column:
 
 @dataclass(slots=True)
 class Grid:
-    """Rows of cells; a column without a single cell is not printed."""
+    """Rows of cells; a column without a single cell is not printed, nor is a table without rows."""
 
     columns: Sequence[Column]
     rows: list[Sequence[str]] = field(default_factory=list)
@@ -167,6 +167,8 @@ class Grid:
         return table(titles, rows, right)
 
     def lines(self, style: Style, *, indent: str = "", gap: str = "  ") -> list[str]:
+        if not self.rows:
+            return []
         shown = self.shown
         titles = [style.text(self.columns[i].title) for i in shown]
         rows = [titles, *([style.text(row[i]) for i in shown] for row in self.rows)]

@@ -89,7 +89,7 @@ def _unread(nodes: Sequence[NodeFacts], style: Style) -> list[str]:
     grid = _table("not known", "why", "nodes")
     for (name, reason), hosts in found.items():
         grid.add(name, reason, _listed(hosts) if len(hosts) < len(nodes) else "")
-    return grid.lines(style) if found else []
+    return grid.lines(style)
 
 
 def _head(run: Run, style: Style) -> str:
@@ -185,8 +185,6 @@ def _is_on(device: Device, number: str) -> bool:
 
 
 def _gpus(node: NodeFacts, style: Style) -> list[str]:
-    if not node.gpus:
-        return []
     links: Mapping[str, Mapping[str, int]] = node.facts.topo_nvlinks or {}
     grid = _table("gpu", "name", "memory", "pci", "numa", "PCIe", "NVLinks")
     for gpu in node.gpus:
@@ -244,8 +242,6 @@ def _nvlinks(gpu: Device, ends: Mapping[str, int]) -> str:
 
 
 def _rdma(node: NodeFacts, style: Style) -> list[str]:
-    if not node.rdma:
-        return []
     several = {one.get("device", "?") for one in node.rdma if one.get("port", 1) > 1}
     by_pci = {one["pci"]: one.get("name", "?") for one in node.nics if "pci" in one}
     grid = _table("rdma", "state", "rate", "layer", "board", "firmware", "pci", "numa", "interface")
@@ -254,8 +250,8 @@ def _rdma(node: NodeFacts, style: Style) -> list[str]:
         named = device + (f" port {one.get('port')}" if device in several else "")
         names = ("state", "rate", "link_layer", "board", "firmware", "pci", "numa_node")
         cells = [str(one.get(name, "")) for name in names]
-        grid.add(named, *cells, by_pci.get(one.get("pci"), ""))
-    _mark(grid, column=1, good="ACTIVE")
+        color = "" if cells[0] in ("", "ACTIVE") else "yellow"
+        grid.add(named, *cells, by_pci.get(one.get("pci"), ""), color=color, at=1)
     return grid.lines(style, indent=_INDENT)
 
 
@@ -266,16 +262,8 @@ def _no_rdma(node: NodeFacts) -> list[str]:
     return [f"no RDMA device known ({reason})" if reason else "no RDMA device"]
 
 
-def _mark(grid: Grid, *, column: int, good: str) -> None:
-    for number, row in enumerate(grid.rows):
-        if row[column] not in ("", good):
-            grid.painted[number, column] = "yellow"
-
-
 def _nics(node: NodeFacts, style: Style) -> list[str]:
     shown = [one for one in node.nics if style.verbose or _matters(node, one)]
-    if not shown:
-        return []
     kinds = {one.get("name"): one.get("kind", "") for one in (node.facts.net_interfaces or ())}
     grid = _table("nic", "kind", "speed", "mtu", "addresses", "pci", "numa", "part of")
     for one in shown:

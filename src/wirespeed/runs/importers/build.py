@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from wirespeed.collectives.collective import ALIASES
@@ -61,8 +61,7 @@ def run_from_table(
     operation, why = choose_operation(table, option=op, name=name)
     count, counted = choose_ranks(table, operation, option=ranks)
     told, laid = _told(table, count, fabric)
-    build = _Measurements(table, operation, count)
-    measurements = tuple(build.all())
+    measurements = tuple(_measurements(table, operation, count))
     findings = tuple(_findings(table, measurements, count, name))
     failed = any(finding.status == "fail" for finding in findings)
     each = any(side.stats for _, side in table.sides())
@@ -102,44 +101,35 @@ def _told(
     return layout, tuple(choices)
 
 
-@dataclass(frozen=True, slots=True)
-class _Measurements:
-    table: Table
-    operation: str
-    ranks: int
-
-    def all(self) -> Iterator[Measurement]:
-        for row in self.table.rows:
-            for in_place, side in sorted(row.sides.items()):
-                yield self._one(row, side, in_place)
-
-    def _one(self, row: Row, side: Side, in_place: bool) -> Measurement:
-        settings = self.table.settings
-        shape = OPERATIONS[self.operation]
-        algbw = _finer(row.size / side.time if side.time else 0.0, side.algbw, side.busbw_step)
-        exact = algbw * shape.factor(self.ranks) if self.ranks else 0.0
+def _measurements(table: Table, operation: str, ranks: int) -> Iterator[Measurement]:
+    settings, shape = table.settings, OPERATIONS[operation]
+    groups = _groups(table.devices)
+    for row in table.rows:
         given = settings.get("iters", 0) if row.iterations is None else row.iterations
-        return Measurement(
-            op=self.operation,
-            engine="nccl-tests",
-            dtype=ALIASES.get(row.dtype, row.dtype),
-            redop=(row.redop or "sum") if shape.reduces else "none",
-            root=max(-1, row.root or 0) if shape.rooted else -1,
-            in_place=in_place,
-            size_bytes=row.size,
-            count=row.count,
-            ranks=self.ranks,
-            groups=_groups(self.table.devices),
-            timing="graph" if settings.get("graph", 0) > 0 else "batch",
-            blocking=self.table.blocking,
-            in_flight=max(1, settings.get("agg iters", 1)),
-            warmup=settings.get("warmup iters", 0),
-            iterations=given,
-            time=side.stats or one_figure(side.time),
-            algbw=algbw,
-            busbw=_finer(exact, side.busbw, side.busbw_step),
-            wrong=_wrong(row, side),
-        )
+        for in_place, side in sorted(row.sides.items()):
+            algbw = _finer(row.size / side.time if side.time else 0.0, side.algbw, side.busbw_step)
+            exact = algbw * shape.factor(ranks) if ranks else 0.0
+            yield Measurement(
+                op=operation,
+                engine="nccl-tests",
+                dtype=ALIASES.get(row.dtype, row.dtype),
+                redop=(row.redop or "sum") if shape.reduces else "none",
+                root=max(-1, row.root or 0) if shape.rooted else -1,
+                in_place=in_place,
+                size_bytes=row.size,
+                count=row.count,
+                ranks=ranks,
+                groups=groups,
+                timing="graph" if settings.get("graph", 0) > 0 else "batch",
+                blocking=table.blocking,
+                in_flight=max(1, settings.get("agg iters", 1)),
+                warmup=settings.get("warmup iters", 0),
+                iterations=given,
+                time=side.stats or one_figure(side.time),
+                algbw=algbw,
+                busbw=_finer(exact, side.busbw, side.busbw_step),
+                wrong=_wrong(row, side),
+            )
 
 
 def _finer(exact: float, printed: float, step: float) -> float:
@@ -150,9 +140,8 @@ def _finer(exact: float, printed: float, step: float) -> float:
 
 def one_figure(time: float) -> TimeStats:
     """See `_ONE_FIGURE`: the run says with it that the interval is not known."""
-    return TimeStats(
-        median=time, mean=time, low=time, high=time, min=time, p95=time, p99=time, max=time
-    )
+    names = ("median", "mean", "low", "high", "min", "p95", "p99", "max")
+    return TimeStats(**dict.fromkeys(names, time))
 
 
 def _wrong(row: Row, side: Side) -> int | None:

@@ -35,8 +35,8 @@ def busbw_chart(lines: Sequence[Line], references: Iterable[ReferenceFigure] = (
     drawn = _with_points(lines, lambda m: m.busbw > 0 and math.isfinite(m.busbw))
     if not drawn:
         return None
-    traces = [_busbw(line, index) for index, line in enumerate(drawn)]
-    sizes = _sizes(drawn)
+    traces = [_trace(line, index, rated=True) for index, line in enumerate(drawn)]
+    sizes = [m.size_bytes for line in drawn for m in line.rows]
     most = max(m.busbw for line in drawn for m in line.rows)
     shown = [one for one in references if one.quantity == "busbw" and not far_above(one, most)]
     traces += [_reference(one, 1 / GIGA, sizes) for one in shown]
@@ -49,8 +49,8 @@ def time_chart(lines: Sequence[Line], references: Iterable[ReferenceFigure] = ()
     drawn = _with_points(lines, lambda m: m.time.median > 0 and math.isfinite(m.time.median))
     if not drawn:
         return None
-    traces = [_time(line, index) for index, line in enumerate(drawn)]
-    sizes = _sizes(drawn)
+    traces = [_trace(line, index, rated=False) for index, line in enumerate(drawn)]
+    sizes = [m.size_bytes for line in drawn for m in line.rows]
     traces += [_reference(one, 1e6, sizes) for one in references if one.quantity == "time"]
     y = {"title": parts.axis_title("time"), "type": "log"} | _time_ticks(traces)
     return {"data": traces, "layout": _layout(traces, sizes, y)}
@@ -85,70 +85,43 @@ def _with_points(lines: Sequence[Line], good: Callable[[Measurement], bool]) -> 
     return [line for line in kept if line.rows][:MOST_LINES]
 
 
-def _sizes(lines: Sequence[Line]) -> list[int]:
-    return [m.size_bytes for line in lines for m in line.rows]
-
-
 def _layout(traces: Sequence[Figure], sizes: Sequence[int], y: Figure) -> Figure:
     longest = max(len(trace["name"]) for trace in traces)
     return parts.curve_layout(parts.size_axis(sizes), y, len(traces), longest)
 
 
-def _busbw(line: Line, index: int) -> Figure:
-    said = [f"{sections.bandwidth(m.busbw)}{_how(m)}" for m in line.rows]
-    ends = [_rate_reach(m) for m in line.rows]
-    return _trace(line, index, [m.busbw / GIGA for m in line.rows], ends, said)
-
-
-def _time(line: Line, index: int) -> Figure:
-    said = [f"{format_duration(m.time.median)}{_how(m)}" for m in line.rows]
-    ends = [_time_reach(m) for m in line.rows]
-    return _trace(line, index, [m.time.median * 1e6 for m in line.rows], ends, said)
-
-
-def _how(m: Measurement) -> str:
-    known = sections.interval(m)
-    return f" ({known}, n={m.iterations})" if known else f" (n={m.iterations})"
-
-
-def _rate_reach(m: Measurement) -> tuple[float, float]:
-    """GB/s down and up: the slow end of the time is the low end of the rate."""
+def _reach(m: Measurement, rated: bool) -> tuple[float, float]:
+    """How far the interval reaches down and up: the slow end of the time is the low end of the rate."""
     time = m.time
-    if not _has_interval(m) or time.low <= 0:
+    if not time.low < time.high < math.inf or time.median <= 0:
+        return 0.0, 0.0
+    if not rated:
+        return max(0.0, time.median - time.low) * 1e6, max(0.0, time.high - time.median) * 1e6
+    if time.low <= 0:
         return 0.0, 0.0
     down, up = m.busbw * time.median / time.high, m.busbw * time.median / time.low
     return max(0.0, m.busbw - down) / GIGA, max(0.0, up - m.busbw) / GIGA
 
 
-def _time_reach(m: Measurement) -> tuple[float, float]:
-    if not _has_interval(m):
-        return 0.0, 0.0
-    time = m.time
-    return max(0.0, time.median - time.low) * 1e6, max(0.0, time.high - time.median) * 1e6
-
-
-def _has_interval(m: Measurement) -> bool:
-    time = m.time
-    return time.low < time.high < math.inf and time.median > 0
-
-
-def _trace(
-    line: Line,
-    index: int,
-    values: Iterable[float],
-    ends: Iterable[tuple[float, float]],
-    said: Iterable[str],
-) -> Figure:
+def _trace(line: Line, index: int, *, rated: bool) -> Figure:
+    """GB/s if rated, else µs."""
+    values = [m.busbw / GIGA if rated else m.time.median * 1e6 for m in line.rows]
     x, y = [m.size_bytes for m in line.rows], list(map(parts.six, values))
     drawn = parts.curve(parts.label(shortened(line.name, _LONGEST)), index, x, y)
     drawn["marker"]["size"] = 7
-    told = zip(line.rows, said, strict=True)
-    reach = [(parts.six(down), parts.six(up)) for down, up in ends]
+    ends = [tuple(map(parts.six, _reach(m, rated))) for m in line.rows]
     return drawn | {
-        "error_y": parts.whiskers(reach, drawn["line"]["color"]),
-        "customdata": [f"{format_size(m.size_bytes)}: {text}" for m, text in told],
+        "error_y": parts.whiskers(ends, drawn["line"]["color"]),
+        "customdata": [_said(m, rated) for m in line.rows],
         "hovertemplate": "%{customdata}<extra>%{fullData.name}</extra>",
     }
+
+
+def _said(m: Measurement, rated: bool) -> str:
+    figure = sections.bandwidth(m.busbw) if rated else format_duration(m.time.median)
+    known = sections.interval(m)
+    how = f"({known}, n={m.iterations})" if known else f"(n={m.iterations})"
+    return f"{format_size(m.size_bytes)}: {figure} {how}"
 
 
 def _reference(one: ReferenceFigure, factor: float, sizes: Sequence[int]) -> Figure:

@@ -247,7 +247,7 @@ def size_axis(sizes: Sequence[int]) -> Figure:
     }
 
 
-def whiskers(ends: Sequence[tuple[float, float]], color: str) -> Figure:
+def whiskers(ends: Sequence[tuple[float, ...]], color: str) -> Figure:
     """ends: how far each interval reaches (down, up), in the unit of the axis."""
     return {
         "type": "data",

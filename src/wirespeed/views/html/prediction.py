@@ -1,7 +1,8 @@
 """What `predict` says as a page: bandwidth and steps over nodes, each with the band of its interval."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from wirespeed.model.derived_records import (
@@ -35,10 +36,8 @@ class _Point:
     beyond: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    name: str
-    points: tuple[_Point, ...]
+_Lines = Mapping[str, Sequence[_Point]]
+"""By name the points of each."""
 
 
 def prediction_sections(prediction: Prediction, spot: Spot) -> Iterator[Section]:
@@ -79,20 +78,22 @@ def _collective_charts(prediction: Prediction, spot: Spot) -> Iterator[dict[str,
     for number, op in enumerate(dict.fromkeys(one.op for one in rows), 1):
         own = [one for one in rows if one.op == op]
         rated = all(one.busbw.value > 0 for one in own)
-        lines = [
-            _Line(format_size(size), tuple(_collective(one, rated) for one in part))
-            for size, part in _by(own, lambda one: one.size_bytes)
-        ]
-        measured = [
-            (one.world, _measured(one, rated)) for one in own if one.measured and one.time.value
-        ]
+        sizes = _by(own, lambda one: one.size_bytes)
+        lines = {
+            format_size(size): [_collective(one, rated) for one in part] for size, part in sizes
+        }
+        stars = [one for one in own if one.measured and one.time.value]
         title = f"{op}: {'bus bandwidth' if rated else 'time'} over {_axis_name(prediction)}"
         drawn = _figure(prediction, lines, "busbw, GB/s" if rated else "time, ms")
-        drawn["data"] += _measured_trace(prediction, measured)
-        note = f"{_NOTE}; a star was measured." if measured else f"{_NOTE}."
-        yield parts.chart(
-            spot, f"collectives-{number}-chart", title, drawn, note, "collectives-1-caption"
-        )
+        if stars:
+            x = [_at(prediction, one.world) for one in stars]
+            y = [parts.six(_measured(one, rated)) for one in stars]
+            marker = {"color": "--text", "size": 11, "symbol": "star"}
+            hover = "measured: %{y:.4g}<extra></extra>"
+            drawn["data"].append(parts.marks("measured", x, y, hover, marker))
+        note = f"{_NOTE}; a star was measured." if stars else f"{_NOTE}."
+        name = f"collectives-{number}-chart"
+        yield parts.chart(spot, name, title, drawn, note, "collectives-1-caption")
 
 
 def _collective(one: CollectiveTime, rated: bool) -> _Point:
@@ -109,39 +110,25 @@ def _measured(one: CollectiveTime, rated: bool) -> float:
     return one.busbw.value * one.time.value / time / GIGA if rated else time * 1e3
 
 
-def _measured_trace(
-    prediction: Prediction, found: Sequence[tuple[WorldSize, float]]
-) -> list[Figure]:
-    if not found:
-        return []
-    x, y = [_at(prediction, world) for world, _ in found], [parts.six(value) for _, value in found]
-    marker = {"color": "--text", "size": 11, "symbol": "star"}
-    return [parts.marks("measured", x, y, "measured: %{y:.4g}<extra></extra>", marker)]
-
-
 def _step_charts(prediction: Prediction, spot: Spot) -> Iterator[dict[str, Any]]:
     """Step and efficiency of each strategy with the bucket that is quickest on each world."""
-    rows = []
+    steps: dict[str, list[_Point]] = {}
+    shares: dict[str, list[_Point]] = {}
     for name, own in _by(prediction.steps, lambda one: one.strategy):
         worlds = [part for _, part in _by(own, lambda one: one.world)]
-        rows.append((name, [min(part, key=lambda one: one.step.value) for part in worlds]))
-    if not rows:
+        quickest = [min(part, key=lambda one: one.step.value) for part in worlds]
+        steps[name], shares[name] = list(map(_step, quickest)), list(map(_efficiency, quickest))
+    if not steps:
         return
-    over = _axis_name(prediction)
-    steps = [_Line(name, tuple(_step(one) for one in part)) for name, part in rows]
+    over, table = _axis_name(prediction), "steps-1-caption"
     drawn = _figure(prediction, steps, "step, ms")
-    yield parts.chart(
-        spot, "steps-time", f"Step time over {over}", drawn, f"{_NOTE}.", "steps-1-caption"
-    )
-    shares = [_Line(name, tuple(_efficiency(one) for one in part)) for name, part in rows]
+    yield parts.chart(spot, "steps-time", f"Step time over {over}", drawn, f"{_NOTE}.", table)
     drawn = _figure(prediction, shares, "efficiency")
     drawn["layout"]["yaxis"] |= {"tickformat": ".0%", "range": [0, 1.05]}
     drawn["data"] += _stops(prediction.stretches)
-    drawn["layout"].setdefault("shapes", []).extend(parts.level(bound) for bound in _BOUNDS)
-    title = f"Efficiency over {over}"
-    yield parts.chart(
-        spot, "steps-efficiency", title, drawn, f"{_NOTE}. {_STOPS}", "steps-1-caption"
-    )
+    drawn["layout"]["shapes"] = [parts.level(bound) for bound in _BOUNDS]
+    title, note = f"Efficiency over {over}", f"{_NOTE}. {_STOPS}"
+    yield parts.chart(spot, "steps-efficiency", title, drawn, note, table)
 
 
 def _step(one: StepTime) -> _Point:
@@ -173,12 +160,15 @@ def _stops(stretches: Iterable[Stretch]) -> list[Figure]:
     return [drawn | {"customdata": said}]
 
 
-def _figure(prediction: Prediction, lines: Sequence[_Line], unit: str) -> Figure:
-    drawn = lines[:MOST_LINES]
+def _figure(prediction: Prediction, lines: _Lines, unit: str) -> Figure:
+    drawn = dict(islice(lines.items(), MOST_LINES))
     traces = [
-        trace for index, line in enumerate(drawn) for trace in _traces(prediction, line, index)
+        trace
+        for index, (name, points) in enumerate(drawn.items())
+        for trace in _traces(prediction, name, points, index)
     ]
-    places = sorted({_at(prediction, point.world) for line in drawn for point in line.points})
+    worlds = [point.world for points in drawn.values() for point in points]
+    places = sorted({_at(prediction, world) for world in worlds})
     x = {
         "title": {"text": _axis_name(prediction), "font": {"size": 13}},
         "type": "log",
@@ -187,17 +177,16 @@ def _figure(prediction: Prediction, lines: Sequence[_Line], unit: str) -> Figure
         "ticktext": [f"{place:,}" for place in places],
     }
     y = {"title": parts.axis_title(unit), "rangemode": "tozero"}
-    layout = parts.curve_layout(
-        x, y, len(drawn) + 1, min(max(len(line.name) for line in drawn), _LONGEST) + 2
-    )
+    longest = min(max(map(len, drawn)), _LONGEST)
+    layout = parts.curve_layout(x, y, len(drawn) + 1, longest + 2)
     return {"data": traces, "layout": layout}
 
 
-def _traces(prediction: Prediction, line: _Line, index: int) -> list[Figure]:
+def _traces(prediction: Prediction, title: str, told: Sequence[_Point], index: int) -> list[Figure]:
     """The band, then the line on it."""
-    points = sorted(line.points, key=lambda point: _at(prediction, point.world))
+    points = sorted(told, key=lambda point: _at(prediction, point.world))
     x = [_at(prediction, point.world) for point in points]
-    name = parts.label(line.name[:_LONGEST])
+    name = parts.label(title[:_LONGEST])
     drawn = parts.curve(name, index, x, [parts.six(point.figure.value) for point in points])
     color, symbol = drawn["line"]["color"], drawn["marker"]["symbol"]
     drawn["marker"]["symbol"] = [f"{symbol}-open" if one.beyond else symbol for one in points]
