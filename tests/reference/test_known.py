@@ -13,9 +13,8 @@ from wirespeed.reference.known import (
     FigureReference,
     FleetReference,
     baseline_references,
-    figures_of_run,
 )
-from wirespeed.reference.shape import shape_told
+from wirespeed.reference.shape import figures_of_run, shape_told
 
 
 def test_a_baseline_is_for_its_nodes_and_the_newest_counts(

@@ -16,10 +16,9 @@ from wirespeed.node.reading import read_whole
 from wirespeed.reference import ASSUMED_SPREAD, ORIGINS, Expectation, Reference
 from wirespeed.reference.ask import Answer, Asked, ask, expected_of
 from wirespeed.reference.figures import INTERCONNECTS, Figure, figures_from_csv
-from wirespeed.reference.known import figures_of_run
 from wirespeed.reference.reasons import complete, lacking
 from wirespeed.reference.roofline import share
-from wirespeed.reference.shape import Shape, shape_of, shape_told
+from wirespeed.reference.shape import Shape, figures_of_run, shape_of, shape_told
 from wirespeed.runs.named_files import load_own
 from wirespeed.runs.store import find, load
 from wirespeed.session.references import answer_of

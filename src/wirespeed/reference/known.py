@@ -10,7 +10,7 @@ from wirespeed.model.records import Choice, Measurement, Run, World
 from wirespeed.model.units import format_bandwidth, format_size
 from wirespeed.reference import Expectation, Origin
 from wirespeed.reference.figures import Figure
-from wirespeed.reference.shape import CPU, Shape, shape_of
+from wirespeed.reference.shape import CPU, Shape, busbw_interval, shape_of
 from wirespeed.statistics import student_t
 
 # Which figures hold for a world, an operation and a size; nothing in between is made up.
@@ -261,10 +261,10 @@ def _joined(
     origin: Origin,
     source: str,
     figures: Sequence[tuple[float, float]],
-    shares: tuple[float, float],
 ) -> Expectation:
-    """What earlier runs say together. figures: (seconds, bytes a second); shares: (warn, fail)."""
+    """What earlier runs say together. figures: (seconds, bytes a second) of each."""
     times, rates = [time for time, _ in figures], [rate for _, rate in figures]
+    warn, fail = spread_shares(times) if len(times) > 1 else (1.0, 1.0)
     return Expectation(
         time_s=median(times),
         busbw=median(rates) or None,
@@ -273,8 +273,8 @@ def _joined(
         time_range=(min(times), max(times)),
         busbw_range=(min(rates), max(rates)),
         samples=len(figures),
-        outside_warn=shares[0],
-        outside_fail=shares[1],
+        outside_warn=warn,
+        outside_fail=fail,
         may_fail=not is_crowded(world),
     )
 
@@ -292,10 +292,9 @@ class FleetReference:
         seen = self._of(world).get(measured_alike(measurement), [])
         if len(seen) < LEAST_RUNS:
             return None
-        shares = spread_shares([time for time, _ in seen])
         source = f"median of {len(seen)} READY runs on such nodes"
-        found = _joined(world, "fleet", source, seen, shares)
-        return replace(found, notes=_spread_notes(world, shares[1]))
+        found = _joined(world, "fleet", source, seen)
+        return replace(found, notes=_spread_notes(world, found.outside_fail))
 
     def choices(self) -> tuple[Choice, ...]:
         if self._shape is None:
@@ -391,13 +390,15 @@ class BaselineReference:
         source = (
             f"baseline {self.name!r}, {len(found)} run{'s' * (len(found) > 1)} of {self._since}"
         )
+        joined = _joined(world, "baseline", source, figures)
         if len(found) > 1:
-            shares = spread_shares([time for time, _ in figures])
-            return _joined(world, "baseline", source, figures, shares)
+            return joined
         # Of one run its own interval is all that tells of its spread.
         time = found[0].time
         return replace(
-            _joined(world, "baseline", source, figures, (time.median / time.high,) * 2),
+            joined,
+            outside_warn=time.median / time.high,
+            outside_fail=time.median / time.high,
             time_range=(time.low, time.high),
             busbw_range=busbw_interval(found[0]),
         )
@@ -420,50 +421,3 @@ def _by_what(run: Run) -> dict[tuple[Any, ...], Measurement]:
     return {
         measured_alike(one): one for one in run.measurements if 0 < one.time.median <= one.time.high
     }
-
-
-def figures_of_run(run: Run, name: str) -> list[Figure]:
-    """What a run measured, as figures of the set `name`; empty where its shape is not known.
-
-    One figure an operation and size, of float32 and out of place where there are several.
-    """
-    shape = shape_of(run.world)
-    if shape is None or not shape.interconnect:
-        return []
-    usual = [one for one in run.measurements if one.groups == "all" and one.time.median > 0]
-    usual.sort(key=lambda one: (one.dtype != "float32", one.in_place))
-    chosen: dict[tuple[str, int], Measurement] = {}
-    for one in usual:
-        chosen.setdefault((one.op, one.size_bytes), one)
-    return [_figure(chosen[key], shape, run, name) for key in sorted(chosen)]
-
-
-def _figure(one: Measurement, shape: Shape, run: Run, name: str) -> Figure:
-    time = one.time
-    return Figure(
-        name=name,
-        system=shape.system,
-        gpu=shape.gpu,
-        gpus_per_node=shape.per_node,
-        nodes=shape.nodes,
-        interconnect=shape.interconnect,
-        nics=shape.nics,
-        nic_Gbitps=shape.nic_Gbitps,
-        switch=shape.switch,
-        collective=one.op,
-        size_bytes=one.size_bytes,
-        busbw=one.busbw or None,
-        busbw_range=busbw_interval(one),
-        time_s=time.median,
-        time_range=(time.low, time.high),
-        source=f"run {run.id}",
-        published=run.started[:10],
-    )
-
-
-def busbw_interval(one: Measurement) -> tuple[float, float] | None:
-    """The interval of the time turned into that of the bandwidth; None where there is none."""
-    time = one.time
-    if not one.busbw or not 0 < time.low < time.high:
-        return None
-    return one.busbw * time.median / time.high, one.busbw * time.median / time.low

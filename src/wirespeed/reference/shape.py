@@ -16,8 +16,8 @@ from msgspec import convert
 
 from wirespeed.collectives.collective import ALIASES
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import NodeFacts, World
-from wirespeed.reference.figures import INTERCONNECTS, rows_of
+from wirespeed.model.records import Measurement, NodeFacts, Run, World
+from wirespeed.reference.figures import INTERCONNECTS, Figure, rows_of
 
 XGMI_LINKS = 7
 """Links of one GPU, each to another one of the node, over which its rate is spread."""
@@ -359,3 +359,50 @@ def _interface(node: NodeFacts, gpu: str) -> _Cards:
 def _carries(card: dict[str, Any], rate: float) -> float:
     link = pcie_rate(card.get("pcie_GTps"), card.get("pcie_width"))
     return rate if link is None else min(rate, link * 8 / 1e9)
+
+
+def figures_of_run(run: Run, name: str) -> list[Figure]:
+    """What a run measured, as figures of the set `name`; empty where its shape is not known.
+
+    One figure an operation and size, of float32 and out of place where there are several.
+    """
+    shape = shape_of(run.world)
+    if shape is None or not shape.interconnect:
+        return []
+    usual = [one for one in run.measurements if one.groups == "all" and one.time.median > 0]
+    usual.sort(key=lambda one: (one.dtype != "float32", one.in_place))
+    chosen: dict[tuple[str, int], Measurement] = {}
+    for one in usual:
+        chosen.setdefault((one.op, one.size_bytes), one)
+    return [_as_figure(chosen[key], shape, run, name) for key in sorted(chosen)]
+
+
+def _as_figure(one: Measurement, shape: Shape, run: Run, name: str) -> Figure:
+    time = one.time
+    return Figure(
+        name=name,
+        system=shape.system,
+        gpu=shape.gpu,
+        gpus_per_node=shape.per_node,
+        nodes=shape.nodes,
+        interconnect=shape.interconnect,
+        nics=shape.nics,
+        nic_Gbitps=shape.nic_Gbitps,
+        switch=shape.switch,
+        collective=one.op,
+        size_bytes=one.size_bytes,
+        busbw=one.busbw or None,
+        busbw_range=busbw_interval(one),
+        time_s=time.median,
+        time_range=(time.low, time.high),
+        source=f"run {run.id}",
+        published=run.started[:10],
+    )
+
+
+def busbw_interval(one: Measurement) -> tuple[float, float] | None:
+    """The interval of the time turned into that of the bandwidth; None where there is none."""
+    time = one.time
+    if not one.busbw or not 0 < time.low < time.high:
+        return None
+    return one.busbw * time.median / time.high, one.busbw * time.median / time.low

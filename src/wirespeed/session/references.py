@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 def answer_of(run: "Run", one: "Measurement", reference: Reference | None = None) -> "Answer":
     """Is this figure of a run normal? Held against all that `check` knows; the run has a shape."""
     from wirespeed.reference.ask import Asked, ask
-    from wirespeed.reference.known import busbw_interval
-    from wirespeed.reference.shape import shape_of
+    from wirespeed.reference.shape import busbw_interval, shape_of
 
     shape = shape_of(run.world)
     if shape is None:
