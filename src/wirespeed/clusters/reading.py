@@ -15,21 +15,11 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from wirespeed import yaml_tree
 from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.presets import preset_names
 from wirespeed.errors import UsageError
-from wirespeed.yaml_tree import (
-    MOST_BYTES,
-    Key,
-    Problem,
-    Tree,
-    dotted,
-    from_tree,
-    parse,
-    printable,
-    shown,
-    shown_path,
-)
+from wirespeed.yaml_tree import Key, Problem, Tree
 
 _LONGEST_KEY = 60
 """Of a word that is compared with others."""
@@ -103,7 +93,7 @@ class ClusterFileError(UsageError):
     """A cluster file is wrong; all of its problems, in the order of their lines."""
 
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
-        self.source = shown_path(source)
+        self.source = yaml_tree.shown_path(source)
         self.problems = tuple(sorted(problems))
         count = len(self.problems)
         lines = [f"{self.source}:{one.line}: {one}" for one in self.problems[:_SHOWN]]
@@ -137,14 +127,16 @@ def _problems(error: Any, tree: Tree, *, hinted: bool) -> Iterator[Problem]:
         expected = f"one of {', '.join(children(tuple(section)))}"
         yield _problem(tree, key, "an unknown key", expected, meant)
     elif key[-1:] == ("[key]",):
-        yield _problem(tree, key[:-1], f"the key {shown(value)}", _expected(error, key[:-1]))
+        yield _problem(
+            tree, key[:-1], f"the key {yaml_tree.shown(value)}", _expected(error, key[:-1])
+        )
     elif kind == "literal_error":
         words = {one.lower(): one for one in re.findall(r"'(\w+)'", error["ctx"]["expected"])}
         close = get_close_matches(str(value)[:_LONGEST].lower(), words, n=1)
         meant = words[close[0]] if close else ""
-        yield _problem(tree, key, shown(value), _expected(error, key), meant)
+        yield _problem(tree, key, yaml_tree.shown(value), _expected(error, key), meant)
     else:
-        yield _problem(tree, key, shown(value), _expected(error, key))
+        yield _problem(tree, key, yaml_tree.shown(value), _expected(error, key))
 
 
 def _of_missing(key: Key) -> str:
@@ -171,14 +163,13 @@ def _expected(error: Any, key: Key) -> str:
         return "keys with values"
     if kind == "literal_error":
         return str(error["ctx"]["expected"]).replace("''", "nothing")
-    return _KINDS.get(kind, printable(str(error["msg"])))
+    return _KINDS.get(kind, yaml_tree.printable(str(error["msg"])))
 
 
 def _problem(tree: Tree, key: Key, saw: str, expected: str, meant: str = "") -> Problem:
-    mark = tree.mark(key)
-    return Problem(
-        line=mark.line, column=mark.column, key=dotted(key), saw=saw, expected=expected, meant=meant
-    )
+    mark, name = tree.mark(key), yaml_tree.dotted(key)
+    at = {"line": mark.line, "column": mark.column}
+    return Problem(**at, key=name, saw=saw, expected=expected, meant=meant)
 
 
 FOLDER = "clusters"
@@ -262,12 +253,16 @@ def read_file(path: Path) -> str:
     source = str(path)
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe could wait for ever
-            raise UsageError(f"{shown_path(source)} is no file", expected="a cluster file")
+            raise UsageError(
+                f"{yaml_tree.shown_path(source)} is no file", expected="a cluster file"
+            )
         with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+            data = stream.read(yaml_tree.MOST_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{shown_path(source)} cannot be read: {error.strerror}") from None
-    if len(data) > MOST_BYTES:
+        raise UsageError(
+            f"{yaml_tree.shown_path(source)} cannot be read: {error.strerror}"
+        ) from None
+    if len(data) > yaml_tree.MOST_BYTES:
         large = Problem(line=1, saw="a file larger than 1 MB", expected="a cluster file")
         raise ClusterFileError(source, [large])
     return decode(data, source)
@@ -294,8 +289,8 @@ def read_cluster(text: str, source: str) -> ClusterFile:
 
     source: what messages call it, such as its path.
     """
-    tree = parse(text.removeprefix("\ufeff"))
-    problems = from_tree(tree)
+    tree = yaml_tree.parse(text.removeprefix("\ufeff"))
+    problems = yaml_tree.from_tree(tree)
     if not tree.whole:
         raise ClusterFileError(source, problems)
     problems += _preset_problems(tree)
@@ -320,7 +315,7 @@ def _preset_problems(tree: Tree) -> list[Problem]:
         return []
     near = get_close_matches(name[:80], preset_names(), n=1, cutoff=0.5)
     expected = f"one of {', '.join(preset_names())}"
-    return [_problem(tree, ("network", "preset"), shown(name), expected, "".join(near))]
+    return [_problem(tree, ("network", "preset"), yaml_tree.shown(name), expected, "".join(near))]
 
 
 def _rules_of_the_rest(tree: Tree, error: ValidationError) -> list[Problem]:

@@ -11,21 +11,10 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from wirespeed.clusters import manifests
 from wirespeed.clusters.deployment import CONTAINER, Deployment
 from wirespeed.clusters.file import Toleration, Volume
-from wirespeed.clusters.manifests import (
-    MOUNT,
-    START,
-    environment,
-    extended_resources,
-    labels,
-    manifest,
-    network_annotations,
-    owned,
-    pod_group,
-    scripts_name,
-    selector,
-)
+from wirespeed.clusters.manifests import manifest, selector
 
 
 def claim_sizes(deployment: Deployment) -> dict[str, str]:
@@ -57,7 +46,7 @@ def templates(deployment: Deployment) -> list[dict[str, Any]]:
         return []
     sizes = claim_sizes(deployment)
     return [
-        template(deployment, size, {"name": name, **owned(deployment)})
+        template(deployment, size, {"name": name, **manifests.owned(deployment)})
         for name, size in sizes.items()
     ]
 
@@ -65,7 +54,7 @@ def templates(deployment: Deployment) -> list[dict[str, Any]]:
 def template(deployment: Deployment, size: str, more: Mapping[str, Any]) -> dict[str, Any]:
     """One claim of each pod's own; more: of its metadata."""
     return {
-        "metadata": {**more, "labels": labels(deployment)},
+        "metadata": {**more, "labels": manifests.labels(deployment)},
         "spec": _claim_spec("ReadWriteOnce", size, deployment.file.storage.class_rwo),
     }
 
@@ -78,7 +67,7 @@ def _claim_spec(access: str, size: str, storage_class: str) -> dict[str, Any]:
 
 _PODINFO = "/etc/podinfo"
 """Labels of the pod by the downward API; Kubernetes copies the node's zone there from 1.35 on."""
-_OURS = {"scripts": MOUNT, "podinfo": _PODINFO, "shm": "/dev/shm"}
+_OURS = {"scripts": manifests.MOUNT, "podinfo": _PODINFO, "shm": "/dev/shm"}
 
 
 def volumes(deployment: Deployment) -> list[dict[str, Any]]:
@@ -88,7 +77,7 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
     labels = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
     return [
         *(_stored(deployment, name, size) for name, size in _needed(deployment).items()),
-        {"name": "scripts", "configMap": {"name": scripts_name(deployment)}},
+        {"name": "scripts", "configMap": {"name": manifests.scripts_name(deployment)}},
         {"name": "podinfo", "downwardAPI": {"items": [labels]}},
         {"name": "shm", "emptyDir": shm},
         *({"name": volume.name, **_source(volume)} for volume in _more(deployment)),
@@ -213,7 +202,10 @@ def _pod_affinity(deployment: Deployment) -> dict[str, Any]:
 
 
 def _required(deployment: Deployment, topology: str) -> dict[str, Any]:
-    term = {"labelSelector": {"matchLabels": selector(deployment.name)}, "topologyKey": topology}
+    term = {
+        "labelSelector": {"matchLabels": selector(deployment.name)},
+        "topologyKey": topology,
+    }
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
@@ -252,13 +244,13 @@ _ALIVE = "kill -0 1"
 
 def pod_template(deployment: Deployment, *, role: str = "ranks") -> dict[str, Any]:
     """Metadata and spec; `role` is the label app.kubernetes.io/component."""
-    grouped, counted = pod_group(deployment)
+    grouped, counted = manifests.pod_group(deployment)
     annotations = {
-        **network_annotations(deployment),
+        **manifests.network_annotations(deployment),
         **deployment.file.workload.annotations,
         **counted,
     }
-    metadata: dict[str, Any] = {"labels": {**labels(deployment, role), **grouped}}
+    metadata: dict[str, Any] = {"labels": {**manifests.labels(deployment, role), **grouped}}
     if annotations:
         metadata["annotations"] = annotations
     return {"metadata": metadata, "spec": _spec(deployment)}
@@ -293,8 +285,8 @@ def _container(deployment: Deployment) -> dict[str, Any]:
         "name": CONTAINER,
         "image": workload.image,
         "imagePullPolicy": workload.image_pull_policy,
-        "command": list(START),
-        "env": environment(deployment),
+        "command": list(manifests.START),
+        "env": manifests.environment(deployment),
         **({"envFrom": secrets} if secrets else {}),
         "ports": [{"name": "master", "containerPort": port, "protocol": "TCP"}],
         **_resources(deployment),
@@ -311,7 +303,7 @@ def _resources(deployment: Deployment) -> dict[str, Any]:
     Quantities are strings: server-side apply of Kubernetes 1.20 refuses numbers.
     """
     file = deployment.file
-    whole = {file.gpus.resource: deployment.gpus, **extended_resources(deployment)}
+    whole = {file.gpus.resource: deployment.gpus, **manifests.extended_resources(deployment)}
     extended = {name: str(count) for name, count in whole.items() if count}
     found = {
         side: {**{name: amount for name, amount in amounts if amount}, **extended}

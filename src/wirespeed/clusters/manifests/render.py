@@ -35,27 +35,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wirespeed.clusters import manifests
 from wirespeed.clusters.deployment import Deployment
 from wirespeed.clusters.file import EngineName
-from wirespeed.clusters.manifests import (
-    LAUNCHER,
-    MANAGED_BY,
-    OURS,
-    REPLICATED_JOB,
-    SSH_PORT,
-    START,
-    WORKER,
-    config_map,
-    escaped,
-    extended_resources,
-    labels,
-    manifest,
-    network_annotations,
-    queue,
-    selector,
-    slots,
-    variables,
-)
+from wirespeed.clusters.manifests import manifest, selector
 from wirespeed.clusters.manifests.pod import account, claims, pod_template, templates
 from wirespeed.errors import UsageError
 
@@ -100,14 +83,14 @@ _REPLACED = 100
 
 def jobset(deployment: Deployment) -> list[dict[str, Any]]:
     """The JobSet."""
-    group = REPLICATED_JOB["jobset"]
+    group = manifests.REPLICATED_JOB["jobset"]
     spec: dict[str, Any] = {
         "network": network(deployment),
         "coordinator": {"replicatedJob": group, "jobIndex": 0, "podIndex": 0},
         "failurePolicy": {"maxRestarts": 0},
         "replicatedJobs": [replicated_job(deployment, group)],
     }
-    if queue(deployment):
+    if manifests.queue(deployment):
         spec["suspend"] = True
     return [manifest("jobset.x-k8s.io/v1alpha2", "JobSet", deployment, queued=True, spec=spec)]
 
@@ -134,7 +117,7 @@ def replicated_job(
         "backoffLimit": _REPLACED,
         "template": pods,
     }
-    told = {"labels": {**labels(deployment), **(extra or {})}}
+    told = {"labels": {**manifests.labels(deployment), **(extra or {})}}
     return {"name": name, "replicas": 1, "template": {"metadata": told, "spec": job}}
 
 
@@ -150,7 +133,7 @@ def trainjob(deployment: Deployment) -> list[dict[str, Any]]:
 
 
 def _runtime(deployment: Deployment) -> dict[str, Any]:
-    group = replicated_job(deployment, REPLICATED_JOB["trainjob"], _STEP)
+    group = replicated_job(deployment, manifests.REPLICATED_JOB["trainjob"], _STEP)
     template = {
         "network": network(deployment),
         "failurePolicy": {"maxRestarts": 0},
@@ -167,7 +150,7 @@ def _job(deployment: Deployment) -> dict[str, Any]:
         "runtimeRef": {"apiGroup": _GROUP, "kind": "TrainingRuntime", "name": deployment.name},
         "trainer": {"numNodes": deployment.nodes},
     }
-    if queue(deployment):
+    if manifests.queue(deployment):
         spec["suspend"] = True
     return manifest(_API, "TrainJob", deployment, queued=True, spec=spec)
 
@@ -188,7 +171,7 @@ _LAUNCHERS = {"cpu": "1", "memory": "2Gi"}
 
 def mpijob(deployment: Deployment) -> list[dict[str, Any]]:
     """An environment: its launcher waits, and `sh /etc/wirespeed/launcher mpirun …` runs in it."""
-    return [job(deployment, START, restart="OnFailure")]
+    return [job(deployment, manifests.START, restart="OnFailure")]
 
 
 def job(
@@ -196,11 +179,11 @@ def job(
 ) -> dict[str, Any]:
     """An MPIJob whose launcher runs `command`; `restart` is its pods' policy: Never or OnFailure."""
     policy: dict[str, Any] = {"cleanPodPolicy": "Running", "backoffLimit": 0}
-    if queue(deployment):
+    if manifests.queue(deployment):
         policy["suspend"] = True
     launcher, worker = _launcher(deployment, command), _worker(deployment)
     spec = {
-        "slotsPerWorker": slots(deployment),
+        "slotsPerWorker": manifests.slots(deployment),
         "mpiImplementation": "OpenMPI",
         "launcherCreationPolicy": "WaitForWorkersReady",
         "sshAuthMountPath": _KEYS,
@@ -215,21 +198,23 @@ def job(
 
 def mpirun_words(deployment: Deployment, program: Sequence[str]) -> tuple[str, ...]:
     """A launcher's command that runs `program` as one rank a GPU (a pod, where there is none)."""
-    ranks = deployment.nodes * slots(deployment)
-    names = ("LD_LIBRARY_PATH", *variables(deployment))
+    ranks = deployment.nodes * manifests.slots(deployment)
+    names = ("LD_LIBRARY_PATH", *manifests.variables(deployment))
     handed = [word for name in names for word in ("-x", name)]
     words = ["mpirun", "-np", str(ranks), "--hostfile", _HOSTFILE, "--bind-to", "none", *handed]
-    return (*LAUNCHER, *words, *program)
+    return (*manifests.LAUNCHER, *words, *program)
 
 
 def _worker(deployment: Deployment) -> dict[str, Any]:
     """A pod of ranks with sshd as its process; it keeps away from other workers only."""
     made = pod_template(deployment)
     container = made["spec"]["containers"][0]
-    container["command"] = list(WORKER)
+    container["command"] = list(manifests.WORKER)
     _add_keys(container)
-    container["ports"].append({"name": "ssh", "containerPort": SSH_PORT, "protocol": "TCP"})
-    container["readinessProbe"] = {"tcpSocket": {"port": SSH_PORT}, "periodSeconds": 2}
+    container["ports"].append(
+        {"name": "ssh", "containerPort": manifests.SSH_PORT, "protocol": "TCP"}
+    )
+    container["readinessProbe"] = {"tcpSocket": {"port": manifests.SSH_PORT}, "periodSeconds": 2}
     if not deployment.file.security.run_as_user:
         capabilities = container["securityContext"]["capabilities"]
         capabilities["add"] = sorted({*capabilities.get("add", ()), *_SSHD})
@@ -245,7 +230,7 @@ def _launcher(deployment: Deployment, command: Sequence[str]) -> dict[str, Any]:
     """The same pod without GPUs, fast networks and sidecars, on any of its nodes."""
     made = pod_template(deployment, role="launcher")
     annotations = made["metadata"].pop("annotations", {})
-    for name in network_annotations(deployment).keys() & annotations.keys():
+    for name in manifests.network_annotations(deployment).keys() & annotations.keys():
         del annotations[name]
     if annotations:
         made["metadata"]["annotations"] = annotations
@@ -256,7 +241,7 @@ def _launcher(deployment: Deployment, command: Sequence[str]) -> dict[str, Any]:
     spec.pop("topologySpreadConstraints", None)
     container = spec["containers"][0]
     spec["containers"] = [container]
-    container["command"] = [escaped(word) for word in command]
+    container["command"] = [manifests.escaped(word) for word in command]
     container.pop("readinessProbe")
     _add_keys(container)
     _shrink(deployment, container)
@@ -269,7 +254,7 @@ def _add_keys(container: dict[str, Any]) -> None:
 
 def _shrink(deployment: Deployment, container: dict[str, Any]) -> None:
     """No extended resource, and little of what the file asks for each pod."""
-    extended = {deployment.file.gpus.resource, *extended_resources(deployment)}
+    extended = {deployment.file.gpus.resource, *manifests.extended_resources(deployment)}
     asked = container.pop("resources", {})
     small = {
         side: {name: _LAUNCHERS.get(name, amount) for name, amount in amounts.items()}
@@ -311,7 +296,7 @@ def render(deployment: Deployment) -> list[dict[str, Any]]:
     return [
         *_namespace(deployment),
         *account(deployment),
-        config_map(deployment),
+        manifests.config_map(deployment),
         *claims(deployment),
         *policy(deployment),
         *_OBJECTS[deployment.engine](deployment),
@@ -322,7 +307,7 @@ def _namespace(deployment: Deployment) -> list[dict[str, Any]]:
     """Without the environment's name: others may live there, too."""
     if not deployment.file.cluster.create_namespace:
         return []
-    marked = {**deployment.file.workload.labels, MANAGED_BY: OURS}
+    marked = {**deployment.file.workload.labels, manifests.MANAGED_BY: manifests.OURS}
     told = {"name": deployment.namespace, "labels": marked}
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": told}]
 

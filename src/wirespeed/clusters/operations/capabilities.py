@@ -70,14 +70,22 @@ def missing_for(kubectl: Kubectl, engine: EngineName) -> tuple[Finding, ...]:
     needed = _OPERATORS.get(engine)
     if needed is None:
         return ()
-    # Names of the resources that the server does not know.
-    there = _told(kubectl, f"/apis/{needed.api}")
-    names = {one.get("name") for one in there.get("resources", [])}
-    lacking = tuple(name for name in needed.resources if name not in names)
-    found = [_missing(kubectl, engine, needed, lacking)] if lacking else []
+    there = _told(kubectl, f"/apis/{needed.api}").get("resources", [])
+    served = {one.get("name") for one in there}
+    lacking = [f"{name}.{needed.group}" for name in needed.resources if name not in served]
+    found = []
+    if lacking:
+        versions = _told(kubectl, f"/apis/{needed.group}").get("versions", [])
+        others = [str(one.get("version")) for one in versions]
+        others = [one for one in others if one != needed.version]
+        saw = f"no {', '.join(lacking)} in version {needed.version}"
+        saw += f"; of that group it has {', '.join(others)}" if others else ""
+        found.append(make_finding("missing", needed=needed, engine=engine, saw=saw))
     version = _server(kubectl) if needed.since > (1, 0) else None
     if version is not None and version < needed.since:
-        found.append(_too_old(engine, needed, version))
+        saw, least = (f"{major}.{minor}" for major, minor in (version, needed.since))
+        saw, expected = f"Kubernetes {saw}", f"{least} or later"
+        found.append(make_finding("too_old", engine=engine, saw=saw, expected=expected))
     return tuple(found)
 
 
@@ -96,30 +104,6 @@ def _server(kubectl: Kubectl) -> tuple[int, int] | None:
     told = kubectl.json("version").get("serverVersion", {})
     found = re.match(r"v?(\d{1,4})\.(\d{1,4})", str(told.get("gitVersion", "")))
     return (int(found[1]), int(found[2])) if found else None
-
-
-def _missing(
-    kubectl: Kubectl, engine: EngineName, needed: Operator, lacking: tuple[str, ...]
-) -> Finding:
-    versions = _told(kubectl, f"/apis/{needed.group}").get("versions", [])
-    others = [str(one.get("version")) for one in versions if one.get("version") != needed.version]
-    names = ", ".join(f"{name}.{needed.group}" for name in lacking)
-    return make_finding(
-        "missing",
-        needed=needed,
-        engine=engine,
-        saw=f"no {names} in version {needed.version}"
-        + (f"; of that group it has {', '.join(others)}" if others else ""),
-    )
-
-
-def _too_old(engine: EngineName, needed: Operator, version: tuple[int, int]) -> Finding:
-    return make_finding(
-        "too_old",
-        engine=engine,
-        saw=f"Kubernetes {version[0]}.{version[1]}",
-        expected=f"{needed.since[0]}.{needed.since[1]} or later",
-    )
 
 
 ATTACHMENTS = "network-attachment-definitions.k8s.cni.cncf.io"

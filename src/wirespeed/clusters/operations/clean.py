@@ -7,13 +7,7 @@ from typing import Any
 
 from wirespeed.clusters.findings import make_finding
 from wirespeed.clusters.kube import Kubectl, Progress, exit_code, patient
-from wirespeed.clusters.operations.snapshot import (
-    found,
-    kinds_in,
-    labelled,
-    owner_selector,
-    reference,
-)
+from wirespeed.clusters.operations import snapshot
 from wirespeed.clusters.operations.status import Course
 from wirespeed.model.records import Finding
 from wirespeed.model.units import format_duration
@@ -56,14 +50,15 @@ class Cleaned:
 def removal(kubectl: Kubectl, name: str, progress: Progress, *, claims: bool) -> Removal:
     """What is there to remove; changes nothing. Raises Refused."""
     kubectl = patient(kubectl, progress, _FIRST_PATIENCE_S)
-    known = labelled(kubectl, name, kinds_in(kubectl))
+    known = snapshot.labelled(kubectl, name, snapshot.kinds_in(kubectl))
     own = [one for one in known.objects if one["kind"] != _CLAIM]
     held = [one for one in known.objects if one["kind"] == _CLAIM]
     going = [*own, *held] if claims else own
+    kinds = (snapshot.reference(one).partition("/")[0] for one in going)
     return Removal(
         name=name,
         namespace=kubectl.namespace,
-        kinds=tuple(dict.fromkeys([*(reference(one).partition("/")[0] for one in going), "pod"])),
+        kinds=tuple(dict.fromkeys([*kinds, "pod"])),
         objects=_names(going),
         kept=() if claims else tuple(one["metadata"]["name"] for one in held),
         claims=claims,
@@ -90,7 +85,7 @@ def clean(
         return Cleaned(_warned(plan), (), plan.kept)
     progress.phase(f"removing {', '.join(plan.objects)}")
     # By label, not by name: what somebody else made since under one of these names stays.
-    words = ("delete", ",".join(plan.kinds), "-l", owner_selector(name), "--wait=false")
+    words = ("delete", ",".join(plan.kinds), "-l", snapshot.owner_selector(name), "--wait=false")
     kubectl.do(*words, "--ignore-not-found", within_s=60.0)
     left = _until_gone(kubectl, name, plan.kinds, progress, within_s)
     late = (_left(left, within_s),) if left else ()
@@ -102,7 +97,7 @@ def _until_gone(
 ) -> Sequence[Mapping[str, Any]]:
     """What is still there when the time is over."""
     course = Course(progress)
-    while left := found(kubectl, name, kinds).objects:
+    while left := snapshot.found(kubectl, name, kinds).objects:
         if course.now > within_s:
             return left
         verb = "is" if len(left) == 1 else "are"

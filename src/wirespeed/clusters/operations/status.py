@@ -18,17 +18,9 @@ from wirespeed.clusters.kube import (
     patient,
     wrong_server,
 )
+from wirespeed.clusters.operations import snapshot
 from wirespeed.clusters.operations.pod_failures import FOREVER, Cause, cause_findings, causes
 from wirespeed.clusters.operations.pod_lookup import RANKS, Pod, zones_of
-from wirespeed.clusters.operations.snapshot import (
-    Event,
-    Seen,
-    events_of,
-    found,
-    kinds_in,
-    look,
-    seen_from,
-)
 from wirespeed.model.records import Finding
 from wirespeed.model.units import counted, format_duration, listed
 
@@ -95,7 +87,7 @@ class _Wait:
     course: Course
     within_s: float
     stale: frozenset[str]
-    events: tuple[Event, ...] = ()
+    events: tuple[snapshot.Event, ...] = ()
     asked_at: float = 0.0
     replaced: set[str] = field(default_factory=set)
     woken: bool = False
@@ -103,7 +95,7 @@ class _Wait:
     def run(self) -> Waited:
         course, wanted = self.course, self.deployment.nodes
         while True:
-            seen = look(self.kubectl, self.deployment.name, self.deployment.engine)
+            seen = snapshot.look(self.kubectl, self.deployment.name, self.deployment.engine)
             ready = ready_pods(seen, self.deployment)
             if len(ready) >= wanted:
                 return Waited(tuple(ready))
@@ -121,7 +113,7 @@ class _Wait:
             pause = 0.25 if course.now < 10 else 0.5 if course.now < 60 else 2.0
             time.sleep(min(pause, max(0.0, self.within_s - course.now)))
 
-    def _replace_old(self, seen: Seen) -> None:
+    def _replace_old(self, seen: snapshot.Seen) -> None:
         """A StatefulSet replaces one pod after the other, and each new one waits for its ranks.
 
         All at once is as well: no rank can work while another's pod is replaced.
@@ -141,7 +133,7 @@ class _Wait:
             self.course.progress.phase(f"replacing {listed(names)}: the template has changed")
             self.kubectl.do("delete", "pods", *names, "--wait=false", "--ignore-not-found")
 
-    def _wake(self, seen: Seen) -> None:
+    def _wake(self, seen: snapshot.Seen) -> None:
         """A controller that was refused pods asks again ever more seldom; a change makes it ask."""
         late = self.course.now >= _WAKE_S and len(seen.pods) < self.deployment.nodes
         if self.woken or not late or seen.statefulset is None:
@@ -151,11 +143,11 @@ class _Wait:
         name = f"statefulsets.apps/{self.deployment.name}"
         self.kubectl.ask("annotate", "--overwrite", name, stamp)
 
-    def _why(self, seen: Seen) -> list[Cause]:
+    def _why(self, seen: snapshot.Seen) -> list[Cause]:
         """What holds pods up now."""
         now = self.course.now
         if now >= _EVENTS_FROM_S and now - self.asked_at >= _EVENTS_EVERY_S:
-            events = events_of(self.kubectl)
+            events = snapshot.events_of(self.kubectl)
             self.events = tuple(one for one in events if one.stamp not in self.stale)
             self.asked_at = now
         found = causes(replace(seen, events=self.events), self.deployment.nodes)
@@ -165,7 +157,7 @@ class _Wait:
             return [Cause(finding, FOREVER if queued else OPERATOR_S)]
         return found
 
-    def _late(self, seen: Seen) -> Finding:
+    def _late(self, seen: snapshot.Seen) -> Finding:
         states = [f"{pod.name}: {pod.status}" for pod in seen.ranks if not pod.ready]
         ready, wanted = sum(pod.ready for pod in seen.ranks), self.deployment.nodes
         return make_finding(
@@ -176,7 +168,7 @@ class _Wait:
         )
 
 
-def ready_pods(seen: Seen, deployment: Deployment) -> list[Pod]:
+def ready_pods(seen: snapshot.Seen, deployment: Deployment) -> list[Pod]:
     """Pods of the present template that are ready; none before the controller has seen it."""
     ready = [pod for pod in seen.ranks if pod.ready]
     if deployment.engine != "statefulset":
@@ -251,22 +243,24 @@ def asked_pods(maker: Mapping[str, Any]) -> int:
     return 0
 
 
-def _asked(kubectl: Kubectl, name: str) -> tuple[Seen, dict[str, str], tuple[str, ...]]:
+def _asked(kubectl: Kubectl, name: str) -> tuple[snapshot.Seen, dict[str, str], tuple[str, ...]]:
     """What is there, the nodes' zones, and the words for kinds that may not be seen."""
     with ThreadPoolExecutor(max_workers=1) as pool:
         zones = pool.submit(zones_of, kubectl)
-        known = found(kubectl, name, kinds_in(kubectl))
-        return seen_from(known.objects), zones.result(), known.unseen
+        known = snapshot.found(kubectl, name, snapshot.kinds_in(kubectl))
+        return snapshot.seen_from(known.objects), zones.result(), known.unseen
 
 
-def _judged(kubectl: Kubectl, plain: Status, seen: Seen, zones: Mapping[str, str]) -> Status:
+def _judged(
+    kubectl: Kubectl, plain: Status, seen: snapshot.Seen, zones: Mapping[str, str]
+) -> Status:
     asked = max((asked_pods(one) for one in seen.makers), default=0)
     pods = tuple(replace(pod, zone=zones.get(pod.node, "")) for pod in seen.told)
     whole = replace(plain, asked=asked, pods=pods, claims=_phases(seen))
     told = _drift(plain.name, seen, pods, asked)
     waits = any(not pod.ready for pod in pods if pod.role == RANKS)
     if waits or whole.ready < asked or any(one != "Bound" for one in whole.claims.values()):
-        seen = replace(seen, events=events_of(kubectl))
+        seen = replace(seen, events=snapshot.events_of(kubectl))
         told = [*cause_findings(kubectl, causes(seen, asked)), *told]
     if whole.ready < asked and not told:
         states = [f"{pod.name}: {pod.status}" for pod in pods if not pod.ready]
@@ -278,14 +272,14 @@ def _judged(kubectl: Kubectl, plain: Status, seen: Seen, zones: Mapping[str, str
     return replace(whole, findings=(good, *told))
 
 
-def _phases(seen: Seen) -> dict[str, str]:
+def _phases(seen: snapshot.Seen) -> dict[str, str]:
     return {
         one["metadata"]["name"]: one.get("status", {}).get("phase", "Unknown")
         for one in seen.claims
     }
 
 
-def _drift(name: str, seen: Seen, pods: Sequence[Pod], asked: int) -> list[Finding]:
+def _drift(name: str, seen: snapshot.Seen, pods: Sequence[Pod], asked: int) -> list[Finding]:
     """Fewer or more pods than asked, or pods of an older template."""
     here = [pod for pod in pods if pod.role == RANKS and not pod.terminating]
     revision = seen.revision
