@@ -6,7 +6,7 @@ manifests or kubectl's words; a test walks all of them. An empty value (null) me
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -329,7 +329,8 @@ def file_rules(file: "ClusterFile") -> Iterator[Rule]:
     yield from _below(("workload",), _workload(file.workload))
     yield from _below(("resources",), _resources(file.resources))
     yield from _mounts(file)
-    yield from _node_names(file)
+    for index, name in _again(file.nodes.gpu_nodes):
+        yield Rule(("nodes", "gpu_nodes", index), f"{name!r} again", "each node once")
     yield from _between(file)
 
 
@@ -373,14 +374,21 @@ def _workload(workload: Workload) -> Iterator[Rule]:
     if workload.queue and _QUEUE in workload.labels:
         expected = "either this label or the key workload.queue"
         yield Rule(("labels", _QUEUE), "a label that is set already", expected)
-    names: set[str] = set()
     for index, volume in enumerate(workload.volumes):
-        at = ("volumes", index, "name")
         if volume.name in _VOLUMES:
-            yield Rule(at, repr(volume.name), "another name: every pod has such a volume already")
-        if volume.name in names:
-            yield Rule(at, f"a second volume {volume.name!r}", "a name of its own")
-        names.add(volume.name)
+            expected = "another name: every pod has such a volume already"
+            yield Rule(("volumes", index, "name"), repr(volume.name), expected)
+    for index, name in _again(one.name for one in workload.volumes):
+        yield Rule(("volumes", index, "name"), f"a second volume {name!r}", "a name of its own")
+
+
+def _again(values: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """(place, value) of each that was there before."""
+    seen: set[str] = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            yield index, value
+        seen.add(value)
 
 
 def _resources(resources: Resources) -> Iterator[Rule]:
@@ -404,30 +412,17 @@ def _between(file: "ClusterFile") -> Iterator[Rule]:
 
 
 def _mounts(file: "ClusterFile") -> Iterator[Rule]:
-    seen: set[str] = set()
-    taken = [*_MOUNTS, *_claims(file)]
-    for index, volume in enumerate(file.workload.volumes):
-        at = ("workload", "volumes", index, "mount_path")
-        path = posixpath.normpath(volume.mount_path.replace("//", "/"))
-        if path in seen:
-            yield Rule(at, f"a second volume at {path!r}", "a path of its own")
-        seen.add(path)
-        hidden = [one for one in taken if one == path or one.startswith(path.rstrip("/") + "/")]
-        if hidden:
+    at = ("workload", "volumes")
+    volumes = file.workload.volumes
+    paths = [posixpath.normpath(one.mount_path.replace("//", "/")) for one in volumes]
+    for index, path in _again(paths):
+        saw = f"a second volume at {path!r}"
+        yield Rule((*at, index, "mount_path"), saw, "a path of its own")
+    # Where claims are mounted; the node-local folders of `none` may be replaced.
+    claims = [] if file.storage.mode == "none" else ["/workspace"]
+    claims += ["/datasets"] if claims and file.storage.datasets_size else []
+    for index, path in enumerate(paths):
+        below = path.rstrip("/") + "/"
+        if hidden := [one for one in (*_MOUNTS, *claims) if f"{one}/".startswith(below)]:
             expected = f"another path: it would hide the pod's {hidden[0]}"
-            yield Rule(at, repr(volume.mount_path), expected)
-
-
-def _claims(file: "ClusterFile") -> list[str]:
-    """Where claims are mounted; the node-local folders of `none` may be replaced."""
-    if file.storage.mode == "none":
-        return []
-    return ["/workspace", *(["/datasets"] if file.storage.datasets_size else [])]
-
-
-def _node_names(file: "ClusterFile") -> Iterator[Rule]:
-    names: set[str] = set()
-    for index, name in enumerate(file.nodes.gpu_nodes):
-        if name in names:
-            yield Rule(("nodes", "gpu_nodes", index), f"{name!r} again", "each node once")
-        names.add(name)
+            yield Rule((*at, index, "mount_path"), repr(volumes[index].mount_path), expected)

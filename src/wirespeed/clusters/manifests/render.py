@@ -84,30 +84,29 @@ _REPLACED = 100
 def jobset(deployment: Deployment) -> list[dict[str, Any]]:
     """The JobSet."""
     group = manifests.REPLICATED_JOB["jobset"]
-    spec: dict[str, Any] = {
-        "network": network(deployment),
-        "coordinator": {"replicatedJob": group, "jobIndex": 0, "podIndex": 0},
-        "failurePolicy": {"maxRestarts": 0},
-        "replicatedJobs": [replicated_job(deployment, group)],
+    jobs = _jobs(deployment, group)
+    first = {"replicatedJob": group, "jobIndex": 0, "podIndex": 0}
+    spec = {
+        "network": jobs["network"],
+        "coordinator": first,
+        **jobs,
+        **_suspended(deployment),
     }
-    if manifests.queue(deployment):
-        spec["suspend"] = True
     return [manifest("jobset.x-k8s.io/v1alpha2", "JobSet", deployment, queued=True, spec=spec)]
 
 
-def network(deployment: Deployment) -> dict[str, Any]:
-    """Pods find each other by HOSTNAME.SERVICE before any of them is ready."""
-    return {
-        "enableDNSHostnames": True,
-        "publishNotReadyAddresses": True,
-        "subdomain": deployment.service,
-    }
+def _suspended(deployment: Deployment) -> dict[str, bool]:
+    """Kueue lets it go."""
+    return {"suspend": True} if manifests.queue(deployment) else {}
 
 
-def replicated_job(
-    deployment: Deployment, name: str, extra: dict[str, str] | None = None
+def _jobs(
+    deployment: Deployment, group: str, extra: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    """One indexed Job with a pod a node; `extra` are labels of the Job."""
+    """Spec of a JobSet: one indexed Job with a pod a node; `extra` are labels of the Job.
+
+    Pods find each other by HOSTNAME.SERVICE before any of them is ready.
+    """
     pods = pod_template(deployment)
     pods["spec"]["restartPolicy"] = "OnFailure"
     job = {
@@ -118,7 +117,17 @@ def replicated_job(
         "template": pods,
     }
     told = {"labels": {**manifests.labels(deployment), **(extra or {})}}
-    return {"name": name, "replicas": 1, "template": {"metadata": told, "spec": job}}
+    return {
+        "network": {
+            "enableDNSHostnames": True,
+            "publishNotReadyAddresses": True,
+            "subdomain": deployment.service,
+        },
+        "failurePolicy": {"maxRestarts": 0},
+        "replicatedJobs": [
+            {"name": group, "replicas": 1, "template": {"metadata": told, "spec": job}}
+        ],
+    }
 
 
 _GROUP = "trainer.kubeflow.org"
@@ -129,35 +138,17 @@ _STEP = {f"{_GROUP}/trainjob-ancestor-step": "trainer"}
 
 def trainjob(deployment: Deployment) -> list[dict[str, Any]]:
     """The TrainingRuntime, then the TrainJob that refers to it."""
-    return [_runtime(deployment), _job(deployment)]
-
-
-def _runtime(deployment: Deployment) -> dict[str, Any]:
-    group = replicated_job(deployment, manifests.REPLICATED_JOB["trainjob"], _STEP)
-    template = {
-        "network": network(deployment),
-        "failurePolicy": {"maxRestarts": 0},
-        "replicatedJobs": [group],
-    }
+    template = _jobs(deployment, manifests.REPLICATED_JOB["trainjob"], _STEP)
     spec = {"mlPolicy": {"numNodes": deployment.nodes}, "template": {"spec": template}}
-    made = manifest(_API, "TrainingRuntime", deployment, spec=spec)
-    made["metadata"]["labels"][f"{_GROUP}/framework"] = "torch"
-    return made
-
-
-def _job(deployment: Deployment) -> dict[str, Any]:
-    spec: dict[str, Any] = {
+    runtime = manifest(_API, "TrainingRuntime", deployment, spec=spec)
+    runtime["metadata"]["labels"][f"{_GROUP}/framework"] = "torch"
+    refers = {
         "runtimeRef": {"apiGroup": _GROUP, "kind": "TrainingRuntime", "name": deployment.name},
         "trainer": {"numNodes": deployment.nodes},
+        **_suspended(deployment),
     }
-    if manifests.queue(deployment):
-        spec["suspend"] = True
-    return manifest(_API, "TrainJob", deployment, queued=True, spec=spec)
+    return [runtime, manifest(_API, "TrainJob", deployment, queued=True, spec=refers)]
 
-
-JOB_NAME = "training.kubeflow.org/job-name"
-JOB_ROLE = "training.kubeflow.org/job-role"
-"""Labels that the operator gives its pods; the role is `launcher` or `worker`."""
 
 _COMPONENT = "app.kubernetes.io/component"
 _KEYS = "/etc/wirespeed-ssh"
@@ -178,9 +169,7 @@ def job(
     deployment: Deployment, command: Sequence[str], *, restart: str = "Never"
 ) -> dict[str, Any]:
     """An MPIJob whose launcher runs `command`; `restart` is its pods' policy: Never or OnFailure."""
-    policy: dict[str, Any] = {"cleanPodPolicy": "Running", "backoffLimit": 0}
-    if manifests.queue(deployment):
-        policy["suspend"] = True
+    policy = {"cleanPodPolicy": "Running", "backoffLimit": 0, **_suspended(deployment)}
     launcher, worker = _launcher(deployment, command), _worker(deployment)
     spec = {
         "slotsPerWorker": manifests.slots(deployment),
