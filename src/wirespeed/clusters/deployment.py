@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
 from wirespeed.clusters import CPU_IMAGE, GPU_IMAGE
-from wirespeed.clusters.file import Cluster, ClusterFile, EngineName, FabricMode, Workload
+from wirespeed.clusters.file import Cluster, ClusterFile, EngineName, FabricMode
 from wirespeed.clusters.findings import make_finding
 from wirespeed.clusters.presets import NO_PRESET, Fabric, Preset, choose_fabric, names_adapters
 from wirespeed.errors import UsageError
@@ -80,17 +80,17 @@ def settle(
     _one_of("--engine", engine, get_args(EngineName))
     _one_of("--fallback", fallback, ("tcp",))
     if name is not None:
-        file = file.model_copy(update={"cluster": _renamed(file.cluster, name)})
+        file = file.but(cluster=_renamed(file.cluster, name))
     fabric = choose_fabric(file, cast("FabricMode | None", mode), fallback, live=live)
-    workload = workload_of(file)
+    workload = file.workload
+    if file.gpus.per_node and "image" not in workload.model_fields_set:
+        workload = workload.but(image=GPU_IMAGE)
     count, counted = _nodes(file, nodes)
     security, user = file.security, root_for_locking(file)
     if user is not None:
-        security = security.model_copy(update={"run_as_user": user})
+        security = security.but(run_as_user=user)
     return Deployment(
-        file=file.model_copy(
-            update={"network": fabric.network, "workload": workload, "security": security}
-        ),
+        file=file.but(network=fabric.network, workload=workload, security=security),
         nodes=count,
         engine=cast("EngineName", engine or file.workload.engine),
         mode=fabric.mode,
@@ -156,23 +156,14 @@ def _choices(file: ClusterFile, fabric: Fabric, engine: str | None) -> Iterator[
         yield Choice("security.run_as_user", "0", reason)
 
 
-def workload_of(file: ClusterFile) -> Workload:
-    """With an image for GPUs where GPUs are asked and no image is named."""
-    if not file.gpus.per_node or "image" in file.workload.model_fields_set:
-        return file.workload
-    return file.workload.model_copy(update={"image": GPU_IMAGE})
-
-
 def warnings_of(file: ClusterFile, fabric: Fabric) -> Iterator[Finding]:
     """In the order of the file's sections."""
     said, image = "image" in file.workload.model_fields_set, file.workload.image
     if file.gpus.per_node and not (said and image != CPU_IMAGE):
-        yield make_finding(
-            "image",
-            title=f"workload.image is {CPU_IMAGE}: it has no CUDA, and GPUs are asked"
-            if said
-            else f"workload.image is empty: {GPU_IMAGE} is taken, which the nodes must have already",
-        )
+        title = f"workload.image is empty: {GPU_IMAGE} is taken, which the nodes must have already"
+        if said:
+            title = f"workload.image is {CPU_IMAGE}: it has no CUDA, and GPUs are asked"
+        yield make_finding("image", title=title)
     if names := ", ".join(fabric.attachable):
         kept = "they are" if fabric.network.rdma.interfaces else "NCCL_SOCKET_IFNAME is"
         yield make_finding("interfaces", names=names, kept=kept)

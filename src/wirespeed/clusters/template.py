@@ -193,8 +193,6 @@ def _write(path: Path, data: bytes, *, force: bool) -> None:
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-HINT = "# yaml-language-server: $schema="
-"""First line of a file whose editor is to know the schema: followed by its path or address."""
 
 
 def schema() -> dict[str, Any]:

@@ -7,7 +7,7 @@ manifests or kubectl's words; a test walks all of them. An empty value (null) me
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -44,6 +44,10 @@ class Section(BaseModel):
         if not isinstance(data, Mapping):
             return data
         return {key: value for key, value in data.items() if value is not None}
+
+    def but(self, **changes: object) -> Self:
+        """The same with these keys, whose values are right already."""
+        return self.model_copy(update=changes)
 
 
 class Cluster(Section):

@@ -105,11 +105,11 @@ class Kubectl:
         """What `-o json` told; Refused as `do`."""
         return document(self._answered(*words, "-o", "json", stdin=stdin, within_s=within_s))
 
-    def items(self, *words: str, within_s: float = CALL_S) -> list[dict[str, Any]]:
+    def items(self, *words: str) -> list[dict[str, Any]]:
         """The objects of a list."""
-        return items_of(self._answered(*words, "-o", "json", stdin="", within_s=within_s))
+        return items_of(self._answered(*words, "-o", "json"))
 
-    def _answered(self, *words: str, stdin: str, within_s: float) -> Answer:
+    def _answered(self, *words: str, stdin: str = "", within_s: float = CALL_S) -> Answer:
         answer = self.ask(*words, stdin=stdin, within_s=within_s)
         if answer.code != 0:
             raise Refused(answer)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from wirespeed.clusters.deployment import Deployment
-from wirespeed.clusters.file import EngineName, Rdma
+from wirespeed.clusters.file import EngineName
 from wirespeed.clusters.findings import make_finding
 from wirespeed.clusters.kube import Kubectl, Refused, document
 from wirespeed.clusters.operations.pod_lookup import Node, nodes_of
@@ -239,12 +239,12 @@ def _changed(
     deployment: Deployment, changes: Mapping[str, Any], choice: Choice, settled: tuple[str, ...]
 ) -> Deployment:
     """With these keys of network.rdma as if the file said them, and without what they settle."""
-    rdma: Rdma = deployment.file.network.rdma.model_copy(update=dict(changes))
-    network = deployment.file.network.model_copy(update={"rdma": rdma})
+    rdma = deployment.file.network.rdma.but(**changes)
+    network = deployment.file.network.but(rdma=rdma)
     solved = settled if rdma.resource or rdma.networks else ()
     return replace(
         deployment,
-        file=deployment.file.model_copy(update={"network": network}),
+        file=deployment.file.but(network=network),
         choices=(*(one for one in deployment.choices if one.name != choice.name), choice),
         warnings=tuple(one for one in deployment.warnings if one.id not in solved),
     )

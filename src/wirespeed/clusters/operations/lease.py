@@ -24,7 +24,6 @@ from wirespeed.clusters.operations.deploy import deploy
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.records import Finding, Subject
 
-_CALL_S = 30.0
 _GONE_S = 10.0
 _LOOK_S = 0.5
 _TOUCH_S = 10.0
@@ -148,7 +147,7 @@ class Ephemeral:
     def _take(self) -> Mapping[str, str]:
         """Make the Job; the ownerReference for all other objects. Refused where that may not be."""
         job = json.dumps(lease_job(self.deployment, self.lease_s))
-        made = self.kubectl.json("create", "-f", "-", stdin=job, within_s=_CALL_S)
+        made = self.kubectl.json("create", "-f", "-", stdin=job)
         meta = made.get("metadata", {})
         if not {"name", "uid"} <= meta.keys():
             raise CannotMeasure(

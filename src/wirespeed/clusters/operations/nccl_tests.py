@@ -62,10 +62,10 @@ def environment_of(deployment: Deployment) -> Deployment:
         )
     file = deployment.file
     # The longest name of a file still gives pods whose names are labels of DNS.
-    cluster = file.cluster.model_copy(update={"name": f"{deployment.name}-{_OURS}"})
-    workload = file.workload.model_copy(update={"labels": {**file.workload.labels, _RUN: _OURS}})
-    parts = {"cluster": cluster, "workload": workload, "storage": Storage()}
-    return replace(deployment, file=file.model_copy(update=parts), engine="mpijob")
+    cluster = file.cluster.but(name=f"{deployment.name}-{_OURS}")
+    workload = file.workload.but(labels={**file.workload.labels, _RUN: _OURS})
+    file = file.but(cluster=cluster, workload=workload, storage=Storage())
+    return replace(deployment, file=file, engine="mpijob")
 
 
 def manifests(environment: Deployment, program: Sequence[str]) -> list[dict[str, Any]]:

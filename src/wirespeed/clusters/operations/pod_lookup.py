@@ -1,12 +1,12 @@
 """Pods of an environment, what they request, and commands that enter one; nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from wirespeed.clusters.deployment import CONTAINER
 from wirespeed.clusters.file.kinds import quantity
-from wirespeed.clusters.kube import CALL_S, Kubectl
+from wirespeed.clusters.kube import Kubectl
 from wirespeed.clusters.manifests import selector_text
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.units import listed
@@ -79,20 +79,9 @@ class Pod:
     """One word, as `kubectl get pods` has it: Running, ImagePullBackOff, Terminating …"""
 
 
-def pods_of(
-    kubectl: Kubectl, name: str, *, zones: bool = False, within_s: float = CALL_S
-) -> list[Pod]:
-    """The environment's pods, ranks' first, in the order of their ordinals.
-
-    zones: also ask the nodes for theirs (one more call; empty where the user may not see nodes).
-    Raises Refused.
-    """
-    found = kubectl.items("get", "pods", "-l", selector_text(name), within_s=within_s)
-    pods = ordered(found)
-    if not zones or not pods:
-        return pods
-    known = zones_of(kubectl, within_s=within_s)
-    return [replace(pod, zone=known.get(pod.node, "")) for pod in pods]
+def pods_of(kubectl: Kubectl, name: str) -> list[Pod]:
+    """The environment's pods, ranks' first, in the order of their ordinals. Raises Refused."""
+    return ordered(kubectl.items("get", "pods", "-l", selector_text(name)))
 
 
 def ordered(items: Iterable[Mapping[str, Any]]) -> list[Pod]:
@@ -101,13 +90,13 @@ def ordered(items: Iterable[Mapping[str, Any]]) -> list[Pod]:
     return sorted(pods, key=lambda pod: (pod.role != RANKS, pod.ordinal, pod.name))
 
 
-def zones_of(kubectl: Kubectl, *, within_s: float = CALL_S) -> dict[str, str]:
+def zones_of(kubectl: Kubectl) -> dict[str, str]:
     """Zone by node; empty where the user may not list nodes."""
     path = (
         '{range .items[*]}{.metadata.name}{"\\t"}'
         '{.metadata.labels.topology\\.kubernetes\\.io/zone}{"\\n"}{end}'
     )
-    answer = kubectl.ask("get", "nodes", "-o", f"jsonpath={path}", within_s=within_s)
+    answer = kubectl.ask("get", "nodes", "-o", f"jsonpath={path}")
     if answer.code != 0:
         return {}
     pairs = (line.partition("\t") for line in answer.out.splitlines())

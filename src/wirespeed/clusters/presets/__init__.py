@@ -71,9 +71,6 @@ class Preset(Section):
     def names_adapters(self) -> bool:
         return bool(self.resources or self.attached or self.variable("NCCL_IB_HCA"))
 
-    def but(self, **changes: object) -> "Preset":
-        return self.model_copy(update=changes)
-
 
 NO_PRESET = Preset(name="", summary="", why="", source="", mode="tcp")
 """It asks for nothing."""
@@ -323,7 +320,7 @@ def _with_rdma(network: Network, preset: Preset, choices: list[Choice]) -> Fabri
         preset = preset.but(resources=dict(others))
         if not rdma.resource:
             count = rdma.count if "count" in rdma.model_fields_set else count
-            rdma = rdma.model_copy(update={"resource": name, "count": count})
+            rdma = rdma.but(resource=name, count=count)
             choices.append(Choice("network.rdma.resource", name, f"of the preset {preset.name}"))
     elif not rdma.resource:
         names = "network.rdma.networks" if rdma.networks else "network.rdma.devices"
@@ -333,11 +330,11 @@ def _with_rdma(network: Network, preset: Preset, choices: list[Choice]) -> Fabri
     attachable = _attachable(rdma, preset)
     if attachable:
         there = [one for one in rdma.interfaces.split(",") if one.lstrip("=") not in attachable]
-        rdma = rdma.model_copy(update={"interfaces": ",".join(there)})
+        rdma = rdma.but(interfaces=",".join(there))
     return Fabric(
         mode="rdma",
         preset=preset,
-        network=network.model_copy(update={"rdma": rdma}),
+        network=network.but(rdma=rdma),
         choices=tuple(choices),
         attachable=attachable,
     )
@@ -371,8 +368,8 @@ def _with_tcp(network: Network, preset: Preset, choices: list[Choice]) -> Fabric
     """What the preset says of interfaces has precedence over our default, not over the file."""
     interfaces = preset.variable("NCCL_SOCKET_IFNAME")
     if interfaces and "interface_exclude" not in network.tcp.model_fields_set:
-        tcp = network.tcp.model_copy(update={"interface_exclude": interfaces})
-        network = network.model_copy(update={"tcp": tcp})
+        tcp = network.tcp.but(interface_exclude=interfaces)
+        network = network.but(tcp=tcp)
         reason = f"of the preset {preset.name}"
         choices.append(Choice("network.tcp.interface_exclude", interfaces, reason))
     return Fabric(mode="tcp", preset=preset, network=network, choices=tuple(choices))
