@@ -42,36 +42,20 @@ def _all(n: int) -> float:
     return float(n - 1)
 
 
-def _twice(n: int) -> float:
-    return 2.0 * (n - 1)
-
-
 def _share(n: int) -> float:
     return (n - 1) / n
-
-
-def _ring_bytes(n: int) -> float:
-    return 2 * (n - 1) / n
-
-
-def _two_trees(n: int) -> float:
-    return 2.0 if n > 1 else 0.0
 
 
 def _one(n: int) -> float:
     return 1.0 if n > 1 else 0.0
 
 
-def _twice_log2(n: int) -> float:
-    return 2 * _log2(n)
+def _times(factor: float, of: Callable[[int], float]) -> Callable[[int], float]:
+    return lambda n: factor * of(n)
 
 
 def _scatter_gather(n: int) -> float:
     return _log2(n) + n - 1
-
-
-def _half_log2(n: int) -> float:
-    return _log2(n) / 2
 
 
 @lru_cache(maxsize=1024)
@@ -108,10 +92,10 @@ def _carried(n: int, size: float, burst: int) -> float:
 
 
 REDUCING = (
-    Algorithm("ring", _twice, _ring_bytes),
-    Algorithm("tree", _twice_log2, _two_trees),
+    Algorithm("ring", _times(2, _all), _times(2, _share)),
+    Algorithm("tree", _times(2, _log2), _times(2, _one)),
     Algorithm("recursive doubling", _log2, _log2),
-    Algorithm("halving and doubling", _twice_log2, _ring_bytes),
+    Algorithm("halving and doubling", _times(2, _log2), _times(2, _share)),
 )
 SPREADING = (Algorithm("ring", _all, _share), Algorithm("recursive doubling", _log2, _share))
 ROOTED = (
@@ -119,10 +103,10 @@ ROOTED = (
     Algorithm("binomial tree, children at once", _log2, children_at_once),
     # Each send costs the sender its time (LogP's o: D. Culler et al., 1993), however short it is.
     Algorithm("binomial tree, send by send", children_at_once, children_at_once),
-    Algorithm("scatter and all-gather", _scatter_gather, _ring_bytes),
+    Algorithm("scatter and all-gather", _scatter_gather, _times(2, _share)),
     Algorithm("chain", _all, _one),
 )
-EXCHANGING = (Algorithm("pairwise", _all, _share), Algorithm("Bruck", _log2, _half_log2))
+EXCHANGING = (Algorithm("pairwise", _all, _share), Algorithm("Bruck", _log2, _times(0.5, _log2)))
 SPLITTING = (Algorithm("linear", _all, _share), Algorithm("binomial tree", _log2, _share))
 DIRECT = (Algorithm("direct", _one, _one),)
 
