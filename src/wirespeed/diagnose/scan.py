@@ -74,14 +74,17 @@ class Watcher:
     """(line, log's name, its number); quick, since it may see hundreds of thousands."""
 
 
-@lru_cache(maxsize=2)
-def _search_for(anchors: tuple[bytes, ...]) -> "BytesAhoCorasick":
-    """One automaton of all anchors: 0.1 s for our rules, so it is kept for who diagnoses again."""
-    import ahocorasick_rs
+_MANY = 32 * 2**20
+"""Bytes from which on a table of all states pays, which takes 40 ms to make, and another takes 7 ms."""
 
-    return ahocorasick_rs.BytesAhoCorasick(
-        anchors, implementation=ahocorasick_rs.Implementation.DFA
-    )
+
+@lru_cache(maxsize=2)
+def _search_for(anchors: tuple[bytes, ...], *, many: bool) -> "BytesAhoCorasick":
+    """One automaton of all anchors, kept for who diagnoses again; many: for more than _MANY bytes."""
+    from ahocorasick_rs import BytesAhoCorasick, Implementation
+
+    kind = Implementation.DFA if many else Implementation.ContiguousNFA
+    return BytesAhoCorasick(anchors, implementation=kind)
 
 
 _Reader = Rule | Watcher
@@ -103,7 +106,8 @@ class Scanner:
             for anchor in rule.anchors:
                 wanted.setdefault(anchor.lower().encode(), []).append(rule)
         self._readers: Sequence[list[_Reader]] = list(wanted.values())
-        self._search = _search_for(tuple(wanted))
+        self._anchors = tuple(wanted)
+        self._search = _search_for(self._anchors, many=False)
         self.counts: Counter[str] = Counter()
         """Matched lines by rule's id, those that were only counted included."""
         self.ranks: set[int] = set()
@@ -145,6 +149,8 @@ class Scanner:
                 yield from self._in_block(source.name, block, number, rank)
                 number += block.count(b"\n")
                 self.bytes += len(block)
+                if self.bytes > _MANY:
+                    self._search = _search_for(self._anchors, many=True)
         if broke_off := stream.broke_off or ("" if tar else _zeros(block)):
             self.broken[source.name] = f"line {number}: {broke_off}"
         self.tails[source.name] = block[-_TAIL:]
