@@ -7,20 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from wirespeed.checks.registry import absent, on_node, tell
+from wirespeed.checks.registry import EXPLAINED, absent, on_node, tell
 from wirespeed.model.node_facts import Facts, Interface, InterfaceSetting
 from wirespeed.model.records import Finding, NodeFacts, World
 from wirespeed.model.units import counted
-
-_BREAKS = {
-    "GLOO_SOCKET_IFNAME": "gloo ends with `Unable to find address for: {entry}`",
-    "NCCL_SOCKET_IFNAME": "NCCL ends with `Bootstrap : no socket interface found`",
-    "NCCL_IB_HCA": "NCCL uses sockets instead of RDMA: often ten times slower",
-    "UCX_NET_DEVICES": "UCX goes without this device, or finds no transport at all",
-    "TP_SOCKET_IFNAME": "torch.distributed.rpc cannot find its address; collectives do not use it",
-    "OMPI_MCA_btl_tcp_if_include": "Open MPI ignores the entry, and its TCP may find no path",
-}
-"""What an entry that names nothing leads to."""
 
 
 def interface_findings(world: World) -> list[Finding]:
@@ -127,7 +117,7 @@ def _unmatched(node: NodeFacts, setting: InterfaceSetting) -> Finding | None:
         said=_said(name, setting),
         interfaces=", ".join(interfaces) or "none with an address",
         ports=_ports(node, name),
-        costs=_BREAKS[name].format(entry=entry),
+        costs=EXPLAINED["NET-002"].costs_of[name].format(entry=entry),
         forms="; gloo knows no ^, = or prefixes" if name == "GLOO_SOCKET_IFNAME" else "",
     )
 

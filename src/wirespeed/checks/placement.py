@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from wirespeed.checks.registry import tell
+from wirespeed.checks.registry import EXPLAINED, tell
 from wirespeed.model.records import Finding, NodeFacts
 from wirespeed.model.units import counted, listed
 from wirespeed.node.placement import Placement
@@ -60,7 +60,7 @@ def placement_findings(placed: Placed, *, asserted: bool = False) -> list[Findin
 
 
 def _zones(placed: Placed, several: Literal["warn", "fail"]) -> Finding:
-    costs = _for_source(_COSTS, placed, _FAR)
+    costs = _for_source(EXPLAINED["PLACE-001"].costs_of, placed)
     regions = _spread(placed, {host: one.region for host, one in placed})
     if len(regions.hosts) > 1:
         return _apart("PLACE-001", "regions", regions, placed, status="fail", costs=costs)
@@ -93,25 +93,6 @@ def _zone_labels(placed: Placed) -> dict[str, str]:
     return labels
 
 
-_COSTS = {
-    "aws": "longer paths for every collective; AWS bills traffic between zones in both directions, "
-    "and EFA cannot cross zones, so that NCCL is left with TCP",
-    "azure": "longer paths for every collective; InfiniBand connects only VMs of one scale set or "
-    "availability set",
-    "gcp": "longer paths for every collective; Google Cloud bills traffic between zones, and a "
-    "compact placement policy holds within one zone only",
-}
-_FAR = "longer paths for every collective, which waits for the slowest of them"
-_FIXES = {
-    "aws": "start all nodes in one subnet, with a cluster placement group",
-    "azure": "one scale set with `--zones N` for one N, or a proximity placement group",
-    "gcp": "one zone for all VMs, with a compact placement policy",
-    "kubernetes": "pod affinity with topologyKey topology.kubernetes.io/zone, or a nodeSelector",
-    "slurm": "sbatch --switches=1, or a partition of nodes that stand together",
-}
-_NEAR = "choose nodes that stand together"
-
-
 def _apart(id: str, what: str, spread: _Spread, placed: Placed, **values: Any) -> Finding:
     return tell(
         id,
@@ -121,7 +102,7 @@ def _apart(id: str, what: str, spread: _Spread, placed: Placed, **values: Any) -
         what=what,
         listed=_listed(spread.hosts),
         sources=_sources(placed),
-        fix=_for_source(_FIXES, placed, _NEAR),
+        fix=_for_source(EXPLAINED["PLACE-001"].fixes, placed),
         **values,
     )
 
@@ -233,6 +214,6 @@ def _sources(placed: Placed) -> str:
     return ", ".join(dict.fromkeys(one.source for _, one in placed if one.source))
 
 
-def _for_source(texts: Mapping[str, str], placed: Placed, otherwise: str) -> str:
+def _for_source(texts: Mapping[str, str], placed: Placed) -> str:
     sources = _sources(placed).split(", ")
-    return next((text for name, text in texts.items() if name in sources), otherwise)
+    return next((text for name, text in texts.items() if name in sources), texts["else"])

@@ -78,7 +78,9 @@ class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     next: str = ""
 
     fixes: dict[str, str] = {}
-    """By the error code that was seen, in place of `fix`; `else`: what to do about others."""
+    """By what was seen, such as an error code, in place of `fix`; `else`: of all others."""
+    costs_of: dict[str, str] = {}
+    """The same in place of `costs`."""
     cases: dict[str, FindingText] = {}
     """What is said in one case, by the name that the code gives it, beside what is always said."""
     counters: tuple[CounterRule, ...] = ()

@@ -62,10 +62,13 @@ def reason(evidence: Evidence) -> Diagnosis:
     if causes:
         return Diagnosis(_of_causes(causes, evidence, [*behind, *symptoms, *aftermath]), facts)
     if symptoms:
-        return Diagnosis(_of_symptoms(symptoms, aftermath), facts, _silent(symptoms, evidence))
+        # The first symptom speaks; the others' checks come after its own.
+        kept = _without_explained(symptoms)
+        answer = _cannot_tell(kept, [*symptoms, *aftermath])
+        return Diagnosis((answer,), facts, _silent(symptoms, evidence))
     # Consequences alone: somebody's end is not in these logs.
-    alone = [_cannot_tell([one], aftermath) for one in aftermath[:1]]
-    return Diagnosis(tuple(alone), facts, evidence.silent(aftermath[:1], _FEW))
+    alone = tuple(_cannot_tell([one], aftermath) for one in aftermath[:1])
+    return Diagnosis(alone, facts, evidence.silent(aftermath[:1], _FEW))
 
 
 def _stand_back(told: Sequence[Seen], evidence: Evidence) -> tuple[list[Seen], list[Seen]]:
@@ -144,7 +147,12 @@ def _of_causes(
     begins = _begins(causes)
     late = [one for one in causes if one not in begins]
     # What was so before anything failed, such as a slow transport, follows from nothing.
-    before = [one for one in late if _is_before(one, begins) and one.rule.stage == "network"]
+    before = [
+        one
+        for one in late
+        if one.rule.stage == "network"
+        and all(earlier(one.start.line, begin.start.line) for begin in begins)
+    ]
     late = [one for one in late if one not in before]
     known = (*causes, *rest)
     explained = [one for one in evidence.of("cause") if one not in known and not one.rule.general]
@@ -153,16 +161,13 @@ def _of_causes(
         groups.setdefault(one.rule.category, []).append(one)
     first, *others = groups.values()
     follows = _sorted([*late, *explained, *rest])
-    own = [
-        [one for one in follows if any(_explains(part, one) for part in parts)] for parts in others
-    ]
-    taken = [one for ones in own for one in ones]
+    later = []
+    for parts in others:
+        own = tuple(one for one in follows if any(_explains(part, one) for part in parts))
+        later.append(Answer("cause", tuple(parts), own))
+    taken = [one for answer in later for one in answer.follows]
     main = tuple(one for one in follows if one not in taken)
-    answers = [Answer("cause", tuple(first), main)]
-    answers += [
-        Answer("cause", tuple(parts), tuple(mine)) for parts, mine in zip(others, own, strict=True)
-    ]
-    return tuple(answers)
+    return Answer("cause", tuple(first), main), *later
 
 
 def _begins(causes: Sequence[Seen]) -> list[Seen]:
@@ -180,8 +185,7 @@ def _begins(causes: Sequence[Seen]) -> list[Seen]:
     left = [
         one
         for one in roots
-        if one.rule.confidence == "certain"
-        or not any(_clearly_before(other, one) for other in network)
+        if one.rule.confidence == "certain" or not any(_clearly_before(x, one) for x in network)
     ]
     return left or network[:1] or list(causes[:1])
 
@@ -193,17 +197,6 @@ def _clearly_before(one: Seen, other: Seen) -> bool:
         return apart < -_CLEARLY_S
     mine, theirs = one.start.line, other.start.line
     return mine.source == theirs.source and mine.order < theirs.order
-
-
-def _of_symptoms(symptoms: Sequence[Seen], aftermath: Sequence[Seen]) -> tuple[Answer, ...]:
-    """The first symptom speaks; the others' checks come after its own."""
-    kept = _without_explained(symptoms)
-    rest = [one for one in symptoms if one not in kept]
-    return (_cannot_tell(kept, [*rest, *aftermath]),)
-
-
-def _is_before(one: Seen, begins: Sequence[Seen]) -> bool:
-    return all(earlier(one.start.line, begin.start.line) for begin in begins)
 
 
 def _cannot_tell(parts: Sequence[Seen], follows: Sequence[Seen]) -> Answer:
@@ -278,9 +271,7 @@ def _where(parts: Sequence[Seen]) -> str:
 
 def _only_symptom(because: str, hit: Hit) -> str:
     said = filled(because, hit)
-    return "only a symptom shows" + (
-        f": {said}" if said else "; its cause is in none of these lines"
-    )
+    return f"only a symptom shows{f': {said}' if said else '; its cause is in none of these lines'}"
 
 
 def _numbered(checks: Sequence[str], hit: Hit) -> str:
@@ -312,10 +303,8 @@ def _lines(part: Seen) -> list[str]:
 def _follower(part: Seen) -> str:
     hit = part.start
     times = f", {part.count:,} lines" if part.count > 1 else ""
-    why = filled(part.rule.sentence, hit)
-    return (
-        f"follows from it: {why}{_who([part])}{times}; {hit.line.where}: {cut(hit.line.text, 120)}"
-    )
+    why = f"follows from it: {filled(part.rule.sentence, hit)}{_who([part])}{times}"
+    return f"{why}; {hit.line.where}: {cut(hit.line.text, 120)}"
 
 
 def _facts(facts: Iterable[Seen]) -> list[Finding]:
