@@ -269,7 +269,6 @@ class DType:
     name: str
     """The name that torch uses too."""
     itemsize: int
-    floating: bool
     signed: bool
     exact: int
     """Every integer from 0 to here (and its negative, if signed) is exactly representable and is
@@ -281,16 +280,16 @@ class DType:
 DTYPES: dict[str, DType] = {
     dtype.name: dtype
     for dtype in (
-        DType("float32", 4, True, True, 2**24, 127),
-        DType("float64", 8, True, True, 2**53, 1023),
-        DType("float16", 2, True, True, 2**11, 15),
-        DType("bfloat16", 2, True, True, 2**8, 127),
-        DType("float8_e4m3fn", 1, True, True, 2**4, 8),
-        DType("float8_e5m2", 1, True, True, 2**3, 15),
-        DType("int8", 1, False, True, 127, 6),
-        DType("int32", 4, False, True, 2**31 - 1, 30),
-        DType("int64", 8, False, True, 2**53, 62),
-        DType("uint8", 1, False, False, 254, 7),
+        DType("float32", 4, True, 2**24, 127),
+        DType("float64", 8, True, 2**53, 1023),
+        DType("float16", 2, True, 2**11, 15),
+        DType("bfloat16", 2, True, 2**8, 127),
+        DType("float8_e4m3fn", 1, True, 2**4, 8),
+        DType("float8_e5m2", 1, True, 2**3, 15),
+        DType("int8", 1, True, 127, 6),
+        DType("int32", 4, True, 2**31 - 1, 30),
+        DType("int64", 8, True, 2**53, 62),
+        DType("uint8", 1, False, 254, 7),
     )
 }
 
