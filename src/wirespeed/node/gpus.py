@@ -6,7 +6,7 @@ crashes costs a bounded time, and is a fact about the node that says which GPU d
 
 import json
 import os
-import selectors
+import select
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ from typing import Any
 
 from wirespeed.node.gpu_reader import read_gpus
 from wirespeed.node.reading import Notes, numa_node
+from wirespeed.process.frames import Lines
 
 QUIET_S = 60.0
 """Without a line for so long the library hangs. Starting it without nvidia-persistenced takes some
@@ -189,21 +190,17 @@ def _lines_of(command: Sequence[str], quiet_s: float) -> Iterator[Line]:
 
 def _texts(process: subprocess.Popen[bytes], quiet_s: float) -> Iterator[str | None]:
     """Whole lines as they come; None, as the last, where none came for `quiet_s` seconds."""
-    pipe = process.stdout
-    if pipe is None:
+    lines, waiting, chunk = Lines(), select.poll(), b" "
+    if process.stdout is None:
         return
-    rest = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while True:
-            if not selector.select(quiet_s):
-                yield None
-                return
-            chunk = os.read(pipe.fileno(), 1 << 16)
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from (one.decode(errors="replace") for one in whole)
-            if not chunk:
-                return
+    pipe = process.stdout.fileno()
+    waiting.register(pipe, select.POLLIN)
+    while chunk:
+        if not waiting.poll(quiet_s * 1000):
+            yield None
+            return
+        chunk = os.read(pipe, 1 << 16)
+        yield from (one.decode(errors="replace") for one in lines.feed(chunk))
 
 
 def _parsed(text: str) -> Line | None:
