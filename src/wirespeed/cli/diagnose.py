@@ -6,7 +6,7 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -42,17 +42,7 @@ _LARGEST_RULES = 1_000_000
 @flag("-q --quiet", "No progress.")
 @flag("-v --verbose", "All the evidence.")
 @color_option
-def diagnose(
-    paths: tuple[str, ...],
-    output: str,
-    listed: bool,
-    explain: str | None,
-    files: tuple[str, ...],
-    schema: bool,
-    quiet: bool,
-    verbose: bool,
-    color: str,
-) -> int:
+def diagnose(paths: tuple[str, ...], output: str, quiet: bool, color: str, **asked: Any) -> int:
     """Why did this job fail, hang or crawl? The cause, the line that proves it, and the fix.
 
     Reads logs of NCCL, torch.distributed, torchrun, gloo, DeepSpeed, MPI, ssh, Slurm, the kernel and
@@ -71,17 +61,17 @@ def diagnose(
 
     Exit codes: 0 a good end is shown, 1 a cause is named, 3 only symptoms show, or nothing is known.
     """
-    if schema:
+    if asked["schema"]:
         from wirespeed.diagnose.rule_file import rule_schema
 
         click.echo(json.dumps(rule_schema(), indent=2))
         return 0
-    rules = _rules(files)
-    if listed:
+    rules = _rules(asked["files"])
+    if asked["listed"]:
         click.echo(_list(rules))
         return 0
-    if explain:
-        click.echo(_explain(explain, rules))
+    if asked["explain"]:
+        click.echo(_explain(asked["explain"], rules))
         return 0
     if not paths:
         raise UsageError(
@@ -92,7 +82,7 @@ def diagnose(
     from wirespeed.cli.page import show
 
     run, folder = _diagnosed(paths, rules, quiet)
-    return show(run, Output(output, color, quiet, verbose), folder)
+    return show(run, Output(output, color, quiet, asked["verbose"]), folder)
 
 
 def _rules(files: tuple[str, ...]) -> "tuple[Rule, ...]":

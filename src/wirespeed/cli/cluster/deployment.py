@@ -113,15 +113,7 @@ def _header(deployment: "Deployment") -> str:
 )
 @flag("-q --quiet", "No progress on stderr.")
 @flag("-v --verbose", "Every value that changes, and all evidence.")
-def deploy(
-    timeout: float,
-    recreate: bool,
-    no_preflight: bool,
-    output: str,
-    quiet: bool,
-    verbose: bool,
-    **values: Any,
-) -> int:
+def deploy(output: str, quiet: bool, verbose: bool, **values: Any) -> int:
     """Bring the environment up, wait until all its pods are ready, or say why they are not.
 
     \f
@@ -141,17 +133,12 @@ def deploy(
 
     deployment, fallback = _settled(values)
     kubectl = kubectl_of(deployment.file.cluster)
+    how = {"recreate": values["recreate"], "preflight": not values["no_preflight"]}
     text, code = show_deploy(
         deployment,
         Telling(output, quiet, verbose),
         lambda progress: deploy(
-            kubectl,
-            deployment,
-            progress,
-            within_s=timeout,
-            preflight=not no_preflight,
-            recreate=recreate,
-            fallback=fallback,
+            kubectl, deployment, progress, within_s=values["timeout"], fallback=fallback, **how
         ),
     )
     click.echo(text, nl=False)

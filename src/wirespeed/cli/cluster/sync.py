@@ -2,9 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,16 +33,7 @@ _QUIET_S = 5.0
 @flag("--watch", "Sync again after each change, until Ctrl-C.")
 @flag("--dry-run", "Only tell what would be done.")
 @flag("-q --quiet", "No progress on stderr.")
-def sync(
-    cluster: str,
-    folder: str,
-    to: str,
-    exclude: Sequence[str],
-    delete: bool,
-    watch: bool,
-    dry_run: bool,
-    quiet: bool,
-) -> int:
+def sync(cluster: str, folder: str, quiet: bool, **asked: Any) -> int:
     """Bring FOLDER (this one, unless said) to all pods, by content.
 
     \f
@@ -61,15 +52,16 @@ def sync(
     from wirespeed.clusters.sync import Syncer, SyncOptions
     from wirespeed.views.text import open_progress
 
-    if watch and dry_run:
+    if asked["watch"] and asked["dry_run"]:
         raise click.UsageError("--watch and --dry-run exclude each other")
     file, kubectl = opened(cluster)
+    excludes, delete, dry = asked["exclude"], asked["delete"], asked["dry_run"]
     options = SyncOptions(
-        folder=Path(folder), to=to, excludes=tuple(exclude), delete=delete, dry=dry_run
+        folder=Path(folder), to=asked["to"], excludes=excludes, delete=delete, dry=dry
     )
     progress = _Calm(open_progress(quiet=quiet))
     syncer = Syncer(kubectl, file, options, progress)
-    if watch:
+    if asked["watch"]:
         return _watch(syncer.run, options, progress)
     try:
         synced = syncer.run()
