@@ -6,7 +6,7 @@ process inside somebody else's launcher. It alone writes the run folder and prin
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -67,42 +67,35 @@ class Ledger(Protocol):
     def soak(self) -> Soak: ...
 
 
+@dataclass(eq=False)
 class Session:
     """Accumulates one run. `on_record` is called in the monitor's thread, the rest by the owner."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        folder: RunFolder,
-        progress: ProgressView,
-        *,
-        launcher: str,
-        world_size: int,
-        config: Mapping[str, Any],
-        choices: tuple[Choice, ...],
-        reference: Reference,
-        only: frozenset[str] = frozenset(),
-        ledger: Ledger | None = None,
-        again: Callable[[str], str] = str,
-        gate: Gate = PLAIN,
-        show: Callable[[Run], None] = lambda run: None,
-    ) -> None:
-        """again: completes the command that a finding proposes, so that it can be typed.
+    plan: Plan
+    folder: RunFolder
+    progress: ProgressView
+    _: KW_ONLY
+    launcher: InitVar[str]
+    world_size: InitVar[int]
+    choices: InitVar[tuple[Choice, ...]]
+    config: Mapping[str, Any]
+    reference: Reference
+    only: frozenset[str] = frozenset()
+    ledger: Ledger | None = None
+    again: Callable[[str], str] = str
+    """Completes the command that a finding proposes, so that it can be typed."""
+    gate: Gate = PLAIN
+    show: Callable[[Run], None] = lambda run: None
+    """Tells the run to its user, before it is stored."""
 
-        show: tells the run to its user, before it is stored.
-        """
-        self.folder, self.ledger, self._plan = folder, ledger, plan
-        self._progress = progress
-        self._config = dict(config)
-        self._reference, self._only, self._again = reference, only, again
-        self._gate, self._show = gate, show
+    def __post_init__(self, launcher: str, world_size: int, choices: tuple[Choice, ...]) -> None:
         self._begin = time.monotonic()
         self._settings: tuple[Setting, ...] = ()
         self._goodput: Goodput | None = None
         self._grid: tuple[GridPoint, ...] = ()
         self._facts_of = 0
         self._heard = RunBuilder(
-            folder, progress, launcher=launcher, world_size=world_size, choices=choices
+            self.folder, self.progress, launcher=launcher, world_size=world_size, choices=choices
         )
 
     def on_record(self, _: int, kind: str, data: dict[str, Any]) -> None:
@@ -153,11 +146,11 @@ class Session:
         return self.folder.log_path(0).parent
 
     def phase(self, text: str) -> None:
-        self._progress.phase(text)
+        self.progress.phase(text)
 
     def close(self, outcome: Outcome) -> Run:
         """Judge what came in, write `run.json`, and give the run."""
-        self._progress.close()
+        self.progress.close()
         way_on = self._way_on()
         told = [
             replace(one, next=way_on) if way_on and one.id == "INT-001" else one
@@ -179,12 +172,12 @@ class Session:
             measured += soak.calls
         if not outcome.ok and outcome.kind != "interrupted":
             findings += log_findings(self.logs)
-        if compared := self._reference.choices():
+        if compared := self.reference.choices():
             heard.choices += compared
             heard.store_choices()
         if outcome.ok:  # what ended a run before its time is not to be allowed
-            findings = self._gate.allowed(findings)
-        if self._plan.command == "topo":
+            findings = self.gate.allowed(findings)
+        if self.plan.command == "topo":
             measured += len(world.nodes)
         elif self._needs_only_a_world:
             measured += sum(self._tells(finding) for finding in findings)
@@ -194,13 +187,13 @@ class Session:
         elif heard.refusal:
             told = heard.refusal["exit_code"]
             verdict, code = "UNKNOWN", told if told in _REFUSALS else CannotMeasure.exit_code
-        findings, verdict, code = self._gate.judged(findings, verdict, code)
-        findings = [replace(one, next=self._again(one.next)) for one in findings]
+        findings, verdict, code = self.gate.judged(findings, verdict, code)
+        findings = [replace(one, next=self.again(one.next)) for one in findings]
         run = replace(
             self._told(world), verdict=verdict, exit_code=code, findings=tuple(findings), soak=soak
         )
         try:
-            self._show(run)
+            self.show(run)
         finally:
             self._store(run)
         return run
@@ -217,7 +210,7 @@ class Session:
         heard = self._heard
         return Run(
             id=self.folder.id,
-            command=self._plan.command,
+            command=self.plan.command,
             verdict="UNKNOWN",
             exit_code=3,
             started=self.folder.started,
@@ -225,7 +218,7 @@ class Session:
             world=world,
             versions=heard.versions,
             environment=heard.environment,
-            config=self._config,
+            config=dict(self.config),
             choices=tuple(heard.choices),
             measurements=tuple(heard.measurements),
             verifications=tuple(heard.verifications),
@@ -254,15 +247,15 @@ class Session:
         """The watchdog's first; after a failure only what the records already prove."""
         if self._heard.refusal:
             return [_refused(self._heard.refusal)]
-        if self._plan.command == "topo":
+        if self.plan.command == "topo":
             return list(outcome.findings)
         judged = judge(
-            self._plan.command,
+            self.plan.command,
             world,
             self._heard.measurements,
             [one for one in self._heard.verifications if not one.setting],
-            self._reference,
-            self._only,
+            self.reference,
+            self.only,
         )
         if outcome.ok:
             return [*judged, *outcome.findings]
@@ -272,12 +265,12 @@ class Session:
 
     def _tells(self, finding: Finding) -> bool:
         """Whether a finding says something where nothing is measured; joining alone does not."""
-        asked = finding.id != "WORLD-001" or finding.id in self._only
+        asked = finding.id != "WORLD-001" or finding.id in self.only
         return asked and finding.status != "not_checked"
 
     @property
     def _needs_only_a_world(self) -> bool:
-        plan = self._plan
+        plan = self.plan
         return not (plan.steps or plan.pairs or plan.training or plan.soak)
 
 

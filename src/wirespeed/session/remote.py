@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from wirespeed.launchers.base import Held, Job, Piece, Prepared
 from wirespeed.launchers.children import JobLogs
@@ -78,9 +78,8 @@ def remote_backend(engine: str, asked: Prepared, plan: Plan, backend: str) -> Ba
 def _note_nodes(session: Session, prepared: Prepared) -> None:
     """What was found and chosen once the nodes were there."""
     session.note(prepared.findings)
-    told = [{"name": c.name, "value": c.value, "reason": c.reason} for c in prepared.choices]
-    if told:
-        session.on_record(0, "choices", {"choices": told})
+    if prepared.choices:
+        session.on_record(0, "choices", {"choices": [asdict(one) for one in prepared.choices]})
 
 
 def _run(recorder: Recorder, engine: str, nodes: Held, world: Prepared, plan: Plan) -> Outcome:

@@ -259,15 +259,10 @@ def _own_addresses(identity: Identity) -> list[str]:
 
     Where the session listens on one of them only, that one.
     """
-    import psutil
-
     if (listening := listening_address(identity)) != ANY:
         return [listening]
 
-    found: dict[str, list[str]] = {
-        name: [a.address for a in addresses if a.family == socket.AF_INET]
-        for name, addresses in psutil.net_if_addrs().items()
-    }
+    found = _by_interface()
     wanted = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")
     chosen = [address for name in wanted for address in found.get(name, [])]
     every = [address for addresses in found.values() for address in addresses]
@@ -308,10 +303,17 @@ def reached_at(listening: str) -> str:
     return "127.0.0.1" if listening == ANY else listening
 
 
-def _address(interface: str) -> str:
-    """Its IPv4 address; empty for loopback, which no other node reaches, and for none such."""
+def _by_interface() -> dict[str, list[str]]:
+    """IPv4 addresses of this node."""
     import psutil
 
-    addresses = psutil.net_if_addrs().get(interface, [])
-    own = [a.address for a in addresses if a.family == socket.AF_INET]
+    return {
+        name: [one.address for one in addresses if one.family == socket.AF_INET]
+        for name, addresses in psutil.net_if_addrs().items()
+    }
+
+
+def _address(interface: str) -> str:
+    """Its IPv4 address; empty for loopback, which no other node reaches, and for none such."""
+    own = _by_interface().get(interface, [])
     return next((address for address in own if not address.startswith("127.")), "")

@@ -5,7 +5,7 @@ It judges nothing. What must survive a session that is killed goes into the run 
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from wirespeed.model.codec import from_json, to_json
@@ -247,8 +247,7 @@ class RunBuilder:
         self.store_choices()
 
     def store_choices(self) -> None:
-        told = [{"name": c.name, "value": c.value, "reason": c.reason} for c in self.choices]
-        self._folder.append("choices", told)
+        self._folder.append("choices", [asdict(one) for one in self.choices])
 
     def _on_identity(self, data: Mapping[str, Any]) -> None:
         """Why rank 0 believes in its place, where an engine has started it elsewhere."""

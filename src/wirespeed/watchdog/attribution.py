@@ -14,6 +14,7 @@ The first cause is named, never its consequences. In this order:
 9. all wait in the same operation: nobody is to blame, the network stalls.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -31,25 +32,11 @@ from wirespeed.watchdog.facts import (
 SAME_MOMENT_S = 0.1
 """Two ends closer than this have no order."""
 
-_CONSEQUENCES = (
-    "connection reset",
-    "connection closed",
-    "connection refused",
-    "connection aborted",
-    "broken pipe",
-    "closed by peer",
-    "reset by peer",
-    "connection was likely closed",
-    "remote process exited",
-    "remote error",
-    "socket closed",
-    "end of file",
-    "timed out",
-    "timeout",
-    "no route to host",
-    "network is unreachable",
-    "communicator was aborted",
-    "session process is gone",
+_CONSEQUENCES = re.compile(
+    "connection (?:reset|closed|refused|aborted|was likely closed)|communicator was aborted|"
+    "broken pipe|(?:closed|reset) by peer|remote (?:process exited|error)|socket closed|end of file|"
+    "timed out|timeout|no route to host|network is unreachable|session process is gone",
+    re.IGNORECASE,
 )
 """What Gloo (`Connection closed by peer`), NCCL (`remote process exited or there was a network
 error`) and TCPStore (`recvValue failed … connection was likely closed`) say when a peer is gone."""
@@ -68,8 +55,7 @@ def blame(facts: Facts) -> tuple[Finding, ...]:
 
 def is_consequence(error: str) -> bool:
     """Whether the message only says that a peer or the network went away."""
-    text = error.lower()
-    return any(part in text for part in _CONSEQUENCES)
+    return _CONSEQUENCES.search(error) is not None
 
 
 def _cause(facts: Facts) -> tuple[Finding, ...]:

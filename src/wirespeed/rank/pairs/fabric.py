@@ -82,6 +82,7 @@ class RankFabric:
     ) -> None:
         """own_sockets: plain TCP, else the backend's send and receive; None: TCP on CPUs."""
         self.cut = cut(place.hosts, place.local_ranks, over)
+        self.nodes, self.rails = len(self.cut.names), len(self.cut.seats[0])
         self.groups = racks(self.cut, place.racks)
         """Nodes by rack, where placement or Slurm's topology tells every node's."""
         self._place, self._announce = place, announce
@@ -97,14 +98,6 @@ class RankFabric:
 
     def close(self) -> None:
         self._talk.close()
-
-    @property
-    def nodes(self) -> int:
-        return len(self.cut.names)
-
-    @property
-    def rails(self) -> int:
-        return len(self.cut.seats[0])
 
     def round(self, pairs: Sequence[Pair]) -> list[Reading]:
         """Latency, one way, the other way, and both, each by all pairs at once.

@@ -260,10 +260,13 @@ def _exposed(samples: Samples, yardstick: Samples | None) -> Ratio | None:
 
 def _compute(yardstick: Samples | None) -> tuple[float, ...]:
     """Forward and backward of each rank by itself: who is slow at computing."""
-    if yardstick is None:
-        return ()
-    both = [PARTS.index("forward"), PARTS.index("backward")]
-    every = torch.cat([turn[:, :, both].sum(2) for turn in yardstick.turns], 1)
+    return _by_rank(yardstick, "forward", "backward") if yardstick else ()
+
+
+def _by_rank(samples: Samples, *parts: str) -> tuple[float, ...]:
+    """Of each rank, the mean over all steps of these parts together."""
+    columns = [PARTS.index(part) for part in parts]
+    every = torch.cat([turn[:, :, columns].sum(2) for turn in samples.turns], 1)
     means: list[float] = every.mean(1).tolist()
     return tuple(means)
 
@@ -308,14 +311,8 @@ def _point(samples: Samples, taken: Sequence[Samples]) -> ScalePoint:
         ranks=case.ranks,
         samples=case.samples,
         step_s=tuple(samples.round_means()),
-        unsynchronised_s=_by_rank(yardstick) if yardstick else (),
+        unsynchronised_s=_by_rank(yardstick, "step") if yardstick else (),
     )
-
-
-def _by_rank(samples: Samples) -> tuple[float, ...]:
-    step = PARTS.index("step")
-    means: list[float] = torch.cat([turn[:, :, step] for turn in samples.turns], 1).mean(1).tolist()
-    return tuple(means)
 
 
 def _shares(loss: Loss) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import count
 from math import isqrt
 
@@ -368,10 +368,7 @@ def _tell_choices(stage: Stage, tell: Tell) -> None:
     flops = f", {model.flops_per_sample:.4g} FLOPs a sample" if model.flops_per_sample else ""
     about = f"{model.parameters:,} parameters, {model.gradient_bytes:,} bytes of gradients{flops}"
     choices = [Choice("model", model.name, about), Choice("keep trainers", kept, why)]
-    tell(
-        "choices",
-        {"choices": [{"name": c.name, "value": c.value, "reason": c.reason} for c in choices]},
-    )
+    tell("choices", {"choices": [asdict(one) for one in choices]})
 
 
 # Computing beside sending, two kinds of groups at once, and uneven all_to_all.
