@@ -56,7 +56,7 @@ def to_verdict(ranks: int) -> int:
     import torch
 
     from wirespeed.checks.judge import judge, verdict_of
-    from wirespeed.rank.measure import gathered
+    from wirespeed.rank.measure import Samples
     from wirespeed.reference import NoReference
     from wirespeed.statistics import time_stats
 
@@ -64,7 +64,7 @@ def to_verdict(ranks: int) -> int:
     rows = torch.rand(ranks, SAMPLES, generator=generator, dtype=torch.float64) * 1e-3 + 1e-3
     run = large_run(ranks)
     begin = time.perf_counter()
-    samples = gathered()
+    samples = Samples()
     samples.add(rows, 1.0)
     time_stats(samples.slowest)
     findings = judge("check", run.world, run.measurements, (), NoReference())

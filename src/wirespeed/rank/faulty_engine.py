@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import Collective
-from wirespeed.collectives.engines import Call, Engine, Group, Issue
+from wirespeed.collectives.engines import Call, Engine, Group, Handle, Issue
 from wirespeed.collectives.oracle import bits
 from wirespeed.errors import UsageError
 
@@ -174,13 +174,14 @@ class FaultyEngine:
         change = _CHANGES[self._fault.kind]
         in_place_only = call.collective.name in self.in_place_only
 
-        def issue() -> None:
+        def issue() -> Handle | None:
             if self._due():
                 change(call, blocking, in_place_only)
             else:
                 blocking()
+            return None if call.blocking else _OVER
 
-        return issue if call.blocking else _Finished(issue)
+        return issue
 
     def _due(self) -> bool:
         self._calls += 1
@@ -188,20 +189,14 @@ class FaultyEngine:
         return late > 0 and late % self._fault.every == 0
 
 
-class _Finished:
+class _Over:
     """A faulty operation is never really asynchronous: it is over when it was issued."""
-
-    def __init__(self, issue: Callable[[], None]) -> None:
-        self._issue = issue
-
-    def __call__(self) -> "_Finished":
-        self._issue()
-        return self
 
     def wait(self) -> None:
         return None
 
 
+_OVER = _Over()
 Change = Callable[[Call, Issue, bool], None]
 
 

@@ -12,7 +12,7 @@ batch's time over its calls.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle
 from time import perf_counter
 from typing import cast
@@ -137,13 +137,13 @@ def shot(issues: Sequence[Issue], *, blocking: bool) -> Shot:
 
 
 @dataclass(slots=True)
-class _Samples:
+class Samples:
     """Per-sample figures, the same on every rank."""
 
-    slowest: list[float]
-    skew: list[float]
-    last: Counter[int]
-    by_rank: list[torch.Tensor]
+    slowest: list[float] = field(default_factory=list)
+    skew: list[float] = field(default_factory=list)
+    last: Counter[int] = field(default_factory=Counter)
+    by_rank: list[torch.Tensor] = field(default_factory=list)
     elapsed_s: float = 0.0
 
     def add(self, times: torch.Tensor, elapsed_s: float) -> None:
@@ -156,11 +156,6 @@ class _Samples:
         self.elapsed_s = elapsed_s
 
 
-def gathered() -> _Samples:
-    """An empty collection, to which `add` brings every rank's times."""
-    return _Samples([], [], Counter(), [])
-
-
 def measure(place: Place, site: Site, how: Measure, wrong: int | None) -> Measurement:
     """Time a case that can run here (see `reason_not_to_run`); collective."""
     timer = timer_for(place.device, sync_point(place, site), place.tick)
@@ -170,7 +165,27 @@ def measure(place: Place, site: Site, how: Measure, wrong: int | None) -> Measur
     turn = cycle(shots)
     warmup = _warm_up(place, timer, turn, how, buffers)
     samples, stopped_by, per_sample = _sample(place, timer, turn, how)
-    return _summary(place, site, how, samples, stopped_by, per_sample, warmup, wrong)
+    stats = time_stats(samples.slowest)
+    medians = torch.cat(samples.by_rank, 1).median(1).values.tolist()
+    last_rank, times_last = samples.last.most_common(1)[0]
+    algbw = site.size_bytes / stats.median if stats.median > 0 else 0.0
+    return Measurement(
+        **site.told(place.engine.name),
+        timing=how.timing,
+        blocking=how.blocking,
+        in_flight=how.in_flight,
+        warmup=warmup,
+        iterations=len(samples.slowest) * per_sample,
+        stopped_by=stopped_by,
+        time=stats,
+        algbw=algbw,
+        busbw=algbw * site.collective.bus_factor(site.ranks),
+        wrong=wrong,
+        skew=sorted(samples.skew)[len(samples.skew) // 2],
+        last_rank=last_rank,
+        last_share=times_last / len(samples.slowest),
+        rank_medians=tuple(medians) if place.world_size <= MOST_RANK_MEDIANS else (),
+    )
 
 
 def shots_of(place: Place, site: Site, how: Measure) -> list[Shot]:
@@ -220,12 +235,12 @@ def _warm_up(place: Place, timer: Timer, turn: Iterator[Shot], how: Measure, buf
 
 def _sample(
     place: Place, timer: Timer, turn: Iterator[Shot], how: Measure
-) -> tuple[_Samples, StopReason, int]:
+) -> tuple[Samples, StopReason, int]:
     """The samples, why it stopped, and how many calls are in one sample."""
     batched = how.timing == "batch"
     per_sample, fixed = _batches(how) if batched else (1, how.iterations)
     rule = StopRule(precision=how.precision, max_time_s=how.max_time_s, fixed=fixed)
-    samples = gathered()
+    samples = Samples()
     begin = time.monotonic()
     while count := rule.next_chunk(samples.slowest, samples.elapsed_s):
         if batched:
@@ -234,11 +249,7 @@ def _sample(
             times = timer.each(turn, count)
         rows = place.control.matrix([*times, time.monotonic() - begin])
         samples.add(rows[:, :-1] / how.in_flight, float(rows[:, -1].max()))
-    return (
-        samples,
-        rule.reason(samples.slowest, samples.elapsed_s),
-        per_sample,
-    )
+    return samples, rule.reason(samples.slowest, samples.elapsed_s), per_sample
 
 
 def _batches(how: Measure) -> tuple[int, int | None]:
@@ -247,36 +258,3 @@ def _batches(how: Measure) -> tuple[int, int | None]:
         return BATCH, None
     batches = min(BATCH, how.iterations)
     return -(-how.iterations // batches), batches
-
-
-def _summary(
-    place: Place,
-    site: Site,
-    how: Measure,
-    samples: _Samples,
-    stopped_by: StopReason,
-    per_sample: int,
-    warmup: int,
-    wrong: int | None,
-) -> Measurement:
-    stats = time_stats(samples.slowest)
-    medians = torch.cat(samples.by_rank, 1).median(1).values.tolist()
-    last_rank, times_last = samples.last.most_common(1)[0]
-    algbw = site.size_bytes / stats.median if stats.median > 0 else 0.0
-    return Measurement(
-        **site.told(place.engine.name),
-        timing=how.timing,
-        blocking=how.blocking,
-        in_flight=how.in_flight,
-        warmup=warmup,
-        iterations=len(samples.slowest) * per_sample,
-        stopped_by=stopped_by,
-        time=stats,
-        algbw=algbw,
-        busbw=algbw * site.collective.bus_factor(site.ranks),
-        wrong=wrong,
-        skew=sorted(samples.skew)[len(samples.skew) // 2],
-        last_rank=last_rank,
-        last_share=times_last / len(samples.slowest),
-        rank_medians=tuple(medians) if place.world_size <= MOST_RANK_MEDIANS else (),
-    )

@@ -159,16 +159,7 @@ class GoodputWork:
 
     def _not_written(self, at: float, data: dict[str, Any]) -> None:
         title = f"the checkpoint of step {data['step']:,} could not be written"
-        incident = Incident(
-            at=_now_text(),
-            since_s=at,
-            id="TRAIN-007",
-            title=title,
-            saw=data["why"],
-            lost_s=data["seconds"],
-            world=self._world,
-        )
-        self._keep(incident)
+        self._keep("TRAIN-007", title, data["why"], at, lost_s=data["seconds"])
         older = self._account.saved
         from_there = f"step {older:,}" if older else "the beginning"
         costs = f"a failure would have gone back to {from_there}"
@@ -180,23 +171,23 @@ class GoodputWork:
         if not why:
             return
         title = "records cannot be written; they wait in memory"
-        self._keep(
-            Incident(
-                at=_now_text(),
-                since_s=self._now(),
-                id="TRAIN-010",
-                title=title,
-                saw=why,
-                world=self._world,
-            )
-        )
+        self._keep("TRAIN-010", title, why, self._now())
         if title not in self._warned:
             self._warned.add(title)
             self._session.note([make_finding("unwritten", title=title, saw=why)])
 
-    def _keep(self, incident: Incident) -> None:
-        """One that ended no world."""
+    def _keep(self, id: str, title: str, saw: str, at: float, lost_s: float = 0.0) -> None:
+        """An incident that ended no world."""
         if len(self._others) < _MOST_INCIDENTS:
+            incident = Incident(
+                at=_now_text(),
+                since_s=at,
+                id=id,
+                title=title,
+                saw=saw,
+                lost_s=lost_s,
+                world=self._world,
+            )
             self._others.append(incident)
 
     def _warn(self, title: str, costs: str, fix: str, saw: str = "", once: str = "") -> None:

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from wirespeed.errors import WirespeedError, WorldError
@@ -110,62 +110,90 @@ def run_joined(
     """Run this rank to its end; the exit code. Only rank 0 opens a recorder."""
     # Else every rank prints pages of C++ stacks when rank 0's store goes away at the end.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    rank = _JoinedRank(identity, plan, backend, secret)
     if identity.rank > 0:
-        _follow(identity, plan, backend, secret)
-    return _FirstRank(identity, plan, backend, open_recorder, secret).run()
+        rank.follow()
+    return _FirstRank(rank, open_recorder()).run()
 
 
-def _follow(identity: Identity, plan: Plan, backend: str, secret: bytes | None) -> NoReturn:
-    """Any other rank: the session ends it, or the loss of the session does; no signal is needed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    stay_away_if_told(plan, identity.rank)
-    store, rendezvous = _meet(identity, plan, secret)
-    host = rendezvous.here.partition("/")[0]
-    try:
-        address = session_address(rendezvous)
-    except WorldError as error:
-        if store is not None:
-            known = _with_local_rank(identity, store)
-            explain_by_letter(known, store, error, plan.startup_timeout_s)
-        raise
-    heartbeat = Heartbeat(
-        address,
-        rendezvous.port,
-        session_key(secret, rendezvous.nonce),
-        identity.rank,
-        identity.world_size,
-        on_abort=abort_quietly(identity, host),
-    )
-    heartbeat.connect(CONNECT_S)
-    watch_session(identity, plan, heartbeat, host)
-    try:
-        with told(identity, heartbeat):
-            _refuse_other_plan(identity, plan, rendezvous)
-            identity = _with_local_rank(_if_so_near(identity, plan, rendezvous), store)
-        RankProgram(identity, plan, heartbeat, lambda: _needed(store), backend).run()
-    except Exception:
-        # The session has the traceback; it ends this process, or its loss does.
-        time.sleep(LAST_WAIT_S)
-        leave_at_once(1)
-    leave_at_once(0)
+@dataclass(frozen=True, slots=True)
+class _JoinedRank:
+    """What a rank was told, by its launcher and on its command line."""
 
+    identity: Identity
+    plan: Plan
+    backend: str
+    secret: bytes | None
 
-def _meet(
-    identity: Identity, plan: Plan, secret: bytes | None
-) -> tuple[SealedStore | None, Rendezvous]:
-    """Where all ranks meet, and what rank 0 tells there; no store where none of them needs torch."""
-    seal = Seal(secret, "rendezvous")
-    if meets_plainly(plan):
-        return None, find_rendezvous(identity, plan.startup_timeout_s, seal)
-    store = open_store(identity, plan.startup_timeout_s)
-    rendezvous = read_rendezvous(store, seal)
-    return _sealed(store, secret, rendezvous.nonce), rendezvous
+    def follow(self) -> NoReturn:
+        """Any rank but 0: the session ends it, or the loss of the session does; no signal is needed."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        identity, plan = self.identity, self.plan
+        stay_away_if_told(plan, identity.rank)
+        store, rendezvous = self._meet()
+        try:
+            address = session_address(rendezvous)
+        except WorldError as error:
+            if store is not None:
+                known = _with_local_rank(identity, store)
+                explain_by_letter(known, store, error, plan.startup_timeout_s)
+            raise
+        loss = _SessionLoss(identity, plan, rendezvous.here.partition("/")[0])
+        heartbeat = Heartbeat(
+            address,
+            rendezvous.port,
+            session_key(self.secret, rendezvous.nonce),
+            identity.rank,
+            identity.world_size,
+            on_abort=loss.on_abort,
+        )
+        heartbeat.connect(CONNECT_S)
+        loss.watch(heartbeat)
+        try:
+            with told(identity, heartbeat):
+                _refuse_other_plan(identity, plan, rendezvous)
+                known = _with_local_rank(_if_so_near(identity, plan, rendezvous), store)
+            self.carry_out(known, heartbeat, store)
+        except Exception:
+            # The session has the traceback; it ends this process, or its loss does.
+            time.sleep(LAST_WAIT_S)
+            leave_at_once(1)
+        leave_at_once(0)
 
+    def carry_out(self, known: Identity, heartbeat: Heartbeat, store: SealedStore | None) -> None:
+        """known: this rank's identity as the other ranks see it."""
 
-def _sealed(store: "dist.Store", secret: bytes | None, nonce: str) -> SealedStore:
-    """What ranks leave there for each other in this run."""
-    return SealedStore(store, Seal(secret, f"store {nonce}"))
+        def needed() -> SealedStore:
+            if store is None:
+                raise WorldError("these ranks met without a store, and this plan needs one")
+            return store
+
+        RankProgram(known, self.plan, heartbeat, needed, self.backend).run()
+
+    def _meet(self) -> tuple[SealedStore | None, Rendezvous]:
+        """Where all ranks meet, and what rank 0 tells there; no store where none of them needs torch."""
+        seal, bound_s = Seal(self.secret, "rendezvous"), self.plan.startup_timeout_s
+        if meets_plainly(self.plan):
+            return None, find_rendezvous(self.identity, bound_s, seal)
+        store = open_store(self.identity, bound_s)
+        rendezvous = read_rendezvous(store, seal)
+        return self.sealed(store, rendezvous.nonce), rendezvous
+
+    def sealed(self, store: "dist.Store", nonce: str) -> SealedStore:
+        """What ranks leave there for each other in this run."""
+        return SealedStore(store, Seal(self.secret, f"store {nonce}"))
+
+    def publish(self, port: int, nonce: str) -> SealedStore | None:
+        """Tell the others where the session is; the store in which that stands, if one is needed."""
+        text = to_text(self.identity, port, nonce, self.plan)
+        seal = Seal(self.secret, "rendezvous")
+        if meets_plainly(self.plan):
+            tell_rendezvous(self.identity, text, seal)
+            return None
+        store = open_store(self.identity, self.plan.startup_timeout_s)
+        publish(store, text, seal)
+        return self.sealed(store, nonce)
 
 
 def _refuse_other_plan(identity: Identity, plan: Plan, rendezvous: Rendezvous) -> None:
@@ -183,12 +211,6 @@ def _refuse_other_plan(identity: Identity, plan: Plan, rendezvous: Rendezvous) -
             "version on every node, and GPUs on all of them or on none",
             next=f"on both nodes: wirespeed {plan.command} … --print-config",
         )
-
-
-def _needed(store: SealedStore | None) -> SealedStore:
-    if store is None:
-        raise WorldError("these ranks met without a store, and this plan needs one")
-    return store
 
 
 def _if_so_near(identity: Identity, plan: Plan, rendezvous: Rendezvous) -> Identity:
@@ -224,25 +246,18 @@ def _with_local_rank(identity: Identity, store: SealedStore | None) -> Identity:
 class _FirstRank:
     """Rank 0: the session in a thread, the rank in the main thread."""
 
-    def __init__(
-        self,
-        identity: Identity,
-        plan: Plan,
-        backend: str,
-        open_recorder: Callable[[], Recorder],
-        secret: bytes | None,
-    ) -> None:
-        self._identity, self._plan, self._backend = identity, plan, backend
-        self._recorder = open_recorder()
-        if trusts_network(identity, secret):
-            self._recorder.on_record(0, "choices", {"choices": [asdict(TRUSTS_NETWORK)]})
-        self._secret, self._nonce = secret, new_token()
-        self._key = session_key(secret, self._nonce)
+    def __init__(self, rank: _JoinedRank, recorder: Recorder) -> None:
+        self._rank, self._recorder = rank, recorder
+        identity, plan = rank.identity, rank.plan
+        if trusts_network(identity, rank.secret):
+            recorder.on_record(0, "choices", {"choices": [asdict(TRUSTS_NETWORK)]})
+        self._nonce = new_token()
+        self._key = session_key(rank.secret, self._nonce)
         self._listens = listening_address(identity)
         self._monitor = Monitor(
             identity.world_size,
             self._key,
-            on_record=self._recorder.on_record,
+            on_record=recorder.on_record,
             op_timeout_s=plan.op_timeout_s,
             startup_timeout_s=plan.startup_timeout_s,
             host=self._listens,
@@ -256,41 +271,27 @@ class _FirstRank:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def run(self) -> int:
-        port = self._monitor.start()
-        self._recorder.phase(f"waiting for {self._identity.world_size} ranks")
+        port, identity, plan = self._monitor.start(), self._rank.identity, self._rank.plan
+        self._recorder.phase(f"waiting for {identity.world_size} ranks")
         watcher = threading.Thread(target=self._watch, name="session", daemon=True)
         watcher.start()
-        store = self._publish(port)
+        if store := self._rank.publish(port, self._nonce):
+            self._mailbox = Mailbox(store, identity.world_size)
         heartbeat = Heartbeat(
             reached_at(self._listens),
             port,
             self._key,
             0,
-            self._identity.world_size,
+            identity.world_size,
             on_abort=lambda reason: None,
         )
         heartbeat.connect(CONNECT_S)
         with contextlib.suppress(Exception):  # the session has it, and tells it as a finding
-            with told(self._identity, heartbeat):
-                identity = _with_local_rank(self._identity, store)
-            RankProgram(
-                identity, self._plan, heartbeat, lambda: _needed(store), self._backend
-            ).run()
-        watcher.join(self._plan.op_timeout_s + self._plan.startup_timeout_s + LAST_WAIT_S)
+            with told(identity, heartbeat):
+                known = _with_local_rank(identity, store)
+            self._rank.carry_out(known, heartbeat, store)
+        watcher.join(plan.op_timeout_s + plan.startup_timeout_s + LAST_WAIT_S)
         return 4
-
-    def _publish(self, port: int) -> SealedStore | None:
-        """Tell the others where the session is; the store in which that stands, if one is needed."""
-        identity, plan = self._identity, self._plan
-        text, seal = to_text(identity, port, self._nonce, plan), Seal(self._secret, "rendezvous")
-        if meets_plainly(plan):
-            tell_rendezvous(identity, text, seal)
-            return None
-        bare = open_store(identity, plan.startup_timeout_s)
-        publish(bare, text, seal)
-        store = _sealed(bare, self._secret, self._nonce)
-        self._mailbox = Mailbox(store, identity.world_size)
-        return store
 
     def _watch(self) -> None:
         """Wait for the outcome; close the recorder, show it, end this process."""
@@ -302,12 +303,12 @@ class _FirstRank:
             code = error.exit_code
         finally:
             self._monitor.close()
-            forget_rendezvous_file(self._identity)
+            forget_rendezvous_file(self._rank.identity)
             leave_at_once(code)
 
     def _outcome(self) -> Outcome:
         deadline = None
-        mpirun = os.environ.get("WIRESPEED_LAUNCHER", self._identity.launcher) == "openmpi"
+        mpirun = os.environ.get("WIRESPEED_LAUNCHER", self._rank.identity.launcher) == "openmpi"
         patience = MPIRUN_PATIENCE_S if mpirun else LAUNCHER_PATIENCE_S
         while (outcome := self._monitor.wait(0.02)) is None:
             self._read_letters()
@@ -344,52 +345,51 @@ REPORT_S = 2.0
 """Time for rank 0 to print its report and end."""
 
 
-def abort_quietly(identity: Identity, host: str) -> Callable[[str], None]:
-    """End this process when the session says so; only its own end is told, by one rank."""
+@dataclass(frozen=True, slots=True)
+class _SessionLoss:
+    identity: Identity
+    plan: Plan
+    host: str
+    """Of rank 0."""
 
-    def on_abort(reason: str) -> None:
+    def on_abort(self, reason: str) -> None:
+        """End this process when the session says so; only its own end is told, by one rank."""
         if reason.startswith(SESSION_LOST):
-            _tell(identity, host, "its process died, or its machine went down", reason)
+            self._tell("its process died, or its machine went down", reason)
         else:
             # mpirun takes the first code that is not 0, and cuts the others off: rank 0's report
             # and its code come first.
             time.sleep(REPORT_S)
         os._exit(ABORTED)
 
-    return on_abort
+    def watch(self, heartbeat: Heartbeat) -> None:
+        """Start a thread that ends this rank when it is stuck for longer than the session allows."""
+        threading.Thread(
+            target=self._watch, args=(heartbeat,), name="session-watch", daemon=True
+        ).start()
 
+    def _watch(self, heartbeat: Heartbeat) -> None:
+        last, since = heartbeat.position(), time.monotonic()
+        while True:
+            time.sleep(LOOK_S)
+            now = heartbeat.position()
+            if now != last:
+                last, since = now, time.monotonic()
+            bound = self.plan.op_timeout_s if now[1] else self.plan.startup_timeout_s
+            bound += SLACK_S
+            if time.monotonic() - since > bound:
+                who, where = f"rank {self.identity.rank}", now[0] or "start-up"
+                saw = f"{who} made no progress for {bound:.0f} s in {where}"
+                self._tell("its process is stopped, or its machine hangs", saw)
+                os._exit(ABORTED)
 
-def watch_session(identity: Identity, plan: Plan, heartbeat: Heartbeat, host: str) -> None:
-    """Start a thread that ends this rank when it is stuck for longer than the session allows."""
-    thread = threading.Thread(
-        target=_watch, args=(identity, plan, heartbeat, host), name="session-watch", daemon=True
-    )
-    thread.start()
-
-
-def _watch(identity: Identity, plan: Plan, heartbeat: Heartbeat, host: str) -> None:
-    last, since = heartbeat.position(), time.monotonic()
-    while True:
-        time.sleep(LOOK_S)
-        now = heartbeat.position()
-        if now != last:
-            last, since = now, time.monotonic()
-        bound = (plan.op_timeout_s if now[1] else plan.startup_timeout_s) + SLACK_S
-        if time.monotonic() - since > bound:
-            saw = (
-                f"rank {identity.rank} made no progress for {bound:.0f} s in {now[0] or 'start-up'}"
-            )
-            _tell(identity, host, "its process is stopped, or its machine hangs", saw)
-            os._exit(ABORTED)
-
-
-def _tell(identity: Identity, host: str, cause: str, saw: str) -> None:
-    if identity.rank != SPEAKER:
-        return
-    error = WorldError(
-        f"rank 0 on {host}, which holds the session, does not answer: {cause}",
-        expected=f"the session to end a run that hangs; {saw}",
-        next=f"on {host}: wirespeed runs show last  (what was measured before is kept)",
-    )
-    sys.stderr.write(f"wirespeed: {error}\n")
-    sys.stderr.flush()
+    def _tell(self, cause: str, saw: str) -> None:
+        if self.identity.rank != SPEAKER:
+            return
+        error = WorldError(
+            f"rank 0 on {self.host}, which holds the session, does not answer: {cause}",
+            expected=f"the session to end a run that hangs; {saw}",
+            next=f"on {self.host}: wirespeed runs show last  (what was measured before is kept)",
+        )
+        sys.stderr.write(f"wirespeed: {error}\n")
+        sys.stderr.flush()

@@ -2,29 +2,30 @@
 
 Nothing that comes in has a say in what is read: each path is a key of a table. The number of
 connections, the time of each and the size of a request are bounded. Who is slow takes nobody's place:
-where all are taken, the one that has waited longest for its request to come, or to be taken, goes.
+where all are taken, the oldest of who has most of them goes (`node/network/callers.py`).
 """
 
 import io
 import ipaddress
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET6, SHUT_RDWR, socket
-from typing import Any, ClassVar
+from http.server import BaseHTTPRequestHandler
+from typing import Any, ClassVar, cast
 
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, UsageError, WirespeedError
+from wirespeed.node.network.callers import serve_callers
 
 MOST_CONNECTIONS = 64
 TIMEOUT_S = 10.0
 """For one request to come in whole, and again for its answer to be taken."""
 _MOST_BYTES = 16 << 10
 """Of a request with its headers."""
+_BACKLOG = 256
 _ENDS_WITHIN_S = 5.0
 _EXPECTED = "HOST:PORT, such as 127.0.0.1:9477 or [::1]:9477; port 0 takes a free one"
 
@@ -65,86 +66,47 @@ def parse_listen(text: str, *, anywhere: bool) -> tuple[str, int]:
 
 
 class Server:
-    """Serves `pages` until `close()`; `address` is where."""
+    """Serves `pages` until the `with` ends; `address` is where."""
 
     def __init__(self, pages: Pages, host: str, port: int) -> None:
         """CannotMeasure where nobody may listen there, or somebody does already."""
+        self.pages, self.check_host = pages, ipaddress.ip_address(host).is_loopback
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            self._http = _Http((host, port), pages, check_host=_is_loopback(host))
+            self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         except OSError as error:
             raise CannotMeasure(
                 f"cannot listen on {host}:{port}: {error.strerror or error}",
                 next="--listen 127.0.0.1:0 takes a free port",
             ) from error
-        bound: Any = self._http.server_address
+        bound = self._listener.getsockname()
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         self.address = f"http://{shown}:{bound[1]}/"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.1,), daemon=True)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="serving", daemon=True)
 
     def __enter__(self) -> "Server":
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
+        self._closing.set()
         self._thread.join(_ENDS_WITHIN_S)
-        self._http.server_close()
+        self._listener.close()
 
-
-def _is_loopback(host: str) -> bool:
-    return ipaddress.ip_address(host).is_loopback
-
-
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 256
-
-    def __init__(self, address: tuple[str, int], pages: Pages, *, check_host: bool) -> None:
-        self.pages, self.check_host = pages, check_host
-        self._open: dict[Any, bool] = {}
-        """Connections, the oldest first, and whether they wait for their caller."""
-        self._lock = threading.Lock()
-        if ":" in address[0]:
-            self.address_family = AF_INET6
-        super().__init__(address, _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """One thread a connection, and room for whoever comes as long as another one is slow."""
-        slow: Any = None
-        with self._lock:
-            if len(self._open) >= MOST_CONNECTIONS:
-                slow = next((one for one, waits in self._open.items() if waits), request)
-            if slow is not request:
-                self._open.pop(slow, None)
-                self._open[request] = True
-        if slow is not None:
-            with suppress(OSError):  # wakes its thread, which closes it
-                slow.shutdown(SHUT_RDWR)
-        if slow is request:
-            self.shutdown_request(request)
-        else:
-            super().process_request(request, client_address)
-
-    def waits(self, request: Any, *, for_caller: bool) -> None:
-        """Whether that connection is idle until its caller does something."""
-        with self._lock:
-            if request in self._open:
-                self._open[request] = for_caller
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            with self._lock:
-                self._open.pop(request, None)
-
-    def handle_error(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
-        """Somebody hung up, or was too slow: nothing to tell."""
+    def _serve(self) -> None:
+        serve_callers(
+            self._listener,
+            lambda caller: _Handler(caller, ("", 0), cast("Any", self)),
+            seconds=2 * TIMEOUT_S,
+            at_once=MOST_CONNECTIONS,
+            of_one_peer=MOST_CONNECTIONS,
+            closing=self._closing.is_set,
+        )
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: _Http
+    server: Any
     server_version = f"wirespeed/{__version__}"
     sys_version = ""
     timeout = TIMEOUT_S
@@ -161,7 +123,6 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
         self.rfile.close()
         self.rfile = io.BytesIO(_head(self.connection))
-        self.server.waits(self.connection, for_caller=False)
 
     def do_GET(self) -> None:
         self._answer(with_body=True)
@@ -174,7 +135,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         status, answer = self._found()
-        self.server.waits(self.connection, for_caller=True)
         self.send_response(status)
         self.send_header("Content-Type", answer.kind)
         self.send_header("Content-Length", str(len(answer.body)))
@@ -198,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
             return HTTPStatus.SERVICE_UNAVAILABLE, _text(f"{error}\n")
 
 
-def _head(connection: socket) -> bytes:
+def _head(connection: socket.socket) -> bytes:
     """All until the empty line; TimeoutError where that does not come in time, or in some bytes."""
     data, end = b"", time.monotonic() + TIMEOUT_S
     while b"\r\n\r\n" not in data and b"\n\n" not in data:

@@ -95,7 +95,8 @@ class Door:
             rate = self._receive(line, seconds) if receives else 0.0
             if sends:
                 sender.join(seconds + LATE_S + CONNECT_S)
-                self._wait_for_end(line)
+                with suppress(OSError):  # until the other side hangs up: our data may be on the way
+                    self._receive(line, 0.0)
             return rate
         return 0.0
 
@@ -151,17 +152,6 @@ class Door:
                 meter.add(count)
             self._tick()
         return meter.rate(ended=False)
-
-    def _wait_for_end(self, line: socket.socket) -> None:
-        """Until the other side has hung up: our data may still be on the way."""
-        deadline = time.monotonic() + LATE_S
-        with suppress(OSError):
-            line.settimeout(_STEP_S)
-            while time.monotonic() < deadline:
-                with suppress(TimeoutError):
-                    if not line.recv(1 << 16):
-                        return
-                self._tick()
 
 
 class _Meter:
