@@ -2,7 +2,7 @@
 
 Nothing that comes in has a say in what is read: each path is a key of a table. The number of
 connections, the time of each and the size of a request are bounded. Who is slow takes nobody's place:
-where all are taken, the oldest of who has most of them goes (`node/network/callers.py`).
+where all are taken, the oldest of who has most of them goes (`node/callers.py`).
 """
 
 import io
@@ -18,7 +18,7 @@ from typing import Any, ClassVar, cast
 
 from wirespeed import __version__
 from wirespeed.errors import CannotMeasure, UsageError, WirespeedError
-from wirespeed.node.network.callers import serve_callers
+from wirespeed.node.callers import serve_callers
 
 MOST_CONNECTIONS = 64
 TIMEOUT_S = 10.0
