@@ -4,7 +4,8 @@ Two ways in: `from_json` takes what this program wrote itself, such as a rank's 
 takes what others may have cut, damaged or never written, and checks it first (`validation.py`).
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import cache, partial
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
@@ -22,6 +23,25 @@ _EMPTY: tuple[object, ...] = (None, "", (), {}, False)
 def to_json(record: Any) -> Any:
     """A record as plain data: dicts, lists, texts, numbers."""
     return _converter(cast("Any", type(record)), None, writing=True)(record)
+
+
+def plain(value: Any) -> Any:
+    """`value` with only what JSON knows; what it has no word for (paths, NaN, …) becomes text."""
+    kind = type(value)
+    if kind is str and value.isascii():
+        return value
+    if kind is float and math.isfinite(value):
+        return value
+    if isinstance(value, (dict, Mapping)):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    # A lone surrogate (from a file name that is not UTF-8) could not be written later.
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def from_json(kind: type[T], data: Any) -> T:

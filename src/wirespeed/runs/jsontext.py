@@ -1,12 +1,12 @@
 """JSON text in and out, for files that others may have cut, damaged or never written."""
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from wirespeed.errors import InputError
+from wirespeed.model.codec import plain
 
 
 def parse(text: str, *, source: str) -> Any:
@@ -35,20 +35,6 @@ def dump(data: object, *, indent: int | None = None) -> str:
     A run that took an hour is not lost over an odd value in its settings.
     """
     return json.dumps(plain(data), indent=indent, ensure_ascii=False, allow_nan=False)
-
-
-def plain(value: object) -> Any:
-    """`value` with only what JSON knows."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if value is None or isinstance(value, (bool, int)):
-        return value
-    # A lone surrogate (from a file name that is not UTF-8) could not be written later.
-    return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def _no_constant(name: str) -> None:

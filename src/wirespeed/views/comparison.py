@@ -33,30 +33,21 @@ from wirespeed.views.text import (
 _BANDWIDTH_FROM = 2**20
 """Above this size an operation is told by its bus bandwidth, up to it by its time."""
 _SAID_BY_LABEL = ("figure", "op", "size_bytes", "strategy")
-_SPELLED = {
-    "batch": "batch {}",
-    "blocking": "async",
-    "bucket_mb": "{:g} MB",
-    "for_s": "for {:g} s",
-    "groups": "groups {}",
-    "in_flight": "{} in flight",
-    "in_place": "in place",
-    "micro_batches": "{} micro batches",
-    "ranks": "{} ranks",
-    "root": "root {}",
-    "study": "{} scaling",
+_SPELLED: dict[str, tuple[str, object]] = {
+    "batch": ("batch {}", None),
+    "blocking": ("async", True),
+    "bucket_mb": ("{:g} MB", None),
+    "for_s": ("for {:g} s", None),
+    "groups": ("groups {}", "all"),
+    "in_flight": ("{} in flight", 1),
+    "in_place": ("in place", False),
+    "micro_batches": ("{} micro batches", 1),
+    "ranks": ("{} ranks", 0),
+    "redop": ("{}", "none"),
+    "root": ("root {}", -1),
+    "study": ("{} scaling", "compare"),
 }
-_USUAL = {
-    ("blocking", True),
-    ("groups", "all"),
-    ("in_flight", 1),
-    ("in_place", False),
-    ("micro_batches", 1),
-    ("ranks", 0),
-    ("redop", "none"),
-    ("root", -1),
-    ("study", "compare"),
-}
+"""How a field is told, and what is the usual, which is not told."""
 _MOST_VALUE = 60
 """Characters of a value that differs; a list of 1,000 hosts is in `-o json`."""
 _NOISE = {
@@ -120,9 +111,8 @@ def common_words(whats: Sequence[What]) -> tuple[str, list[str]]:
 
 def _word(name: str, value: object) -> str:
     """Short, and nothing for what is the usual."""
-    if value is None or (name, value) in _USUAL:
-        return ""
-    return _SPELLED[name].format(value) if name in _SPELLED else str(value)
+    words, usual = _SPELLED.get(name, ("{}", None))
+    return "" if value is None or value == usual else words.format(value)
 
 
 def value(what: What, time: float, busbw: float, *, rate: bool) -> str:

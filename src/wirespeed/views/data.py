@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -12,7 +11,7 @@ from typing import Any
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import unformulated
-from wirespeed.model.codec import to_json
+from wirespeed.model.codec import plain, to_json
 from wirespeed.model.records import Measurement, NodeFacts, Run
 from wirespeed.model.units import GIGA
 from wirespeed.views.text import Style
@@ -48,25 +47,8 @@ def _text(value: Any, quoted: Callable[[str], str], margin: str) -> str:
 
 def document(run: Run) -> dict[str, Any]:
     """The run's JSON; odd values among its settings (infinity, a path) become text."""
-    data: dict[str, Any] = _plain(to_json(run))
+    data: dict[str, Any] = plain(to_json(run))
     return data
-
-
-def _plain(value: Any) -> Any:
-    kind = type(value)
-    if kind is str and value.isascii():
-        return value
-    if kind is float and math.isfinite(value):
-        return value
-    if isinstance(value, (dict, Mapping)):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, (bool, int)):
-        return value
-    if isinstance(value, float) and math.isfinite(value):
-        return value
-    return str(value).encode("utf-8", "replace").decode()
 
 
 _LISTS = {

@@ -37,16 +37,14 @@ def render(run: Run, style: Style) -> str:
 
 
 def _findings(run: Run, style: Style) -> list[str]:
-    rows = []
+    grid = Grid.of("<|<id|<finding|<about")
     for finding in sorted_by_family(of_interest(run.findings, run)):
         sign, ascii_sign, _ = MARKS[finding.status]
         status = f"{ascii_sign if style.ascii else sign} {WORDS[finding.status]}"
-        title = finding.title
-        if finding.status == "not_checked" and finding.because:
-            title += f": {finding.because}"
-        cells = (title, finding.subject.name)
-        rows.append([status, finding.id, *(escape(cell, style) for cell in cells)])
-    return table(("", "id", "finding", "about"), rows, ()) if rows else []
+        untested = finding.status == "not_checked" and finding.because
+        title = f"{finding.title}: {finding.because}" if untested else finding.title
+        grid.add(status, finding.id, title, finding.subject.name)
+    return grid.markdown(style, every=True) if grid.rows else []
 
 
 def _details(finding: Finding, style: Style) -> list[str]:

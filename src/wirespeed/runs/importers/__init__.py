@@ -129,7 +129,7 @@ def _communication(part: object, ranks: int, name: str) -> Iterator[Measurement]
         for label, row in _items(rows):
             seconds = _positive(row, "time_ms", name) / 1e3
             busbw = _positive(row, "bandwidth_GB_s", name) * _GIGA
-            factor = op.factor(ranks) or 1.0
+            factor = op.bus_factor(ranks) or 1.0
             algbw = busbw / factor
             size = _bytes(label, name) * (ranks if op.name == "all_gather" else 1)
             yield Measurement(

@@ -108,7 +108,7 @@ def _measurements(table: Table, operation: str, ranks: int) -> Iterator[Measurem
         given = settings.get("iters", 0) if row.iterations is None else row.iterations
         for in_place, side in sorted(row.sides.items()):
             algbw = _finer(row.size / side.time if side.time else 0.0, side.algbw, side.busbw_step)
-            exact = algbw * shape.factor(ranks) if ranks else 0.0
+            exact = algbw * shape.bus_factor(ranks) if ranks else 0.0
             yield Measurement(
                 op=operation,
                 engine="nccl-tests",
@@ -224,7 +224,8 @@ def _contradiction(measurements: tuple[Measurement, ...]) -> Iterator[Finding]:
     clearest = max(measurements, key=lambda m: m.busbw)
     if clearest.ranks < 2 or clearest.busbw < _CLEAR or not clearest.algbw:
         return
-    ratio, model = clearest.busbw / clearest.algbw, OPERATIONS[clearest.op].factor(clearest.ranks)
+    ratio = clearest.busbw / clearest.algbw
+    model = OPERATIONS[clearest.op].bus_factor(clearest.ranks)
     if abs(ratio - model) > _SLACK * model:
         about = f"{clearest.op} over {clearest.ranks} ranks"
         yield make_finding("contradiction", about=about, ratio=ratio, model=model)

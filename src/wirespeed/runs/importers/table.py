@@ -8,11 +8,11 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.collectives.collective import BusFactor
+from wirespeed.collectives.collective import BusFactor, Collective
 from wirespeed.errors import InputError, UsageError
 from wirespeed.model.records import Choice, TimeStats, ToldShape
 
@@ -171,23 +171,15 @@ STDIN = "standard input"
 """The name of what was piped in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """What tells one operation from another in a table."""
-
-    name: str
-    factor: BusFactor
-    reduces: bool = False
-    rooted: bool = False
-    program: str = ""
-    """The nccl-tests program, without `_perf`."""
-
-
-OPERATIONS = {
-    one.name: Operation(one.name, one.bus_factor, one.reduces, one.rooted, one.program)
-    for one in CATALOGUE.values()
-    if one.program
-} | {"hypercube": Operation("hypercube", BusFactor(1, shared=True), program="hypercube")}
+OPERATIONS = {one.name: one for one in CATALOGUE.values() if one.program} | {
+    "hypercube": replace(
+        CATALOGUE["all_gather"],
+        name="hypercube",
+        bus_factor=BusFactor(1, shared=True),
+        program="hypercube",
+    )
+}
+"""What nccl-tests has programs for. We have no hypercube of our own: it gathers, as all_gather does."""
 
 _BY_LETTERS = {name.replace("_", ""): name for name in OPERATIONS}
 _NAME = re.compile(
@@ -248,7 +240,7 @@ def _by_ratio(table: Table, name: str) -> tuple[str, Choice]:
     return fitting[0], Choice("operation", fitting[0], reason)
 
 
-def _fits(operation: Operation, table: Table, row: Row, side: Side) -> bool:
+def _fits(operation: Collective, table: Table, row: Row, side: Side) -> bool:
     ratio = side.busbw / side.algbw
     if operation.name in ("hypercube", "all_to_all_v"):  # rare; never guessed
         return False
@@ -259,7 +251,7 @@ def _fits(operation: Operation, table: Table, row: Row, side: Side) -> bool:
         return False
     if table.ranks < 2:
         return operation.name == "all_reduce" and ratio > _CLEAR_OF_ONE
-    return math.isclose(ratio, operation.factor(table.ranks), rel_tol=0.01)
+    return math.isclose(ratio, operation.bus_factor(table.ranks), rel_tol=0.01)
 
 
 def choose_ranks(table: Table, operation: str, *, option: int) -> tuple[int, Choice | None]:
@@ -278,10 +270,10 @@ def choose_ranks(table: Table, operation: str, *, option: int) -> tuple[int, Cho
     return 0, None
 
 
-def _fitting_ranks(table: Table, operation: Operation) -> range:
+def _fitting_ranks(table: Table, operation: Collective) -> range:
     """The numbers of ranks for which every printed busbw is the rounded one."""
-    whole = operation.factor.times
-    if not operation.factor.shared:
+    whole = operation.bus_factor.times
+    if not operation.bus_factor.shared:
         return range(0)
     low, high = 0.0, whole
     for row, side in table.sides():
