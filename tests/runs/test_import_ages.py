@@ -10,7 +10,7 @@ import pytest
 
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
-from wirespeed.runs.importers.build import run_from_table
+from wirespeed.runs.importers import run_from_table
 from wirespeed.runs.importers.nccl_tests import read_tables
 
 RANKS = 8
