@@ -223,21 +223,15 @@ def _description(node: Node, told: _Told) -> list[str]:
 
 
 def _children(node: Node) -> list[str]:
-    says = {child.path: child.says for child in _direct(node)}
     return [
         line
-        for path in node.children
-        for line in (".TP", f"\\fB{escaped('-'.join(path))}\\fR(1)", prose(says[path]))
+        for name, child in _listed(node.context)
+        for line in (
+            ".TP",
+            f"\\fB{escaped('-'.join((*node.path, name)))}\\fR(1)",
+            prose(child.get_short_help_str(200)),
+        )
     ]
-
-
-def _direct(node: Node) -> Iterator[Node]:
-    group = node.command
-    if isinstance(group, click.Group):
-        for name, child in ((path[-1], path) for path in node.children):
-            command = group.get_command(node.context, name)
-            if command is not None:
-                yield Node(child, node.context, command.get_short_help_str(200), ())
 
 
 def _options(node: Node) -> list[str]:
