@@ -39,7 +39,10 @@ BRIDGE = "bridge"
 
 def plug(state: State, layout: Layout) -> None:
     """Make all of it. What is made stands in the state before; `unplug` takes it away again."""
-    _write_hosts(state, layout)
+    state.will_make("folder", str(layout.folder))
+    layout.folder.mkdir(mode=0o755)
+    for node in layout.nodes:
+        write_hosts(layout, node, ())
     for space in layout.spaces():
         _add_space(state, space)
     _in(layout.switch, "link", "add", BRIDGE, "mtu", str(HOST_MTU), "type", "bridge")
@@ -59,13 +62,6 @@ def set_sysctl(space: str, key: str, value: str) -> bool:
     """Set `net/ipv4/…` of one namespace; False when the kernel refuses."""
     words = ("ip", "netns", "exec", space, "tee", f"/proc/sys/{key}")
     return attempt(*words, give=value)
-
-
-def _write_hosts(state: State, layout: Layout) -> None:
-    state.will_make("folder", str(layout.folder))
-    layout.folder.mkdir(mode=0o755)
-    for node in layout.nodes:
-        write_hosts(layout, node, ())
 
 
 def _add_space(state: State, space: str) -> None:

@@ -205,20 +205,17 @@ def plan(
 ) -> list[Plan]:
     """The command for each node of `entries`, with its place among them and where the first is."""
     master = layout.address(next(iter(entries)))
+    # Each node takes all cores for its own: so many spinning threads would starve each other.
+    threads = len(os.sched_getaffinity(0)) // len(layout.nodes)
+    cores = {"OMP_NUM_THREADS": str(max(1, threads))}
     plans = []
     for rank, (node, entry) in enumerate(entries.items()):
         told = {"rank": str(rank), "nodes": str(len(entries)), "master": master, "port": str(port)}
         own = {**_variables(told, ranks), "WIRESPEED_LAB": layout.name}
         filled = [_fill(word, told) for word in words]
         entered = enter_words(layout, node, entry, filled)
-        plans.append(Plan(node, entered, {**_shared_cores(layout), **os.environ, **own, **env}))
+        plans.append(Plan(node, entered, {**cores, **os.environ, **own, **env}))
     return plans
-
-
-def _shared_cores(layout: Layout) -> dict[str, str]:
-    """Each node takes all cores for its own, and so many spinning threads would starve each other."""
-    threads = len(os.sched_getaffinity(0)) // len(layout.nodes)
-    return {"OMP_NUM_THREADS": str(max(1, threads))}
 
 
 def _variables(told: Mapping[str, str], ranks: bool) -> dict[str, str]:
@@ -306,7 +303,9 @@ class Running:
             groups = self.pids.values() if good else ()
             end_all(self._spaces, _KILL_S, self._mark, groups)
             self._signal(signal.SIGKILL)
-            self._reap()
+            for group in self._groups.values():
+                with suppress(subprocess.TimeoutExpired):
+                    group.wait(_KILL_S)
             self._output.close()
 
     def _start(self, one: Plan) -> None:
@@ -336,11 +335,6 @@ class Running:
         deadline = time.monotonic() + seconds
         while self.alive() and time.monotonic() < deadline:
             self._output.wait(_LOOK_S)
-
-    def _reap(self) -> None:
-        for group in self._groups.values():
-            with suppress(subprocess.TimeoutExpired):
-                group.wait(_KILL_S)
 
     def _result(self, node: str) -> NodeResult:
         code = self._groups[node].returncode

@@ -206,15 +206,12 @@ def _checked(options: Mapping[str, str]) -> dict[str, str]:
         raise make_error("filterless", launcher=launcher)
     if "node-rank" in options and "no-ssh" not in options:
         raise UsageError("--with node-rank says nothing without no-ssh", expected="--with no-ssh")
-    config = {"ssh-config": _readable(options["ssh-config"])} if "ssh-config" in options else {}
-    return {**options, **config, "launcher": launcher}
-
-
-def _readable(path: str) -> str:
-    full = str(Path(path).expanduser().absolute())
-    if not os.access(full, os.R_OK) or any(map(str.isspace, full)):
-        raise make_error("deepspeed_ssh_config", path=path)
-    return full
+    settled = {**options, "launcher": launcher}
+    if path := options.get("ssh-config"):
+        config = settled["ssh-config"] = str(Path(path).expanduser().absolute())
+        if not os.access(config, os.R_OK) or any(map(str.isspace, config)):
+            raise make_error("deepspeed_ssh_config", path=path)
+    return settled
 
 
 def _form(job: Job, *, given: bool) -> command_line.Form:

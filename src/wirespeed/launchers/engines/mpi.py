@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -98,17 +99,13 @@ def first_of_allocation(environ: Mapping[str, str]) -> str | None:
     """
     if not any(environ.get(name) for name in _ALLOCATIONS):
         return None
-    nodes = environ.get("SLURM_JOB_NODELIST", "") or _first_line(environ.get("PBS_NODEFILE", ""))
+    nodes = environ.get("SLURM_JOB_NODELIST", "")
+    if not nodes and (path := environ.get("PBS_NODEFILE")):
+        with suppress(OSError):
+            nodes = Path(path).read_text().partition("\n")[0]
     # `node-[3-5,7],other-[1-2]`: the first is node-3.
     first = re.match(r"(?:[^,\[\s]|\[[^\]]*\])+", nodes)
     return re.sub(r"\[(\d+)[^\]]*\]", r"\1", first[0]) if first else os.uname().nodename
-
-
-def _first_line(path: str) -> str:
-    try:
-        return Path(path).read_text().partition("\n")[0] if path else ""
-    except OSError:
-        return ""
 
 
 _OTHER_WAYS = (
@@ -332,19 +329,16 @@ def _launch(job: Job, names: tuple[str, ...], hostfile: str) -> Launch:
 def _settled(job: Job, program: str, flavour: Flavour) -> dict[str, str]:
     """Options as `pieces` needs them."""
     settled = {"mpirun": program, "flavour": flavour.name}
-    if config := job.options.get("ssh-config", ""):
-        settled["ssh-config"] = _readable(config)
+    if path := job.options.get("ssh-config"):
+        config = settled["ssh-config"] = str(Path(path).expanduser().absolute())
+        if not os.access(config, os.R_OK):
+            raise InputError(
+                f"--with ssh-config={path} cannot be read", expected="an ssh_config file"
+            )
     each = job.ranks_per_node
     if "map-by" not in job.options and not job.hosts and each and first_of_allocation(os.environ):
         settled["map-by"] = f"ppr:{each}:node"
     return settled
-
-
-def _readable(path: str) -> str:
-    full = str(Path(path).expanduser().absolute())
-    if not os.access(full, os.R_OK):
-        raise InputError(f"--with ssh-config={path} cannot be read", expected="an ssh_config file")
-    return full
 
 
 def _refuse_root(flavour: Flavour, options: Mapping[str, str]) -> None:

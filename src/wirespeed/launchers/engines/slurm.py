@@ -257,9 +257,12 @@ def _look(job: Job) -> Prepared:
     if asks:
         job, findings = without_unusable(job)
     job, python_choices = _with_python(job)
-    own = _master(job) | interface_variables(job.interface)
-    inside = _container_directory(job.options)
-    job = replace(job, environment={**own, **padded(job.environment), **inside})
+    environment = {**interface_variables(job.interface), **padded(job.environment)}
+    if uneven(job):  # else rank 0 is on the step's first node, as ranks find themselves
+        environment.setdefault(MASTER, job.hosts[0].name)
+    if inside := job.options.get("container-workdir"):
+        environment[DIRECTORY] = inside  # the job's folder is another one in a container
+    job = replace(job, environment=environment)
     if asks and not findings:
         need_possible(job)
     prepared = SlurmPrepared(
@@ -362,16 +365,6 @@ def _with_python(job: Job) -> tuple[Job, tuple[Choice, ...]]:
         return replace(job, python="python3"), (Choice("python", "python3", reason),)
     reason = "the same path as here: nodes of Slurm share their file systems"
     return replace(job, python=sys.executable), (Choice("python", sys.executable, reason),)
-
-
-def _master(job: Job) -> dict[str, str]:
-    """Rank 0 is on the step's first node, as ranks find themselves, but where a file orders them."""
-    return {MASTER: job.hosts[0].name} if uneven(job) else {}
-
-
-def _container_directory(options: Mapping[str, str]) -> dict[str, str]:
-    """The wrapper goes to the job's folder, which in a container is another one."""
-    return {DIRECTORY: options["container-workdir"]} if "container-workdir" in options else {}
 
 
 ENGINE = Engine("slurm", _look)

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import MutableMapping
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -75,7 +75,8 @@ def begin() -> None:
 def _over() -> None:
     """Whoever started us waits no longer: that is good where only Metaflow's own steps are left."""
     folder = os.environ.get(FOLDER)
-    if folder and len(list(Path(folder).glob(f"{_ENDED}*"))) == _nodes(sys.argv):
+    nodes = int(dict(pairwise(sys.argv)).get("--nodes", "1"))
+    if folder and len(list(Path(folder).glob(f"{_ENDED}*"))) == nodes:
         os._exit(0)  # its tasks end with it, as they have called `end_with_parent`
     os.killpg(0, signal.SIGTERM)
 
@@ -84,10 +85,6 @@ def node_ended(node: int) -> None:
     """All ranks of that node have ended with 0."""
     if folder := os.environ.get(FOLDER):
         (Path(folder) / f"{_ENDED}{node}").touch()
-
-
-def _nodes(arguments: Sequence[str]) -> int:
-    return int(dict(pairwise(arguments)).get("--nodes", "1"))
 
 
 def _settle(environ: MutableMapping[str, str]) -> None:

@@ -72,7 +72,9 @@ def _inner(words: Sequence[str]) -> int:
     try:
         process = subprocess.Popen(
             list(words),
-            env=_environment(words[0]),
+            # With the variable at its end that shells set too: MPICH (seen with 4.0.2 and 5.0.2) does
+            # not see the last of its variables for `-genvlist`.
+            env={**{k: v for k, v in os.environ.items() if k != "_"}, "_": words[0]},
             stdin=subprocess.DEVNULL,
             preexec_fn=guard.death_signal(signal.SIGTERM),
         )
@@ -82,14 +84,6 @@ def _inner(words: Sequence[str]) -> int:
     return guard.see_to_end(
         process.poll, partial(guard.signal_group, os.getpgrp()), stop, ORDERLY_S
     )
-
-
-def _environment(program: str) -> dict[str, str]:
-    """Ours, with the variable at its end that shells set too.
-
-    MPICH (seen with 4.0.2 and 5.0.2) does not see the last of its variables for `-genvlist`.
-    """
-    return {**{name: value for name, value in os.environ.items() if name != "_"}, "_": program}
 
 
 _READ = 1 << 20

@@ -42,7 +42,8 @@ class NodeOutput:
         self._lines: dict[int, Lines] = {}
         self._to_push = False
         self._pushed_at = 0.0
-        self._muted = False
+        self.muted = False
+        """Pass nothing on any more."""
 
     def add(self, process: "Popen[bytes]") -> None:
         if process.stdout is None or process.stderr is None:
@@ -54,17 +55,9 @@ class NodeOutput:
         """Whether anything may still come."""
         return bool(self._pipes.get_map())
 
-    def mute(self) -> None:
-        """Pass nothing on any more."""
-        self._muted = True
-
-    def say(self, text: str) -> None:
-        """A line of our own on stderr."""
-        write_all(2, text.encode() + b"\n")
-
     def tell_end(self, rank: int, code: int) -> None:
         """In the place of a wrapper that was killed and cannot."""
-        if self._token and not self._muted:
+        if self._token and not self.muted:
             write_all(1, Writer(self._token, rank, os.uname().nodename).frame(EXIT, str(code)))
             self._to_push = True
 
@@ -83,7 +76,7 @@ class NodeOutput:
         if not data:
             self._pipes.unregister(key.fileobj)
         lines = self._lines.setdefault(key.fd, Lines()).feed(data)
-        if not self._muted:
+        if not self.muted:
             for line in lines:
                 write_all(key.data, line + b"\n")
             self._to_push = self._to_push or bool(lines)
@@ -192,9 +185,11 @@ class _Node:
             self._children.start(ranks)
             for rank in self._children.running():
                 self._output.add(self._children.process(rank))
-            while self._children.running() or (self._output.open() and not self._over()):
+            while self._children.running() or self._output.open():
                 self._output.relay()
                 self._look()
+                if self._asked and time.monotonic() > self._end_at:
+                    break
             self._output.push()
         finally:
             self._children.stop(0.0)
@@ -207,9 +202,6 @@ class _Node:
     def _told_to_end(self, number: int, frame: FrameType | None) -> None:
         if not self._asked:
             self._end_at = 0.0
-
-    def _over(self) -> bool:
-        return self._asked and time.monotonic() > self._end_at
 
     def _look(self) -> None:
         """Notice who has ended; end the rest when it is time."""
@@ -240,8 +232,8 @@ class _Node:
         if os.getppid() != self._parent:
             why = "the process that had started this node ended"
         if why:
-            self._output.say(f"wirespeed: {why}; this node's ranks are ended")
-            self._output.mute()
+            write_all(2, f"wirespeed: {why}; this node's ranks are ended\n".encode())
+            self._output.muted = True
             self._lost = True
             self._end_within(0.0)
 

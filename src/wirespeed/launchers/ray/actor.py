@@ -56,7 +56,12 @@ class RankActor:
         self, words: Sequence[str], environment: Mapping[str, str], without: Sequence[str]
     ) -> None:
         """Start the rank, `without` these variables of ours; OSError where that is not possible."""
-        inherited = {k: v for k, v in _inherited(os.environ).items() if k not in without}
+        drop = {*_NOT_FOR_RANKS, *_PLACES, *without}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in drop and not name.startswith(_OF_OTHERS)
+        }
         self._process = subprocess.Popen(
             list(words),
             env={**inherited, **environment},
@@ -86,11 +91,6 @@ class RankActor:
         """Ask the rank to end; `read` tells when it has."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
-
-
-def _inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    drop = (*_NOT_FOR_RANKS, *_PLACES)
-    return {k: v for k, v in environ.items() if k not in drop and not k.startswith(_OF_OTHERS)}
 
 
 def _wirespeed_of(python: str) -> tuple[str, str]:

@@ -229,7 +229,8 @@ def room_for(
     After the block Ray ends what is still in there.
     """
     cpus = 1.0 if orders.cpus is None else orders.cpus
-    gpus = _gpus_each(orders, ray)
+    enough = ray.cluster_resources().get("GPU", 0) >= orders.size
+    gpus = float(enough) if orders.gpus is None else orders.gpus
     shapes = [_shape(bundle, cpus, gpus, ray) for bundle in orders.bundles]
     until = time.monotonic() + orders.place_s
     if not _may_fit(shapes, ray):
@@ -257,12 +258,6 @@ def room_for(
     finally:
         with suppress(ray.exceptions.RayError):
             util.remove_placement_group(group)
-
-
-def _gpus_each(orders: Orders, ray: Any) -> float:
-    if orders.gpus is not None:
-        return orders.gpus
-    return 1.0 if ray.cluster_resources().get("GPU", 0) >= orders.size else 0.0
 
 
 def _shape(bundle: Bundle, cpus: float, gpus: float, ray: Any) -> dict[str, float]:

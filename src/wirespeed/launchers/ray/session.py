@@ -199,7 +199,8 @@ class _Session:
                 self._end_all()
         if code is None:
             return True
-        if self._orders.token and not _tells_end(rank.last, self._orders.token):
+        frame = parse(rank.last, self._orders.token) if self._orders.token else None
+        if self._orders.token and (frame is None or frame.kind != EXIT):
             self._lost(
                 rank, f"the process around it ended (exit code {code}) and told no end of it"
             )
@@ -220,11 +221,6 @@ class _Session:
         self._over_at = time.monotonic() + min(self._orders.grace_s, _MOST_GRACE_S) + _FAREWELL_S
         for rank in self._ranks:
             rank.actor.stop.remote()
-
-
-def _tells_end(line: str, token: str) -> bool:
-    frame = parse(line, token)
-    return frame is not None and frame.kind == EXIT
 
 
 def _in_order(ranks: Sequence[_Rank]) -> list[_Rank]:

@@ -100,7 +100,7 @@ def srun_words(job: Job, *, inside: bool) -> list[str]:
         *_size(job),
         *passed(job.options, *(() if inside else ("allocation",)), "step"),
         *_ALWAYS,
-        *wrapped(_python(job), job.command),
+        *wrapped(job.python or sys.executable, job.command),
     ]
 
 
@@ -131,12 +131,14 @@ def batch_script(job: Job, *, by_hand: bool = False) -> str:
         asked.append(f"--output={folder}/slurm-%j.out")
     words = srun_words(job, inside=True)
     start = next(index for index, word in enumerate(words) if not word.startswith(("srun", "--")))
+    settings = sorted(job.environment.items())
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in settings]
     lines = [*(shlex.quote(word) for word in words[:start]), shlex.join(words[start:])]
     return "\n".join(
         [
             "#!/bin/sh",
             *(f"#SBATCH {word}" for word in asked),
-            *(_exports(job) if by_hand else ()),
+            *(exports if by_hand else ()),
             'echo "wirespeed: job $SLURM_JOB_ID began on $SLURMD_NODENAME"',
             " \\\n  ".join(lines),
             "code=$?",
@@ -145,11 +147,6 @@ def batch_script(job: Job, *, by_hand: bool = False) -> str:
             "",
         ]
     )
-
-
-def _exports(job: Job) -> list[str]:
-    settings = sorted(job.environment.items())
-    return [f"export {name}={shlex.quote(value)}" for name, value in settings]
 
 
 def sbatch_words(script: Path, output: Path | None = None) -> list[str]:
@@ -169,7 +166,3 @@ def _size(job: Job, *, spread: bool = True) -> list[str]:
     words += ["--distribution=block"] if spread else []
     words += [f"--nodelist={','.join(host.name for host in job.hosts)}"] if job.hosts else []
     return words
-
-
-def _python(job: Job) -> str:
-    return job.python or sys.executable
