@@ -18,6 +18,7 @@ from wirespeed.clusters.operations.capabilities import (
 )
 from wirespeed.clusters.operations.pod_lookup import Node, node_from
 from wirespeed.clusters.presets import is_for, preset_named, preset_names
+from wirespeed.model.units import listed
 
 _DEFAULT_CLASS = (
     "storageclass.kubernetes.io/is-default-class",
@@ -84,27 +85,23 @@ def look(kubectl: Kubectl, namespace: str, progress: Progress) -> Found:
     asking = _Asking(kubectl, progress)
     progress.phase("asking which cluster it is")
     # Without a kubeconfig, as inside a pod, kubectl may still know its cluster.
-    told = kubectl.ask(*("config", "view", "--minify", "-o", _WHERE), within_s=ASK_S).out.split(
-        "\n"
-    )
-    context, server, usual = (*told, "", "")[:3]
+    told = kubectl.ask("config", "view", "--minify", "-o", _WHERE, within_s=ASK_S).out
+    context, server, usual = (*told.split("\n"), "", "")[:3]
     asking.kubectl = replace(kubectl, namespace=namespace or usual or "default")
     version = asking.version()
-    kinds = asking.kinds()
+    asking.kinds = asking.served()
     return Found(
         context=context,
         server=server,
         namespace=asking.kubectl.namespace,
         version=version,
         namespace_missing=asking.namespace_missing(),
-        kinds=kinds,
+        kinds=asking.kinds,
         nodes=tuple(asking.items("nodes", node_from)),
         classes=tuple(asking.items("storageclasses", storage)),
-        attachments=tuple(asking.everywhere(ATTACHMENTS, attachment))
-        if ATTACHMENTS in kinds
-        else (),
-        queues=tuple(asking.items(_QUEUES, _name)) if _QUEUES in kinds else (),
-        sccs=dict(asking.items(_SCCS, _constraint)) if _SCCS in kinds else {},
+        attachments=tuple(asking.everywhere(ATTACHMENTS, attachment)),
+        queues=tuple(asking.items(_QUEUES, _name)),
+        sccs=dict(asking.items(_SCCS, _constraint)),
         unread=tuple(asking.unread),
     )
 
@@ -114,6 +111,7 @@ class _Asking:
 
     def __init__(self, kubectl: Kubectl, progress: Progress) -> None:
         self.kubectl = kubectl
+        self.kinds = frozenset[str]()
         self.unread: list[str] = []
         self._progress = progress
 
@@ -129,7 +127,7 @@ class _Asking:
         self._note("the server's version", answer)
         return ""
 
-    def kinds(self) -> frozenset[str]:
+    def served(self) -> frozenset[str]:
         """What is served; a broken aggregated API leaves the others readable."""
         self._progress.phase("asking which operators are installed")
         answer = self.kubectl.ask("api-resources", "-o", "name", within_s=ASK_S)
@@ -142,7 +140,12 @@ class _Asking:
         return answer.code != 0 and "NotFound" in answer.err
 
     def items(self, kind: str, read: Callable[[Mapping[str, Any]], _T], *words: str) -> list[_T]:
-        """Every object of a kind; none, and a note, where they may not be read."""
+        """Every object of a kind; none, and a note, where they may not be read.
+
+        What an operator brings is not asked for where the cluster has not that operator.
+        """
+        if "." in kind and kind not in self.kinds:
+            return []
         self._progress.phase(f"asking for {kind}")
         answer = self.kubectl.ask("get", kind, *words, "-o", "json", within_s=ASK_S)
         try:
@@ -306,9 +309,8 @@ def _node_remarks(found: Found, group: Group) -> list[str]:
     told = []
     inside = {one.name for one in group.nodes}
     if others := [one for one in found.nodes if _resource(one) and one.name not in inside]:
-        names = ", ".join(one.name for one in others[:8])
-        more = f" and {len(others) - 8} more" if len(others) > 8 else ""
-        told.append(f"other nodes with GPUs, not ready, cordoned or of another kind: {names}{more}")
+        names = listed([one.name for one in others], 8)
+        told.append(f"other nodes with GPUs, not ready, cordoned or of another kind: {names}")
     if any(name.startswith(_SLICES) for one in found.nodes for name in one.allocatable):
         told.append("some GPUs are cut into MIG slices (nvidia.com/mig-…): those are not used here")
     if len(by_zone := zones(group.nodes)) > 1:

@@ -302,34 +302,34 @@ def watch(folder: Path, excludes: tuple[str, ...], sync: Callable[[], bool]) -> 
 
     sync: whether all was brought; where not, it is called again after some seconds.
     """
+
+    def looked() -> Tree:
+        """The patterns are read anew, since they may be what changed."""
+        return scan(folder, ignore_for(folder, excludes))
+
     while True:
-        before = _looked(folder, excludes)
+        before = looked()
         good = sync()
-        _wait(folder, excludes, before, float("inf") if good else _AGAIN_S)
+        _wait(looked, before, float("inf") if good else _AGAIN_S)
 
 
-def _looked(folder: Path, excludes: tuple[str, ...]) -> Tree:
-    """The patterns are read anew, since they may be what changed."""
-    return scan(folder, ignore_for(folder, excludes))
-
-
-def _wait(folder: Path, excludes: tuple[str, ...], before: Tree, seconds: float) -> None:
+def _wait(looked: Callable[[], Tree], before: Tree, seconds: float) -> None:
     """Until the folder differs from `before` and rests, or for `seconds`."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         began = time.monotonic()
-        now = _looked(folder, excludes)
+        now = looked()
         if now != before:
-            return _rest(folder, excludes, now)
+            return _rest(looked, now)
         time.sleep(max(_LOOK_S, _SHARE * (time.monotonic() - began)))
     return None
 
 
-def _rest(folder: Path, excludes: tuple[str, ...], seen: Tree) -> None:
+def _rest(looked: Callable[[], Tree], seen: Tree) -> None:
     until = time.monotonic() + _LONGEST_REST_S
     while time.monotonic() < until:
         time.sleep(_REST_S)
-        now = _looked(folder, excludes)
+        now = looked()
         if now == seen:
             return
         seen = now
