@@ -473,6 +473,9 @@ def test_content_that_is_not_what_was_promised_is_not_kept(tmp_path: Path) -> No
         b'P\x00\x00\x00\x0b[[9,"new"]]Q\x00\x00\x00\x02{}',
         b'P\x00\x00\x00\x0c[[-1,"new"]]Q\x00\x00\x00\x02{}',
         b'P\x00\x00\x00\x0d[[0,"/etc"] ]Q\x00\x00\x00\x02{}',
+        b"X\x00\x00\x00\x02[]",
+        b"Q\x00\x00\x00\x02[]",
+        b"P" + (90_000).to_bytes(4, "big") + b"[" * 90_000,
         b"",
     ],
 )

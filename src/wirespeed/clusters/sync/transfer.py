@@ -169,7 +169,7 @@ class Wire:
             data = bytes(self._raw[HEAD.size : HEAD.size + size])
             del self._raw[: HEAD.size + size]
             if kind == b"X":
-                raise Refusal(_json(data))
+                raise Refusal(_read(_json(data), dict[str, Any]))
             self._frames.append((kind, data))
 
     def _ended(self) -> Lost:
@@ -187,7 +187,7 @@ class Wire:
 def _json(data: bytes) -> Any:
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise Lost(0, _STRANGE) from error
 
 
