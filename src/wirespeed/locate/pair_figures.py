@@ -136,27 +136,25 @@ class Table:
 
     def __init__(self, nodes: int, rails: int) -> None:
         self.nodes, self.rails = nodes, rails
-        self._partner: list[Ints] = []
-        self._sent: list[Floats] = []
-        self._latency: list[Floats] = []
+        self._rounds: list[tuple[Ints, Floats, Floats]] = []
 
     @property
     def rounds(self) -> int:
-        return len(self._partner)
+        return len(self._rounds)
 
     @property
     def partner(self) -> Ints:
-        return np.stack(self._partner)
+        return np.stack([partner for partner, _, _ in self._rounds])
 
     @property
     def sent(self) -> Floats:
         """ln of the rate from the node to its partner."""
-        return np.stack(self._sent)
+        return np.stack([sent for _, sent, _ in self._rounds])
 
     @property
     def latency(self) -> Floats:
         """-ln of the latency between the node and its partner, the median of the rails: one column."""
-        return np.stack(self._latency)
+        return np.stack([latency for _, _, latency in self._rounds])
 
     def add(self, readings: Sequence[Reading]) -> None:
         """One more round."""
@@ -169,9 +167,7 @@ class Table:
             sent[a] = _log([reading.forth for reading in readings])
             sent[b] = _log([reading.back for reading in readings])
             latency[a] = latency[b] = _latencies(readings)
-        self._partner.append(partner)
-        self._sent.append(sent)
-        self._latency.append(latency)
+        self._rounds.append((partner, sent, latency))
 
 
 def middle(values: Floats) -> Floats:

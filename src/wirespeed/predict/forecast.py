@@ -1,7 +1,7 @@
 """Shapes weighed by how they foretell what they were not shown, and draws of the future from them.
 
 Each size and each world is left out in turn, the shape is fitted to the rest and asked for what is
-missing (trial.py). The errors of one such group go together, so a group counts as one piece of
+missing (`residual.Trial`). The errors of one such group go together, so a group counts as one piece of
 evidence: the weight of a shape is its score to the power of minus the number of groups (the
 likelihood of that many normal errors, each of unknown variance). The forecast is a mixture: every
 draw takes a shape by its weight, coefficients from their distribution, a residual, and what worlds
@@ -31,7 +31,7 @@ DRAWS = 600
 _SEED = 20_261_121
 _LEAST_WEIGHT = 0.02
 _NOT_IN_SOURCE = 0.05
-"""Weight of a shape before any measurement, where the backend's source has others (`shapes.known`)."""
+"""Weight of a shape before any measurement, where the backend's source has others (`Shape.known`)."""
 _TRIED, _MOST_TERMS = 32, 8
 """Draws of coefficients for each that is needed: those with one below 0 are not taken."""
 

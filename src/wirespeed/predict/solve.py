@@ -99,7 +99,7 @@ def solve(
 
     matrix: a row a point, a column a term, none of them all 0. weights: by point, about 1. start:
     coefficients to begin at, where those of nearly the same points are known. credit: see
-    `shapes.Shape`.
+    `points.Shape`.
     """
     law = _Law(bandwidth, power, credit)
     scale = matrix.mean(axis=0)

@@ -1,6 +1,6 @@
 """Training steps on worlds that nobody has measured, from the cost model and forecasts of all_reduce.
 
-timeline.py says what a step takes from its computation and what each message does; here these times are
+`step_s` says what a step takes from its computation and what each message does; here these times are
 draws of a forecast, so that every figure has an interval. What the model missed where the training run
 measured (cores that compute and send at once) is carried over to other worlds, half of it taken as its
 standard error. Where more ranks than cores share a node, computing takes as many

@@ -97,10 +97,7 @@ def _alone(spec: ModelSpec, setup: Setup, proof: Proof) -> dict[str, torch.Tenso
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
-    return {
-        name: parameter.detach().to("cpu", torch.float32, copy=True)
-        for name, parameter in model.named_parameters()
-    }
+    return {name: whole(parameter) for name, parameter in model.named_parameters()}
 
 
 def _together(spec: ModelSpec, build: Build, setup: Setup, proof: Proof) -> dict[str, torch.Tensor]:
@@ -155,6 +152,14 @@ def _beyond(found: torch.Tensor | None, wanted: torch.Tensor, proof: Proof) -> f
         return 0.0
     largest = float((found.double() - wanted.double()).abs().max())
     return largest if math.isfinite(largest) and largest > 0 else math.inf
+
+
+def whole(parameter: torch.Tensor) -> torch.Tensor:
+    """A copy of all of it on the CPU, float32 (collective for a DTensor)."""
+    shown = parameter.detach()
+    if hasattr(shown, "full_tensor"):
+        shown = shown.full_tensor()
+    return shown.to("cpu", torch.float32, copy=True)
 
 
 def trainable(module: nn.Module) -> list[nn.Parameter]:

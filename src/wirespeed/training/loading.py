@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset
 
 from wirespeed.process.guard import die_with_parent
 from wirespeed.training.contract import Batch, ModelSpec
@@ -36,7 +36,7 @@ class Loader:
         loader: DataLoader[Batch] = DataLoader(
             data,
             batch_size=samples,
-            sampler=_Forever(len(data), seed),
+            sampler=_forever(len(data), seed),
             num_workers=workers,
             multiprocessing_context="spawn" if workers else None,
             timeout=_WAIT_S if workers else 0,
@@ -94,16 +94,11 @@ class _Samples(Dataset[Batch]):
         return inputs, targets
 
 
-class _Forever(Sampler[int]):
+def _forever(count: int, seed: int) -> Iterator[int]:
     """Numbers of samples, drawn by chance, without end."""
-
-    def __init__(self, count: int, seed: int) -> None:
-        self._count, self._seed = count, seed
-
-    def __iter__(self) -> Iterator[int]:
-        draw = random.Random(self._seed)
-        while True:
-            yield draw.randrange(self._count)
+    draw = random.Random(seed)
+    while True:
+        yield draw.randrange(count)
 
 
 def _written(model: ModelSpec, seed: int, descriptor: int) -> _Samples:

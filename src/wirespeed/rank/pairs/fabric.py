@@ -75,7 +75,7 @@ def racks(cut: Cut, by_rank: Sequence[str]) -> tuple[tuple[int, ...], ...]:
 
 
 class RankFabric:
-    """Implements `locate.model.Fabric` on this world. Use as a context manager."""
+    """Implements `locate.pair_figures.Fabric` on this world. Use as a context manager."""
 
     def __init__(
         self, place: Place, over: str, announce: Announce, *, own_sockets: bool | None = None

@@ -22,6 +22,7 @@ from torch.nn import functional
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.training.contract import Setup, Trainer
 from wirespeed.training.deepspeed_config import Offload, zero_config
+from wirespeed.training.equivalence import whole
 
 
 def build(model: nn.Module, setup: Setup) -> Trainer:
@@ -210,11 +211,11 @@ class ZeroTrainer:
 
     def _whole(self, parameter: nn.Parameter) -> torch.Tensor:
         if self._stage < 3:
-            return parameter.detach().to("cpu", torch.float32, copy=True)
+            return whole(parameter)
         from deepspeed.runtime.zero import GatheredParameters
 
         with GatheredParameters([parameter]):
-            return parameter.detach().to("cpu", torch.float32, copy=True)
+            return whole(parameter)
 
     def close(self) -> None:
         self._engine.destroy()

@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from wirespeed.training.contract import Build, Setup, Trainer
-from wirespeed.training.equivalence import trainable
+from wirespeed.training.equivalence import trainable, whole
 from wirespeed.training.parcels import Bucketed, Flat, Overlap
 from wirespeed.training.sharded_optimizer import ShardedOptimizer
 from wirespeed.training.synchroniser import DEFAULT_BUCKET_MB, Naive, Synchroniser
@@ -49,7 +49,7 @@ class ModuleTrainer:
         self.optimizer.zero_grad(set_to_none=True)
 
     def full_parameters(self) -> dict[str, torch.Tensor]:
-        return {name: _whole(parameter) for name, parameter in self._named.items()}
+        return {name: whole(parameter) for name, parameter in self._named.items()}
 
     def close(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
@@ -74,14 +74,6 @@ class PlainTrainer(ModuleTrainer):
 
     def close(self) -> None:
         self.synchroniser.close()
-
-
-def _whole(parameter: torch.Tensor) -> torch.Tensor:
-    """A copy of all of it on the CPU, float32 (collective for a DTensor)."""
-    shown = parameter.detach()
-    if hasattr(shown, "full_tensor"):
-        shown = shown.full_tensor()
-    return shown.to("cpu", torch.float32, copy=True)
 
 
 def optimizer_of(model: nn.Module, setup: Setup) -> Optimizer:
