@@ -49,7 +49,16 @@ class BucketBuffer(Parcel):
         self, parameters: Sequence[nn.Parameter], bucket: Bucket, group: dist.ProcessGroup
     ) -> None:
         super().__init__([parameters[index] for index in bucket.members], group)
-        self.sent, self._views, self._flags = _laid_out(self.members)
+        first = self.members[0]
+        starts, end = aligned(self.members)
+        self.sent = torch.zeros(end + len(self.members), dtype=first.dtype, device=first.device)
+        # Strides are the parameter's own where they leave no gap, as autograd makes gradients.
+        strides = [torch.empty_like(one, device="meta").stride() for one in self.members]
+        self._views = [
+            self.sent.as_strided(member.shape, stride, start)
+            for member, stride, start in zip(self.members, strides, starts, strict=True)
+        ]
+        self._flags = self.sent[end:].fill_(1)
 
     def put(self, slot: int) -> None:
         member, view = self.members[slot], self._views[slot]
@@ -75,22 +84,6 @@ class BucketBuffer(Parcel):
         self._flags.fill_(1)
         self.filled = [False] * len(self.members)
         self.missing = len(self.members)
-
-
-def _laid_out(
-    members: Sequence[nn.Parameter],
-) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]:
-    """The buffer, one view of it in the shape of each member, and the flags at its end."""
-    starts, end = aligned(members)
-    first = members[0]
-    buffer = torch.zeros(end + len(members), dtype=first.dtype, device=first.device)
-    # Strides are the parameter's own where they leave no gap, as autograd makes gradients.
-    strides = [torch.empty_like(member, device="meta").stride() for member in members]
-    views = [
-        buffer.as_strided(member.shape, stride, start)
-        for member, stride, start in zip(members, strides, starts, strict=True)
-    ]
-    return buffer, views, buffer[end:].fill_(1)
 
 
 class Flat(Synchroniser):

@@ -101,12 +101,8 @@ class _Bench:
 
     def calibrated(self, activities: Sequence[Activity]) -> list[int]:
         """Calls of each that take about as long as those of the others; equal on all ranks."""
-        times = []
-        for activity in activities:
-            self.run([activity], [2])
-            (calls,) = self.run([activity], [3])
-            times.append(_middle(calls))
-        times = self.slowest(times)
+        self.each_alone(activities, [2] * len(activities))  # the first calls take longer
+        times = self.each_alone(activities, [3] * len(activities))
         whole = max(_ROUND_S, _LEAST_CALLS * max(times))
         return [max(_LEAST_CALLS, min(_MOST_CALLS, ceil(whole / max(one, 1e-9)))) for one in times]
 

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.training.contract import ModelSpec
-from wirespeed.training.memory.ledger import Ledger
+from wirespeed.training.memory.ledger import Ledger, Story
 from wirespeed.training.memory.predicted import Footprint
 from wirespeed.training.models.sizes import FLOAT32_BYTES
 from wirespeed.training.step import LOWER, Precision
@@ -37,7 +37,7 @@ def footprint(
     """
     try:
         with torch.random.fork_rng(devices=[]):
-            seen = _pass(spec, samples, device, LOWER.get(precision))
+            model, story, since = _passed(spec, samples, device, LOWER.get(precision))
     except RuntimeError as error:
         raise CannotMeasure(
             f"the memory of {spec.name} cannot be foretold: {str(error).splitlines()[0]}",
@@ -45,22 +45,22 @@ def footprint(
         )
     layout = optimizer_layout(optimizer_class, optimizer_options)
     together = device.type == "cuda"
-    trained = [p for p in seen.model.parameters() if p.requires_grad]
+    trained = [p for p in model.parameters() if p.requires_grad]
     # As fully_shard would gather them.
-    blocks = [_bytes(block.parameters()) for block in blocks_of(seen.model)]
+    blocks = [_bytes(block.parameters()) for block in blocks_of(model)]
     return Footprint(
-        parameters=_bytes(seen.model.parameters()),
-        buffers=_bytes(seen.model.buffers()),
-        activations=seen.activations,
-        transient=seen.transient,
-        apart=seen.apart,
+        parameters=_bytes(model.parameters()),
+        buffers=_bytes(model.buffers()),
+        activations=story.highest(since)[1].get("activations", 0),
+        transient=story.highest(since, without=_STANDING)[0],
+        apart=story.highest(since, without=(*_STANDING, "gradients"))[0],
         state_per_byte=layout.per_byte,
         state_per_tensor=layout.per_tensor,
         update_own=0.0 if together else layout.update_own,
         update_before=0.0 if together else layout.update_before,
         update_per_byte=1.0 if together else 0.0,
         tensor_bytes=tuple(_bytes([p]) for p in trained),
-        unit_bytes=(_bytes(seen.model.parameters()) - sum(blocks), *blocks),
+        unit_bytes=(_bytes(model.parameters()) - sum(blocks), *blocks),
     )
 
 
@@ -92,18 +92,13 @@ def optimizer_layout(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    model: nn.Module
-    activations: int
-    transient: int
-    """The most above the parameters and buffers, the batch included."""
-    apart: int
-    """The same without gradients."""
+def _passed(
+    spec: ModelSpec, samples: int, device: torch.device, lower: torch.dtype | None
+) -> tuple[nn.Module, Story, int]:
+    """Forward and backward of that many samples, which the first dimension of a batch counts.
 
-
-def _pass(spec: ModelSpec, samples: int, device: torch.device, lower: torch.dtype | None) -> _Pass:
-    """Forward and backward of that many samples, which the first dimension of a batch counts."""
+    (the model, what became of its storages, the change from which on these passes are).
+    """
     sample = spec.batch(1, 1)
     ledger = Ledger(torch.device("meta"))
     with FakeTensorMode(allow_non_fake_inputs=True), ledger:
@@ -119,13 +114,7 @@ def _pass(spec: ModelSpec, samples: int, device: torch.device, lower: torch.dtyp
             loss = spec.loss(model, (inputs, targets))
         loss.backward()
         ledger.mark((p.grad for p in model.parameters() if p.grad is not None), "gradients")
-    story = ledger.story
-    return _Pass(
-        model=model,
-        activations=story.highest(since)[1].get("activations", 0),
-        transient=story.highest(since, without=_STANDING)[0],
-        apart=story.highest(since, without=(*_STANDING, "gradients"))[0],
-    )
+    return model, ledger.story, since
 
 
 def _moved(model: nn.Module, device: torch.device) -> nn.Module:
