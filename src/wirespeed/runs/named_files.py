@@ -200,11 +200,6 @@ _FIGURES = NamedFiles(
 )
 
 
-def own_home() -> Path:
-    """Where the sets lie."""
-    return _FIGURES.home
-
-
 def own_sets() -> list[str]:
     """Their names, sorted."""
     return _FIGURES.names()
