@@ -105,3 +105,13 @@ def test_an_unknown_word_lists_the_families() -> None:
         select("COL-001,colectness")
     assert "'colectness'" in str(caught.value)
     assert "correctness" in caught.value.expected
+
+
+def test_each_case_is_said_by_the_code_and_written_down() -> None:
+    """Texts of `cases` that nobody says are as wrong as a case without texts."""
+    room = Path(wirespeed.__file__).parent / "checks"
+    code = "".join(file.read_text() for file in room.glob("*.py"))
+    named = {case for check in EXPLAINED.values() for case in check.cases}
+    assert {case for case in named if f'"{case}"' not in code} == set()
+    for id, case in re.findall(r'(?:tell|on_node)\(\s*"([A-Z]+-\d{3})",\s*"([^"]+)"[,)]', code):
+        assert case in EXPLAINED[id].cases, (id, case)

@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from wirespeed.checks.registry import check_id, tell
+from wirespeed.checks.registry import by_reason, check_id, first_lines, tell
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.records import Finding, Subject, Verification, WrongData
 from wirespeed.model.units import counted, format_size, listed
-
-_MOST_EVIDENCE = 12
 
 
 def correctness_findings(verifications: Sequence[Verification]) -> list[Finding]:
@@ -89,14 +87,12 @@ def _because(errors: Sequence[WrongData]) -> str:
 
 
 def _evidence(bad: Sequence[Verification]) -> Iterable[str]:
-    lines = [
+    return first_lines(
         f"{_configuration(v)}: rank {e.rank}: {e.wrong} wrong, {e.guess}, "
         f"bytes {e.first_byte} to {e.last_byte}, {e.chunk}"
         for v in bad
         for e in v.errors
-    ]
-    hidden = len(lines) - _MOST_EVIDENCE
-    return lines[:_MOST_EVIDENCE] + ([f"and {hidden} more"] if hidden > 0 else [])
+    )
 
 
 def _configuration(v: Verification) -> str:
@@ -108,19 +104,20 @@ def _configuration(v: Verification) -> str:
 def _refusals(verifications: Sequence[Verification]) -> list[Finding]:
     """One `not checked` for each reason; operations that were never checked have their own."""
     done = {v.op for v in verifications if v.wrong is not None}
-    reasons: dict[str, list[str]] = {}
-    for v in verifications:
-        if v.wrong is None and v.op in done:
-            reasons.setdefault(v.reason, []).append(f"{v.op} {v.dtype} {v.redop}")
+    refused = by_reason(
+        (v.reason, f"{v.op} {v.dtype} {v.redop}")
+        for v in verifications
+        if v.wrong is None and v.op in done
+    )
     return [
-        Finding(
-            id="CAP-001",
-            status="not_checked",
-            title=counted(len(cases), "configuration") + " not checked",
-            because=reason,
-            evidence=tuple(dict.fromkeys(cases)),
+        tell(
+            "CAP-001",
+            "not checked",
+            evidence=dict.fromkeys(cases),
+            configurations=counted(len(cases), "configuration"),
+            reason=reason,
         )
-        for reason, cases in reasons.items()
+        for reason, cases in refused.items()
     ]
 
 

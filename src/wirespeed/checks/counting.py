@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from wirespeed.checks.registry import CHECKS, EXPLAINED, CounterRule, absent, worse
 from wirespeed.model.records import Finding, NodeFacts, Subject, World
-from wirespeed.model.units import format_duration
+from wirespeed.model.units import counted, format_duration
 
 FAMILIES = {id: check.counters for id, check in CHECKS.items() if check.counters}
 """Rules by the id of their finding."""
@@ -82,16 +82,9 @@ def _of_id(id: str, nodes: Sequence[NodeFacts], silent: Sequence[str]) -> list[F
         return [absent(id, f"{about} not checked", _NONE)]
     longest = max(node.counters["seconds"] for node in nodes)
     little = [f"{node.host} {one.device}: {one.text}" for node, one in grown]
-    return [
-        Finding(
-            id=id,
-            status="pass",
-            title=f"{about} ({len(watched)} device{'s' if len(watched) > 1 else ''}, "
-            f"{format_duration(longest)})",
-            saw="; ".join(little[:_SHOWN]),
-            expected=EXPLAINED[id].expected,
-        )
-    ]
+    title = f"{about} ({counted(len(watched), 'device')}, {format_duration(longest)})"
+    saw, expected = "; ".join(little[:_SHOWN]), EXPLAINED[id].expected
+    return [Finding(id=id, status="pass", title=title, saw=saw, expected=expected)]
 
 
 def _names(rule: CounterRule, counter: str) -> bool:

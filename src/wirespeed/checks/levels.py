@@ -46,7 +46,8 @@ def steps_for(level: str, only: frozenset[str], *, gpus: bool) -> tuple[Step, ..
         for collective in CATALOGUE.values()
         for step in _of_operation(collective, chosen, only, 64 if gpus else 1)
     ]
-    if not steps and not _needs_only_a_world(only):
+    needs_a_world = any(id.split("-")[0] not in ("COL", "LAT", "BW", "CAP", "MEM") for id in only)
+    if not steps and not needs_a_world:
         raise NothingRan(
             "the selection left nothing to run",
             expected="ids of checks that this level has",
@@ -67,10 +68,8 @@ def soak_cases(only: frozenset[str], *, gpus: bool) -> tuple[Case, ...]:
     """What a soak calls over and over; NothingRan if nothing is left by the selection."""
     cases = []
     for collective in CATALOGUE.values():
-        wanted = not only or bool(
-            only & {check_id(prefix, collective.name) for prefix in ("COL", "LAT", "BW")}
-        )
-        if not wanted or not collective.has_data:
+        ids = {check_id(prefix, collective.name) for prefix in ("COL", "LAT", "BW")}
+        if (only and not only & ids) or not collective.has_data:
             continue
         *others, largest = SOAK_SIZES
         sizes = (*others, largest * (64 if gpus else 1))
@@ -91,10 +90,6 @@ def soak_window_s(for_s: float) -> float:
     if for_s < _SHORTEST_S * _SHORT_SOAK_WINDOWS:
         return max(1.0, for_s / _SHORT_SOAK_WINDOWS)
     return min(_LONGEST_S, max(_SHORTEST_S, for_s / _WINDOWS))
-
-
-def _needs_only_a_world(only: frozenset[str]) -> bool:
-    return any(id.split("-")[0] not in ("COL", "LAT", "BW", "CAP", "MEM") for id in only)
 
 
 def _of_operation(

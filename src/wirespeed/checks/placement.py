@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from wirespeed.checks.registry import EXPLAINED, tell
+from wirespeed.checks.registry import EXPLAINED, by_reason, tell
 from wirespeed.model.records import Finding, NodeFacts
 from wirespeed.model.units import counted, listed
 from wirespeed.node.placement import Placement
@@ -181,10 +181,7 @@ def _unchecked(
     unknown: Sequence[tuple[str, str]],
     because: str = "",
 ) -> Finding:
-    reasons: dict[str, list[str]] = defaultdict(list)
-    for host, reason in unknown:
-        reasons[reason].append(host)
-    if reasons:
+    if reasons := by_reason((reason, host) for host, reason in unknown):
         because = "; ".join(
             f"{listed(hosts, _SHOWN)}: {reason}" for reason, hosts in reasons.items()
         )

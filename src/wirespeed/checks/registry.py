@@ -3,7 +3,7 @@
 A check is data in findings.yaml and a function in its family's file, which turns records into findings.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -220,6 +220,9 @@ def facts_suffice(only: Collection[str]) -> bool:
 # How a check becomes findings; of each node by itself: one a faulty node, else one for all.
 
 
+_MOST_EVIDENCE = 12
+
+
 @dataclass(frozen=True, slots=True)
 class Blind:
     """A node on which something could not be checked."""
@@ -255,6 +258,21 @@ def absent(id: str, title: str, because: str) -> Finding:
     return Finding(id=id, status="not_checked", title=title, because=because)
 
 
+def by_reason(told: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """From pairs of a reason and who or what has it."""
+    reasons: dict[str, list[str]] = {}
+    for reason, what in told:
+        reasons.setdefault(reason, []).append(what)
+    return reasons
+
+
+def first_lines(lines: Iterable[str]) -> list[str]:
+    """As evidence: the first twelve, and how many are left out."""
+    every = list(lines)
+    hidden = len(every) - _MOST_EVIDENCE
+    return every[:_MOST_EVIDENCE] + ([f"and {hidden} more"] if hidden > 0 else [])
+
+
 def judge_nodes(
     id: str,
     nodes: Sequence[NodeFacts],
@@ -283,9 +301,7 @@ def judge_nodes(
 
 def _unchecked(id: str, about: str, blind: Sequence[tuple[NodeFacts, str]], nodes: int) -> Finding:
     """One finding for all of them, with every reason that occurs and the first node that has it."""
-    reasons: dict[str, list[str]] = {}
-    for node, because in blind:
-        reasons.setdefault(because, []).append(node.host)
+    reasons = by_reason((because, node.host) for node, because in blind)
     if len(blind) == nodes and len(reasons) == 1:
         return absent(id, f"{about} not checked", blind[0][1])
     texts = (

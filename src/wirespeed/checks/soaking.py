@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from wirespeed.checks.registry import tell
+from wirespeed.checks.registry import by_reason, first_lines, tell
 from wirespeed.checks.soaking_trends import ChangePoints, drift_finding, memory_finding
 from wirespeed.model.lasting_records import Incident, Soak, SoakStall, SoakWrong
 from wirespeed.model.records import Finding, Subject
@@ -102,7 +102,7 @@ def _data(soak: Soak, plan: Plan) -> Finding:
         "SOAK-001",
         "wrong",
         subject=Subject("rank", who) if len(blamed) == 1 else None,
-        evidence=_listed(
+        evidence=first_lines(
             f"{one.at} rank {one.rank} ({one.host}): {_call(one)}, seed {one.seed}, call {one.call}: "
             f"{one.wrong} wrong, {one.example}"
             for one in soak.wrong
@@ -144,7 +144,7 @@ def _stalls(soak: Soak) -> Finding:
         case,
         status="fail" if rank is not None and len(shown) >= _RECURS else "warn",
         subject=None if rank is None else Subject("rank", f"rank {rank}"),
-        evidence=_listed(
+        evidence=first_lines(
             f"{one.at} (+{one.since_s:.0f} s) {_call(one)}: {format_duration(one.seconds)}, as a rule "
             f"{format_duration(one.median)}; last rank {one.last_rank}"
             + (f", stood still {list(one.paused)}" if one.paused else "")
@@ -208,7 +208,7 @@ def _restarts(soak: Soak) -> Finding:
         "SOAK-004",
         "failed",
         subject=Subject(kind, name),  # type: ignore[arg-type]
-        evidence=_listed(
+        evidence=first_lines(
             f"{one.at} (+{one.since_s:.0f} s) {one.subject}: {one.title}" for one in failed
         ),
         count="once" if len(failed) == 1 else f"{len(failed)} times",
@@ -225,7 +225,7 @@ def _total(incidents: Iterable[Incident]) -> str:
 
 def _disk(soak: Soak) -> list[Finding]:
     full = [one for one in soak.incidents if one.id == "SOAK-006"]
-    lines = _listed(f"{one.at}: for {format_duration(one.lost_s)}" for one in full)
+    lines = first_lines(f"{one.at}: for {format_duration(one.lost_s)}" for one in full)
     if not full:
         return []
     return [tell("SOAK-006", "full", evidence=lines, lasted=_total(full), saw=full[0].saw)]
@@ -242,22 +242,14 @@ def _busy(soak: Soak) -> list[Finding]:
 
 
 def _skipped(skipped: Mapping[str, str]) -> list[Finding]:
-    reasons: dict[str, list[str]] = {}
-    for label, reason in skipped.items():
-        reasons.setdefault(reason, []).append(label)
+    reasons = by_reason((reason, label) for label, reason in skipped.items())
     return [
-        Finding(
-            id="CAP-001",
-            status="not_checked",
-            title=f"{counted(len(labels), 'configuration')} not soaked",
-            because=reason,
-            evidence=tuple(labels[:_MOST_EVIDENCE]),
+        tell(
+            "CAP-001",
+            "not soaked",
+            evidence=labels[:_MOST_EVIDENCE],
+            configurations=counted(len(labels), "configuration"),
+            reason=reason,
         )
         for reason, labels in reasons.items()
     ]
-
-
-def _listed(lines: Iterable[str]) -> tuple[str, ...]:
-    every = list(lines)
-    hidden = len(every) - _MOST_EVIDENCE
-    return (*every[:_MOST_EVIDENCE], *([f"and {hidden} more"] if hidden > 0 else []))
