@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.diagnose.findings import JOB, make_finding, one_rank, ranks_told
-from wirespeed.diagnose.flight_read import WINDOW, Call, Dump, Group
+from wirespeed.diagnose.flight_read import WINDOW, Call, Calls, Dump, Group
 from wirespeed.diagnose.flight_waits import Job, Lack, by_group, job_of, jobs_of, kinds_of
 from wirespeed.model.records import Finding
 
@@ -19,10 +19,6 @@ _USUAL = 4
 
 _SAME_SIZE = {name for one in CATALOGUE.values() if one.same_size for name in one.recorded}
 """Calls whose size and type must be alike on all ranks; others may differ, such as all_to_all."""
-
-
-Calls = Mapping[int, Mapping[int, Call]]
-"""Of one group: by rank and number."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,10 @@ class Call:
         return self.what.title
 
 
+Calls = Mapping[int, Mapping[int, Call]]
+"""Of one group: by rank and number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Transfer:
     """An open send or receive."""

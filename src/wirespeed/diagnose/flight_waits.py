@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.diagnose.flight_read import Call, Dump, Group, What
+from wirespeed.diagnose.flight_read import Call, Calls, Dump, Group, What
 
 _APART_NS = 6 * 3600 * 10**9
 """Ranks of one job that hangs stop within a time-out of each other; torch's are 10 and 30 min."""
@@ -186,11 +186,8 @@ def job_of(dumps: Mapping[int, Dump]) -> Job:
 
 def _missing(dumps: Mapping[int, Dump]) -> list[int]:
     """Ranks below the highest, or told as members of a group, without a dump."""
-    told = {
-        rank
-        for group in {group for dump in dumps.values() for group in dump.told}
-        for rank in group.members
-    }
+    groups = {group for dump in dumps.values() for group in dump.told}
+    told = {rank for group in groups for rank in group.members}
     sure = all(dump.sure for dump in dumps.values())
     return sorted((told | set(range(max(dumps) + 1) if sure else ())) - set(dumps))
 
@@ -237,7 +234,7 @@ def _members(
 def _judge(
     job: Job,
     group: Group,
-    calls: Mapping[int, Mapping[int, Call]],
+    calls: Calls,
     members: tuple[int, ...],
     all_known: bool,
 ) -> None:
@@ -270,7 +267,7 @@ def _open(calls: Mapping[int, Call]) -> list[int]:
     return [seq for seq, call in calls.items() if not call.done]
 
 
-def _over(calls: Mapping[int, Mapping[int, Call]], last: Mapping[int, Call]) -> set[int]:
+def _over(calls: Calls, last: Mapping[int, Call]) -> set[int]:
     """Numbers of calls that are open somewhere, and that another rank came through: all have come.
 
     Who has them open waits for nobody: its dump was just too early, or its own device is stuck.
@@ -289,7 +286,7 @@ def _over(calls: Mapping[int, Mapping[int, Call]], last: Mapping[int, Call]) -> 
 
 def _lacking(
     group: Group,
-    calls: Mapping[int, Mapping[int, Call]],
+    calls: Calls,
     last: Mapping[int, Call],
     waiting: Mapping[int, int],
     here: list[int],
@@ -304,36 +301,31 @@ def _lacking(
     found: dict[int, Lack] = {}
     for own, ranks in behind.items():
         who = tuple(rank for rank, seq in waiting.items() if seq > own)
-        call = _first_after(calls, who, own)
-        if call is None:
-            continue
-        for rank in ranks:
-            found[rank] = Lack(group, call, who)
+        if (call := _first_after(calls, who, own)) is not None:
+            found |= dict.fromkeys(ranks, Lack(group, call, who))
     return found
 
 
-def _first_after(
-    calls: Mapping[int, Mapping[int, Call]], who: tuple[int, ...], own: int
-) -> Call | None:
+def _first_after(calls: Calls, who: tuple[int, ...], own: int) -> Call | None:
     """The first collective after that number in which one of them waits, or failed.
 
     Where nothing of the group is recorded, a one-sided call tells nothing: it may be over.
     """
-    later = [
+    later = (
         call
         for rank in who
         for seq, call in calls[rank].items()
         if seq > own
         and (not call.done or call.doubtful)
         and (own >= 0 or call.what.op not in _ONE_SIDED)
-    ]
+    )
     return min(later, key=lambda call: (call.seq, call.done), default=None)
 
 
 def _add_rest(
     job: Job,
     group: Group,
-    calls: Mapping[int, Mapping[int, Call]],
+    calls: Calls,
     waiting: Mapping[int, int],
     lacking: Mapping[int, Lack],
     absent: list[int],
@@ -357,12 +349,10 @@ def _judge_transfers(job: Job) -> None:
     for (group, rank, peer, sends), count in sorted(there.items()):
         if peer < 0 or there[group, peer, rank, not sends] >= count:
             continue
-        text = next(
-            one.text
-            for one in job.dumps[rank].transfers
-            if (one.group, one.peer, one.sends) == (group, peer, sends)
-        )
-        lack = Lack(group, Call(-1, What(text, None, "")), (rank,))
+        texts = {
+            (one.group, one.peer, one.sends): one.text for one in job.dumps[rank].transfers[::-1]
+        }
+        lack = Lack(group, Call(-1, What(texts[group, peer, sends], None, "")), (rank,))
         if peer in job.dumps:
             job.lacks.setdefault(peer, []).append(lack)
             job.awaits.setdefault(rank, set()).add(peer)
