@@ -87,9 +87,8 @@ def _lab() -> None:
 def _fault_options(command: Any) -> Any:
     for kind, (metavar, told) in reversed(_FAULTS.items()):
         name = kind.replace("-", "_")
-        command = click.option(f"--{kind}", name, metavar=metavar, multiple=True, help=told)(
-            command
-        )
+        option = click.option(f"--{kind}", name, metavar=metavar, multiple=True, help=told)
+        command = option(command)
     return command
 
 

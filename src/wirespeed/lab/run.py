@@ -338,10 +338,8 @@ class Running:
 
     def _result(self, node: str) -> NodeResult:
         code = self._groups[node].returncode
-        out, err = self._output.text(node)
-        return NodeResult(
-            node, -signal.SIGKILL if code is None else code, out, err, self._ended.get(node, "")
-        )
+        code = -signal.SIGKILL if code is None else code
+        return NodeResult(node, code, *self._output.text(node), self._ended.get(node, ""))
 
 
 def exit_code(results: Sequence[NodeResult]) -> int:

@@ -218,7 +218,10 @@ def planned(asked: PodsPrepared) -> PodsPrepared:
     if job.hosts:
         raise make_error("not_deployed", file=file, pod=job.hosts[0].name)
     deployment = _deployment(job, file, name_of(file.cluster.name, job.token))
-    placed = _placed(job, deployment)
+    # The pods by the names that a StatefulSet gives them, with their ranks.
+    each = job.ranks_per_node or (cluster.slots(deployment) if job.ranks is None else None)
+    bare = replace(job, hosts=tuple(Host(name, each) for name, _ in _addresses(deployment)))
+    placed = tuple(probe.with_slots(bare, {}))
     names = {host.name for host in placed}
     nodes = {name: address for name, address in _addresses(deployment) if name in names}
     found = Found(
@@ -280,14 +283,6 @@ def _deployment(job: Job, file: cluster.ClusterFile, name: str) -> cluster.Deplo
     mode, fallback = job.options.get("mode"), job.options.get("fallback")
     nodes = len(job.hosts) or job.nodes
     return cluster.settle(file, nodes=nodes, mode=mode, fallback=fallback, name=name, live=True)
-
-
-def _placed(job: Job, deployment: cluster.Deployment) -> tuple[Host, ...]:
-    """The pods by the names that a StatefulSet gives them, with their ranks."""
-    bare = tuple(Host(name) for name, _ in _addresses(deployment))
-    each = job.ranks_per_node or (cluster.slots(deployment) if job.ranks is None else None)
-    told = replace(job, hosts=tuple(Host(host.name, each) for host in bare))
-    return tuple(probe.with_slots(told, {}))
 
 
 def _addresses(deployment: cluster.Deployment) -> list[tuple[str, str]]:

@@ -24,7 +24,10 @@ def _look(job: Job) -> Prepared:
         raise make_error("no_ray", python=sys.executable)
     address, why = _address(job.options, os.environ)
     _check_hosts(job, local=address == LOCAL)
-    strategy = job.options.get("strategy", "").upper() or _strategy(job, address)
+    # Nodes of their own where the job speaks of nodes; else as few nodes as do.
+    speaks = job.hosts or job.nodes or job.ranks_per_node or address == LOCAL
+    usual = "STRICT_SPREAD" if speaks else "PACK"
+    strategy = job.options.get("strategy", "").upper() or usual
     if strategy not in STRATEGIES:
         raise UsageError(f"--with strategy={strategy}", expected=", ".join(STRATEGIES))
     given = {**job.options, "address": address, "strategy": strategy}
@@ -38,11 +41,8 @@ def _look(job: Job) -> Prepared:
 class RayPrepared(Prepared):
     def pieces(self, scratch: Path) -> list[Piece]:
         words = (sys.executable, "-P", "-m", "wirespeed.launchers.ray.driver")
-        return [
-            Piece(
-                name="ray", command=words, stdin=_orders(self.job).to_json(), ends_with_stdin=True
-            )
-        ]
+        orders = _orders(self.job).to_json()
+        return [Piece(name="ray", command=words, stdin=orders, ends_with_stdin=True)]
 
 
 def _orders(job: Job) -> Orders:
@@ -83,12 +83,6 @@ def _check_hosts(job: Job, *, local: bool) -> None:
             raise UsageError(f"{host.name!r} is no node", expected="names or addresses of nodes")
     if local and (job.hosts or (job.nodes or 1) > 1):
         raise make_error("ray_local")
-
-
-def _strategy(job: Job, address: str) -> str:
-    """Nodes of their own where the job speaks of nodes; else as few nodes as do."""
-    speaks = job.hosts or job.nodes or job.ranks_per_node or address == LOCAL
-    return "STRICT_SPREAD" if speaks else "PACK"
 
 
 def _number(options: Mapping[str, str], name: str) -> float | None:
