@@ -41,6 +41,7 @@ from wirespeed.clusters.presets import NETWORKS
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 INSTANCE = "app.kubernetes.io/instance"
+COMPONENT = "app.kubernetes.io/component"
 OURS = "wirespeed"
 """Value of `managed-by` on all that we make; what lacks it belongs to somebody else."""
 DESCRIPTION = "wirespeed/description"
@@ -58,7 +59,7 @@ def selector_text(name: str) -> str:
 
 def labels(deployment: Deployment, component: str = "ranks") -> dict[str, str]:
     """Of every object; the user's own cannot change ours."""
-    own = {**selector(deployment.name), MANAGED_BY: OURS, "app.kubernetes.io/component": component}
+    own = {**selector(deployment.name), MANAGED_BY: OURS, COMPONENT: component}
     return {**deployment.file.workload.labels, **own}
 
 

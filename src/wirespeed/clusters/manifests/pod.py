@@ -67,6 +67,7 @@ def _claim_spec(access: str, size: str, storage_class: str) -> dict[str, Any]:
 
 _PODINFO = "/etc/podinfo"
 """Labels of the pod by the downward API; Kubernetes copies the node's zone there from 1.35 on."""
+_READ_ONLY = ("scripts", "podinfo")
 _OURS = {"scripts": manifests.MOUNT, "podinfo": _PODINFO, "shm": "/dev/shm"}
 
 
@@ -86,19 +87,15 @@ def volumes(deployment: Deployment) -> list[dict[str, Any]]:
 
 def mounts(deployment: Deployment) -> list[dict[str, Any]]:
     """The same for the container, templates included."""
-    read_only = {"scripts", "podinfo"}
     ours = {**{name: f"/{name}" for name in claim_sizes(deployment)}, **_OURS}
     more = _more(deployment)
     replaced = _paths(more)
-    found = [
-        {"name": name, "mountPath": path, **({"readOnly": True} if name in read_only else {})}
-        for name, path in ours.items()
-        if path not in replaced
+    rows = [(name, path, name in _READ_ONLY) for name, path in ours.items() if path not in replaced]
+    rows += [(one.name, one.mount_path, one.read_only) for one in more]
+    return [
+        {"name": name, "mountPath": path, **({"readOnly": True} if read_only else {})}
+        for name, path, read_only in rows
     ]
-    for volume in more:
-        mount: dict[str, Any] = {"name": volume.name, "mountPath": volume.mount_path}
-        found.append({**mount, "readOnly": True} if volume.read_only else mount)
-    return found
 
 
 def _needed(deployment: Deployment) -> dict[str, str]:

@@ -150,7 +150,6 @@ def trainjob(deployment: Deployment) -> list[dict[str, Any]]:
     return [runtime, manifest(_API, "TrainJob", deployment, queued=True, spec=refers)]
 
 
-_COMPONENT = "app.kubernetes.io/component"
 _KEYS = "/etc/wirespeed-ssh"
 """Where the operator mounts its key pair: any user may read it there."""
 _HOSTFILE = "/etc/mpi/hostfile"
@@ -210,7 +209,7 @@ def _worker(deployment: Deployment) -> dict[str, Any]:
     affinity = made["spec"]["affinity"]
     for term in affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]:
         # The launcher has a place beside a worker, or two nodes would need a third.
-        labels = {**term["labelSelector"]["matchLabels"], _COMPONENT: "ranks"}
+        labels = {**term["labelSelector"]["matchLabels"], manifests.COMPONENT: "ranks"}
         term["labelSelector"] = {"matchLabels": labels}
     return made
 

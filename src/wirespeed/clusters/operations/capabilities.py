@@ -120,6 +120,10 @@ _RDMA = (
 """Resources that stand for adapters, the surest first; the names behind the slash are the site's."""
 _INTERFACES, _RESOURCE = "CLUSTER-044", "CLUSTER-045"
 _MOST = 6
+_NO_PLUGIN = (
+    "install the RDMA device plugin (NVIDIA network operator), or go on over TCP with "
+    "--fallback tcp"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,20 +219,11 @@ def _with_resource(
         return _changed(deployment, {"resource": there[0]}, choice, (_RESOURCE,)), ()
     if names_adapters(deployment.file.network.rdma, deployment.preset):
         return deployment, ()
-    return deployment, (_no_single(there, nodes),)
-
-
-def _no_single(there: list[str], nodes: list[Node]) -> Finding:
     named = ", ".join(there[:_MOST])
-    return make_finding(
-        "no_single",
-        title=f"{len(there) or 'no'} RDMA resources on {_count(nodes)}, and the file names none",
-        saw=named or "no resource of RDMA adapters in status.allocatable",
-        fix=f"network.rdma.resource: one of {named}"
-        if there
-        else "install the RDMA device plugin (NVIDIA network operator), or go on over TCP with "
-        "--fallback tcp",
-    )
+    title = f"{len(there) or 'no'} RDMA resources on {_count(nodes)}, and the file names none"
+    saw = named or "no resource of RDMA adapters in status.allocatable"
+    fix = f"network.rdma.resource: one of {named}" if there else _NO_PLUGIN
+    return deployment, (make_finding("no_single", title=title, saw=saw, fix=fix),)
 
 
 def _count(nodes: list[Node]) -> str:

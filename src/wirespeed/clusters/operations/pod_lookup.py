@@ -7,7 +7,7 @@ from typing import Any
 from wirespeed.clusters.deployment import CONTAINER
 from wirespeed.clusters.file.kinds import quantity
 from wirespeed.clusters.kube import Kubectl
-from wirespeed.clusters.manifests import selector_text
+from wirespeed.clusters.manifests import COMPONENT, selector_text
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.units import listed
 
@@ -33,7 +33,6 @@ def format_amount(resource: str, value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-COMPONENT = "app.kubernetes.io/component"
 RANKS = "ranks"
 """Value of `component` on the pods that ranks run in; an MPIJob has a launcher beside them."""
 ZONE = "topology.kubernetes.io/zone"
