@@ -237,11 +237,12 @@ def room_for(
         if orders.address == LOCAL:  # which cannot grow
             raise _no_room(shapes, orders, ray)
         say(f"ray: waiting for nodes: asked {_asked(shapes, orders)}; the cluster has {_has(ray)}")
-    util, scheduling = import_module("ray.util"), "ray.util.scheduling_strategies"
+    util = import_module("ray.util")
+    scheduling = import_module("ray.util.scheduling_strategies")
     group = util.placement_group(shapes, strategy=orders.strategy)
 
     def actor(kind: type, bundle: int) -> Any:
-        strategy = import_module(scheduling).PlacementGroupSchedulingStrategy(
+        strategy = scheduling.PlacementGroupSchedulingStrategy(
             group, placement_group_bundle_index=bundle
         )
         options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0}
