@@ -3,11 +3,12 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
 
+from wirespeed.node import callers
 from wirespeed.node.callers import crowded_out, serve_callers, take
 
 pytestmark = pytest.mark.hostile("floods")
@@ -21,12 +22,17 @@ def _answer(caller: socket.socket) -> None:
 
 
 @contextmanager
-def _served(seconds: float = 5.0, at_once: int = 8, of_one_peer: int = 4) -> Iterator[int]:
+def _served(
+    seconds: float = 5.0,
+    at_once: int = 8,
+    of_one_peer: int = 4,
+    answer: Callable[[socket.socket], object] = _answer,
+) -> Iterator[int]:
     closing = threading.Event()
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
         thread = threading.Thread(
             target=serve_callers,
-            args=(listener, _answer),
+            args=(listener, answer),
             kwargs={
                 "seconds": seconds,
                 "at_once": at_once,
@@ -62,6 +68,27 @@ def test_200_silent_callers_hold_up_nobody() -> None:
         assert time.monotonic() - began < 4.0, "the silent were waited for"
         for one in silent:
             one.close()
+
+
+def test_who_waits_for_a_place_is_not_turned_away_when_one_that_lost_its_own_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its thread's end frees nothing, since its place was given to another at once."""
+    monkeypatch.setattr(callers, "GRACE_S", 0.4)
+
+    def slow_to_go(caller: socket.socket) -> None:
+        if word := caller.recv(1):
+            caller.sendall(word)
+        else:
+            time.sleep(0.2)
+
+    with _served(at_once=1, answer=slow_to_go) as port, _call(port):
+        time.sleep(0.5)
+        with _call(port):  # takes the place of the first, which needs a moment to go
+            time.sleep(0.1)
+            with _call(port) as last:
+                last.sendall(b"x")
+                assert take(last, 1) == b"x"
 
 
 def test_who_drips_its_word_is_cut_off_after_its_seconds_in_all() -> None:

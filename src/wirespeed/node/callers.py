@@ -128,7 +128,8 @@ class _Desk:
         here = list(self.here)
         leaver = here[crowded_out([one.peer for one in here])]
         # Many true ranks at once are a crowd too: they are quick, so wait for one to be done.
-        self.freed.wait(max(0.0, GRACE_S - (new.since - leaver.since)))
+        left_s = max(0.0, GRACE_S - (new.since - leaver.since))
+        self.freed.wait_for(lambda: len(self.here) < self.at_once, left_s)
         return len(self.here) < self.at_once or self._makes_way(leaver, new)
 
     def _makes_way(self, older: _Caller, new: _Caller) -> bool:
