@@ -56,7 +56,7 @@ contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 # Where no bytecode is written, each worker rewrites the assertions of all test files at each run.
-unit: export PYTHONDONTWRITEBYTECODE :=
+unit test-slow $(SYSTEM): export PYTHONDONTWRITEBYTECODE :=
 unit: $(VENV)/.dev
 	$(BIN)/pytest -m "not system and not slow" --ignore tests/system -n 3 --dist loadscope $(TIMES) || \
 	  $(call alone,not system and not slow)

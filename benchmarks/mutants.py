@@ -32,11 +32,11 @@ import psutil
 
 from mutants_places import Mutant, applied, candidates, probed, sound
 
-BOUND_S = 120.0
+BOUND_S = 25.0
 """Seconds of tests a mutant, as they took on the clean tree."""
-TEST_S = 60.0
+TEST_S = 30.0
 """A test is given this, or three times what it took."""
-START_S = 120.0
+START_S = 60.0
 """For pytest to start and end."""
 SHORT_S = 1.0
 """A test as short fails for what it tests: where it passed before, it is not asked again."""
