@@ -18,7 +18,6 @@ from wirespeed.statistics import (
     paired_ratio,
     percentile,
     relative_half_width,
-    robust_scores,
     student_t,
     sure_interval,
     time_stats,
@@ -205,14 +204,6 @@ def test_median_absolute_deviation_ignores_one_outlier_and_estimates_sigma():
     generator = random.Random(5)
     normal = [generator.gauss(10, 2) for _ in range(4001)]
     assert 1.4826 * median_absolute_deviation(normal) == pytest.approx(2, rel=0.06)
-
-
-def test_robust_scores_see_one_outlier_among_equals_and_among_noise():
-    assert robust_scores([1, 1, 1, 5]) == [0, 0, 0, math.inf]
-    assert robust_scores([5, 5, 5, 1]) == [0, 0, 0, -math.inf]
-    assert robust_scores([0, 1, 2, 3, 4])[-1] == pytest.approx(2 / 1.4826)
-    scores = robust_scores([1.0, 1.1, 0.9, 1.05, 0.95, 3.0])
-    assert scores[-1] > 10 and max(map(abs, scores[:-1])) < 3
 
 
 def test_drift_is_told_only_beyond_the_noise():

@@ -182,19 +182,6 @@ def median_absolute_deviation(values: Sequence[float]) -> float:
     return median(abs(value - middle) for value in values)
 
 
-def robust_scores(values: Sequence[float]) -> list[float]:
-    """Distance from the median in robust sigmas: (value - median) / (1.4826 MAD).
-
-    Where at least half of the values are equal, the others' score is infinite: that says only that
-    they differ, not by how much. (B. Iglewicz and D. C. Hoaglin, How to Detect and Handle Outliers,
-    1993, section 3.3, take 3.5 as the limit.)
-    """
-    middle, spread = median(values), median_absolute_deviation(values) * MAD_TO_SIGMA
-    if spread > 0:
-        return [(value - middle) / spread for value in values]
-    return [math.copysign(math.inf, v - middle) if v != middle else 0.0 for v in values]
-
-
 def drift(samples: Sequence[float]) -> float:
     """How far the median moved from the first half to the second, relative to the first.
 

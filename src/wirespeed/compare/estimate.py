@@ -87,16 +87,6 @@ def benjamini_hochberg(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def holm(values: Sequence[float]) -> list[float]:
-    """Adjusted so that the probability of even one wrong call is at most 5 % (S. Holm, 1979)."""
-    n = len(values)
-    adjusted, most = [1.0] * n, 0.0
-    for rank, index in enumerate(reversed(_falling(values))):
-        most = max(most, min(1.0, values[index] * (n - rank)))
-        adjusted[index] = most
-    return adjusted
-
-
 def _falling(values: Sequence[float]) -> list[int]:
     return sorted(range(len(values)), key=lambda i: values[i], reverse=True)
 

@@ -55,11 +55,6 @@ def circle_round(order: Sequence[int], turn: int) -> list[Pair]:
     return [_pair(order[a], order[b]) for a, b in seats if a < there and b < there]
 
 
-def circle_rounds(order: Sequence[int]) -> list[list[Pair]]:
-    """All rounds: every pair of `order` once, each round's pairs disjoint."""
-    return [circle_round(order, turn) for turn in range(rounds_for_all_pairs(len(order)))]
-
-
 def across(suspects: Sequence[int], good: Sequence[int], random: Random) -> list[Pair]:
     """Each suspect with a node that is known to be good, drawn at random; no more than there are."""
     partners = random.sample(list(good), min(len(good), len(suspects)))

@@ -10,14 +10,12 @@ Keys and defaults: https://www.deepspeed.ai/docs/config-json/. Three of them mis
 - Adam and AdamW are compiled in C++ at the first start unless `torch_adam` is set.
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from wirespeed.errors import StorageError, UsageError
+from wirespeed.errors import UsageError
 
 Precision = Literal["float32", "bfloat16", "float16"]
 Offload = Literal["none", "optimizer", "parameter"]
@@ -241,11 +239,3 @@ def _bucket_elements(bucket_mb: float | None, element_bytes: int, parameters: in
         elements = int(bucket_mb * 1e6 / element_bytes) // 2 * 2
     elements = min(elements, parameters or elements)
     return max(2, elements + elements % 2)
-
-
-def write_config(config: Mapping[str, Any], path: Path) -> None:
-    """That configuration as the JSON file that `deepspeed --deepspeed_config` takes."""
-    try:
-        path.write_text(json.dumps(config, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"{path}: {error.strerror}", next="choose a folder that can be written")

@@ -116,11 +116,6 @@ class TransformerSize(_Weights):
         return 6 * elements * self.context + self.attention_flops_per_sample
 
     @property
-    def flops_per_token(self) -> float:
-        """`flops_per_sample` over the context: a token's mean (late tokens see more, unmasked)."""
-        return self.flops_per_sample / self.context
-
-    @property
     def activation_bytes_per_sample(self) -> int:
         """What autograd keeps of one sample between forward and backward, in float32: an estimate.
 
