@@ -11,7 +11,8 @@ from wirespeed.cli.run_options import RunOptions, common_options
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
-    from wirespeed.model.records import Run
+    from wirespeed.locate.pair_figures import Diagnosis
+    from wirespeed.model.records import Located, Run
 
 
 _FORMATS = ("table", "json", "jsonl", "md")
@@ -155,14 +156,13 @@ def _simulated(
     from wirespeed.checks.locating import culprit_findings
     from wirespeed.locate.simulator import (
         culprit_json,
-        pair_figures,
         random_faults,
         score,
         simulate,
         simulated_part,
         standard_spec,
     )
-    from wirespeed.model.records import Located, Run, Simulation, World
+    from wirespeed.model.records import Run, Simulation, World
     from wirespeed.node.redact import allowed_environment
 
     seed, nodes = options.seed, asked["nodes"] or _NODES
@@ -177,22 +177,7 @@ def _simulated(
     )
     names = [f"node-{node}" for node in range(nodes)]
     precision, recall = score(found.culprits, faults)
-    per_round = max(1, nodes // 2)
-    stored = found.readings if nodes <= _MOST_STORED else ()
-    located = Located(
-        over="rails" if spec.rails > 1 else "nodes",
-        nodes=tuple(names),
-        rounds=found.rounds,
-        pairs_measured=found.pairs_measured,
-        pairs_possible=found.pairs,
-        stopped=found.stopped,
-        compute=found.compute,
-        pairs=tuple(
-            figures
-            for number, reading in enumerate(stored)
-            for figures in pair_figures(reading, names, number // per_round)
-        ),
-    )
+    located = _located(found, names, spec.rails)
     findings = culprit_findings(located, [culprit_json(one) for one in found.culprits])
     findings = options.gate.allowed(findings)
     verdict, code = verdict_of(findings, found.pairs_measured)
@@ -220,5 +205,28 @@ def _simulated(
             recall=recall,
             rounds=found.rounds,
             seconds=seconds,
+        ),
+    )
+
+
+def _located(found: "Diagnosis", names: list[str], rails: int) -> "Located":
+    """What a simulated search found; without the pairs' figures where there are too many nodes."""
+    from wirespeed.locate.simulator import pair_figures
+    from wirespeed.model.records import Located
+
+    per_round = max(1, len(names) // 2)
+    stored = found.readings if len(names) <= _MOST_STORED else ()
+    return Located(
+        over="rails" if rails > 1 else "nodes",
+        nodes=tuple(names),
+        rounds=found.rounds,
+        pairs_measured=found.pairs_measured,
+        pairs_possible=found.pairs,
+        stopped=found.stopped,
+        compute=found.compute,
+        pairs=tuple(
+            figures
+            for number, reading in enumerate(stored)
+            for figures in pair_figures(reading, names, number // per_round)
         ),
     )
