@@ -27,6 +27,7 @@ from wirespeed.model.field_types import (
 from wirespeed.model.lasting_records import Goodput, Soak
 from wirespeed.model.node_facts import CHECKED_FACTS, Counters, Facts, Gpu, Nic, RdmaPort
 from wirespeed.model.training_records import LoadFigures, Training
+from wirespeed.model.watch_records import Watched
 
 SCHEMA: Literal["wirespeed.run/1"] = "wirespeed.run/1"
 
@@ -460,5 +461,7 @@ class Run:
     grid: Annotated[tuple[GridPoint, ...], SPARSE] = ()
     """Of several values of --ranks, --backend or --batch: every combination, in the order asked
     for."""
+    watched: Annotated[Watched | None, SPARSE] = None
+    """Of the user's own job: what `launch --watch` and `watch` saw."""
     unfinished: Annotated[bool, SPARSE] = False
     """Present, and true, only in the header that stands in run.json until the run ends."""

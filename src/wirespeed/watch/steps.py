@@ -1,0 +1,61 @@
+"""The steps of all ranks as a table: what every source gives, and what `judge` reads."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+COLUMNS = (
+    "step",  # from the end of the rank's step before to the end of this one
+    "blocked",  # of it: waiting in communication, with nothing else to do
+    "data",  # of it: in the data loader's `next`
+    "forward",  # from the begin, or the end of `data`, to the begin of backward, without what waits
+    "backward",  # without what waits
+    "optimizer",  # in `optimizer.step`, without what waits
+    "checkpoint",  # in torch.save and torch.distributed.checkpoint.save
+    "gc",  # in Python's garbage collector
+    "cpu",  # CPU time of the thread that trains
+    "waited",  # that thread was ready to run and had no core
+    "load",  # elements of the batch that the loader gave: no time, a count
+)
+"""Seconds of one step of one rank, but `load`. NaN: not known. What a rank did by itself, its own
+work, is `step` without `blocked`: no clocks are compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkUse:
+    """One TCP connection of a rank over some time, by the kernel's own account (TCP_INFO)."""
+
+    rank: int
+    peer: str
+    """The other end's address, without port."""
+    step: int
+    """Last step that had ended."""
+    seconds: float
+    """Length of the time."""
+    busy_s: float
+    """Of it there were data under way (tcpi_busy_time)."""
+    sent_bytes: int
+    """Acknowledged meanwhile."""
+    rtt_s: float
+    """Smoothed round trip at its end."""
+    retransmits: int
+
+
+@dataclass(slots=True, kw_only=True)
+class StepTable:
+    """One launch of a job."""
+
+    hosts: list[str]
+    """By rank."""
+    first: NDArray[np.int64]
+    """By row: number of its first step."""
+    each: NDArray[np.int64]
+    """By row: over how many steps it is the mean."""
+    columns: dict[str, NDArray[np.float32]]
+    """By name: [ranks, rows]."""
+    begin_s: NDArray[np.float64]
+    """[rows]: seconds since 1970 at which the first rank began it."""
+    links: list[LinkUse] = field(default_factory=list)
+    addresses: dict[str, str] = field(default_factory=dict)
+    """Host by address, as the ranks told it."""
