@@ -32,6 +32,7 @@ class Unit:
 
 Micros = Annotated[T, Unit("_us", "µs", times=1e6)]
 Millis = Annotated[T, Unit("_ms", "ms", times=1e3)]
+RoundedMillis = Annotated[T, Unit("_ms", "ms", times=1e3, digits=4)]
 RoundedMicros = Annotated[T, Unit("_us", "µs", times=1e6, digits=2)]
 Seconds = Annotated[T, Unit("_s", "seconds")]
 Bytes = Annotated[T, Unit("_bytes", "bytes")]

@@ -15,6 +15,7 @@ from wirespeed.model.field_types import (
     Millis,
     NotNegative,
     Positive,
+    RoundedMillis,
     Share,
 )
 
@@ -29,13 +30,13 @@ class WatchWindow:
     """How many there are."""
     since_s: NotNegative
     """Seconds from the first step that was seen to the begin of this window."""
-    step: Millis[NotNegative]
+    step: RoundedMillis[NotNegative]
     """Median over ranks of the mean time of a step."""
-    own: Millis[tuple[float, ...]] = ()
+    own: RoundedMillis[tuple[float, ...]] = ()
     """Mean time of a step that the rank was not waiting in communication; negative: not known."""
-    blocked: Millis[tuple[float, ...]] = ()
+    blocked: RoundedMillis[tuple[float, ...]] = ()
     """Mean time of a step that the rank was waiting in communication; negative: not known."""
-    data: Millis[tuple[float, ...]] = ()
+    data: RoundedMillis[tuple[float, ...]] = ()
     """Mean time of a step in the data loader; negative: not known."""
 
 
