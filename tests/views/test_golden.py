@@ -25,6 +25,9 @@ CASES = [
     *[("train", format, "plain") for format in ("table", "wide", "md", "csv", "json", "jsonl")],
     ("train", "table", "color"),
     ("train", "table", "ascii"),
+    *[("watched", format, "plain") for format in ("table", "wide", "md", "csv", "jsonl")],
+    ("watched", "table", "color"),
+    ("watched", "wide", "ascii"),
     ("check", "md", "ascii"),
     ("check", "md", "verbose"),
 ]

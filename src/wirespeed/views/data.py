@@ -99,6 +99,8 @@ def _told(run: Run) -> Run:
 
 def _rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What the run is about: strategies, else measurements, else (of logs and facts) findings."""
+    if watched := data.get("watched"):
+        return list(_of_job(watched))
     if goodput := data.get("goodput"):
         return [_lasted(goodput)]
     if data.get("soak", {}).get("windows"):
@@ -106,6 +108,14 @@ def _rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     if data.get("training"):
         return list(data["training"])
     return _graded(data) or list(data["findings"])
+
+
+def _of_job(watched: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A row of the job as a whole, then one a window, a change, and a collective of a group."""
+    rows = {"windows": "window", "changes": "change", "traffic": "traffic"}
+    yield {"row": "job", **{name: one for name, one in watched.items() if name not in rows}}
+    for name, kind in rows.items():
+        yield from ({"row": kind, **one} for one in watched.get(name, ()))
 
 
 def _lasted(goodput: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from wirespeed.model.derived_records import Comparison
 from wirespeed.model.records import Finding, Run
 from wirespeed.model.units import format_duration
 from wirespeed.views import comparison as comparison_view
-from wirespeed.views import sections
+from wirespeed.views import sections, watched
 from wirespeed.views.combinations import grid_tables, settings_tables, winner_lines
 from wirespeed.views.findings import FIELDS, of_interest, sorted_by_family
 from wirespeed.views.lasting import conclusion, goodput_tables, soak_tables, summary, timeline
@@ -21,6 +21,7 @@ def render(run: Run, style: Style) -> str:
         [f"## {run.verdict}", "", escape(sections.head_line(run, plain), plain)],
         _findings(run, plain),
         *(_details(finding, plain) for finding in sorted_by_family(run.findings)),
+        *_watched(run, plain),
         *_tables(training_tables(run), plain),
         *_settings(run, plain),
         *_soak(run, plain),
@@ -77,6 +78,15 @@ def _settings(run: Run, style: Style) -> list[list[str]]:
         *_tables(settings_tables(run), style),
         ["```", *map(style.text, winner_lines(run)), "```"],
     ]
+
+
+def _watched(run: Run, style: Style) -> list[list[str]]:
+    """What was seen of the user's own job, and its tables."""
+    if run.watched is None:
+        return []
+    told = [*watched.conclusion(run.watched), *watched.unseen(run.watched)]
+    lines = [f"- {escape(line, style)}" for line in told]
+    return [lines, *_tables(watched.watched_tables(run.watched), style)]
 
 
 def _goodput(run: Run, style: Style) -> list[list[str]]:

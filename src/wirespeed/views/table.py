@@ -41,9 +41,13 @@ def _pairs(run: Run, style: Style) -> list[list[str]]:
     return [pair_lines(run, style), simulation_lines(run, style)]
 
 
-def _particular(run: Run, style: Style) -> list[list[str]]:
-    """Blocks of training, of compared settings, and of what lasted."""
+def _particular(run: Run, style: Style, *, wide: bool = False) -> list[list[str]]:
+    """Blocks of a watched job, of training, of compared settings, and of what lasted."""
     blocks = []
+    if run.watched is not None:
+        from wirespeed.views.watched import watched_lines
+
+        blocks.append(watched_lines(run, style, wide=wide))
     if run.training or run.under_load or run.grid:
         from wirespeed.views.training import training_lines
 
@@ -154,7 +158,7 @@ def render_wide(run: Run, style: Style) -> str:
         [sections.head_line(run, style)],
         sections.choices_grid(run).lines(style),
         finding_lines(run.findings, style),
-        *_particular(run, style),
+        *_particular(run, style, wide=True),
         _measurements(run, style),
         _verifications(run, style),
         _wrong_data(run, style),
