@@ -51,6 +51,7 @@ def test_most_of_what_is_exported_is_shown() -> None:
         "timestamp",
         "goodput",
         "soak",
+        "watched",
     ):
         assert any(part in name for name in asked), part
 

@@ -13,7 +13,7 @@ from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.records import Run
 from wirespeed.model.watch_records import StepChange, Traffic, Watched, WatchWindow
 from wirespeed.runs.schema import load_schema
-from wirespeed.views import Style, md, render, table
+from wirespeed.views import Style, md, prometheus, render, table
 from wirespeed.views.watched import conclusion, lateness, ranks_of, watched_lines
 
 PLAIN = Style(width=200)
@@ -133,3 +133,30 @@ def test_hostile_names_are_inert(watched: Run) -> None:
     for text in (table.render(run, PLAIN), table.render_wide(run, PLAIN), md.render(run, PLAIN)):
         assert "\x1b" not in text
     assert "<script>" not in md.render(run, PLAIN)
+
+
+def samples(run: Run) -> dict[str, list[str]]:
+    """By metric its lines, without the name."""
+    found: dict[str, list[str]] = {}
+    for line in prometheus.render(run, PLAIN).splitlines():
+        if line.startswith("wirespeed_watched_"):
+            name, _, rest = line.removeprefix("wirespeed_watched_").partition("{")
+            found.setdefault(name, []).append(rest)
+    return found
+
+
+def test_gauges(watched: Run) -> None:
+    found = samples(watched)
+    assert found["step_seconds"] == ['command="launch",ranks="4"} 0.059107']
+    assert found["exposed_ratio"][0].endswith(" 0.58") and found["changes"][0].endswith(" 1")
+    assert found["part_seconds"][0] == 'command="launch",ranks="4",part="data"} 0.0022'
+    assert len(found["part_seconds"]) == 8
+    late = found["rank_late_seconds"]
+    assert late[0].startswith('command="launch",rank="2",host="node-1"} 0.021') and len(late) == 4
+    assert len(found["traffic_bytes"]) == 2 and len(found["traffic_exposed_seconds"]) == 1
+
+
+def test_gauges_are_bounded_and_what_was_not_seen_has_none(crowd: Run, unknown: Run) -> None:
+    late = samples(crowd)["rank_late_seconds"]
+    assert len(late) == prometheus.MOST_RANKS and 'rank="77"' in late[0]
+    assert set(samples(unknown)) == {"steps", "changes"}

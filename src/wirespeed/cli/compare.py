@@ -165,17 +165,18 @@ def baseline() -> None:
 @_NAME
 def set_command(refs: tuple[str, ...], name: str) -> None:
     """Keep these runs, repeats of the same, in place of what had that name."""
+    from wirespeed.compare.figures import figures_of
     from wirespeed.runs.named_files import set_baseline
 
     runs = [run for ref in refs for run in load_refs(ref)]
     ids = [run.id for run in runs]
     if len(set(ids)) < len(ids):
         raise UsageError("a run stands twice in the baseline", expected="different runs")
-    empty = [run.id for run in runs if not run.measurements and not run.training]
+    empty = [run.id for run in runs if not figures_of(run)]
     if empty:
         raise UsageError(
             f"run {empty[0]} measured nothing that could be compared",
-            expected="runs of bench, check or train, or imported ones",
+            expected="runs of bench, check, train or a watched job, or imported ones",
             next="wirespeed runs list",
         )
     path = set_baseline(runs, name)
@@ -191,6 +192,7 @@ def set_command(refs: tuple[str, ...], name: str) -> None:
 def show(name: str, output: str) -> None:
     """Which runs a baseline holds."""
     from wirespeed.cli.page import table_lines
+    from wirespeed.compare.figures import figures_of
     from wirespeed.runs.named_files import load_baseline
     from wirespeed.views.text import style_for
 
@@ -206,7 +208,7 @@ def show(name: str, output: str) -> None:
     rows = [
         (
             *(run.id, run.started[:19].replace("T", " "), run.command, run.verdict),
-            *(run.world.size or "", run.world.backend, len(run.measurements) + len(run.training)),
+            *(run.world.size or "", run.world.backend, len(figures_of(run))),
         )
         for run in kept.runs
     ]

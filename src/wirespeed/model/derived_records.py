@@ -22,7 +22,7 @@ runs, what the user said, or not at all."""
 class What:
     """What was measured: figures of two runs are compared where all of this is alike."""
 
-    kind: Literal["collective", "training", "goodput", "soak"]
+    kind: Literal["collective", "training", "goodput", "soak", "watched"]
     fields: tuple[tuple[str, str | int | float | bool | None], ...]
     """Name and value, in the order of the record: op, engine, dtype, …"""
 
@@ -32,8 +32,9 @@ class What:
 
     @property
     def is_ratio(self) -> bool:
-        """Whether it is a goodput: its time is then seconds of wall time for a useful one."""
-        return self.get("figure") == "goodput"
+        """Whether it is a share that is better when it is more, a goodput or the part of a step that
+        is not exposed communication: its time is then seconds of wall time for such a one."""
+        return self.get("figure") in ("goodput", "unexposed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,3 +121,8 @@ class Watched:
     """Share of the steps in which it was last."""
     unseen: tuple[str, ...] = ()
     """What could not be seen, and why."""
+
+    @property
+    def exposed_known(self) -> bool:
+        """Whether the exposed share was seen, which may be 0."""
+        return self.exposed_high > 0 or "blocked" in self.parts_ms

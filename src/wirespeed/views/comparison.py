@@ -58,7 +58,7 @@ _NOISE = {
 
 
 def by_rate(what: What, *busbw: float) -> bool:
-    """Whether it is told by what is better when it is more: a large size's busbw, a goodput."""
+    """Whether it is told by what is better when it is more: a large size's busbw, a share."""
     if what.is_ratio:
         return True
     size = what.get("size_bytes")
@@ -76,8 +76,8 @@ def label(what: What, varying: Iterable[str] = (), *, rate: bool = False) -> str
 
 def _unit(what: What, rate: bool) -> str:
     """What the figure is a figure of."""
-    if what.kind == "goodput":
-        return str(what.get("figure") or "")
+    if figure := what.get("figure"):
+        return "not exposed" if figure == "unexposed" else str(figure)
     if what.kind == "soak":
         return "call"
     return "busbw" if rate else "step" if what.kind == "training" else "time"
@@ -335,6 +335,11 @@ def document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def share(what: What, time: float) -> tuple[str, float]:
+    """(name in JSON, value) of what is a ratio: `goodput`, or `exposed`, which is better when less."""
+    return ("exposed", 1 - 1 / time) if what.get("figure") == "unexposed" else ("goodput", 1 / time)
+
+
 def _versus(one: Versus) -> dict[str, Any]:
     return {
         "before": asdict(one.before),
@@ -368,7 +373,8 @@ def _row(row: Row) -> dict[str, Any]:
 
 def _figures(row: Row) -> dict[str, float]:
     if row.what.is_ratio:
-        return {"goodput_before": 1 / row.before, "goodput_after": 1 / row.after}
+        before, after = share(row.what, row.before), share(row.what, row.after)
+        return {f"{before[0]}_before": before[1], f"{after[0]}_after": after[1]}
     return {
         "time_before_us": row.before * _US,
         "time_after_us": row.after * _US,

@@ -21,6 +21,7 @@ from wirespeed.model.records import Located, LogVerdict, Measurement, NodeVerdic
 from wirespeed.views.lasting import calls_of
 from wirespeed.views.sections import place, references_of
 from wirespeed.views.text import Style
+from wirespeed.views.watched import latest, ranks_of
 
 Sample = tuple[Mapping[str, object], float]
 """(labels, value)."""
@@ -56,6 +57,8 @@ FAMILIES: tuple[Family, ...] = TEXTS.load()
 _Figures = Iterator[tuple[tuple[object, ...], Mapping[str, float | None]]]
 """(values of the labels, figures by the metric's name; None where there is none)."""
 _STATUSES = ("pass", "warn", "fail", "not_checked")
+MOST_RANKS = 64
+"""Ranks of a watched job that have a series, the latest first."""
 _NOT_KEPT = "not kept"
 """Stands for the id of incidents that were counted only, since there were too many."""
 
@@ -231,7 +234,36 @@ def _soak(run: Run) -> _Figures:
         yield (call.op, call.dtype, call.size_bytes, ranks), figures
 
 
-_SOURCES = (_whole, _findings, _measurements, _graded, _pairs, _trainings, _goodput, _soak)
+def _watched(run: Run) -> _Figures:
+    """Of the ranks only the latest: each would be a series."""
+    if run.watched is None:
+        return
+    one, ranks = run.watched, run.watched.ranks
+    timed = bool(one.steps and one.step)
+    yield (
+        (ranks,),
+        {
+            "watched_steps": one.steps,
+            "watched_step_seconds": one.step if timed else None,
+            "watched_step_low_seconds": one.step_low if timed else None,
+            "watched_step_high_seconds": one.step_high if timed else None,
+            "watched_exposed_ratio": one.exposed if one.exposed_known else None,
+            "watched_changes": len(one.changes),
+        },
+    )
+    for part, took_ms in one.parts_ms.items():
+        yield (ranks, part), {"watched_part_seconds": took_ms / 1e3}
+    for rank in latest(ranks_of(one), MOST_RANKS):
+        yield (rank.rank, rank.host), {"watched_rank_late_seconds": rank.late}
+    for use in one.traffic:
+        figures = {"bytes": use.bytes_per_step, "exposed_seconds": use.exposed}
+        yield (use.group, use.op), {f"watched_traffic_{name}": v for name, v in figures.items()}
+
+
+_SOURCES = (
+    *(_whole, _findings, _measurements, _graded, _pairs, _trainings, _goodput, _soak),
+    _watched,
+)
 
 
 def samples_of(run: Run) -> dict[Family, list[Sample]]:

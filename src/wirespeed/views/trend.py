@@ -138,7 +138,7 @@ def _series(one: Series) -> dict[str, Any]:
 
 def _figures(what: What, time: float, busbw: float) -> dict[str, float]:
     if what.is_ratio:
-        return {"goodput": 1 / time}
+        return dict([comparison.share(what, time)])
     return {"time_us": time * _US, "busbw_GBps": busbw / GIGA}
 
 

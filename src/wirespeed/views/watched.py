@@ -89,6 +89,12 @@ def ranks_of(watched: Watched) -> list[RankMeans]:
     ]
 
 
+def latest(ranks: Sequence[RankMeans], most: int) -> list[RankMeans]:
+    """Those that are later than the others at their own work, the latest first."""
+    told = [one for one in ranks if one.late is not None]
+    return sorted(told, key=lambda one: -(one.late or 0.0))[:most]
+
+
 def _mean(
     watched: Watched, rank: int, of: Callable[[WatchWindow], Sequence[float]]
 ) -> float | None:
@@ -121,7 +127,7 @@ def conclusion(watched: Watched) -> list[str]:
         return lines
     step = f"a step takes {format_duration(watched.step)}"
     step += _ends(format_duration, watched.step_low, watched.step_high)
-    if exposed_known(watched):
+    if watched.exposed_known:
         step += f"; communication exposed {percent(watched.exposed)} of it"
         step += _ends(percent, watched.exposed_low, watched.exposed_high)
     lines.append(step)
@@ -141,10 +147,6 @@ def _seen(watched: Watched) -> str:
     if watched.boundary and watched.steps:
         seen += f"; a step ends with {_BOUNDARIES.get(watched.boundary, watched.boundary)}"
     return seen + (f"; started {watched.launches} times" if watched.launches > 1 else "")
-
-
-def exposed_known(watched: Watched) -> bool:
-    return watched.exposed_high > 0 or "blocked" in watched.parts_ms
 
 
 def percent(share: float) -> str:
