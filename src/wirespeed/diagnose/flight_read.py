@@ -2,17 +2,19 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from wirespeed.diagnose.flight_pickle import plain
 from wirespeed.diagnose.prefix import rank_in_name
 from wirespeed.diagnose.sources import MAGIC, Source
 from wirespeed.errors import InputError
+
+T = TypeVar("T")
 
 _LARGEST = 64 << 20
 _RING = 1 << 18
@@ -143,6 +145,11 @@ def read_dump(source: Source, number: int) -> Dump:
 
     Raises InputError where it is no such dump, is damaged, or would run a program.
     """
+    return decoded(source, lambda known: _dump(known, source, number))
+
+
+def decoded(source: Source, use: Callable[[Mapping[str, Any]], T]) -> T:
+    """What `use` makes of the dump's content. Raises InputError as `read_dump` does."""
     try:
         data = b"".join(source.parts(_LARGEST + 1))
         if len(data) > _LARGEST:
@@ -151,7 +158,7 @@ def read_dump(source: Source, number: int) -> Dump:
         known = plain(data) if data[:2] in MAGIC else json.loads(data)
         if isinstance(known, list):  # the first versions hold nothing else
             known = {"entries": known}
-        return _dump(known, source, number)
+        return use(known)
     except _DAMAGE as error:
         cut = isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip()) - 1
         raise InputError(

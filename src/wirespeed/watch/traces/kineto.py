@@ -1,0 +1,215 @@
+"""A trace of torch.profiler (kineto), reduced to what tells of steps and communication.
+
+Names: `ProfilerStep#N` and `Optimizer.step#…` are torch's annotations (torch/profiler, torch/optim),
+`enumerate(DataLoader)#…` the loader's, `gloo:all_reduce` runs on the backend's own thread,
+`ncclDevKernel_…` on the GPU. Kernels and `record_param_comms` carry what ParamCommsUtils.hpp lists:
+`Collective name`, `In msg nelems`, `dtype`, `Process Group Name`, `Process Group Ranks`, `Seq`.
+"""
+
+from typing import Any
+
+from msgspec import DecodeError, Raw, Struct, json
+
+from wirespeed.diagnose.sources import Source
+from wirespeed.watch.calls import Call
+from wirespeed.watch.traces.json_list import JsonList
+from wirespeed.watch.traces.naming import dtype_known, op_named, op_of_kernel, ranks_in
+from wirespeed.watch.traces.rank_trace import (
+    HIGHEST_RANK,
+    MOST_CALLS,
+    MOST_MARKS,
+    Mark,
+    RankTrace,
+    count_of,
+    elements_of,
+)
+
+_BACKENDS = ("gloo:", "ucc:", "mpi:")
+"""Whose annotations span the collective itself; `nccl:` ones span its launch only."""
+_ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+_AUTOGRAD = "autograd::engine::evaluate_function: "
+_SAVES = ("torch/serialization.py(", "torch/distributed/checkpoint/state_dict_saver.py(")
+_COMMS = "record_param_comms"
+
+
+class Event(Struct, gc=False):
+    """One event ("Trace Event Format", Chrome project), as far as it is looked at."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    ts: float = 0.0
+    """Begin, in microseconds since the trace's zero."""
+    dur: float = 0.0
+    """Microseconds."""
+    args: Raw = Raw(b"{}")
+
+
+class Head(Struct):
+    """What a trace tells of its job, beside the events."""
+
+    distributedInfo: dict[str, Any] | None = None
+    baseTimeNanoseconds: int | None = None
+    """The zero of the events' clock, ns since 1970."""
+    host_name: str | None = None
+
+
+def read_kineto(source: Source) -> RankTrace:
+    """All that is kept of it. Raises InputError where it is no trace."""
+    events = JsonList(source, "traceEvents", Event)
+    reader = _Reader(RankTrace(source=source.name, kind="kineto"))
+    for batch in events.batches():
+        for event in batch:
+            if event.ph == "X":
+                reader.take(event)
+    trace = reader.finished(_head(events.around))
+    trace.cut, trace.skipped, trace.bytes = events.cut, events.skipped, events.bytes
+    return trace
+
+
+class _Reader:
+    def __init__(self, trace: RankTrace) -> None:
+        self.trace = trace
+        self._root = ""
+        self._issued: list[Call] = []
+        """As the CPU recorded them; they count where there are no kernels."""
+        self._threads: list[Call] = []
+        self._kernels: list[Call] = []
+        self._gpu = False
+        self._by_kind = {"cpu_op": self._operator, "user_annotation": self._annotation}
+        self._by_kind |= dict.fromkeys(_ON_GPU, self._kernel)
+        self._by_kind["python_function"] = self._python
+
+    def take(self, event: Event) -> None:
+        if (one := self._by_kind.get(event.cat)) is not None:
+            begin = event.ts * 1e-6
+            one(event, begin, begin + event.dur * 1e-6)
+
+    def _operator(self, event: Event, begin: float, end: float) -> None:
+        name = event.name
+        if name.startswith("aten::"):
+            if not self._gpu:
+                self.trace.compute.add(begin, end)
+        elif name.startswith(_AUTOGRAD):
+            self.trace.backward.add(begin, end)
+            self._root = self._root or name
+            if name == self._root:
+                self._mark(self.trace.roots, begin, end)
+        elif name == _COMMS:
+            told = _told(event.args)
+            op = op_named(str(told.get("Collective name", "")))
+            if op not in ("", "wait", "init"):
+                self._keep(self._issued, op, told, begin, end)
+
+    def _annotation(self, event: Event, begin: float, end: float) -> None:
+        name = event.name
+        if name.startswith("ProfilerStep"):
+            number = name.partition("#")[2]
+            known = int(number) if number.isdecimal() and len(number) < 16 else -1
+            self._mark(self.trace.steps, begin, end, known)
+        elif name.startswith("Optimizer.step#"):
+            self._mark(self.trace.optimizers, begin, end)
+        elif name.startswith("enumerate(DataLoader)#"):
+            self.trace.loading.add(begin, end)
+        elif name.startswith(_BACKENDS):
+            self._keep(self._threads, op_named(name), _told(event.args), begin, end)
+
+    def _kernel(self, event: Event, begin: float, end: float) -> None:
+        op = op_of_kernel(event.name)
+        if op is None:
+            if not self._gpu:  # what the CPU does hides nothing then
+                self._gpu, self.trace.compute = True, type(self.trace.compute)()
+            self.trace.compute.add(begin, end)
+            return
+        told = _told(event.args)
+        op = op_named(str(told["Collective name"])) if told.get("Collective name") else op
+        self._keep(self._kernels, op, told, begin, end)
+
+    def _python(self, event: Event, begin: float, end: float) -> None:
+        if event.name.endswith(": save") and event.name.startswith(_SAVES):
+            self.trace.saving.add(begin, end)
+
+    def _mark(self, marks: list[Mark], begin: float, end: float, number: int = -1) -> None:
+        if len(marks) < MOST_MARKS:
+            marks.append(Mark(begin_s=begin, end_s=end, number=number))
+
+    def _keep(
+        self, calls: list[Call], op: str, told: dict[str, Any], begin: float, end: float
+    ) -> None:
+        if len(calls) >= MOST_CALLS:
+            self.trace.more_calls += 1
+            return
+        dtype, width = dtype_known(_text(told.get("dtype")) or _input_type(told))
+        name = _text(told.get("Process Group Name"))
+        peer = told.get("Dst Rank" if op == "send" else "Src Rank", -1)
+        calls.append(
+            Call(
+                rank=-1,
+                op=op,
+                group=ranks_in(_text(told.get("Process Group Ranks"))),
+                group_name=name,
+                seq=count_of(told.get("Seq"), -1),
+                size_bytes=width
+                * count_of(told.get("In msg nelems"), elements_of(told.get("Input Dims"))),
+                dtype=dtype if width else "",
+                begin_s=begin,
+                end_s=end,
+                peer=count_of(peer, -1) if op in ("send", "recv") else -1,
+            )
+        )
+
+    def finished(self, head: Head) -> RankTrace:
+        trace = self.trace
+        trace.zero_s = (head.baseTimeNanoseconds or 0) * 1e-9
+        trace.host = (head.host_name or "")[:200]
+        job = head.distributedInfo or {}
+        rank = count_of(job.get("rank"), -1)
+        trace.rank = rank if rank <= HIGHEST_RANK else -1
+        trace.world_size = count_of(job.get("world_size"), 0)
+        trace.groups = _groups(job.get("pg_config"))
+        trace.on_gpu = bool(self._kernels)
+        calls = self._kernels or self._threads or self._issued
+        trace.calls = sorted(calls, key=lambda one: one.begin_s)
+        return trace
+
+
+def _head(around: list[bytes]) -> Head:
+    """From before the events, or after them."""
+    head = Head()
+    for text in around:
+        try:
+            told = json.decode(text, type=Head)
+        except (DecodeError, RecursionError):
+            continue
+        for name in Head.__struct_fields__:
+            if getattr(head, name) is None:
+                setattr(head, name, getattr(told, name))
+    return head
+
+
+def _told(args: Raw) -> dict[str, Any]:
+    try:
+        told = json.decode(args)
+    except (DecodeError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value[:100_000] if isinstance(value, str) else ""
+
+
+def _input_type(told: dict[str, Any]) -> str:
+    types = told.get("Input type")
+    return _text(types[0]) if isinstance(types, list) and types else ""
+
+
+def _groups(told: object) -> dict[str, tuple[int, ...]]:
+    """Of `pg_config`; groups whose ranks it does not list are left out."""
+    found = {}
+    for one in told if isinstance(told, list) else ():
+        if isinstance(one, dict) and isinstance(ranks := one.get("ranks"), list):
+            known = tuple(rank for rank in ranks if isinstance(rank, int))
+            if known and len(known) == len(ranks):
+                found[str(one.get("pg_name", ""))[:200]] = known
+    return found
