@@ -6,11 +6,11 @@ Attributes: torch/csrc/profiler/standalone/execution_trace_observer.cpp.
 
 from typing import Any
 
-from msgspec import DecodeError, Raw, Struct, json
+from msgspec import Raw, Struct, json
 
 from wirespeed.diagnose.sources import Source
 from wirespeed.watch.calls import Call
-from wirespeed.watch.traces.json_list import JsonList
+from wirespeed.watch.traces.json_list import DAMAGE, JsonList
 from wirespeed.watch.traces.naming import dtype_known, op_named
 from wirespeed.watch.traces.rank_trace import MOST_CALLS, RankTrace, count_of, elements_of
 
@@ -92,6 +92,6 @@ def _groups(node: Node) -> dict[str, tuple[int, ...]]:
 def _decoded(text: Raw | bytes, kind: Any) -> Any:
     try:
         value = json.decode(text)
-    except (DecodeError, RecursionError):
+    except DAMAGE:
         return kind()
     return value if isinstance(value, kind) else kind()

@@ -18,6 +18,8 @@ from wirespeed.errors import InputError
 
 Item = TypeVar("Item", bound=Struct)
 
+DAMAGE = (DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises."""
 _BLOCK = 1 << 20
 _LONGEST = 32 << 20
 """Bytes of one object, and of what stands before or after the list."""
@@ -118,7 +120,7 @@ class JsonList(Generic[Item]):
                 return None
             try:
                 found = self._all.decode(b"[" + rest[: place + 1] + b"]")
-            except (DecodeError, RecursionError):
+            except DAMAGE:
                 continue
             self._rest = rest[match.end() :]
             return found
@@ -149,7 +151,7 @@ class JsonList(Generic[Item]):
     def _one(self, text: bytes) -> list[Item]:
         try:
             return [self._each.decode(text)]
-        except (DecodeError, RecursionError):
+        except DAMAGE:
             self.skipped += 1
             return []
 
@@ -165,6 +167,6 @@ def _cut_before(text: bytes, place: int) -> tuple[re.Match[bytes] | None, int]:
 def _is_json(text: bytes) -> bool:
     try:
         decode(text)
-    except (DecodeError, RecursionError):
+    except DAMAGE:
         return False
     return True

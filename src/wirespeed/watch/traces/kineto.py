@@ -8,11 +8,11 @@ Names: `ProfilerStep#N` and `Optimizer.step#…` are torch's annotations (torch/
 
 from typing import Any
 
-from msgspec import DecodeError, Raw, Struct, json
+from msgspec import Raw, Struct, json
 
 from wirespeed.diagnose.sources import Source
 from wirespeed.watch.calls import Call
-from wirespeed.watch.traces.json_list import JsonList
+from wirespeed.watch.traces.json_list import DAMAGE, JsonList
 from wirespeed.watch.traces.naming import dtype_known, op_named, op_of_kernel, ranks_in
 from wirespeed.watch.traces.rank_trace import (
     HIGHEST_RANK,
@@ -179,7 +179,7 @@ def _head(around: list[bytes]) -> Head:
     for text in around:
         try:
             told = json.decode(text, type=Head)
-        except (DecodeError, RecursionError):
+        except DAMAGE:
             continue
         for name in Head.__struct_fields__:
             if getattr(head, name) is None:
@@ -190,7 +190,7 @@ def _head(around: list[bytes]) -> Head:
 def _told(args: Raw) -> dict[str, Any]:
     try:
         told = json.decode(args)
-    except (DecodeError, RecursionError):
+    except DAMAGE:
         return {}
     return told if isinstance(told, dict) else {}
 
