@@ -20,6 +20,9 @@ LEAST = 10
 _MOST = 120
 """More are put together, neighbour by neighbour: pairs grow with the square."""
 
+_STRAIGHT = 1e-6
+"""Of their range: what leaves a line by less lies on it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slope:
@@ -49,7 +52,9 @@ def slope(times: Sequence[float], values: Sequence[float], confidence: float) ->
     )
     middle = median(slopes)
     rest = [value - middle * at for at, value in zip(times, values, strict=True)]
-    spread = math.sqrt(n * (n - 1) * (2 * n + 5) / 18 * _inflation(rest))
+    straight = max(rest) - min(rest) <= _STRAIGHT * (max(values) - min(values))
+    inflation = 1.0 if straight else _inflation(rest)  # rounding has an order too
+    spread = math.sqrt(n * (n - 1) * (2 * n + 5) / 18 * inflation)
     reach = NormalDist().inv_cdf(0.5 + confidence / 2) * spread
     count = len(slopes)
     low, high = math.floor((count - reach) / 2), math.ceil((count + reach) / 2)

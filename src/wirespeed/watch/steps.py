@@ -42,6 +42,16 @@ class LinkUse:
     retransmits: int
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Resident memory of a rank's process."""
+
+    rank: int
+    step: int
+    """Last step that had ended."""
+    rss_bytes: int
+
+
 @dataclass(slots=True, kw_only=True)
 class StepTable:
     """One launch of a job."""
@@ -59,3 +69,9 @@ class StepTable:
     links: list[LinkUse] = field(default_factory=list)
     addresses: dict[str, str] = field(default_factory=dict)
     """Host by address, as the ranks told it."""
+    memory: list[MemoryUse] = field(default_factory=list)
+    """In order of steps for each rank."""
+    bad_loss: dict[int, int] = field(default_factory=dict)
+    """By rank: first step whose loss was no number."""
+    boundary: str = ""
+    """What ends a step, as `Watched.boundary`."""

@@ -1,0 +1,162 @@
+"""Why own work is long: what a step would take without data loading, garbage collection, checkpoints
+or uneven batches; and what grew where a rank is late for none of these."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wirespeed.watch.late import Late
+from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, median_over, others
+
+APART = ("data", "gc", "checkpoint")
+"""Columns that are judged by themselves, in this order."""
+PHASES = ("forward", "backward", "optimizer")
+_OF_ONE = 0.8
+"""Share of a cause's cost that one rank, or the ranks of one host, bear for it to be theirs."""
+_LEAST_VARIATION = 0.02
+"""Of batches: below it they are even."""
+_LEAST_CORRELATION = 0.5
+_MOST_POWER = 2.0
+"""Time grows with the square of the elements at most (attention)."""
+_SAMPLE = 50_000
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Of own work, what has a cause by itself."""
+
+    name: str
+    """A column's."""
+    times: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    name: str
+    extra: Floats
+    """By row, seconds that a step takes more for it, if nothing else were wrong."""
+    ranks: tuple[int, ...]
+    """Rows of OwnWork that bear it; empty: the whole job does."""
+
+
+def parts_of(seen: OwnWork) -> tuple[Matrix, list[Part]]:
+    """Own work without what has a cause by itself, and that."""
+    work, parts = seen.own, []
+    for name in APART:
+        column = seen.column(name)
+        if np.nanmax(column, initial=0) > 0:
+            parts.append(Part(name, np.fmax(column, 0)))
+            work = np.maximum(work - parts[-1].times, 0)
+    uneven = _uneven(seen, work)
+    if uneven is not None:
+        parts.append(uneven)
+        work = np.maximum(work - uneven.times, 0)
+    return work, parts
+
+
+def cause_of(part: Part, well: Matrix, seen: OwnWork) -> Cause | None:
+    """well: work of ranks with which nothing is wrong; None: it costs nothing."""
+    work = well + part.times
+    extra = (highest(work) - highest(well)).astype(np.float64)
+    if not extra.any():
+        return None
+    return Cause(part.name, extra, _bearers(work, part.times, extra, seen))
+
+
+def _uneven(seen: OwnWork, work: Matrix) -> Part | None:
+    """What larger batches than the others' take, where time goes with the elements."""
+    load = seen.column("load")
+    if len(load) < 2 or not np.nanmax(load, initial=0) > 0:
+        return None
+    share = load / others(load) - 1
+    slope = _slope(share, work)
+    if slope is None:
+        return None
+    return Part("load", np.fmax(share * np.float32(slope), 0))
+
+
+def _slope(share: Matrix, work: Matrix) -> float | None:
+    """Seconds for a batch that is larger than the others' by its whole size."""
+    excess = work - others(work)
+    known = ~(np.isnan(share) | np.isnan(excess) | np.isinf(share))
+    x, y = share[known], excess[known]
+    pick = slice(None, None, max(1, len(x) // _SAMPLE))
+    x, y = np.clip(x[pick], -1, 3).astype(np.float64), y[pick].astype(np.float64)
+    if len(x) < 20 or np.std(x) < _LEAST_VARIATION:
+        return None
+    y = np.clip(y, *np.percentile(y, (1, 99)))
+    correlation = float(np.corrcoef(x, y)[0, 1]) if np.std(y) > 0 else 0.0
+    slope = correlation * float(np.std(y) / np.std(x))
+    typical = float(np.nanmedian(work))
+    if correlation < _LEAST_CORRELATION or slope > _MOST_POWER * typical:
+        return None
+    return slope
+
+
+def _bearers(work: Matrix, part: Matrix, extra: Floats, seen: OwnWork) -> tuple[int, ...]:
+    """The rank, or the ranks of one host, without whose part nearly all of the cost is gone."""
+    last = np.argmax(np.nan_to_num(work), axis=0)
+    blame = np.bincount(last, extra * seen.each, minlength=len(work))
+    rank = int(np.argmax(blame))
+    if len(work) > 1 and _gone_without((rank,), work, part, extra, seen.each):
+        return (rank,)
+    hosts = seen.hosts
+    mates = tuple(i for i, host in enumerate(hosts) if host == hosts[rank])
+    if 1 < len(mates) < len(hosts) and _gone_without(mates, work, part, extra, seen.each):
+        return mates
+    return ()
+
+
+def _gone_without(
+    ranks: tuple[int, ...], work: Matrix, part: Matrix, extra: Floats, each: Floats
+) -> bool:
+    index = list(ranks)
+    less = np.maximum(highest(np.delete(work, index, axis=0)), highest(work[index] - part[index]))
+    gone = (highest(work) - less) * each
+    return float(gone.sum()) >= _OF_ONE * float((extra * each).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Shares of a delay by what else grew with it; NaN: not known."""
+
+    cpu: float
+    waited: float
+    phase: str
+    """`forward`, `backward` or `optimizer` if half of it is there, else empty."""
+
+    @property
+    def case(self) -> str:
+        """What kind of trouble that is."""
+        if self.waited >= _HALF:
+            return "no core"
+        if self.cpu >= _HALF:
+            return "computes"
+        return "unknown" if np.isnan(self.cpu) else "sleeps"
+
+
+def growth(seen: OwnWork, ranks: list[int], late: Late) -> Growth:
+    """ranks: of a node several; `late.unit` does not matter."""
+    delay = float(late.delay[late.rows].mean())
+    grown = {
+        name: _grown(seen.column(name), ranks, late) / delay for name in ("cpu", "waited", *PHASES)
+    }
+    phase = max(PHASES, key=lambda name: np.nan_to_num(grown[name]))
+    return Growth(
+        grown["cpu"], grown["waited"], phase if np.nan_to_num(grown[phase]) >= _HALF else ""
+    )
+
+
+def _grown(column: Matrix, ranks: list[int], late: Late) -> float:
+    """By how much those ranks' values exceed the others' more than in rows where nobody was late."""
+    rest = np.delete(column, ranks, axis=0)
+    if np.isnan(column[ranks]).all() or np.isnan(rest).all():
+        return float("nan")
+    kept = np.zeros(column.shape[1])
+    for part in (late.rows, ~late.rows):
+        if part.any():
+            kept[part] = np.nan_to_num(median_over(rest[:, part], 0))
+    excess = np.nan_to_num(median_over(column[ranks], 0)) - kept
+    before = excess[~late.rows]
+    return float(excess[late.rows].mean() - (np.median(before) if len(before) > 5 else 0.0))

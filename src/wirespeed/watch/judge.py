@@ -1,0 +1,218 @@
+"""From the table of a job's steps to findings: who is late, why, since when, and what it costs.
+
+One accusation a cause: what data loading, garbage collection, checkpoints and uneven batches take is
+judged first and taken out of own work, then nodes, then ranks, then what the whole job shares.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wirespeed.model.records import Finding, Status
+from wirespeed.model.watch_records import StepChange, Traffic, Watched
+from wirespeed.watch import telling
+from wirespeed.watch.causes import Cause, cause_of, parts_of
+from wirespeed.watch.change_points import Change, events_since, levels
+from wirespeed.watch.late import (
+    MATERIAL,
+    Blame,
+    Cost,
+    Late,
+    cost_of,
+    cost_of_late,
+    late_units,
+    mended,
+)
+from wirespeed.watch.memory_growth import memory_growth
+from wirespeed.watch.network import slow_parts
+from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, own_work
+from wirespeed.watch.steps import StepTable
+from wirespeed.watch.watched import watched
+from wirespeed.watch.whole_job import communication, job_change, share_interval
+
+LEAST_STEPS = 20
+FAILS = 0.05
+"""What surely costs this share fails, what costs less is a warning."""
+_JOB_WARNS, _JOB_FAILS = 0.08, 0.12
+"""The same of what the whole job does, which has no others to compare it with."""
+_EXPOSED = 0.30
+_LATE_SHARE = 0.05
+"""Of a step: who is late by so much is named even where the noise of thousands hides its cost."""
+_MANY, _MANY_SHARE = 8, 0.25
+"""So many ranks, late from the begin on, are no outliers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    findings: tuple[Finding, ...]
+    watched: Watched
+
+
+@dataclass(slots=True)
+class _Case:
+    """What is known and said so far."""
+
+    table: StepTable
+    seen: OwnWork
+    findings: list[Finding] = field(default_factory=list)
+    changes: list[StepChange] = field(default_factory=list)
+    explained: Floats = field(default_factory=lambda: np.zeros(0))
+    """By row, seconds of a step that have a cause."""
+
+    @property
+    def step_s(self) -> float:
+        return float(np.median(self.seen.step_s))
+
+
+@dataclass(frozen=True, slots=True)
+class _Blamed:
+    ranks: Sequence[int]
+    """Rows of OwnWork."""
+    late: Late
+    cost: Cost
+
+
+def judge(
+    table: StepTable,
+    *,
+    world_size: int,
+    traffic: Sequence[Traffic] = (),
+    launches: int = 1,
+    unseen: Sequence[str] = (),
+) -> Judged:
+    """All findings about one launch, worst first, and the record of what was seen."""
+    seen = own_work(table)
+    found = [*_of_memory(table), *_of_loss(table)]
+    changes: list[StepChange] = []
+    if seen is not None and seen.each.sum() >= LEAST_STEPS:
+        case = _Case(table, seen, explained=np.zeros(len(seen.rows)))
+        _judge_work(case)
+        _judge_job(case, traffic)
+        found, changes = case.findings + found, case.changes
+    found += telling.not_seen(seen, world_size, unseen, LEAST_STEPS)
+    record = watched(
+        table,
+        seen,
+        world_size=world_size,
+        changes=changes,
+        traffic=traffic,
+        launches=launches,
+        unseen=unseen,
+    )
+    order = ("fail", "warn", "not_checked", "pass")
+    return Judged(tuple(sorted(found, key=lambda one: order.index(one.status))), record)
+
+
+def _judge_work(case: _Case) -> None:
+    seen = case.seen
+    if np.isnan(seen.own).mean() > 0.5:
+        return
+    work, parts = parts_of(seen)
+    blamed = [*_late(seen, work, case.step_s)]
+    well = mended(work, blamed)
+    top = highest(well)
+    case.explained = (highest(seen.own) - top).astype(np.float64)
+    base = np.maximum(seen.step_s - case.explained, 1e-9)
+    _tell_late(
+        case, [_Blamed(*one, cost_of_late(work, top, one, base, seen.each)) for one in blamed]
+    )
+    for part in parts:
+        found = cause_of(part, well, seen)
+        if found is not None:
+            _tell_cause(case, found, base)
+
+
+def _tell_cause(case: _Case, cause: Cause, base: Floats) -> None:
+    """If it costs enough."""
+    seen = case.seen
+    onset = _onset(cause.extra, seen.each, case.step_s)
+    span = slice(onset.at if onset else 0, None)
+    cost = cost_of(cause.extra[span], base[span], seen.each[span])
+    alone = cause.ranks or cause.name == "load"
+    warns, fails = (MATERIAL, FAILS) if alone else (_JOB_WARNS, _JOB_FAILS)
+    if cost.ratio - 1 < warns:
+        return
+    status: Status = "fail" if cost.ratio - 1 >= fails else "warn"
+    case.findings.append(telling.cause(seen, cause, cost, onset, status))
+    if onset is not None:
+        case.changes.append(telling.step_change(seen, onset, *telling.whose(seen, cause.ranks)))
+
+
+def _onset(extra: Floats, each: Floats, step_s: float) -> Change | None:
+    """Where it began: of what is always there its level, of what is there now and then its rate."""
+    event = extra > MATERIAL * step_s
+    if event.mean() > 0.5 or not event.any():
+        first, *later = levels(extra, each)
+        if first.value >= MATERIAL * step_s:
+            return None
+        return next((one.change for one in later if one.value >= MATERIAL * step_s), None)
+    return events_since(event, each)[0]
+
+
+def _late(seen: OwnWork, work: Matrix, step_s: float) -> Iterator[Blame]:
+    """Nodes on which the rank with the least work is late beside the other nodes', then single ranks."""
+    nodes = list(_late_nodes(seen, work, step_s))
+    yield from nodes
+    rest = [rank for rank in range(len(work)) if not any(rank in ranks for ranks, _ in nodes)]
+    for one in late_units(work[rest] if nodes else work, seen.each, step_s):
+        yield (rest[one.unit],), one
+
+
+def _late_nodes(seen: OwnWork, work: Matrix, step_s: float) -> Iterator[Blame]:
+    names, node = np.unique(np.array(seen.hosts), return_inverse=True)
+    counts = np.bincount(node)
+    if len(names) < 2 or counts.min() < 2:
+        return
+    order = np.argsort(node, kind="stable")
+    starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    for one in late_units(np.fmin.reduceat(work[order], starts, axis=0), seen.each, step_s):
+        yield tuple(np.nonzero(node == one.unit)[0].tolist()), one
+
+
+def _tell_late(case: _Case, blamed: Sequence[_Blamed]) -> None:
+    """Those that matter."""
+    seen = case.seen
+    told = [one for one in blamed if _matters(one, case.step_s)]
+    many = [one for one in told if one.late.onset is None and not one.late.bursts]
+    if len(many) > max(_MANY, _MANY_SHARE * len(seen.ranks)):
+        case.findings.append(telling.stages(seen, len(many), max(one.cost.ratio for one in many)))
+        told = [one for one in told if one not in many]
+    for one in sorted(told, key=lambda one: -one.cost.low):
+        status: Status = "fail" if one.cost.low - 1 - one.late.natural >= FAILS else "warn"
+        case.findings.append(telling.late(seen, one.ranks, one.late, one.cost, status))
+        if one.late.onset is not None:
+            who = telling.whose(seen, one.ranks)
+            case.changes.append(telling.step_change(seen, one.late.onset, *who))
+
+
+def _matters(one: _Blamed, step_s: float) -> bool:
+    if one.cost.low - 1 - one.late.natural >= MATERIAL:
+        return True
+    return not one.late.bursts and one.late.typical_s >= _LATE_SHARE * step_s
+
+
+def _judge_job(case: _Case, traffic: Sequence[Traffic]) -> None:
+    seen = case.seen
+    waits = communication(seen)
+    share, interval = share_interval(waits, seen.step_s, seen.each)
+    parts = slow_parts(case.table) if share >= MATERIAL else []
+    for part in parts[:_MANY]:
+        case.findings.append(telling.network(seen, part, waits))
+    change = job_change(seen, case.explained, seen.own)
+    if change is not None and change.change is not None:
+        subject = telling.node_of(parts[0]) if parts else ("job", "job")
+        case.changes.append(telling.step_change(seen, change.change, *subject))
+    if change is not None and not (parts and change.grown == "communication"):
+        case.findings.append(telling.changed(seen, change))
+    if not parts:
+        case.findings.append(telling.exposed(seen, share, interval, traffic, _EXPOSED))
+
+
+def _of_memory(table: StepTable) -> Iterable[Finding]:
+    grown = memory_growth(table.memory)
+    return [telling.memory(table, grown)] if grown else []
+
+
+def _of_loss(table: StepTable) -> Iterable[Finding]:
+    return [telling.bad_loss(table)] if table.bad_loss else []

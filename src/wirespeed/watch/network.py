@@ -1,0 +1,163 @@
+"""Whose network is slow, by the kernel's account of TCP connections: data under way all the time, at a
+rate far below the others'."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from wirespeed.watch.steps import LinkUse, StepTable
+
+SLOW = 1.5
+"""A connection below others' rate by this factor is slow."""
+_BUSY = 0.25
+"""Share of the time with data under way from which its rate matters."""
+_LEAST_BYTES, _LEAST_BUSY_S = 1 << 16, 1e-3
+_SLOW_SHARE = 0.6
+"""Share of a node's connections one way that are slow, for the node to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """All connections from one host to another."""
+
+    source: str
+    target: str
+    rate: float
+    """Bytes a second while data were under way."""
+    busy: float
+    """Share of the time with data under way, of the busiest rank's connections."""
+    rtt_s: float
+    retransmits: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlowPart:
+    node: str
+    """Empty: only `route`."""
+    way: str
+    """`sends`, `receives`, or `both`."""
+    route: Route
+    """The slowest of it."""
+    factor: float
+    """How many times slower than the others."""
+    usual: float
+    """The others' rate."""
+    since: int
+    """Last step before the first slow time; -1: since the begin."""
+
+
+def slow_parts(table: StepTable) -> list[SlowPart]:
+    """Nodes, else routes, slowest first; empty where all are alike or nothing was told."""
+    uses = [(_ends(table, use), use) for use in table.links]
+    between = [(ends, use) for ends, use in uses if ends[0] and ends[1] and ends[0] != ends[1]]
+    latest = _latest(between)
+    routes = _routes(latest)
+    if len(routes) < 2:
+        return []
+    found = _slow_nodes(routes)
+    blamed = {one.node for one in found}
+    found += [
+        part for part in _slow_routes(routes) if not {part.route.source, part.route.target} & blamed
+    ]
+    return sorted((_dated(one, between) for one in found), key=lambda one: one.factor, reverse=True)
+
+
+_Ended = tuple[tuple[str, str], LinkUse]
+
+
+def _ends(table: StepTable, use: LinkUse) -> tuple[str, str]:
+    source = table.hosts[use.rank] if use.rank < len(table.hosts) else ""
+    return source, table.addresses.get(use.peer, "")
+
+
+def _latest(between: Sequence[_Ended]) -> list[_Ended]:
+    """Those of the later half of the steps, which may have become slow on the way."""
+    if not between:
+        return []
+    last, first = max(u.step for _, u in between), min(u.step for _, u in between)
+    return [one for one in between if one[1].step >= (first + last) / 2]
+
+
+def _routes(between: Iterable[_Ended]) -> list[Route]:
+    by_ends: dict[tuple[str, str], list[LinkUse]] = defaultdict(list)
+    for ends, use in between:
+        by_ends[ends].append(use)
+    routes = [_route(*ends, uses) for ends, uses in by_ends.items()]
+    return [one for one in routes if one is not None]
+
+
+def _route(source: str, target: str, uses: Sequence[LinkUse]) -> Route | None:
+    sent, busy = sum(u.sent_bytes for u in uses), sum(u.busy_s for u in uses)
+    if sent < _LEAST_BYTES or busy < _LEAST_BUSY_S:
+        return None
+    seconds: dict[tuple[int, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for use in uses:
+        total = seconds[use.rank, use.peer]
+        total[0] += use.busy_s
+        total[1] += use.seconds
+    share = max(of_busy / of_all for of_busy, of_all in seconds.values() if of_all > 0)
+    rtt = median(u.rtt_s for u in uses)
+    return Route(
+        source, target, sent / busy, min(1.0, share), rtt, sum(u.retransmits for u in uses)
+    )
+
+
+def _slow_nodes(routes: Sequence[Route]) -> list[SlowPart]:
+    """A node whose routes out, or in, are slow beside those that do not touch it."""
+    found = []
+    hosts = sorted({one.source for one in routes} | {one.target for one in routes})
+    for host in hosts if len(hosts) > 2 else []:
+        apart = [r.rate for r in routes if host not in (r.source, r.target)]
+        out = [r for r in routes if r.source == host]
+        into = [r for r in routes if r.target == host]
+        if not apart:
+            continue
+        usual = median(apart)
+        ways = [w for w, some in (("sends", out), ("receives", into)) if _mostly_slow(some, usual)]
+        if ways:
+            worst = min((out if "sends" in ways else into), key=lambda r: r.rate)
+            way = "both" if len(ways) == 2 else ways[0]
+            found.append(SlowPart(host, way, worst, usual / worst.rate, usual, -1))
+    return _without_consequences(found)
+
+
+def _mostly_slow(routes: Sequence[Route], usual: float) -> bool:
+    slow = [r for r in routes if r.rate * SLOW <= usual and r.busy >= _BUSY]
+    return bool(slow) and len(slow) >= _SLOW_SHARE * len(routes)
+
+
+def _without_consequences(found: Sequence[SlowPart]) -> list[SlowPart]:
+    """In a ring the next node's only route in is the slow node's only route out: who sends is named
+    where both could be, unless one of them is slow both ways."""
+    both = {one.node for one in found if one.way == "both"}
+    senders = {one.node for one in found if one.way == "sends"} | both
+    return [
+        one
+        for one in found
+        if one.way == "both"
+        or (one.way == "sends" and one.route.target not in both)
+        or (one.way == "receives" and one.route.source not in senders)
+    ]
+
+
+def _slow_routes(routes: Sequence[Route]) -> list[SlowPart]:
+    found = []
+    for route in routes:
+        usual = median(r.rate for r in routes if r is not route)
+        if route.rate * SLOW <= usual and route.busy >= _BUSY:
+            found.append(SlowPart("", "", route, usual / route.rate, usual, -1))
+    return found
+
+
+def _dated(part: SlowPart, between: Sequence[_Ended]) -> SlowPart:
+    """With the last step at which its slowest route was still quick."""
+    ends = part.route.source, part.route.target
+    bound = (part.usual * part.route.rate) ** 0.5
+    quick = [
+        use.step
+        for pair, use in between
+        if pair == ends and use.busy_s > 0 and use.sent_bytes > bound * use.busy_s
+    ]
+    since = max(quick, default=-1)
+    return SlowPart(part.node, part.way, part.route, part.factor, part.usual, since)

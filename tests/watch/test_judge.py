@@ -1,0 +1,152 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from wirespeed.model.records import Finding
+from wirespeed.model.watch_records import Traffic
+from wirespeed.watch.judge import Judged, judge
+from wirespeed.watch.simulator import IDS, Fault, Job, simulate, subject
+from wirespeed.watch.steps import COLUMNS, MemoryUse, StepTable
+
+
+def judged(job: Job, seed: int = 1) -> Judged:
+    return judge(simulate(job, seed), world_size=job.ranks)
+
+
+def accused(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    return [(one.id, one.subject.name) for one in findings if one.status in ("warn", "fail")]
+
+
+ONE = [
+    Fault(kind="computes", rank=2, step=60),
+    Fault(kind="no core", rank=2, step=60),
+    Fault(kind="sleeps", rank=2, step=60),
+    Fault(kind="bursts", rank=2, step=60, every=10, size=2),
+    Fault(kind="node", rank=2, step=60),
+    Fault(kind="network", rank=2, step=60),
+    Fault(kind="data", rank=2, step=60),
+    Fault(kind="data", step=60),
+    Fault(kind="gc", step=60, every=5, size=1.5),
+    Fault(kind="checkpoint", step=60, every=20, size=6),
+    Fault(kind="skew", step=60),
+    Fault(kind="change", step=60),
+]
+
+
+@pytest.mark.parametrize("fault", ONE, ids=lambda one: f"{one.kind} {one.rank}")
+@pytest.mark.parametrize("ranks", [8, 64])
+def test_one_fault_is_one_accusation_with_its_onset(fault: Fault, ranks: int) -> None:
+    job = Job(ranks=ranks, per_node=2, steps=200, faults=(fault,))
+    found = judged(job)
+    assert accused(found.findings) == [(IDS[fault.kind], subject(fault, job))]
+    if fault.kind != "network":
+        assert [abs(one.step - fault.step) <= 10 for one in found.watched.changes] == [True]
+        change = found.watched.changes[0]
+        assert change.low_step <= fault.step <= change.high_step
+        assert change.before < change.after or fault.every > 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("ranks", [2, 4, 64])
+def test_a_healthy_job_is_not_accused(ranks: int, seed: int) -> None:
+    rough = Job(ranks=ranks, steps=200, jitter=0.15, common=0.1, bursts=0.02)
+    assert accused(judged(rough, seed).findings) == []
+
+
+def test_several_at_once_are_all_named() -> None:
+    faults = (
+        Fault(kind="sleeps", rank=1, step=50),
+        Fault(kind="computes", rank=9, step=50),
+        Fault(kind="data", rank=20, step=100),
+    )
+    found = judged(Job(ranks=32, per_node=4, steps=200, faults=faults))
+    names = {("WATCH-001", "rank 1"), ("WATCH-001", "rank 9"), ("WATCH-003", "rank 20")}
+    assert {*accused(found.findings)} == names
+    because = {one.subject.name: one.because for one in found.findings}
+    assert because["rank 1"].startswith("it sleeps")
+    assert because["rank 9"].startswith("it computes")
+
+
+def test_the_cost_is_what_steps_take_more() -> None:
+    job = Job(ranks=8, steps=200, faults=(Fault(kind="sleeps", rank=3, size=0.6),), sent=0.2)
+    found = judged(job).findings[0]
+    assert found.status == "fail"
+    assert "in every step since the begin" in found.title
+    ratio = float(found.costs.split()[3])
+    assert 1.4 < ratio < 1.5  # 0.6 of a step of 1 + 0.2, and the jitter of the last of 8
+
+
+def test_ranks_of_tensor_groups_that_wait_are_not_late() -> None:
+    fault = Fault(kind="computes", rank=5, step=40)
+    found = judged(Job(ranks=32, tensor=4, steps=150, faults=(fault,)))
+    assert accused(found.findings) == [("WATCH-001", "rank 5")]
+
+
+def test_too_few_steps_say_so() -> None:
+    found = judged(Job(ranks=4, steps=10))
+    assert [(one.id, one.status) for one in found.findings] == [("WATCH-014", "not_checked")]
+    assert found.watched.steps == 10
+    empty = StepTable(
+        hosts=["", ""],
+        first=np.zeros(0, np.int64),
+        each=np.zeros(0, np.int64),
+        columns={name: np.zeros((2, 0), np.float32) for name in COLUMNS},
+        begin_s=np.zeros(0),
+    )
+    nothing = judge(empty, world_size=2)
+    assert nothing.findings[0].id == "WATCH-014"
+    assert (nothing.watched.ranks, nothing.watched.world_size) == (0, 2)
+
+
+def test_what_was_not_seen_is_said() -> None:
+    table = simulate(Job(ranks=4, steps=60), 1)
+    table.columns["step"][2] = np.nan
+    table.columns["blocked"][:] = np.nan
+    found = judge(table, world_size=4, unseen=["CUDA"])
+    texts = [one.title + one.because for one in found.findings if one.id == "WATCH-014"]
+    assert len(texts) == 3
+    assert "of rank 2 no steps came" in texts[0]
+    assert "own work is not known" in texts[1]
+    assert "CUDA" in texts[2]
+
+
+def test_memory_that_grows_and_a_loss_that_is_no_number() -> None:
+    table = simulate(Job(ranks=4, steps=200), 1)
+    table.memory = [
+        MemoryUse(rank, step, 100_000_000 + (rank == 2) * step * 1_000_000)
+        for rank in range(4)
+        for step in range(0, 200, 5)
+    ]
+    table.bad_loss = {1: 120, 3: 119, 0: 120}
+    found = {one.id: one for one in judge(table, world_size=4).findings}
+    assert found["WATCH-010"].subject.name == "rank 2"
+    assert "rank 2 on node-0 grows by 953.7 MiB each" in found["WATCH-010"].title
+    assert found["WATCH-012"].subject.name == "rank 3"
+    assert "since step 119" in found["WATCH-012"].title
+
+
+def test_exposed_communication_is_told_by_group() -> None:
+    traffic = Traffic(
+        group="data", ranks=4, op="all_reduce", calls=3, bytes_per_step=1e6, exposed=0.05
+    )
+    table = simulate(Job(ranks=4, steps=100, sent=1.0), 1)
+    found = judge(table, world_size=4, traffic=[traffic])
+    assert [(one.id, one.status) for one in found.findings] == [("WATCH-013", "warn")]
+    assert "all_reduce of data" in found.findings[0].saw
+    assert found.watched.exposed_low < found.watched.exposed < found.watched.exposed_high
+
+
+def test_the_record_of_a_job() -> None:
+    job = Job(ranks=4, per_node=2, steps=300, faults=(Fault(kind="sleeps", rank=2, step=50),))
+    kept = judged(job).watched
+    assert len(kept.windows) == 240
+    assert sum(window.steps for window in kept.windows) == 300 - 3
+    assert (kept.last_rank, kept.hosts[3]) == (2, "node-1")
+    assert kept.last_share > 0.7
+    late = kept.windows[-1]
+    assert late.own[2] > 1.2 * late.own[0]
+    assert late.blocked[2] < late.blocked[0]
+    assert kept.windows[-1].since_s == pytest.approx(0.15 * 299, rel=0.1)
+    assert sum(kept.parts_ms.values()) == pytest.approx(1e3 * kept.step, rel=0.1)
+    assert (kept.changes[0].subject_kind, kept.changes[0].subject) == ("rank", "rank 2")
