@@ -163,6 +163,29 @@ def test_the_charts_of_every_section_are_drawn(tmp_path: Path, browser: Browser)
     assert "&lt;script&gt;" in charts["chart-steps"]
 
 
+def test_the_charts_of_a_watched_job_are_drawn(tmp_path: Path, browser: Browser) -> None:
+    golden = Path(__file__).parents[1] / "golden" / "watched.run.json"
+    data = json.loads(golden.read_text())
+    data["watched"]["hosts"][2] = EVIL
+    file = tmp_path / "watched.html"
+    file.write_text(page(from_json(Run, data)))
+    dom, session = browser.open(file)
+    assert session == []
+    assert "<title>wirespeed launch" in dom, "a host that is called a script is no script"
+    charts = charted(dom)
+    assert set(charts) == {
+        f"chart-watched-{name}-chart" for name in ("steps", "late", "ranks", "parts")
+    }
+    assert charts["chart-watched-late-chart"].count("<image") == 1
+    assert "2 &lt;script&gt;" in charts["chart-watched-late-chart"]
+    assert charts["chart-watched-ranks-chart"].count('class="point"') == 12, "4 ranks of 3 parts"
+    steps = charts["chart-watched-steps-chart"]
+    assert 'class="annotation-text"' in steps and 'class="shapelayer"' in steps, (
+        "a change is marked"
+    )
+    assert not any("--c-" in text for text in charts.values()), "colours are put in"
+
+
 def test_the_picture_of_a_step_is_an_image(tmp_path: Path, browser: Browser) -> None:
     """Well-formed, and drawn where it stands alone."""
     spans = [Span(0, "step", EVIL, 0.0, 0.01), Span(0, "step", "forward", 0.0, 0.005)]

@@ -95,7 +95,7 @@ def _write_files(run: "Run", output: "Output") -> None:
     if output.html is not None:
         from wirespeed.runs.store import find
 
-        write_page(run, output.html, find(run.id) if run.training else None)
+        write_page(run, output.html, find(run.id) if run.training or run.watched else None)
     if output.trace is not None:
         write_trace(run, output.trace)
 

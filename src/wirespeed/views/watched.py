@@ -169,7 +169,7 @@ def watched_tables(
     found = [
         ("where a step goes (median over ranks)", parts_grid(watched, bar)),
         ("what changed", changes_grid(watched.changes)),
-        _traffic(watched, every=wide),
+        traffic_table(watched, every=wide),
     ]
     if wide:
         found += [("by steps", windows_grid(watched)), ("by rank", ranks_grid(watched))]
@@ -205,7 +205,7 @@ def changes_grid(changes: Sequence[StepChange]) -> Grid:
     return grid
 
 
-def _traffic(watched: Watched, *, every: bool) -> tuple[str, Grid]:
+def traffic_table(watched: Watched, *, every: bool) -> tuple[str, Grid]:
     """What costs most first."""
     rows = sorted(watched.traffic, key=lambda one: (-(one.exposed or 0.0), -one.bytes_per_step))
     shown = rows if every else rows[:_SHOWN]

@@ -25,6 +25,7 @@ from wirespeed.views.html.parts import (
 )
 from wirespeed.views.html.prediction import prediction_head, prediction_sections
 from wirespeed.views.html.studies import comparison_section, study_sections
+from wirespeed.views.html.watched import watched_section
 from wirespeed.views.sections import counts, head_line, next_command, runs_grid
 from wirespeed.views.text import MARKS, VERDICTS, WORDS, Style
 
@@ -244,6 +245,7 @@ def _sections(run: Run, trace: Trace | None, spot: Spot) -> list[Section]:
     return [
         *culprits_section(run, spot),
         *maps_section(run, spot),
+        *watched_section(run, spot),
         *study_sections(run, trace, spot),
         *collectives_section(run, spot),
         *nodes_section(run, spot),

@@ -40,7 +40,7 @@ def study_sections(run: Run, trace: Mapping[str, Any] | None, spot: Spot) -> Ite
         yield _grid(compared, found, spot)
     if compared and not run.grid:
         yield _strategies(run, compared, spot)
-    yield from _timeline(trace, spot)
+    yield from _timeline(run, trace, spot)
     yield from _scaling(run, spot)
     yield from _memory(run, spot)
     yield from _load(run, spot)
@@ -87,12 +87,13 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _timeline(trace: Mapping[str, Any] | None, spot: Spot) -> Iterator[Section]:
+def _timeline(run: Run, trace: Mapping[str, Any] | None, spot: Spot) -> Iterator[Section]:
     from markupsafe import Markup
 
     # Every foreign word in it is escaped where it is made.
     if picture := Markup(timeline_svg(trace, spot.at)) if trace is not None else "":
-        yield section(spot, "timeline", "Timeline of a step", "timeline.html", picture=picture)
+        told = {"picture": picture, "job": run.watched is not None}
+        yield section(spot, "timeline", "Timeline of a step", "timeline.html", **told)
 
 
 def _scaling(run: Run, spot: Spot) -> Iterator[Section]:

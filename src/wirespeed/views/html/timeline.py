@@ -1,8 +1,9 @@
-"""The timeline of one training step of each strategy, as one SVG picture that needs nothing else.
+"""The timeline of recorded training steps, as one SVG picture that needs nothing else.
 
-It draws what `wirespeed train --trace` writes. Strategies stand one below the other on one time
-scale; each rank has its phases, below them what it computed, and below that what it sent. Sending is
-solid where the rank computed nothing meanwhile: that is the time communication costs.
+It draws what `wirespeed train --trace` writes, one step of each strategy, and what was recorded of a
+watched job. They stand one below the other on one time scale; each rank has its phases, below them
+what it computed, and below that what it sent. Sending is solid where the rank computed nothing
+meanwhile: that is the time communication costs.
 """
 
 import re
@@ -395,7 +396,7 @@ def _legend(blocks: Sequence[Block]) -> list[dict[str, Any]]:
 
 def _notes(trace: Mapping[str, Any], found: Sequence[Block]) -> list[str]:
     notes = [
-        "One recorded step of each strategy, under the profiler: it may be slower than those timed."
+        "Steps that were recorded under the profiler: they may be slower than those that were timed."
     ]
     about = trace.get("otherData")
     error = about.get("clock error, s") if isinstance(about, Mapping) else None

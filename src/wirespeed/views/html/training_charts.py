@@ -5,7 +5,8 @@ style, `--c1`; charts.js puts its value in, for the light or the dark page.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from wirespeed.model.training_records import Ratio, Spread, Training, TrainingMemory
 from wirespeed.model.units import format_duration
@@ -39,7 +40,7 @@ _CAUSES = {
     "other": "--soft",
 }
 _MIB = 1 << 20
-_ROW_PX, _EDGE_PX, _SCALING_PX, _GOODPUT_PX = 46, 92, 400, 150
+_ROW_PX, _EDGE_PX, _SCALING_PX, _GOODPUT_PX, _LEGEND_PX = 46, 92, 400, 150, 22
 _MOST_OF_BARS = 1.6
 """The longest bar times this is the end of the axis; few rounds have very wide intervals."""
 _BAR, _EXPOSED_BAR, _EXPOSED_AT = 0.5, 0.13, 0.35
@@ -217,15 +218,27 @@ def _bar_layout(titles: Sequence[str], unit: str, above: int = 0) -> Figure:
 
 def goodput_chart(shares: Iterable[tuple[str, float]]) -> Figure:
     """(cause, seconds): one bar of all of them."""
-    bars = []
-    for cause, seconds in shares:
-        hover = f"{cause} {format_duration(seconds)}<extra></extra>"
-        bars.append(_bars(cause, _CAUSES[cause], [round(seconds, 6)]) | {"hovertemplate": hover})
+    return whole_chart(shares, _CAUSES)
+
+
+def whole_chart(
+    shares: Iterable[tuple[str, float]],
+    colors: Mapping[str, str],
+    *,
+    unit: Literal["s", "ms"] = "s",
+) -> Figure:
+    """(part, seconds): one bar of all of them. colors: by part; unit: of the axis."""
+    bars, times = [], 1.0 if unit == "s" else 1e3
+    for part, seconds in shares:
+        hover = f"{part} {format_duration(seconds)}<extra></extra>"
+        bar = _bars(part, colors[part], [round(times * seconds, 6)])
+        bars.append(bar | {"hovertemplate": hover})
     layout = {
-        "height": _GOODPUT_PX,
+        # A narrow page has two names in a row of the legend.
+        "height": _GOODPUT_PX + _LEGEND_PX * max(0, math.ceil(len(bars) / 2) - 2),
         "barmode": "stack",
         "margin": {"l": 10, "r": 16, "t": 36, "b": 44},
-        "xaxis": {"title": {"text": "s"}, "gridcolor": "--line", "zeroline": False},
+        "xaxis": {"title": {"text": unit}, "gridcolor": "--line", "zeroline": False},
         "yaxis": {"visible": False},
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
         "showlegend": True,
