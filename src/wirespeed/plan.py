@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.model.records import Timing
+from wirespeed.model.bench_records import MedianTime
+from wirespeed.model.records import Choice, Timing
 from wirespeed.model.training_records import TrainingKind
 from wirespeed.model.units import format_size
 
@@ -176,6 +177,49 @@ class SoakPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayCall:
+    """One collective of the sequence."""
+
+    step: int
+    """Which of the plan's steps it is."""
+    gap_s: float
+    """What its ranks did by themselves before it: since the end of the call before where they had
+    waited for that, else since they had issued it."""
+    waited: bool
+    """Whether it was over before the next was issued; the others are waited for at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InJob:
+    """What the calls of one of the plan's steps took in the job; seconds, None: not told."""
+
+    calls: int
+    """How often the sequence has it."""
+    time: MedianTime | None = None
+    """From its begin to its end, waiting for other ranks included, over the job's steps and ranks."""
+    last_s: float | None = None
+    """The same of the rank that came last, which waits for nobody: median over the job's steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPlan:
+    """The collectives of one step of somebody's job, in an order that each rank's own agrees with."""
+
+    source: str
+    """Where they were read."""
+    job_ranks: int
+    job_steps: int
+    """Steps of the job, at most of one rank, that showed this sequence."""
+    job_step: MedianTime | None
+    """Time of a step of the job, over steps and ranks."""
+    calls: tuple[ReplayCall, ...]
+    in_job: tuple[InJob, ...]
+    """By step of the plan."""
+    choices: tuple[Choice, ...] = ()
+    """What the record does not tell, and was decided."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     command: str
     steps: tuple[Step, ...]
@@ -185,6 +229,8 @@ class Plan:
     """Train with several strategies, after the steps."""
     soak: SoakPlan | None = None
     """Soak, after the steps."""
+    replay: ReplayPlan | None = None
+    """Time the steps' cases as the sequence of somebody's job, after the steps."""
     engine: str = "torch"
     seed: int = 1
     op_timeout_s: float = 30.0

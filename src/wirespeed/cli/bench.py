@@ -111,6 +111,13 @@ _ROUND_S = 0.5
     "--search",
     "With many combinations: drop the slower half every few rounds, then compare what is left.",
 )
+@option(
+    "--replay RUN|TRACE",
+    "Instead of OP: the collectives of a step of your own job, in its groups, sizes and order, with "
+    "and without its own work between them. A watched run, or its traces or flight-recorder dumps "
+    "(files or folders; further ones stand where OP does).",
+    completes="files",
+)
 @common_options
 @click.pass_context
 def bench(ctx: click.Context, /, **values: Any) -> int:
@@ -131,6 +138,7 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
       wirespeed bench all_reduce -b 4M -e 4M --env OMP_NUM_THREADS=2,4 --env TORCH_GLOO_LAZY_INIT=1,unset
       wirespeed bench all_reduce --ranks 2,4,6 --sizes 1M,10M,100M   a grid: one table
       torchrun --nproc-per-node 8 -m wirespeed bench all_reduce -b 8 -e 8G -f 2
+      wirespeed bench --replay traces/ --ranks 8       is it the fabric, or the job's code?
     """
     from wirespeed.cli.execute import execute
     from wirespeed.cli.several import asked_settings, grid_of
@@ -142,6 +150,8 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
     if values["timing"] == "graph":
         _require_gpus(options.backend)
     _refuse_sizes_twice(ctx)
+    if values["replay"] is not None:
+        return _replay(ctx, values, options, redops)
     plan = options.plan("bench", steps=_steps(values, redops, format))
     passed = options.where.passed if options.where else ()
     asked = asked_settings(
@@ -153,6 +163,22 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
             "--env on a grid", expected="one value of --ranks and --backend with --env"
         )
     return execute(ctx, plan, options, settings=asked, grid=grid)
+
+
+def _replay(
+    ctx: click.Context, values: dict[str, Any], options: RunOptions, redops: tuple[str, ...]
+) -> int:
+    from wirespeed.cli.execute import execute, only_config
+    from wirespeed.cli.replaying import replayed
+
+    if only_config(ctx):
+        return 0
+    if redops or options.grid:
+        raise UsageError(
+            "--replay with a reduction or a grid", expected="one world, and no reduction: the job's"
+        )
+    plan, options = replayed(ctx, (values["replay"], *values["ops"]), options, _measure(values))
+    return execute(ctx, plan, options)
 
 
 def _refuse_sizes_twice(ctx: click.Context) -> None:

@@ -8,7 +8,7 @@ description.
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -320,14 +320,19 @@ def dtype_named(name: str) -> DType:
 
 # How the world is cut into groups that run side by side, as tensor × data parallel jobs do.
 
-_GROUPS = re.compile(r"all|nodes|rails|pairs|every-0*[1-9]\d*")
-_NAMES = "all, nodes, rails, pairs or every-K (such as every-2)"
+_NUMBER = r"0*[1-9]\d{0,8}"
+_GROUPS = re.compile(rf"all|nodes|rails|pairs|every-{_NUMBER}|of-{_NUMBER}(?:-every-{_NUMBER})?")
+_LISTED = re.compile(r"ranks-\d{1,9}(?:-\d{1,9})?(?:[+/]\d{1,9}(?:-\d{1,9})?)*")
+_NAMES = (
+    "all, nodes, rails, pairs, every-K (such as every-2), of-S, of-S-every-K, or "
+    "ranks-0-3/4+6 (the ranks themselves)"
+)
 
 
 def check_groups(spec: str) -> None:
     """UsageError unless `spec` is one of the known cuts."""
-    if not _GROUPS.fullmatch(spec):
-        raise UsageError(f"unknown groups {spec!r}", expected=_NAMES)
+    if not _GROUPS.fullmatch(spec) and not _LISTED.fullmatch(spec):
+        raise UsageError(f"unknown groups {spec[:80]!r}", expected=_NAMES)
 
 
 def members_of(
@@ -336,20 +341,71 @@ def members_of(
     """The groups of global ranks, each of 2 or more; hosts and local_ranks are by global rank.
 
     `nodes`: the ranks of each host. `rails`: the same local rank on every host. `pairs`: 0 with 1,
-    2 with 3 … `every-K`: ranks that are equal modulo K. Groups of one rank are left out; an empty
-    list means that this world cannot be cut so. UsageError for an unknown name.
+    2 with 3 … `every-K`: ranks that are equal modulo K. `of-S`: S neighbours. `of-S-every-K`: S ranks
+    that lie K apart. `ranks-0-3/4+6`: these ranks, a group between slashes. Groups of one rank are
+    left out; an empty list means that this world cannot be cut so. UsageError for an unknown name.
     """
     check_groups(spec)
     world = range(len(hosts))
     if spec == "all":
         return [tuple(world)]
+    if _LISTED.fullmatch(spec):
+        return _listed(spec, len(hosts))
     keys: Mapping[str, Sequence[object]] = {
         "nodes": hosts,
         "rails": local_ranks,
         "pairs": [rank // 2 for rank in world],
     }
-    every = int(spec.removeprefix("every-")) if spec not in keys else 1
     groups: dict[object, list[int]] = {}
-    for rank, key in enumerate(keys.get(spec) or [rank % every for rank in world]):
+    for rank, key in enumerate(keys.get(spec) or _regular(spec, world)):
         groups.setdefault(key, []).append(rank)
     return [tuple(ranks) for ranks in groups.values() if len(ranks) > 1]
+
+
+def _regular(spec: str, world: range) -> list[object]:
+    """By rank its group, of `every-K` and `of-S-every-K`."""
+    sized, _, stride = spec.rpartition("every-") if "every-" in spec else (spec, "", "1")
+    every = int(stride)
+    block = int(sized.strip("of-")) * every if sized else len(world)
+    return [(rank // block, rank % every) for rank in world]
+
+
+def _listed(spec: str, world: int) -> list[tuple[int, ...]]:
+    groups: list[tuple[int, ...]] = []
+    for part in spec.removeprefix("ranks-").split("/"):
+        ends = [tuple(map(int, one.split("-"))) for one in part.split("+")]
+        if max(end[-1] for end in ends) >= world:
+            return []
+        groups.append(tuple(rank for end in ends for rank in range(end[0], end[-1] + 1)))
+    named = [rank for ranks in groups for rank in ranks]
+    if len(named) > len(set(named)):
+        raise UsageError(f"groups {spec[:80]!r} name a rank twice", expected="each rank once")
+    return [ranks for ranks in groups if len(ranks) > 1]
+
+
+def cut_of(groups: Sequence[tuple[int, ...]], world: int, unknown: Collection[int] = ()) -> str:
+    """The name of the regular cut into these disjoint groups; where there is none, `ranks-…`.
+
+    It may have more groups than these: of ranks that are all `unknown`.
+    """
+    size, stride = len(groups[0]), groups[0][1] - groups[0][0] if len(groups[0]) > 1 else 1
+    if size == world and groups[0] == tuple(range(world)):
+        return "all"
+    if stride > 0 and world % (size * stride) == 0:
+        spec = f"of-{size}" if stride == 1 else f"of-{size}-every-{stride}"
+        regular = set(members_of(spec, [""] * world, [0] * world))
+        beyond = {rank for ranks in regular.difference(groups) for rank in ranks}
+        if regular.issuperset(groups) and beyond.issubset(unknown):
+            return f"every-{stride}" if size * stride == world else spec
+    return "ranks-" + "/".join("+".join(_spans(ranks)) for ranks in groups)
+
+
+def _spans(ranks: Sequence[int]) -> list[str]:
+    """`0-3` of neighbours, `5` of one that stands alone; in their order."""
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][-1] + 1:
+            spans[-1][1:] = [rank]
+        else:
+            spans.append([rank])
+    return ["-".join(map(str, span)) for span in spans]

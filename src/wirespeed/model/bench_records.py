@@ -6,9 +6,20 @@ units on the way out (`codec.py`).
 """
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Annotated, Literal
 
-from wirespeed.model.field_types import ALWAYS, SPARSE, Count, GBps, Micros, NotNegative, Positive
+from wirespeed.model.field_types import (
+    ALWAYS,
+    SPARSE,
+    Count,
+    GBps,
+    Index,
+    Micros,
+    NotNegative,
+    Positive,
+    Share,
+)
 from wirespeed.model.training_records import Ratio
 
 
@@ -167,3 +178,67 @@ class ReferenceFigure:
     def high(self) -> float | None:
         """Most among them."""
         return self.time_high if self.busbw is None else self.busbw_high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MedianTime:
+    """A median with its 95 % interval."""
+
+    median: NotNegative
+    """Median."""
+    low: NotNegative
+    """Lower end of the 95 % interval."""
+    high: NotNegative
+    """Upper end of the 95 % interval."""
+    samples: Positive
+    """How many samples it is of."""
+
+
+call_key = attrgetter("op", "dtype", "groups", "size_bytes")
+"""Of a measurement, and of a replayed call: equal where the one is of the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedCall:
+    """The calls of one kind that a step of the job has; what one takes alone is a measurement."""
+
+    op: str
+    """As in a measurement."""
+    dtype: str
+    """As in a measurement."""
+    groups: str
+    """As in a measurement."""
+    size_bytes: Count
+    """As in a measurement, bytes."""
+    calls: Positive
+    """How often a step has it."""
+    in_job: Micros[MedianTime | None] = None
+    """Its time in the job over steps and ranks, waiting for other ranks included; null: not told."""
+    last: Micros[NotNegative | None] = None
+    """Median of its time in the job on the rank that came last, which waits for nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What `bench --replay` made of the collectives of one step of somebody's job."""
+
+    source: str
+    """Where they were read."""
+    job_ranks: Count
+    """Ranks of the job."""
+    job_steps: Count
+    """Steps of the job that showed this sequence."""
+    job_step: Micros[MedianTime | None] = None
+    """Time of a step of the job over steps and ranks; null: not told."""
+    own: Micros[NotNegative]
+    """The ranks' own work between the calls of a step, which `paced` sleeps through."""
+    calls: tuple[ReplayedCall, ...]
+    """By kind, in the order of their first."""
+    unbroken: Micros[MedianTime]
+    """Slowest rank's time for one step's calls, nothing between them."""
+    paced: Micros[MedianTime]
+    """The same with `own` between them."""
+    last_rank: Index = -1
+    """Global rank that finished last most often in `unbroken`."""
+    last_share: Share = 0.0
+    """How often, 0 to 1."""

@@ -8,7 +8,7 @@ how it is measured or shown.
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from wirespeed.model.bench_records import GridPoint, ReferenceFigure, Setting
+from wirespeed.model.bench_records import GridPoint, ReferenceFigure, Replay, Setting
 from wirespeed.model.field_types import (
     ALWAYS,
     SPARSE,
@@ -141,8 +141,8 @@ class Measurement:
     ranks: Count
     """Ranks of one group; 0 where an import does not tell."""
     groups: str = "all"
-    """How the world was cut: `all`, `nodes`, `rails`, `pairs` or `every-K`; the groups run side by
-    side."""
+    """How the world was cut: `all`, `nodes`, `rails`, `pairs`, `every-K`, `of-S`, `of-S-every-K` or
+    `ranks-…`; the groups run side by side."""
     timing: Timing = "each"
     """`each`: barrier, then the call; `batch`: n back to back, one synchronisation; `graph`: CUDA-
     graph replay."""
@@ -461,6 +461,8 @@ class Run:
     grid: Annotated[tuple[GridPoint, ...], SPARSE] = ()
     """Of several values of --ranks, --backend or --batch: every combination, in the order asked
     for."""
+    replay: Annotated[Replay | None, SPARSE] = None
+    """Of `bench --replay`: the collectives of a step of somebody's job, without the job."""
     watched: Annotated[Watched | None, SPARSE] = None
     """Of the user's own job: what `launch --watch` and `watch` saw."""
     unfinished: Annotated[bool, SPARSE] = False

@@ -163,8 +163,8 @@ def measure(place: Place, site: Site, how: Measure, wrong: int | None) -> Measur
     # The v variants give ranks buffers of different sizes, so they rotate through different numbers.
     buffers = int(place.control.matrix([float(len(shots))]).max())
     turn = cycle(shots)
-    warmup = _warm_up(place, timer, turn, how, buffers)
-    samples, stopped_by, per_sample = _sample(place, timer, turn, how)
+    warmup = warm_up(place, timer, turn, how, buffers)
+    samples, stopped_by, per_sample = sample(place, timer, turn, how)
     stats = time_stats(samples.slowest)
     medians = torch.cat(samples.by_rank, 1).median(1).values.tolist()
     last_rank, times_last = samples.last.most_common(1)[0]
@@ -220,7 +220,7 @@ def slots_of(place: Place, site: Site, how: Measure) -> int:
     return max(rotation(per_slot, place.cache_bytes), how.in_flight)
 
 
-def _warm_up(place: Place, timer: Timer, turn: Iterator[Shot], how: Measure, buffers: int) -> int:
+def warm_up(place: Place, timer: Timer, turn: Iterator[Shot], how: Measure, buffers: int) -> int:
     """Run until the times no longer fall; how many shots that took."""
     rule = WarmUp(fixed=how.warmup, max_time_s=how.max_time_s, buffers=buffers)
     seen: list[float] = []
@@ -233,7 +233,7 @@ def _warm_up(place: Place, timer: Timer, turn: Iterator[Shot], how: Measure, buf
     return len(seen)
 
 
-def _sample(
+def sample(
     place: Place, timer: Timer, turn: Iterator[Shot], how: Measure
 ) -> tuple[Samples, StopReason, int]:
     """The samples, why it stopped, and how many calls are in one sample."""

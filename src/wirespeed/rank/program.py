@@ -76,6 +76,10 @@ class RankProgram:
 
         plan, heartbeat = self.plan, self.heartbeat
         run_steps(place, plan, heartbeat)
+        if plan.replay is not None:
+            from wirespeed.rank.replay import run_replay
+
+            run_replay(place, plan, plan.replay, heartbeat)
         if plan.pairs is not None:
             from wirespeed.rank.locating import run_pairs
 

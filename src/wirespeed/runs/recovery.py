@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.errors import InputError
+from wirespeed.model.bench_records import Replay
 from wirespeed.model.codec import from_json, validated
 from wirespeed.model.lasting_records import (
     Goodput,
@@ -246,6 +247,7 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
         under_load=(*start.under_load, *parts["under_load"]),
         soak=_soak_of(start, parts["soak"]),
         goodput=last.get("goodput", start.goodput),
+        replay=last.get("replay", start.replay),
     )
 
 
@@ -273,6 +275,7 @@ _KINDS: dict[str, Any] = SOAK_KINDS | {
     "training": Training,
     "under_load": LoadFigures,
     "goodput": Goodput,
+    "replay": Replay,
 }
 """What a record of that kind holds."""
 

@@ -225,6 +225,7 @@ class Session:
             located=heard.located and replace(heard.located, pairs=tuple(heard.pairs)),
             training=tuple(heard.training.values()),
             under_load=tuple(heard.load),
+            replay=heard.replay,
             settings=self._settings,
             goodput=self._goodput,
             grid=self._grid,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
+from wirespeed.model.bench_records import Replay
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.records import (
     Choice,
@@ -120,7 +121,7 @@ class NodeRegistry:
         return {**peer, "host": self._hosts[peer["rank"]]} if self._hosts else peer
 
 
-_STORED = ("measurement", "verification", "pairs", "located", "training", "under_load")
+_STORED = ("measurement", "verification", "pairs", "located", "training", "under_load", "replay")
 """Kinds of records that the run folder keeps as they come."""
 
 _LISTED: dict[str, tuple[type, str]] = {
@@ -165,6 +166,7 @@ class RunBuilder:
         self.load: list[LoadFigures] = []
         self.proofs: list[Mapping[str, Any]] = []
         self.trace: list[str] = []
+        self.replay: Replay | None = None
         self.notes: list[Finding] = []
         self.refusal: Mapping[str, Any] | None = None
         self._takers: dict[str, Take] = {
@@ -184,6 +186,7 @@ class RunBuilder:
             "proof": self.proofs.append,
             "trouble": self._on_trouble,
             "trace": self._on_trace,
+            "replay": self._on_replay,
             "refusal": self._on_refusal,
             "odd": self._on_odd,
             "identity": self._on_identity,
@@ -279,6 +282,12 @@ class RunBuilder:
 
     def _on_trace(self, data: Mapping[str, Any]) -> None:
         self.trace.append(data["text"])
+
+    def _on_replay(self, data: Mapping[str, Any]) -> None:
+        from wirespeed.checks.replaying import replay_findings
+
+        self.replay = from_json(Replay, data)
+        self.notes += replay_findings(self.replay, self.measurements)
 
     def _on_refusal(self, data: Mapping[str, Any]) -> None:
         """A rank cannot do what was asked: the first to say so is shown, and it is no failure."""

@@ -56,6 +56,10 @@ def _particular(run: Run, style: Style, *, wide: bool = False) -> list[list[str]
         from wirespeed.views.combinations import settings_lines
 
         blocks.append(settings_lines(run, style))
+    if run.replay is not None:
+        from wirespeed.views.replay import replay_lines
+
+        blocks.append(replay_lines(run, run.replay, style))
     if run.soak is not None or run.goodput is not None:
         from wirespeed.views.lasting import goodput_lines, soak_lines
 
@@ -74,7 +78,7 @@ def _figures(run: Run, style: Style) -> list[str]:
         lines = summary_grid(series).lines(style)
     else:
         joint = run.command == "bench" and bool(run.grid)
-        lines = [] if run.settings or joint else _sizes(series, style)
+        lines = [] if run.settings or run.replay or joint else _sizes(series, style)
         if joint:
             from wirespeed.views.combinations import grid_lines
 
