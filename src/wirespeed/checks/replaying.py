@@ -13,6 +13,8 @@ CODE = 0.5
 FABRIC = 0.8
 """Where they explain more than this, it is the fabric."""
 
+_BY_STEP = {"code": "code by step", "both": "both by step", "fabric": "fabric by step"}
+
 
 @dataclass(frozen=True, slots=True)
 class Sum:
@@ -60,7 +62,7 @@ def _by_step(replay: Replay) -> Finding:
         return tell("REPLAY-001", "nothing timed")
     alone, step = _whole(replay.unbroken), _whole(replay.job_step)
     told = {"step": step.text, "alone": alone.text, "share": f"{alone.median / step.median:.0%}"}
-    return tell("REPLAY-001", f"{_verdict(alone, step)} by step", **told)
+    return tell("REPLAY-001", _BY_STEP[_verdict(alone, step)], **told)
 
 
 def _whole(time: MedianTime) -> Sum:
