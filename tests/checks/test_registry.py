@@ -76,6 +76,7 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
         "RUN-001",
         "GATE-001",
         "GRID-001",
+        "REPLAY-001",
     }
     with pytest.raises(UsageError):
         select("IMP-002")
