@@ -40,8 +40,10 @@ def test_the_record_goes_to_json_and_back(watched: Run, crowd: Run) -> None:
 def test_the_sentences(watched: Run) -> None:
     seen, step, last = conclusion(watched.watched)  # type: ignore[arg-type]
     assert seen == "watched 200 steps of 4 ranks on 2 hosts; a step ends with the optimizer's step"
-    assert step.startswith("a step takes 59.1 ms (95 %: 57.9 ms … 60.9 ms); communication exposed")
-    assert "exposed 58.0 % of it (95 %: 55.0 % … 60.0 %)" in step
+    assert step.startswith(
+        "a step takes 59.1 ms (95 %: 57.9 ms … 60.9 ms); ranks wait in communication"
+    )
+    assert "communication for 58.0 % of it (95 %: 55.0 % … 60.0 %)" in step
     assert last == "last most often: rank 2 on node-1, in 74.0 % of the steps"
 
 

@@ -124,5 +124,5 @@ class Watched:
 
     @property
     def exposed_known(self) -> bool:
-        """Whether the exposed share was seen, which may be 0."""
-        return self.exposed_high > 0 or "blocked" in self.parts_ms
+        """Whether an exposed share was seen."""
+        return self.exposed_high > 0

@@ -58,11 +58,6 @@ def host_of(watched: Watched, rank: int) -> str:
     return watched.hosts[rank] if 0 <= rank < len(watched.hosts) else ""
 
 
-def known(values: Sequence[float], at: int) -> float | None:
-    """That of a rank; None where it is not known."""
-    return values[at] if at < len(values) and values[at] >= 0 else None
-
-
 def lateness(window: WatchWindow) -> list[float | None]:
     """By rank: its own work of a step against that of the median rank, seconds."""
     told = [one for one in window.own if one >= 0]
@@ -72,8 +67,8 @@ def lateness(window: WatchWindow) -> list[float | None]:
 
 def ranks_of(watched: Watched) -> list[RankMeans]:
     """Every rank that a window tells of, in order; empty in worlds too large for that."""
-    count = max((len(one.own) for one in watched.windows), default=0)
-    owns = [_mean(watched, rank, lambda one: one.own) for rank in range(count)]
+    owns = _means(watched, lambda one: one.own)
+    blocked, data = _means(watched, lambda one: one.blocked), _means(watched, lambda one: one.data)
     told = [own for own in owns if own is not None]
     middle = median(told) if told else 0.0
     return [
@@ -81,27 +76,31 @@ def ranks_of(watched: Watched) -> list[RankMeans]:
             rank,
             host_of(watched, rank),
             own,
-            _mean(watched, rank, lambda one: one.blocked),
-            _mean(watched, rank, lambda one: one.data),
+            blocked[rank] if rank < len(blocked) else None,
+            data[rank] if rank < len(data) else None,
             None if own is None else own - middle,
         )
         for rank, own in enumerate(owns)
     ]
 
 
+def _means(watched: Watched, of: Callable[[WatchWindow], Sequence[float]]) -> list[float | None]:
+    """By rank the mean over the windows that know it."""
+    size = max((len(of(one)) for one in watched.windows), default=0)
+    sums, counts = [0.0] * size, [0] * size
+    for one in watched.windows:
+        steps = one.steps
+        for rank, value in enumerate(of(one)):
+            if value >= 0:
+                sums[rank] += value * steps
+                counts[rank] += steps
+    return [whole / count if count else None for whole, count in zip(sums, counts, strict=True)]
+
+
 def latest(ranks: Sequence[RankMeans], most: int) -> list[RankMeans]:
     """Those that are later than the others at their own work, the latest first."""
     told = [one for one in ranks if one.late is not None]
     return sorted(told, key=lambda one: -(one.late or 0.0))[:most]
-
-
-def _mean(
-    watched: Watched, rank: int, of: Callable[[WatchWindow], Sequence[float]]
-) -> float | None:
-    told = [(known(of(one), rank), one.steps) for one in watched.windows]
-    seen = [(value, steps) for value, steps in told if value is not None]
-    steps = sum(steps for _, steps in seen)
-    return sum(value * steps for value, steps in seen) / steps if steps else None
 
 
 def watched_lines(run: Run, style: Style, *, wide: bool = False) -> list[str]:
@@ -128,7 +127,7 @@ def conclusion(watched: Watched) -> list[str]:
     step = f"a step takes {format_duration(watched.step)}"
     step += _ends(format_duration, watched.step_low, watched.step_high)
     if watched.exposed_known:
-        step += f"; communication exposed {percent(watched.exposed)} of it"
+        step += f"; ranks wait in communication for {percent(watched.exposed)} of it"
         step += _ends(percent, watched.exposed_low, watched.exposed_high)
     lines.append(step)
     if watched.last_rank >= 0:
@@ -172,7 +171,10 @@ def watched_tables(
         traffic_table(watched, every=wide),
     ]
     if wide:
-        found += [("by steps", windows_grid(watched)), ("by rank", ranks_grid(watched))]
+        found += [
+            ("by steps", windows_grid(watched)),
+            ("by rank", ranks_grid(watched, ranks_of(watched))),
+        ]
     return [(title, grid) for title, grid in found if grid.rows]
 
 
@@ -195,7 +197,7 @@ def changes_grid(changes: Sequence[StepChange]) -> Grid:
         times = f"{one.after / one.before:.2f}×" if one.before > 0 else NOTHING
         grid.add(
             f"{one.step:,}",
-            f"{one.low_step:,} … {one.high_step:,}",
+            steps_text(one.low_step, one.high_step),
             one.subject,
             format_duration(one.before),
             format_duration(one.after),
@@ -232,9 +234,12 @@ def traffic_grid(traffic: Sequence[Traffic], step: float) -> Grid:
 
 
 def span(window: WatchWindow) -> str:
-    """`steps 50 … 59`."""
-    last = window.first_step + window.steps - 1
-    return f"{window.first_step:,}" + (f" … {last:,}" if window.steps > 1 else "")
+    return steps_text(window.first_step, window.first_step + window.steps - 1)
+
+
+def steps_text(first: int, last: int) -> str:
+    """`50 … 59`; `50`."""
+    return f"{first:,}" + (f" … {last:,}" if last > first else "")
 
 
 def windows_grid(watched: Watched) -> Grid:
@@ -250,10 +255,10 @@ def windows_grid(watched: Watched) -> Grid:
     return grid
 
 
-def ranks_grid(watched: Watched, ranks: Sequence[RankMeans] | None = None) -> Grid:
-    """Means over the windows; of these ranks, of all if not given."""
+def ranks_grid(watched: Watched, ranks: Sequence[RankMeans]) -> Grid:
+    """Means over the windows, of these ranks."""
     grid = Grid.of("rank|<host|own work|against the median|blocked|data")
-    for one in ranks_of(watched) if ranks is None else ranks:
+    for one in ranks:
         grid.add(
             str(one.rank),
             one.host,

@@ -202,10 +202,11 @@ def _ranks(watched: Watched, spot: Spot) -> Iterator[dict[str, Any]]:
     charts.append(
         _chart(spot, "ranks-chart", "A step by rank", ranks_chart(found), _RANKS_NOTE, "ranks")
     )
-    grid, caption = words.ranks_grid(watched), "each rank: means over all windows"
+    shown, caption = found, "each rank: means over all windows"
     if len(found) > _MOST_IN_TABLE:
-        grid = words.ranks_grid(watched, words.latest(found, _MOST_IN_TABLE))
+        shown = words.latest(found, _MOST_IN_TABLE)
         caption = f"the {_MOST_IN_TABLE} latest of {len(found):,} ranks: means over all windows"
+    grid = words.ranks_grid(watched, shown)
     yield _part(spot, "ranks", grid, caption, charts, "Figures by rank")
 
 
@@ -214,7 +215,8 @@ def lateness_chart(watched: Watched, ranks: Sequence[int]) -> Figure:
     columns = [words.lateness(one) for one in watched.windows]
     rows = [[_ms(column, rank) for column in columns] for rank in ranks]
     scale = 1e3 * (watched.step or max(one.step for one in watched.windows))
-    most = max((z for row in rows for z in row if z is not None), default=0.0)
+    # Of all ranks, so that maps of the same job compare.
+    most = 1e3 * max((late for one in columns for late in one if late is not None), default=0.0)
     high = min(max(most, _LEAST_SCALE * scale), _MOST_SCALE * scale) or 1.0
     pixels = next((px for count, px in _ROW_PX if len(ranks) <= count), 1)
     gap = int(pixels >= _GAP_FROM_PX and len(columns) <= _MOST_WITH_GAPS)
