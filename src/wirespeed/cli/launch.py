@@ -26,6 +26,7 @@ launch_options = all_of(
     option(
         "-o --output", "Write what would run, as a shell script or YAML, and stop.", ["sh", "yaml"]
     ),
+    flag("--watch", "Watch the job from inside: who is late or hangs, since when, what it costs."),
     flag("--no-prefix", "Output lines without node and rank before them."),
     flag("-q --quiet", "Nothing on stderr but the ranks' own words."),
     argument(
@@ -57,6 +58,7 @@ def launch(ctx: click.Context, /, **values: Any) -> int:
       wirespeed launch --on slurm --nodes 4 --ranks-per-node 8 --with partition=train -- python train.py
       wirespeed launch --on slurm --nodes 4 --with batch -o sh -- python train.py > job.sh
       wirespeed launch --on k8s --cluster mine --nodes 2 -- python train.py
+      wirespeed launch --watch --ranks 4 -- python train.py     who is late or hangs, and since when
       wirespeed launch --list                      the engines and their own options
 
     Each line of output begins with node and rank; the whole output of a rank is in the run folder.
@@ -77,11 +79,15 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
     if where is None or not values["command"]:
         raise UsageError("no command to run", expected="-- COMMAND …", next=example)
 
+    from wirespeed.launchers.watch_relay import VARIABLE as WATCH
+
     command = tuple(values["command"])
     form = values["output"] or ("run" if where.dry_run else None)
     where.dry_run = form is not None
     prepared = where.prepared(values["ranks"], values["startup_timeout"])
-    job = replace(prepared.job, command=command, grace_s=values["grace"])
+    watch = {WATCH: "yes"} if values["watch"] else {}
+    environment = {**prepared.job.environment, **watch}
+    job = replace(prepared.job, command=command, grace_s=values["grace"], environment=environment)
     prepared = replace(prepared, job=job)
     if form is not None:
         title = f"wirespeed launch --on {where.engine}: {job.size} ranks"
@@ -91,7 +97,7 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
     from wirespeed.session.launched import Launched
 
     stop = any(one.status in STOPPING for one in prepared.findings)
-    launched = Launched(where.engine, prepared)
+    launched = Launched(where.engine, prepared, watch=values["watch"])
     prefix = not values["no_prefix"] and job.size > 1
     return launched.refuse() if stop else launched.run(quiet=values["quiet"], prefix=prefix)
 

@@ -145,7 +145,7 @@ def read_dump(source: Source, number: int) -> Dump:
 
     Raises InputError where it is no such dump, is damaged, or would run a program.
     """
-    return decoded(source, lambda known: _dump(known, source, number))
+    return decoded(source, lambda known: _dump(known, source.name, number))
 
 
 def decoded(source: Source, use: Callable[[Mapping[str, Any]], T]) -> T:
@@ -160,17 +160,32 @@ def decoded(source: Source, use: Callable[[Mapping[str, Any]], T]) -> T:
             known = {"entries": known}
         return use(known)
     except _DAMAGE as error:
-        cut = isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip()) - 1
-        raise InputError(
-            f"{source.name} is no dump of the flight recorder that can be read: "
-            + ("it breaks off" if cut else str(error)[:200]),
-            expected='a dict with "entries", as torch\'s flight recorder writes it, as a pickle of '
-            "plain data or JSON",
-            next="copy it again from its node; a job that is killed while it dumps leaves half a file",
-        ) from error
+        raise _unreadable(source.name, error) from error
 
 
-def _dump(data: Mapping[str, Any], source: Source, number: int) -> Dump:
+def dump_of(data: Mapping[str, Any], name: str, number: int) -> Dump:
+    """The dump that these data are; name: what tells where they are from, and maybe the rank.
+
+    Raises InputError as `read_dump`.
+    """
+    try:
+        return _dump(data, name, number)
+    except _DAMAGE as error:
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: Exception) -> InputError:
+    cut = isinstance(error, json.JSONDecodeError) and error.pos >= len(error.doc.rstrip()) - 1
+    return InputError(
+        f"{name} is no dump of the flight recorder that can be read: "
+        + ("it breaks off" if cut else str(error)[:200]),
+        expected='a dict with "entries", as torch\'s flight recorder writes it, as a pickle of '
+        "plain data or JSON",
+        next="copy it again from its node; a job that is killed while it dumps leaves half a file",
+    )
+
+
+def _dump(data: Mapping[str, Any], source: str, number: int) -> Dump:
     entries = data.get("entries")
     config = data.get("pg_config") or {}
     if entries is None and "pg_status" not in data:
@@ -178,8 +193,8 @@ def _dump(data: Mapping[str, Any], source: Source, number: int) -> Dump:
     if not isinstance(entries or [], list) or len(entries or []) > _RING:
         raise TypeError(f"entries is no list of up to {_RING}")
     groups = _told(config)
-    rank, sure = _rank(data, source.name, tuple(groups.values()), number)
-    dump = Dump(source.name, rank, sure, told=tuple(groups.values()), bare=entries is None)
+    rank, sure = _rank(data, source, tuple(groups.values()), number)
+    dump = Dump(source, rank, sure, told=tuple(groups.values()), bare=entries is None)
     _fill(dump, entries or [], groups)
     if not any(group.backend == "gloo" for group in dump.groups):  # whose counts lag and go back
         dump.pending = any(_is_pending(one) for one in (data.get("pg_status") or {}).values())

@@ -26,6 +26,8 @@ from functools import partial
 from typing import NoReturn
 
 from wirespeed.errors import UsageError, WirespeedError
+from wirespeed.launchers.watch_relay import VARIABLE as WATCH
+from wirespeed.launchers.watch_relay import WatchRelay
 from wirespeed.node.identity import Identity, detect, port_of
 from wirespeed.process import frames, shell_code
 from wirespeed.process.guard import death_signal, signal_group
@@ -119,7 +121,7 @@ def _environment(environ: Mapping[str, str], identity: Identity) -> dict[str, st
     if host and "MASTER_ADDR" not in environ:
         own["MASTER_ADDR"] = host
         own["MASTER_PORT"] = port or str(port_of(identity.job or host))
-    hidden = (frames.VARIABLE, MASTER, GRACE, DIRECTORY, SLOTS)
+    hidden = (frames.VARIABLE, MASTER, GRACE, DIRECTORY, SLOTS, WATCH)
     return {**{k: v for k, v in environ.items() if k not in hidden}, **own}
 
 
@@ -179,6 +181,7 @@ class _Rank:
         self._heard = True
         """Whether anybody reads what we say."""
         self._told_to_end = False
+        self._watch = WatchRelay() if os.environ.get(WATCH) else None
         self._rate = _HANDED_ON / int(environment["WORLD_SIZE"]) if writer.pad else 1e18
         self._on_its_way = 0.0
         """Bytes, at `_said_at`."""
@@ -186,9 +189,20 @@ class _Rank:
 
     def run(self) -> int:
         try:
+            return self._run()
+        finally:
+            if self._watch is not None:
+                self._watch.close()
+
+    def _whole_environment(self) -> dict[str, str]:
+        own = dict(self._environment)
+        return own | self._watch.environment(own) if self._watch is not None else own
+
+    def _run(self) -> int:
+        try:
             process = subprocess.Popen(
                 list(self._command),
-                env=dict(self._environment),
+                env=self._whole_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -230,11 +244,14 @@ class _Rank:
                 if not ready:
                     self._flush()
                 self._look(process)
+                self._hand_on()
                 if process.poll() is not None and over_at == float("inf"):
                     over_at = time.monotonic() + DRAIN_S
             while process.poll() is None:
                 self._look(process)
+                self._hand_on()
                 time.sleep(LOOK_S / 10)
+        self._hand_on()
         self._flush(last=True)
         for stream in (process.stdout, process.stderr):
             if stream is not None:
@@ -260,6 +277,14 @@ class _Rank:
             if text:
                 self._say(kind if last else _PART[kind], text)
                 self._texts[kind] = ""
+
+    def _hand_on(self) -> None:
+        """What the watched command tells of itself, as far as it is taken away from us."""
+        if self._watch is None:
+            return
+        for text in (*self._watch.read(), *self._watch.look()):
+            if _takes(self._out):
+                self._say(frames.WATCH, text)
 
     def _say(self, kind: str, text: str) -> None:
         part = _PART.get(kind, kind)
@@ -295,7 +320,16 @@ class _Rank:
         return shell_code(code)
 
 
-_PART = {frames.OUT: frames.OUT_PART, frames.ERR: frames.ERR_PART}
+_PART = {
+    frames.OUT: frames.OUT_PART,
+    frames.ERR: frames.ERR_PART,
+    frames.WATCH: frames.WATCH_PART,
+}
+
+
+def _takes(handle: int) -> bool:
+    """Whether it would take a block at once."""
+    return bool(select.select([], [handle], [], 0)[1])
 
 
 def _is_deaf(handle: int) -> bool:

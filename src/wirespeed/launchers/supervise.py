@@ -32,6 +32,9 @@ _READ = 1 << 16
 _LONGEST = 1 << 16
 """Bytes of a line that an engine may keep us waiting for the end of."""
 
+WATCHED = "watch"
+"""The stream of what a watched rank tells of itself."""
+
 Reason = Literal["finished", "concluded", "failed", "lost", "not_started", "interrupted"]
 """All ranks ended with 0; who listens has heard enough; a rank failed; a connection or an engine
 ended before its ranks had; not all ranks have started within the bound; Ctrl-C."""
@@ -43,7 +46,7 @@ class Listener(Protocol):
     def started(self, rank: int, node: str) -> None: ...
 
     def output(self, rank: int, node: str, stream: str, text: str, *, whole: bool) -> None:
-        """A line (without its end) of `stdout` or `stderr`; not `whole`: a part that goes on."""
+        """A line (without its end) of `stdout`, `stderr` or `WATCHED`; not `whole`: a part."""
         ...
 
     def ended(self, rank: int, node: str, code: int) -> None: ...
@@ -323,6 +326,8 @@ _STREAMS = {
     frames.OUT_PART: ("stdout", False),
     frames.ERR: ("stderr", True),
     frames.ERR_PART: ("stderr", False),
+    frames.WATCH: (WATCHED, True),
+    frames.WATCH_PART: (WATCHED, False),
 }
 
 

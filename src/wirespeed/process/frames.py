@@ -26,6 +26,8 @@ VARIABLE = "WIRESPEED_FRAMES"
 HELLO, OUT, OUT_PART, ERR, ERR_PART, EXIT = "h", "o", "O", "e", "E", "x"
 """Started (text: pid); a line of stdout or stderr, or a part of one that goes on; ended (text:
 return code, negative for a signal; `ASKED` behind it where the wrapper had been told to end)."""
+WATCH, WATCH_PART = "w", "W"
+"""What a watched rank tells of itself, or a part of it."""
 ASKED = "asked"
 _ENDED = re.compile(rf"-?\d{{1,5}}( {ASKED})?", re.ASCII)
 

@@ -30,6 +30,7 @@ from wirespeed.model.records import (
     World,
 )
 from wirespeed.model.training_records import LoadFigures, Training
+from wirespeed.model.watch_records import Watched
 from wirespeed.node.reading import read_whole
 from wirespeed.runs import jsontext
 from wirespeed.runs.findings import make_finding
@@ -228,7 +229,13 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
     start = header or last.get("run") or _from_name(folder, bool(records), reason)
     pairs = tuple(chain.from_iterable(parts["pairs"]))
     training = {one.key: one for one in parts["training"]}
-    recovered = len(parts["measurement"]) + len(pairs) + len(training) + ("goodput" in last)
+    recovered = (
+        len(parts["measurement"])
+        + len(pairs)
+        + len(training)
+        + ("goodput" in last)
+        + ("watched" in last)
+    )
     return replace(
         start,
         unfinished=False,
@@ -248,6 +255,7 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
         soak=_soak_of(start, parts["soak"]),
         goodput=last.get("goodput", start.goodput),
         replay=last.get("replay", start.replay),
+        watched=last.get("watched", start.watched),
     )
 
 
@@ -276,6 +284,7 @@ _KINDS: dict[str, Any] = SOAK_KINDS | {
     "under_load": LoadFigures,
     "goodput": Goodput,
     "replay": Replay,
+    "watched": Watched,
 }
 """What a record of that kind holds."""
 

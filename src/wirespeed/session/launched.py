@@ -4,28 +4,44 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from wirespeed import __version__
+from wirespeed.checks.judge import verdict_of
 from wirespeed.errors import Interrupted, harmless
 from wirespeed.launchers.base import Held, Prepared
 from wirespeed.launchers.children import JobLogs
-from wirespeed.launchers.supervise import JobEnd, Reason, end_findings, rank_name, worst_code
+from wirespeed.launchers.supervise import (
+    WATCHED,
+    JobEnd,
+    Reason,
+    end_findings,
+    rank_name,
+    worst_code,
+)
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, Verdict, World
+from wirespeed.model.watch_records import Watched
 from wirespeed.node.redact import allowed_environment, redact_words
 from wirespeed.process import returncode_text
+from wirespeed.runs.folder import PatientFolder
 from wirespeed.session.folders import patient_folder
 from wirespeed.session.held_nodes import STOPPING, held, lost_findings, supervised
 from wirespeed.session.recording import log_findings
+
+if TYPE_CHECKING:
+    from wirespeed.session.status_line import StatusLine
+    from wirespeed.session.watching import JobWatch
 
 _LONGEST = 8192
 """Characters of an unfinished line that wait for its end before they are shown."""
 
 
 class Launched:
-    """One job of any command."""
+    """One job of any command; `watch`: it is watched from inside while it runs."""
 
-    def __init__(self, engine: str, prepared: Prepared) -> None:
+    def __init__(self, engine: str, prepared: Prepared, *, watch: bool = False) -> None:
         job = prepared.job
         config = {"command": redact_words(job.command), "engine": engine, "ranks": job.size}
         self._engine, self._prepared, self._job = engine, prepared, job
@@ -34,6 +50,8 @@ class Launched:
         self._config = config
         self._folder = patient_folder("launch", config)
         self._began = time.monotonic()
+        self._watches = watch
+        self._watched: Watched | None = None
 
     def refuse(self) -> int:
         """Some nodes cannot be used: nothing is started."""
@@ -64,9 +82,14 @@ class Launched:
     def _ran(self, nodes: Held, *, quiet: bool, prefix: bool) -> tuple[JobEnd, list[Finding]]:
         logs = JobLogs(self._folder.log_path(0).parent)
         live = _Live(logs, quiet=quiet, prefix=prefix)
-        end, pieces = supervised(nodes.prepared, logs, live, self._job.startup_s)
-        live.flush()
-        return end, [*lost_findings(end, pieces, nodes), *end_findings(end, pieces, logs)]
+        if self._watches:
+            live.watch_with(self._folder, self._job.size)
+        try:
+            end, pieces = supervised(nodes.prepared, logs, live, self._job.startup_s)
+        finally:
+            live.flush()
+            found, self._watched = live.close()
+        return end, [*lost_findings(end, pieces, nodes), *end_findings(end, pieces, logs), *found]
 
     def _close(self, end: JobEnd, findings: list[Finding], *, quiet: bool) -> int:
         code = worst_code(end)
@@ -75,7 +98,7 @@ class Launched:
             # Where no rank started, the engine's own words are the cause, and its end follows.
             findings = [*findings, *said] if end.nodes else [*said, *findings]
         run = self._run(end.nodes, [*self._findings, *findings], code)
-        if run.findings:
+        if run.findings or run.watched:
             _tell_findings(run)
         if not quiet or code:
             _tell(f"{_summary(end, self._job.size, run.seconds)}; exit code {code}; run {run.id}")
@@ -84,6 +107,8 @@ class Launched:
 
     def _run(self, nodes: dict[int, str], findings: list[Finding], code: int) -> Run:
         verdict: Verdict = "READY" if code == 0 else "UNKNOWN" if code in (3, 130) else "NOT READY"
+        if self._watches and verdict == "READY":
+            verdict, _ = verdict_of(findings, self._watched.steps if self._watched else 0)
         return Run(
             id=self._folder.id,
             command="launch",
@@ -102,6 +127,7 @@ class Launched:
             config=self._config,
             choices=self._choices,
             findings=tuple(findings),
+            watched=self._watched,
         )
 
 
@@ -121,11 +147,31 @@ class _Live:
     def __init__(self, logs: JobLogs, *, quiet: bool, prefix: bool) -> None:
         self._logs, self._quiet, self._prefix = logs, quiet, prefix
         self._parts: dict[tuple[int, str, str], str] = {}
+        self._watch: JobWatch | None = None
+        self._line: StatusLine | None = None
+
+    def watch_with(self, folder: PatientFolder, size: int) -> None:
+        """From now on what the ranks tell of themselves is taken and shown."""
+        from wirespeed.session.status_line import StatusLine
+        from wirespeed.session.watching import JobWatch
+
+        line = self._line = StatusLine(sys.stderr, quiet=self._quiet)
+        self._watch = JobWatch(size, folder, line.show, line.say)
+
+    def close(self) -> tuple[list[Finding], Watched | None]:
+        """What the watch came to, if there was one."""
+        if self._line is not None:
+            self._line.close()
+        return self._watch.close() if self._watch else ([], None)
 
     def started(self, rank: int, node: str) -> None:
         pass
 
     def output(self, rank: int, node: str, stream: str, text: str, *, whole: bool) -> None:
+        if stream == WATCHED:
+            if self._watch is not None:
+                self._watch.take(rank, text, whole=whole)
+            return
         self._logs.rank(rank, text, whole=whole)
         key = rank, node, stream
         line = self._parts.pop(key, "") + text
@@ -137,6 +183,8 @@ class _Live:
     def ended(self, rank: int, node: str, code: int) -> None:
         for key in [key for key in self._parts if key[0] == rank]:
             self._show(key, self._parts.pop(key))
+        if self._watch is not None:
+            self._watch.ended(rank, code)
         if code and not self._quiet:
             _tell(f"{rank_name(rank, {rank: node})} {returncode_text(code)}")
 
@@ -157,8 +205,9 @@ class _Live:
         rank, node, stream = key
         head = f"{node}/rank-{rank}: " if self._prefix else ""
         out = sys.stdout if stream == "stdout" else sys.stderr
-        out.write(f"{head}{line}\n")
-        out.flush()
+        with self._line.away() if self._line else nullcontext():
+            out.write(f"{head}{line}\n")
+            out.flush()
 
 
 _ENDING: dict[Reason, str] = {

@@ -1,0 +1,66 @@
+"""The line at the bottom of a terminal that says how a watched job goes, between the ranks' own output.
+
+Where stderr is no terminal it is written now and then, as a line like others.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+from wirespeed.views.live import LiveJob, live_line
+from wirespeed.views.text import style_for
+
+_EVERY_S = 30.0
+"""Between two lines where each one stays."""
+_CLEAR = "\r\x1b[K"
+
+
+class StatusLine:
+    """Written by two threads: one shows, the other lets the ranks' output pass."""
+
+    def __init__(self, stream: TextIO, *, quiet: bool) -> None:
+        self._stream, self._quiet = stream, quiet
+        self._terminal = stream.isatty()
+        self._style = style_for(stream)
+        self._lock = threading.Lock()
+        self._text = ""
+        self._written_at = time.monotonic()
+
+    def show(self, job: LiveJob) -> None:
+        if self._quiet:
+            return
+        with self._lock:
+            self._text = live_line(job.now, self._style)
+            if self._terminal:
+                self._write(f"{_CLEAR}{self._text}")
+            elif job.now.step >= 0 and time.monotonic() - self._written_at >= _EVERY_S:
+                self._written_at = time.monotonic()
+                self._write(f"wirespeed: {self._text}\n")
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if not self._quiet:
+            with self.away():
+                self._write(f"wirespeed: {text}\n")
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """While others write to the terminal."""
+        with self._lock:
+            if self._terminal and self._text:
+                self._write(_CLEAR)
+            yield
+            if self._terminal and self._text:
+                self._write(self._text)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._terminal and self._text:
+                self._write(_CLEAR)
+            self._text = ""
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

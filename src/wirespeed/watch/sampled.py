@@ -1,0 +1,158 @@
+"""Steps that were sampled in full: their timeline, and the collectives that they have.
+
+An agent samples one step in ten seconds: what the rank did when, and its flight recorder's entries of
+that step.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.model.watch_records import Traffic
+from wirespeed.training.trace import Passage, Span, align, chrome_trace, on_one_clock
+from wirespeed.watch.calls import Call
+
+_MOST_STEPS = 64
+_MOST_RANKS = 1024
+_Name = Annotated[str, Meta(max_length=200)]
+_Micros = Annotated[float, Meta(ge=-1e12, le=1e12)]
+_BYTES = {"Double": 8, "Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Int": 4, "Byte": 1}
+_BYTES |= {"Char": 1, "Bool": 1, "Short": 2}
+_DTYPES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16"}
+_DTYPES |= {"Long": "int64", "Int": "int32", "Byte": "uint8", "Char": "int8", "Bool": "bool"}
+_OPS = {name: op for op, one in CATALOGUE.items() for name in (*one.recorded, op)}
+
+
+class _Issued(Struct, array_like=True, frozen=True):
+    """One entry of the flight recorder."""
+
+    group: _Name
+    description: _Name
+    members: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=64)]
+    name: _Name
+    number: int
+    sizes: Annotated[list[list[Annotated[int, Meta(ge=0, le=1 << 48)]]], Meta(max_length=8)]
+    dtypes: Annotated[list[_Name], Meta(max_length=4)]
+    at: _Micros
+
+
+class _Sample(Struct, frozen=True):
+    """x: lane, name, begin and end in µs; f: collectives."""
+
+    r: Annotated[int, Meta(ge=0, lt=_MOST_RANKS)]
+    s: Annotated[int, Meta(ge=0)]
+    t: Annotated[float, Meta(ge=0, le=1e12)]
+    x: Annotated[list[tuple[_Name, _Name, _Micros, _Micros]], Meta(max_length=400)]
+    f: Annotated[list[_Issued], Meta(max_length=400)]
+
+
+class SampledSteps:
+    """The newest sampled steps of a job, by step and rank."""
+
+    def __init__(self) -> None:
+        self._steps: dict[int, dict[int, _Sample]] = {}
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """One message of kind `sp`; others, and malformed ones, are passed over."""
+        if message.get("k") != "sp":
+            return
+        try:
+            sample = msgspec.convert(message, _Sample)
+        except msgspec.ValidationError:
+            return
+        self._steps.setdefault(sample.s, {})[sample.r] = sample
+        if len(self._steps) > _MOST_STEPS:
+            del self._steps[min(self._steps)]
+
+    def traffic(self) -> tuple[Traffic, ...]:
+        """Mean of the sampled steps of the lowest rank of each group, by group and operation."""
+        found: dict[tuple[str, int, str], list[int]] = defaultdict(list)
+        steps: dict[str, set[int]] = defaultdict(set)
+        for step, ranks in self._steps.items():
+            if ranks:
+                for one in ranks[min(ranks)].f:
+                    title = f"{one.description or one.group} ({one.group})"
+                    found[title, len(one.members), _op(one.name)].append(_bytes(one))
+                    steps[title].add(step)
+        return tuple(
+            Traffic(
+                group=title,
+                ranks=ranks,
+                op=op,
+                calls=len(sizes) / len(self._steps),
+                bytes_per_step=sum(sizes) / len(self._steps),
+            )
+            for (title, ranks, op), sizes in found.items()
+        )
+
+    def files(self, hosts: Mapping[int, str]) -> dict[str, str]:
+        """For the run folder: the timeline of the newest step that most ranks have, and all calls."""
+        if not self._steps:
+            return {}
+        most = max(map(len, self._steps.values()))
+        step = max(step for step, ranks in self._steps.items() if len(ranks) == most)
+        size = max(self._steps[step]) + 1
+        told = [hosts.get(rank, "") for rank in range(size)]
+        text = chrome_trace(_spans(self._steps[step]), hosts=told, about={"step": step})
+        calls = [
+            call for ranks in self._steps.values() for one in ranks.values() for call in _calls(one)
+        ]
+        lines = [msgspec.json.encode(call).decode() for call in calls]
+        files = {"trace.json": text}
+        return files | {"calls.jsonl": "\n".join(lines) + "\n"} if lines else files
+
+
+def _op(name: str) -> str:
+    word = name.rpartition(":")[2]
+    return _OPS.get(word, word)
+
+
+def _bytes(one: _Issued) -> int:
+    each = _BYTES.get(one.dtypes[0], 4) if one.dtypes else 4
+    total = 0
+    for size in one.sizes:
+        count = 1
+        for length in size:
+            count *= length
+        total += count * each
+    return total
+
+
+def _calls(sample: _Sample) -> Iterable[Call]:
+    for one in sample.f:
+        dtype = one.dtypes[0] if one.dtypes else ""
+        yield Call(
+            rank=sample.r,
+            op=_op(one.name),
+            group=tuple(one.members),
+            group_name=one.group,
+            seq=one.number,
+            size_bytes=_bytes(one),
+            dtype=_DTYPES.get(dtype, dtype.lower()),
+            begin_s=sample.t + one.at / 1e6,
+        )
+
+
+def _spans(ranks: Mapping[int, _Sample]) -> Sequence[Span]:
+    """Of one step, on one clock where all ranks waited equally often: they leave such waits together."""
+    spans = [
+        Span(rank, lane, name, one.t + begin / 1e6, one.t + end / 1e6)
+        for rank, one in sorted(ranks.items())
+        for lane, name, begin, end in one.x
+    ]
+    waits: list[list[Passage]] = [
+        [
+            (one.begin_s, one.end_s)
+            for one in spans
+            if one.rank == rank and one.lane == "communication"
+        ]
+        for rank in range(max(ranks) + 1)
+    ]
+    counts = set(map(len, waits))
+    if len(counts) == 1 and counts != {0} and len(waits) > 1:
+        return on_one_clock(spans, align(waits))
+    return spans
