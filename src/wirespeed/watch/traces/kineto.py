@@ -12,6 +12,7 @@ from msgspec import Raw, Struct, json
 
 from wirespeed.diagnose.sources import Source
 from wirespeed.watch.calls import Call
+from wirespeed.watch.traces.cover import Cover
 from wirespeed.watch.traces.json_list import DAMAGE, JsonList
 from wirespeed.watch.traces.naming import dtype_known, op_named, op_of_kernel, ranks_in
 from wirespeed.watch.traces.rank_trace import (
@@ -30,6 +31,7 @@ _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 _AUTOGRAD = "autograd::engine::evaluate_function: "
 _SAVES = ("torch/serialization.py(", "torch/distributed/checkpoint/state_dict_saver.py(")
 _COMMS = "record_param_comms"
+_MOST_THREADS = 64
 
 
 class Event(Struct, gc=False):
@@ -38,6 +40,7 @@ class Event(Struct, gc=False):
     ph: str = ""
     cat: str = ""
     name: str = ""
+    tid: int | str = ""
     ts: float = 0.0
     """Begin, in microseconds since the trace's zero."""
     dur: float = 0.0
@@ -76,6 +79,9 @@ class _Reader:
         self._threads: list[Call] = []
         self._kernels: list[Call] = []
         self._gpu = False
+        self._by_thread: dict[int | str, Cover] = {}
+        self._waits: set[int | str] = set()
+        """Threads that communicate, whose own copies hide nothing."""
         self._by_kind = {"cpu_op": self._operator, "user_annotation": self._annotation}
         self._by_kind |= dict.fromkeys(_ON_GPU, self._kernel)
         self._by_kind["python_function"] = self._python
@@ -89,7 +95,7 @@ class _Reader:
         name = event.name
         if name.startswith("aten::"):
             if not self._gpu:
-                self.trace.compute.add(begin, end)
+                self._worked(event.tid).add(begin, end)
         elif name.startswith(_AUTOGRAD):
             self.trace.backward.add(begin, end)
             self._root = self._root or name
@@ -100,6 +106,11 @@ class _Reader:
             op = op_named(str(told.get("Collective name", "")))
             if op not in ("", "wait", "init"):
                 self._keep(self._issued, op, told, begin, end)
+
+    def _worked(self, thread: int | str) -> Cover:
+        if len(self._by_thread) >= _MOST_THREADS:
+            return self._by_thread.get(thread, self.trace.compute)
+        return self._by_thread.setdefault(thread, Cover())
 
     def _annotation(self, event: Event, begin: float, end: float) -> None:
         name = event.name
@@ -112,13 +123,15 @@ class _Reader:
         elif name.startswith("enumerate(DataLoader)#"):
             self.trace.loading.add(begin, end)
         elif name.startswith(_BACKENDS):
+            self._waits.add(event.tid)
             self._keep(self._threads, op_named(name), _told(event.args), begin, end)
 
     def _kernel(self, event: Event, begin: float, end: float) -> None:
         op = op_of_kernel(event.name)
         if op is None:
             if not self._gpu:  # what the CPU does hides nothing then
-                self._gpu, self.trace.compute = True, type(self.trace.compute)()
+                self._gpu = True
+                self._by_thread.clear()
             self.trace.compute.add(begin, end)
             return
         told = _told(event.args)
@@ -167,7 +180,12 @@ class _Reader:
         trace.rank = rank if rank <= HIGHEST_RANK else -1
         trace.world_size = count_of(job.get("world_size"), 0)
         trace.groups = _groups(job.get("pg_config"))
-        trace.on_gpu = bool(self._kernels)
+        for thread, cover in self._by_thread.items():
+            if thread not in self._waits:
+                for part in cover.parts():
+                    trace.compute.add(*part)
+        trace.on_gpu = self._gpu or bool(self._kernels)
+        trace.launches_only = not (self._kernels or self._threads)
         calls = self._kernels or self._threads or self._issued
         trace.calls = sorted(calls, key=lambda one: one.begin_s)
         return trace

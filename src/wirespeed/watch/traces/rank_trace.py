@@ -42,6 +42,8 @@ class RankTrace:
     """That were left out."""
     on_gpu: bool = False
     """Whether `calls` are kernels, and `compute` is what else GPUs do."""
+    launches_only: bool = False
+    """Whether `calls` span no more than the launch of what they are."""
     compute: Cover = field(default_factory=Cover)
     backward: Cover = field(default_factory=Cover)
     loading: Cover = field(default_factory=Cover)
