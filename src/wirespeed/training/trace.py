@@ -12,6 +12,7 @@ microseconds.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from time import perf_counter
 
 Stretch = tuple[float, float]
@@ -104,19 +105,24 @@ def passages(barrier: Callable[[], None], rounds: int = 20) -> list[Passage]:
     return seen
 
 
-def align(by_rank: Sequence[Sequence[Passage]]) -> Alignment:
-    """Offsets from every rank's passages of the same barriers, at least one."""
+def align(by_rank: Sequence[Sequence[Passage]], *, ends_together: bool = False) -> Alignment:
+    """Offsets from every rank's passages of the same barriers, at least one.
+
+    ends_together: all ranks leave at the same moment but for noise, as they do collectives in which
+    each needs something of every other. Then a rank that always comes last is not taken for a clock.
+    """
     first = by_rank[0]
-    bounds = [(0.0, 0.0)]
+    offsets, errors = [0.0], [0.0]
     for own in by_rank[1:]:
         pairs = list(zip(own, first, strict=True))
         low = max(mine[0] - theirs[1] for mine, theirs in pairs)
         high = min(mine[1] - theirs[0] for mine, theirs in pairs)
-        bounds.append((low, high))
-    return Alignment(
-        offsets=tuple((low + high) / 2 for low, high in bounds),
-        errors=tuple(abs(high - low) / 2 for low, high in bounds),
-    )
+        offset = (low + high) / 2
+        if ends_together:
+            offset = min(max(median(mine[1] - theirs[1] for mine, theirs in pairs), low), high)
+        offsets.append(offset)
+        errors.append(max(abs(high - offset), abs(offset - low)))
+    return Alignment(offsets=tuple(offsets), errors=tuple(errors))
 
 
 def on_one_clock(spans: Iterable[Span], alignment: Alignment) -> list[Span]:

@@ -75,7 +75,7 @@ def kind_of(source: Source, *, named: bool) -> Kind | None:
     """None: none of these. named: the user named just this file, so that none is an error."""
     try:
         head = b"".join(source.parts(_HEAD))
-        if any(key in head for key in _KINETO) or _LIST.match(head):  # which tells groups, too
+        if _is_kineto(head):  # which names groups, as dumps do
             return "kineto"
         if source.kind() == "dump":
             return "recorder"
@@ -94,6 +94,11 @@ def kind_of(source: Source, *, named: bool) -> Kind | None:
     if named:
         raise InputError(f"{source.name} {_seen(head)}", expected=_KINDS, next=_HOW)
     return None
+
+
+def _is_kineto(head: bytes) -> bool:
+    object_of = head.lstrip()[:1] == b"{" and any(key in head for key in _KINETO)
+    return object_of or _LIST.match(head) is not None
 
 
 def _seen(head: bytes) -> str:

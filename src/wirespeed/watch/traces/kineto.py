@@ -6,6 +6,7 @@ Names: `ProfilerStep#N` and `Optimizer.step#…` are torch's annotations (torch/
 `Collective name`, `In msg nelems`, `dtype`, `Process Group Name`, `Process Group Ranks`, `Seq`.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Raw, Struct, json
@@ -179,7 +180,10 @@ class _Reader:
         rank = count_of(job.get("rank"), -1)
         trace.rank = rank if rank <= HIGHEST_RANK else -1
         trace.world_size = count_of(job.get("world_size"), 0)
-        trace.groups = _groups(job.get("pg_config"))
+        for name, one in _groups(job.get("pg_config")):
+            trace.described[name] = str(one.get("pg_desc", ""))[:200]
+            if ranks := _ranks(one.get("ranks")):
+                trace.groups[name] = ranks
         for thread, cover in self._by_thread.items():
             if thread not in self._waits:
                 for part in cover.parts():
@@ -222,12 +226,15 @@ def _input_type(told: dict[str, Any]) -> str:
     return _text(types[0]) if isinstance(types, list) and types else ""
 
 
-def _groups(told: object) -> dict[str, tuple[int, ...]]:
-    """Of `pg_config`; groups whose ranks it does not list are left out."""
-    found = {}
+def _groups(told: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each of `pg_config`, with its name."""
     for one in told if isinstance(told, list) else ():
-        if isinstance(one, dict) and isinstance(ranks := one.get("ranks"), list):
-            known = tuple(rank for rank in ranks if isinstance(rank, int))
-            if known and len(known) == len(ranks):
-                found[str(one.get("pg_name", ""))[:200]] = known
-    return found
+        if isinstance(one, dict):
+            yield str(one.get("pg_name", ""))[:200], one
+
+
+def _ranks(told: object) -> tuple[int, ...]:
+    """Empty where it does not list them."""
+    ranks = told if isinstance(told, list) else []
+    known = tuple(rank for rank in ranks if isinstance(rank, int))
+    return known if len(known) == len(ranks) else ()

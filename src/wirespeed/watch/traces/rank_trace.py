@@ -36,6 +36,8 @@ class RankTrace:
     zero_s: float = 0.0
     groups: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Global ranks by the group's name."""
+    described: dict[str, str] = field(default_factory=dict)
+    """What groups are for, by name."""
     calls: list[Call] = field(default_factory=list)
     """By begin, where times are told."""
     more_calls: int = 0

@@ -1,7 +1,7 @@
 """Traces of a job, read one after the other, each with its rank and the members of its groups."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from wirespeed.diagnose.flight_read import Dump
@@ -14,6 +14,8 @@ from wirespeed.watch.traces.kineto import read_kineto
 from wirespeed.watch.traces.rank_trace import HIGHEST_RANK, RankTrace
 from wirespeed.watch.traces.recorder import read_recorder
 
+Progress = Callable[[str, int, int], None]
+"""(file, its number from 0, how many): called before each is read."""
 _NUMBER = re.compile(r"[^\d](\d{1,6})(?:\.json|\.gz|\.et|\.pkl)*$")
 
 
@@ -47,6 +49,7 @@ class Traces:
     """Iterated once; only one trace is in memory at a time. The rest is known at the end."""
 
     files: Sequence[TraceFile]
+    progress: Progress = lambda name, number, all: None
     dumps: list[Dump] = field(default_factory=list)
     unread: list[InputError] = field(default_factory=list)
     """Of files that cannot be read, where others can."""
@@ -55,6 +58,7 @@ class Traces:
 
     def __iter__(self) -> Iterator[RankTrace]:
         for number, file in enumerate(self.files):
+            self.progress(file.source.name, number, len(self.files))
             try:
                 trace = self._read(file, number)
             except InputError as error:

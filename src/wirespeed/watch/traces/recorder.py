@@ -18,6 +18,7 @@ def read_recorder(source: Source, number: int) -> tuple[RankTrace, Dump]:
         kind="recorder",
         rank=dump.rank if dump.sure else -1,
         groups={one.name: one.members for one in dump.told},
+        described={one.name: one.desc for one in dump.told},
     )
     entries = decoded(source, lambda known: list(known.get("entries") or []))
     trace.more_calls = max(0, len(entries) - MOST_CALLS)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ class StepRows:
         """Rows whose numbers follow each other."""
         breaks = np.nonzero(np.diff(self.numbers) != 1)[0] + 1
         edges = [0, *breaks.tolist(), len(self.numbers)]
-        for first, last in zip(edges, edges[1:], strict=False):
+        for first, last in pairwise(edges):
             if last > first:
                 yield slice(first, last)
 
@@ -98,6 +99,7 @@ def _optimizing(marks: list[Mark], begins: Times, ends: Times, worked: object) -
     edges = np.array(parts)
     each = worked(edges[:, 0], edges[:, 1])  # type: ignore[operator]
     sums = np.concatenate(([0.0], np.cumsum(each)))
-    return sums[np.searchsorted(edges[:, 1], ends, "right")] - sums[
-        np.searchsorted(edges[:, 1], begins, "right")
-    ]
+    return (
+        sums[np.searchsorted(edges[:, 1], ends, "right")]
+        - sums[np.searchsorted(edges[:, 1], begins, "right")]
+    )
