@@ -70,6 +70,14 @@ def test_wide_has_every_rank_and_every_window(watched: Run) -> None:
     assert not any(line.split()[:2] == ["rank", "host"] for line in lines_of(watched))
 
 
+def test_a_loader_that_takes_no_time_is_0_s(watched: Run) -> None:
+    assert watched.watched is not None
+    windows = tuple(replace(one, data=(0.0,) * 4) for one in watched.watched.windows)
+    lines = lines_of(told(watched, windows=windows), "wide")
+    at = next(n for n, line in enumerate(lines) if line.split()[:2] == ["rank", "host"])
+    assert lines[at + 1].endswith(" 0 s")
+
+
 def test_lateness_is_against_the_median_of_the_ranks_that_are_known() -> None:
     window = WatchWindow(first_step=0, steps=1, since_s=0, step=0.05, own=(0.02, -1.0, 0.05, 0.02))
     assert lateness(window) == [0.0, None, pytest.approx(0.03), 0.0]

@@ -249,8 +249,7 @@ def windows_grid(watched: Watched) -> Grid:
         late = [(value, rank) for rank, value in enumerate(lateness(one)) if value is not None]
         by, rank = max(late, default=(0.0, -1))
         who = rank_name(rank, host_of(watched, rank)) if by > 0 else ""
-        since = "0 s" if not one.since_s else format_duration(one.since_s)
-        cells = (span(one), since, format_duration(one.step), who)
+        cells = (span(one), _time(one.since_s), format_duration(one.step), who)
         grid.add(*cells, f"+{format_duration(by)}" if who else "", color=_late_color(by, one.step))
     return grid
 
@@ -273,7 +272,11 @@ def ranks_grid(watched: Watched, ranks: Sequence[RankMeans]) -> Grid:
 
 
 def _cell(seconds: float | None) -> str:
-    return NOTHING if seconds is None else format_duration(seconds)
+    return NOTHING if seconds is None else _time(seconds)
+
+
+def _time(seconds: float) -> str:
+    return format_duration(seconds) if seconds else "0 s"
 
 
 def signed(seconds: float | None) -> str:

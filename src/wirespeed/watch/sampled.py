@@ -137,12 +137,19 @@ def _calls(sample: _Sample) -> Iterable[Call]:
         )
 
 
+def _whole(one: _Sample) -> Iterable[tuple[str, str, float, float]]:
+    """The step around its phases, by which the timeline knows what belongs together."""
+    if one.x:
+        ends = min(begin for *_, begin, _ in one.x), max(end for *_, end in one.x)
+        yield ("step", f"step {one.s}", *ends)
+
+
 def _spans(ranks: Mapping[int, _Sample]) -> Sequence[Span]:
     """Of one step, on one clock where all ranks waited equally often: they leave such waits together."""
     spans = [
         Span(rank, lane, name, one.t + begin / 1e6, one.t + end / 1e6)
         for rank, one in sorted(ranks.items())
-        for lane, name, begin, end in one.x
+        for lane, name, begin, end in (*_whole(one), *one.x)
     ]
     waits: list[list[Passage]] = [
         [
