@@ -47,18 +47,17 @@ class WatchRelay:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="wirespeed-watch-"))
-        self._path = self._folder / "told"
+        self.path = self._folder / "told"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self.socket.setblocking(False)
-        self.socket.bind(str(self._path))
+        self.socket.bind(str(self.path))
         self._processes: dict[int, _Process] = {}
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """What the command's processes shall find beside `environ`."""
         before = environ.get("PYTHONPATH", "")
         path = f"{INSIDE}{os.pathsep}{before}" if before else str(INSIDE)
-        recorder = {"TORCH_FR_BUFFER_SIZE": "2000"} if not _recorded(environ) else {}
-        return {**recorder, "PYTHONPATH": path, VARIABLE: str(self._path)}
+        return {**recorder(environ), "PYTHONPATH": path, VARIABLE: str(self.path)}
 
     def read(self) -> Iterator[str]:
         """The messages that are there."""
@@ -102,10 +101,10 @@ class WatchRelay:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _recorded(environ: Mapping[str, str]) -> bool:
-    """Whether the job has a flight recorder of its own setting."""
+def recorder(environ: Mapping[str, str]) -> dict[str, str]:
+    """What turns torch's flight recorder on, where the job has not set it itself."""
     names = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-    return any(name in environ for name in names)
+    return {} if any(name in environ for name in names) else {names[0]: "2000"}
 
 
 def _state(pid: int) -> str:

@@ -29,9 +29,9 @@ from wirespeed.runs.folder import PatientFolder
 from wirespeed.session.folders import patient_folder
 from wirespeed.session.held_nodes import STOPPING, held, lost_findings, supervised
 from wirespeed.session.recording import log_findings
+from wirespeed.session.status_line import StatusLine, tell_run
 
 if TYPE_CHECKING:
-    from wirespeed.session.status_line import StatusLine
     from wirespeed.session.watching import JobWatch
 
 _LONGEST = 8192
@@ -56,7 +56,7 @@ class Launched:
     def refuse(self) -> int:
         """Some nodes cannot be used: nothing is started."""
         run = self._run({}, list(self._findings), 3)
-        _tell_findings(run)
+        tell_run(run)
         _tell(f"nothing was started; exit code 3; run {run.id}")
         self._folder.finish(run)
         return 3
@@ -99,7 +99,7 @@ class Launched:
             findings = [*findings, *said] if end.nodes else [*said, *findings]
         run = self._run(end.nodes, [*self._findings, *findings], code)
         if run.findings or run.watched:
-            _tell_findings(run)
+            tell_run(run)
         if not quiet or code:
             _tell(f"{_summary(end, self._job.size, run.seconds)}; exit code {code}; run {run.id}")
         self._folder.finish(run)
@@ -152,7 +152,6 @@ class _Live:
 
     def watch_with(self, folder: PatientFolder, size: int) -> None:
         """From now on what the ranks tell of themselves is taken and shown."""
-        from wirespeed.session.status_line import StatusLine
         from wirespeed.session.watching import JobWatch
 
         line = self._line = StatusLine(sys.stderr, quiet=self._quiet)
@@ -221,14 +220,6 @@ _ENDING: dict[Reason, str] = {
 def _tell(text: str) -> None:
     sys.stderr.write(f"wirespeed: {harmless(text)}\n")
     sys.stderr.flush()
-
-
-def _tell_findings(run: Run) -> None:
-    from wirespeed.views.findings import finding_lines
-    from wirespeed.views.text import style_for
-
-    style = style_for(sys.stderr, color="auto", verbose=False)
-    sys.stderr.write("\n".join(["", *finding_lines(run.findings, style, brief=True), "", ""]))
 
 
 def _summary(end: JobEnd, size: int, seconds: float) -> str:

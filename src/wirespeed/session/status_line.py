@@ -3,12 +3,14 @@
 Where stderr is no terminal it is written now and then, as a line like others.
 """
 
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from wirespeed.model.records import Run
 from wirespeed.views.live import LiveJob, live_line
 from wirespeed.views.text import style_for
 
@@ -64,3 +66,20 @@ class StatusLine:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+def tell_run(run: Run) -> None:
+    """On stderr: what was found, and of a watched job what its steps are made of."""
+    from wirespeed.views.findings import finding_lines
+    from wirespeed.views.watched import watched_lines
+
+    style = style_for(sys.stderr, color="auto", verbose=False)
+    lines = [
+        "",
+        *finding_lines(run.findings, style, brief=True),
+        "",
+        *watched_lines(run, style),
+        "",
+    ]
+    sys.stderr.write("\n".join(lines))
+    sys.stderr.flush()

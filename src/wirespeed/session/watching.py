@@ -94,6 +94,12 @@ class JobWatch:
         with self._lock:
             self._live.over(rank, returncode_text(code))
 
+    def all_ended(self, size: int) -> bool:
+        """Whether so many ranks have said that they end."""
+        with self._lock:
+            ended = [one for one in self._live.ranks.values() if one.ended]
+        return len(ended) >= size
+
     # What is made of it.
 
     def _look(self) -> None:

@@ -148,11 +148,16 @@ class Rank:
         self._since_boundary += 1
         if self.bad_loss < 0 and _is_bad(loss):
             self.bad_loss = self.steps
+        if self.boundary == "step()":
+            return
         if self.boundary == "backward" or (not self._anchor and self._backwards > _ALONE):
             self.boundary = "backward"
             self.end_step()
 
     def optimizer_over(self, optimizer: object) -> None:
+        if self.boundary == "step()":
+            self.mark()
+            return
         if not self._anchor or self._others > _STALE:
             self._anchor, self._others = id(optimizer), 0
             self.boundary = "optimizer"
@@ -162,6 +167,13 @@ class Rank:
             self._others = 0
             self.end_step()
         self.mark()
+
+    def step_by_hand(self) -> None:
+        """The program says where its steps end; what the hooks think of it no longer counts."""
+        if threading.get_ident() == self.thread or not self.active:
+            self.activate()
+            self.boundary = "step()"
+            self.end_step()
 
     def end_step(self) -> None:
         """The row of the step that ends here is kept; the next one begins."""

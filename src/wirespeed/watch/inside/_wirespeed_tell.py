@@ -36,6 +36,8 @@ STACK_SIGNAL = signal.SIGRTMIN + 7
 """Has the process write its stacks into a file beside the socket, whatever holds the interpreter."""
 TCP_INFO_BYTES = 192
 _NOT_SEEN = -1
+_KEY = "wirespeed/watch"
+"""In the job's own store: the port and the secret of rank 0's session."""
 
 
 def begin(rank: Any, look_again: Callable[[], None]) -> None:
@@ -54,6 +56,7 @@ class _Teller:
         self._number = _number("RANK", 0)
         self._hello: dict[str, Any] = {}
         self._greet_at = 0.0
+        self._met = False
         self._links: dict[tuple[str, int], tuple[int, int, int]] = {}
         self._moves, self._moved_at = -1, time.monotonic()
         self._linked_at = time.monotonic()
@@ -117,6 +120,20 @@ class _Teller:
             with contextlib.suppress(OSError):  # nobody reads, or not as fast
                 self._socket.sendto(data, self._path)
 
+    def _meet(self, dist: Any) -> None:
+        """Rank 0 tells the others where its session is; these tell it the process beside them."""
+        at = os.environ.get("WIRESPEED_WATCH_AT", "")
+        beside = "WIRESPEED_WATCH_BESIDE" in os.environ
+        if dist is None or self._met or not (at or beside):
+            return
+        store = dist.distributed_c10d._get_default_store()
+        if at:
+            store.set(_KEY, at)
+            self._met = True
+        elif store.check([_KEY]):
+            self._send(k="to", host=os.environ.get("MASTER_ADDR", ""), at=store.get(_KEY).decode())
+            self._met = True
+
     def _greet(self) -> None:
         """Who this rank is; again where that has changed, and every half minute."""
         dist = _distributed()
@@ -135,6 +152,7 @@ class _Teller:
             "sf": self._stacks,
             "n": int(time.monotonic() / 30),
         }
+        self._meet(dist)
         if hello != self._hello:
             self._hello = hello
             self._send(k="hi", r=self._number, **hello)

@@ -1,0 +1,68 @@
+"""The session of a job whose ranks somebody else has started: shows, judges and stores."""
+
+import os
+import sys
+import time
+from contextlib import suppress
+
+from wirespeed import __version__
+from wirespeed.checks.judge import verdict_of
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import NodeFacts, Run, World
+from wirespeed.node.redact import allowed_environment
+from wirespeed.session.folders import patient_folder
+from wirespeed.session.status_line import StatusLine, tell_run
+from wirespeed.session.watching import JobWatch
+
+
+class WatchedElsewhere:
+    """One job, on its rank 0's node."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._began = size, time.monotonic()
+        self._folder = patient_folder("watch", {"ranks": size})
+        self._line = StatusLine(sys.stderr, quiet=False)
+        self._watch = JobWatch(size, self._folder, self._line.show, self._line.say)
+        self._gone: set[str] = set()
+
+    @property
+    def over(self) -> bool:
+        """Whether every rank has said that it ends."""
+        return self._watch.all_ended(self._size)
+
+    def take(self, text: str) -> None:
+        self._watch.take(-1, text, whole=True)
+
+    def close(self) -> int:
+        """Judge, store, and tell; the exit code of the verdict."""
+        self._line.close()
+        findings, watched = self._watch.close()
+        verdict, code = verdict_of(findings, watched.steps if watched else 0)
+        hosts = watched.hosts if watched else ()
+        nodes = tuple(
+            NodeFacts(
+                host=host,
+                ranks=tuple(rank for rank, name in enumerate(hosts) if name == host),
+                facts=Facts(),
+            )
+            for host in dict.fromkeys(filter(None, hosts))
+        )
+        run = Run(
+            id=self._folder.id,
+            command="watch",
+            verdict=verdict,
+            exit_code=code,
+            started=self._folder.started,
+            seconds=time.monotonic() - self._began,
+            world=World(size=self._size, nodes=nodes, backend="", launcher="joined"),
+            versions={"wirespeed": __version__},
+            environment=allowed_environment(os.environ),
+            config={"ranks": self._size},
+            findings=tuple(findings),
+            watched=watched,
+        )
+        with suppress(OSError):  # whoever read our words may be gone
+            tell_run(run)
+            sys.stderr.write(f"wirespeed: watched; run {run.id}\n")
+        self._folder.finish(run)
+        return code
