@@ -27,6 +27,7 @@ _VERBS = {
     "cluster": "Training environments on Kubernetes and OpenShift: deploy, status, sync, clean.",
     "predict": "Collectives and steps on more nodes, from measured runs, with intervals.",
     "watch": "Which rank holds your own job up, since when, and why? From its traces.",
+    "attach": "Is a running job alive, slow or hung, and which rank is it? From outside, read-only.",
     "diagnose": "Why did this job fail, hang or crawl? Reads logs.",
     "topo": "Nodes, GPUs, NICs, RDMA devices, links and zones, as found.",
     "compare": "Better, worse or noise? Runs against runs, or against a baseline.",

@@ -35,7 +35,9 @@ Status = Literal["pass", "warn", "fail", "not_checked"]
 NodeVerdict = Literal["READY", "NOT READY", "UNKNOWN"]
 LogVerdict = Literal["CAUSE NAMED", "SYMPTOMS ONLY", "NOTHING KNOWN", "GOOD END SHOWN"]
 """What `diagnose` says; a log is never READY."""
-Verdict = NodeVerdict | LogVerdict
+JobVerdict = Literal["PROGRESSING", "HELD UP", "CANNOT TELL"]
+"""What `attach` says of a running job."""
+Verdict = NodeVerdict | LogVerdict | JobVerdict
 PairedOver = Literal["nodes", "rails", "ranks"]
 SubjectKind = Literal["rank", "node", "link", "rail", "job"]
 SimulatedKind = Literal["node", "direction", "rail", "nic", "uplink", "link", "straggler", "dead"]
@@ -420,7 +422,8 @@ class Run:
     command: str
     """The verb: `check`, `bench`, `import`, …"""
     verdict: Verdict
-    """Unknown is never guessed. The last four are what `diagnose` says of logs."""
+    """Unknown is never guessed. After the first three come what `diagnose` says of logs, and what
+    `attach` says of a running job."""
     exit_code: ExitCode
     """What the process ends with: 0 good, 1 a finding, 2 usage, 3 could not measure, 4 a bug of
     ours, 5 nothing ran, 130 interrupted."""

@@ -17,7 +17,7 @@ from typing import get_args
 from msgspec import Struct
 
 from wirespeed.compiled import Compiled
-from wirespeed.model.records import Located, LogVerdict, Measurement, NodeVerdict, Run
+from wirespeed.model.records import JobVerdict, Located, LogVerdict, Measurement, NodeVerdict, Run
 from wirespeed.views.lasting import calls_of
 from wirespeed.views.sections import place, references_of
 from wirespeed.views.text import Style
@@ -77,7 +77,8 @@ def _whole(run: Run) -> _Figures:
             "world_nodes": world.node_count,
         },
     )
-    for verdict in get_args(LogVerdict if run.command == "diagnose" else NodeVerdict):
+    told = {"diagnose": LogVerdict, "attach": JobVerdict}.get(run.command, NodeVerdict)
+    for verdict in get_args(told):
         yield (verdict,), {"verdict": float(run.verdict == verdict)}
 
 

@@ -34,6 +34,9 @@ VERDICTS: dict["Verdict", str] = {
     "CAUSE NAMED": "red",
     "SYMPTOMS ONLY": "yellow",
     "NOTHING KNOWN": "yellow",
+    "PROGRESSING": "green",
+    "HELD UP": "red",
+    "CANNOT TELL": "yellow",
 }
 """By verdict, its colour."""
 

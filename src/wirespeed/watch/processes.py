@@ -34,6 +34,8 @@ class Frame:
     """As py-spy shortens it: below the folder that modules are searched in."""
     line: int
     """0: not known, as of native frames without symbols."""
+    path: str = ""
+    """The whole path of the file, as the process knows it."""
 
     @property
     def title(self) -> str:
@@ -92,14 +94,18 @@ def _threads(told: list[dict[str, Any]], pid: int) -> tuple[Thread, ...]:
             str(one["thread_name"] or ""),
             int(one["os_thread_id"] or 0),
             bool(one["owns_gil"]),
-            tuple(
-                Frame(str(f["name"]), str(f["short_filename"] or f["filename"]), int(f["line"]))
-                for f in one["frames"][:_MOST_FRAMES]
-            ),
+            tuple(_frame(f) for f in one["frames"][:_MOST_FRAMES]),
         )
         for one in told[:_MOST_THREADS]
     ]
     return tuple(sorted(threads, key=lambda one: one.id != pid))
+
+
+def _frame(told: dict[str, Any]) -> Frame:
+    """A C function without a symbol has its address as a name: its library tells more."""
+    file = str(told["short_filename"] or told["filename"])
+    name = file if str(told["name"]).startswith("0x") else str(told["name"])
+    return Frame(name, file, int(told["line"]), str(told["filename"]))
 
 
 def _why_not(pid: int, said: str) -> CannotMeasure:

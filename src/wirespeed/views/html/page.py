@@ -155,11 +155,14 @@ _KINDS = ("fail", "warn", "pass")
 _WORST: tuple[Verdict, ...] = (
     "NOT READY",
     "CAUSE NAMED",
+    "HELD UP",
     "UNKNOWN",
     "SYMPTOMS ONLY",
     "NOTHING KNOWN",
+    "CANNOT TELL",
     "READY",
     "GOOD END SHOWN",
+    "PROGRESSING",
 )
 
 

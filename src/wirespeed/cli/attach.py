@@ -1,0 +1,122 @@
+"""`wirespeed attach`: a running job that knows nothing of us, looked at from outside."""
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wirespeed.cli.options import Output, argument, color_option, command, flag, option
+from wirespeed.errors import UsageError
+from wirespeed.views import FORMATS
+
+if TYPE_CHECKING:
+    from wirespeed.model.records import Finding, JobVerdict, Run
+    from wirespeed.runs.folder import PatientFolder
+    from wirespeed.watch.attach.look import NodeLook
+
+
+@command()
+@argument("pids PID...", nargs=-1, type=click.IntRange(min=1))
+@option("--seconds", "How long to look.", click.FloatRange(0.5, 600), default=3.0)
+@flag("--native", "C frames between Python's, too: each rank is paused for some 0.2 s.")
+@option("-o --output", "How to print.", FORMATS, default="table")
+@flag("-q --quiet", "No progress.")
+@flag("-v --verbose", "All the evidence.")
+@color_option
+def attach(pids: tuple[int, ...], seconds: float, native: bool, color: str, **asked: Any) -> int:
+    """Does this running job progress, is it slow or hung, and which rank is it?
+
+    PIDs of ranks, or of what started them (torchrun, mpirun, deepspeed): its ranks are found. The job
+    knows nothing of it, and nothing of it is changed: stacks of all ranks, what the kernel counts, and
+    where they answer, torch's flight recorder and NCCL's RAS.
+
+    \f
+    Examples:
+      wirespeed attach 4242                    a torchrun: all its ranks
+      wirespeed attach 4250 4251 4252 4253     these ranks
+      wirespeed attach 4242 --native           with C frames: what a rank does inside a library
+      wirespeed attach 4242 --seconds 60       for steps of many seconds
+      wirespeed attach 4242 -o json | jq '.findings[0].subject'
+
+    Exit codes: 0 it progresses, 1 it is held up and by whom, 2 wrong usage, 3 it cannot be told.
+    """
+    if not pids:
+        raise UsageError(
+            "no process is named",
+            expected="pids of ranks, or of their launcher",
+            next="pgrep -af torchrun",
+        )
+    from wirespeed.cli.page import show
+
+    quiet = asked["quiet"]
+    run, folder = _attached(tuple(dict.fromkeys(pids)), seconds, native, quiet)
+    return show(run, Output(asked["output"], color, quiet, asked["verbose"]), folder)
+
+
+def _attached(
+    pids: tuple[int, ...], seconds: float, native: bool, quiet: bool
+) -> "tuple[Run, PatientFolder]":
+    from wirespeed.model.units import counted
+    from wirespeed.session.folders import patient_folder
+    from wirespeed.views.text import open_progress
+    from wirespeed.watch.attach.judge import judge, seen
+    from wirespeed.watch.attach.look import look
+    from wirespeed.watch.attach.ranks import find_ranks
+
+    began = time.monotonic()
+    chosen = find_ranks(pids)
+    progress = open_progress(quiet=quiet)
+    progress.phase(f"looking at {counted(len(chosen.ranks), 'rank')} for {seconds:g} s")
+    try:
+        one = look(chosen.ranks, seconds, native=native, ended=chosen.ended, beside=chosen.beside)
+    finally:
+        progress.close()
+    findings, verdict = judge(seen([one]))
+    folder = patient_folder("attach", {"pids": list(pids), "seconds": seconds})
+    return _run(folder, [one], findings, verdict, time.monotonic() - began), folder
+
+
+def _run(
+    folder: "PatientFolder",
+    looks: "list[NodeLook]",
+    findings: "list[Finding]",
+    verdict: "JobVerdict",
+    seconds: float,
+) -> "Run":
+    from wirespeed import __version__
+    from wirespeed.model.node_facts import Facts
+    from wirespeed.model.records import NodeFacts, Run, World
+    from wirespeed.node.redact import allowed_environment
+    from wirespeed.watch.attach.judge import exit_code
+
+    ranks = [rank.process for look in looks for rank in look.ranks]
+    nodes = [
+        NodeFacts(
+            host=look.host,
+            ranks=tuple(rank.process.rank for rank in look.ranks),
+            facts=Facts(),
+            counters=look.counters,
+        )
+        for look in looks
+    ]
+    return Run(
+        id=folder.id,
+        command="attach",
+        verdict=verdict,
+        exit_code=exit_code(verdict),
+        started=folder.started,
+        seconds=seconds,
+        world=World(
+            size=max(one.world_size for one in ranks),
+            nodes=tuple(nodes),
+            backend="",
+            launcher=ranks[0].launcher,
+        ),
+        versions={"wirespeed": __version__},
+        environment=allowed_environment(os.environ),
+        config={
+            "processes": {str(one.rank): f"{one.pid} on {one.host}" for one in ranks},
+        },
+        findings=tuple(findings),
+    )

@@ -1,0 +1,1 @@
+"""A running job that knows nothing of us, looked at from outside: nothing of it is changed."""
