@@ -79,11 +79,13 @@ def _parts(seen: OwnWork) -> dict[str, float]:
 
 
 def _last(seen: OwnWork) -> tuple[int, float]:
+    if len(seen.ranks) < 2:
+        return -1, 0.0
     last, _ = last_units(seen.own)
     counts = np.bincount(last, seen.each)
     unit = int(np.argmax(counts))
     share = float(counts[unit] / seen.each.sum())
-    if len(seen.ranks) < 2 or share < min(0.5, _LAST_TIMES / len(seen.ranks)):
+    if share < min(0.5, _LAST_TIMES / len(seen.ranks)):
         return -1, 0.0
     return int(seen.ranks[unit]), share
 

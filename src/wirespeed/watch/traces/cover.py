@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from wirespeed.training.trace import Stretch, merged
 
-_MOST = 1 << 17
+_MOST = 1 << 18
 
 
 class Cover:
@@ -19,6 +19,12 @@ class Cover:
     def add(self, begin: float, end: float) -> None:
         """Seconds; in any order."""
         self._parts.append((begin, end))
+        if len(self._parts) > _MOST:
+            self._parts = _coarser(merged(self._parts))
+
+    def extend(self, parts: list[Stretch]) -> None:
+        """The same of many, up to some 100,000."""
+        self._parts += parts
         if len(self._parts) > _MOST:
             self._parts = _coarser(merged(self._parts))
 

@@ -6,12 +6,14 @@ Names: `ProfilerStep#N` and `Optimizer.step#…` are torch's annotations (torch/
 `Collective name`, `In msg nelems`, `dtype`, `Process Group Name`, `Process Group Ranks`, `Seq`.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Raw, Struct, json
 
 from wirespeed.diagnose.sources import Source
+from wirespeed.training.trace import Stretch
 from wirespeed.watch.calls import Call
 from wirespeed.watch.traces.cover import Cover
 from wirespeed.watch.traces.json_list import DAMAGE, JsonList
@@ -63,9 +65,7 @@ def read_kineto(source: Source) -> RankTrace:
     events = JsonList(source, "traceEvents", Event)
     reader = _Reader(RankTrace(source=source.name, kind="kineto"))
     for batch in events.batches():
-        for event in batch:
-            if event.ph == "X":
-                reader.take(event)
+        reader.take(batch)
     trace = reader.finished(_head(events.around))
     trace.cut, trace.skipped, trace.bytes = events.cut, events.skipped, events.bytes
     return trace
@@ -87,17 +87,24 @@ class _Reader:
         self._by_kind |= dict.fromkeys(_ON_GPU, self._kernel)
         self._by_kind["python_function"] = self._python
 
-    def take(self, event: Event) -> None:
-        if (one := self._by_kind.get(event.cat)) is not None:
-            begin = event.ts * 1e-6
-            one(event, begin, begin + event.dur * 1e-6)
+    def take(self, batch: list[Event]) -> None:
+        """Most are operators of torch, of which only when they ran is kept."""
+        ran: defaultdict[int | str, list[Stretch]] = defaultdict(list)
+        for event in batch:
+            if event.name[:6] == "aten::":
+                ran[event.tid].append((event.ts, event.ts + event.dur))
+            elif (one := self._by_kind.get(event.cat)) is not None and event.ph == "X":
+                begin = event.ts * 1e-6
+                one(event, begin, begin + event.dur * 1e-6)
+        for thread, parts in ran.items() if not self._gpu else ():
+            cover = self._by_thread.get(thread, self.trace.compute)
+            if cover is self.trace.compute and len(self._by_thread) < _MOST_THREADS:
+                cover = self._by_thread[thread] = Cover()
+            cover.extend([(begin * 1e-6, end * 1e-6) for begin, end in parts])
 
     def _operator(self, event: Event, begin: float, end: float) -> None:
         name = event.name
-        if name.startswith("aten::"):
-            if not self._gpu:
-                self._worked(event.tid).add(begin, end)
-        elif name.startswith(_AUTOGRAD):
+        if name.startswith(_AUTOGRAD):
             self.trace.backward.add(begin, end)
             self._root = self._root or name
             if name == self._root:
@@ -107,11 +114,6 @@ class _Reader:
             op = op_named(str(told.get("Collective name", "")))
             if op not in ("", "wait", "init"):
                 self._keep(self._issued, op, told, begin, end)
-
-    def _worked(self, thread: int | str) -> Cover:
-        if len(self._by_thread) >= _MOST_THREADS:
-            return self._by_thread.get(thread, self.trace.compute)
-        return self._by_thread.setdefault(thread, Cover())
 
     def _annotation(self, event: Event, begin: float, end: float) -> None:
         name = event.name
@@ -186,8 +188,7 @@ class _Reader:
                 trace.groups[name] = ranks
         for thread, cover in self._by_thread.items():
             if thread not in self._waits:
-                for part in cover.parts():
-                    trace.compute.add(*part)
+                trace.compute.extend(cover.parts())
         trace.on_gpu = self._gpu or bool(self._kernels)
         trace.launches_only = not (self._kernels or self._threads)
         calls = self._kernels or self._threads or self._issued

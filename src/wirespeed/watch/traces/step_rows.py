@@ -14,6 +14,9 @@ from wirespeed.watch.traces.cover import seconds_before
 from wirespeed.watch.traces.rank_trace import Mark, RankTrace
 from wirespeed.watch.traces.waiting import Times, Waiting
 
+_AT_ONCE = 128
+"""Rows that `StepGrid` takes in one piece."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepRows:
@@ -28,12 +31,12 @@ class StepRows:
     """[rows, COLUMNS], seconds; NaN: not known."""
 
     def runs(self) -> Iterator[slice]:
-        """Rows whose numbers follow each other."""
+        """Rows whose numbers follow each other, some at a time."""
         breaks = np.nonzero(np.diff(self.numbers) != 1)[0] + 1
         edges = [0, *breaks.tolist(), len(self.numbers)]
         for first, last in pairwise(edges):
-            if last > first:
-                yield slice(first, last)
+            for start in range(first, last, _AT_ONCE):
+                yield slice(start, min(start + _AT_ONCE, last))
 
 
 def step_rows(trace: RankTrace, waiting: Waiting) -> StepRows:

@@ -39,14 +39,20 @@ class TrafficSums:
         steps = len(np.unique(step_of[step_of >= 0]))
         if not steps:
             return
-        exposed = _exposed(calls, waiting)
-        for call, step, seconds in zip(calls, step_of.tolist(), exposed.tolist(), strict=True):
-            if step < 0:
-                continue
-            one = self._sums.setdefault((call.group_name, len(call.group), call.op), _Sum())
+        own: dict[Key, list[float]] = {}
+        for call, step, seconds in zip(
+            calls, step_of.tolist(), _exposed(calls, waiting).tolist(), strict=True
+        ):
+            if step >= 0:
+                sums = own.setdefault((call.group_name, len(call.group), call.op), [0, 0, 0.0])
+                sums[0] += 1
+                sums[1] += call.size_bytes
+                sums[2] += seconds
+        for key, (count, sent, seconds) in own.items():
+            one = self._sums.setdefault(key, _Sum())
             one.ranks.add(rank)
-            one.calls += 1 / steps
-            one.bytes += call.size_bytes / steps
+            one.calls += count / steps
+            one.bytes += sent / steps
             one.exposed_s += seconds / steps
             one.known &= waiting.known
 
