@@ -60,19 +60,17 @@ def _attached(
     from wirespeed.model.units import counted
     from wirespeed.session.folders import patient_folder
     from wirespeed.views.text import open_progress
-    from wirespeed.watch.attach.judge import judge, seen
-    from wirespeed.watch.attach.look import look
     from wirespeed.watch.attach.ranks import find_ranks
+    from wirespeed.watch.attach.whole import whole_look
 
     began = time.monotonic()
     chosen = find_ranks(pids)
     progress = open_progress(quiet=quiet)
     progress.phase(f"looking at {counted(len(chosen.ranks), 'rank')} for {seconds:g} s")
     try:
-        one = look(chosen.ranks, seconds, native=native, ended=chosen.ended, beside=chosen.beside)
+        one, findings, verdict = whole_look(chosen, seconds, native=native)
     finally:
         progress.close()
-    findings, verdict = judge(seen([one]))
     folder = patient_folder("attach", {"pids": list(pids), "seconds": seconds})
     return _run(folder, [one], findings, verdict, time.monotonic() - began), folder
 

@@ -132,27 +132,30 @@ Row = Mapping[str, Any]
 
 def ras_findings(source: Source) -> list[Finding]:
     """The report's. Raises InputError for one that breaks off or is no such report."""
+    text = b"".join(source.parts(_LARGEST + 1))
+    if len(text) > _LARGEST:
+        size = f"{source.name} is larger than {_LARGEST >> 20} MiB"
+        raise InputError(size, expected="one report")
+    return ras_report(text, source.name)
+
+
+def ras_report(text: bytes, name: str) -> list[Finding]:
+    """The same of its text; `name` says where that is from."""
     try:
-        text = b"".join(source.parts(_LARGEST + 1))
-        if len(text) > _LARGEST:
-            size = f"{source.name} is larger than {_LARGEST >> 20} MiB"
-            raise InputError(size, expected="one report")
         data = json.loads(text)
-        found = [
-            one for comm in data["communicators"] for one in _of_communicator(comm, source.name)
-        ]
+        found = [one for comm in data["communicators"] for one in _of_communicator(comm, name)]
         late = int(data.get("ras", {}).get("timeouts_count", 0))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{source.name} is no whole report of NCCL's RAS: {str(error)[:200]}",
+            f"{name} is no whole report of NCCL's RAS: {str(error)[:200]}",
             expected="the JSON of ncclras -f json, from its first to its last brace",
             next="ncclras -f json > ras.json",
         ) from error
     if late and not any(one.status == "fail" for one in found):
-        where = f"{source.name}: timeouts_count"
+        where = f"{name}: timeouts_count"
         found.append(make_finding("data_late", evidence=(where,), times=late))
     count = len(data["communicators"])
-    return found or [make_finding("nothing_reported", evidence=(source.name,), communicators=count)]
+    return found or [make_finding("nothing_reported", evidence=(name,), communicators=count)]
 
 
 def _of_communicator(comm: Row, name: str) -> Iterator[Finding]:

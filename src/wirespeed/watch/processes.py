@@ -22,6 +22,7 @@ BOUND_S = 10.0
 """For one process; native frames of a large one take seconds, since its symbols are read."""
 _MOST_FRAMES = 200
 _MOST_THREADS = 256
+_BESIDE = "py-spy"
 _INSTALL = "pip install 'wirespeed[watch]', which brings py-spy"
 _SYS_PTRACE = 1 << 19
 """CAP_SYS_PTRACE's bit of CapEff (linux/capability.h)."""
@@ -81,7 +82,7 @@ def python_stacks(
 
 def _program() -> str:
     """py-spy beside this Python, else of PATH."""
-    beside = Path(sys.executable).with_name("py-spy")
+    beside = Path(sys.executable).with_name(_BESIDE)
     found = str(beside) if beside.is_file() else shutil.which("py-spy")
     if found is None:
         raise CannotMeasure("py-spy is not installed, so no stacks can be read", next=_INSTALL)

@@ -54,10 +54,13 @@ def seen(looks: Sequence[NodeLook]) -> Seen:
 
 
 def judge(
-    job: Seen, recorded: Sequence[tuple[str, Finding]] = ()
+    job: Seen, recorded: Sequence[tuple[str, Finding]] = (), *, issued: bool = False
 ) -> tuple[list[Finding], JobVerdict]:
-    """recorded: what the flight recorder and RAS say, with their names."""
+    """recorded: what the flight recorder and RAS say, with their names; issued: whether the recorder
+    of a rank has a newer collective than when the look began."""
     found, verdict = _by_stacks(job)
+    if issued and verdict != "PROGRESSING" and not job.of("stopped", "ended"):
+        found, verdict = [tell("WATCH-015", "issued", evidence=groups(job))], "PROGRESSING"
     if verdict != "PROGRESSING" and recorded:
         found, verdict = _with_recorded(job, found, verdict, recorded)
     unread = [one for one in job.of("works", "unseen", "stopped") if not one.frames]
@@ -228,7 +231,7 @@ def _with_recorded(
     mine = {one.subject.name for one in found if one.subject.kind == "rank"}
     if verdict == "HELD UP" and mine:
         if other.subject.name in mine:
-            return found, verdict
+            return [*found, other], verdict
         told = {"who": listed(sorted(mine)), "source": source, "other": other.title}
         return [_disagree(found, **told)], "CANNOT TELL"
     stacks = [one for one in job.ranks if f"rank {one.rank}" == other.subject.name]
