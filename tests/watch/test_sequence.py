@@ -160,6 +160,23 @@ def test_sizes_that_are_not_told_are_refused():
         find_sequence(bare)
 
 
+def test_groups_that_are_not_told_are_refused():
+    bare = [replace(one, group=(), group_name="") for one in calls_of(ddp(2), [0])[0]]
+    with pytest.raises(
+        InputError, match="rank 0 does not tell the process group of its all_reduce"
+    ):
+        find_sequence({0: bare, 1: bare})
+
+
+@pytest.mark.parametrize("after", [range(3, 40, 4), range(0, 40)], ids=["now and then", "always"])
+def test_tiny_calls_count_where_most_steps_have_them(after):
+    norm = Do("all_reduce", 4, WORLD4)
+    found = find_sequence(
+        calls_of(ddp(4), range(4), steps=40, now_and_then=dict.fromkeys(after, norm))
+    )
+    assert len(found.calls) == (5 if len(after) == 40 else 4)
+
+
 def test_a_rank_whose_part_nothing_tells():
     def step(rank: int) -> list[Do]:
         return [Do("all_reduce", MB, (0, 1, 2)), Do("all_reduce", 4096, (0, 1, 2, 3, 4))]

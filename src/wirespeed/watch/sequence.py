@@ -117,6 +117,12 @@ def _members_by_name(calls: Mapping[int, Sequence[Call]], world: int) -> dict[st
     found: dict[str, set[int]] = defaultdict(set)
     for rank, of in calls.items():
         for one in of:
+            if not one.group and not one.group_name:
+                raise InputError(
+                    f"the record of rank {rank} does not tell the process group of its {one.op}",
+                    expected="the group of every call",
+                    next="a dump of torch's flight recorder (TORCH_FR_BUFFER_SIZE=20000) tells it",
+                )
             if not one.group:
                 found[one.group_name].add(rank)
     if len(found) == 1:
@@ -158,11 +164,22 @@ def _blocks(calls: Mapping[int, list[Call]]) -> list[_Rank]:
 
 def _without_rare(calls: list[Call], hint: int) -> tuple[list[Call], Block | None]:
     """The calls and their block; tiny ones, as of logs, are left out where most steps have none."""
-    large = [one for one in calls if one.size_bytes > _TINY]
-    block = repeating_block(_signs(large), _gaps(large), hint)
-    if block is not None and 2 * (len(calls) - len(large)) < len(block.starts):
-        return large, block
-    return calls, repeating_block(_signs(calls), _gaps(calls), hint)
+    signs = _signs(calls)
+    large = [n for n, one in enumerate(calls) if one.size_bytes > _TINY]
+    block = _block_of(calls, signs, large, hint)
+    many = Counter(signs)
+    usual = (
+        [n for n, sign in enumerate(signs) if 2 * many[sign] > len(block.starts)] if block else []
+    )
+    kept = sorted({*large, *usual}) if block else range(len(calls))
+    return [calls[n] for n in kept], _block_of(calls, signs, kept, hint)
+
+
+def _block_of(
+    calls: Sequence[Call], signs: Sequence[int], kept: Sequence[int], hint: int
+) -> Block | None:
+    gaps = _gaps([calls[n] for n in kept])
+    return repeating_block([signs[n] for n in kept], gaps, hint)
 
 
 def _signs(calls: Sequence[Call]) -> list[int]:
