@@ -48,7 +48,7 @@ def replayed(
     size = size or _usual(options)
     choices = list(found.choices)
     if size != found.world:
-        _refuse_size(found, size, sources)
+        _refuse_size(found, size)
         choices.append(
             Choice(
                 "ranks", f"{size}, the job had {found.world}", "all its groups are the whole world"
@@ -93,14 +93,14 @@ def _usual(options: RunOptions) -> int:
     return int(limits.choose_ranks(options.ranks, options.backend).value)
 
 
-def _refuse_size(found: "Found", size: int, sources: Sequence[str]) -> None:
+def _refuse_size(found: "Found", size: int) -> None:
     cut = next((case.groups for case in found.cases if case.groups != "all"), None)
     if cut is not None:
         raise UsageError(
             f"the job has {found.world} ranks, and this world {size}; the job's groups are cut from "
             f"all of its ranks ({cut[:80]})",
             expected="as many ranks as the job had",
-            next=f"wirespeed bench --replay {' '.join(sources)[:200]} --ranks {found.world}",
+            next=f"the same command with --ranks {found.world}",
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from wirespeed.compare.estimate import Figure, quantile
 from wirespeed.errors import UsageError
+from wirespeed.model.bench_records import MedianTime
 from wirespeed.model.codec import to_json
 from wirespeed.model.derived_records import Difference, What
 from wirespeed.model.lasting_records import Goodput, SoakCell
@@ -26,9 +27,10 @@ TRAINING = (
 GOODPUT = ("figure", "strategy", "model", "ranks", "for_s")
 """Time that starting takes weighs more in a short run: only what was to last as long is alike."""
 WATCHED = ("figure", "ranks")
+REPLAY = ("figure", "ranks", "sequence")
 SOAK = ("op", "dtype", "size_bytes", "ranks")
-_Kind = Literal["collective", "training", "goodput", "soak", "watched"]
-FIELDS = tuple(dict.fromkeys(COLLECTIVE + TRAINING + GOODPUT + SOAK + WATCHED))
+_Kind = Literal["collective", "training", "goodput", "soak", "watched", "replay"]
+FIELDS = tuple(dict.fromkeys(COLLECTIVE + TRAINING + GOODPUT + SOAK + WATCHED + REPLAY))
 """What must be alike; `--across` takes one of them out."""
 
 
@@ -75,13 +77,21 @@ def _measured(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], F
     if w := run.watched:
         for name, figure in _of_watched(w).items():
             yield "watched", WATCHED, (name, w.world_size), figure
-    cells: dict[tuple[Any, ...], list[SoakCell]] = {}
+    if r := run.replay:
+        for name, time in (("sequence", r.unbroken), ("paced sequence", r.paced)):
+            yield "replay", REPLAY, (name, run.world.size, r.title), _of_median(time)
+    for key, cells in _soaked(run).items():
+        yield "soak", SOAK, key, _of_soak(cells)
+
+
+def _soaked(run: Run) -> dict[tuple[Any, ...], list[SoakCell]]:
+    """The windows' cells by what was called."""
+    found: dict[tuple[Any, ...], list[SoakCell]] = {}
     for cell in (cell for window in run.soak.windows for cell in window.cells) if run.soak else ():
         if cell.median > 0:
             key = (cell.op, cell.dtype, cell.size_bytes, run.world.size)
-            cells.setdefault(key, []).append(cell)
-    for values, found in cells.items():
-        yield "soak", SOAK, values, _of_soak(found)
+            found.setdefault(key, []).append(cell)
+    return found
 
 
 def _of_goodput(g: Goodput) -> dict[str, Figure]:
@@ -106,6 +116,11 @@ def _of_watched(w: Watched) -> dict[str, Figure]:
         within = _error(1 - w.exposed_high, 1 - w.exposed_low, reach)
         found["unexposed"] = Figure(log=-math.log1p(-w.exposed), within=within, samples=w.steps)
     return found
+
+
+def _of_median(time: MedianTime) -> Figure:
+    within = _error(time.low, time.high, NormalDist().inv_cdf(0.975))
+    return Figure(log=math.log(time.median), within=within, samples=time.samples)
 
 
 def _of_soak(cells: Sequence[SoakCell]) -> Figure:

@@ -21,6 +21,7 @@ from wirespeed.model.field_types import (
     Share,
 )
 from wirespeed.model.training_records import Ratio
+from wirespeed.model.units import counted, format_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,3 +243,10 @@ class Replay:
     """Global rank that finished last most often in `unbroken`."""
     last_share: Share = 0.0
     """How often, 0 to 1."""
+
+    @property
+    def title(self) -> str:
+        """`12 calls, 58 MiB`: alike of replays that may be compared."""
+        calls = sum(one.calls for one in self.calls)
+        sent = sum(one.calls * one.size_bytes for one in self.calls)
+        return f"{counted(calls, 'call')}, {format_size(sent)}"

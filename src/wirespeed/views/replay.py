@@ -14,11 +14,14 @@ _SEQUENCE = "<a step's collectives|time|95 %|n"
 
 
 def replay_lines(run: Run, replay: Replay, style: Style) -> list[str]:
-    tables = [
+    return titled(replay_tables(run, replay), style)[:-1]
+
+
+def replay_tables(run: Run, replay: Replay) -> list[tuple[str, Grid]]:
+    return [
         (f"what a step of {replay.source} sends", calls_grid(run, replay)),
         ("the sequence", sequence_grid(replay)),
     ]
-    return titled(tables, style)[:-1]
 
 
 def calls_grid(run: Run, replay: Replay) -> Grid:

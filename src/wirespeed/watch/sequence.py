@@ -24,6 +24,7 @@ from wirespeed.watch.calls import Call
 from wirespeed.watch.order import Entry, in_one_order, refuse_unknown
 
 _NAMED = 4
+_MOST_CALLS = 20_000
 _MOST_SAMPLES = 20_000
 
 
@@ -56,6 +57,11 @@ def find_sequence(calls: Mapping[int, Sequence[Call]], world: int = 0) -> Found:
     ranks = blocks_of(calls, world)
     refuse_unknown(ranks)
     entries = in_one_order(ranks)
+    if len(entries) > _MOST_CALLS:
+        raise InputError(
+            f"a step of the job has {len(entries):,} collectives",
+            expected=f"up to {_MOST_CALLS:,}, which a launcher can hand to the ranks",
+        )
     missing = frozenset(range(world)) - {one.rank for one in ranks}
     return _Builder(ranks, entries, world, missing).found()
 
@@ -173,7 +179,9 @@ def _call(step: int, entry: Entry, of: Mapping[int, RankSteps]) -> ReplayCall:
         gaps += _own(one, at)
         slack += _slack(one, at)
     waited = bool(slack) and median(slack) >= 0
-    return ReplayCall(step=step, gap_s=max(0.0, median(gaps)) if gaps else 0.0, waited=waited)
+    return ReplayCall(
+        step=step, gap_s=round(max(0.0, median(gaps)), 7) if gaps else 0.0, waited=waited
+    )
 
 
 def _own(one: RankSteps, at: int) -> list[float]:

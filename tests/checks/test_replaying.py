@@ -1,0 +1,110 @@
+"""The fabric or the code, from what a replay and the job's record say."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from wirespeed.checks.replaying import replay_findings
+from wirespeed.model.bench_records import MedianTime, Replay, ReplayedCall
+from wirespeed.model.records import Measurement, TimeStats
+
+MS = 1e-3
+
+
+def median(ms: float, spread: float = 0.05) -> MedianTime:
+    return MedianTime(
+        median=ms * MS, low=ms * MS * (1 - spread), high=ms * MS * (1 + spread), samples=30
+    )
+
+
+def alone(size: int, ms: float, ranks: int = 4) -> Measurement:
+    time = median(ms)
+    stats: dict[str, Any] = dict.fromkeys(("mean", "min", "p95", "p99", "max"), time.median)
+    return Measurement(
+        op="all_reduce",
+        engine="torch",
+        dtype="float32",
+        redop="sum",
+        root=-1,
+        in_place=False,
+        size_bytes=size,
+        count=size // 4,
+        ranks=ranks,
+        iterations=30,
+        time=TimeStats(median=time.median, low=time.low, high=time.high, **stats),
+        algbw=1e9,
+        busbw=1e9,
+    )
+
+
+def call(size: int, calls: int, in_job: float | None, last: float | None) -> ReplayedCall:
+    return ReplayedCall(
+        op="all_reduce",
+        dtype="float32",
+        groups="all",
+        size_bytes=size,
+        calls=calls,
+        in_job=None if in_job is None else median(in_job),
+        last=None if last is None else last * MS,
+    )
+
+
+def replay(*calls: ReplayedCall, step: float | None = 100, unbroken: float = 8) -> Replay:
+    return Replay(
+        source="traces",
+        job_ranks=4,
+        job_steps=30,
+        job_step=None if step is None else median(step),
+        own=0.05,
+        calls=calls,
+        unbroken=median(unbroken),
+        paced=median(60),
+    )
+
+
+ALONE = [alone(1024, 1), alone(4096, 2)]
+
+
+@pytest.mark.parametrize(
+    ("small", "large", "said"),
+    [
+        ((3, 1.1), (6, 2.2), "the code, not the fabric"),
+        ((1.0, 0.9), (2.0, 1.9), "the fabric, not the code"),
+        ((1.5, 1.4), (3, 2.9), "both, or not to be told apart"),
+    ],
+)
+def test_which_of_the_two(small, large, said):
+    job = replay(call(1024, 2, *small), call(4096, 3, *large))
+    (finding,) = replay_findings(job, ALONE)
+    assert (finding.id, finding.status) == ("REPLAY-001", "pass")
+    assert finding.title.startswith(said)
+    assert "8.00 ms [7.60 ms to 8.40 ms] alone" in finding.title
+
+
+def test_waiting_for_late_ranks_is_told_of_the_code_alone():
+    (code,) = replay_findings(replay(call(1024, 2, 5, 1)), ALONE)
+    assert "8.00 ms is ranks waiting for one that comes later" in code.title
+    (fabric,) = replay_findings(replay(call(1024, 2, 1, 1)), ALONE)
+    assert "waiting" not in fabric.title
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [(100, "the code"), (8.5, "the fabric"), (12, "both"), (None, "whether it is")],
+)
+def test_without_ends_of_calls_the_step_is_the_measure(step, said):
+    (finding,) = replay_findings(replay(call(1024, 8, None, None), step=step), ALONE)
+    assert finding.title.startswith(said)
+    assert (finding.status == "not_checked") == (step is None)
+
+
+def test_a_job_of_another_size_is_no_measure():
+    small = [replace(one, ranks=2) for one in ALONE]
+    (finding,) = replay_findings(replay(call(1024, 2, 3, 1)), small)
+    assert (finding.status, finding.next) == ("not_checked", "the same command with --ranks 4")
+
+
+def test_a_call_that_was_refused_leaves_the_step():
+    (finding,) = replay_findings(replay(call(1024, 2, 3, 1), call(2048, 1, 1, 1)), ALONE)
+    assert "a step of the job" in finding.title
