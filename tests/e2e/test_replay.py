@@ -84,7 +84,7 @@ def test_two_replays_are_compared_and_the_engine_may_be_another(cli: Any, dumps:
         assert cli("bench", "--replay", str(dumps), *QUICK, *words).code == 0
     runs = [one["id"] for one in cli.here("runs", "list", "-o", "json").json]
     compared = cli.here("compare", *runs, "-o", "json")
-    rows = [row["what"] for one in compared.json["versus"] for row in one["rows"]]
+    rows = [row["measured"] for one in compared.json["versus"] for row in one["rows"]]
     assert {"sequence", "paced sequence"} <= {row.get("figure") for row in rows}
 
 

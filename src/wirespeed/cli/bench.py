@@ -90,7 +90,8 @@ _ROUND_S = 0.5
 @flag("--async asynchronous", "Issue without blocking (async_op), then wait.")
 @option(
     "--groups",
-    "Cut the world into groups that run side by side: all (no cut), nodes, rails, pairs, every-K.",
+    "Cut the world into groups that run side by side: all (no cut), nodes, rails, pairs, every-K, "
+    "of-S (S neighbours), of-S-every-K (S ranks K apart).",
     completes="groups",
     default="all",
 )
