@@ -70,9 +70,10 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
     launched = {*(f"LAUNCH-{number:03}" for number in range(1, 10)), "SLURM-101", "SLURM-102"}
     settings = {f"SET-{number:03}" for number in range(1, 4)}
     settings |= {f"SOAK-{number:03}" for number in range(1, 8)}
+    watched = {id for id in others if id.startswith("WATCH-")}
     clusters = {id for id in others if id.startswith("CLUSTER-")}
     assert len(clusters) > 30
-    assert others == imported | located | trained | launched | settings | clusters | {
+    assert others == imported | located | trained | launched | settings | watched | clusters | {
         "RUN-001",
         "GATE-001",
         "GRID-001",
@@ -110,8 +111,9 @@ def test_an_unknown_word_lists_the_families() -> None:
 
 def test_each_case_is_said_by_the_code_and_written_down() -> None:
     """Texts of `cases` that nobody says are as wrong as a case without texts."""
-    room = Path(wirespeed.__file__).parent / "checks"
-    code = "".join(file.read_text() for file in room.glob("*.py"))
+    house = Path(wirespeed.__file__).parent
+    rooms = [house / "checks", house / "watch"]
+    code = "".join(file.read_text() for room in rooms for file in room.rglob("*.py"))
     named = {case for check in EXPLAINED.values() for case in check.cases}
     assert {case for case in named if f'"{case}"' not in code} == set()
     for id, case in re.findall(r'(?:tell|on_node)\(\s*"([A-Z]+-\d{3})",\s*"([^"]+)"[,)]', code):
