@@ -175,7 +175,7 @@ class JobWatch:
         if found and going_on is None:
             self._hung.append(_Hung(found, now - still))
             for one in found:
-                lines = [f"{one.title}  {one.id}", *one.evidence[:_SHOWN]]
+                lines = [f"{one.title}  {one.id}", one.saw, *one.evidence[:_SHOWN]]
                 self.say("\n  ".join(lines))
         elif found and going_on is not None:
             going_on.findings = found

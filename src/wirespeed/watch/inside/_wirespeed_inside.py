@@ -150,9 +150,11 @@ class Rank:
             self.bad_loss = self.steps
         if self.boundary == "step()":
             return
-        if self.boundary == "backward" or (not self._anchor and self._backwards > _ALONE):
-            self.boundary = "backward"
+        if self.boundary == "backward":
             self.end_step()
+        elif not self._anchor and self._backwards > _ALONE:
+            self.boundary, self.steps = "backward", self._backwards
+            self._fresh(now(), time.thread_time())
 
     def optimizer_over(self, optimizer: object) -> None:
         if self.boundary == "step()":

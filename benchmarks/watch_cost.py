@@ -1,0 +1,129 @@
+"""What a watch costs the job that is watched: step time, CPU of its thread, memory, bytes on the wire.
+
+Five strategies (benchmarks/watched_job.py), four gloo ranks. *Hooks*: one job each, watched in every
+other block of 20 steps, the blocks paired. *Whole*: `launch --watch` against `launch`, runs in turns,
+which also counts the session, which is on this machine. Goals: 1.005 × the step time, 50 MB and 1 KB/s
+a rank; the same losses, to the bit.
+
+Run: python benchmarks/watch_cost.py [--pairs 6] [--steps 600]
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from watched_job import STRATEGIES
+from wirespeed.launchers.rank_wrapper import rank_variables
+from wirespeed.launchers.watch_relay import WatchRelay
+from wirespeed.process import free_port
+from wirespeed.statistics import mean_interval
+
+JOB = Path(__file__).with_name("watched_job.py")
+RANKS, WARM_UP, BOUND_S = 4, 40, 300.0
+Told = dict[str, Any]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=600)
+    asked = parser.parse_args()
+    sys.stdout.write("| strategy | hooks | thread | KB/s a rank | whole | memory | losses |\n")
+    sys.stdout.write("|---|---|---|---|---|---|---|\n")
+    for strategy in STRATEGIES:
+        words = ["--strategy", strategy, "--steps", str(asked.steps), "--pause", "5"]
+        told, rate = _hooks([*words, "--turns"])
+        pairs = [_pair(words) for _ in range(asked.pairs)]
+        whole = [_step_s(on) / _step_s(off) for on, off in pairs]
+        memory = median(on["rss"] - off["rss"] for on, off in pairs) / 1e6
+        same = all(on["losses"] == off["losses"] for on, off in pairs)
+        sys.stdout.write(
+            f"| {strategy} | {_interval(_blocks(told))} | {told['thread']:.2%} | {rate / 1e3:.2f} "
+            f"| {_interval(whole)} | {memory:.0f} MB | {'same' if same else 'OTHERS'} |\n"
+        )
+        sys.stdout.flush()
+    return 0
+
+
+def _interval(ratios: list[float]) -> str:
+    ends = mean_interval(ratios)
+    return f"{sum(ratios) / len(ratios):.4f} ({ends.low:.4f} … {ends.high:.4f})"
+
+
+def _step_s(told: Told) -> float:
+    return median(told["times"][WARM_UP:])
+
+
+def _blocks(told: Told) -> list[float]:
+    """Of neighbouring blocks: the median step with hooks over that without; which is first turns."""
+    size = told["block"]
+    times = told["times"][WARM_UP : len(told["times"]) // (2 * size) * 2 * size]
+    blocks = [median(times[i : i + size]) for i in range(0, len(times) - size + 1, size)]
+    # The first change, at step 40, switches the hooks off.
+    return [on / off for off, on in zip(blocks[::2], blocks[1::2], strict=False)]
+
+
+def _hooks(words: list[str]) -> tuple[Told, float]:
+    """What rank 0 told of a job whose ranks are watched, and bytes a second and rank."""
+    port, size = free_port("127.0.0.1"), 0
+    with tempfile.TemporaryDirectory() as folder:
+        relays = [WatchRelay() for _ in range(RANKS)]
+        place = Path(folder, "told.json")
+        ranks = []
+        for rank, relay in enumerate(relays):
+            env = _environment(rank, port)
+            command = [sys.executable, str(JOB), *words, "--told", str(place)]
+            ranks.append(subprocess.Popen(command, env=env | relay.environment(env)))
+        began = time.monotonic()
+        while any(one.poll() is None for one in ranks):
+            size += sum(len(text) for relay in relays for text in relay.read())
+            time.sleep(0.2)
+            if time.monotonic() - began > BOUND_S:
+                for one in ranks:
+                    one.kill()
+        for relay in relays:
+            relay.close()
+        told: Told = json.loads(place.read_text())
+        return told, size / (time.monotonic() - began) / RANKS
+
+
+def _environment(rank: int, port: int) -> dict[str, str]:
+    own = rank_variables(rank=rank, size=RANKS, local=rank, local_size=RANKS, node=0)
+    own |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **own}
+
+
+def _pair(words: list[str]) -> tuple[Told, Told]:
+    """(watched, not watched)."""
+    return _launched(words, "--watch"), _launched(words)
+
+
+def _launched(words: list[str], *options: str) -> Told:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "told.json")
+        command = [sys.executable, "-m", "wirespeed", "launch", "-q", *options]
+        command += [
+            "--ranks",
+            str(RANKS),
+            "--",
+            sys.executable,
+            str(JOB),
+            *words,
+            "--told",
+            str(place),
+        ]
+        env = {**os.environ, "WIRESPEED_HOME": folder, "OMP_NUM_THREADS": "1"}
+        subprocess.run(command, env=env, check=True, capture_output=True, timeout=BOUND_S)
+        told: Told = json.loads(place.read_text())
+        return told
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,266 @@
+"""A job to be watched: small training by one of several strategies, with one fault of a kind.
+
+    python -m wirespeed.watch benchmarks/watched_job.py --strategy fsdp --fault sleep --rank 2 --from 50
+
+It knows nothing of wirespeed. Faults begin at a step and last; their size is in milliseconds a step.
+"""
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, IterableDataset
+
+STRATEGIES = ("ddp", "fsdp", "zero1", "tpdp", "loop")
+SLOW = ("sleep", "compute", "neighbour", "data", "gc", "checkpoint", "skew", "now-and-then")
+HANGS = ("stop", "interpreter", "loader", "other", "early")
+WIDE, BATCH = 192, 24
+_WARM_UP, _BLOCK = 30, 20
+Step = Callable[[torch.Tensor], float]
+
+
+def main() -> None:
+    asked = _arguments()
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    step = _strategy(asked.strategy)
+    fault = _Fault(asked, rank)
+    losses, times = [], []
+    for number, batch in enumerate(DataLoader(_Data(asked, rank), batch_size=None)):
+        if asked.turns:
+            _take_turns(number)
+        begin = time.perf_counter()
+        fault.before(number)
+        losses.append(step(batch))
+        fault.after(number)
+        time.sleep(asked.pause / 1e3)
+        times.append(time.perf_counter() - begin)
+    fault.over()
+    if rank == 0 and asked.told:
+        told = {"losses": [loss.hex() for loss in losses], "times": times, "block": _BLOCK}
+        told |= {"thread": _thread_share(sum(times)), "rss": _resident()}
+        asked.told.write_text(json.dumps(told))
+    if asked.fault != "early":
+        dist.destroy_process_group()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--strategy", choices=STRATEGIES, default="ddp")
+    parser.add_argument("--fault", choices=("", *SLOW, *HANGS), default="")
+    parser.add_argument("--rank", type=int, default=2)
+    parser.add_argument("--from", dest="begin", type=int, default=50)
+    parser.add_argument("--ms", type=float, default=30.0)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--pause", type=float, default=10.0, help="ms a step on every rank")
+    parser.add_argument("--told", type=Path, help="where rank 0 writes its losses and times")
+    parser.add_argument(
+        "--turns", action="store_true", help="watched in every other block of steps"
+    )
+    return parser.parse_args()
+
+
+def _take_turns(number: int) -> None:
+    """The hooks count in every other block."""
+    inside = sys.modules.get("_wirespeed_inside")
+    if inside is not None and number >= _WARM_UP and number % _BLOCK == 0:
+        inside.RANK.active = not inside.RANK.active
+
+
+def _thread_share(seconds: float) -> float:
+    """Of that time the CPU time of the thread that tells; 0 where there is none."""
+    for one in threading.enumerate():
+        if one.name == "wirespeed-watch":
+            used = Path(f"/proc/self/task/{one.native_id}/schedstat").read_text().split()[0]
+            return int(used) / 1e9 / seconds
+    return 0.0
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class _Data(IterableDataset[torch.Tensor]):
+    def __init__(self, asked: argparse.Namespace, rank: int) -> None:
+        self._asked, self._rank = asked, rank
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        asked, mine = self._asked, self._rank == self._asked.rank
+        made = torch.Generator().manual_seed(self._rank)
+        for number in range(asked.steps):
+            hit = mine and number >= asked.begin
+            if hit and asked.fault == "data":
+                time.sleep(asked.ms / 1e3)
+            if hit and asked.fault == "loader":
+                time.sleep(3600)
+            if hit and asked.fault == "early":
+                return
+            rows = BATCH
+            if number >= asked.begin and asked.fault == "skew":
+                rows = BATCH * (8 if torch.randint(4, (1,), generator=made).item() == 0 else 1)
+            yield torch.randn(rows, WIDE, generator=made)
+
+
+class _Fault:
+    def __init__(self, asked: argparse.Namespace, rank: int) -> None:
+        self._asked, self._mine = asked, rank == asked.rank
+        self._neighbours: list[subprocess.Popen[bytes]] = []
+
+    def before(self, number: int) -> None:
+        asked, kind = self._asked, self._asked.fault
+        if not self._mine or number < asked.begin:
+            return
+        if kind == "sleep" or (kind == "now-and-then" and number % 5 == 0):
+            time.sleep(asked.ms * (5 if kind == "now-and-then" else 1) / 1e3)
+        elif kind == "compute":
+            _burn(asked.ms / 1e3)
+        elif kind == "neighbour" and number == asked.begin:
+            self._crowd()
+        elif kind == "stop" and number == asked.begin:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif kind == "interpreter" and number == asked.begin:
+            ctypes.PyDLL("").usleep(3_600_000_000)
+        elif kind == "other" and number == asked.begin:
+            dist.all_gather([torch.zeros(3) for _ in range(dist.get_world_size())], torch.zeros(3))
+
+    def _crowd(self) -> None:
+        """Two programs want the core that this rank may use."""
+        core = min(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {core})
+        loop = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
+        words = [sys.executable, "-c", loop, str(os.getpid())]
+        self._neighbours = [subprocess.Popen(words) for _ in range(2)]
+
+    def over(self) -> None:
+        for one in self._neighbours:
+            one.kill()
+            one.wait()
+
+    def after(self, number: int) -> None:
+        asked = self._asked
+        if number < asked.begin or not self._mine:
+            return
+        if asked.fault == "gc":
+            until = time.perf_counter() + asked.ms / 1e3
+            while time.perf_counter() < until:
+                gc.collect()
+        elif asked.fault == "checkpoint":
+            until = time.perf_counter() + asked.ms / 1e3
+            while time.perf_counter() < until:
+                with tempfile.TemporaryFile() as file:
+                    torch.save({"batch": torch.zeros(1 << 18)}, file)
+
+
+def _burn(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def _model() -> nn.Module:
+    return nn.Sequential(*[nn.Linear(WIDE, WIDE) for _ in range(6)])
+
+
+def _strategy(name: str) -> Step:
+    """What makes one step of a batch, and gives the loss."""
+    return {"ddp": _ddp, "fsdp": _fsdp, "zero1": _zero1, "tpdp": _tpdp, "loop": _loop}[name]()
+
+
+def _stepping(model: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
+    def step(batch: torch.Tensor) -> float:
+        optimizer.zero_grad()
+        loss = model(batch).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+def _ddp() -> Step:
+    model = DistributedDataParallel(_model())
+    return _stepping(model, torch.optim.SGD(model.parameters(), lr=1e-3))
+
+
+def _fsdp() -> Step:
+    from torch.distributed.fsdp import fully_shard
+
+    model = _model()
+    for layer in model.children():
+        fully_shard(layer)
+    fully_shard(model)
+    return _stepping(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
+
+
+def _zero1() -> Step:
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model = DistributedDataParallel(_model())
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=1e-3)
+    return _stepping(model, optimizer)
+
+
+def _tpdp() -> Step:
+    """Two ranks share each layer by columns; two such pairs average their gradients."""
+    rank, half = dist.get_rank(), WIDE // 2
+    tensor = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
+    data = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
+    layers = nn.ModuleList(nn.Linear(WIDE, half) for _ in range(4))
+    optimizer = torch.optim.SGD(layers.parameters(), lr=1e-3)
+
+    def step(batch: torch.Tensor) -> float:
+        optimizer.zero_grad()
+        value = batch
+        for layer in layers:
+            part = layer(value)
+            parts = [torch.zeros_like(part) for _ in range(2)]
+            dist.all_gather(parts, part.detach(), group=tensor)
+            parts[rank % 2] = part
+            value = torch.cat(parts, dim=1)
+        loss = value.pow(2).mean()
+        loss.backward()
+        for one in layers.parameters():
+            dist.all_reduce(one.grad, group=data)
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+def _loop() -> Step:
+    """By hand: no optimizer, no wrapper, sums that are waited for at the end."""
+    model = _model()
+
+    def step(batch: torch.Tensor) -> float:
+        loss = model(batch).pow(2).mean()
+        loss.backward()
+        sums = [dist.all_reduce(one.grad, async_op=True) for one in model.parameters()]
+        for one in sums:
+            one.wait()
+        with torch.no_grad():
+            for one in model.parameters():
+                if one.grad is not None:
+                    one -= 1e-3 * one.grad / dist.get_world_size()
+                one.grad = None
+        return float(loss.detach())
+
+    return step
+
+
+if __name__ == "__main__":
+    main()
