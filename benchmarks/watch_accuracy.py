@@ -184,9 +184,9 @@ def _table(scores: dict[str, Score]) -> str:
     lines = ["| job | runs | named | by the right finding | onset ± 10 | others accused |"]
     lines.append("|---|---|---|---|---|---|")
     for name, one in scores.items():
-        onset = "" if name in (*HANGS, "healthy") else str(one.onset)
+        near = "" if name in (*HANGS, "healthy") else str(one.onset)
         lines.append(
-            f"| {name} | {one.jobs} | {one.found} | {one.right_id} | {onset} | {one.wrong} |"
+            f"| {name} | {one.jobs} | {one.found} | {one.right_id} | {near} | {one.wrong} |"
         )
     slow = [one for name, one in scores.items() if name in SLOW]
     found, wrong = sum(one.found for one in slow), sum(one.wrong for one in slow)

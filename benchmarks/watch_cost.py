@@ -58,7 +58,8 @@ def _interval(ratios: list[float]) -> str:
 
 
 def _step_s(told: Told) -> float:
-    return median(told["times"][WARM_UP:])
+    times: list[float] = told["times"]
+    return median(times[WARM_UP:])
 
 
 def _blocks(told: Told) -> list[float]:

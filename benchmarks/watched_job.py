@@ -255,7 +255,7 @@ def _loop() -> Step:
         with torch.no_grad():
             for one in model.parameters():
                 if one.grad is not None:
-                    one -= 1e-3 * one.grad / dist.get_world_size()
+                    one.sub_(one.grad, alpha=1e-3 / dist.get_world_size())
                 one.grad = None
         return float(loss.detach())
 

@@ -49,12 +49,12 @@ def shown(
 
 def test_the_line() -> None:
     assert live_line(NOW, Style(width=120)) == (
-        "step 812 · 31.2 ms (last 100: 30.1 … 33.0) · exposed 22 % · "
+        "step 812 · 31.2 ms (last 100: 30.1 … 33.0) · waiting 22 % · "
         "last: rank 2 (+29.0 ms, since step 50)"
     )
     writes = replace(NOW, last="", words="rank 0 writes")
     assert live_line(writes, PLAIN) == (
-        "step 812 · 31.2 ms (last 100: 30.1 … 33.0) · communication exposed 22 % · rank 0 writes"
+        "step 812 · 31.2 ms (last 100: 30.1 … 33.0) · waiting in communication 22 % · rank 0 writes"
     )
     slow = replace(writes, step_s=0.99, low_s=0.97, high_s=1.1, exposed=None, words="")
     assert live_line(slow, PLAIN) == "step 812 · 990 ms (last 100: 970 ms … 1.10 s)"

@@ -1,5 +1,6 @@
 """`wirespeed launch`: run any command as ranks, through an engine that is there already."""
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ launch_options = all_of(
         "-o --output", "Write what would run, as a shell script or YAML, and stop.", ["sh", "yaml"]
     ),
     flag("--watch", "Watch the job from inside: who is late or hangs, since when, what it costs."),
+    flag("--tui", "With --watch: ranks and steps as a page at the bottom of the terminal."),
     flag("--no-prefix", "Output lines without node and rank before them."),
     flag("-q --quiet", "Nothing on stderr but the ranks' own words."),
     argument(
@@ -80,13 +82,16 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
         raise UsageError("no command to run", expected="-- COMMAND …", next=example)
 
     from wirespeed.launchers.watch_relay import VARIABLE as WATCH
+    from wirespeed.session.launched import Launched, Watching
 
     command = tuple(values["command"])
     form = values["output"] or ("run" if where.dry_run else None)
     where.dry_run = form is not None
     prepared = where.prepared(values["ranks"], values["startup_timeout"])
-    watch = {WATCH: "yes"} if values["watch"] else {}
-    environment = {**prepared.job.environment, **watch}
+    shown: Watching = "page" if values["tui"] else "line" if values["watch"] else "no"
+    if shown == "page" and not sys.stderr.isatty():
+        raise UsageError("--tui: stderr is no terminal", expected="a terminal", next="--watch")
+    environment = {**prepared.job.environment, **({} if shown == "no" else {WATCH: "yes"})}
     job = replace(prepared.job, command=command, grace_s=values["grace"], environment=environment)
     prepared = replace(prepared, job=job)
     if form is not None:
@@ -94,10 +99,8 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
         click.echo(written(prepared, form, title), nl=False)
         return 0
     from wirespeed.session.held_nodes import STOPPING
-    from wirespeed.session.launched import Launched
-
     stop = any(one.status in STOPPING for one in prepared.findings)
-    launched = Launched(where.engine, prepared, watch=values["watch"])
+    launched = Launched(where.engine, prepared, watch=shown)
     prefix = not values["no_prefix"] and job.size > 1
     return launched.refuse() if stop else launched.run(quiet=values["quiet"], prefix=prefix)
 

@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from wirespeed import __version__
 from wirespeed.checks.judge import verdict_of
@@ -29,7 +29,7 @@ from wirespeed.runs.folder import PatientFolder
 from wirespeed.session.folders import patient_folder
 from wirespeed.session.held_nodes import STOPPING, held, lost_findings, supervised
 from wirespeed.session.recording import log_findings
-from wirespeed.session.status_line import StatusLine, tell_run
+from wirespeed.session.status_line import LivePage, StatusLine, tell_run
 
 if TYPE_CHECKING:
     from wirespeed.session.watching import JobWatch
@@ -38,10 +38,13 @@ _LONGEST = 8192
 """Characters of an unfinished line that wait for its end before they are shown."""
 
 
-class Launched:
-    """One job of any command; `watch`: it is watched from inside while it runs."""
+Watching = Literal["no", "line", "page"]
 
-    def __init__(self, engine: str, prepared: Prepared, *, watch: bool = False) -> None:
+
+class Launched:
+    """One job of any command; `watch`: whether it is watched from inside, and how that is shown."""
+
+    def __init__(self, engine: str, prepared: Prepared, *, watch: Watching = "no") -> None:
         job = prepared.job
         config = {"command": redact_words(job.command), "engine": engine, "ranks": job.size}
         self._engine, self._prepared, self._job = engine, prepared, job
@@ -50,7 +53,7 @@ class Launched:
         self._config = config
         self._folder = patient_folder("launch", config)
         self._began = time.monotonic()
-        self._watches = watch
+        self._watch: Watching = watch
         self._watched: Watched | None = None
 
     def refuse(self) -> int:
@@ -82,8 +85,8 @@ class Launched:
     def _ran(self, nodes: Held, *, quiet: bool, prefix: bool) -> tuple[JobEnd, list[Finding]]:
         logs = JobLogs(self._folder.log_path(0).parent)
         live = _Live(logs, quiet=quiet, prefix=prefix)
-        if self._watches:
-            live.watch_with(self._folder, self._job.size)
+        if self._watch != "no":
+            live.watch_with(self._folder, self._job.size, page=self._watch == "page")
         try:
             end, pieces = supervised(nodes.prepared, logs, live, self._job.startup_s)
         finally:
@@ -107,7 +110,7 @@ class Launched:
 
     def _run(self, nodes: dict[int, str], findings: list[Finding], code: int) -> Run:
         verdict: Verdict = "READY" if code == 0 else "UNKNOWN" if code in (3, 130) else "NOT READY"
-        if self._watches and verdict == "READY":
+        if self._watch != "no" and verdict == "READY":
             verdict, _ = verdict_of(findings, self._watched.steps if self._watched else 0)
         return Run(
             id=self._folder.id,
@@ -148,13 +151,15 @@ class _Live:
         self._logs, self._quiet, self._prefix = logs, quiet, prefix
         self._parts: dict[tuple[int, str, str], str] = {}
         self._watch: JobWatch | None = None
-        self._line: StatusLine | None = None
+        self._line: StatusLine | LivePage | None = None
 
-    def watch_with(self, folder: PatientFolder, size: int) -> None:
+    def watch_with(self, folder: PatientFolder, size: int, *, page: bool) -> None:
         """From now on what the ranks tell of themselves is taken and shown."""
         from wirespeed.session.watching import JobWatch
 
-        line = self._line = StatusLine(sys.stderr, quiet=self._quiet)
+        line = self._line = (
+            LivePage(sys.stderr) if page else StatusLine(sys.stderr, quiet=self._quiet)
+        )
         self._watch = JobWatch(size, folder, line.show, line.say)
 
     def close(self) -> tuple[list[Finding], Watched | None]:

@@ -1,4 +1,4 @@
-"""The line at the bottom of a terminal that says how a watched job goes, between the ranks' own output.
+"""The line, or page, at the bottom of a terminal that says how a watched job goes.
 
 Where stderr is no terminal it is written now and then, as a line like others.
 """
@@ -7,11 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TextIO
 
 from wirespeed.model.records import Run
-from wirespeed.views.live import LiveJob, live_line
+from wirespeed.views.live import LiveJob, live_line, live_page
 from wirespeed.views.text import style_for
 
 _EVERY_S = 30.0
@@ -66,6 +66,33 @@ class StatusLine:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+class LivePage:
+    """The same as a page at the bottom of the terminal: ranks as a grid, steps as a strip."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console, self._style = Console(file=stream), style_for(stream)
+        # What others write to stdout and stderr meanwhile goes above it.
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._live.start()
+
+    def show(self, job: LiveJob) -> None:
+        width, height = self._console.size
+        page = live_page(job, self._style, width=width, height=max(8, height // 2))
+        self._live.update(page, refresh=True)
+
+    def say(self, text: str) -> None:
+        self._console.print(f"wirespeed: {text}", markup=False, highlight=False)
+
+    def away(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def close(self) -> None:
+        self._live.stop()
 
 
 def tell_run(run: Run) -> None:

@@ -65,9 +65,9 @@ class LiveJob:
 def live_line(now: LiveStep, style: Style) -> str:
     """`step 812 · 31.2 ms (last 100: 30.1 ms … 33.0 ms) · …`, in one line that fits the terminal."""
     room = min(_LINE, style.width)
-    pieces = [(style.text(text), color) for text, color in _pieces(now, "communication exposed")]
+    pieces = [(style.text(text), color) for text, color in _pieces(now, "waiting in communication")]
     if len(" · ".join(text for text, _ in pieces)) > room:
-        pieces = [(style.text(text), color) for text, color in _pieces(now, "exposed")]
+        pieces = [(style.text(text), color) for text, color in _pieces(now, "waiting")]
     line = ""
     for text, color in pieces:
         piece = style.text(" · ") + text if line else text
