@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wirespeed.watch.late import Late
-from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, median_over, others
+from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, median_over, others, sample
 
 APART = ("data", "gc", "checkpoint")
 """Columns that are judged by themselves, in this order."""
@@ -20,6 +20,8 @@ _MOST_POWER = 2.0
 """Time grows with the square of the elements at most (attention)."""
 _SAMPLE = 50_000
 _HALF = 0.5
+_CONTENDED = 0.1
+"""Share of a step that ranks wait for a core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ def cause_of(part: Part, well: Matrix, seen: OwnWork) -> Cause | None:
 def _uneven(seen: OwnWork, work: Matrix) -> Part | None:
     """What larger batches than the others' take, where time goes with the elements."""
     load = seen.column("load")
-    if len(load) < 2 or not np.nanmax(load, initial=0) > 0:
+    apart = highest(load) - np.fmin.reduce(load, axis=0)
+    if len(load) < 2 or not np.nanmax(apart, initial=0) > _LEAST_VARIATION * np.nanmax(load):
         return None
     share = load / others(load) - 1
     slope = _slope(share, work)
@@ -129,10 +132,10 @@ class Growth:
     @property
     def case(self) -> str:
         """What kind of trouble that is."""
+        if self.cpu >= _HALF:  # where cores are few, who computes more also waits more
+            return "computes"
         if self.waited >= _HALF:
             return "no core"
-        if self.cpu >= _HALF:
-            return "computes"
         return "unknown" if np.isnan(self.cpu) else "sleeps"
 
 
@@ -148,9 +151,15 @@ def growth(seen: OwnWork, ranks: list[int], late: Late) -> Growth:
     )
 
 
+def contended(seen: OwnWork) -> bool:
+    """Whether all ranks wait for cores, so that who waits most is the scheduler's luck."""
+    waited = median_over(sample(seen.column("waited")), 0)
+    return bool(np.nanmedian(waited / seen.step_s) >= _CONTENDED) if waited.any() else False
+
+
 def _grown(column: Matrix, ranks: list[int], late: Late) -> float:
     """By how much those ranks' values exceed the others' more than in rows where nobody was late."""
-    rest = np.delete(column, ranks, axis=0)
+    rest = sample(np.delete(column, ranks, axis=0))
     if np.isnan(column[ranks]).all() or np.isnan(rest).all():
         return float("nan")
     kept = np.zeros(column.shape[1])

@@ -12,7 +12,7 @@ import numpy as np
 from wirespeed.model.records import Finding, Status
 from wirespeed.model.watch_records import StepChange, Traffic, Watched
 from wirespeed.watch import telling
-from wirespeed.watch.causes import Cause, cause_of, parts_of
+from wirespeed.watch.causes import Cause, cause_of, contended, growth, parts_of
 from wirespeed.watch.change_points import Change, events_since, levels
 from wirespeed.watch.late import (
     MATERIAL,
@@ -39,6 +39,8 @@ _JOB_WARNS, _JOB_FAILS = 0.08, 0.12
 _EXPOSED = 0.30
 _LATE_SHARE = 0.05
 """Of a step: who is late by so much is named even where the noise of thousands hides its cost."""
+_CONTENDED_FAILS = 0.10
+"""What a rank without a core must surely cost where all wait for cores."""
 _MANY, _MANY_SHARE = 8, 0.25
 """So many ranks, late from the begin on, are no outliers."""
 
@@ -178,9 +180,13 @@ def _tell_late(case: _Case, blamed: Sequence[_Blamed]) -> None:
     if len(many) > max(_MANY, _MANY_SHARE * len(seen.ranks)):
         case.findings.append(telling.stages(seen, len(many), max(one.cost.ratio for one in many)))
         told = [one for one in told if one not in many]
+    few_cores = contended(seen)
     for one in sorted(told, key=lambda one: -one.cost.low):
+        grown = growth(seen, list(one.ranks), one.late)
+        if few_cores and grown.case == "no core" and one.cost.low - 1 < _CONTENDED_FAILS:
+            continue
         status: Status = "fail" if one.cost.low - 1 - one.late.natural >= FAILS else "warn"
-        case.findings.append(telling.late(seen, one.ranks, one.late, one.cost, status))
+        case.findings.append(telling.late(seen, one.ranks, one.late, one.cost, grown, status))
         if one.late.onset is not None:
             who = telling.whose(seen, one.ranks)
             case.changes.append(telling.step_change(seen, one.late.onset, *who))

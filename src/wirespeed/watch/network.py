@@ -6,6 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+import numpy as np
+from numpy.typing import NDArray
+
+from wirespeed.watch.own_work import Floats
 from wirespeed.watch.steps import LinkUse, StepTable
 
 SLOW = 1.5
@@ -53,7 +57,7 @@ def slow_parts(table: StepTable) -> list[SlowPart]:
     between = [(ends, use) for ends, use in uses if ends[0] and ends[1] and ends[0] != ends[1]]
     latest = _latest(between)
     routes = _routes(latest)
-    if len(routes) < 2:
+    if len(routes) < 2 or not _any_slow(routes):
         return []
     found = _slow_nodes(routes)
     blamed = {one.node for one in found}
@@ -103,23 +107,38 @@ def _route(source: str, target: str, uses: Sequence[LinkUse]) -> Route | None:
     )
 
 
+def _any_slow(routes: Sequence[Route]) -> bool:
+    """Whether it is worth a closer look; with few nodes one of them touches most routes."""
+    rates = sorted(route.rate for route in routes)
+    return rates[0] * SLOW <= rates[-1] if len(rates) < 64 else rates[0] * SLOW <= median(rates)
+
+
 def _slow_nodes(routes: Sequence[Route]) -> list[SlowPart]:
     """A node whose routes out, or in, are slow beside those that do not touch it."""
+    out, into = defaultdict(list), defaultdict(list)
+    for route in routes:
+        out[route.source].append(route)
+        into[route.target].append(route)
+    rates = np.array([route.rate for route in routes])
+    ends = np.array([(route.source, route.target) for route in routes])
     found = []
-    hosts = sorted({one.source for one in routes} | {one.target for one in routes})
-    for host in hosts if len(hosts) > 2 else []:
-        apart = [r.rate for r in routes if host not in (r.source, r.target)]
-        out = [r for r in routes if r.source == host]
-        into = [r for r in routes if r.target == host]
-        if not apart:
-            continue
-        usual = median(apart)
-        ways = [w for w, some in (("sends", out), ("receives", into)) if _mostly_slow(some, usual)]
+    for host in sorted({*out, *into}):
+        usual = _usual(rates, (ends != host).all(axis=1))
+        ways = [
+            w
+            for w, some in (("sends", out[host]), ("receives", into[host]))
+            if _mostly_slow(some, usual)
+        ]
         if ways:
-            worst = min((out if "sends" in ways else into), key=lambda r: r.rate)
+            worst = min((out if "sends" in ways else into)[host], key=lambda r: r.rate)
             way = "both" if len(ways) == 2 else ways[0]
             found.append(SlowPart(host, way, worst, usual / worst.rate, usual, -1))
     return _without_consequences(found)
+
+
+def _usual(rates: Floats, apart: NDArray[np.bool_]) -> float:
+    """Median of those apart, 0 where there is none."""
+    return float(np.median(rates[apart])) if apart.any() else 0.0
 
 
 def _mostly_slow(routes: Sequence[Route], usual: float) -> bool:
@@ -142,9 +161,10 @@ def _without_consequences(found: Sequence[SlowPart]) -> list[SlowPart]:
 
 
 def _slow_routes(routes: Sequence[Route]) -> list[SlowPart]:
+    rates = np.array([route.rate for route in routes])
     found = []
-    for route in routes:
-        usual = median(r.rate for r in routes if r is not route)
+    for index, route in enumerate(routes):
+        usual = _usual(rates, np.arange(len(rates)) != index)
         if route.rate * SLOW <= usual and route.busy >= _BUSY:
             found.append(SlowPart("", "", route, usual / route.rate, usual, -1))
     return found

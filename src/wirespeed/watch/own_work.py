@@ -23,6 +23,9 @@ _WARM_SHARE = 0.25
 _KNOWN = 0.75
 """Share of the ranks that a row must know."""
 
+_SAMPLE = 512
+"""Ranks from which it is told what is typical."""
+
 
 @dataclass(frozen=True, slots=True)
 class OwnWork:
@@ -35,6 +38,8 @@ class OwnWork:
     """Of the table, by row here."""
     first: NDArray[np.int64]
     each: Floats
+    step_s: Floats
+    """Time of a step by row: the median over ranks."""
     step: Matrix
     """[ranks, rows], as all below; NaN: not known."""
     own: Matrix
@@ -45,11 +50,6 @@ class OwnWork:
     @property
     def hosts(self) -> list[str]:
         return [self.table.hosts[rank] for rank in self.ranks]
-
-    @property
-    def step_s(self) -> Floats:
-        """Time of a step by row: the median over ranks."""
-        return median_over(self.step, 0)
 
     def step_at(self, row: int) -> int:
         """Number of the row's first step; of the row after the last one, of the step after it."""
@@ -69,7 +69,7 @@ def own_work(table: StepTable) -> OwnWork | None:
     rows = np.nonzero(enough & (table.first + table.each > _FIRST_STEPS))[0]
     if len(rows) < 2:
         return None
-    times = np.nanmedian(_part(step, ranks, rows), axis=0)
+    times = median_over(sample(_part(step, ranks, rows)), 0)
     rows = rows[_warm_rows(times) :]
     steps = _part(step, ranks, rows)
     return OwnWork(
@@ -78,6 +78,7 @@ def own_work(table: StepTable) -> OwnWork | None:
         rows=rows,
         first=table.first[rows],
         each=table.each[rows].astype(np.float64),
+        step_s=median_over(sample(steps), 0),
         step=steps,
         own=np.maximum(steps - _part(table.columns["blocked"], ranks, rows), 0),
     )
@@ -92,7 +93,7 @@ def _part(column: Matrix, ranks: NDArray[np.int64], rows: NDArray[np.int64]) -> 
     return column if len(ranks) == len(column) else column[ranks]
 
 
-def _warm_rows(times: Matrix) -> int:
+def _warm_rows(times: Floats) -> int:
     slow = times > _WARM_TIMES * np.median(times)
     count = int(np.argmin(slow)) if not slow.all() else 0
     return min(count, int(_WARM_SHARE * len(times)))
@@ -123,6 +124,11 @@ def highest(values: Matrix) -> Matrix:
     """By row the largest value that is known; 0 where there is none."""
     top: Matrix = np.fmax.reduce(values, axis=0, initial=0)
     return top
+
+
+def sample(values: Matrix) -> Matrix:
+    """Of very many ranks some, evenly: enough for what is typical."""
+    return values[:: max(1, len(values) // _SAMPLE)]
 
 
 def median_over(values: NDArray[Any], axis: int) -> Floats:

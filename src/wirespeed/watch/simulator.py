@@ -77,8 +77,8 @@ class Job:
     """Sigma of the lognormal noise of a rank's step."""
     common: float = 0.03
     """The same of noise that all ranks share."""
-    bursts: float = 0.001
-    """Chance that a rank's step is longer by chance, in the mean by a quarter."""
+    bursts: float = 0.05
+    """Chance that some rank's work of a step is longer by chance, in the mean by a quarter."""
     spread: float = 0.005
     """Sigma of how ranks differ for good."""
     sent: float = 0.2
@@ -128,7 +128,7 @@ def _work(rng: np.random.Generator, job: Job, common: Matrix) -> Matrix:
     work: Matrix = np.exp(job.jitter * rng.standard_normal(shape, np.float32))
     work *= np.exp(rng.normal(0, job.spread, (job.ranks, 1))).astype(np.float32)
     work *= common
-    hit = rng.random(shape, np.float32) < job.bursts
+    hit = rng.random(shape, np.float32) < job.bursts / job.ranks
     work[hit] += rng.exponential(0.25, int(hit.sum())).astype(np.float32)
     work[:, :2] *= 5  # compilation, caches
     work *= np.float32(job.step_s)

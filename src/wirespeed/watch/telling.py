@@ -16,12 +16,12 @@ from wirespeed.model.units import (
 )
 from wirespeed.model.watch_records import StepChange, Traffic
 from wirespeed.statistics import Interval
-from wirespeed.watch.causes import Cause, growth
+from wirespeed.watch.causes import Cause, Growth
 from wirespeed.watch.change_points import Change
 from wirespeed.watch.late import Cost, Late
 from wirespeed.watch.memory_growth import Grown
 from wirespeed.watch.network import SlowPart
-from wirespeed.watch.own_work import Floats, OwnWork, median_over
+from wirespeed.watch.own_work import Floats, OwnWork, median_over, sample
 from wirespeed.watch.steps import StepTable
 from wirespeed.watch.whole_job import JobChange
 
@@ -88,10 +88,11 @@ def step_change(seen: OwnWork, onset: Change, kind: str, name: str) -> StepChang
     )
 
 
-def late(seen: OwnWork, ranks: Sequence[int], one: Late, cost: Cost, status: Status) -> Finding:
-    grown = growth(seen, list(ranks), one)
+def late(
+    seen: OwnWork, ranks: Sequence[int], one: Late, cost: Cost, grown: Growth, status: Status
+) -> Finding:
     own = float(np.median(median_over(seen.own[list(ranks)], 0)[one.rows]))
-    rest = median_over(np.delete(seen.own, list(ranks), axis=0), 0)[one.rows]
+    rest = median_over(sample(np.delete(seen.own, list(ranks), axis=0)), 0)[one.rows]
     where = f", in {grown.phase}" if grown.phase else ""
     saw = (
         f"own work {format_duration(own)}, the others' {format_duration(float(np.median(rest)))}"

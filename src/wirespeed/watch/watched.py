@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from wirespeed.model.watch_records import StepChange, Traffic, Watched, WatchWindow
 from wirespeed.statistics import median_interval
 from wirespeed.watch.late import last_units
-from wirespeed.watch.own_work import Matrix, OwnWork, median_over
+from wirespeed.watch.own_work import Matrix, OwnWork, median_over, sample
 from wirespeed.watch.steps import StepTable
 from wirespeed.watch.whole_job import share_interval
 
@@ -50,7 +50,7 @@ def watched(
 def _with_times(known: Watched, seen: OwnWork) -> Watched:
     times = seen.step_s
     interval = median_interval(times.tolist())
-    blocked = np.nan_to_num(median_over(seen.column("blocked"), 0))
+    blocked = np.nan_to_num(median_over(sample(seen.column("blocked")), 0))
     exposed, ends = share_interval(np.minimum(blocked, times), times, seen.each)
     last, share = _last(seen)
     return replace(
@@ -72,7 +72,8 @@ def _parts(seen: OwnWork) -> dict[str, float]:
     """Means over rows, so that what happens now and then counts; what is left is `other`."""
     weights = seen.each / seen.each.sum()
     parts = {
-        name: 1e3 * float(np.nansum(median_over(seen.column(name), 0) * weights)) for name in _PARTS
+        name: 1e3 * float(np.nansum(median_over(sample(seen.column(name)), 0) * weights))
+        for name in _PARTS
     }
     whole = 1e3 * float((seen.step_s * weights).sum())
     return {**parts, "other": max(0.0, whole - sum(parts.values()))}

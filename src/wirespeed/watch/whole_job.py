@@ -8,11 +8,11 @@ import numpy as np
 from wirespeed.checks.soaking_trends import slope
 from wirespeed.statistics import Interval, mean_interval, median_interval
 from wirespeed.watch.change_points import Change, levels
-from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, median_over
+from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, median_over, sample
 
 _MATERIAL = 0.10
 """A change of the whole job's step below this share is not told."""
-_LEAST_ROWS = 15
+_LEAST_ROWS = 30
 """Of a new level."""
 _POINTS = 60
 _BLOCKS = 20
@@ -114,15 +114,15 @@ def _grown(seen: OwnWork, work: Matrix, before: slice, after: slice) -> str:
     """What makes the most of the rise, and where that is work, why."""
 
     def rise(part: Floats) -> float:
-        return float(np.median(part[after]) - np.median(part[before]))
+        return float(np.nan_to_num(np.median(part[after]) - np.median(part[before])))
 
-    worked = median_over(np.nan_to_num(work), 0)
+    worked = median_over(sample(work), 0)
     rises = {"communication": rise(communication(seen)), "work": rise(worked)}
     most = max(rises, key=lambda name: rises[name])
-    waited = rise(median_over(np.nan_to_num(seen.column("waited")), 0))
+    waited = rise(median_over(sample(seen.column("waited")), 0))
     if waited >= _HALF * rises[most] > 0:
         return "waited"
-    load = median_over(np.nan_to_num(seen.column("load")), 0)
+    load = median_over(sample(seen.column("load")), 0)
     larger = rise(load) / max(1.0, float(np.median(load[before])))
     if most == "work" and larger >= _HALF * rises["work"] / max(
         1e-9, float(np.median(worked[before]))
