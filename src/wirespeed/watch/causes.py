@@ -57,13 +57,18 @@ def parts_of(seen: OwnWork) -> tuple[Matrix, list[Part]]:
     return work, parts
 
 
-def cause_of(part: Part, well: Matrix, seen: OwnWork) -> Cause | None:
-    """well: work of ranks with which nothing is wrong; None: it costs nothing."""
-    work = well + part.times
-    extra = (highest(work) - highest(well)).astype(np.float64)
-    if not extra.any():
-        return None
-    return Cause(part.name, extra, _bearers(work, part.times, extra, seen))
+def causes_of(part: Part, well: Matrix, seen: OwnWork) -> list[Cause]:
+    """What all ranks have of it is the job's; what some have beyond that is theirs, if they are known.
+
+    well: work of ranks with which nothing is wrong.
+    """
+    common = np.nan_to_num(median_over(sample(part.times), 0))
+    own = np.maximum(part.times - common.astype(np.float32), 0)
+    alone = (highest(well + own) - highest(well)).astype(np.float64)
+    bearers = _bearers(well + own, own, alone, seen) if alone.any() else ()
+    if not bearers:
+        return [Cause(part.name, common + alone, ())]
+    return [Cause(part.name, common, ()), Cause(part.name, alone, bearers)]
 
 
 def _uneven(seen: OwnWork, work: Matrix) -> Part | None:

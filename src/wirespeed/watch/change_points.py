@@ -156,21 +156,31 @@ def events_since(event: NDArray[np.bool_], each: Floats) -> tuple[Change | None,
     begins = np.nonzero(event & ~np.concatenate(([False], event[:-1])))[0]
     if onset is not None:
         begins = begins[begins >= onset.at]
-    every = _period(begins, each)
-    if every and begins[0] > 0:
+    at_step = np.concatenate(([0], np.cumsum(each))).astype(np.int64)
+    every = _period(at_step[begins])
+    if every:
+        begins = _in_time(begins, at_step, every)
         at, rows = int(begins[0]), round(every / float(np.median(each)))
         if onset is not None or at > 1.5 * rows:  # the one before would have been seen
             onset = Change(at, max(0, at - rows + 1), at, onset.score if onset else 0.0)
     return onset, every
 
 
-def _period(begins: NDArray[np.int64], each: Floats) -> int:
-    if len(begins) < _LEAST_EVENTS:
+def _in_time(
+    begins: NDArray[np.int64], at_step: NDArray[np.int64], every: int
+) -> NDArray[np.int64]:
+    """Without the first ones that are not a whole number of periods before the next."""
+    out_of_time = np.diff(at_step[begins]) % every != 0
+    return begins[int(np.argmin(out_of_time)) :]
+
+
+def _period(steps: NDArray[np.int64]) -> int:
+    """Steps between most of the events that begin there; 0: they are irregular."""
+    if len(steps) < _LEAST_EVENTS:
         return 0
-    gaps = np.diff(np.concatenate(([0], np.cumsum(each)))[begins]).astype(np.int64)
-    values, counts = np.unique(gaps, return_counts=True)
+    values, counts = np.unique(np.diff(steps), return_counts=True)
     best = int(np.argmax(counts))
-    return int(values[best]) if counts[best] >= _REGULAR * len(gaps) else 0
+    return int(values[best]) if counts[best] >= _REGULAR * (len(steps) - 1) else 0
 
 
 def _rate_change(event: NDArray[np.bool_]) -> Change | None:

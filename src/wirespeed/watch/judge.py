@@ -12,18 +12,11 @@ import numpy as np
 from wirespeed.model.records import Finding, Status
 from wirespeed.model.watch_records import StepChange, Traffic, Watched
 from wirespeed.watch import telling
-from wirespeed.watch.causes import Cause, cause_of, contended, growth, parts_of
+from wirespeed.watch.bursts import bursts
+from wirespeed.watch.causes import Cause, causes_of, contended, growth, parts_of
 from wirespeed.watch.change_points import Change, events_since, levels
-from wirespeed.watch.late import (
-    MATERIAL,
-    Blame,
-    Cost,
-    Late,
-    cost_of,
-    cost_of_late,
-    late_units,
-    mended,
-)
+from wirespeed.watch.costs import Blame, Cost, cost_of, cost_of_late, mended
+from wirespeed.watch.late import MATERIAL, Late, Units, always_late
 from wirespeed.watch.memory_growth import memory_growth
 from wirespeed.watch.network import slow_parts
 from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, own_work
@@ -120,8 +113,7 @@ def _judge_work(case: _Case) -> None:
         case, [_Blamed(*one, cost_of_late(work, top, one, base, seen.each)) for one in blamed]
     )
     for part in parts:
-        found = cause_of(part, well, seen)
-        if found is not None:
+        for found in causes_of(part, well, seen):
             _tell_cause(case, found, base)
 
 
@@ -157,8 +149,14 @@ def _late(seen: OwnWork, work: Matrix, step_s: float) -> Iterator[Blame]:
     nodes = list(_late_nodes(seen, work, step_s))
     yield from nodes
     rest = [rank for rank in range(len(work)) if not any(rank in ranks for ranks, _ in nodes)]
-    for one in late_units(work[rest] if nodes else work, seen.each, step_s):
+    for one in _late_units(work[rest] if nodes else work, seen.each, step_s):
         yield (rest[one.unit],), one
+
+
+def _late_units(work: Matrix, each: Floats, step_s: float) -> list[Late]:
+    units = Units(work, each, step_s)
+    always = always_late(units)
+    return always + bursts(units, always)
 
 
 def _late_nodes(seen: OwnWork, work: Matrix, step_s: float) -> Iterator[Blame]:
@@ -168,7 +166,7 @@ def _late_nodes(seen: OwnWork, work: Matrix, step_s: float) -> Iterator[Blame]:
         return
     order = np.argsort(node, kind="stable")
     starts = np.concatenate(([0], np.cumsum(counts)[:-1]))
-    for one in late_units(np.fmin.reduceat(work[order], starts, axis=0), seen.each, step_s):
+    for one in _late_units(np.fmin.reduceat(work[order], starts, axis=0), seen.each, step_s):
         yield tuple(np.nonzero(node == one.unit)[0].tolist()), one
 
 

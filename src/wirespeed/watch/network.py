@@ -14,7 +14,7 @@ from wirespeed.watch.steps import LinkUse, StepTable
 
 SLOW = 1.5
 """A connection below others' rate by this factor is slow."""
-_BUSY = 0.25
+_BUSY = 0.1
 """Share of the time with data under way from which its rate matters."""
 _LEAST_BYTES, _LEAST_BUSY_S = 1 << 16, 1e-3
 _SLOW_SHARE = 0.6

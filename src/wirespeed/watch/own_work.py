@@ -139,3 +139,10 @@ def median_over(values: NDArray[Any], axis: int) -> Floats:
     middle = np.full(len(known), np.nan)
     middle[known] = np.nanmedian(np.compress(known, values, axis=1 - axis), axis=axis)
     return middle
+
+
+def last_units(work: Matrix) -> tuple[NDArray[np.int64], Matrix]:
+    """By row the unit with the most work, and by how much it exceeds the next one."""
+    known = np.where(np.isnan(work), np.float32(0), work)
+    top = np.partition(known, -2, axis=0)[-2:]
+    return np.argmax(known, axis=0), top[1] - top[0]

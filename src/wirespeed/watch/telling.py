@@ -18,7 +18,8 @@ from wirespeed.model.watch_records import StepChange, Traffic
 from wirespeed.statistics import Interval
 from wirespeed.watch.causes import Cause, Growth
 from wirespeed.watch.change_points import Change
-from wirespeed.watch.late import Cost, Late
+from wirespeed.watch.costs import Cost
+from wirespeed.watch.late import Late
 from wirespeed.watch.memory_growth import Grown
 from wirespeed.watch.network import SlowPart
 from wirespeed.watch.own_work import Floats, OwnWork, median_over, sample

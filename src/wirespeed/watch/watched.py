@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from wirespeed.model.watch_records import StepChange, Traffic, Watched, WatchWindow
 from wirespeed.statistics import median_interval
-from wirespeed.watch.late import last_units
-from wirespeed.watch.own_work import Matrix, OwnWork, median_over, sample
+from wirespeed.watch.own_work import Matrix, OwnWork, last_units, median_over, sample
 from wirespeed.watch.steps import StepTable
 from wirespeed.watch.whole_job import share_interval
 

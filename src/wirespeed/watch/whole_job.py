@@ -10,7 +10,7 @@ from wirespeed.statistics import Interval, mean_interval, median_interval
 from wirespeed.watch.change_points import Change, levels
 from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, median_over, sample
 
-_MATERIAL = 0.10
+_MATERIAL = 0.07
 """A change of the whole job's step below this share is not told."""
 _LEAST_ROWS = 30
 """Of a new level."""
