@@ -150,7 +150,7 @@ def _waiting(job: Seen) -> str:
 
 
 def _progress(job: Seen, works: list[Activity], waits: list[Activity]) -> Finding:
-    stacks = {one.frames for one in job.ranks}
+    stacks = {main_frames(threads) for one in job.ranks for threads in one.look.stacks}
     if not waits:
         cores = sum(one.look.cores for one in works) / len(works)
         told = {"count": len(works), "cores": cores, "stacks": len(stacks), "seconds": job.seconds}
@@ -250,11 +250,11 @@ def _disagree(found: list[Finding], **told: object) -> Finding:
 
 def groups(job: Seen) -> list[str]:
     """Ranks by equal stack, the fewest first: who is odd stands in front."""
-    found: dict[str, list[int]] = {}
+    found: dict[tuple[str, bool], list[int]] = {}
     for one in job.ranks:
         text = stack_told(one.frames) or one.look.unread or "its process has ended"
-        found.setdefault(text, []).append(one.rank)
-    ordered = sorted(found.items(), key=lambda item: len(item[1]))
+        found.setdefault((text, one.kind == "stopped"), []).append(one.rank)
+    ordered = sorted(((text, of) for (text, _), of in found.items()), key=lambda item: len(item[1]))
     firsts = [one for one in job.ranks if one.rank in {ranks[0] for _, ranks in ordered}]
     return [f"{ranks_told(ranks)}: {text}" for text, ranks in ordered] + _native(firsts)
 
