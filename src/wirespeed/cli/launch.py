@@ -99,6 +99,7 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
         click.echo(written(prepared, form, title), nl=False)
         return 0
     from wirespeed.session.held_nodes import STOPPING
+
     stop = any(one.status in STOPPING for one in prepared.findings)
     launched = Launched(where.engine, prepared, watch=shown)
     prefix = not values["no_prefix"] and job.size > 1

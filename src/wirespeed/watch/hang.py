@@ -181,7 +181,7 @@ class Liveness:
     ) -> Finding:
         one = self.ranks[rank]
         where = f"rank {rank}" + (f" on {hosts[rank]}" if hosts.get(rank) else "")
-        found = compare(self._dumps())
+        found = self._recorded()
         lacks = next((f.saw for f in found if f.subject.name == f"rank {rank}" and f.saw), "")
         stack = [f"stack of rank {rank}, innermost first:", *one.stack[:_LINES]]
         return tell(
@@ -201,7 +201,7 @@ class Liveness:
 
     def _all_wait(self, waiting: list[int], still: float) -> list[Finding]:
         """By the flight recorders of all, where they single somebody out."""
-        found = [one for one in compare(self._dumps()) if one.status != "pass"]
+        found = [one for one in self._recorded() if one.status != "pass"]
         named = [one for one in found if one.subject.kind == "rank"][:4]
         values = {"waiting": _ranks(waiting), "still": f"{still:.0f}"}
         if not named:
@@ -219,8 +219,10 @@ class Liveness:
             for one in named
         ]
 
-    def _dumps(self) -> list[Dump]:
-        return [one.dump for one in self.ranks.values() if one.dump is not None]
+    def _recorded(self) -> list[Finding]:
+        """What the flight recorders of those that stand still say; nothing without any."""
+        dumps = [one.dump for one in self.ranks.values() if one.dump is not None]
+        return compare(dumps) if dumps else []
 
 
 def _dump(data: Mapping[str, Any], rank: int) -> Dump | None:
