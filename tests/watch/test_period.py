@@ -1,5 +1,6 @@
 """The block that repeats, in sequences of signs."""
 
+import math
 import random
 from collections.abc import Sequence
 
@@ -78,3 +79,10 @@ def test_another_ranks_length_is_taken_where_it_fits_and_only_there():
     found = repeating_block(signs, even(signs), hint=7)
     assert found is not None
     assert found.length == 3
+
+
+def test_equal_calls_of_sampled_steps_are_told_into_steps_by_what_is_missing():
+    gaps = [math.nan if n % 4 == 0 else 0.002 for n in range(16)]
+    block = repeating_block([1] * 16, gaps)
+    assert block is not None
+    assert block.length == 4

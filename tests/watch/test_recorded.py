@@ -1,11 +1,16 @@
 """Where the calls of a job are found."""
 
+import shutil
+from pathlib import Path
+
 import msgspec
 import pytest
 from tests.watch.jobs import calls_of, ddp
 
 from wirespeed.errors import InputError, UsageError
-from wirespeed.watch.recorded import CALLS, recorded_calls
+from wirespeed.watch.recorded import CALLS, recorded_calls, recorded_step
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture
@@ -20,6 +25,15 @@ def folder(tmp_path):
 def test_of_a_watched_run(folder):
     """A last line that was being written is left out."""
     assert recorded_calls([str(folder)]) == calls_of(ddp(2), range(2), steps=3)
+
+
+def test_a_watched_run_tells_how_long_a_step_takes(folder):
+    assert recorded_step([str(folder)]) is None, "it has calls only"
+    shutil.copy(GOLDEN / "watched.run.json", folder / "run.json")
+    step = recorded_step([str(folder)])
+    assert step is not None
+    assert 0 < step.low <= step.median <= step.high
+    assert recorded_step([str(folder / CALLS), "another"]) is None
 
 
 def test_of_a_flight_recorder(tmp_path):

@@ -33,3 +33,23 @@ def test_a_sample_without_a_phase_has_no_step() -> None:
     steps = SampledSteps()
     steps.take({**sample(0, 1), "x": []})
     assert blocks_of(json.loads(steps.files({0: "a"})["trace.json"])) == []
+
+
+def told(of: int, members: int) -> list[str]:
+    """Lines of a step's calls, of which one was told of a group of so many."""
+    steps, ranks = SampledSteps(), list(range(members))
+    issued = ["0", "default_pg", ranks, "gloo:all_reduce", 1, [[4]], ["Float"], 10.0]
+    steps.take({**sample(0, 1), "f": [issued], "of": of})
+    return steps.files({0: "a"}).get("calls.jsonl", "").splitlines()
+
+
+def test_calls_of_a_step_that_was_told_in_part_are_no_step() -> None:
+    assert len(told(of=1, members=2)) == 1
+    assert told(of=2, members=2) == []
+
+
+def test_members_that_may_be_cut_are_not_told() -> None:
+    (line,) = told(of=1, members=63)
+    assert len(json.loads(line)["group"]) == 63
+    (line,) = told(of=1, members=64)
+    assert json.loads(line)["group"] == []

@@ -6,6 +6,7 @@ import pytest
 from tests.watch.jobs import MB, Do, calls_of, ddp, fsdp, tp_dp
 
 from wirespeed.errors import InputError
+from wirespeed.model.bench_records import MedianTime
 from wirespeed.watch.sequence import Found, find_sequence
 
 WORLD4 = (0, 1, 2, 3)
@@ -97,6 +98,17 @@ def test_steps_that_were_sampled_far_apart():
     assert found.calls[0].gap_s == pytest.approx(0.052, rel=0.2)
     assert found.step is not None
     assert found.step.median == pytest.approx(0.058, rel=0.1)
+
+
+def test_single_steps_take_the_time_of_a_step_from_elsewhere():
+    calls = calls_of(ddp(4, (2, 2, 2, 2)), range(4), steps=40, ended=False)
+    kept = {rank: [one for one in of if one.seq // 4 % 10 == 5] for rank, of in calls.items()}
+    assert find_sequence(kept).step is None
+    step = MedianTime(median=0.06, low=0.05, high=0.07, samples=40)
+    found = find_sequence(kept, step=step)
+    assert (found.step, len(found.calls)) == (step, 4)
+    assert sum(call.gap_s for call in found.calls) == pytest.approx(0.06)
+    assert found.calls[0].gap_s == pytest.approx(0.054, rel=0.1)
 
 
 def test_no_ends():

@@ -38,10 +38,10 @@ def replayed(
     _refuse_others(ctx)
     from wirespeed.model.records import Choice
     from wirespeed.plan import ReplayPlan, Step
-    from wirespeed.watch.recorded import recorded_calls
+    from wirespeed.watch.recorded import recorded_calls, recorded_step
     from wirespeed.watch.sequence import find_sequence
 
-    found = find_sequence(recorded_calls(sources))
+    found = find_sequence(recorded_calls(sources), step=recorded_step(sources))
     size = _size(options)
     if size is None and found.world <= max(_FEW, _usual(options)):
         size, options = found.world, replace(options, ranks=found.world)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from wirespeed.errors import InputError
 from wirespeed.watch.calls import Call
-from wirespeed.watch.period import LEAST_REPEATS, Block, repeating_block
+from wirespeed.watch.period import LEAST_REPEATS, repeating_block
 
 RECORD_MORE = "a larger TORCH_FR_BUFFER_SIZE for the flight recorder, more steps for a profiler"
 _TINY = 1024
@@ -82,15 +82,14 @@ def key_of(call: Call) -> GroupKey:
 def _found(calls: Mapping[int, list[Call]]) -> list[RankSteps]:
     found: list[RankSteps] = []
     for rank, every in calls.items():
-        of, block = _without_rare(every, found[0].length if found else 0)
-        if block is None:
+        one = _without_rare(rank, every, found[0].length if found else 0)
+        if not one.starts:
             raise InputError(
-                f"rank {rank}: {len(of)} collectives, in which no sequence repeats "
+                f"rank {rank}: {len(every)} collectives, in which no sequence repeats "
                 f"{LEAST_REPEATS} times",
                 expected=f"the calls of {LEAST_REPEATS} steps or more, each with the same collectives",
                 next=RECORD_MORE,
             )
-        one = RankSteps(rank, of, _gaps(of), block.starts, block.length)
         _turn(one, found)
         found.append(one)
     if not found:
@@ -98,24 +97,28 @@ def _found(calls: Mapping[int, list[Call]]) -> list[RankSteps]:
     return found
 
 
-def _without_rare(calls: list[Call], hint: int) -> tuple[list[Call], Block | None]:
-    """The calls and their block; tiny ones, as of logs, are left out where most steps have none."""
-    signs = _signs(calls)
+def _without_rare(rank: int, calls: list[Call], hint: int) -> RankSteps:
+    """Its steps; tiny calls, as of logs, are left out where most steps have none."""
+    signs, gaps = _signs(calls), _gaps(calls)
+
+    def steps(kept: Sequence[int]) -> RankSteps:
+        between = _between(gaps, kept)
+        block = repeating_block([signs[n] for n in kept], between, hint)
+        of = [calls[n] for n in kept]
+        return RankSteps(rank, of, between, *((block.starts, block.length) if block else ((), 0)))
+
     large = [n for n, one in enumerate(calls) if one.size_bytes > _TINY]
-    block = _block_of(calls, signs, large, hint)
+    found = steps(large)
+    if not found.starts:
+        return steps(range(len(calls)))
     many = Counter(signs)
-    usual = (
-        [n for n, sign in enumerate(signs) if 2 * many[sign] > len(block.starts)] if block else []
-    )
-    kept = sorted({*large, *usual}) if block else range(len(calls))
-    return [calls[n] for n in kept], _block_of(calls, signs, kept, hint)
+    usual = [n for n, sign in enumerate(signs) if 2 * many[sign] > len(found.starts)]
+    return steps(sorted({*large, *usual}))
 
 
-def _block_of(
-    calls: Sequence[Call], signs: Sequence[int], kept: Sequence[int], hint: int
-) -> Block | None:
-    gaps = _gaps([calls[n] for n in kept])
-    return repeating_block([signs[n] for n in kept], gaps, hint)
+def _between(gaps: Sequence[float], kept: Sequence[int]) -> list[float]:
+    """Seconds from each call that is kept to the next one that is."""
+    return [sum(gaps[a + 1 : b + 1]) for a, b in pairwise([-1, *kept])]
 
 
 def _signs(calls: Sequence[Call]) -> list[int]:

@@ -109,7 +109,10 @@ def _in_phase(
 
 def _steps_of(gaps: NDArray[np.float64], length: int, run: tuple[int, int]) -> int:
     """How many blocks make a step, by the gaps: of equal calls, one in every so many comes late."""
-    times = np.log(np.maximum(gaps[run[0] + 1 : run[1]], 1e-7))
+    times = gaps[run[0] + 1 : run[1]]
+    if length == 1 and (apart := _usual_distance(np.flatnonzero(np.isnan(times)))):
+        return apart
+    times = np.log(np.maximum(times, 1e-7))
     if not np.isfinite(times).any():
         return 1
     times = np.nan_to_num(times, nan=np.nanmax(times))  # calls are missing: a step may begin there
@@ -124,6 +127,15 @@ def _steps_of(gaps: NDArray[np.float64], length: int, run: tuple[int, int]) -> i
         return 1
     good = spread[1] - 0.8 * (spread[1] - least)
     return min(k for k, value in spread.items() if value <= good)
+
+
+def _usual_distance(places: NDArray[np.int64]) -> int:
+    """Calls from one hole to the next where most holes lie alike, as between sampled steps; else 0."""
+    apart = np.diff(places)
+    if len(apart) < LEAST_REPEATS - 1:
+        return 0
+    usual = int(np.median(apart))
+    return usual if 2 * np.count_nonzero(apart == usual) > len(apart) else 0
 
 
 def _spread(times: NDArray[np.float64], length: int) -> float:

@@ -7,8 +7,9 @@ from msgspec import DecodeError, ValidationError
 from msgspec.json import Decoder
 
 from wirespeed.errors import InputError, UsageError
+from wirespeed.model.bench_records import MedianTime
 from wirespeed.node.reading import read_whole
-from wirespeed.runs.store import find
+from wirespeed.runs.store import find, load
 from wirespeed.watch.calls import Call
 
 CALLS = "calls.jsonl"
@@ -28,6 +29,21 @@ def recorded_calls(sources: Sequence[str]) -> Mapping[int, Sequence[Call]]:
     from wirespeed.watch.traces.reading import calls_of
 
     return calls_of(sources)
+
+
+def recorded_step(sources: Sequence[str]) -> MedianTime | None:
+    """A watched run's time of a step; None of traces, whose calls tell it."""
+    folder = _run_folder(sources)
+    known = folder is not None and (folder / "run.json").is_file()
+    watched = load(folder).watched if folder is not None and known else None
+    if watched is None or watched.step <= 0:
+        return None
+    return MedianTime(
+        median=watched.step,
+        low=watched.step_low,
+        high=watched.step_high,
+        samples=max(1, watched.steps),
+    )
 
 
 def _run_folder(sources: Sequence[str]) -> Path | None:

@@ -18,6 +18,8 @@ from wirespeed.watch.calls import Call
 
 _MOST_STEPS = 64
 _MOST_RANKS = 1024
+_MOST_MEMBERS = 64
+"""Of a group that an agent tells; a list of so many may be cut."""
 _Name = Annotated[str, Meta(max_length=200)]
 _Micros = Annotated[float, Meta(ge=-1e12, le=1e12)]
 _BYTES = {"Double": 8, "Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Int": 4, "Byte": 1}
@@ -32,7 +34,7 @@ class _Issued(Struct, array_like=True, frozen=True):
 
     group: _Name
     description: _Name
-    members: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=64)]
+    members: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=_MOST_MEMBERS)]
     name: _Name
     number: int
     sizes: Annotated[list[list[Annotated[int, Meta(ge=0, le=1 << 48)]]], Meta(max_length=8)]
@@ -48,6 +50,8 @@ class _Sample(Struct, frozen=True):
     t: Annotated[float, Meta(ge=0, le=1e12)]
     x: Annotated[list[tuple[_Name, _Name, _Micros, _Micros]], Meta(max_length=400)]
     f: Annotated[list[_Issued], Meta(max_length=400)]
+    of: int = 0
+    """How many collectives the step had."""
 
 
 class SampledSteps:
@@ -123,12 +127,13 @@ def _bytes(one: _Issued) -> int:
 
 
 def _calls(sample: _Sample) -> Iterable[Call]:
-    for one in sample.f:
+    """None of a step that was told in part: whoever reads them takes them for whole steps."""
+    for one in sample.f if len(sample.f) >= sample.of else ():
         dtype = one.dtypes[0] if one.dtypes else ""
         yield Call(
             rank=sample.r,
             op=_op(one.name),
-            group=tuple(one.members),
+            group=tuple(one.members) if len(one.members) < _MOST_MEMBERS else (),
             group_name=one.group,
             seq=one.number,
             size_bytes=_bytes(one),

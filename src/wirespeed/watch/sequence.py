@@ -8,7 +8,7 @@ Clocks of ranks are not compared.
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean, median
 
@@ -45,10 +45,13 @@ class Found:
     choices: tuple[Choice, ...]
 
 
-def find_sequence(calls: Mapping[int, Sequence[Call]], world: int = 0) -> Found:
+def find_sequence(
+    calls: Mapping[int, Sequence[Call]], world: int = 0, step: MedianTime | None = None
+) -> Found:
     """One step's sequence out of the calls of each rank.
 
-    world: ranks of the job; 0: the highest that is named. Raises InputError where no block repeats,
+    world: ranks of the job; 0: the highest that is named. step: time of a step, for calls of steps
+    that do not follow each other. Raises InputError where no block repeats,
     ranks disagree, calls cannot be replayed, or ranks are missing whose part nothing tells.
     """
     world = world or 1 + max(
@@ -63,7 +66,7 @@ def find_sequence(calls: Mapping[int, Sequence[Call]], world: int = 0) -> Found:
             expected=f"up to {_MOST_CALLS:,}, which a launcher can hand to the ranks",
         )
     missing = frozenset(range(world)) - {one.rank for one in ranks}
-    return _Builder(ranks, entries, world, missing).found()
+    return _Builder(ranks, entries, world, missing, step).found()
 
 
 def _refuse_without_size(entry: Entry, sizes: Sequence[int]) -> None:
@@ -81,6 +84,7 @@ class _Builder:
     entries: Sequence[Entry]
     world: int
     missing: Collection[int]
+    told: MedianTime | None
 
     def found(self) -> Found:
         of = {one.rank: one for one in self.ranks}
@@ -89,16 +93,22 @@ class _Builder:
         by_kind: dict[Case, list[Entry]] = defaultdict(list)
         for case, entry in zip(cases, self.entries, strict=True):
             by_kind[case].append(entry)
+        step = _median([time for one in self.ranks for time in _step_times(one)])
+        calls = [
+            _call(kinds.index(case), entry, of)
+            for case, entry in zip(cases, self.entries, strict=True)
+        ]
+        if step is None and self.told is not None:
+            step = self.told
+            rest = step.median - sum(call.gap_s for call in calls)
+            calls[0] = replace(calls[0], gap_s=round(max(calls[0].gap_s, rest), 7))
         ended = all(call.end_s is not None for one in self.ranks for call in one.block)
         return Found(
             world=self.world,
             steps=max(len(one.starts) for one in self.ranks),
-            step=_median([time for one in self.ranks for time in _step_times(one)]),
+            step=step,
             cases=tuple(kinds),
-            calls=tuple(
-                _call(kinds.index(case), entry, of)
-                for case, entry in zip(cases, self.entries, strict=True)
-            ),
+            calls=tuple(calls),
             in_job=tuple(_in_job(by_kind[case], of) for case in kinds),
             choices=tuple(self._choices(kinds, ended=ended)),
         )
