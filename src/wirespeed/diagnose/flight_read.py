@@ -26,7 +26,7 @@ WINDOW = 64
 """Collectives of each group, the newest ones, that ranks are compared in."""
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError)
 _NUMBER = re.compile(r"(\d+)(?:\.\w{1,6}){0,2}$")
-_TRANSFER = re.compile(r"(?:send|recv) (\d+)(?:->|<-)(\d+)")
+TRANSFER = re.compile(r"(?:send|recv) (\d+)(?:->|<-)(\d+)")
 
 
 class Group(NamedTuple):
@@ -315,7 +315,7 @@ def _group(backend: str, name: str, desc: str, told: Group | None) -> Group:
 def _add_transfer(dump: Dump, group: Group, entry: Mapping[str, Any], what: str) -> None:
     if Call(0, What(what, None, ""), entry).done:
         return
-    match = _TRANSFER.search(what)
+    match = TRANSFER.search(what)
     members = group.members
     peer = int(match[2]) if match else -1
     if members and match:

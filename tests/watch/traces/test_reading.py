@@ -104,6 +104,54 @@ def test_what_is_no_trace_is_a_clear_error(
     assert caught.value.expected
 
 
+def pg(name: str, *ranks: int) -> dict[str, object]:
+    return {"pg_name": name, "pg_desc": f"of {name}", "ranks": list(ranks)}
+
+
+def of_groups(path: Path, *groups: dict[str, object]) -> list[str]:
+    told = {"Input type": ["float"], "Input Dims": [[8]]}
+    events = [event("gloo:all_reduce", "user_annotation", 1.0, 2.0, **told)]
+    head = {"rank": 0, "world_size": 4, "pg_config": groups}
+    path.write_text(json.dumps({"distributedInfo": head, "traceEvents": events}))
+    return [str(path)]
+
+
+def test_where_groups_are_not_told_nothing_is_made_up(tmp_path: Path) -> None:
+    """gloo's events tell no group."""
+    path = tmp_path / "t.json"
+    (call,) = calls_of(of_groups(path, pg("0", 0, 1), pg("1", 0, 1), pg("2", 0)))[0]
+    assert (call.group, call.group_name) == ((0, 1), "")
+    with pytest.raises(InputError, match="does not tell the groups"):
+        calls_of(of_groups(path, pg("0", 0, 1, 2, 3), pg("1", 0, 1)))
+
+
+def test_a_dump_tells_groups_numbers_and_peers(tmp_path: Path) -> None:
+    def entry(name: str, seq: int, **more: object) -> dict[str, object]:
+        same = {"process_group": ["7", "pp"], "input_sizes": [[8, 2]], "input_dtypes": ["Half"]}
+        times = {"time_created_ns": 10**18 + seq * 10**6}
+        return {"profiling_name": name, "collective_seq_id": seq, **same, **times, **more}
+
+    dump = {
+        "rank": 4,
+        "pg_config": {"7": {"name": "7", "desc": "pp", "ranks": "[4, 6]"}},
+        "entries": [
+            entry("nccl:all_reduce", 1, time_discovered_completed_ns=10**18 + 2 * 10**6),
+            entry("nccl:send 0->1", 2, is_p2p=True),
+        ],
+    }
+    path = tmp_path / "nccl_trace_rank_4"
+    path.write_text(json.dumps(dump))
+    reduced, sent = calls_of([str(path)])[4]
+    assert (reduced.op, reduced.group, reduced.seq, reduced.size_bytes) == (
+        "all_reduce",
+        (4, 6),
+        1,
+        32,
+    )
+    assert reduced.end_s == pytest.approx(1e9 + 0.002)
+    assert (sent.op, sent.peer, sent.seq, sent.dtype) == ("send", 6, -1, "float16")
+
+
 def test_one_damaged_file_among_others_does_not_hide_them(tmp_path: Path) -> None:
     shutil.copy(MADE / "ddp_rank1.json.gz", tmp_path)
     (tmp_path / "rank0.json").write_text('{"schemaVersion": 1, "deviceProperties": [')

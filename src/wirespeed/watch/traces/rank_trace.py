@@ -42,6 +42,8 @@ class RankTrace:
     """By begin, where times are told."""
     more_calls: int = 0
     """That were left out."""
+    ungrouped: bool = False
+    """Whether calls do not tell which of several groups is theirs."""
     on_gpu: bool = False
     """Whether `calls` are kernels, and `compute` is what else GPUs do."""
     launches_only: bool = False

@@ -28,6 +28,14 @@ def calls_of(paths: Sequence[str]) -> Mapping[int, Sequence[Call]]:
     found: dict[int, list[Call]] = {}
     traces = Traces(find_traces(paths)[0])
     for trace in traces:
+        if trace.ungrouped:
+            raise InputError(
+                f"{trace.source} does not tell the groups of its collectives, and the job has "
+                f"{len(trace.groups)}",
+                expected="traces of a job on NCCL, or of one process group; or dumps of the flight "
+                "recorder, which tell the groups of gloo, too",
+                next="TORCH_FR_BUFFER_SIZE=2000 in the job's environment, and dump at its end",
+            )
         calls = [_since_1970(call, trace.zero_s) for call in trace.calls]
         # Of a rank that has several kinds of traces the one with more calls tells the sequence.
         if len(calls) > len(found.get(trace.rank, ())):
@@ -97,12 +105,19 @@ def _number_in(name: str) -> int:
 
 
 def _name_groups(trace: RankTrace) -> None:
-    """Let each call know its rank and the members of its group, as far as the trace tells."""
-    several = [name for name, ranks in trace.groups.items() if len(ranks) > 1]
-    only = several[0] if len(several) == 1 else ""
+    """Let each call know its rank and the members of its group, as far as the trace tells.
+
+    gloo's calls tell no group: it is known where all groups of the job are the same ranks.
+    """
+    several = {name: ranks for name, ranks in trace.groups.items() if len(ranks) > 1}
+    alike = set(several.values())
+    only = next(iter(several)) if len(several) == 1 else ""
     for call in trace.calls:
         name = call.group_name or only
         members = call.group or trace.groups.get(name, ())
+        if not members and not name and len(alike) == 1:
+            members = next(iter(alike))
+        trace.ungrouped |= not members and len(alike) > 1
         # Call is frozen for its users; this one nobody has seen yet.
         object.__setattr__(call, "rank", trace.rank)
         object.__setattr__(call, "group_name", name)

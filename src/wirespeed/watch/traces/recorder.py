@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from wirespeed.diagnose.flight_read import Dump, decoded, read_dump
+from wirespeed.diagnose.flight_read import TRANSFER, Dump, decoded, read_dump
 from wirespeed.diagnose.sources import Source
 from wirespeed.watch.calls import Call
 from wirespeed.watch.traces.naming import dtype_known, op_named
@@ -22,12 +22,13 @@ def read_recorder(source: Source, number: int) -> tuple[RankTrace, Dump]:
     )
     entries = decoded(source, lambda known: list(known.get("entries") or []))
     trace.more_calls = max(0, len(entries) - MOST_CALLS)
-    calls = [_call(one) for one in entries[-MOST_CALLS:] if isinstance(one, dict)]
+    told = {one.name: one.members for one in dump.told}
+    calls = [_call(one, told) for one in entries[-MOST_CALLS:] if isinstance(one, dict)]
     trace.calls = sorted(calls, key=lambda one: one.begin_s)
     return trace, dump
 
 
-def _call(entry: Mapping[str, Any]) -> Call:
+def _call(entry: Mapping[str, Any], groups: Mapping[str, tuple[int, ...]]) -> Call:
     named = entry.get("process_group")
     name = named[0] if isinstance(named, (list, tuple)) and named else entry.get("pg_name", "")
     op = op_named(str(entry.get("profiling_name", "")).partition(" ")[0])
@@ -44,7 +45,15 @@ def _call(entry: Mapping[str, Any]) -> Call:
         dtype=dtype if width else "",
         begin_s=count_of(entry.get("time_created_ns"), 0) * 1e-9,
         end_s=ended * 1e-9 if ended else None,
+        peer=_peer(str(entry.get("profiling_name", "")), groups.get(str(name), ())),
     )
+
+
+def _peer(name: str, members: tuple[int, ...]) -> int:
+    """Of `nccl:send 0->1`, whose numbers are those of the group; -1: not told."""
+    match = TRANSFER.search(name)
+    place = int(match[2]) if match else -1
+    return members[place] if 0 <= place < len(members) else -1
 
 
 def _plain(sizes: object) -> object:
