@@ -75,7 +75,7 @@ def _uneven(seen: OwnWork, work: Matrix) -> Part | None:
     """What larger batches than the others' take, where time goes with the elements."""
     load = seen.column("load")
     apart = highest(load) - np.fmin.reduce(load, axis=0)
-    if len(load) < 2 or not np.nanmax(apart, initial=0) > _LEAST_VARIATION * np.nanmax(load):
+    if len(load) < 2 or not np.nanmax(apart, initial=0) > _LEAST_VARIATION * highest(load).max():
         return None
     share = load / others(load) - 1
     slope = _slope(share, work)
@@ -159,7 +159,9 @@ def growth(seen: OwnWork, ranks: list[int], late: Late) -> Growth:
 def contended(seen: OwnWork) -> bool:
     """Whether all ranks wait for cores, so that who waits most is the scheduler's luck."""
     waited = median_over(sample(seen.column("waited")), 0)
-    return bool(np.nanmedian(waited / seen.step_s) >= _CONTENDED) if waited.any() else False
+    if np.isnan(waited).all():
+        return False
+    return bool(np.nanmedian(waited / seen.step_s) >= _CONTENDED)
 
 
 def _grown(column: Matrix, ranks: list[int], late: Late) -> float:
