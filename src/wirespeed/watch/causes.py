@@ -20,6 +20,8 @@ _MOST_POWER = 2.0
 """Time grows with the square of the elements at most (attention)."""
 _SAMPLE = 50_000
 _HALF = 0.5
+_COMPUTES = 0.3
+"""Share of a delay that is CPU time: where cores are few, who computes more also waits more for one."""
 _CONTENDED = 0.1
 """Share of a step that ranks wait for a core."""
 
@@ -137,7 +139,7 @@ class Growth:
     @property
     def case(self) -> str:
         """What kind of trouble that is."""
-        if self.cpu >= _HALF:  # where cores are few, who computes more also waits more
+        if self.cpu >= _COMPUTES:
             return "computes"
         if self.waited >= _HALF:
             return "no core"

@@ -83,7 +83,7 @@ def levels(values: Floats, weights: Floats, *, among: int = 1) -> list[Level]:
     parts = [(0, len(values))]
     while parts:
         start, stop = parts.pop()
-        change = _change(values[start:stop], weights[start:stop], len(values) * among)
+        change = _strongest(values[start:stop], weights[start:stop], len(values) * among)
         if change is None:
             continue
         at = start + change.at
@@ -96,6 +96,22 @@ def levels(values: Floats, weights: Floats, *, among: int = 1) -> list[Level]:
         Level(at, end, float(np.median(values[at:end])), change)
         for (at, change), end in zip(found, ends, strict=True)
     ]
+
+
+def _strongest(values: Floats, weights: Floats, places: int) -> Change | None:
+    """Of all of it, else of shorter windows, in which a level that comes and goes has one end only
+    (S. Kovács, H. Li, P. Bühlmann and A. Munk, Seeded binary segmentation, Biometrika 110, 2023)."""
+    n = len(values)
+    found = _change(values, weights, places)
+    for size in (n // 2, n // 4):
+        if found is not None or size < 2 * LEAST_ROWS:
+            break
+        for start in range(0, n - size + 1, size // 2):
+            window = slice(start, start + size)
+            one = _change(values[window], weights[window], places)
+            if one is not None and (found is None or one.score > found.score):
+                found = Change(start + one.at, start + one.low, start + one.high, one.score)
+    return found
 
 
 def _change(values: Floats, weights: Floats, places: int) -> Change | None:
