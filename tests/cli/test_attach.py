@@ -72,6 +72,17 @@ def test_the_rank_that_sleeps_is_named(cli: Any, job: list[int], finding: Any) -
 
 
 @pytest.mark.slow
+def test_the_job_of_a_node_is_found_by_an_engine(
+    cli: Any, job: list[int], finding: Any, tmp_path: Path
+) -> None:
+    settled(job)
+    words = ["attach", "--on", "local", "--seconds", "0.5", "-o", "json", "-q"]
+    done = cli(*words, "--match", str(tmp_path / "job.py"))
+    assert done.code == 1, done.err
+    assert finding(done.json, "WATCH-008")["subject"]["name"] == "rank 2"
+
+
+@pytest.mark.slow
 def test_without_py_spy_it_says_so_and_still_looks(
     cli: Any, job: list[int], finding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +124,9 @@ def test_another_users_process_names_the_permission() -> None:
     [
         ((), 2, "no process is named"),
         (("nonsense",), 2, "nonsense"),
+        (("7", "--on", "ssh"), 2, "pids with --on"),
+        (("--on", "mpi"), 2, "--on mpi is not known to attach"),
+        (("7", "--hosts", "a"), 2, "--hosts says nothing without --on"),
         (("0",), 2, "0"),
         (("4194304999",), 2, "there is no process 4194304999"),
         (("1", "--seconds", "0"), 2, "seconds"),

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli.options import Output, argument, color_option, command, flag, option
+from wirespeed.cli.options import CONTEXT, Output, argument, color_option, command, flag, option
+from wirespeed.cli.run_options import Placement, placement_options
 from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
 
@@ -14,13 +15,24 @@ if TYPE_CHECKING:
     from wirespeed.model.records import Finding, JobVerdict, Run
     from wirespeed.runs.folder import PatientFolder
     from wirespeed.watch.attach.look import NodeLook
+    from wirespeed.watch.attach.node import Asked
 
 
-@command()
+_ENGINES = ("ssh", "local")
+"""Those that start a process on a node beside a job that runs there."""
+
+
+@command(context_settings=CONTEXT)
+@placement_options
 @argument("pids PID...", nargs=-1, type=click.IntRange(min=1))
 @option("--seconds", "How long to look.", click.FloatRange(0.5, 600), default=3.0)
 @flag("--native", "C frames between Python's, too: each rank is paused for some 0.2 s.")
 @option("-o --output", "How to print.", FORMATS, default="table")
+@option(
+    "--match TEXT",
+    "Of a node's processes those with it in their command line; with --on.",
+    default="",
+)
 @flag("-q --quiet", "No progress.")
 @flag("-v --verbose", "All the evidence.")
 @color_option
@@ -29,7 +41,8 @@ def attach(pids: tuple[int, ...], seconds: float, native: bool, color: str, **as
 
     PIDs of ranks, or of what started them (torchrun, mpirun, deepspeed): its ranks are found. The job
     knows nothing of it, and nothing of it is changed: stacks of all ranks, what the kernel counts, and
-    where they answer, torch's flight recorder and NCCL's RAS.
+    where they answer, torch's flight recorder and NCCL's RAS. With --on ssh the only job of each node
+    is found.
 
     \f
     Examples:
@@ -37,11 +50,19 @@ def attach(pids: tuple[int, ...], seconds: float, native: bool, color: str, **as
       wirespeed attach 4250 4251 4252 4253     these ranks
       wirespeed attach 4242 --native           with C frames: what a rank does inside a library
       wirespeed attach 4242 --seconds 60       for steps of many seconds
+      wirespeed attach --on ssh --hosts node-0,node-1
       wirespeed attach 4242 -o json | jq '.findings[0].subject'
 
     Exit codes: 0 it progresses, 1 it is held up and by whom, 2 wrong usage, 3 it cannot be told.
     """
-    if not pids:
+    where = Placement.take(asked)
+    if where is not None and (pids or where.engine not in _ENGINES):
+        raise UsageError(
+            "pids with --on" if pids else f"--on {where.engine} is not known to attach",
+            expected="--on ssh without pids: the job of each node is found",
+            next="wirespeed attach --on ssh --hosts node-0,node-1",
+        )
+    if not pids and where is None:
         raise UsageError(
             "no process is named",
             expected="pids of ranks, or of their launcher",
@@ -50,7 +71,13 @@ def attach(pids: tuple[int, ...], seconds: float, native: bool, color: str, **as
     from wirespeed.cli.page import show
 
     quiet = asked["quiet"]
-    run, folder = _attached(tuple(dict.fromkeys(pids)), seconds, native, quiet)
+    if where is not None:
+        from wirespeed.watch.attach.node import Asked
+
+        told = Asked(seconds=seconds, native=native, match=asked["match"])
+        run, folder = _on_nodes(where, told, quiet)
+    else:
+        run, folder = _attached(tuple(dict.fromkeys(pids)), seconds, native, quiet)
     return show(run, Output(asked["output"], color, quiet, asked["verbose"]), folder)
 
 
@@ -73,6 +100,36 @@ def _attached(
         progress.close()
     folder = patient_folder("attach", {"pids": list(pids), "seconds": seconds})
     return _run(folder, [one], findings, verdict, time.monotonic() - began), folder
+
+
+def _on_nodes(where: Placement, asked: "Asked", quiet: bool) -> "tuple[Run, PatientFolder]":
+    from wirespeed.checks.registry import tell
+    from wirespeed.errors import CannotMeasure
+    from wirespeed.session.attaching import look_on_nodes
+    from wirespeed.session.folders import patient_folder
+    from wirespeed.session.held_nodes import STOPPING
+    from wirespeed.views.text import open_progress
+    from wirespeed.watch.attach.judge import judge, seen
+
+    began = time.monotonic()
+    prepared = where.prepared(None, 30.0)
+    if any(one.status in STOPPING for one in prepared.findings):
+        told = "; ".join(one.title for one in prepared.findings)
+        raise CannotMeasure(told, expected="nodes that can be reached, with wirespeed")
+    folder = patient_folder("attach", {"on": where.engine, "seconds": asked.seconds})
+    progress = open_progress(quiet=quiet)
+    progress.phase(f"looking at the job of each node for {asked.seconds:g} s")
+    try:
+        looks, why_not = look_on_nodes(prepared, folder, asked, progress.phase)
+    finally:
+        progress.close()
+    if not looks:
+        told = "; ".join(f"{node}: {why}" for node, why in why_not.items())
+        raise CannotMeasure(told or "no node answered", expected="a job on each node")
+    findings, verdict = judge(seen(looks))
+    findings += [tell("WATCH-016", "no look", host=node, why=why) for node, why in why_not.items()]
+    findings += prepared.findings
+    return _run(folder, looks, findings, verdict, time.monotonic() - began), folder
 
 
 def _run(

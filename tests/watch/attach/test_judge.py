@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from wirespeed.errors import UsageError
 from wirespeed.model.records import Finding, Subject
 from wirespeed.watch.attach.judge import Seen, exit_code, judge, seen
 from wirespeed.watch.attach.look import NodeLook, RankLook
@@ -174,6 +175,17 @@ def test_without_stacks_what_the_kernel_tells_is_used() -> None:
 def test_ranks_that_all_ended() -> None:
     found, said = judge(job(*(rank(n, (), state="") for n in range(3))))
     assert said == "CANNOT TELL" and "ended while" in found[0].because
+
+
+def test_ranks_of_several_nodes_are_judged_together() -> None:
+    nodes = [
+        NodeLook(host="a", seconds=3.0, ranks=(waiting(0), waiting(1))),
+        NodeLook(host="b", seconds=3.0, ranks=(rank(2, SLEEP),)),
+    ]
+    found, said = judge(seen(nodes))
+    assert (said, found[0].subject.name) == ("HELD UP", "rank 2")
+    with pytest.raises(UsageError, match="rank 0 is on a and on c: these are two jobs"):
+        seen([*nodes, NodeLook(host="c", seconds=3.0, ranks=(waiting(0),))])
 
 
 # Other sources.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from wirespeed.checks.registry import tell
 from wirespeed.diagnose.findings import one_rank, ranks_told
+from wirespeed.errors import UsageError
 from wirespeed.model.records import Finding, JobVerdict, Subject
 from wirespeed.model.units import format_size, listed, spans
 from wirespeed.watch.attach.activity import Activity, Kind, activity_of
@@ -43,6 +44,8 @@ class Seen:
 
 
 def seen(looks: Sequence[NodeLook]) -> Seen:
+    """UsageError where two nodes have the same rank."""
+    _refuse_twice(looks)
     every = sorted((activity_of(one) for look in looks for one in look.ranks), key=_rank)
     return Seen(
         tuple(every),
@@ -51,6 +54,19 @@ def seen(looks: Sequence[NodeLook]) -> Seen:
         {rank: look.host for look in looks for rank in look.ended},
         tuple(rank for look in looks for rank in look.beside),
     )
+
+
+def _refuse_twice(looks: Sequence[NodeLook]) -> None:
+    hosts: dict[int, str] = {}
+    for look in looks:
+        for rank in [one.process.rank for one in look.ranks]:
+            if rank in hosts:
+                raise UsageError(
+                    f"rank {rank} is on {hosts[rank]} and on {look.host}: these are two jobs",
+                    expected="one job",
+                    next="--match TEXT, which is in the command line of its ranks only",
+                )
+            hosts[rank] = look.host
 
 
 def judge(

@@ -1,5 +1,6 @@
 """Which processes are the ranks of a job: those that were named, or those below their launcher."""
 
+import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, UsageError, WorldError
 from wirespeed.node.identity import Identity, detect
-from wirespeed.process import Process, descendants, read_processes
+from wirespeed.process import Process, ancestors, descendants, read_processes
 from wirespeed.watch.processes import missing_permission
 
 _LARGEST = 1 << 20
@@ -17,6 +18,7 @@ _KEPT = (
     *("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "XDG_CACHE_HOME", "HOME", "NCCL_RAS_ADDR"),
 )
 """What tells where a rank's flight recorder and NCCL's RAS answer."""
+_OURS = ("wirespeed.launchers.rank_wrapper", "wirespeed.watch.attach.node")
 _SPAWNED = "from multiprocessing.spawn import spawn_main"
 """In the command line of a process that torch.multiprocessing started."""
 
@@ -57,10 +59,46 @@ def find_ranks(pids: Sequence[int]) -> Selection:
                 expected="pids of ranks, or of their launcher (torchrun, mpirun, deepspeed)",
                 next="pgrep -af python",
             )
-    known = {pid: _identity(pid) for pid in _readable(pids, processes)}
+    readable = _readable(pids, processes)
+    known = {pid: _identity(pid) for pid in readable if not _is_ours(processes[pid])}
     found: dict[int, Identity | None] = {}
     for pid in pids:
         found |= _below(pid, processes, known) or {pid: known.get(pid)}
+    return _selection(found, processes, known)
+
+
+def find_job(match: str = "") -> Selection:
+    """The only job of this machine, by the environments that may be read, without what runs this.
+
+    match: only processes with that text in their command line.
+
+    CannotMeasure where there is none, or several.
+    """
+    processes = read_processes()
+    own = {os.getpid(), *(one.pid for one in ancestors(os.getpid(), processes))}
+    known = {
+        pid: _identity(pid)
+        for pid, one in processes.items()
+        if pid not in own and not _is_ours(one) and match in " ".join(one.cmdline)
+    }
+    heads = _heads([pid for pid in processes if known.get(pid)], known)
+    found: dict[int, Identity | None] = {pid: known[pid] for pid in heads}
+    jobs = {(one.launcher, one.job, one.world_size) for one in found.values() if one}
+    if len(jobs) != 1:
+        told = ", ".join(f"{size} ranks of {launcher}" for launcher, _, size in sorted(jobs))
+        raise CannotMeasure(
+            f"there are {len(jobs)} jobs: {told}" if jobs else "there is no rank of any job",
+            expected="one, whose environment this user may read",
+            next="--match TEXT, which is in the command line of the job's ranks only",
+        )
+    return _selection(found, processes, known)
+
+
+def _selection(
+    found: Mapping[int, Identity | None],
+    processes: Mapping[int, Process],
+    known: Mapping[int, Identity | None],
+) -> Selection:
     ranks = _numbered(found, processes)
     seen = {one.rank for one in ranks}
     if len(seen) < len(ranks):
@@ -71,7 +109,7 @@ def find_ranks(pids: Sequence[int]) -> Selection:
             next="wirespeed attach PID for each of them",
         )
     local = _local(found)
-    alive = {one.rank for pid, one in known.items() if one and _is_job(one, found)}
+    alive = {one.rank for one in known.values() if one and _is_job(one, found)}
     alive |= _siblings(found, processes)
     return Selection(ranks, tuple(sorted(local - alive)), tuple(sorted(alive - seen)))
 
@@ -88,6 +126,11 @@ def _readable(pids: Sequence[int], processes: Mapping[int, Process]) -> list[int
             raise CannotMeasure(f"process {pid} is gone") from None
     below = [one.pid for pid in pids for one in descendants(pid, processes)]
     return list(dict.fromkeys([*pids, *below]))
+
+
+def _is_ours(one: Process) -> bool:
+    """What starts a rank of ours, and another look: they have a rank's environment, and are none."""
+    return any(module in word for word in one.cmdline for module in _OURS)
 
 
 def _identity(pid: int) -> Identity | None:
@@ -117,18 +160,24 @@ def _below(
     Helpers of a rank (loaders, compilers) have its environment, as has what starts it (a shell).
     """
     own = _key(known.get(pid))
-    chosen: dict[object, int] = {}
     every = {one.pid: one for one in descendants(pid, processes)}
-    for child in every:
-        key = _key(known.get(child))
-        if key is not None and key != own and (key not in chosen or not _is_python(chosen[key])):
-            chosen[key] = child
-    if chosen:
-        return {child: known[child] for child in chosen.values()}
+    heads = _heads([one for one in every if _key(known.get(one)) not in (None, own)], known)
+    if heads:
+        return {child: known[child] for child in heads}
     if own is not None:
         return {}
     children = [one for one in every.values() if one.ppid == pid]
     return {one.pid: None for one in children if _SPAWNED in " ".join(one.cmdline)}
+
+
+def _heads(pids: Sequence[int], known: Mapping[int, Identity | None]) -> list[int]:
+    """Of each rank the first process that is Python, else its first; parents come before children."""
+    chosen: dict[object, int] = {}
+    for pid in pids:
+        key = _key(known[pid])
+        if key not in chosen or (not _is_python(chosen[key]) and _is_python(pid)):
+            chosen[key] = pid
+    return list(chosen.values())
 
 
 def _key(one: Identity | None) -> tuple[str, str, int, int] | None:

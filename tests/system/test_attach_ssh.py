@@ -1,0 +1,69 @@
+"""`wirespeed attach --on ssh`: the job of a far node, which a real sshd lets us look at."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.system
+WAITS = "def all_reduce():\n    input()\n"
+PROGRAM = "from torch.distributed.distributed_c10d import all_reduce\nall_reduce()\n"
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[list[int]]:
+    """Two that wait in what looks like torch. The lab's nodes share this machine's /proc."""
+    folder = tmp_path / "torch" / "distributed"
+    folder.mkdir(parents=True)
+    for package in (folder, folder.parent):
+        (package / "__init__.py").touch()
+    (folder / "distributed_c10d.py").write_text(WAITS)
+    (tmp_path / "job.py").write_text(PROGRAM)
+    env = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    every = [
+        subprocess.Popen(
+            [sys.executable, str(tmp_path / "job.py")],
+            stdin=subprocess.PIPE,
+            env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(2)
+    ]
+    time.sleep(0.5)
+    yield [one.pid for one in every]
+    for one in every:
+        one.kill()
+        one.communicate()
+
+
+def words(ssh_lab: Any, hosts: str, match: Path, *more: str) -> list[str]:
+    place = ("--on", "ssh", "--hosts", hosts, "--with", f"config={ssh_lab.config}")
+    attach = (sys.executable, "-m", "wirespeed", "attach", "--seconds", "1")
+    return [*attach, *place, "--match", str(match), *more]
+
+
+def test_the_stopped_rank_of_a_far_node_is_named(
+    ssh_lab: Any, ranks: list[int], tmp_path: Path, finding: Any
+) -> None:
+    os.kill(ranks[1], signal.SIGSTOP)
+    done = ssh_lab.run(words(ssh_lab, "node-1:8", tmp_path / "job.py", "-o", "json"))
+    assert done.code == 1, done.err
+    one = finding(done.json, "WATCH-008")
+    assert one["subject"]["name"] == "rank 1" and "stopped by a signal" in one["title"]
+    assert done.json["world"]["nodes"][0]["host"] == "node-1"
+
+
+def test_a_rank_on_two_nodes_is_two_jobs(ssh_lab: Any, ranks: list[int], tmp_path: Path) -> None:
+    done = ssh_lab.run(words(ssh_lab, "node-1,node-2", tmp_path / "job.py"))
+    assert done.code == 2 and "rank 0 is on node-1 and on node-2" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_a_node_without_the_job_says_so(ssh_lab: Any, tmp_path: Path) -> None:
+    done = ssh_lab.run(words(ssh_lab, "node-1", tmp_path / "nothing"))
+    assert done.code == 3 and "there is no rank of any job" in done.err
