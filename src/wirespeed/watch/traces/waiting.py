@@ -1,9 +1,10 @@
 """How long a rank waited in communication, up to any time of its trace.
 
 On GPUs: a communication kernel runs and no other does, which is what profilers call exposed. On CPUs
-the thread that waits leaves no event: it does nothing from the end of one operator on, and goes on
-when a collective ends. So a wait is the part of a pause between operators before the end of the last
-collective that ended in it; one that ends while operators run, or after the pause, is hidden.
+the thread that waits leaves no event: it does nothing from the end of one operator to the begin of
+the next. Such a pause is a wait as long as a collective is under way; a short one, as Python makes
+between operators, only up to the end of a collective that ends in it. (gloo's thread may tell an end
+late: it is woken after the thread that waited.)
 """
 
 import numpy as np
@@ -14,6 +15,8 @@ from wirespeed.watch.traces.cover import seconds_before
 from wirespeed.watch.traces.rank_trace import RankTrace
 
 Times = NDArray[np.float64]
+_LONG_S = 0.5e-3
+"""Pauses from here on are more than Python's steps between operators."""
 
 
 class Waiting:
@@ -41,10 +44,29 @@ class Waiting:
 def _waits(calls: list[Stretch], busy: list[Stretch]) -> list[Stretch]:
     if not calls or not busy:
         return calls
-    edges, spans = np.array(busy), np.array(calls)
+    edges, spans = np.array(busy), np.array(merged(calls))
     begins = np.concatenate(([-np.inf], edges[:, 1]))
     ends = np.concatenate((edges[:, 0], [np.inf]))
-    pause = np.searchsorted(begins, spans[:, 1], "left") - 1
-    inside = spans[:, 1] <= ends[pause]
-    waits = np.column_stack((np.maximum(spans[:, 0], begins[pause]), spans[:, 1]))[inside]
+    long = ends - begins >= _LONG_S
+    return [
+        *_common(spans, begins[long], ends[long]),
+        *_ended_in(np.array(calls), begins, ends),
+    ]
+
+
+def _common(spans: Times, begins: Times, ends: Times) -> list[Stretch]:
+    """Where pauses and calls run; both in order and apart."""
+    first = np.searchsorted(spans[:, 1], begins, "right")
+    after = np.searchsorted(spans[:, 0], ends, "left")
+    return [
+        (float(max(begin, spans[at, 0])), float(min(end, spans[at, 1])))
+        for begin, end, since, until in zip(begins, ends, first, after, strict=True)
+        for at in range(since, until)
+    ]
+
+
+def _ended_in(calls: Times, begins: Times, ends: Times) -> list[Stretch]:
+    pause = np.searchsorted(begins, calls[:, 1], "left") - 1
+    inside = calls[:, 1] <= ends[pause]
+    waits = np.column_stack((np.maximum(calls[:, 0], begins[pause]), calls[:, 1]))[inside]
     return [(float(begin), float(end)) for begin, end in waits]
