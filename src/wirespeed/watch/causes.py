@@ -79,7 +79,8 @@ def _uneven(seen: OwnWork, work: Matrix) -> Part | None:
     apart = highest(load) - np.fmin.reduce(load, axis=0)
     if len(load) < 2 or not np.nanmax(apart, initial=0) > _LEAST_VARIATION * highest(load).max():
         return None
-    share = load / others(load) - 1
+    rest = others(load)
+    share: Matrix = load / np.where(rest > 0, rest, np.float32(np.nan)) - np.float32(1)
     slope = _slope(share, work)
     if slope is None:
         return None

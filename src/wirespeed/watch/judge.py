@@ -22,7 +22,7 @@ from wirespeed.watch.network import slow_parts
 from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, own_work
 from wirespeed.watch.steps import StepTable
 from wirespeed.watch.watched import watched
-from wirespeed.watch.whole_job import communication, job_change, share_interval
+from wirespeed.watch.whole_job import JobChange, communication, job_change, share_interval
 
 LEAST_STEPS = 20
 FAILS = 0.05
@@ -34,6 +34,8 @@ _LATE_SHARE = 0.05
 """Of a step: who is late by so much is named even where the noise of thousands hides its cost."""
 _CONTENDED_FAILS = 0.10
 """What a rank without a core must surely cost where all wait for cores."""
+_CONTENDED_RISE = 0.5
+"""The same of a rise of the whole job's step that is waiting for cores."""
 _MANY, _MANY_SHARE = 8, 0.25
 """So many ranks, late from the begin on, are no outliers."""
 
@@ -207,10 +209,17 @@ def _judge_job(case: _Case, traffic: Sequence[Traffic]) -> None:
     if change is not None and change.change is not None:
         subject = telling.node_of(parts[0]) if parts else ("job", "job")
         case.changes.append(telling.step_change(seen, change.change, *subject))
-    if change is not None and not (parts and change.grown == "communication"):
+    if change is not None and _is_told(seen, change, bool(parts)):
         case.findings.append(telling.changed(seen, change))
     if not parts:
         case.findings.append(telling.exposed(seen, share, interval, traffic, _EXPOSED))
+
+
+def _is_told(seen: OwnWork, change: JobChange, network: bool) -> bool:
+    """Neither what a slow network explains, nor what comes and goes where ranks lack cores anyway."""
+    if change.grown == "communication":
+        return not network
+    return change.grown != "waited" or change.low >= _CONTENDED_RISE or not contended(seen)
 
 
 def _of_memory(table: StepTable) -> Iterable[Finding]:

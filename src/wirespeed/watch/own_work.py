@@ -23,6 +23,8 @@ _WARM_SHARE = 0.25
 _KNOWN = 0.75
 """Share of the ranks that a row must know."""
 
+_LEAST_S = 1e-5
+"""No step is shorter: what agents tell is no finer."""
 _SAMPLE = 512
 """Ranks from which it is told what is typical."""
 
@@ -78,7 +80,7 @@ def own_work(table: StepTable) -> OwnWork | None:
         rows=rows,
         first=table.first[rows],
         each=table.each[rows].astype(np.float64),
-        step_s=median_over(sample(steps), 0),
+        step_s=np.maximum(median_over(sample(steps), 0), _LEAST_S),
         step=steps,
         own=np.maximum(steps - _part(table.columns["blocked"], ranks, rows), 0),
     )
