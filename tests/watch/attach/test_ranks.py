@@ -16,6 +16,7 @@ LAUNCHER = """
 import os, subprocess, sys
 def started(rank):
     told = {{"RANK": rank, "WORLD_SIZE": 4, "LOCAL_RANK": rank % 2, "LOCAL_WORLD_SIZE": 2}}
+    told |= {{"TORCHELASTIC_RUN_ID": "one"}} if {elastic} else {{}}
     env = {{**os.environ, **{{name: str(value) for name, value in told.items()}}}}
     return subprocess.Popen([{shell}sys.executable, "-c", {program!r}], env=env)
 children = [started(rank) for rank in {ranks}]
@@ -29,8 +30,10 @@ def launcher() -> Iterator[Callable[..., subprocess.Popen]]:
     """`launcher([2, 3])`: a process with these ranks below it."""
     every: list[subprocess.Popen] = []
 
-    def start(ranks: list[int], program: str = SLEEPER, shell: str = "") -> subprocess.Popen:
-        code = LAUNCHER.format(program=program, ranks=ranks, shell=shell)
+    def start(
+        ranks: list[int], program: str = SLEEPER, shell: str = "", elastic: bool = True
+    ) -> subprocess.Popen:
+        code = LAUNCHER.format(program=program, ranks=ranks, shell=shell, elastic=elastic)
         words = [sys.executable, "-c", code]
         env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         every.append(subprocess.Popen(words, env=env, start_new_session=True))
@@ -62,6 +65,10 @@ def test_below_a_launcher(launcher) -> None:
 
 def test_a_rank_that_has_ended(launcher) -> None:
     assert ranks_of([launcher([3]).pid], 1).ended == (2,)
+
+
+def test_ranks_of_a_launcher_that_may_scatter_them_are_not_missed(launcher) -> None:
+    assert ranks_of([launcher([3], elastic=False).pid], 1).ended == ()
 
 
 def test_helpers_of_a_rank_are_none(launcher) -> None:

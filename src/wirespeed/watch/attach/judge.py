@@ -135,6 +135,7 @@ def _stands(one: Activity, job: Seen) -> Finding:
         more=f"; it {one.what}" if one.what else "",
         state=one.look.states[-1],
         cores=one.look.cores,
+        woken=one.look.switches,
     )
 
 

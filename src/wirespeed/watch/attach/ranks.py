@@ -19,6 +19,7 @@ _KEPT = (
 )
 """What tells where a rank's flight recorder and NCCL's RAS answer."""
 _OURS = ("wirespeed.launchers.rank_wrapper", "wirespeed.watch.attach.node")
+_IN_A_ROW = ("torchrun", "deepspeed")
 _SPAWNED = "from multiprocessing.spawn import spawn_main"
 """In the command line of a process that torch.multiprocessing started."""
 
@@ -213,11 +214,12 @@ def _numbered(
 
 
 def _local(found: Mapping[int, Identity | None]) -> set[int]:
-    """Ranks of this node: launchers number those of a node in a row."""
+    """Ranks of this node, where its launcher numbers them in a row, which mpirun and srun may not."""
     return {
         one.rank - one.local_rank + local
         for one in found.values()
-        if one and one.local_rank is not None and one.local_world_size
+        if one and one.launcher in _IN_A_ROW
+        if one.local_rank is not None and one.local_world_size
         for local in range(one.local_world_size)
     }
 
