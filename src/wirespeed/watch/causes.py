@@ -80,7 +80,7 @@ def _uneven(seen: OwnWork, work: Matrix) -> Part | None:
     if len(load) < 2 or not np.nanmax(apart, initial=0) > _LEAST_VARIATION * highest(load).max():
         return None
     rest = others(load)
-    share: Matrix = load / np.where(rest > 0, rest, np.float32(np.nan)) - np.float32(1)
+    share = (load / np.where(rest > 0, rest, np.nan) - 1).astype(np.float32)
     slope = _slope(share, work)
     if slope is None:
         return None

@@ -151,8 +151,9 @@ def _late(seen: OwnWork, work: Matrix, step_s: float) -> Iterator[Blame]:
     nodes = list(_late_nodes(seen, work, step_s))
     yield from nodes
     rest = [rank for rank in range(len(work)) if not any(rank in ranks for ranks, _ in nodes)]
-    for one in _late_units(work[rest] if nodes else work, seen.each, step_s):
-        yield (rest[one.unit],), one
+    if len(rest) > 1:
+        for one in _late_units(work[rest] if nodes else work, seen.each, step_s):
+            yield (rest[one.unit],), one
 
 
 def _late_units(work: Matrix, each: Floats, step_s: float) -> list[Late]:
