@@ -111,6 +111,16 @@ def test_single_steps_take_the_time_of_a_step_from_elsewhere():
     assert found.calls[0].gap_s == pytest.approx(0.054, rel=0.1)
 
 
+def test_no_times():
+    calls = calls_of(fsdp(2, layers=3), range(2), ended=False)
+    timeless = {rank: [replace(one, begin_s=0.0) for one in of] for rank, of in calls.items()}
+    found = find_sequence(timeless)
+    assert told(found) == told(find_sequence(calls))
+    assert found.step is None
+    assert {call.gap_s for call in found.calls} == {0.0}
+    assert "gaps" in [one.name for one in found.choices]
+
+
 def test_no_ends():
     found = find_sequence(calls_of(ddp(2), range(2), ended=False))
     assert not any(call.waited for call in found.calls)

@@ -42,6 +42,8 @@ def replay_findings(replay: Replay, measurements: Sequence[Measurement]) -> list
         return [_by_step(replay)]
     job = _sum([(one.calls, time.median, time.low, time.high) for one, time, _ in timed])
     alone = _sum([(one.calls, time.median, time.low, time.high) for one, _, time in timed])
+    if job.median <= 0:
+        return [_by_step(replay)]
     lasts = [one.calls * one.last for one, _ in pairs if one.last is not None]
     waiting = max(0.0, job.median - sum(lasts)) if len(lasts) == len(pairs) else None
     told = {"job": job.text, "alone": alone.text, "share": f"{alone.median / job.median:.0%}"}
@@ -58,7 +60,7 @@ def _waiting(seconds: float) -> str:
 
 def _by_step(replay: Replay) -> Finding:
     """Where the record does not tell how long calls took, the step bounds what they can cost."""
-    if replay.job_step is None:
+    if replay.job_step is None or replay.job_step.median <= 0:
         return tell("REPLAY-001", "nothing timed")
     alone, step = _whole(replay.unbroken), _whole(replay.job_step)
     told = {"step": step.text, "alone": alone.text, "share": f"{alone.median / step.median:.0%}"}

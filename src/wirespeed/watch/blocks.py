@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
@@ -17,11 +17,24 @@ _TINY = 1024
 """Bytes up to which a call may be one of a log, or a barrier around a checkpoint."""
 
 
-class GroupKey(NamedTuple):
-    """A process group."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """A process group; there is one object of each, since thousands of ranks are slow to compare."""
 
     ranks: tuple[int, ...]
     name: str
+
+
+class Issued(NamedTuple):
+    """A call, with its group; what else it says is as in `Call`."""
+
+    group: Group
+    op: str
+    seq: int
+    size_bytes: int
+    dtype: str
+    begin_s: float
+    end_s: float | None
 
 
 @dataclass(slots=True)
@@ -29,26 +42,26 @@ class RankSteps:
     """What one rank did in each of its steps."""
 
     rank: int
-    calls: list[Call]
+    calls: list[Issued]
     """All of them, by time."""
     gaps: list[float]
     """By call, as `_gaps` gives them."""
     starts: tuple[int, ...]
     length: int
 
-    def step(self, start: int) -> list[Call]:
+    def step(self, start: int) -> list[Issued]:
         return self.calls[start : start + self.length]
 
     @property
-    def block(self) -> list[Call]:
+    def block(self) -> list[Issued]:
         """The newest step."""
         return self.step(self.starts[-1])
 
 
 def blocks_of(calls: Mapping[int, Sequence[Call]], world: int) -> list[RankSteps]:
     """By rank, in a world of so many. InputError where nothing repeats or a call's group is not told."""
-    members = _members_by_name(calls, world)
-    return _found({rank: _prepared(of, members) for rank, of in sorted(calls.items())})
+    groups = _Groups(_members_by_name(calls, world))
+    return _found({rank: groups.issued(of) for rank, of in sorted(calls.items())})
 
 
 def _members_by_name(calls: Mapping[int, Sequence[Call]], world: int) -> dict[str, tuple[int, ...]]:
@@ -69,18 +82,35 @@ def _members_by_name(calls: Mapping[int, Sequence[Call]], world: int) -> dict[st
     return {name: tuple(sorted(ranks)) for name, ranks in found.items()}
 
 
-def _prepared(calls: Iterable[Call], members: Mapping[str, tuple[int, ...]]) -> list[Call]:
-    """By time, with the members of each group, and without groups of one rank, which send nothing."""
-    known = [one if one.group else replace(one, group=members[one.group_name]) for one in calls]
-    return sorted((one for one in known if len(one.group) > 1), key=lambda one: one.begin_s)
+class _Groups:
+    def __init__(self, members: Mapping[str, tuple[int, ...]]) -> None:
+        self._members = members
+        self._known: dict[tuple[tuple[int, ...], str], Group] = {}
+        self._by_object: dict[tuple[int, str], Group] = {}
+        """By the identity of the tuple in a call, of which a trace has one for each group."""
+
+    def issued(self, calls: Sequence[Call]) -> list[Issued]:
+        """By time, without groups of one rank, which send nothing."""
+        found = [
+            Issued(group, c.op, c.seq, c.size_bytes, c.dtype, c.begin_s, c.end_s)
+            for c in sorted(calls, key=lambda one: one.begin_s)
+            if len((group := self._of(c)).ranks) > 1
+        ]
+        self._by_object.clear()
+        return found
+
+    def _of(self, call: Call) -> Group:
+        key = id(call.group), call.group_name
+        if (found := self._by_object.get(key)) is None:
+            ranks = call.group or self._members[call.group_name]
+            group = Group(ranks, call.group_name)
+            found = self._by_object[key] = self._known.setdefault((ranks, group.name), group)
+        return found
 
 
-def key_of(call: Call) -> GroupKey:
-    return GroupKey(call.group, call.group_name)
-
-
-def _found(calls: Mapping[int, list[Call]]) -> list[RankSteps]:
+def _found(calls: Mapping[int, list[Issued]]) -> list[RankSteps]:
     found: list[RankSteps] = []
+    phases: dict[Group, tuple[int, int]] = {}
     for rank, every in calls.items():
         one = _without_rare(rank, every, found[0].length if found else 0)
         if not one.starts:
@@ -90,14 +120,15 @@ def _found(calls: Mapping[int, list[Call]]) -> list[RankSteps]:
                 expected=f"the calls of {LEAST_REPEATS} steps or more, each with the same collectives",
                 next=RECORD_MORE,
             )
-        _turn(one, found)
+        _turn(one, found[0] if found else None, phases)
+        phases |= _phases(one)
         found.append(one)
     if not found:
         raise InputError("no collectives of any rank", expected="a trace or dump of a training job")
     return found
 
 
-def _without_rare(rank: int, calls: list[Call], hint: int) -> RankSteps:
+def _without_rare(rank: int, calls: list[Issued], hint: int) -> RankSteps:
     """Its steps; tiny calls, as of logs, are left out where most steps have none."""
     signs, gaps = _signs(calls), _gaps(calls)
 
@@ -121,45 +152,46 @@ def _between(gaps: Sequence[float], kept: Sequence[int]) -> list[float]:
     return [sum(gaps[a + 1 : b + 1]) for a, b in pairwise([-1, *kept])]
 
 
-def _signs(calls: Sequence[Call]) -> list[int]:
+def _signs(calls: Sequence[Issued]) -> list[int]:
     numbers: dict[object, int] = {}
     return [
-        numbers.setdefault((key_of(one), one.op, size_of(one), one.dtype), len(numbers))
+        numbers.setdefault((one.group, one.op, size_of(one), one.dtype), len(numbers))
         for one in calls
     ]
 
 
-def size_of(call: Call) -> int:
+def size_of(call: Issued) -> int:
     """What must repeat; of uneven exchanges the sizes of each step are its own."""
     return 0 if call.op in ("all_to_all", "all_to_all_v") else call.size_bytes
 
 
-def _gaps(calls: Sequence[Call]) -> list[float]:
-    """Seconds since the call before was issued; NaN where calls between them are missing."""
+def _gaps(calls: Sequence[Issued]) -> list[float]:
+    """Seconds since the call before was issued; NaN where calls between them are missing, or no times
+    are told, as in an execution trace."""
+    if len({one.begin_s for one in calls}) == 1:
+        return [math.nan] * len(calls)
     gaps, last = [math.nan] if calls else [], {}
     for before, one in pairwise(calls):
-        last[before.group, before.group_name] = before.seq
-        seen = last.get((one.group, one.group_name), -1)
+        last[before.group] = before.seq
+        seen = last.get(one.group, -1)
         whole = one.seq < 0 or seen < 0 or one.seq == seen + 1 or one.op in ("send", "recv")
         gaps.append(one.begin_s - before.begin_s if whole else math.nan)
     return gaps
 
 
-def _turn(one: RankSteps, others: Sequence[RankSteps]) -> None:
+def _turn(one: RankSteps, first: RankSteps | None, phases: Mapping[Group, tuple[int, int]]) -> None:
     """Let its step begin where the steps of the others do; of the first rank after the longest gap."""
     turns = range(one.length)
-    if not others:
+    if first is None:
         gaps = _median_gaps(one)
         _turn_by(one, max(turns, key=lambda at: (math.isnan(gaps[at]), gaps[at])))
         return
-    like = [(_label(call)) for call in others[0].block]
+    like = [_label(call) for call in first.block]
     block = one.block
     labels = [_label(call) for call in block]
     alike = [at for at in turns if labels[at:] + labels[:at] == like]
-    wanted = {key: seq for other in others for key, seq in _phases(other).items()}
     for at in (*alike, *turns):
-        rest = block[at:] + block[:at]
-        if _agrees(rest, wanted):
+        if _agrees(block[at:] + block[:at], phases):
             _turn_by(one, at)
             return
     if alike:
@@ -173,25 +205,25 @@ def _turn_by(one: RankSteps, at: int) -> None:
         one.starts = turned or one.starts
 
 
-def _label(call: Call) -> tuple[object, ...]:
-    return call.op, size_of(call), call.dtype, len(call.group)
+def _label(call: Issued) -> tuple[object, ...]:
+    return call.op, size_of(call), call.dtype, len(call.group.ranks)
 
 
-def _phases(rank: RankSteps) -> dict[GroupKey, tuple[int, int]]:
+def _phases(rank: RankSteps) -> dict[Group, tuple[int, int]]:
     """By group the number of its first call in a step, and how many calls a step has."""
-    first: dict[GroupKey, int] = {}
-    many: Counter[GroupKey] = Counter()
+    first: dict[Group, int] = {}
+    many: Counter[Group] = Counter()
     for call in rank.block:
         if call.seq >= 0:
-            first.setdefault(key_of(call), call.seq)
-            many[key_of(call)] += 1
+            first.setdefault(call.group, call.seq)
+            many[call.group] += 1
     return {key: (seq, many[key]) for key, seq in first.items()}
 
 
-def _agrees(block: Sequence[Call], wanted: Mapping[GroupKey, tuple[int, int]]) -> bool:
-    seen: set[GroupKey] = set()
+def _agrees(block: Sequence[Issued], wanted: Mapping[Group, tuple[int, int]]) -> bool:
+    seen: set[Group] = set()
     for call in block:
-        key = key_of(call)
+        key = call.group
         if key in wanted and key not in seen and call.seq >= 0:
             seq, many = wanted[key]
             if (call.seq - seq) % many:

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import InputError
-from wirespeed.watch.blocks import RECORD_MORE, GroupKey, RankSteps, key_of, size_of
-from wirespeed.watch.calls import Call
+from wirespeed.watch.blocks import RECORD_MORE, Group, Issued, RankSteps, size_of
 
 _NAMED = 4
 
@@ -27,7 +26,7 @@ class Entry:
     """Calls of one step that are alike, in groups side by side."""
 
     what: What
-    groups: list[GroupKey]
+    groups: list[Group]
     places: list[tuple[int, int]] = field(default_factory=list)
     """(rank, which call of its block)."""
 
@@ -51,18 +50,20 @@ def _can_replay(op: str) -> bool:
     return op in CATALOGUE and not CATALOGUE[op].point_to_point
 
 
-def _what(call: Call, key: GroupKey) -> What:
-    return What(call.op, size_of(call), call.dtype, len(key.ranks))
+def _what(call: Issued) -> What:
+    return What(call.op, size_of(call), call.dtype, len(call.group.ranks))
 
 
-_Node = tuple[GroupKey, int]
+_Node = tuple[Group, int]
 """A call of a step: its group, and the how many-th of that group it is."""
 
 
 def in_one_order(ranks: Sequence[RankSteps]) -> list[Entry]:
+    """Of all ranks' newest steps. InputError where members of a group do not issue the same."""
     orders = {one.rank: _nodes(one) for one in ranks}
     _refuse_differences(ranks, orders)
-    present = set(orders)
+    groups = {group for nodes in orders.values() for group, _ in nodes}
+    present = {group: [rank for rank in group.ranks if rank in orders] for group in groups}
     waiting: Counter[_Node] = Counter()
     ready: dict[What, list[_Node]] = defaultdict(list)
     at = dict.fromkeys(orders, 0)
@@ -72,17 +73,17 @@ def in_one_order(ranks: Sequence[RankSteps]) -> list[Entry]:
         if at[rank] < len(orders[rank]):
             node = orders[rank][at[rank]]
             waiting[node] += 1
-            if waiting[node] == len(present.intersection(node[0].ranks)):
-                ready[_what(blocks[rank][at[rank]], node[0])].append(node)
+            if waiting[node] == len(present[node[0]]):
+                ready[_what(blocks[rank][at[rank]])].append(node)
 
     for rank in orders:
         arrive(rank)
     entries = []
     while ready:
-        what = max(ready, key=lambda one: (len(ready[one]), -min(ready[one])[0].ranks[0]))
-        entry = Entry(what, [key for key, _ in sorted(ready.pop(what))])
+        what = max(ready, key=lambda one: (len(ready[one]), -min(map(_first, ready[one]))))
+        entry = Entry(what, [group for group, _ in sorted(ready.pop(what), key=_first)])
         entries.append(entry)
-        for rank in sorted(present.intersection(*[entry.members])):
+        for rank in (rank for group in entry.groups for rank in present[group]):
             entry.places.append((rank, at[rank]))
             at[rank] += 1
             arrive(rank)
@@ -92,23 +93,26 @@ def in_one_order(ranks: Sequence[RankSteps]) -> list[Entry]:
     return entries
 
 
+def _first(node: _Node) -> int:
+    return node[0].ranks[0]
+
+
 def _nodes(one: RankSteps) -> list[_Node]:
-    seen: Counter[GroupKey] = Counter()
+    seen: Counter[Group] = Counter()
     nodes = []
     for call in one.block:
-        key = key_of(call)
-        nodes.append((key, seen[key]))
-        seen[key] += 1
+        nodes.append((call.group, seen[call.group]))
+        seen[call.group] += 1
     return nodes
 
 
 def _refuse_differences(ranks: Sequence[RankSteps], orders: Mapping[int, list[_Node]]) -> None:
     """InputError where members of a group differ in how many calls a step has, or in what they are."""
-    first: dict[_Node, tuple[int, Call]] = {}
+    first: dict[_Node, tuple[int, Issued]] = {}
     for one in ranks:
         for call, node in zip(one.block, orders[one.rank], strict=True):
             other, known = first.setdefault(node, (one.rank, call))
-            if _what(known, node[0]) != _what(call, node[0]) and not CATALOGUE[call.op].rooted:
+            if _what(known) != _what(call) and not CATALOGUE[call.op].rooted:
                 raise _disagree([other, one.rank], {other: known, one.rank: call})
     many = {one.rank: Counter(key for key, _ in orders[one.rank]) for one in ranks}
     for key in {key for of in many.values() for key in of}:
@@ -124,10 +128,10 @@ def _refuse_differences(ranks: Sequence[RankSteps], orders: Mapping[int, list[_N
             )
 
 
-def _disagree(ranks: Sequence[int], calls: Mapping[int, Call]) -> InputError:
+def _disagree(ranks: Sequence[int], calls: Mapping[int, Issued]) -> InputError:
     said = "; ".join(
         f"rank {rank}: {calls[rank].op} of {calls[rank].size_bytes} bytes of {calls[rank].dtype} in "
-        f"group {calls[rank].group_name!r}"
+        f"group {calls[rank].group.name!r}"
         for rank in ranks
     )
     return InputError(

@@ -19,7 +19,7 @@ from wirespeed.model.bench_records import MedianTime
 from wirespeed.model.records import Choice
 from wirespeed.plan import Case, InJob, ReplayCall
 from wirespeed.statistics import median_interval
-from wirespeed.watch.blocks import GroupKey, RankSteps, blocks_of
+from wirespeed.watch.blocks import Group, RankSteps, blocks_of
 from wirespeed.watch.calls import Call
 from wirespeed.watch.order import Entry, in_one_order, refuse_unknown
 
@@ -54,9 +54,8 @@ def find_sequence(
     that do not follow each other. Raises InputError where no block repeats,
     ranks disagree, calls cannot be replayed, or ranks are missing whose part nothing tells.
     """
-    world = world or 1 + max(
-        (rank for of in calls.values() for one in of for rank in (*one.group, one.rank)), default=-1
-    )
+    told = {id(one.group): one.group for of in calls.values() for one in of if one.group}
+    world = world or 1 + max((*calls, *map(max, told.values())), default=-1)
     ranks = blocks_of(calls, world)
     refuse_unknown(ranks)
     entries = in_one_order(ranks)
@@ -164,7 +163,9 @@ class _Builder:
                 f"{len(self.missing)} of {self.world}",
                 "they are taken to do as the others of their groups, and groups beside them alike",
             )
-        if not ended:
+        if all(math.isnan(gap) for one in self.ranks for gap in one.gaps):
+            yield Choice("gaps", "none", "the record does not tell when calls were issued")
+        elif not ended:
             yield Choice(
                 "overlap",
                 "each call is issued when the job did, and waited for at the end",
@@ -229,7 +230,7 @@ def _step_times(one: RankSteps) -> list[float]:
 
 
 def _in_job(entries: Sequence[Entry], of: Mapping[int, RankSteps]) -> InJob:
-    seen: dict[tuple[GroupKey, int], list[float]] = defaultdict(list)
+    seen: dict[tuple[Group, int], list[float]] = defaultdict(list)
     for entry in entries:
         group_of = {rank: key for key in entry.groups for rank in key.ranks}
         for rank, at in entry.places:
