@@ -112,7 +112,7 @@ def test_an_unknown_word_lists_the_families() -> None:
 def test_each_case_is_said_by_the_code_and_written_down() -> None:
     """Texts of `cases` that nobody says are as wrong as a case without texts."""
     house = Path(wirespeed.__file__).parent
-    rooms = [house / "checks", house / "watch", house / "session"]
+    rooms = [house / name for name in ("checks", "watch", "session", "cli")]
     code = "".join(file.read_text() for room in rooms for file in room.rglob("*.py"))
     named = {case for check in EXPLAINED.values() for case in check.cases}
     assert {case for case in named if f'"{case}"' not in code} == set()
