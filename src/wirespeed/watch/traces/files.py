@@ -22,7 +22,6 @@ _KINETO = (b'"traceEvents"', b'"deviceProperties"', b'"distributedInfo"')
 _LIST = re.compile(rb'\s*\[\s*\{[^{}]*"ph"\s*:')
 _CHAKRA = re.compile(rb'"schema"\s*:\s*"[^"]*chakra|"nodes"\s*:\s*\[')
 _PROTOBUF = re.compile(rb"[\x00-\x40]?\n[\x03-\x20]\d+\.\d+\.\d+-chakra")
-_CONVERT = "chakra_jsonizer --input_filename FILE --output_filename FILE.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,8 @@ def kind_of(source: Source, *, named: bool) -> Kind | None:
         raise InputError(
             f"{source.name} is an execution trace of Chakra in its protobuf form, which is not read",
             expected="the JSON that torch.profiler's ExecutionTraceObserver writes",
-            next=f"{_CONVERT} writes it as JSON; or give the file that it was converted from",
+            next="give the JSON that it was converted from: chakra_converter's --input, or the "
+            "--chakra-host-trace of chakra_trace_link",
         )
     if named:
         raise InputError(f"{source.name} {_seen(head)}", expected=_KINDS, next=_HOW)
