@@ -258,23 +258,26 @@ def subject(fault: Fault, job: Job) -> str:
     return f"rank {fault.rank}"
 
 
-def messages(table: StepTable, rows: int = 5) -> Iterator[bytes]:
-    """What the agents of the job send: each rank some rows at a time, in turns."""
+def messages(table: StepTable, rows: int = 5, start: int = 0) -> Iterator[bytes]:
+    """What the agents of the job send: each rank some rows at a time, in turns.
+
+    start: number of the first step, where it is not the job's begin.
+    """
+    if start == 0:
+        yield from _hellos(table)
     scale = [1.0 if name == "load" else 1 / UNIT_S for name in COLUMNS]
-    hosts = [address for address, _ in sorted(table.addresses.items())]
-    by_host = {table.addresses[address]: address for address in hosts}
+    for at in range(0, len(table.first), rows):
+        columns = [table.columns[name][:, at : at + rows] for name in COLUMNS]
+        part = np.stack([one * factor for one, factor in zip(columns, scale, strict=True)], axis=-1)
+        filled = np.where(np.isnan(part), -1, np.rint(part)).astype(np.int64)
+        first, begin_s = start + int(table.first[at]), float(table.begin_s[at])
+        for rank in range(len(table.hosts)):
+            told = {"k": "s", "r": rank, "n": first, "e": 1, "t": begin_s}
+            yield json.dumps({**told, "d": filled[rank].tolist()}).encode()
+
+
+def _hellos(table: StepTable) -> Iterator[bytes]:
+    addresses = {host: address for address, host in table.addresses.items()}
     for rank, host in enumerate(table.hosts):
         hello = {"k": "hi", "r": rank, "w": len(table.hosts), "h": host, "p": rank + 1}
-        yield json.dumps({**hello, "a": [by_host[host]], "b": table.boundary}).encode()
-    for start in range(0, len(table.first), rows):
-        part = np.stack(
-            [
-                table.columns[n][:, start : start + rows] * f
-                for n, f in zip(COLUMNS, scale, strict=True)
-            ],
-            axis=-1,
-        )
-        filled = np.where(np.isnan(part), -1, np.rint(part)).astype(np.int64)
-        head = {"k": "s", "n": int(table.first[start]), "e": 1, "t": float(table.begin_s[start])}
-        for rank in range(len(table.hosts)):
-            yield json.dumps({**head, "r": rank, "d": filled[rank].tolist()}).encode()
+        yield json.dumps({**hello, "a": [addresses[host]], "b": table.boundary}).encode()

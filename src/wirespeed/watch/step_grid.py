@@ -11,8 +11,8 @@ from wirespeed.watch.steps import COLUMNS
 ROWS = 2048
 """Rows that are kept at most."""
 _LEAST_ROWS = 256
-_CELLS = 6_500_000
-"""Ranks × rows at most: 11 columns of them are 290 MB."""
+_CELLS = 5_000_000
+"""Ranks × rows at most: 11 columns of them are 220 MB."""
 _MOST_AHEAD = 100_000
 """Steps that a rank may be ahead of all that was told before."""
 

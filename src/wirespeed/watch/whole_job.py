@@ -62,12 +62,10 @@ def job_change(seen: OwnWork, explained: Floats, work: Matrix) -> JobChange | No
     at = strongest.at
     if len(times) - at < _LEAST_ROWS:
         return None
-    ends = [
-        median_interval(part.tolist())
-        for part in (times[:at], times[at:], times[found[-1].start :])
-    ]
-    low = min(end.low for end in ends[1:]) / ends[0].high - 1
-    if low < _MATERIAL:
+    first, second = (median_interval(part.tolist()) for part in (times[:at], times[at:]))
+    low = second.low / first.high - 1
+    half = (float(np.median(times[:at])) + float(np.median(times[at:]))) / 2
+    if low < _MATERIAL or np.median(times[found[-1].start :]) < half:
         return None
     before, after = slice(0, at), slice(at, None)
     return _change(seen, times, work, before, after, low, strongest)
