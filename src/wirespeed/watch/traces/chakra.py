@@ -83,7 +83,7 @@ def _groups(node: Node) -> dict[str, tuple[int, ...]]:
     found = {}
     for one in _decoded(str(text).encode(), list):
         ranks = one.get("ranks") if isinstance(one, dict) else None
-        if isinstance(ranks, list) and all(isinstance(rank, int) for rank in ranks):
+        if isinstance(ranks, list) and all(count_of(rank, -1) >= 0 for rank in ranks):
             size = min(count_of(one.get("group_size"), 0), 1 << 17)
             found[str(one.get("pg_name", ""))[:200]] = tuple(ranks) or tuple(range(size))
     return found

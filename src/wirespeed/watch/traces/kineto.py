@@ -8,9 +8,9 @@ Names: `ProfilerStep#N` and `Optimizer.step#…` are torch's annotations (torch/
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Raw, Struct, json
+from msgspec import Meta, Raw, Struct, json
 
 from wirespeed.diagnose.sources import Source
 from wirespeed.training.trace import Stretch
@@ -35,6 +35,8 @@ _AUTOGRAD = "autograd::engine::evaluate_function: "
 _SAVES = ("torch/serialization.py(", "torch/distributed/checkpoint/state_dict_saver.py(")
 _COMMS = "record_param_comms"
 _MOST_THREADS = 64
+_LATEST_US, _LONGEST_US = 1e17, 1e13
+"""Thousands of years since 1970, and months: events beyond are no times."""
 
 
 class Event(Struct, gc=False):
@@ -44,9 +46,9 @@ class Event(Struct, gc=False):
     cat: str = ""
     name: str = ""
     tid: int | str = ""
-    ts: float = 0.0
+    ts: Annotated[float, Meta(ge=-_LATEST_US, le=_LATEST_US)] = 0.0
     """Begin, in microseconds since the trace's zero."""
-    dur: float = 0.0
+    dur: Annotated[float, Meta(ge=0, le=_LONGEST_US)] = 0.0
     """Microseconds."""
     args: Raw = Raw(b"{}")
 
@@ -55,7 +57,7 @@ class Head(Struct):
     """What a trace tells of its job, beside the events."""
 
     distributedInfo: dict[str, Any] | None = None
-    baseTimeNanoseconds: int | None = None
+    baseTimeNanoseconds: Annotated[int, Meta(ge=0, le=1 << 62)] | None = None
     """The zero of the events' clock, ns since 1970."""
     host_name: str | None = None
 
@@ -237,5 +239,5 @@ def _groups(told: object) -> Iterator[tuple[str, dict[str, Any]]]:
 def _ranks(told: object) -> tuple[int, ...]:
     """Empty where it does not list them."""
     ranks = told if isinstance(told, list) else []
-    known = tuple(rank for rank in ranks if isinstance(rank, int))
+    known = tuple(rank for rank in ranks if 0 <= count_of(rank, -1) <= HIGHEST_RANK)
     return known if len(known) == len(ranks) else ()
