@@ -123,6 +123,22 @@ def test_all_move() -> None:
     assert verdict(*ranks) == ("PROGRESSING", "WATCH-015", "job")
 
 
+def mostly(number: int, waits: int, of: int = 12) -> RankLook:
+    return rank(number, *([ALL_REDUCE] * waits + [SLEEP] * (of - waits)), cores=0.3)
+
+
+def test_who_hardly_ever_waits_is_told_as_late_and_the_job_goes_on() -> None:
+    found, said = judge(job(mostly(0, 9), mostly(1, 10), mostly(2, 1)))
+    assert (said, found[0].status, found[0].subject.name) == ("PROGRESSING", "warn", "rank 2")
+    assert "waited at 8% of 12 readings, each of the others at 75% or more" in found[0].saw
+
+
+@pytest.mark.parametrize("others, last, of", [(9, 3, 12), (5, 0, 12), (6, 0, 8)])
+def test_few_readings_or_small_differences_accuse_nobody(others: int, last: int, of: int) -> None:
+    found, _ = judge(job(mostly(0, others, of), mostly(1, others, of), mostly(2, last, of)))
+    assert found[0].status == "pass"
+
+
 def test_all_wait_in_one_collective() -> None:
     assert verdict(*map(waiting, range(3))) == ("HELD UP", "WATCH-008", "job")
 

@@ -28,6 +28,12 @@ class Activity:
     """What it works on, or holds it; empty: nothing is known of that."""
 
     @property
+    def waited(self) -> float:
+        """Share of the readings at which it waited for others."""
+        frames = [main_frames(threads) for threads in self.look.stacks]
+        return sum(waits_in(one) is not None for one in frames) / max(1, len(frames))
+
+    @property
     def rank(self) -> int:
         return self.look.process.rank
 

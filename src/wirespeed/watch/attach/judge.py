@@ -16,6 +16,9 @@ _MOST = 16
 """Ranks that are told one by one."""
 _MOST_NATIVE = 40
 """Frames."""
+_FEWEST_READINGS = 10
+_LATE, _WAITING = 0.1, 0.6
+"""Of the readings: one that waits so rarely is waited for where every other waits so often."""
 _EXIT: dict[JobVerdict, int] = {"PROGRESSING": 0, "HELD UP": 1, "CANNOT TELL": 3}
 
 
@@ -99,7 +102,7 @@ def _by_stacks(job: Seen) -> tuple[list[Finding], JobVerdict]:
         told = [_held(one, job) for one in held[:_MOST]]
         return [*told, *(_ended(rank, host, job) for rank, host in job.ended.items())], "HELD UP"
     if works and not stands:
-        return [_progress(job, works, waits)], "PROGRESSING"
+        return [_late(job) or _progress(job, works, waits)], "PROGRESSING"
     if stands and waits and not works:
         return [_stands(one, job) for one in stands[:_MOST]], "HELD UP"
     if waits and not stands:
@@ -185,6 +188,26 @@ def _progress(job: Seen, works: list[Activity], waits: list[Activity]) -> Findin
         written=format_size(most.look.io_bytes),
         seconds=job.seconds,
         where=most.where or "a place that is not told",
+    )
+
+
+def _late(job: Seen) -> Finding | None:
+    """One that hardly ever waits where all others mostly do, so that they wait for it."""
+    if len(job.ranks) < 3 or min(len(one.look.stacks) for one in job.ranks) < _FEWEST_READINGS:
+        return None
+    last, *others = sorted(job.ranks, key=lambda one: one.waited)
+    if last.waited > _LATE or others[0].waited < _WAITING or last.kind != "works":
+        return None
+    return tell(
+        "WATCH-015",
+        "late",
+        subject=one_rank([last.rank]),
+        evidence=groups(job),
+        who=f"rank {last.rank}",
+        where=f": {last.where}" if last.where else "",
+        waited=last.waited,
+        least=others[0].waited,
+        readings=len(last.look.stacks),
     )
 
 
