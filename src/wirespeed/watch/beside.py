@@ -8,6 +8,7 @@ the rank does not notice whether it is there.
 import hmac
 import os
 import secrets
+import select
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -22,6 +23,8 @@ AT = "WIRESPEED_WATCH_AT"
 BESIDE = "WIRESPEED_WATCH_BESIDE"
 """Set where a process like this takes what the rank tells."""
 _MARK = 16
+_STARTS_S = 30.0
+"""Longer the rank does not wait for it."""
 LONGEST = 60_000
 
 
@@ -45,8 +48,9 @@ def beside(pid: int, environ: Mapping[str, str]) -> dict[str, str]:
         raise WorldError("no pipes to the process beside the rank", expected="pipes")
     process.stdin.write(f"{secret}\n".encode())
     process.stdin.close()
-    told = process.stdout.readline().decode().split()
-    process.stdout.close()
+    with process.stdout as out:
+        ready = select.select([out], [], [], _STARTS_S)[0]
+        told = out.readline().decode().split() if ready else []
     if len(told) != 2:
         raise WorldError(
             f"the watch beside rank {rank} did not start",

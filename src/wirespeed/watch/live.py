@@ -1,6 +1,5 @@
 """What a person sees of a watched job while it runs, of the table of its steps."""
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +8,7 @@ from wirespeed.model.records import Finding
 from wirespeed.statistics import median_interval
 from wirespeed.views.live import LiveJob, LiveStep
 from wirespeed.watch.judge import Judged
+from wirespeed.watch.own_work import median_over
 from wirespeed.watch.steps import StepTable
 
 _RECENT = 100
@@ -24,12 +24,10 @@ def live_job(table: StepTable, judged: Judged | None, findings: Sequence[Finding
     step, blocked = recent["step"], recent["blocked"]
     if not table.each.size or np.isnan(step).all():
         return LiveJob(now=LiveStep(step=-1), hosts=table.hosts, findings=findings)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of rows of which nothing is known
-        times = np.nanmedian(step, axis=0)
-        own = step - blocked
-        late = np.nanmedian(own - np.nanmedian(own, axis=0), axis=1)
-        exposed = float(np.nanmedian(np.nansum(blocked, axis=1) / np.nansum(step, axis=1)))
+    times, own = median_over(step, 0), step - blocked
+    late = median_over(own - median_over(own, 0), 1)
+    whole = np.maximum(np.nansum(step, axis=1), 1e-9)
+    exposed = float(np.median(np.nansum(blocked, axis=1) / whole))
     known = times[~np.isnan(times)]
     middle = median_interval([float(one) for one in known])
     usual = float(np.median(known))
@@ -41,7 +39,7 @@ def live_job(table: StepTable, judged: Judged | None, findings: Sequence[Finding
         step_s=float(known[-1]),
         low_s=middle.low,
         high_s=middle.high,
-        exposed=None if np.isnan(exposed) else exposed,
+        exposed=exposed,
         last=name,
         late_s=float(late[last]) if stands_out else 0.0,
         since_step=_since(judged, name),

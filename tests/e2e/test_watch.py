@@ -1,0 +1,180 @@
+"""`launch --watch` and `python -m wirespeed.watch` as a user starts them, with real ranks that train."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+JOB = Path(__file__).parents[2] / "benchmarks" / "watched_job.py"
+LAUNCH = ("launch", "--watch", "--ranks")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+BOUND_S = 150
+
+
+def job(*words: str) -> list[str]:
+    return [sys.executable, str(JOB), "--pause", "3", *words]
+
+
+def failing(run: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(f["id"], f["subject"]["name"]) for f in run["findings"] if f["status"] == "fail"]
+
+
+def test_who_sleeps_in_every_step_is_named_with_the_step(cli: Any) -> None:
+    words = ("--fault", "sleep", "--rank", "1", "--from", "30", "--ms", "60", "--steps", "60")
+    done = cli(*LAUNCH, "2", "--", *job(*words))
+    assert done.code == 0
+    run = cli.run()
+    assert ("WATCH-001", "rank 1") in failing(run) and run["verdict"] == "NOT READY"
+    assert all(name in ("rank 1", "job") for _, name in failing(run))
+    (change,) = [one for one in run["watched"]["changes"] if one["subject"] == "rank 1"]
+    assert 20 <= change["step"] <= 40
+    assert "rank 1 on" in done.err and "WATCH-001" in done.err
+    assert run["watched"]["steps"] == 60 and run["watched"]["boundary"] == "optimizer"
+    assert {one["op"] for one in run["watched"]["traffic"]} == {"all_reduce"}
+    trace = json.loads((cli.folders()[0] / "trace.json").read_text())
+    assert {e["name"] for e in trace["traceEvents"]} >= {"forward", "backward", "optimizer"}
+    calls = [
+        json.loads(line) for line in (cli.folders()[0] / "calls.jsonl").read_text().splitlines()
+    ]
+    assert calls and {one["op"] for one in calls} == {"all_reduce"}
+
+
+def test_a_command_that_never_trains_is_unknown_and_ends_as_it_ends(cli: Any) -> None:
+    done = cli(*LAUNCH, "2", "--", "sh", "-c", "echo $RANK")
+    assert done.code == 0
+    run = cli.run()
+    assert run["verdict"] == "UNKNOWN" and "WATCH-014" in done.err
+    assert cli(*LAUNCH, "2", "--", "sh", "-c", "exit 7").code == 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["fsdp", "zero1", "loop"])
+def test_strategies(cli: Any, strategy: str) -> None:
+    words = ("--strategy", strategy, "--fault", "compute", "--rank", "0", "--ms", "80")
+    done = cli(*LAUNCH, "2", "--", *job(*words, "--from", "45", "--steps", "90"))
+    assert done.code == 0
+    assert "rank 0" in [name for _, name in failing(cli.run())]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "id"), [("data", "WATCH-003"), ("gc", "WATCH-004"), ("checkpoint", "WATCH-005")]
+)
+def test_what_holds_a_rank_up_is_told(cli: Any, fault: str, id: str) -> None:
+    words = ("--fault", fault, "--rank", "1", "--ms", "80", "--from", "30", "--steps", "70")
+    cli(*LAUNCH, "2", "--", *job(*words))
+    assert (id, "rank 1") in failing(cli.run())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["stop", "interpreter", "loader", "other", "early"])
+def test_a_hang_is_named_while_it_lasts(cli: Any, fault: str) -> None:
+    words = ("--fault", fault, "--rank", "1", "--from", "30", "--steps", "60")
+    running = cli.start(*LAUNCH, "3", "--", *job(*words))
+    named = re.compile(r"rank 1 .*(?:WATCH-008|WATCH-009)$", re.MULTILINE)
+    until = time.monotonic() + BOUND_S
+    while not named.search(running.err()) and time.monotonic() < until:
+        time.sleep(0.2)
+    running.process.send_signal(signal.SIGINT)
+    done = running.wait()
+    assert named.search(done.err), done.err
+    assert done.code == 130
+    accused = {name for id, name in failing(cli.run()) if id in ("WATCH-008", "WATCH-009")}
+    assert accused == {"rank 1"}
+
+
+@pytest.mark.slow
+def test_torchrun_within_a_launch_and_a_module(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").touch()
+    (tmp_path / "mine" / "training.py").write_text(JOB.read_text())
+    words = ("-m", "mine.training", "--steps", "40")
+    python = [*TORCHRUN, "2", *words]
+    done = cli(*LAUNCH, "1", "--", *python, cwd=tmp_path)
+    assert done.code == 0, done.err
+    run = cli.run()
+    assert (run["watched"]["ranks"], run["watched"]["world_size"]) == (2, 2)
+    assert run["watched"]["steps"] == 40
+
+
+def elsewhere(tmp_path: Path, *words: str, ranks: int = 3) -> "subprocess.Popen[str]":
+    env = {**os.environ, "WIRESPEED_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
+    command = [*TORCHRUN, str(ranks), "-m", "wirespeed.watch", str(JOB), "--pause", "3", *words]
+    return subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def stored(tmp_path: Path) -> dict[str, Any]:
+    """The run, once the process beside rank 0 has written it."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        for path in (tmp_path / "home").rglob("run.json"):
+            run: dict[str, Any] = json.loads(path.read_text())
+            if not run.get("unfinished"):
+                return run
+        time.sleep(0.2)
+    raise AssertionError("no run was stored")
+
+
+@pytest.mark.slow
+def test_ranks_of_another_launcher(tmp_path: Path) -> None:
+    words = ("--fault", "sleep", "--rank", "2", "--from", "30", "--ms", "60", "--steps", "70")
+    with elsewhere(tmp_path, *words) as process:
+        _, err = process.communicate(timeout=BOUND_S)
+    assert process.returncode == 0, err
+    run = stored(tmp_path)
+    assert (run["command"], run["watched"]["ranks"]) == ("watch", 3)
+    assert ("WATCH-001", "rank 2") in failing(run)
+
+
+def losses(path: Path) -> list[str]:
+    told: list[str] = json.loads(path.read_text())["losses"]
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_job_does_not_notice_that_its_watcher_is_gone(tmp_path: Path, how: int) -> None:
+    words = ("--steps", "120", "--told", str(tmp_path / "watched"))
+    with elsewhere(tmp_path, *words, ranks=2) as process:
+        watchers = _beside(process.pid, 2)
+        try:
+            for pid in watchers:
+                os.kill(pid, how)
+            _, err = process.communicate(timeout=BOUND_S)
+        finally:
+            for pid in watchers:
+                _end(pid)
+    assert process.returncode == 0, err
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    plain = [*TORCHRUN, "2", *job("--steps", "120", "--told", str(tmp_path / "plain"))[1:]]
+    subprocess.run(plain, env=env, check=True, capture_output=True, timeout=BOUND_S)
+    assert losses(tmp_path / "watched") == losses(tmp_path / "plain")
+
+
+def _beside(parent: int, count: int) -> list[int]:
+    """The processes beside the ranks that descend from that process."""
+    import psutil
+
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        children = psutil.Process(parent).children(recursive=True)
+        found = [one.pid for one in children if "wirespeed.session.beside" in one.cmdline()]
+        if len(found) == count:
+            return found
+        time.sleep(0.1)
+    raise AssertionError("no process beside the ranks")
+
+
+def _end(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
