@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 JOB = Path(__file__).parents[2] / "benchmarks" / "watched_job.py"
-LAUNCH = ("launch", "--watch", "--ranks")
+LAUNCH = ("launch", "--watch", "-x", "OMP_NUM_THREADS=1", "--ranks")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 BOUND_S = 150
 
@@ -28,16 +28,16 @@ def failing(run: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_who_sleeps_in_every_step_is_named_with_the_step(cli: Any) -> None:
-    words = ("--fault", "sleep", "--rank", "1", "--from", "30", "--ms", "60", "--steps", "60")
+    words = ("--fault", "sleep", "--rank", "1", "--from", "25", "--ms", "150", "--steps", "50")
     done = cli(*LAUNCH, "2", "--", *job(*words))
     assert done.code == 0
     run = cli.run()
     assert ("WATCH-001", "rank 1") in failing(run) and run["verdict"] == "NOT READY"
     assert all(name in ("rank 1", "job") for _, name in failing(run))
     (change,) = [one for one in run["watched"]["changes"] if one["subject"] == "rank 1"]
-    assert 20 <= change["step"] <= 40
+    assert 15 <= change["step"] <= 35
     assert "rank 1 on" in done.err and "WATCH-001" in done.err
-    assert run["watched"]["steps"] == 60 and run["watched"]["boundary"] == "optimizer"
+    assert run["watched"]["steps"] == 50 and run["watched"]["boundary"] == "optimizer"
     assert {one["op"] for one in run["watched"]["traffic"]} == {"all_reduce"}
     trace = json.loads((cli.folders()[0] / "trace.json").read_text())
     assert {e["name"] for e in trace["traceEvents"]} >= {"forward", "backward", "optimizer"}
@@ -58,8 +58,8 @@ def test_a_command_that_never_trains_is_unknown_and_ends_as_it_ends(cli: Any) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["fsdp", "zero1", "loop"])
 def test_strategies(cli: Any, strategy: str) -> None:
-    words = ("--strategy", strategy, "--fault", "compute", "--rank", "0", "--ms", "80")
-    done = cli(*LAUNCH, "2", "--", *job(*words, "--from", "45", "--steps", "90"))
+    words = ("--strategy", strategy, "--fault", "compute", "--rank", "0", "--ms", "150")
+    done = cli(*LAUNCH, "2", "--", *job(*words, "--from", "45", "--steps", "75"))
     assert done.code == 0
     assert "rank 0" in [name for _, name in failing(cli.run())]
 
@@ -69,7 +69,7 @@ def test_strategies(cli: Any, strategy: str) -> None:
     ("fault", "id"), [("data", "WATCH-003"), ("gc", "WATCH-004"), ("checkpoint", "WATCH-005")]
 )
 def test_what_holds_a_rank_up_is_told(cli: Any, fault: str, id: str) -> None:
-    words = ("--fault", fault, "--rank", "1", "--ms", "80", "--from", "30", "--steps", "70")
+    words = ("--fault", fault, "--rank", "1", "--ms", "150", "--from", "30", "--steps", "60")
     cli(*LAUNCH, "2", "--", *job(*words))
     assert (id, "rank 1") in failing(cli.run())
 
@@ -127,7 +127,7 @@ def stored(tmp_path: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_ranks_of_another_launcher(tmp_path: Path) -> None:
-    words = ("--fault", "sleep", "--rank", "2", "--from", "30", "--ms", "60", "--steps", "70")
+    words = ("--fault", "sleep", "--rank", "2", "--from", "30", "--ms", "150", "--steps", "60")
     with elsewhere(tmp_path, *words) as process:
         _, err = process.communicate(timeout=BOUND_S)
     assert process.returncode == 0, err
