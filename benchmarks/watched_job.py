@@ -45,7 +45,7 @@ def main() -> None:
         if asked.turns:
             _take_turns(number)
         begin = time.perf_counter()
-        fault.before(number)
+        fault.before(number, len(batch))
         losses.append(step(batch))
         fault.after(number)
         time.sleep(asked.pause / 1e3)
@@ -112,7 +112,7 @@ class _Data(IterableDataset[torch.Tensor]):
                 return
             rows = BATCH
             if number >= asked.begin and asked.fault == "skew":
-                rows = BATCH * (8 if torch.randint(4, (1,), generator=made).item() == 0 else 1)
+                rows = BATCH * (4 if torch.randint(4, (1,), generator=made).item() == 0 else 1)
             yield torch.randn(rows, WIDE, generator=made)
 
 
@@ -121,8 +121,10 @@ class _Fault:
         self._asked, self._mine = asked, rank == asked.rank
         self._neighbours: list[subprocess.Popen[bytes]] = []
 
-    def before(self, number: int) -> None:
+    def before(self, number: int, rows: int) -> None:
         asked, kind = self._asked, self._asked.fault
+        if kind == "skew" and rows > BATCH:
+            _burn(asked.ms / 1e3)
         if not self._mine or number < asked.begin:
             return
         if kind == "sleep" or (kind == "now-and-then" and number % 5 == 0):

@@ -98,19 +98,19 @@ def test_torchrun_within_a_launch_and_a_module(cli: Any, tmp_path: Path) -> None
     (tmp_path / "mine" / "training.py").write_text(JOB.read_text())
     words = ("-m", "mine.training", "--steps", "40")
     python = [*TORCHRUN, "2", *words]
-    done = cli(*LAUNCH, "1", "--", *python, cwd=tmp_path)
+    done = cli(*LAUNCH, "1", "--", *python, env={"PYTHONPATH": str(tmp_path)})
     assert done.code == 0, done.err
     run = cli.run()
     assert (run["watched"]["ranks"], run["watched"]["world_size"]) == (2, 2)
     assert run["watched"]["steps"] == 40
 
 
-def elsewhere(tmp_path: Path, *words: str, ranks: int = 3) -> "subprocess.Popen[str]":
+def elsewhere(tmp_path: Path, *words: str, ranks: int = 3) -> "subprocess.Popen[bytes]":
     env = {**os.environ, "WIRESPEED_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
     command = [*TORCHRUN, str(ranks), "-m", "wirespeed.watch", str(JOB), "--pause", "3", *words]
-    return subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    # To a file: a watcher that is stopped would hold a pipe open.
+    with (tmp_path / "said").open("w") as said:
+        return subprocess.Popen(command, env=env, stdout=said, stderr=said)
 
 
 def stored(tmp_path: Path) -> dict[str, Any]:
@@ -129,8 +129,8 @@ def stored(tmp_path: Path) -> dict[str, Any]:
 def test_ranks_of_another_launcher(tmp_path: Path) -> None:
     words = ("--fault", "sleep", "--rank", "2", "--from", "30", "--ms", "150", "--steps", "60")
     with elsewhere(tmp_path, *words) as process:
-        _, err = process.communicate(timeout=BOUND_S)
-    assert process.returncode == 0, err
+        process.wait(timeout=BOUND_S)
+    assert process.returncode == 0, (tmp_path / "said").read_text()
     run = stored(tmp_path)
     assert (run["command"], run["watched"]["ranks"]) == ("watch", 3)
     assert ("WATCH-001", "rank 2") in failing(run)
@@ -150,11 +150,11 @@ def test_the_job_does_not_notice_that_its_watcher_is_gone(tmp_path: Path, how: i
         try:
             for pid in watchers:
                 os.kill(pid, how)
-            _, err = process.communicate(timeout=BOUND_S)
+            process.wait(timeout=BOUND_S)
         finally:
             for pid in watchers:
                 _end(pid)
-    assert process.returncode == 0, err
+    assert process.returncode == 0, (tmp_path / "said").read_text()
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     plain = [*TORCHRUN, "2", *job("--steps", "120", "--told", str(tmp_path / "plain"))[1:]]
     subprocess.run(plain, env=env, check=True, capture_output=True, timeout=BOUND_S)

@@ -28,7 +28,7 @@ launch_options = all_of(
         "-o --output", "Write what would run, as a shell script or YAML, and stop.", ["sh", "yaml"]
     ),
     flag("--watch", "Watch the job from inside: who is late or hangs, since when, what it costs."),
-    flag("--tui", "With --watch: ranks and steps as a page at the bottom of the terminal."),
+    flag("--tui", "As --watch, shown as a page: ranks as a grid, steps as a strip."),
     flag("--no-prefix", "Output lines without node and rank before them."),
     flag("-q --quiet", "Nothing on stderr but the ranks' own words."),
     argument(
@@ -65,6 +65,7 @@ def launch(ctx: click.Context, /, **values: Any) -> int:
 
     Each line of output begins with node and rank; the whole output of a rank is in the run folder.
     Exit code: of the worst rank (128 + n for signal n); 3 if ranks never started or were lost.
+    --watch leaves it as it is: what was found stands in the run, as `wirespeed runs show last` tells.
     """  # noqa: E501
     from wirespeed.cli.config import refuse_unknown_keys
 

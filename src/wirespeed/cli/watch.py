@@ -80,7 +80,8 @@ def _run(
     from wirespeed import __version__
     from wirespeed.model.records import Run, World
     from wirespeed.runs.folder import new_id
-    from wirespeed.watch.traces.judging import judged, verdict_of
+    from wirespeed.watch.traces.judging import judged
+    from wirespeed.watch.verdict import verdict_of
 
     told = judged(found)
     verdict, code = verdict_of(told.findings)

@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
 from wirespeed import __version__
-from wirespeed.checks.judge import verdict_of
 from wirespeed.errors import Interrupted, harmless
 from wirespeed.launchers.base import Held, Prepared
 from wirespeed.launchers.children import JobLogs
@@ -30,6 +29,7 @@ from wirespeed.session.folders import patient_folder
 from wirespeed.session.held_nodes import STOPPING, held, lost_findings, supervised
 from wirespeed.session.recording import log_findings
 from wirespeed.session.status_line import LivePage, StatusLine, tell_run
+from wirespeed.watch.verdict import verdict_of
 
 if TYPE_CHECKING:
     from wirespeed.session.watching import JobWatch
@@ -111,7 +111,7 @@ class Launched:
     def _run(self, nodes: dict[int, str], findings: list[Finding], code: int) -> Run:
         verdict: Verdict = "READY" if code == 0 else "UNKNOWN" if code in (3, 130) else "NOT READY"
         if self._watch != "no" and verdict == "READY":
-            verdict, _ = verdict_of(findings, self._watched.steps if self._watched else 0)
+            verdict, _ = verdict_of(findings)
         return Run(
             id=self._folder.id,
             command="launch",

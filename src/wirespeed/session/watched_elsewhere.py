@@ -6,13 +6,13 @@ import time
 from contextlib import suppress
 
 from wirespeed import __version__
-from wirespeed.checks.judge import verdict_of
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import NodeFacts, Run, World
 from wirespeed.node.redact import allowed_environment
 from wirespeed.session.folders import patient_folder
 from wirespeed.session.status_line import StatusLine, tell_run
 from wirespeed.session.watching import JobWatch
+from wirespeed.watch.verdict import verdict_of
 
 
 class WatchedElsewhere:
@@ -37,7 +37,7 @@ class WatchedElsewhere:
         """Judge, store, and tell; the exit code of the verdict."""
         self._line.close()
         findings, watched = self._watch.close()
-        verdict, code = verdict_of(findings, watched.steps if watched else 0)
+        verdict, code = verdict_of(findings)
         hosts = watched.hosts if watched else ()
         nodes = tuple(
             NodeFacts(

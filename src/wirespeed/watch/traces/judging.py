@@ -1,10 +1,8 @@
 """From traces to findings, the record of what was seen, and a verdict."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from wirespeed.diagnose.flight import compare
-from wirespeed.model.records import Finding, Verdict
 from wirespeed.watch.judge import LEAST_STEPS, Judged, judge
 from wirespeed.watch.traces.analysis import Analysed
 from wirespeed.watch.traces.lateness import late_rank
@@ -25,11 +23,3 @@ def judged(found: Analysed) -> Judged:
     # Dumps alone tell who hangs; of steps they hold no more than the last collectives.
     rest = [one for one in seen.findings if one.status == "not_checked" and found.damaged]
     return replace(seen, findings=(*hung, *rest))
-
-
-def verdict_of(findings: Sequence[Finding]) -> tuple[Verdict, int]:
-    """What could not be seen is never a pass."""
-    kinds = {one.status for one in findings}
-    if "fail" in kinds:
-        return "NOT READY", 1
-    return ("UNKNOWN", 3) if "not_checked" in kinds or not findings else ("READY", 0)
