@@ -27,6 +27,8 @@ from wirespeed.watch.whole_job import JobChange, communication, job_change, shar
 LEAST_STEPS = 20
 FAILS = 0.05
 """What surely costs this share fails, what costs less is a warning."""
+_LEAST_HIT = 3
+"""Steps that something must have held up."""
 _JOB_WARNS, _JOB_FAILS = 0.08, 0.12
 """The same of what the whole job does, which has no others to compare it with."""
 _EXPOSED = 0.30
@@ -127,9 +129,11 @@ def _tell_cause(case: _Case, cause: Cause, base: Floats) -> None:
     cost = cost_of(cause.extra[span], base[span], seen.each[span])
     alone = cause.ranks or cause.name == "load"
     warns, fails = (MATERIAL, FAILS) if alone else (_JOB_WARNS, _JOB_FAILS)
-    if cost.ratio - 1 < warns:
+    hit = cause.extra > MATERIAL * case.step_s
+    # A single long pause, such as one collection of garbage, is no habit.
+    if cost.ratio - 1 < warns or seen.each[hit].sum() < _LEAST_HIT:
         return
-    status: Status = "fail" if cost.ratio - 1 >= fails else "warn"
+    status: Status = "fail" if cost.low - 1 >= fails else "warn"
     case.findings.append(telling.cause(seen, cause, cost, onset, status))
     if onset is not None:
         case.changes.append(telling.step_change(seen, onset, *telling.whose(seen, cause.ranks)))
@@ -212,7 +216,7 @@ def _judge_job(case: _Case, traffic: Sequence[Traffic]) -> None:
         case.changes.append(telling.step_change(seen, change.change, *subject))
     if change is not None and _is_told(seen, change, bool(parts)):
         case.findings.append(telling.changed(seen, change))
-    if not parts:
+    if not parts and len(seen.own) > 1:
         case.findings.append(telling.exposed(seen, share, interval, traffic, _EXPOSED))
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from wirespeed.errors import InputError
 from wirespeed.watch.traces.analysis import analysed
-from wirespeed.watch.traces.judging import judged, verdict_of
+from wirespeed.watch.traces.judging import judged
+from wirespeed.watch.verdict import verdict_of
 
 from .making import job, write
 
