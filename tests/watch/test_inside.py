@@ -217,3 +217,20 @@ def test_a_torch_without_what_we_look_for_is_imported_all_the_same(tmp_path: Pat
     (tmp_path / "torch.py").write_text("answer = 42")
     done = python("import torch; print(torch.answer)", tmp_path, WIRESPEED_WATCH="/no/such")
     assert (done.returncode, done.stdout) == (0, "42\n")
+
+
+def test_what_is_waited_for_a_core_is_no_waiting_for_others(
+    inside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rank, lacked = inside.RANK, [0.0]
+    monkeypatch.setattr(rank._ready, "total", lambda: lacked[0])
+    rank._ready._before = 0.0
+    for _ in range(2):  # the first step shows that the rank lacks cores
+        waiting = rank.enter("wait")
+        inside.clock.work(0.1)
+        lacked[0] += 0.07  # the message was there, the core was not
+        rank.leave(waiting, inside.BLOCKED, "communication")
+        rank.end_step()
+    first, second = (dict(zip(COLUMNS, one[2], strict=True)) for one in rank.told)
+    assert (first["blocked"], second["blocked"]) == pytest.approx((0.1, 0.03))
+    assert first["waited"] == second["waited"] == pytest.approx(0.07)

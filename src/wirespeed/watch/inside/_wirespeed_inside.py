@@ -32,6 +32,8 @@ _STALE = 10
 _MOST_ROWS = 20_000
 """Rows that wait for the thread; what comes beyond is not kept."""
 _MOST_SPANS = 400
+_LACKS = 0.02
+"""Share of a step without a core from which on it is also looked at within waits, by 2 µs each."""
 
 now = time.perf_counter
 
@@ -45,6 +47,8 @@ class Stretch(NamedTuple):
     begin: float
     apart: float
     """Seconds by then of what is counted apart: waiting, loading, writing checkpoints."""
+    ready: float = -1.0
+    """Seconds by then that the thread had no core; negative: not read."""
 
 
 class Rank:
@@ -71,6 +75,7 @@ class Rank:
         """(step, its begin, its unix time, its spans) of the last step that was sampled."""
         self.sample_every = 16
         """Steps with a number that it divides are sampled, the same on all ranks; a power of two."""
+        self._lacks_cores = False
         self._anchor = self._others = self._backwards = self._since_boundary = 0
         self._collecting = 0.0
         self.on_active: Callable[[], None] = lambda: None
@@ -101,7 +106,9 @@ class Rank:
     def enter(self, phase: str) -> tuple[Stretch, Stretch]:
         """A stretch begins; what the thread was in, and that stretch."""
         before = self.at
-        self.at = Stretch(phase, now(), self._apart)
+        counts = self._lacks_cores and phase in ("wait", "sync")
+        ready = self._ready.total() if counts else -1.0
+        self.at = Stretch(phase, now(), self._apart, ready)
         self.moves += 1
         return before, self.at
 
@@ -115,6 +122,8 @@ class Rank:
 
     def _count(self, one: Stretch, end: float, column: int) -> None:
         seconds = max(end - one.begin - (self._apart - one.apart), 0.0)
+        if one.ready >= 0:  # what it waited for was there, and it had no core to go on
+            seconds = max(seconds - max(self._ready.total() - one.ready, 0.0), 0.0)
         self._row[column] += seconds
         if column in (BLOCKED, DATA, CHECKPOINT):
             self._apart += seconds
@@ -182,6 +191,7 @@ class Rank:
         end, cpu, row = now(), time.thread_time(), self._row
         row[STEP], row[CPU], row[LOAD] = end - self._begin, cpu - self._cpu, self._load
         row[WAITED] = self._ready.grown()
+        self._lacks_cores = row[WAITED] > _LACKS * row[STEP]
         began = time.time() - row[STEP]
         if len(self.told) < _MOST_ROWS:
             self.told.append((self.steps, began, row))
@@ -209,9 +219,10 @@ class _Ready:
         self._file = -1
         with suppress(OSError):
             self._file = os.open(f"/proc/self/task/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        self._before = self._read()
+        self._before = self.total()
 
-    def _read(self) -> float:
+    def total(self) -> float:
+        """By now; negative where the kernel does not tell."""
         try:
             return int(os.pread(self._file, 80, 0).split()[1]) / 1e9 if self._file >= 0 else -1.0
         except (OSError, ValueError, IndexError):
@@ -219,7 +230,7 @@ class _Ready:
 
     def grown(self) -> float:
         """Since the last call; negative where the kernel does not tell."""
-        before, self._before = self._before, self._read()
+        before, self._before = self._before, self.total()
         return self._before - before if before >= 0 and self._before >= 0 else -1.0
 
 
