@@ -55,7 +55,7 @@ class _Teller:
         self._socket.setblocking(False)
         self._number = _number("RANK", 0)
         self._hello: dict[str, Any] = {}
-        self._greet_at = 0.0
+        self._greet_at = self._stood_at = 0.0
         self._met = False
         self._links: dict[tuple[str, int], tuple[int, int, int]] = {}
         self._moves, self._moved_at = -1, time.monotonic()
@@ -104,7 +104,8 @@ class _Teller:
             k="t", s=rank.steps, m=rank.moves, p=at.phase, i=since, q=_numbers(), c=_cpu(), io=_io()
         )
         now = time.monotonic()
-        if stuck_s >= _STUCK_S:
+        if stuck_s >= _STUCK_S and now - self._stood_at >= _STUCK_S:
+            self._stood_at = now
             self._send(k="st", s=rank.steps, stack=_stack(rank.thread), d=_recorder())
         if now - self._linked_at >= 5 * PERIOD_S:
             self._tell_links(now)
