@@ -1,0 +1,78 @@
+"""A watched job over nodes with real traffic: a slow network is its node's, and no rank is late."""
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wirespeed.lab import Lab, LabSpec
+
+pytestmark = [pytest.mark.system, pytest.mark.quiet]
+
+BOUND_S = 150.0
+JOB = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+layers = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)])
+model = torch.nn.parallel.DistributedDataParallel(layers)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for _ in range(30):
+    optimizer.zero_grad()
+    model(torch.randn(16, 512)).pow(2).mean().backward()
+    optimizer.step()
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    missing = [name for name in ("ip", "tc") if shutil.which(name) is None]
+    if os.geteuid() != 0 or missing:
+        pytest.skip(f"Requires: root and the commands ip and tc (missing: {missing})")
+    pytest.importorskip("torch", reason="Requires: torch")
+    with Lab(LabSpec(4, f"w{os.getpid()}")) as made:
+        yield made
+
+
+def watched(lab: Lab, home: Path) -> dict[str, Any]:
+    """The run that the session beside rank 0 stored."""
+    job = home / "job.py"
+    job.write_text(JOB)
+    results = lab.run(
+        [sys.executable, "-m", "wirespeed.watch", str(job)],
+        env={"WIRESPEED_HOME": str(home), "OMP_NUM_THREADS": "1"},
+        timeout=BOUND_S,
+    )
+    assert [one.returncode for one in results] == [0] * 4, results[0].stderr
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        for path in home.rglob("run.json"):
+            run: dict[str, Any] = json.loads(path.read_text())
+            if not run.get("unfinished"):
+                return run
+        time.sleep(0.2)
+    raise AssertionError(results[0].stderr)
+
+
+def test_the_node_behind_a_shaped_link_is_named(lab: Lab, tmp_path: Path) -> None:
+    lab.slow("node-2", "50mbit")
+    run = watched(lab, tmp_path)
+    lab.heal("node-2")
+    failed = [one for one in run["findings"] if one["status"] == "fail"]
+    assert [(one["id"], one["subject"]) for one in failed] == [
+        ("WATCH-002", {"kind": "node", "name": "node-2"})
+    ]
+    assert run["watched"]["hosts"] == ["node-0", "node-1", "node-2", "node-3"]
+
+
+def test_nobody_is_named_where_all_links_are_alike(lab: Lab, tmp_path: Path) -> None:
+    run = watched(lab, tmp_path)
+    assert [one for one in run["findings"] if one["status"] == "fail"] == []
+    assert run["watched"]["ranks"] == 4 and run["watched"]["steps"] == 30
