@@ -91,6 +91,8 @@ class _Teller:
         if time.monotonic() >= self._greet_at or rank.boundary != self._hello.get("b"):
             self._greet_at = time.monotonic() + 5 * PERIOD_S
             self._greet()
+        if not self._met:
+            self._meet()
         told, rank.told = rank.told, []
         for message in _rows(told):
             self._send(**message)
@@ -121,11 +123,12 @@ class _Teller:
             with contextlib.suppress(OSError):  # nobody reads, or not as fast
                 self._socket.sendto(data, self._path)
 
-    def _meet(self, dist: Any) -> None:
+    def _meet(self) -> None:
         """Rank 0 tells the others where its session is; these tell it the process beside them."""
         at = os.environ.get("WIRESPEED_WATCH_AT", "")
         beside = "WIRESPEED_WATCH_BESIDE" in os.environ
-        if dist is None or self._met or not (at or beside):
+        dist = _distributed()
+        if dist is None or not (at or beside):
             return
         store = dist.distributed_c10d._get_default_store()
         if at:
@@ -153,7 +156,6 @@ class _Teller:
             "sf": self._stacks,
             "n": int(time.monotonic() / 30),
         }
-        self._meet(dist)
         if hello != self._hello:
             self._hello = hello
             self._send(k="hi", r=self._number, **hello)
