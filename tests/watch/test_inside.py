@@ -144,6 +144,13 @@ def test_one_step_in_many_is_sampled(inside: Any) -> None:
             spans = {(lane, name) for lane, name, _, _ in inside.RANK.sampled[3]}
             inside.RANK.sampled = None
     assert seen == [4, 8]
+    inside.RANK.sample_every = 1 << 30
+    for _ in range(30):
+        one_step(inside)
+        if inside.RANK.sampled:
+            seen.append(inside.RANK.sampled[0])
+            inside.RANK.sampled = None
+    assert seen == [4, 8, 16, 32]
     assert {("step", "forward"), ("step", "backward"), ("communication", "sync")} <= spans
 
 

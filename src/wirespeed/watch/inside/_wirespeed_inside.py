@@ -32,6 +32,7 @@ _STALE = 10
 _MOST_ROWS = 20_000
 """Rows that wait for the thread; what comes beyond is not kept."""
 _MOST_SPANS = 400
+_FIRST_SAMPLED = 8
 _LACKS = 0.02
 """Share of a step without a core from which on it is also looked at within waits, by 2 µs each."""
 
@@ -73,8 +74,9 @@ class Rank:
         """(lane, name, begin, end) of the step that is sampled; None: none is."""
         self.sampled: tuple[int, float, float, list[tuple[str, str, float, float]]] | None = None
         """(step, its begin, its unix time, its spans) of the last step that was sampled."""
-        self.sample_every = 16
-        """Steps with a number that it divides are sampled, the same on all ranks; a power of two."""
+        self.sample_every = 1 << 30
+        """Steps with a number that it divides are sampled, the same on all ranks: a power of two, which
+        the thread sets; and those whose number is one itself, so that short jobs have some, too."""
         self._lacks_cores = False
         self._anchor = self._others = self._backwards = self._since_boundary = 0
         self._collecting = 0.0
@@ -198,7 +200,8 @@ class Rank:
         if self.spans is not None:
             self.sampled, self.spans = (self.steps, self._begin, began, self.spans), None
         self.steps += 1
-        if self.steps % self.sample_every == 0:
+        alone = self.steps >= _FIRST_SAMPLED and not self.steps & (self.steps - 1)
+        if alone or self.steps % self.sample_every == 0:
             self.spans = []
         self.moves += 1
         self._fresh(end, cpu)
