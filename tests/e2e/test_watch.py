@@ -58,7 +58,7 @@ def test_a_command_that_never_trains_is_unknown_and_ends_as_it_ends(cli: Any) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["fsdp", "zero1", "loop"])
 def test_strategies(cli: Any, strategy: str) -> None:
-    words = ("--strategy", strategy, "--fault", "compute", "--rank", "0", "--ms", "150")
+    words = ("--strategy", strategy, "--fault", "sleep", "--rank", "0", "--ms", "200")
     done = cli(*LAUNCH, "2", "--", *job(*words, "--from", "45", "--steps", "75"))
     assert done.code == 0
     assert "rank 0" in [name for _, name in failing(cli.run())]
