@@ -86,7 +86,7 @@ def test_the_job_of_a_node_is_found_by_an_engine(
 def test_without_py_spy_it_says_so_and_still_looks(
     cli: Any, job: list[int], finding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wirespeed.watch.processes._BESIDE", "not-there")
+    monkeypatch.setattr("wirespeed.node.python_stacks._BESIDE", "not-there")
     monkeypatch.setattr(shutil, "which", lambda name: None)
     done = cli.here(*words(settled(job), "-o", "json"))
     assert (done.code, done.json["verdict"]) == (3, "CANNOT TELL")

@@ -55,6 +55,19 @@ def test_a_command_that_never_trains_is_unknown_and_ends_as_it_ends(cli: Any) ->
     assert cli(*LAUNCH, "2", "--", "sh", "-c", "exit 7").code == 7
 
 
+@pytest.mark.parametrize("how", [("--dry-run",), ("-o", "sh"), ("-o", "yaml")])
+def test_what_is_written_down_is_not_watched(
+    cli: Any, says_clearly: Any, how: tuple[str, ...]
+) -> None:
+    done = cli.here("launch", "--watch", "--ranks", "2", *how, "--", "python", "train.py")
+    assert "wirespeed.watch" in says_clearly(done, 2)
+
+
+def test_a_page_needs_a_terminal(cli: Any, says_clearly: Any) -> None:
+    done = cli.here("launch", "--tui", "--ranks", "2", "--", "python", "train.py")
+    assert "terminal" in says_clearly(done, 2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["fsdp", "zero1", "loop"])
 def test_strategies(cli: Any, strategy: str) -> None:

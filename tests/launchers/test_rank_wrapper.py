@@ -279,3 +279,16 @@ def test_when_its_parent_is_gone_it_ends() -> None:
     for pipe in (parent.stdin, parent.stdout):
         assert pipe is not None
         pipe.close()
+
+
+def test_a_rank_runs_where_there_is_no_room_to_watch_it(start: Start, tmp_path: Path) -> None:
+    no_folder = str(tmp_path / "none")
+    code = "import tempfile; tempfile._candidate_tempdir_list = lambda: []"
+    (tmp_path / "sitecustomize.py").write_text(code)
+    words = {"WIRESPEED_WATCH": "yes", "TMPDIR": no_folder, "PYTHONPATH": str(tmp_path)}
+    process = start([sys.executable, "-c", "print('trained')"], **words)
+    out, _ = process.communicate(timeout=BOUND_S)
+    assert process.returncode == 0
+    told = [parse(line, TOKEN) for line in out.split("\n")]
+    texts = [one.text for one in told if one is not None]
+    assert any("is not watched" in text for text in texts) and "trained" in texts

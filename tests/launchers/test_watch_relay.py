@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from wirespeed.launchers import watch_relay
 from wirespeed.launchers.watch_relay import WatchRelay
+from wirespeed.session.folders import new_scratch
 
 
 @pytest.fixture
@@ -42,10 +45,37 @@ def test_the_program_finds_the_agent_before_its_own_path(relay: WatchRelay) -> N
     first, second = found["PYTHONPATH"].split(os.pathsep)
     assert (Path(first) / "sitecustomize.py").is_file() and second == "/mine"
     assert "TORCH_FR_BUFFER_SIZE" not in found
-    assert relay.environment({})["TORCH_FR_BUFFER_SIZE"] == "2000"
+    assert relay.environment({})["TORCH_FR_BUFFER_SIZE"] == "512"
     assert Path(found["WIRESPEED_WATCH"]).stat().st_mode & 0o077 == 0 or (
         Path(found["WIRESPEED_WATCH"]).parent.stat().st_mode & 0o077 == 0
     )
+
+
+def test_a_long_temporary_folder_is_no_hindrance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / ("long" * 30)
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    made = WatchRelay()
+    tell(made, r=1, k="t")
+    assert len(list(made.read())) == 1
+    made.close()
+    assert not made.path.parent.exists()
+
+
+def test_what_a_killed_one_leaves_goes_with_the_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import os; from wirespeed.launchers.watch_relay import WatchRelay;"
+        "print(WatchRelay().path.parent, flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    left = Path(done.stdout.strip())
+    assert left.is_dir()
+    monkeypatch.setattr(tempfile, "tempdir", str(left.parent))
+    own = new_scratch()
+    shutil.rmtree(own)
+    assert not left.exists()
 
 
 def test_it_leaves_nothing(relay: WatchRelay) -> None:

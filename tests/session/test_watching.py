@@ -151,6 +151,44 @@ def test_a_fault_of_the_watch_is_told_and_is_no_fault_of_the_job(
     assert any(one.id == "WATCH-014" for one in findings)
 
 
+def test_a_sampled_step_with_many_collectives_is_taken(watch: JobWatch) -> None:
+    train(watch)
+    call = [
+        "0",
+        "default_pg",
+        [0, 1, 2, 3],
+        "gloo:all_reduce",
+        1,
+        [[1024, 64]],
+        ["Float"],
+        10,
+        None,
+    ]
+    spans = [["step", "forward", 0, 900], ["communication", "sync", 1000, 9000]]
+    for rank in range(4):
+        tell(watch, rank, k="sp", s=64, t=1001.0, x=spans, f=[call] * 150, of=150)
+    _, watched = watch.close()
+    assert watched and watched.traffic[0].calls == 150
+    assert (watch.folder.path / "trace.json").is_file()
+    assert (watch.folder.path / "calls.jsonl").is_file()
+
+
+def test_ranks_may_speak_while_they_are_judged(
+    watch: JobWatch, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = watching.judge
+
+    def judge(*args: Any, **known: Any) -> Any:
+        for rank in range(200):
+            tell(watch, rank, k="hurt", why="x")
+        return judged(*args, **known)
+
+    monkeypatch.setattr(watching, "judge", judge)
+    train(watch)
+    until(lambda: len(heard.shown) > 5)
+    assert heard.said == []
+
+
 @pytest.mark.hostile("forged messages")
 def test_parts_without_end_are_bounded(watch: JobWatch) -> None:
     for _ in range(100):

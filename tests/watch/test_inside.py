@@ -241,3 +241,30 @@ def test_what_is_waited_for_a_core_is_no_waiting_for_others(
     first, second = (dict(zip(COLUMNS, one[2], strict=True)) for one in rank.told)
     assert (first["blocked"], second["blocked"]) == pytest.approx((0.1, 0.03))
     assert first["waited"] == second["waited"] == pytest.approx(0.07)
+
+
+def test_a_torch_that_another_finder_brings_is_heard_of(tmp_path: Path) -> None:
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "torch.py").write_text("answer = 42")
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        f"            place = {str(tmp_path / 'hidden' / 'torch.py')!r}\n"
+        "            return importlib.util.spec_from_file_location(name, place)\n"
+        "sys.meta_path.insert(1, Finder())\n"
+    )
+    code = "import torch, _wirespeed_inside as ours; print(torch.answer, ours.RANK.hurt != '')"
+    done = python(code, tmp_path, WIRESPEED_WATCH="/no/such")
+    assert done.stdout == "42 True\n", done.stderr  # it was looked at, and is no torch
+
+
+def test_ranks_that_were_forked_are_ranks_and_workers_of_ranks_are_not(inside: Any) -> None:
+    inside.RANK.active = False
+    inside._forked()
+    inside.RANK.activate()
+    assert inside.RANK.active
+    inside._forked()
+    inside.RANK.activate()
+    assert not inside.RANK.active

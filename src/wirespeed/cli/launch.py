@@ -92,6 +92,12 @@ def run_launch(where: Placement | None, values: dict[str, Any], example: str) ->
     shown: Watching = "page" if values["tui"] else "line" if values["watch"] else "no"
     if shown == "page" and not sys.stderr.isatty():
         raise UsageError("--tui: stderr is no terminal", expected="a terminal", next="--watch")
+    if shown != "no" and form is not None:
+        raise UsageError(
+            "--watch: what is only written down has nobody who watches it",
+            expected="--watch without -o and --dry-run",
+            next="in the script: -- python -m wirespeed.watch train.py",
+        )
     environment = {**prepared.job.environment, **({} if shown == "no" else {WATCH: "yes"})}
     job = replace(prepared.job, command=command, grace_s=values["grace"], environment=environment)
     prepared = replace(prepared, job=job)

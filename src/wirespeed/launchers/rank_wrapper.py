@@ -181,13 +181,18 @@ class _Rank:
         self._heard = True
         """Whether anybody reads what we say."""
         self._told_to_end = False
-        self._watch = WatchRelay() if os.environ.get(WATCH) else None
+        self._watch: WatchRelay | None = None
         self._rate = _HANDED_ON / int(environment["WORLD_SIZE"]) if writer.pad else 1e18
         self._on_its_way = 0.0
         """Bytes, at `_said_at`."""
         self._said_at = time.monotonic()
 
     def run(self) -> int:
+        if os.environ.get(WATCH):
+            try:
+                self._watch = WatchRelay()
+            except OSError as error:
+                self._say(frames.ERR, f"wirespeed: this rank is not watched: {error}")
         try:
             return self._run()
         finally:

@@ -11,14 +11,15 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from wirespeed.errors import CannotMeasure
+from wirespeed.process import owner_record
 
 VARIABLE = "WIRESPEED_WATCH"
 """`yes` for the wrapper; for the command's processes the path of the socket."""
@@ -27,8 +28,11 @@ _LONGEST = 1 << 16
 _SILENT_S = 4.0
 """Four seconds without a word of one that speaks every second."""
 _LOOK_S = 3.0
+_SPY_S = 5.0
 _MOST = 256
 """Processes of one wrapper that are looked after."""
+_MOST_PATH = 100
+"""Bytes of a socket's path that every kernel takes are 107."""
 _STACK_SIGNAL = signal.SIGRTMIN + 7  # as watch/inside/_wirespeed_tell.py
 
 
@@ -43,10 +47,10 @@ class _Process:
 
 
 class WatchRelay:
-    """The node's end of the socket. `close` takes its folder away."""
+    """The node's end of the socket. OSError where there is no room for it; `close` takes it away."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="wirespeed-watch-"))
+        self._folder = _new_folder()
         self.path = self._folder / "told"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self.socket.setblocking(False)
@@ -101,10 +105,23 @@ class WatchRelay:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def _new_folder() -> Path:
+    """As `session.folders` knows it: the next run takes away what a killed process has left."""
+    told = tempfile.gettempdir()
+    room = _MOST_PATH - len("/wirespeed-12345678/told")
+    folder = Path(tempfile.mkdtemp(prefix="wirespeed-", dir=told if len(told) <= room else "/tmp"))
+    with suppress(OSError):
+        (folder / "owner").write_text(owner_record(os.getpid()))
+    return folder
+
+
 def recorder(environ: Mapping[str, str]) -> dict[str, str]:
-    """What turns torch's flight recorder on, where the job has not set it itself."""
+    """What turns torch's flight recorder on, where the job has not set it itself.
+
+    Of 512 calls: a dump of them takes 15 ms, which is done once in ten seconds.
+    """
     names = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-    return {} if any(name in environ for name in names) else {names[0]: "2000"}
+    return {} if any(name in environ for name in names) else {names[0]: "512"}
 
 
 def _state(pid: int) -> str:
@@ -124,22 +141,14 @@ def _stack(pid: int, state: str, file: str) -> list[str]:
 
 def _spied(pid: int) -> list[str]:
     """By py-spy, where it is installed and may look."""
-    program = shutil.which("py-spy")
-    if program is None:
-        return []
+    from wirespeed.node.python_stacks import python_stacks
+
     try:
-        said = subprocess.run(
-            [program, "dump", "--json", "--nonblocking", "--pid", str(pid)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=5,
-        )
-        threads: list[dict[str, Any]] = json.loads(said.stdout)
-        main = min(threads, key=lambda one: one["thread_name"] != "MainThread")
-        calls = [one for one in main["frames"] if "_wirespeed_" not in one["filename"]]
-        return [f"{one['name']} ({one['filename']}:{one['line']})" for one in calls[:16]]
-    except (OSError, ValueError, LookupError, TypeError, subprocess.TimeoutExpired):
+        main = python_stacks(pid, bound_s=_SPY_S)[:1]
+    except CannotMeasure:
         return []
+    calls = [one for thread in main for one in thread.frames if "_wirespeed_" not in one.path]
+    return [f"{one.function} ({one.path}:{one.line})" for one in calls[:16]]
 
 
 def _dumped(pid: int, file: str) -> list[str]:

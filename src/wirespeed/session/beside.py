@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import suppress
 
+from wirespeed.errors import WirespeedError
 from wirespeed.launchers.watch_relay import WatchRelay
 from wirespeed.watch.beside import LONGEST, marked, opened
 
@@ -24,17 +25,14 @@ class _Sender:
     """Beside another rank than 0: hands on, once the rank has learnt where to."""
 
     def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        self._socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        self._socket.setblocking(False)
-        self._to: tuple[str, int] | None = None
+        self._socket: socket.socket | None = None
         self._secret = ""
         self._waiting: list[str] = []
 
     def take(self, text: str) -> None:
         if text.find('"k":"to"', 0, 40) >= 0:
             self._learn(text)
-        elif self._to is None:
+        elif self._socket is None:
             self._waiting = [*self._waiting[-100:], text]
         else:
             self._send(text)
@@ -43,21 +41,19 @@ class _Sender:
         with suppress(ValueError, KeyError, TypeError, OSError):
             told = json.loads(text)
             port, _, self._secret = str(told["at"]).partition(":")
-            found = socket.getaddrinfo(
-                str(told["host"]),
-                int(port),
-                socket.AF_INET6,
-                socket.SOCK_DGRAM,
-                0,
-                socket.AI_V4MAPPED,
-            )
-            self._to = str(found[0][4][0]), int(port)
+            every = socket.getaddrinfo(str(told["host"]), int(port), type=socket.SOCK_DGRAM)
+            # Where both are known, IPv4: the other end has it even where its kernel has no IPv6.
+            family, *_, address = min(every, key=lambda one: one[0] != socket.AF_INET)
+            self._socket = socket.socket(family, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+            self._socket.connect(address)
             for one in self._waiting:
                 self._send(one)
 
     def _send(self, text: str) -> None:
-        with suppress(OSError):  # nobody is there, or not as fast
-            self._socket.sendto(marked(text, self._secret)[:LONGEST], self._to or ("::1", 9))
+        if self._socket is not None:
+            with suppress(OSError):  # nobody is there, or not as fast
+                self._socket.send(marked(text, self._secret))
 
     def close(self) -> int:
         return 0
@@ -70,10 +66,7 @@ class _Receiver:
         from wirespeed.session.watched_elsewhere import WatchedElsewhere
 
         self._job, self._secret = WatchedElsewhere(size), secret
-        self.socket = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        self.socket.setblocking(False)
-        self.socket.bind(("::", 0))
+        self.socket = _open_to_all()
         self.port = self.socket.getsockname()[1]
 
     def take(self, text: str) -> None:
@@ -95,8 +88,29 @@ class _Receiver:
         return self._job.close()
 
 
+def _open_to_all() -> socket.socket:
+    """For IPv4 and IPv6, where the kernel has both."""
+    try:
+        one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        one.bind(("::", 0))
+    except OSError:
+        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        one.bind(("", 0))
+    one.setblocking(False)
+    return one
+
+
 def main(pid: int, rank: int, size: int) -> int:
     """Until the rank has ended."""
+    try:
+        return _main(pid, rank, size)
+    except (WirespeedError, OSError) as error:
+        sys.stderr.write(f"wirespeed: {error}\n")
+        return getattr(error, "exit_code", 3)
+
+
+def _main(pid: int, rank: int, size: int) -> int:
     secret = sys.stdin.readline().strip()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with its rank

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wirespeed.process import boot_id, pid_space, started
+from wirespeed.process import boot_id, owner_record, pid_space
 from wirespeed.runs.folder import PatientFolder
 
 _PREFIX = "wirespeed-"
@@ -33,7 +33,7 @@ def new_scratch() -> Path:
     _clear()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     with suppress(OSError):  # the disk is full: then it stays, should we be killed
-        (folder / _OWNER).write_text(_record(os.getpid()))
+        (folder / _OWNER).write_text(owner_record(os.getpid()))
     return folder
 
 
@@ -54,13 +54,7 @@ def _is_orphan(folder: Path) -> bool:
     host, boot, namespace, pid, _ = told.split("\n")
     if host != socket.gethostname():
         return False
-    return boot != boot_id() or (namespace == str(pid_space()) and _record(int(pid)) != told)
-
-
-def _record(pid: int) -> str:
-    """Of a process on this host; without its start where it has ended."""
-    words = socket.gethostname(), boot_id(), pid_space(), pid, started(pid)
-    return "\n".join(map(str, words))
+    return boot != boot_id() or (namespace == str(pid_space()) and owner_record(int(pid)) != told)
 
 
 # Folders of runs that are shown, and end with their own code, whether they can be stored or not.

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
@@ -121,7 +121,7 @@ class Launched:
             seconds=time.monotonic() - self._began,
             world=World(
                 size=self._job.size,
-                nodes=_nodes(nodes),
+                nodes=nodes_of(nodes),
                 backend="",
                 launcher=self._engine,
             ),
@@ -134,7 +134,7 @@ class Launched:
         )
 
 
-def _nodes(nodes: dict[int, str]) -> tuple[NodeFacts, ...]:
+def nodes_of(nodes: Mapping[int, str]) -> tuple[NodeFacts, ...]:
     hosts = dict.fromkeys(nodes[rank] for rank in sorted(nodes))
     return tuple(
         NodeFacts(
@@ -164,9 +164,10 @@ class _Live:
 
     def close(self) -> tuple[list[Finding], Watched | None]:
         """What the watch came to, if there was one."""
-        if self._line is not None:
+        found = self._watch.close() if self._watch else ([], None)
+        if self._line is not None:  # last: until now it was written to
             self._line.close()
-        return self._watch.close() if self._watch else ([], None)
+        return found
 
     def started(self, rank: int, node: str) -> None:
         pass

@@ -6,10 +6,10 @@ import time
 from contextlib import suppress
 
 from wirespeed import __version__
-from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import NodeFacts, Run, World
+from wirespeed.model.records import Run, World
 from wirespeed.node.redact import allowed_environment
 from wirespeed.session.folders import patient_folder
+from wirespeed.session.launched import nodes_of
 from wirespeed.session.status_line import StatusLine, tell_run
 from wirespeed.session.watching import JobWatch
 from wirespeed.watch.verdict import verdict_of
@@ -23,7 +23,6 @@ class WatchedElsewhere:
         self._folder = patient_folder("watch", {"ranks": size})
         self._line = StatusLine(sys.stderr, quiet=False)
         self._watch = JobWatch(size, self._folder, self._line.show, self._line.say)
-        self._gone: set[str] = set()
 
     @property
     def over(self) -> bool:
@@ -35,18 +34,11 @@ class WatchedElsewhere:
 
     def close(self) -> int:
         """Judge, store, and tell; the exit code of the verdict."""
-        self._line.close()
         findings, watched = self._watch.close()
+        self._line.close()
         verdict, code = verdict_of(findings)
         hosts = watched.hosts if watched else ()
-        nodes = tuple(
-            NodeFacts(
-                host=host,
-                ranks=tuple(rank for rank, name in enumerate(hosts) if name == host),
-                facts=Facts(),
-            )
-            for host in dict.fromkeys(filter(None, hosts))
-        )
+        nodes = nodes_of({rank: host for rank, host in enumerate(hosts) if host})
         run = Run(
             id=self._folder.id,
             command="watch",

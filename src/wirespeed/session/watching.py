@@ -21,6 +21,7 @@ from wirespeed.views.live import LiveJob
 from wirespeed.watch.hang import STILL_S, Liveness
 from wirespeed.watch.judge import Judged, judge
 from wirespeed.watch.live import live_job
+from wirespeed.watch.messages import MOST_BYTES, read_other
 from wirespeed.watch.sampled import SampledSteps
 from wirespeed.watch.stream import StepStore
 
@@ -82,7 +83,7 @@ class JobWatch:
             self._add(message)
 
     def _add(self, message: str) -> None:
-        other = self._store.add(message)
+        other = self._store.add(message) if len(message) <= MOST_BYTES else read_other(message)
         if self._store.launches != self._launches:
             self._launches, self._live = self._store.launches, Liveness()
         now = time.monotonic()
@@ -119,10 +120,11 @@ class JobWatch:
             table, hosts = self._store.table(), self._hosts()
             still, working = self._live.still_s(now), self._live.working(now)
             found = self._live.hang(now, hosts)
+            known = self._known()
         self._note_hang(found, still, now)
         if now - self._judged_at >= _JUDGE_S:
             self._judged_at = now
-            self._judged = judge(table, **self._known())
+            self._judged = judge(table, **known)
             self._announce(self._judged.findings)
         findings = [one for hung in self._hung for one in hung.findings]
         findings += [one for one in self._judgements() if one.status in ("warn", "fail")]
@@ -190,9 +192,11 @@ class JobWatch:
         with self._lock:
             if not self._store.who:
                 return [tell("WATCH-014", "nobody told")], None
-            judged = judge(self._store.table(), **self._known())
-            for name, text in self._sampled.files(self._hosts()).items():
-                self.folder.keep(name, text)
+            table, known = self._store.table(), self._known()
+            files = self._sampled.files(self._hosts())
+        judged = judge(table, **known)
+        for name, text in files.items():
+            self.folder.keep(name, text)
         hangs = [one for hung in self._hung for one in _ended(hung)]
         return [*hangs, *judged.findings], judged.watched
 

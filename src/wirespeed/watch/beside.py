@@ -42,7 +42,7 @@ def beside(pid: int, environ: Mapping[str, str]) -> dict[str, str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
-        env={name: text for name, text in environ.items() if name != "PYTHONPATH"},
+        env=dict(environ),
     )
     if process.stdin is None or process.stdout is None:
         raise WorldError("no pipes to the process beside the rank", expected="pipes")
@@ -58,11 +58,7 @@ def beside(pid: int, environ: Mapping[str, str]) -> dict[str, str]:
             next=" ".join(words),
         )
     path, port = told
-    own = {
-        VARIABLE: path,
-        BESIDE: "yes",
-        **recorder(environ),
-    }
+    own = {VARIABLE: path, BESIDE: "yes", **recorder(environ)}
     return own | ({AT: f"{port}:{secret}"} if rank == 0 else {})
 
 

@@ -18,6 +18,7 @@ from wirespeed.diagnose.flight import compare
 from wirespeed.diagnose.flight_read import Dump, dump_of
 from wirespeed.errors import InputError
 from wirespeed.model.records import Finding, Subject
+from wirespeed.watch.messages import MOST_RANKS
 
 STILL_S = 8.0
 """So long nothing moves before anybody is accused."""
@@ -36,7 +37,7 @@ Doing = Literal["waits", "works", "idle", "stopped", "silent", "ended"]
 class _Told(Struct, frozen=True):
     """Of the messages of a rank (k: `t`, `st`, `hurt`, `bye`) or its node (`o`), what is read."""
 
-    r: Annotated[int, Meta(ge=0)]
+    r: Annotated[int, Meta(ge=0, lt=MOST_RANKS)]
     k: str
     s: int = 0
     m: int = 0

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 MOST_BYTES = 4096
+_LONGEST = 1 << 16
 MOST_RANKS = 16384
 MOST_SECONDS = 1e12
 
@@ -82,6 +83,13 @@ def read_message(text: bytes | str) -> Message | dict[str, Any] | None:
         return message
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         pass
+    return read_other(text)
+
+
+def read_other(text: bytes | str) -> dict[str, Any] | None:
+    """A message of a kind that is not ours, which may be longer; None: malformed, or one of ours."""
+    if len(text) > _LONGEST:
+        return None
     try:
         other = _decode_any(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

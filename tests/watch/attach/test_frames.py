@@ -2,8 +2,8 @@
 
 import pytest
 
+from wirespeed.node.python_stacks import Frame, Thread
 from wirespeed.watch.attach.frames import main_frames, own_frame, source_line, waits_in, works_on
-from wirespeed.watch.processes import Frame, Thread
 
 HERE = "/venv/lib/python3.12/site-packages/"
 

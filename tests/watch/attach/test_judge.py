@@ -7,10 +7,10 @@ import pytest
 
 from wirespeed.errors import UsageError
 from wirespeed.model.records import Finding, Subject
+from wirespeed.node.python_stacks import Frame, Thread
 from wirespeed.watch.attach.judge import Seen, exit_code, judge, seen
 from wirespeed.watch.attach.look import NodeLook, RankLook
 from wirespeed.watch.attach.ranks import RankProcess
-from wirespeed.watch.processes import Frame, Thread
 
 USER = Frame("train", "job.py", 12, "/home/user/job.py")
 TORCH = "/venv/lib/python3.12/site-packages/"

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from wirespeed.node.python_stacks import Frame
 from wirespeed.watch.attach.frames import main_frames, own_frame, waits_in, works_on
 from wirespeed.watch.attach.look import RankLook
-from wirespeed.watch.processes import Frame
 
 Kind = Literal["stopped", "ended", "works", "waits", "stands", "unseen"]
 """`stands`: its stack stays, it takes no CPU time, and no collective is in it."""

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from wirespeed.node.python_stacks import Frame, Thread
 from wirespeed.node.reading import read_whole
-from wirespeed.watch.processes import Frame, Thread
 
 _WRAPPERS = re.compile(r"torch/(_ops|utils/_contextlib|distributed/c10d_logger)\.py|contextlib\.py")
 """Between a collective and who calls it."""

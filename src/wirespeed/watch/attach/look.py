@@ -12,10 +12,10 @@ from typing import Any
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.node import counters
+from wirespeed.node.python_stacks import Thread, python_stacks
 from wirespeed.node.reading import read_fields, read_text
 from wirespeed.process import descendants, read_processes
 from wirespeed.watch.attach.ranks import RankProcess
-from wirespeed.watch.processes import Thread, python_stacks
 from wirespeed.watchdog.stacks import process_state
 
 _EVERY_S = 0.25

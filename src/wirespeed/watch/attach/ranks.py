@@ -8,8 +8,8 @@ from pathlib import Path
 
 from wirespeed.errors import CannotMeasure, UsageError, WorldError
 from wirespeed.node.identity import Identity, detect
+from wirespeed.node.python_stacks import missing_permission
 from wirespeed.process import Process, ancestors, descendants, read_processes
-from wirespeed.watch.processes import missing_permission
 
 _LARGEST = 1 << 20
 """Bytes of an environment that are read."""

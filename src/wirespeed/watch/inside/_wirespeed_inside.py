@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import gc
 import importlib.abc
-import importlib.machinery
+import importlib.util
 import os
 import sys
 import threading
@@ -437,8 +437,12 @@ def _torch_is_there(torch: Any) -> None:
 
 
 def _forked() -> None:
-    """In a child of the rank, such as a worker of its data loader: it is no rank."""
-    RANK.active, RANK.hurt = False, "a child of a rank"
+    """In a child of the rank, such as a worker of its data loader: it is no rank.
+
+    A child of a process that was none may be one: some launchers fork their ranks.
+    """
+    if RANK.active:
+        RANK.active, RANK.hurt = False, "a child of a rank"
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -448,7 +452,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         if name != "torch":
             return None
         sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        spec = importlib.util.find_spec(name)  # by whichever finder has it
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 

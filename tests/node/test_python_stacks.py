@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.watch import processes
-from wirespeed.watch.processes import missing_permission, python_stacks
+from wirespeed.node import python_stacks as processes
+from wirespeed.node.python_stacks import missing_permission, python_stacks
 
 WAITS = "def inner():\n    input()\n\ndef outer():\n    inner()\n\nouter()\n"
 HOLDS = "import ctypes\nctypes.PyDLL(None).pause()\n"
