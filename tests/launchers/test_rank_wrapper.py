@@ -166,6 +166,21 @@ def test_each_rank_knows_its_node(environ: dict[str, str], node: str | None) -> 
     assert SLOTS not in told
 
 
+@pytest.mark.parametrize(
+    ("environ", "threads"),
+    [
+        (RANK, "1"),
+        ({**RANK, "LOCAL_WORLD_SIZE": "1"}, None),
+        ({**RANK, "OMP_NUM_THREADS": "6"}, "6"),
+    ],
+    ids=["ranks that share a node", "alone", "told"],
+)
+def test_threads_are_as_under_torchrun(environ: dict[str, str], threads: str | None) -> None:
+    identity = detect(environ)
+    assert identity is not None
+    assert rank_wrapper._environment(environ, identity).get("OMP_NUM_THREADS") == threads
+
+
 def test_a_folder_that_is_not_on_this_node(start: Start, tmp_path: Path) -> None:
     process = start(["pwd"], **{DIRECTORY: "/no/such/folder", "HOME": str(tmp_path)})
     out, _ = process.communicate(timeout=BOUND_S)

@@ -38,6 +38,7 @@ DIRECTORY = "WIRESPEED_DIRECTORY"
 """Where the command shall run; the home folder where there is no such folder on this node."""
 SLOTS = "WIRESPEED_SLOTS"
 """Ranks of each node in the order of ranks, `8,8,4`: for engines that do not tell a rank its node."""
+THREADS = "OMP_NUM_THREADS"
 GRACE = "WIRESPEED_GRACE"
 """Seconds between SIGTERM and SIGKILL."""
 GRACE_S = 5.0
@@ -121,6 +122,9 @@ def _environment(environ: Mapping[str, str], identity: Identity) -> dict[str, st
     if host and "MASTER_ADDR" not in environ:
         own["MASTER_ADDR"] = host
         own["MASTER_PORT"] = port or str(port_of(identity.job or host))
+    # As torchrun: ranks of one node that all use all of its cores spend their time waiting for them.
+    if (identity.local_world_size or 1) > 1 and THREADS not in environ:
+        own[THREADS] = "1"
     hidden = (frames.VARIABLE, MASTER, GRACE, DIRECTORY, SLOTS, WATCH)
     return {**{k: v for k, v in environ.items() if k not in hidden}, **own}
 
