@@ -170,7 +170,7 @@ def test_each_rank_knows_its_node(environ: dict[str, str], node: str | None) -> 
     ("environ", "threads"),
     [
         (RANK, "1"),
-        ({**RANK, "LOCAL_WORLD_SIZE": "1"}, None),
+        ({**RANK, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}, None),
         ({**RANK, "OMP_NUM_THREADS": "6"}, "6"),
     ],
     ids=["ranks that share a node", "alone", "told"],
