@@ -180,12 +180,22 @@ def test_one_stands_and_one_works() -> None:
     assert told == ("CANNOT TELL", "WATCH-016", "rank 0")
 
 
-def test_without_stacks_what_the_kernel_tells_is_used() -> None:
+def test_cpu_time_without_a_stack_is_no_progress() -> None:
+    """Who waits in NCCL spins: three hung ranks look as busy as three that train."""
     blind = {"unread": "py-spy is not installed; pip install"}
     found, said = judge(job(*(rank(n, (), cores=0.9, **blind) for n in range(3))))
-    assert said == "PROGRESSING"
+    assert said == "CANNOT TELL"
     assert found[1].id == "WATCH-016" and "pip install" in found[1].because
     assert verdict(*(rank(n, (), **blind) for n in range(3)))[0] == "CANNOT TELL"
+    stopped = rank(2, (), state="T", **blind)
+    assert verdict(rank(0, (), **blind), stopped)[0] == "HELD UP"
+
+
+def test_one_rank_whose_stack_is_not_read_blocks_a_good_verdict() -> None:
+    blind = rank(2, (), cores=0.9, unread="no permission")
+    mixed = [rank(n, SAVE, cores=0.9) for n in range(2)] + [blind]
+    assert judge(job(*mixed))[1] == "CANNOT TELL"
+    assert judge(job(*mixed), issued=True)[1] == "PROGRESSING"
 
 
 def test_ranks_that_all_ended() -> None:

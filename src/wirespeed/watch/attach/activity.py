@@ -47,8 +47,8 @@ def activity_of(look: RankLook) -> Activity:
     where = _where(last)
     if all(state in ("T", "t") for state in states):
         return Activity("stopped", look, last, where, _held(states[-1]))
-    if not last:
-        return Activity("works" if _is_busy(look) else "unseen", look)
+    if not last:  # CPU time alone is no progress: who waits in NCCL spins
+        return Activity("unseen", look)
     if _moved(frames) or (_is_busy(look) and not look.cuda):
         return Activity("works", look, last, where, _work(frames))
     waits = waits_in(last)

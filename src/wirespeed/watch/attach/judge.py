@@ -82,7 +82,9 @@ def judge(
         found, verdict = [tell("WATCH-015", "issued", evidence=groups(job))], "PROGRESSING"
     if verdict != "PROGRESSING" and recorded:
         found, verdict = _with_recorded(job, found, verdict, recorded)
-    unread = [one for one in job.of("works", "unseen", "stopped") if not one.frames]
+    if verdict == "PROGRESSING" and not issued and job.of("unseen"):
+        verdict = "CANNOT TELL"
+    unread = [one for one in job.of("unseen", "stopped") if not one.frames]
     for why in dict.fromkeys(one.look.unread for one in unread):
         ranks = [one.rank for one in unread if one.look.unread == why]
         found.append(tell("WATCH-016", "unread", who=ranks_told(ranks), why=why))
