@@ -16,7 +16,10 @@ from wirespeed.lab import Lab, LabSpec
 pytestmark = [pytest.mark.system, pytest.mark.quiet]
 
 BOUND_S = 150.0
+# It ends without the interpreter's last steps, in which gloo of torch 2.13 aborts now and then
+# ("terminate called without an active exception"): in 6 of 40 jobs not watched, in 3 of 40 watched.
 JOB = """
+import atexit, os
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 layers = torch.nn.Sequential(*[torch.nn.Linear(512, 512) for _ in range(4)])
@@ -28,6 +31,8 @@ for _ in range(30):
     optimizer.step()
 dist.barrier()
 dist.destroy_process_group()
+atexit._run_exitfuncs()
+os._exit(0)
 """
 
 
@@ -76,3 +81,23 @@ def test_nobody_is_named_where_all_links_are_alike(lab: Lab, tmp_path: Path) -> 
     run = watched(lab, tmp_path)
     assert [one for one in run["findings"] if one["status"] == "fail"] == []
     assert run["watched"]["ranks"] == 4 and run["watched"]["steps"] == 30
+
+
+@pytest.mark.parametrize("how", [(), ("--with", "torchrun=no")], ids=["torchrun", "ranks by us"])
+def test_a_launch_over_ssh_is_watched(
+    cli: Any, ssh_lab: Any, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(JOB)
+    hosts = ("--hosts", "node-0,node-1,node-2,node-3", "--with", f"config={ssh_lab.config}")
+    command = (sys.executable, "-m", "wirespeed", "launch", "--on", "ssh", "--watch", *hosts, *how)
+    ssh_lab.lab.slow("node-2", "50mbit")
+    done = ssh_lab.run([*command, "--", sys.executable, str(job)])
+    ssh_lab.lab.heal("node-2")
+    assert done.code == 0, done.err
+    run = cli.run()
+    assert run["watched"]["hosts"] == ["node-0", "node-1", "node-2", "node-3"]
+    named = [
+        (one["id"], one["subject"]["name"]) for one in run["findings"] if one["status"] == "fail"
+    ]
+    assert named == [("WATCH-002", "node-2")]
