@@ -8,7 +8,7 @@ import pytest
 
 from wirespeed.model.codec import from_json
 from wirespeed.model.records import Run
-from wirespeed.model.watch_records import StepChange, Traffic, Watched, WatchWindow
+from wirespeed.model.watch_records import Gain, StepChange, Traffic, Watched, WatchWindow
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -94,6 +94,13 @@ class Job:
             exposed=0.58, exposed_low=0.55, exposed_high=0.6, parts_ms=parts, windows=windows,
             changes=tuple(changes), traffic=traffic,
             last_rank=min(self._late, default=-1), last_share=0.74 if self._late else 0.0,
+            gains=tuple(
+                Gain(
+                    what=f"rank {rank} as quick as the others", share=by / middle,
+                    low=0.9 * by / middle, high=1.1 * by / middle, finding="WATCH-001",
+                )
+                for rank, by in self._late.items()
+            ),
             unseen=("memory of the GPU: the job runs on CPUs",),
         )  # fmt: skip
 

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -145,12 +146,12 @@ def test_one_step_in_many_is_sampled(inside: Any) -> None:
             inside.RANK.sampled = None
     assert seen == [4, 8]
     inside.RANK.sample_every = 1 << 30
-    for _ in range(30):
+    for _ in range(60):
         one_step(inside)
         if inside.RANK.sampled:
             seen.append(inside.RANK.sampled[0])
             inside.RANK.sampled = None
-    assert seen == [4, 8, 16, 32]
+    assert seen == [4, 8, 32]
     assert {("step", "forward"), ("step", "backward"), ("communication", "sync")} <= spans
 
 
@@ -197,6 +198,23 @@ def test_rows_of_a_second_are_one_message_and_few_bytes() -> None:
     assert sum(len(str(one)) for one in many) < 2500
     assert [one["n"] for one in many] == sorted(one["n"] for one in many)
     assert tell._rows([]) == []
+
+
+def test_the_line_of_the_program_is_told_and_no_line_of_torch_or_python() -> None:
+    tell: Any = load("_wirespeed_tell")
+    own = tell._own_line(threading.get_ident())
+    assert own[0] == __file__ and own[2].startswith("test_the_line")
+    place, text = tell._told_place(own)
+    assert place == f"{own[2]} ({__file__}:{own[1]})" and text.startswith("own = tell._own_line(")
+    library = f"{sys.prefix}/lib/python3/site-packages"
+    assert tell._is_own(f"{library}/transformers/trainer.py") and tell._is_own("/home/me/train.py")
+    for theirs in (
+        f"{library}/torch/_tensor.py",
+        threading.__file__,
+        "<frozen runpy>",
+        tell.__file__,
+    ):
+        assert not tell._is_own(theirs), theirs
 
 
 def python(code: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":

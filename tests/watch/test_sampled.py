@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from wirespeed.views.html.timeline import blocks_of
 from wirespeed.watch.sampled import SampledSteps
 
@@ -53,3 +55,42 @@ def test_members_that_may_be_cut_are_not_told() -> None:
     assert len(json.loads(line)["group"]) == 63
     (line,) = told(of=1, members=64)
     assert json.loads(line)["group"] == []
+
+
+def issued(op: str, at: float, elements: int, took_ms: float | None = None) -> list[Any]:
+    return ["0", "dp", [0, 1, 2], f"nccl:{op}", int(at), [[elements]], ["Float"], at, took_ms]
+
+
+def test_waits_are_of_what_was_issued_before_them_by_bytes() -> None:
+    """By the rank that waited least: what it waits, nobody's lateness explains."""
+    steps = SampledSteps()
+    waits = [("communication", "sync", 1000.0, 4000.0), ("communication", "wait", 6000.0, 6500.0)]
+    calls = [issued("all_reduce", 100, 300), issued("all_gather", 200, 100)]
+    calls.append(issued("broadcast", 5000, 9))
+    steps.take({**sample(0, 1), "x": waits, "f": calls})
+    longer = [("communication", "sync", 1000.0, 9000.0)]
+    steps.take({**sample(1, 1), "x": longer, "f": calls})
+    told = {one.op: one.exposed for one in steps.traffic()}
+    assert told["all_reduce"] == pytest.approx(3e-3 * 1201 / 1602)
+    assert told["all_gather"] == pytest.approx(3e-3 * 401 / 1602)
+    assert told["broadcast"] == pytest.approx(0.5e-3)
+
+
+def test_on_gpus_who_comes_last_is_the_shortest_time_in_the_collectives() -> None:
+    steps = SampledSteps()
+    for rank, took in enumerate([(8.0, 7.0), (8.2, 7.1), (1.0, 2.0)]):
+        calls = [issued("all_reduce", 100, 9, took[0]), issued("all_reduce", 200, 9, took[1])]
+        calls.append(issued("send 2->0", 300, 9, 900.0))
+        steps.take({**sample(rank, 8), "f": calls})
+    steps.take({**sample(0, 32), "f": [issued("all_reduce", 1, 9, 5.0)]})  # the others told nothing
+    caused = steps.caused(3)
+    assert caused.shape == (3, 1)
+    assert caused[:, 0].tolist() == pytest.approx([0.0, 0.0, 0.01215])
+    assert steps.caused(4).shape == (4, 0)
+
+
+def test_without_times_on_the_device_nobody_is_known_to_be_last() -> None:
+    steps = SampledSteps()
+    for rank in range(3):
+        steps.take({**sample(rank, 8), "f": [issued("all_reduce", 100, 9)]})
+    assert steps.caused(3).shape == (3, 0)

@@ -79,6 +79,22 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """What a step would take less if one thing were otherwise."""
+
+    what: str
+    """As a sentence goes on: `rank 2 as quick as the others`."""
+    share: Share
+    """Of the time of a step."""
+    low: Share
+    """Lower end of its 95 % interval."""
+    high: Share
+    """Upper end of that interval."""
+    finding: str
+    """Id of the finding that tells of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
     """What was seen of the user's own job."""
 
@@ -119,6 +135,8 @@ class Watched:
     """Rank that the others waited for most often; -1: nobody stands out."""
     last_share: Share = 0.0
     """Share of the steps in which it was last."""
+    gains: tuple[Gain, ...] = ()
+    """What would bring most, the largest first; none of them is counted twice in another."""
     unseen: tuple[str, ...] = ()
     """What could not be seen, and why."""
 

@@ -6,7 +6,7 @@ goes wrong here is told and never ends the job.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,8 +20,10 @@ from wirespeed.runs.folder import PatientFolder
 from wirespeed.views.live import LiveJob
 from wirespeed.watch.hang import STILL_S, Liveness
 from wirespeed.watch.judge import Judged, judge
+from wirespeed.watch.lateness import LEAST_STEPS
 from wirespeed.watch.live import live_job
 from wirespeed.watch.messages import MOST_BYTES, read_other
+from wirespeed.watch.own_work import Matrix
 from wirespeed.watch.sampled import SampledSteps
 from wirespeed.watch.stream import StepStore
 
@@ -142,12 +144,19 @@ class JobWatch:
         return {rank: hello.host for rank, hello in self._store.who.items()}
 
     def _known(self) -> dict[str, Any]:
+        caused = self._sampled.caused(self._store.world_size)
         return {
             "world_size": self._store.world_size,
             "launches": self._store.launches,
             "traffic": self._sampled.traffic(),
-            "unseen": (*self._store.unseen, *self._unseen()),
+            "unseen": (*self._seldom_seen(caused), *self._unseen()),
+            "caused": caused,
         }
+
+    def _seldom_seen(self, caused: Matrix) -> Iterable[str]:
+        """What agents cannot see, but how long ranks wait on GPUs where sampled steps tell it."""
+        told = caused.shape[1] >= LEAST_STEPS
+        return [one for one in self._store.unseen if not (told and one.startswith("NCCL"))]
 
     def _unseen(self) -> list[str]:
         hurt = [one for one in self._live.ranks.values() if one.hurt]

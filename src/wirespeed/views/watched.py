@@ -7,7 +7,7 @@ from statistics import median
 
 from wirespeed.model.records import Run
 from wirespeed.model.units import format_duration, format_size
-from wirespeed.model.watch_records import StepChange, Traffic, Watched, WatchWindow
+from wirespeed.model.watch_records import Gain, StepChange, Traffic, Watched, WatchWindow
 from wirespeed.views.sections import note
 from wirespeed.views.text import NOTHING, Grid, Style, counted, titled
 
@@ -21,7 +21,7 @@ PARTS = {
     "gc": "in Python's garbage collector",
     "other": "what nothing above explains",
 }
-_BAR, _SHOWN = 20, 20
+_BAR, _SHOWN, _MOST_GAINS = 20, 20, 3
 _BOUNDARIES = {
     "optimizer": "the optimizer's step",
     "step()": "the job's own call of step()",
@@ -133,6 +133,8 @@ def conclusion(watched: Watched) -> list[str]:
     if watched.last_rank >= 0:
         name = rank_name(watched.last_rank, host_of(watched, watched.last_rank))
         lines.append(f"last most often: {name}, in {percent(watched.last_share)} of the steps")
+    if watched.gains:
+        lines.append(f"would bring most: {'; '.join(map(_gain, watched.gains[:_MOST_GAINS]))}")
     return lines
 
 
@@ -146,6 +148,11 @@ def _seen(watched: Watched) -> str:
     if watched.boundary and watched.steps:
         seen += f"; a step ends with {_BOUNDARIES.get(watched.boundary, watched.boundary)}"
     return seen + (f"; started {watched.launches} times" if watched.launches > 1 else "")
+
+
+def _gain(one: Gain) -> str:
+    ends = _ends(percent, one.low, one.high)
+    return f"{one.what}, {percent(one.share)} of a step{ends} {one.finding}"
 
 
 def percent(share: float) -> str:

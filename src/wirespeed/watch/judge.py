@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wirespeed.model.records import Finding, Status
-from wirespeed.model.watch_records import StepChange, Traffic, Watched
+from wirespeed.model.watch_records import Gain, StepChange, Traffic, Watched
 from wirespeed.watch import telling
 from wirespeed.watch.bursts import bursts
 from wirespeed.watch.causes import Cause, causes_of, contended, growth, parts_of
 from wirespeed.watch.change_points import Change, events_since, levels
 from wirespeed.watch.costs import Blame, Cost, cost_of, cost_of_late, mended
 from wirespeed.watch.late import MATERIAL, Late, Units, always_late
+from wirespeed.watch.lateness import late_rank
 from wirespeed.watch.memory_growth import memory_growth
 from wirespeed.watch.network import slow_parts
 from wirespeed.watch.own_work import Floats, Matrix, OwnWork, highest, own_work
+from wirespeed.watch.places import place_of, synchronising
 from wirespeed.watch.steps import StepTable
 from wirespeed.watch.watched import watched
 from wirespeed.watch.whole_job import JobChange, communication, job_change, share_interval
@@ -38,6 +40,12 @@ _CONTENDED_FAILS = 0.10
 """What a rank without a core must surely cost where all wait for cores."""
 _CONTENDED_RISE = 0.5
 """The same of a rise of the whole job's step that is waiting for cores."""
+_NO = {
+    "data": "batches that are there in time",
+    "gc": "no garbage collection within steps",
+    "checkpoint": "checkpoints in the background",
+    "load": "batches of even size",
+}
 _MANY, _MANY_SHARE = 8, 0.25
 """So many ranks, late from the begin on, are no outliers."""
 
@@ -56,12 +64,17 @@ class _Case:
     seen: OwnWork
     findings: list[Finding] = field(default_factory=list)
     changes: list[StepChange] = field(default_factory=list)
+    gains: list[Gain] = field(default_factory=list)
     explained: Floats = field(default_factory=lambda: np.zeros(0))
     """By row, seconds of a step that have a cause."""
 
     @property
     def step_s(self) -> float:
         return float(np.median(self.seen.step_s))
+
+    def gain(self, what: str, cost: Cost, finding: str) -> None:
+        share, low, high = (1 - 1 / max(1.0, ratio) for ratio in (cost.ratio, cost.low, cost.high))
+        self.gains.append(Gain(what=what, share=share, low=low, high=high, finding=finding))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +92,30 @@ def judge(
     traffic: Sequence[Traffic] = (),
     launches: int = 1,
     unseen: Sequence[str] = (),
+    caused: Matrix | None = None,
 ) -> Judged:
-    """All findings about one launch, worst first, and the record of what was seen."""
+    """All findings about one launch, worst first, and the record of what was seen.
+
+    caused: [ranks, steps] seconds that a rank let the others wait, of steps that were sampled on GPUs.
+    """
     seen = own_work(table)
-    found = [*_of_memory(table), *_of_loss(table)]
+    found = [*_of_memory(table), *_of_loss(table), *_of_places(table)]
     changes: list[StepChange] = []
+    gains: list[Gain] = []
+    if seen is not None and caused is not None:
+        found += late_rank(caused, table.hosts, float(np.median(seen.step_s)))
     if seen is not None and seen.each.sum() >= LEAST_STEPS:
         case = _Case(table, seen, explained=np.zeros(len(seen.rows)))
         _judge_work(case)
         _judge_job(case, traffic)
-        found, changes = case.findings + found, case.changes
+        found, changes, gains = case.findings + found, case.changes, case.gains
     found += telling.not_seen(seen, world_size, unseen, LEAST_STEPS)
     record = watched(
         table,
         seen,
         world_size=world_size,
         changes=changes,
+        gains=gains,
         traffic=traffic,
         launches=launches,
         unseen=unseen,
@@ -134,7 +155,8 @@ def _tell_cause(case: _Case, cause: Cause, base: Floats) -> None:
     if cost.ratio - 1 < warns or seen.each[hit].sum() < _LEAST_HIT:
         return
     status: Status = "fail" if cost.low - 1 >= fails else "warn"
-    case.findings.append(telling.cause(seen, cause, cost, onset, status))
+    case.findings.append(told := telling.cause(seen, cause, cost, onset, status))
+    case.gain(_NO[cause.name] + telling.whose_part(seen, cause.ranks), cost, told.id)
     if onset is not None:
         case.changes.append(telling.step_change(seen, onset, *telling.whose(seen, cause.ranks)))
 
@@ -191,7 +213,10 @@ def _tell_late(case: _Case, blamed: Sequence[_Blamed]) -> None:
         if few_cores and grown.case == "no core" and one.cost.low - 1 < _CONTENDED_FAILS:
             continue
         status: Status = "fail" if one.cost.low - 1 - one.late.natural >= FAILS else "warn"
-        case.findings.append(telling.late(seen, one.ranks, one.late, one.cost, grown, status))
+        place = place_of(case.table, [int(seen.ranks[i]) for i in one.ranks])
+        late = telling.late(seen, one.ranks, one.late, one.cost, grown, status, place)
+        case.findings.append(late)
+        case.gain(f"{telling.whose(seen, one.ranks)[1]} as quick as the others", one.cost, late.id)
         if one.late.onset is not None:
             who = telling.whose(seen, one.ranks)
             case.changes.append(telling.step_change(seen, one.late.onset, *who))
@@ -207,16 +232,27 @@ def _judge_job(case: _Case, traffic: Sequence[Traffic]) -> None:
     seen = case.seen
     waits = communication(seen)
     share, interval = share_interval(waits, seen.step_s, seen.each)
+    on_host = not case.table.device
     parts = slow_parts(case.table) if share >= MATERIAL else []
     for part in parts[:_MANY]:
         case.findings.append(telling.network(seen, part, waits))
+    if share >= MATERIAL and on_host:
+        case.gains.append(
+            Gain(
+                what="all communication hidden behind work",
+                share=share,
+                low=interval.low,
+                high=interval.high,
+                finding="WATCH-002" if parts else "WATCH-013",
+            )
+        )
     change = job_change(seen, case.explained, seen.own)
     if change is not None and change.change is not None:
         subject = telling.node_of(parts[0]) if parts else ("job", "job")
         case.changes.append(telling.step_change(seen, change.change, *subject))
     if change is not None and _is_told(seen, change, bool(parts)):
         case.findings.append(telling.changed(seen, change))
-    if not parts and len(seen.own) > 1:
+    if not parts and len(seen.own) > 1 and on_host:
         case.findings.append(telling.exposed(seen, share, interval, traffic, _EXPOSED))
 
 
@@ -230,6 +266,11 @@ def _is_told(seen: OwnWork, change: JobChange, network: bool) -> bool:
 def _of_memory(table: StepTable) -> Iterable[Finding]:
     grown = memory_growth(table.memory)
     return [telling.memory(table, grown)] if grown else []
+
+
+def _of_places(table: StepTable) -> Iterable[Finding]:
+    looks = sum(one.looks for one in table.places.values())
+    return [telling.synchronises(one, looks) for one in synchronising(table)[:_MANY]]
 
 
 def _of_loss(table: StepTable) -> Iterable[Finding]:

@@ -29,6 +29,8 @@ class Hello(Struct, tag_field="k", tag="hi", frozen=True):
     addresses: Annotated[list[_Name], Meta(max_length=64)] = field(name="a", default_factory=list)
     boundary: _Name = field(name="b", default="")
     unseen: Annotated[list[_Name], Meta(max_length=16)] = field(name="u", default_factory=list)
+    device: _Name = field(name="d", default="")
+    """`cuda`, or empty: CPUs."""
 
 
 class StepRows(Struct, tag_field="k", tag="s", frozen=True):
@@ -68,8 +70,18 @@ class BadLoss(Struct, tag_field="k", tag="l", frozen=True):
     step: _Step = field(name="s")
 
 
-Message = Hello | StepRows | Links | Memory | BadLoss
-_KINDS = frozenset(("hi", "s", "n", "m", "l"))
+class Places(Struct, tag_field="k", tag="pl", frozen=True):
+    """Lines of the program that the rank was at most often: place, text, looks; since its begin."""
+
+    rank: _Rank = field(name="r")
+    looks: Annotated[int, Meta(ge=1, lt=1 << 40)] = field(name="of")
+    places: Annotated[
+        list[tuple[_Name, _Name, Annotated[int, Meta(ge=1, lt=1 << 40)]]], Meta(max_length=16)
+    ] = field(name="l")
+
+
+Message = Hello | StepRows | Links | Memory | BadLoss | Places
+_KINDS = frozenset(("hi", "s", "n", "m", "l", "pl"))
 _decode = msgspec.json.Decoder(Message).decode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 from msgspec import Meta, Struct
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.watch_records import Traffic
 from wirespeed.training.trace import Passage, Span, align, chrome_trace, on_one_clock
 from wirespeed.watch.calls import Call
+from wirespeed.watch.own_work import Matrix, others
 
 _MOST_STEPS = 64
 _MOST_RANKS = 1024
@@ -40,6 +42,12 @@ class _Issued(Struct, array_like=True, frozen=True):
     sizes: Annotated[list[list[Annotated[int, Meta(ge=0, le=1 << 48)]]], Meta(max_length=8)]
     dtypes: Annotated[list[_Name], Meta(max_length=4)]
     at: _Micros
+    took_ms: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    """On the device, from this rank's begin to its end; who comes last takes least."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.description or self.group} ({self.group})"
 
 
 class _Sample(Struct, frozen=True):
@@ -52,6 +60,11 @@ class _Sample(Struct, frozen=True):
     f: Annotated[list[_Issued], Meta(max_length=400)]
     of: int = 0
     """How many collectives the step had."""
+
+    @property
+    def waits(self) -> list[tuple[float, float]]:
+        """Begin and end in µs, in order."""
+        return sorted((begin, end) for lane, _, begin, end in self.x if lane == "communication")
 
 
 class SampledSteps:
@@ -73,25 +86,38 @@ class SampledSteps:
             del self._steps[min(self._steps)]
 
     def traffic(self) -> tuple[Traffic, ...]:
-        """Mean of the sampled steps of the lowest rank of each group, by group and operation."""
+        """Mean of the sampled steps, each by the rank that waited least, by group and operation."""
         found: dict[tuple[str, int, str], list[int]] = defaultdict(list)
-        steps: dict[str, set[int]] = defaultdict(set)
-        for step, ranks in self._steps.items():
-            if ranks:
-                for one in ranks[min(ranks)].f:
-                    title = f"{one.description or one.group} ({one.group})"
-                    found[title, len(one.members), _op(one.name)].append(_bytes(one))
-                    steps[title].add(step)
+        exposed: dict[tuple[str, int, str], float] = defaultdict(float)
+        for ranks in self._steps.values():
+            last = min(ranks.values(), key=lambda one: sum(end - at for at, end in one.waits))
+            for one, waited_s in _exposed(last):
+                kind = one.title, len(one.members), _op(one.name)
+                found[kind].append(_bytes(one))
+                exposed[kind] += waited_s
+        known, steps = sum(exposed.values()) > 0, len(self._steps)
         return tuple(
             Traffic(
-                group=title,
-                ranks=ranks,
-                op=op,
-                calls=len(sizes) / len(self._steps),
-                bytes_per_step=sum(sizes) / len(self._steps),
+                group=kind[0],
+                ranks=kind[1],
+                op=kind[2],
+                calls=len(sizes) / steps,
+                bytes_per_step=sum(sizes) / steps,
+                exposed=exposed[kind] / steps if known else None,
             )
-            for (title, ranks, op), sizes in found.items()
+            for kind, sizes in found.items()
         )
+
+    def caused(self, size: int) -> Matrix:
+        """[ranks, steps]: seconds for which a rank let the others of its groups wait on the device.
+
+        Collectives end together, so that who came last is the shortest time in them. Only steps
+        whose collectives' times are known of all `size` ranks; NaN: in no collective with others.
+        """
+        steps = [ranks for ranks in self._steps.values() if len(ranks) == size > 1]
+        rows = [_caused(ranks, size) for ranks in steps]
+        known = [row for row in rows if not np.isnan(row).all()]
+        return np.array(known, np.float32).reshape(len(known), size).T
 
     def files(self, hosts: Mapping[int, str]) -> dict[str, str]:
         """For the run folder: the timeline of the newest step that most ranks have, and all calls."""
@@ -124,6 +150,42 @@ def _bytes(one: _Issued) -> int:
             count *= length
         total += count * each
     return total
+
+
+def _exposed(sample: _Sample) -> list[tuple[_Issued, float]]:
+    """Its collectives, each with the seconds that the rank waited for it.
+
+    A wait is for what was issued since the one before; of several, in proportion to their bytes.
+    """
+    seconds = [0.0] * len(sample.f)
+    order = sorted(range(len(sample.f)), key=lambda i: sample.f[i].at)
+    for begin, end in sample.waits:
+        due = [i for i in order if sample.f[i].at <= end]
+        order = order[len(due) :]
+        whole = sum(_bytes(sample.f[i]) + 1 for i in due)
+        for i in due:
+            seconds[i] += (end - begin) / 1e6 * (_bytes(sample.f[i]) + 1) / whole
+    return list(zip(sample.f, seconds, strict=True))
+
+
+def _caused(ranks: Mapping[int, _Sample], size: int) -> Matrix:
+    """By rank what the median of the others waited more, over all collectives of a step."""
+    took: dict[tuple[str, str, int], dict[int, float]] = defaultdict(dict)
+    for rank, sample in ranks.items():
+        for one in sample.f:
+            if one.took_ms is not None and "send" not in one.name and "recv" not in one.name:
+                took[one.group, one.name, one.number][rank] = one.took_ms / 1e3
+    waits = np.full(size, np.nan)
+    for of in took.values():
+        if len(of) > 1:
+            shortest = min(of.values())
+            for rank, seconds in of.items():
+                waits[rank] = np.nan_to_num(waits[rank]) + seconds - shortest
+    if np.isnan(waits).sum() > size - 2:
+        return np.full(size, np.nan, np.float32)
+    known = waits[:, None].astype(np.float32)
+    late: Matrix = np.maximum(others(known)[:, 0] - known[:, 0], 0)
+    return late
 
 
 def _calls(sample: _Sample) -> Iterable[Call]:

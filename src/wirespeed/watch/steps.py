@@ -52,6 +52,15 @@ class MemoryUse:
     rss_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class RankPlaces:
+    """Where in its program a rank was, of so many looks; a line within torch is the caller's."""
+
+    looks: int
+    at: dict[str, int]
+    """Looks by place, `step (train.py:31)`; those that were most often."""
+
+
 @dataclass(slots=True, kw_only=True)
 class StepTable:
     """One launch of a job."""
@@ -73,5 +82,11 @@ class StepTable:
     """In order of steps for each rank."""
     bad_loss: dict[int, int] = field(default_factory=dict)
     """By rank: first step whose loss was no number."""
+    places: dict[int, RankPlaces] = field(default_factory=dict)
+    """By rank."""
+    texts: dict[str, str] = field(default_factory=dict)
+    """The line of the program by place."""
     boundary: str = ""
     """What ends a step, as `Watched.boundary`."""
+    device: str = ""
+    """`cuda` where a rank uses one."""

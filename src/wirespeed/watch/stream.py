@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from wirespeed.watch.messages import BadLoss, Hello, Links, Memory, StepRows, read_message
+from wirespeed.watch.messages import BadLoss, Hello, Links, Memory, Places, StepRows, read_message
 from wirespeed.watch.step_grid import StepGrid
-from wirespeed.watch.steps import COLUMNS, LinkUse, MemoryUse, StepTable
+from wirespeed.watch.steps import COLUMNS, LinkUse, MemoryUse, RankPlaces, StepTable
 
 UNIT_S = 1e-5
 """Times are told in units of 10 µs."""
@@ -15,6 +15,7 @@ _PAIRS = 32768
 _POINTS = 131_072
 """Points of connections, and of memory, over all ranks; each has some at least."""
 _UNSEEN = 64
+_TEXTS = 4096
 _SCALE = np.array([1.0 if name == "load" else UNIT_S for name in COLUMNS], np.float32)
 
 
@@ -38,6 +39,8 @@ class StepStore:
         self._links: dict[tuple[int, str], list[LinkUse]] = {}
         self._memory: dict[int, list[MemoryUse]] = {}
         self._bad_loss: dict[int, int] = {}
+        self._places: dict[int, RankPlaces] = {}
+        self._texts: dict[str, str] = {}
 
     def add(self, text: bytes | str) -> dict[str, Any] | None:
         """Takes one message; given back is one of a kind that is not for the table."""
@@ -79,7 +82,14 @@ class StepStore:
         if not self._grid.put(message.rank, message.first, message.each, values, message.begin_s):
             self.malformed += 1
 
-    def _other(self, message: Links | Memory | BadLoss) -> None:
+    def _other(self, message: Links | Memory | BadLoss | Places) -> None:
+        if isinstance(message, Places):
+            at = {place: count for place, _, count in message.places}
+            self._places[message.rank] = RankPlaces(message.looks, at)
+            for place, text, _ in message.places:
+                if len(self._texts) < _TEXTS:
+                    self._texts[place] = text
+            return
         rank, step = message.rank, message.step
         if isinstance(message, BadLoss):
             self._bad_loss[rank] = min(step, self._bad_loss.get(rank, step))
@@ -132,7 +142,10 @@ class StepStore:
             },
             memory=[point for points in self._memory.values() for point in points],
             bad_loss=dict(self._bad_loss),
+            places=dict(self._places),
+            texts=dict(self._texts),
             boundary=next((one.boundary for one in self.who.values() if one.boundary), ""),
+            device=next((one.device for one in self.who.values() if one.device), ""),
         )
 
 

@@ -23,6 +23,7 @@ from wirespeed.watch.late import Late
 from wirespeed.watch.memory_growth import Grown
 from wirespeed.watch.network import SlowPart
 from wirespeed.watch.own_work import Floats, OwnWork, median_over, sample
+from wirespeed.watch.places import Place
 from wirespeed.watch.steps import StepTable
 from wirespeed.watch.whole_job import JobChange
 
@@ -38,6 +39,11 @@ def whose(seen: OwnWork, ranks: Sequence[int]) -> tuple[str, str]:
     if len(ranks) == 1:
         return "rank", f"rank {seen.ranks[ranks[0]]}"
     return "node", seen.hosts[ranks[0]]
+
+
+def whose_part(seen: OwnWork, ranks: Sequence[int]) -> str:
+    """` of rank 3`; nothing of the whole job."""
+    return f" of {whose(seen, ranks)[1]}" if ranks else ""
 
 
 def _who(seen: OwnWork, ranks: Sequence[int]) -> str:
@@ -90,7 +96,13 @@ def step_change(seen: OwnWork, onset: Change, kind: str, name: str) -> StepChang
 
 
 def late(
-    seen: OwnWork, ranks: Sequence[int], one: Late, cost: Cost, grown: Growth, status: Status
+    seen: OwnWork,
+    ranks: Sequence[int],
+    one: Late,
+    cost: Cost,
+    grown: Growth,
+    status: Status,
+    place: Place | None,
 ) -> Finding:
     own = float(np.median(median_over(seen.own[list(ranks)], 0)[one.rows]))
     rest = median_over(sample(np.delete(seen.own, list(ranks), axis=0)), 0)[one.rows]
@@ -99,6 +111,8 @@ def late(
         f"own work {format_duration(own)}, the others' {format_duration(float(np.median(rest)))}"
         f"{where}; in {int(seen.each[one.rows].sum())} of {int(seen.each.sum())} steps"
     )
+    if place is not None:
+        saw += f"; at {place.sentence} in {place.share:.0%} of looks, the others {place.others:.0%}"
     return tell(
         "WATCH-001",
         grown.case,
@@ -199,6 +213,20 @@ def changed(seen: OwnWork, one: JobChange) -> Finding:
         when=_since(seen, one.change) if one.change else "little by little",
         saw=f"{format_duration(one.before)} before, {format_duration(one.after)} now",
         cost=f"steps take {ratio:.2f} times as long, surely {min(ratio, 1 + one.low):.2f} times",
+    )
+
+
+def synchronises(place: Place, looks: int) -> Finding:
+    most = 1 / max(place.share, 1 - place.share)
+    return tell(
+        "WATCH-006",
+        "waits",
+        where=place.sentence,
+        share=place.share,
+        low=place.low,
+        high=place.high,
+        looks=looks,
+        cost=f"steps could be up to {most:.2f} times quicker without",
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from wirespeed.model.watch_records import StepChange, Traffic, Watched, WatchWindow
+from wirespeed.model.watch_records import Gain, StepChange, Traffic, Watched, WatchWindow
 from wirespeed.statistics import median_interval
 from wirespeed.watch.own_work import Matrix, OwnWork, last_units, median_over, sample
 from wirespeed.watch.steps import StepTable
@@ -26,6 +26,7 @@ def watched(
     *,
     world_size: int,
     changes: Sequence[StepChange] = (),
+    gains: Sequence[Gain] = (),
     traffic: Sequence[Traffic] = (),
     launches: int = 1,
     unseen: Sequence[str] = (),
@@ -41,6 +42,7 @@ def watched(
         boundary=table.boundary,
         changes=tuple(sorted(changes, key=lambda one: one.step)),
         traffic=tuple(traffic),
+        gains=tuple(sorted(gains, key=lambda one: -one.share)),
         unseen=tuple(unseen),
     )
     return common if seen is None else _with_times(common, seen)

@@ -12,7 +12,7 @@ import pytest
 
 from wirespeed.watch.traces import cover, json_list, rank_trace
 from wirespeed.watch.traces.analysis import Analysed, analysed
-from wirespeed.watch.traces.lateness import late_rank
+from wirespeed.watch.traces.judging import late_of
 
 from .making import event, job, write
 
@@ -108,7 +108,7 @@ def test_arrivals_are_compared_on_one_clock(tmp_path: Path, late: int) -> None:
     caused = 1e3 * found.arrivals.caused(offsets, found.table.first)
     np.testing.assert_allclose(caused[late], 4, rtol=0.02)
     assert np.delete(caused, late, axis=0).max() < 0.1
-    (finding,) = late_rank(found)
+    (finding,) = late_of(found)
     assert (finding.id, finding.status, finding.subject.name) == (
         "WATCH-001",
         "fail",
@@ -119,7 +119,7 @@ def test_arrivals_are_compared_on_one_clock(tmp_path: Path, late: int) -> None:
 def test_of_even_ranks_nobody_is_late(tmp_path: Path) -> None:
     noise = np.random.default_rng(3).uniform(9, 11, (4, 8))
     found = of_job(tmp_path, 8, work_ms=lambda rank, step: float(noise[rank, step]))
-    assert late_rank(found) == []
+    assert late_of(found) == []
 
 
 def test_on_gpus_exposed_is_what_no_other_kernel_covers(tmp_path: Path) -> None:

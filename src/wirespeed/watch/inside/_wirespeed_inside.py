@@ -76,7 +76,7 @@ class Rank:
         """(step, its begin, its unix time, its spans) of the last step that was sampled."""
         self.sample_every = 1 << 30
         """Steps with a number that it divides are sampled, the same on all ranks: a power of two, which
-        the thread sets; and those whose number is one itself, so that short jobs have some, too."""
+        the thread sets; and 8, 32, 128 and so on, so that short jobs have some, too."""
         self._lacks_cores = False
         self._anchor = self._others = self._backwards = self._since_boundary = 0
         self._collecting = 0.0
@@ -200,7 +200,8 @@ class Rank:
         if self.spans is not None:
             self.sampled, self.spans = (self.steps, self._begin, began, self.spans), None
         self.steps += 1
-        alone = self.steps >= _FIRST_SAMPLED and not self.steps & (self.steps - 1)
+        power = self.steps.bit_length() if not self.steps & (self.steps - 1) else 0
+        alone = self.steps >= _FIRST_SAMPLED and power % 2 == 0 < power
         if alone or self.steps % self.sample_every == 0:
             self.spans = []
         self.moves += 1

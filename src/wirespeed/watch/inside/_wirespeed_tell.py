@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import faulthandler
 import json
+import linecache
 import math
 import os
 import signal
@@ -23,11 +24,14 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 PERIOD_S = 1.0
-_ROWS_A_SECOND = 20
+_LOOKS = 5
+"""Times a second that the thread looks where in the program the rank is."""
+_PLACES, _TOLD_PLACES = 256, 4
+_ROWS_A_SECOND = 16
 """Of more steps than that the means of some are told: the line has a kilobyte a second."""
 _STUCK_S = 3.0
 """After which a rank that does nothing also tells where it stands."""
-_SAMPLE_S = 10.0
+_SAMPLE_S = 20.0
 _SAMPLED_CALLS = 150
 _LINKS = 8
 """Connections that are told, the busiest."""
@@ -58,23 +62,27 @@ class _Teller:
         self._greet_at = self._stood_at = 0.0
         self._met = False
         self._links: dict[tuple[str, int], tuple[int, int, int]] = {}
+        self._looks = 0
+        self._places: dict[tuple[str, int, str], int] = {}
         self._moves, self._moved_at = -1, time.monotonic()
         self._linked_at = time.monotonic()
-        self._bad = False
+        self._bad = self._ripe = False
         self._stacks = _stack_file(self._path)
         self._over, self._lock = threading.Event(), threading.Lock()
 
     def run(self) -> None:
-        while not self._rank.hurt and not self._over.wait(PERIOD_S):
+        looks = 0
+        while not self._rank.hurt and not self._over.wait(PERIOD_S / _LOOKS):
+            looks += 1
             with self._lock:
-                self._try()
+                self._try(self._tell if looks % _LOOKS == 0 else self._look)
         if self._rank.hurt:
             self._rank.active = False
             self._send(k="hurt", why=self._rank.hurt)
 
-    def _try(self) -> None:
+    def _try(self, work: Callable[[], None]) -> None:
         try:
-            self._tell()
+            work()
         except Exception as error:
             self._rank.hurt = repr(error)[:200]
 
@@ -82,8 +90,15 @@ class _Teller:
         """The process ends: what is left is told."""
         self._over.set()
         if not self._rank.hurt and os.getpid() == self._rank.pid and self._lock.acquire(timeout=1):
-            self._try()
+            self._try(self._tell)
             self._send(k="bye", s=self._rank.steps, pid=os.getpid())
+
+    def _look(self) -> None:
+        """Note the line of the program that the rank is at, where it is in nothing that is timed."""
+        self._looks += 1
+        place = None if self._rank.at.phase else _own_line(self._rank.thread)
+        if place is not None and (place in self._places or len(self._places) < _PLACES):
+            self._places[place] = self._places.get(place, 0) + 1
 
     def _tell(self) -> None:
         self._look_again()
@@ -114,8 +129,9 @@ class _Teller:
         if len(told) > 1:
             step_s = sum(row[0] for *_, row in told) / len(told)
             rank.sample_every = 1 << max(0, math.ceil(math.log2(_SAMPLE_S / max(step_s, 1e-6))))
-        if rank.sampled is not None:
+        if rank.sampled is not None and (self._ripe or not _on_devices() or self._over.is_set()):
             self._tell_sample()
+        self._ripe = rank.sampled is not None
 
     def _send(self, **message: Any) -> None:
         data = json.dumps({"r": self._number, **message}, separators=(",", ":")).encode()
@@ -153,6 +169,7 @@ class _Teller:
             "v": {"torch": str(getattr(sys.modules.get("torch"), "__version__", ""))},
             "a": _own_addresses(),
             "u": _unseen(dist),
+            "d": _device(),
             "sf": self._stacks,
             "n": int(time.monotonic() / 30),
         }
@@ -182,6 +199,9 @@ class _Teller:
         if told:
             self._send(k="n", s=self._rank.steps, o=round(seconds, 3), l=told[:_LINKS])
         self._send(k="m", s=self._rank.steps, rss=_resident())
+        often = sorted(self._places.items(), key=lambda one: -one[1])[:_TOLD_PLACES]
+        if often:
+            self._send(k="pl", of=self._looks, l=[[*_told_place(p), n] for p, n in often])
 
     def _tell_sample(self) -> None:
         step, begin, unix, spans = self._rank.sampled
@@ -209,16 +229,22 @@ def _distributed() -> Any:
     return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
 
 
+def _on_devices() -> bool:
+    """Whether NCCL's watchdog still has to notice how long the collectives of a step took."""
+    dist = _distributed()
+    return dist is not None and "nccl" in str(dist.get_backend())
+
+
 def _unseen(dist: Any) -> list[str]:
     if dist is None:
         return ["no torch.distributed: nothing is known of communication"]
-    if "nccl" in str(dist.get_backend()):
+    if _on_devices():
         return ["NCCL: how long ranks wait in collectives (only a GPU knows)"]
     return []
 
 
 def _rows(told: list[tuple[int, float, list[float]]]) -> list[dict[str, Any]]:
-    """As messages of at most twenty rows; steps that follow each other are put together beyond that."""
+    """As messages of at most sixteen rows; steps that follow each other are put together beyond that."""
     each = max(1, -(-len(told) // _ROWS_A_SECOND))
     whole = len(told) - len(told) % each if each > 1 else len(told)
     parts = [told[i : i + each] for i in range(0, whole, each)] + [[one] for one in told[whole:]]
@@ -274,6 +300,34 @@ def _numbers() -> dict[str, int]:
             with contextlib.suppress(Exception):
                 found[name] = group._get_sequence_number_for_group()
     return found
+
+
+def _own_line(thread: int) -> tuple[str, int, str] | None:
+    """File, line and function of the innermost call that is neither torch's nor Python's own."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None and not _is_own(frame.f_code.co_filename):
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name) if frame else None
+
+
+def _is_own(file: str) -> bool:
+    _, package, name = file.rpartition("-packages/")
+    return not (name.startswith("torch/") if package else file.startswith(_NOT_OWN))
+
+
+_NOT_OWN = (str(Path(os.__file__).parent), str(Path(__file__).parent), "<")
+
+
+def _told_place(place: tuple[str, int, str]) -> tuple[str, str]:
+    """`step (train.py:31)`, and the text of that line."""
+    file, line, function = place
+    return f"{function} ({file}:{line})"[-250:], linecache.getline(file, line).strip()[:120]
+
+
+def _device() -> str:
+    """`cuda` where the program uses one."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return "cuda" if cuda is not None and cuda.is_initialized() else ""
 
 
 def _stack(thread: int) -> list[str]:

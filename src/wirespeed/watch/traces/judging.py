@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from wirespeed.diagnose.flight import compare
+from wirespeed.model.records import Finding
 from wirespeed.watch.judge import LEAST_STEPS, Judged, judge
+from wirespeed.watch.lateness import late_rank
 from wirespeed.watch.traces.analysis import Analysed
-from wirespeed.watch.traces.lateness import late_rank
 
 
 def judged(found: Analysed) -> Judged:
@@ -14,7 +17,7 @@ def judged(found: Analysed) -> Judged:
         found.table, world_size=found.world_size, traffic=found.traffic, unseen=found.unseen
     )
     if found.table.each.sum() < LEAST_STEPS:
-        seen = replace(seen, findings=(*late_rank(found), *seen.findings))
+        seen = replace(seen, findings=(*late_of(found), *seen.findings))
     if not found.dumps:
         return seen
     hung = compare(found.dumps, len(found.damaged))
@@ -23,3 +26,11 @@ def judged(found: Analysed) -> Judged:
     # Dumps alone tell who hangs; of steps they hold no more than the last collectives.
     rest = [one for one in seen.findings if one.status == "not_checked" and found.damaged]
     return replace(seen, findings=(*hung, *rest))
+
+
+def late_of(found: Analysed) -> list[Finding]:
+    """A trace of torch.profiler often holds three to ten steps, too few for `judge`."""
+    caused = found.arrivals.caused(found.arrivals.offsets(), found.table.first)
+    steps = found.table.columns["step"][: len(caused)]
+    known = steps[~np.isnan(caused[: len(steps)])]
+    return late_rank(caused, found.table.hosts, float(np.nanmedian(known)) if len(known) else 0.0)

@@ -1,10 +1,10 @@
-"""Who the others wait for, of traces with too few steps for the statistics of `watch/judge.py`.
+"""Who the others wait for, where only some steps are known: of traces, and of sampled steps on GPUs.
 
-A trace of torch.profiler often holds three to ten steps. In each the rank that let the others wait
-longest is known from the order of arrival; that it is the same one in k of m steps has the chance of
-a binomial tail, were all ranks alike.
+In each step the rank that let the others wait longest is known from the collectives; that it is the
+same one in k of m steps has the chance of a binomial tail, were all ranks alike.
 """
 
+from collections.abc import Sequence
 from math import comb
 
 import numpy as np
@@ -12,36 +12,33 @@ import numpy as np
 from wirespeed.checks.registry import tell
 from wirespeed.model.records import Finding, Subject
 from wirespeed.model.units import format_duration
-from wirespeed.watch.traces.analysis import Analysed
+from wirespeed.watch.own_work import Matrix
 
-_LEAST_STEPS = 3
+LEAST_STEPS = 3
 _SHARE = 0.05
 """Of a step: who lets others wait less is not named."""
 _CHANCE = 0.05
 """Above it the finding is a warning."""
 
 
-def late_rank(found: Analysed) -> list[Finding]:
-    """At most one finding."""
-    table = found.table
-    caused = found.arrivals.caused(found.arrivals.offsets(), table.first)
-    if len(caused) < 2:
-        return []
-    rows = np.nonzero((~np.isnan(caused)).sum(axis=0) >= 2)[0]
+def late_rank(caused: Matrix, hosts: Sequence[str], step_s: float) -> list[Finding]:
+    """At most one finding. caused: [ranks, steps], seconds for which a rank let the others wait, NaN
+    where not known; step_s: of a step.
+    """
+    columns = np.nonzero((~np.isnan(caused)).sum(axis=0) >= 2)[0]
     ranks = np.nonzero((~np.isnan(caused)).any(axis=1))[0]
-    if len(rows) < _LEAST_STEPS:
+    if len(columns) < LEAST_STEPS:
         return []
-    waits = np.nan_to_num(caused[np.ix_(ranks, rows)])
+    waits = np.nan_to_num(caused[np.ix_(ranks, columns)])
     counts = np.bincount(np.argmax(waits, axis=0), minlength=len(ranks))
     most = int(np.argmax(counts))
-    count, steps = int(counts[most]), len(rows)
+    count, steps = int(counts[most]), len(columns)
     delay = float(np.median(waits[most]))
-    step_s = float(np.nanmedian(table.columns["step"][np.ix_(ranks, rows)]))
     if count * 2 <= steps or not delay >= _SHARE * step_s > 0:
         return []
     chance = len(ranks) * _tail(steps, count, 1 / len(ranks))
     rank = int(ranks[most])
-    host = table.hosts[rank]
+    host = hosts[rank] if rank < len(hosts) else ""
     return [
         tell(
             "WATCH-001",
