@@ -10,7 +10,7 @@ import pytest
 from wirespeed.errors import InputError, StorageError, UsageError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Run
-from wirespeed.runs import recovery, store
+from wirespeed.runs import loading, recovery
 from wirespeed.runs.folder import RunFolder
 from wirespeed.runs.store import find, list_runs, load, past_runs, remove, save
 
@@ -328,7 +328,7 @@ def test_a_run_that_is_too_large_is_refused(
     small_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = save(small_run)
-    monkeypatch.setattr(store, "LARGEST", 1000)
+    monkeypatch.setattr(loading, "LARGEST", 1000)
     monkeypatch.setattr(recovery, "LARGEST", 1000)
     with pytest.raises(InputError, match="larger than 1000 B"):
         load(path / "run.json")

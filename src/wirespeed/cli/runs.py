@@ -24,7 +24,7 @@ from wirespeed.views import FORMATS
 if TYPE_CHECKING:
     from wirespeed.model.records import Run
     from wirespeed.reference import Reference
-    from wirespeed.runs.store import RunSummary
+    from wirespeed.runs.rows import RunRow
 
 
 _LARGEST_FILE = 256 * 2**20
@@ -61,7 +61,7 @@ def list_command(output: str) -> None:
 
     found = list_runs()
     if output == "json":
-        click.echo(json.dumps([asdict(summary) for summary in found], indent=2))
+        click.echo(json.dumps([asdict(row) | {"path": str(row.path)} for row in found], indent=2))
     elif found:
         click.echo("\n".join(_table(found)))
     else:
@@ -177,7 +177,7 @@ def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **
     click.echo(f"next: wirespeed runs show {found[-1].id}")
 
 
-def _table(summaries: "list[RunSummary]") -> list[str]:
+def _table(summaries: "list[RunRow]") -> list[str]:
     from wirespeed.cli.page import table_lines
     from wirespeed.model.units import format_duration
 
@@ -194,7 +194,7 @@ def _table(summaries: "list[RunSummary]") -> list[str]:
     return table_lines((*titles, "backend", "measured", "remark"), rows, right)
 
 
-def _remark(one: "RunSummary") -> str:
+def _remark(one: "RunRow") -> str:
     return f"damaged: {one.damaged}" if one.damaged else "" if one.finished else "unfinished"
 
 

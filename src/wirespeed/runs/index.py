@@ -1,0 +1,322 @@
+"""The index: rows of all stored runs in one SQLite file beside their folders.
+
+    $WIRESPEED_HOME/index-1.sqlite
+
+The folders are the truth; no run waits for the index, since whoever reads it looks first what has come,
+gone or changed: the time of the runs' folder tells whether names did, and run.json and records.jsonl
+of runs that have not ended, and of those that are shown, whether their content did.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from wirespeed.errors import InputError, StorageError
+from wirespeed.runs.folder import FOLDER_NAME, home, runs_home
+from wirespeed.runs.index_file import ORDER, TABLES, VERSION, IndexFile, columns, made
+from wirespeed.runs.jsontext import damage
+from wirespeed.runs.loading import load
+from wirespeed.runs.rows import FigureRow, FindingRow, NodeRow, Rows, RunRow, damaged_row, rows_of
+
+_T = TypeVar("_T")
+_ATTEMPTS = 3
+_BATCH_S = 0.5
+"""So long rows are gathered before they are written: more than that is not lost with the process."""
+_MANY = 200
+"""Runs to be read that are worth a word."""
+_STEP_S = 2.0
+_NEWEST = "substr(run, 1, 15) DESC, started DESC, run DESC"
+_EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    """Which runs; what is empty or None filters nothing."""
+
+    node: str = ""
+    """A host that took part."""
+    verdict: str = ""
+    """`pass`, `fail` or `unknown` (exit code 0, 1 or 3), or a verdict such as `NOT READY`."""
+    command: str = ""
+    """The verb."""
+    gpu: str = ""
+    """Part of a GPU's product name, in any case."""
+    since: str = ""
+    """ISO 8601 in UTC, or the start of it: runs that started then or later."""
+    until: str = ""
+    """Runs that started before."""
+    before: str = ""
+    """Name of a run's folder: runs that come before it."""
+    finished: bool | None = None
+    """Runs that ended, or that did not."""
+    world: tuple[str, int] | None = None
+    """Backend and ranks."""
+    last: int | None = None
+    """So many at most, the newest."""
+
+    def where(self) -> tuple[str, list[Any]]:
+        """A condition of SQL on the table `runs`, and its values."""
+        told: list[tuple[Any, str]] = [
+            (self.node, "run IN (SELECT run FROM nodes WHERE host = ?)"),
+            (self.command, "command = ?"),
+            (self.gpu, "instr(lower(gpu), lower(?)) > 0"),
+            (self.since, "started >= ?"),
+            (self.until, "started < ?"),
+            (
+                self.before,
+                f"({ORDER.format('')}) < (SELECT {ORDER.format('')} FROM runs WHERE run = ?)",
+            ),
+        ]
+        if self.verdict in _EXIT_CODES:
+            told.append(
+                (str(_EXIT_CODES[self.verdict]), "damaged = '' AND exit_code = CAST(? AS INT)")
+            )
+        else:
+            told.append((self.verdict, "verdict = upper(?)"))
+        if self.finished is not None:
+            told.append((str(int(self.finished)), "finished = CAST(? AS INT)"))
+        if self.world is not None:
+            told += [
+                (self.world[0], "backend = ?"),
+                (str(self.world[1]), "world_size = CAST(? AS INT)"),
+            ]
+        told = [(value, condition) for value, condition in told if value]
+        return " AND ".join(["1", *(one for _, one in told)]), [value for value, _ in told]
+
+
+EVERYTHING = RunFilter()
+
+
+class Index:
+    """Rows of the stored runs; `opened` gives one that is current."""
+
+    def __init__(self, path: Path, folders: Path, say: Callable[[str], None]) -> None:
+        self._folders, self._say = folders, say
+        self._file = IndexFile(path, self._synchronise)
+        self._end = float("inf")
+        self.missing = 0
+        """Runs that are not in it yet, since the time was over."""
+        if not folders.is_dir():
+            self._file.use_memory("there are no runs")
+
+    @classmethod
+    @contextmanager
+    def opened(
+        cls, *, seconds: float | None = None, say: Callable[[str], None] = lambda text: None
+    ) -> Iterator["Index"]:
+        """The index of this user's runs, made current.
+
+        seconds: for making it so, the newest runs first; what is left out is counted as `missing`.
+        say: told where that takes long. StorageError where the runs' folder cannot be read.
+        """
+        index = cls(home() / f"index-{VERSION}.sqlite", runs_home(), say)
+        try:
+            index.update(seconds)
+            yield index
+        finally:
+            index._file.close()
+
+    @property
+    def in_memory(self) -> str:
+        """Why the file is not used; empty while it is."""
+        return self._file.in_memory
+
+    def update(self, seconds: float | None = None) -> None:
+        """Take in what has come, gone or changed since; seconds: as of `opened`."""
+        self._end = float("inf") if seconds is None else time.monotonic() + seconds
+        self._file.mended(self._synchronise)
+
+    # Reading: always in the order in which the runs started.
+
+    def runs(self, which: RunFilter = EVERYTHING) -> list[RunRow]:
+        """The runs, oldest first, each as its folder is now."""
+        return self._file.mended(lambda: self._current(which))
+
+    def count(self, which: RunFilter = EVERYTHING) -> int:
+        """How many there are, whatever `last` says."""
+        where, values = which.where()
+        sql = f"SELECT count(*) FROM runs WHERE {where}"
+        return int(self._file.mended(lambda: self._file.ask(sql, values)[0][0]))
+
+    def figures(self, names: Iterable[str] = (), which: RunFilter = EVERYTHING) -> list[FigureRow]:
+        """names: operations or strategies, all if empty. `last`: of the runs that have such figures."""
+        return self._of_runs(FigureRow, [_any_of("name", names)], which)
+
+    def findings(
+        self,
+        *,
+        node: str = "",
+        ids: Iterable[str] = (),
+        status: Iterable[str] = (),
+        which: RunFilter = EVERYTHING,
+    ) -> list[FindingRow]:
+        """node: that they are about; ids, status: any of these. `last`: of the runs that have such."""
+        about = ("(host = ? OR peer = ?)", [node, node]) if node else _any_of("host", ())
+        conditions = [about, _any_of("id", ids), _any_of("status", status)]
+        return self._of_runs(FindingRow, conditions, which)
+
+    def nodes(self, *, node: str = "", which: RunFilter = EVERYTHING) -> list[NodeRow]:
+        """Each node in each run, or that one in each. `last`: of the runs that have such."""
+        return self._of_runs(NodeRow, [_any_of("host", [node] if node else ())], which)
+
+    def hosts(self) -> list[str]:
+        """Every node that took part in a run, sorted."""
+        sql = "SELECT DISTINCT host FROM nodes ORDER BY host"
+        return [host for (host,) in self._file.mended(lambda: self._file.ask(sql))]
+
+    def _of_runs(
+        self, kind: type[_T], conditions: Iterable[tuple[str, list[Any]]], which: RunFilter
+    ) -> list[_T]:
+        table = next(name for name, one in TABLES.items() if one is kind)
+        condition = " AND ".join(text for text, _ in conditions)
+        values = [value for _, told in conditions for value in told]
+        names = ", ".join(columns(kind))
+        sql = f"SELECT {names}, crc FROM {table} WHERE {condition}"
+        if which != EVERYTHING:
+            where, more = which.where()
+            chosen = f"SELECT run FROM runs WHERE {where}"
+            if which.last is not None:
+                chosen += f" AND run IN (SELECT run FROM {table} WHERE {condition})"
+                chosen += f" ORDER BY {_NEWEST} LIMIT {int(which.last)}"
+                more = more + values
+            sql, values = f"{sql} AND run IN ({chosen})", values + more
+        sql += f" ORDER BY {ORDER.format('')}"
+        return self._file.mended(lambda: self._file.rows(kind, sql, values))
+
+    def _current(self, which: RunFilter) -> list[RunRow]:
+        where, values = which.where()
+        sql = f"SELECT seen, {', '.join(columns(RunRow))}, crc FROM runs WHERE {where}"
+        sql += f" ORDER BY {_NEWEST}"
+        if which.last is not None:
+            sql += f" LIMIT {int(which.last)}"
+        found: list[tuple[str, RunRow]] = []
+        for _ in range(_ATTEMPTS):
+            found = [(seen, made(RunRow, row)) for seen, *row in self._file.ask(sql, values)]
+            stale = [one.run for seen, one in found if seen != _seen(self._folders / one.run)]
+            if not stale:
+                break
+            self._take(stale)
+        return [one for _, one in reversed(found)]
+
+    # Keeping it current.
+
+    def _synchronise(self) -> None:
+        file = self._file
+        stamp = file.ask("SELECT value FROM told WHERE name = 'stamp'")
+        if not stamp or stamp[0][0] != _stamp(self._folders):
+            self._list()
+        open_ones = file.ask("SELECT run, seen FROM runs WHERE NOT finished")
+        self._take([run for run, seen in open_ones if seen != _seen(self._folders / run)])
+        new = file.ask("SELECT run FROM pending ORDER BY run DESC")
+        if len(new) >= _MANY:
+            self._say(f"reading {len(new):,} runs into the index …")
+        self._take([run for (run,) in new])
+        self.missing = file.ask("SELECT count(*) FROM pending")[0][0]
+
+    def _list(self) -> None:
+        """What has come is pending from now on, what has gone is forgotten.
+
+        In one step: of two processes that do this at once, the stamp that stays belongs to the list
+        that stays.
+        """
+        file = self._file
+        with file.writing():
+            stamp = _stamp(self._folders)
+            there = folder_names(self._folders)
+            known = {
+                run for (run,) in file.ask("SELECT run FROM runs UNION SELECT run FROM pending")
+            }
+            self._forget(known - there)
+            file.change("INSERT INTO pending VALUES (?)", [(run,) for run in there - known])
+            file.change("INSERT OR REPLACE INTO told VALUES ('stamp', ?)", [(stamp,)])
+
+    def _take(self, names: Sequence[str]) -> None:
+        """Read these runs and keep their rows, in the time that there is."""
+        read: list[tuple[str, str, Rows | None]] = []
+        since = time.monotonic()
+        for name in names:
+            if (now := time.monotonic()) > self._end:
+                break
+            if now - since > _BATCH_S:
+                self._keep(read)
+                read, since = [], now
+            seen = _seen(self._folders / name)
+            read.append((name, seen, _rows(self._folders / name)))
+        self._keep(read)
+
+    def _keep(self, read: Sequence[tuple[str, str, Rows | None]]) -> None:
+        if not read:
+            return
+        with self._file.writing():
+            self._forget(name for name, _, _ in read)
+            for _, seen, rows in read:
+                if rows is not None:
+                    self._file.insert("runs", [rows.run], seen)
+                    self._file.insert("figures", rows.figures)
+                    self._file.insert("findings", rows.findings)
+                    self._file.insert("nodes", rows.nodes)
+
+    def _forget(self, runs: Iterable[str]) -> None:
+        gone = [(run,) for run in runs]
+        for table in (*TABLES, "pending"):
+            self._file.change(f"DELETE FROM {table} WHERE run = ?", gone)
+
+
+def _any_of(column: str, values: Iterable[str]) -> tuple[str, list[Any]]:
+    told = list(values)
+    return (f"{column} IN ({','.join('?' * len(told))})", told) if told else ("1", [])
+
+
+def _rows(folder: Path) -> Rows | None:
+    """None where the folder has gone."""
+    try:
+        with damage(str(folder)):
+            return rows_of(load(folder), folder.name)
+    except InputError as error:
+        return damaged_row(folder.name, error.saw) if folder.is_dir() else None
+
+
+def _stamp(folder: Path) -> str:
+    """Another one where a name has come or gone; empty where that cannot be told.
+
+    Times of files come in steps (of some ms, on a network's file system up to a second): a folder that
+    changed just now may change again within the same.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # asks a file server
+    except OSError:
+        return ""
+    try:
+        told = os.fstat(handle)
+    finally:
+        os.close(handle)
+    if abs(time.time() - told.st_mtime) < _STEP_S:
+        return f"changing {time.time_ns()}"
+    return f"{told.st_ino} {told.st_mtime_ns} {told.st_nlink} {told.st_size}"
+
+
+def _seen(folder: Path) -> str:
+    """Another one where the run was written to."""
+    return f"{_of_file(folder / 'run.json')} {_of_file(folder / 'records.jsonl')}"
+
+
+def _of_file(path: Path) -> str:
+    try:
+        told = path.lstat()
+    except OSError:
+        return "-"
+    return f"{told.st_ino},{told.st_mtime_ns},{told.st_size}"
+
+
+def folder_names(runs: Path) -> set[str]:
+    try:
+        with os.scandir(runs) as found:
+            return {one.name for one in found if FOLDER_NAME.fullmatch(one.name) and one.is_dir()}
+    except FileNotFoundError:
+        return set()
+    except OSError as error:
+        raise StorageError(f"cannot read {runs}: {error.strerror or error}") from error

@@ -1,0 +1,262 @@
+"""The file of the index: rows in and out of SQLite, and what is done where the file is lost or damaged.
+
+A rollback journal, never a write-ahead log: that one needs memory which all readers share, which a
+network's file system does not have (https://www.sqlite.org/wal.html), nor does it open in a folder that
+cannot be written. Locks are SQLite's own; on NFS they need version 4, or lockd. Where the file cannot be
+had or written (a read-only home, a full disk, locks that do not work) the rows are in memory, for this
+process alone.
+"""
+
+import fcntl
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from wirespeed.errors import StorageError
+from wirespeed.runs.rows import FigureRow, FindingRow, NodeRow, RunRow
+
+VERSION = 1
+"""Of the tables; another one has a file of its own."""
+TABLES: dict[str, type] = {
+    "runs": RunRow,
+    "figures": FigureRow,
+    "findings": FindingRow,
+    "nodes": NodeRow,
+}
+"""Rows by the name of their table."""
+ORDER = "substr({0}run, 1, 15), {0}started, {0}run"
+"""Of runs, as SQL: by the second in the folder's name, then by what the run says itself."""
+
+_T = TypeVar("_T")
+_BUSY_S = 5.0
+_ATTEMPTS = 4
+_UNUSABLE = {
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL),
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOLFS),
+}
+"""Errors that say nothing of what is in the file: it cannot be had, or written, now."""
+_LOCKED_BYTES = 512
+_FIRST_LOCKED = 0x40000000
+"""The bytes that SQLite locks to read or write (https://www.sqlite.org/fileformat2.html, 1.2.1)."""
+_INDEXES = (
+    f"runs ({ORDER.format('')})",
+    "runs (verdict)",
+    "figures (run)",
+    "figures (name, run)",
+    "findings (run)",
+    "findings (host, run) WHERE host <> ''",
+    "findings (peer, run) WHERE peer <> ''",
+    "findings (id, run)",
+    "nodes (run)",
+    "nodes (host, run)",
+)
+
+
+class Damaged(Exception):
+    """A row is not what was written."""
+
+
+class IndexFile:
+    """A connection that answers whatever has become of the file."""
+
+    def __init__(self, path: Path, renew: Callable[[], None]) -> None:
+        """renew: called after the tables were made anew, to fill them."""
+        self._path, self._renew = path, renew
+        self.in_memory = ""
+        """Why the file is not used; empty while it is."""
+        self._db: sqlite3.Connection | None = None
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+        self._db = None
+
+    def use_memory(self, why: str) -> None:
+        """Go on without the file, with what can be read of it."""
+        self.close()
+        self.in_memory = why
+        try:
+            self._db = _copied(self._path)
+        except (sqlite3.Error, Damaged):
+            self._db = sqlite3.connect(":memory:", isolation_level=None)
+            _make(self._db)
+
+    def mended(self, action: Callable[[], _T]) -> _T:
+        """What the action gives: where the file is damaged once more after it was opened again, then
+        after it was emptied, at last in memory."""
+        last: Exception | None = None
+        for attempt in range(_ATTEMPTS):
+            try:
+                if attempt:
+                    self._renew()
+                return action()
+            except (sqlite3.Error, Damaged) as error:
+                last = error
+                self._step_back(attempt, error)
+        raise StorageError(f"the index {self._path} cannot be read: {last}") from last
+
+    def _step_back(self, attempt: int, error: Exception) -> None:
+        self.close()
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in _UNUSABLE or attempt == _ATTEMPTS - 2:
+            self.use_memory(str(error))
+        elif attempt and not self.in_memory:
+            self._empty()
+
+    def _empty(self) -> None:
+        """Take all out of the file while nobody reads or writes it.
+
+        It stays the same file: who has it open would write the journal of a removed one beside the new
+        (https://www.sqlite.org/howtocorrupt.html, 2.4).
+        """
+        try:
+            handle = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return  # opening it will tell
+        try:
+            if _locked(handle):
+                journal = self._path.with_name(f"{self._path.name}-journal")
+                journal.unlink(missing_ok=True)
+                os.ftruncate(handle, 0)
+        except OSError:
+            pass
+        finally:
+            os.close(handle)
+
+    # Statements.
+
+    @property
+    def db(self) -> sqlite3.Connection:
+        if self._db is None:
+            self._db = self._opened()
+        return self._db
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._path.parent.is_dir():
+            with suppress(OSError):  # SQLite itself would let others read it
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        name = f"file:{quote(str(self._path))}?mode=rw"
+        db = sqlite3.connect(name, uri=True, timeout=_BUSY_S, isolation_level=None)
+        try:
+            _make(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self.db.execute(sql, values).fetchall()
+
+    def change(self, sql: str, values: Sequence[Sequence[Any]] = ((),)) -> None:
+        self.db.executemany(sql, values) if values else None
+
+    def rows(self, kind: type[_T], sql: str, values: Sequence[Any]) -> list[_T]:
+        """Of a statement that asks for the columns of that row, then for `crc`."""
+        return [made(kind, found) for found in self.db.execute(sql, values)]
+
+    def insert(self, table: str, rows: Iterable[Any], *more: str) -> None:
+        """Rows, with what a table has beyond them."""
+        values = [(*(told := _told(row)), _crc(told), *more) for row in rows]
+        if values:
+            places = ",".join("?" * len(values[0]))
+            self.db.executemany(f"INSERT INTO {table} VALUES ({places})", values)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """All or nothing, and nobody else meanwhile."""
+        db = self.db
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+            raise
+
+
+def _copied(path: Path) -> sqlite3.Connection:
+    """The file's content in memory."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    there = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_BUSY_S)
+    try:
+        there.backup(db)
+        _make(db)
+    except BaseException:
+        db.close()
+        raise
+    finally:
+        there.close()
+    return db
+
+
+def _make(db: sqlite3.Connection) -> None:
+    """The tables, where there are none yet; Damaged where they are of another version."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version == VERSION:
+        return
+    if version:
+        raise Damaged(f"it is of version {version}")
+    db.execute("BEGIN IMMEDIATE")
+    for table, kind in TABLES.items():
+        beyond = ["crc"] + ["seen"] * (table == "runs")
+        unique = ", PRIMARY KEY (run)" if table == "runs" else ""
+        names = ", ".join((*columns(kind), *beyond))
+        db.execute(f"CREATE TABLE IF NOT EXISTS {table} ({names}{unique})")
+    db.execute("CREATE TABLE IF NOT EXISTS pending (run PRIMARY KEY)")
+    db.execute("CREATE TABLE IF NOT EXISTS told (name PRIMARY KEY, value)")
+    for number, place in enumerate(_INDEXES):
+        db.execute(f"CREATE INDEX IF NOT EXISTS by_{number} ON {place}")
+    db.execute(f"PRAGMA user_version = {VERSION}")
+    db.execute("COMMIT")
+
+
+def _locked(handle: int) -> bool:
+    """Whether the file is ours alone now, waited for in bounded time; until it is closed."""
+    end = time.monotonic() + _BUSY_S
+    while time.monotonic() < end:
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, _LOCKED_BYTES, _FIRST_LOCKED)
+        except OSError:
+            time.sleep(0.01)
+        else:
+            return True
+    return False
+
+
+# A row as values of SQLite, and back: with a checksum, since SQLite keeps none.
+
+
+@cache
+def columns(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+@cache
+def _flags(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.type is bool)
+
+
+def _told(row: Any) -> tuple[Any, ...]:
+    return tuple(int(value) if value is True or value is False else value for value in astuple(row))
+
+
+def made(kind: type[_T], found: Sequence[Any]) -> _T:
+    """Damaged where the values are not what was written."""
+    *values, crc = found
+    if crc != _crc(tuple(values)):
+        raise Damaged("a row is not what was written")
+    told = dict(zip(columns(kind), values, strict=True))
+    return kind(**told | {name: bool(told[name]) for name in _flags(kind)})
+
+
+def _crc(values: tuple[Any, ...]) -> int:
+    return zlib.crc32(repr(values).encode("utf-8", "surrogatepass"))

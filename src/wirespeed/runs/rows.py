@@ -1,0 +1,363 @@
+"""What is kept of many runs at once: flat rows made of each `Run`, for the index and for a common store.
+
+A row holds texts, numbers and nothing else, so that a column of any database can take it. Times are
+seconds, sizes bytes, bandwidths bytes a second, moments ISO 8601 in UTC as the run tells them.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wirespeed.compare.estimate import Figure
+from wirespeed.compare.figures import figures_of
+from wirespeed.model.derived_records import What
+from wirespeed.model.records import Finding, NodeFacts, Run
+from wirespeed.runs.folder import runs_home
+
+_MOST = 2**63 - 1
+"""The largest whole number that a column of a database takes."""
+_STAMP = len("20261103-101112")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One line of `runs list`."""
+
+    run: str
+    """Name of the run's folder, which is unique: its start, then its id."""
+    id: str
+    """8 hexadecimal digits."""
+    command: str = ""
+    """The verb: `check`, `bench`, `import`, …"""
+    started: str = ""
+    """When."""
+    seconds: float = 0.0
+    """How long it took."""
+    verdict: str = "UNKNOWN"
+    """`READY`, `NOT READY`, `UNKNOWN`, or what `diagnose` and `attach` say."""
+    exit_code: int = 3
+    """What its process ended with."""
+    world_size: int = 0
+    """Ranks; 0: not known."""
+    nodes: int = 0
+    """Nodes that took part; 0: not known."""
+    backend: str = ""
+    """`gloo`, `nccl`, …"""
+    launcher: str = ""
+    """`local`, `torchrun`, `slurm`, …"""
+    gpu: str = ""
+    """Products of its GPUs, each once, with commas between them."""
+    wirespeed: str = ""
+    """Version that made it."""
+    measurements: int = 0
+    """How many figures of collectives it holds."""
+    failed: int = 0
+    """Findings that failed."""
+    warned: int = 0
+    """Findings that warn."""
+    headline: str = ""
+    """Title of its first failed finding, else of its first warning."""
+    injected: bool = False
+    """Whether a fault was acted out in it."""
+    finished: bool = True
+    """False: it did not end, or has not yet."""
+    damaged: str = ""
+    """Why it cannot be read; empty for a good run."""
+
+    @property
+    def path(self) -> Path:
+        """Its folder on this machine."""
+        return runs_home() / self.run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureRow:
+    """One figure of a run that may be compared with those of others."""
+
+    run: str
+    """As in a run's row."""
+    started: str
+    """When the run started."""
+    kind: str
+    """`collective`, `training`, `goodput`, `soak`, `watched` or `replay`."""
+    name: str
+    """The operation, the strategy, or which figure of the kind."""
+    what: str
+    """All that must be alike for comparing it, as JSON: a list of names with their values."""
+    backend: str
+    """The world's."""
+    nodes: int
+    """The world's; 0: not known."""
+    ranks: int
+    """Ranks that took part; 0: not known."""
+    size_bytes: int
+    """Of a message; 0 where it is of none."""
+    log_s: float
+    """Natural logarithm of the time in seconds: of the median, of `train` the mean step."""
+    within: float | None
+    """Standard error of `log_s` by the run's own interval; null where it shows none."""
+    busbw: float
+    """Bytes a second; 0 where it has no meaning."""
+    samples: int
+    """Timed operations or steps."""
+    wrong: bool
+    """Whether its data were wrong."""
+
+    @property
+    def seconds(self) -> float:
+        """The time; of a ratio (`What.is_ratio`) seconds of wall time for such a one."""
+        return math.exp(self.log_s)
+
+    def told(self) -> tuple[What, Figure]:
+        """As `figures_of` gives it. ValueError or TypeError where `what` is none."""
+        fields = tuple((name, value) for name, value in json.loads(self.what))
+        what = What(self.kind, fields)  # type: ignore[arg-type]
+        return what, Figure(
+            log=self.log_s,
+            within=self.within,
+            busbw=self.busbw,
+            samples=self.samples,
+            wrong=self.wrong,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    """One line of a run's verdict."""
+
+    run: str
+    """As in a run's row."""
+    started: str
+    """When the run started."""
+    number: int
+    """Its place in the verdict, from 0."""
+    id: str
+    """`COL-001` and the like."""
+    status: str
+    """`pass`, `warn`, `fail` or `not_checked`."""
+    title: str
+    """One sentence: what is so."""
+    subject_kind: str
+    """`rank`, `node`, `link`, `rail` or `job`."""
+    subject: str
+    """Its name, such as `rank 3` or `node-a -> node-b`."""
+    host: str
+    """The node that it is about, as far as it is about one; of a link where it begins."""
+    peer: str
+    """Of a link the node where it ends; else empty."""
+    category: str
+    """Of `diagnose`: the kind of trouble."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """One node in one run."""
+
+    run: str
+    """As in a run's row."""
+    started: str
+    """When the run started."""
+    host: str
+    """Its host name."""
+    machine: str
+    """What tells it from another machine that later got its name; empty: not known."""
+    boot: str
+    """The kernel's boot id: another one means that it was started again; empty: not known."""
+    command: str
+    """The run's verb."""
+    verdict: str
+    """The run's."""
+    status: str
+    """The worst status of the findings about this node or its ranks; empty where there are none."""
+    role: str
+    """How it took part: `alone`, or `one of N` nodes."""
+    ranks: int
+    """Ranks that it ran."""
+    gpus: int
+    """GPUs that were seen."""
+    gpu: str
+    """Their products, each once, with commas between them."""
+    driver: str
+    """Version of the GPUs' driver."""
+    cuda: str
+    """Version of CUDA."""
+    nccl: str
+    """Version of NCCL."""
+    torch: str
+    """Version of PyTorch."""
+    kernel: str
+    """Version of the kernel."""
+    os: str
+    """Name of the system."""
+    ecc_uncorrected: int
+    """ECC errors that could not be corrected, of all its GPUs, since their driver was loaded."""
+    xids: str
+    """Numbers of the Xids in its kernel's log, each once, with commas between them."""
+    zone: str
+    """Where it stands, as far as a cloud or a label tells."""
+    instance: str
+    """The cloud's type of machine."""
+
+
+class Rows(NamedTuple):
+    """Everything of one run."""
+
+    run: RunRow
+    figures: tuple[FigureRow, ...] = ()
+    findings: tuple[FindingRow, ...] = ()
+    nodes: tuple[NodeRow, ...] = ()
+
+
+def rows_of(run: Run, name: str) -> Rows:
+    """The rows of a run. name: of its folder."""
+    line = _line(run, name)
+    hosts = {f"rank {rank}": node.host for node in run.world.nodes for rank in node.ranks}
+    findings = tuple(
+        _finding(line, n, one, None if run.simulation else hosts)
+        for n, one in enumerate(run.findings)
+    )
+    nodes = {node.host: _node(line, node, findings) for node in run.world.nodes}
+    return Rows(line, tuple(_figures(line, run)), findings, tuple(nodes.values()))
+
+
+def damaged_row(name: str, why: str) -> Rows:
+    """What is left of a run that cannot be read."""
+    return Rows(RunRow(run=name, id=id_in(name), finished=False, damaged=why))
+
+
+def id_in(name: str) -> str:
+    """The id in the name of a run folder."""
+    return name.rpartition("-")[2]
+
+
+def order_of(row: RunRow) -> tuple[str, str]:
+    """Sorts by start: the folder's name tells the second, the run within it the millisecond."""
+    return row.run[:_STAMP], row.started
+
+
+def _line(run: Run, name: str) -> RunRow:
+    by_status = {
+        status: [one.title for one in run.findings if one.status == status]
+        for status in ("fail", "warn")
+    }
+    told = [run.world.told.gpu] if run.world.told else []
+    return RunRow(
+        run=name,
+        id=id_in(name),
+        command=run.command,
+        started=run.started,
+        seconds=run.seconds,
+        verdict=run.verdict,
+        exit_code=run.exit_code,
+        world_size=_whole(run.world.size),
+        nodes=_whole(run.world.node_count),
+        backend=run.world.backend,
+        launcher=run.world.launcher,
+        gpu=_once([*(name for node in run.world.nodes for name in _products(node)), *told]),
+        wirespeed=run.versions.get("wirespeed", ""),
+        measurements=len(run.measurements),
+        failed=len(by_status["fail"]),
+        warned=len(by_status["warn"]),
+        headline=next(iter(by_status["fail"] + by_status["warn"]), ""),
+        injected=bool(run.config.get("inject")),
+        finished=not run.unfinished and not any(one.id == "RUN-001" for one in run.findings),
+    )
+
+
+def _figures(line: RunRow, run: Run) -> Iterator[FigureRow]:
+    for what, figure in figures_of(run).items():
+        told = dict(what.fields)
+        names = (told.get(name) for name in ("op", "strategy", "figure"))
+        yield FigureRow(
+            run=line.run,
+            started=line.started,
+            kind=what.kind,
+            name=str(next((name for name in names if name), "")),
+            what=json.dumps(what.fields),
+            backend=line.backend,
+            nodes=line.nodes,
+            ranks=_whole(told.get("ranks")),
+            size_bytes=_whole(told.get("size_bytes")),
+            log_s=figure.log,
+            within=figure.within,
+            busbw=figure.busbw,
+            samples=_whole(figure.samples),
+            wrong=figure.wrong,
+        )
+
+
+def _finding(line: RunRow, number: int, one: Finding, hosts: dict[str, str] | None) -> FindingRow:
+    """hosts: by rank; None where no real node is meant, as in a simulation."""
+    kind, subject = one.subject.kind, one.subject.name
+    host = peer = ""
+    if hosts is not None and kind in ("node", "rank"):
+        host = hosts.get(subject, subject if kind == "node" else "")
+    elif hosts is not None and kind == "link":
+        host, _, peer = subject.replace(" <-> ", " -> ").partition(" -> ")
+        host, peer = hosts.get(host, host), hosts.get(peer, peer)
+    return FindingRow(
+        run=line.run,
+        started=line.started,
+        number=number,
+        id=one.id,
+        status=one.status,
+        title=one.title,
+        subject_kind=kind,
+        subject=subject,
+        host=host,
+        peer=peer,
+        category=one.category,
+    )
+
+
+_WORST = ("fail", "warn", "not_checked", "pass")
+
+
+def _node(line: RunRow, node: NodeFacts, findings: tuple[FindingRow, ...]) -> NodeRow:
+    facts = node.facts
+    about = {one.status for one in findings if node.host in (one.host, one.peer)}
+    return NodeRow(
+        run=line.run,
+        started=line.started,
+        host=node.host,
+        machine=facts.placement_physical_host or "",
+        boot=_text(facts.other.get("machine.boot")),
+        command=line.command,
+        verdict=line.verdict,
+        status=next((status for status in _WORST if status in about), ""),
+        role="alone" if line.nodes <= 1 else f"one of {line.nodes}",
+        ranks=len(node.ranks),
+        gpus=len(node.gpus),
+        gpu=_once(_products(node)),
+        driver=facts.gpu_driver or "",
+        cuda=facts.cuda or "",
+        nccl=facts.nccl or "",
+        torch=facts.torch or "",
+        kernel=facts.kernel or "",
+        os=facts.os or "",
+        ecc_uncorrected=sum(_whole(gpu.get("ecc_uncorrected")) for gpu in node.gpus),
+        xids=_once(str(one["code"]) for one in facts.gpu_xids or () if one.get("kind") == "Xid"),
+        zone=facts.placement_zone or "",
+        instance=facts.placement_instance_type or "",
+    )
+
+
+def _products(node: NodeFacts) -> list[str]:
+    return [_text(gpu.get("name")) for gpu in node.gpus]
+
+
+def _once(names: Any) -> str:
+    return ",".join(dict.fromkeys(name for name in names if name))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _whole(value: Any) -> int:
+    """0 for what is no whole number; what no column could hold becomes the largest that it can."""
+    whole = value if isinstance(value, int) else 0
+    return max(min(whole, _MOST), -_MOST)
