@@ -97,7 +97,8 @@ def test_this_machine_raises_nothing_and_tells_why() -> None:
 def test_nothing_to_read_is_unknown(tmp_path: Path) -> None:
     notes = Notes(tmp_path)
     note_hardware(notes)
-    assert set(notes.unknown) == {"machine.virtual", "gpu.on_bus"}
+    machine = {"machine.virtual", "machine.id", "machine.boot"}
+    assert set(notes.unknown) == {*machine, "gpu.on_bus"}
 
 
 def test_a_node_with_a_gpu_and_an_rdma_device(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What a fleet remembers and what it does about it: nodes and their past, verdicts acted on, regular checks."""
+"""What a fleet remembers, and what is done about it: nodes and their past, regular checks."""

@@ -86,6 +86,10 @@ class Facts:
     shm_size_bytes: int | None = None
     shm_free_bytes: int | None = None
     machine_virtual: bool | None = None
+    machine_id: str | None = None
+    """A hash of /etc/machine-id: another one is another installation under this name."""
+    machine_boot: str | None = None
+    """The kernel's boot id: another one means that it was started again."""
     gpu_on_bus: Known[list[str]] = None
     gpu_mute: list[str] | None = None
     """PCI addresses, as of `gpu_on_bus`."""

@@ -1,6 +1,7 @@
 """The machine: virtual or not, its PCI devices and GPUDirect, its kernel's log, installed versions."""
 
 import errno
+import hashlib
 import os
 import platform
 import re
@@ -411,6 +412,10 @@ def note_hardware(notes: Notes) -> None:
     About 15 µs a PCI device; with GPUs also some ms for the kernel's log. Nothing raises.
     """
     notes.keep("machine.virtual", is_virtual(notes.root), "/proc/cpuinfo and DMI do not tell")
+    notes.text("machine.boot", "proc/sys/kernel/random/boot_id")
+    name = read_text(notes.root / "etc/machine-id")  # itself it is a secret, says machine-id(5)
+    hashed = name and hashlib.sha256(f"wirespeed {name}".encode()).hexdigest()[:16]
+    notes.keep("machine.id", hashed or None, "/etc/machine-id cannot be read")
     gpus = note_gpus_on_bus(notes)
     if not gpus:
         return

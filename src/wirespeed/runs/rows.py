@@ -163,7 +163,7 @@ class NodeRow:
     host: str
     """Its host name."""
     machine: str
-    """What tells it from another machine that later got its name; empty: not known."""
+    """Another one is another machine, or installation, under that name; empty: not known."""
     boot: str
     """The kernel's boot id: another one means that it was started again; empty: not known."""
     command: str
@@ -323,8 +323,8 @@ def _node(line: RunRow, node: NodeFacts, findings: tuple[FindingRow, ...]) -> No
         run=line.run,
         started=line.started,
         host=node.host,
-        machine=facts.placement_physical_host or "",
-        boot=_text(facts.other.get("machine.boot")),
+        machine=facts.machine_id or facts.placement_physical_host or "",
+        boot=facts.machine_boot or "",
         command=line.command,
         verdict=line.verdict,
         status=next((status for status in _WORST if status in about), ""),
