@@ -38,13 +38,18 @@ def test_the_record_goes_to_json_and_back(watched: Run, crowd: Run) -> None:
 
 
 def test_the_sentences(watched: Run) -> None:
-    seen, step, last = conclusion(watched.watched)  # type: ignore[arg-type]
+    seen, step, last, most = conclusion(watched.watched)  # type: ignore[arg-type]
     assert seen == "watched 200 steps of 4 ranks on 2 hosts; a step ends with the optimizer's step"
     assert step.startswith(
         "a step takes 59.1 ms (95 %: 57.9 ms … 60.9 ms); ranks wait in communication"
     )
     assert "communication for 58.0 % of it (95 %: 55.0 % … 60.0 %)" in step
     assert last == "last most often: rank 2 on node-1, in 74.0 % of the steps"
+    first, second = most.split("; ")
+    assert first == (
+        "would bring most: rank 2 as quick as the others, 49.0 % of a step (95 %: 47.0 % … 51.0 %) WATCH-001"
+    )
+    assert second.startswith("all communication hidden behind work, 10.1 % of a step")
 
 
 def test_parts_are_bars_and_those_that_took_no_time_are_left_out(watched: Run) -> None:
