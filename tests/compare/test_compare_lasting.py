@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.compare.compare import SideRuns, compare, trend
+from wirespeed.compare.compare import SideRuns, compare, points_of, trend
 from wirespeed.compare.figures import figures_of
 from wirespeed.model.derived_records import Comparison, Row
 from wirespeed.model.lasting_records import Goodput, Soak, SoakCell, SoakWindow
@@ -115,8 +115,8 @@ def test_a_trend_shows_the_share(make_run: Any) -> None:
         replace(make_run(f"r{k}", started=f"2026-11-{k + 1:02}T00:00:00Z"), goodput=goodput(0.75))
         for k in range(3)
     ]
-    text = trend_view.render(trend(runs), "table", PLAIN)
+    text = trend_view.render(trend(points_of(runs)), "table", PLAIN)
     (line,) = [x for x in text.splitlines() if "ddp goodput" in x]
     assert "75.0 %" in line
-    points = [x["points"][0] for x in trend_view.document(trend(runs))["series"]]
+    points = [x["points"][0] for x in trend_view.document(trend(points_of(runs)))["series"]]
     assert [p["goodput"] for p in points if "time_us" not in p] == [pytest.approx(0.75)]

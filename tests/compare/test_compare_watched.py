@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.compare.compare import SideRuns, compare, trend
+from wirespeed.compare.compare import SideRuns, compare, points_of, trend
 from wirespeed.compare.figures import figures_of
 from wirespeed.model.derived_records import Comparison, Row
 from wirespeed.model.watch_records import Watched
@@ -118,11 +118,11 @@ def test_a_trend_has_both(make_run: Any) -> None:
         replace(make_run(f"r{k}", started=f"2026-11-{k + 1:02}T00:00:00Z"), watched=watched(0.03))
         for k in range(3)
     ]
-    lines = trend_view.render(trend(runs), "table", PLAIN).splitlines()
+    lines = trend_view.render(trend(points_of(runs)), "table", PLAIN).splitlines()
     assert any("step" in line and "30.0 ms" in line for line in lines)
     assert any("not exposed" in line and "78.0 %" in line for line in lines)
     points = [
         one["points"][0]
-        for one in json.loads(trend_view.render(trend(runs), "json", PLAIN))["series"]
+        for one in json.loads(trend_view.render(trend(points_of(runs)), "json", PLAIN))["series"]
     ]
     assert [one["exposed"] for one in points if "exposed" in one] == [pytest.approx(0.22)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wirespeed.compare.compare import trend
+from wirespeed.compare.compare import points_of, trend
 from wirespeed.compare.estimate import cuts
 
 
@@ -28,7 +28,7 @@ def nightly(make_run):  # type: ignore[no-untyped-def]
 
 
 def test_a_change_has_date_size_interval_and_reason(nightly) -> None:  # type: ignore[no-untyped-def]
-    found = trend(list(reversed(nightly(20, 12))), fail_on=0.05)
+    found = trend(points_of(list(reversed(nightly(20, 12)))), fail_on=0.05)
     (series,) = found.series
     (change,) = series.changes
     assert (change.run, change.at, change.last_before) == ("r12", "2026-11-13T03:00:00Z", "r11")
@@ -44,7 +44,7 @@ def test_a_change_has_date_size_interval_and_reason(nightly) -> None:  # type: i
 
 
 def test_without_fail_on_a_change_is_no_failure(nightly) -> None:  # type: ignore[no-untyped-def]
-    found = trend(nightly(20, 12))
+    found = trend(points_of(nightly(20, 12)))
     assert found.series[0].changes
     assert found.exit_code == 0
 
@@ -53,19 +53,19 @@ def test_faster_is_no_regression(nightly) -> None:  # type: ignore[no-untyped-de
     runs = nightly(20, 12)
     turned = [*runs[12:], *runs[:12]]
     dated = [replace(run, started=f"2026-12-{k + 1:02d}T00:00:00Z") for k, run in enumerate(turned)]
-    found = trend(dated, fail_on=0.05)
+    found = trend(points_of(dated), fail_on=0.05)
     assert found.series[0].changes[0].ratio < 1
     assert found.exit_code == 0
 
 
 def test_a_steady_figure_has_no_change(nightly) -> None:  # type: ignore[no-untyped-def]
-    found = trend(nightly(20, 99), fail_on=0.05)
+    found = trend(points_of(nightly(20, 99)), fail_on=0.05)
     assert found.series[0].changes == ()
     assert found.exit_code == 0
 
 
 def test_few_runs_are_not_judged(nightly) -> None:  # type: ignore[no-untyped-def]
-    found = trend(nightly(6, 3))
+    found = trend(points_of(nightly(6, 3)))
     assert not found.series[0].judged
     assert found.series[0].changes == ()
     assert found.exit_code == 3
@@ -73,9 +73,9 @@ def test_few_runs_are_not_judged(nightly) -> None:  # type: ignore[no-untyped-de
 
 def test_only_selects_and_wrong_data_are_left_out(nightly) -> None:  # type: ignore[no-untyped-def]
     runs = nightly(10, 99)
-    assert trend(runs, only=["all_gather"]).series == ()
+    assert trend(points_of(runs), only=["all_gather"]).series == ()
     bad = replace(runs[3], measurements=(replace(runs[3].measurements[0], wrong=1),))
-    (series,) = trend([*runs[:3], bad, *runs[4:]]).series
+    (series,) = trend(points_of([*runs[:3], bad, *runs[4:]])).series
     assert "r03" not in series.runs
     assert len(series.runs) == 9
 
@@ -93,4 +93,4 @@ def test_many_figures_are_allowed_for(make_run) -> None:  # type: ignore[no-unty
         for k in range(12)
     ]
     assert any(cuts(np.log(noise[:, j]).tolist()) for j in range(60))
-    assert not any(one.changes for one in trend(runs).series)
+    assert not any(one.changes for one in trend(points_of(runs)).series)

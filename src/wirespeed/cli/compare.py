@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from wirespeed.cli.options import (
     percent,
     words_of,
 )
-from wirespeed.errors import InputError, UsageError
+from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
     from wirespeed.compare.compare import SideRuns
@@ -136,10 +136,12 @@ def _sides(refs: tuple[str, ...], baseline: str | None) -> "list[SideRuns]":
 def _floors(sides: "list[SideRuns]", across: tuple[str, ...]) -> "dict[What, Floor]":
     """Noise from stored repeats; not looked for where every side has repeats enough."""
     from wirespeed.compare.compare import floors_of
+    from wirespeed.runs.store import stored_runs
 
     if all(len(side.runs) >= 3 for side in sides):
         return {}
-    return floors_of(stored_runs([run for side in sides for run in side.runs]), across)
+    runs = [run for side in sides for run in side.runs]
+    return floors_of(stored_runs(runs, _MOST_STORED), across)
 
 
 _NAME = option("--name NAME", "Which baseline.", default="default", completes="baselines")
@@ -243,7 +245,9 @@ def rm(name: str) -> None:
 @command(context_settings=CONTEXT)
 @argument("ops [OP…]", nargs=-1, completes="measured")
 @option("--runs RUN,…", "These runs.  [default: all stored ones]")
-@option("--last N", "Only the newest N runs.", click.IntRange(min=2))
+@option(
+    "--last N", "Only the newest N runs that measured it.  [default: 200]", click.IntRange(min=2)
+)
 @option(
     "--fail-on",
     "Slower by this since the last change: exit 1.",
@@ -270,17 +274,23 @@ def trend(ops: tuple[str, ...], output: str, quiet: bool, color: str, **asked: A
     """
     from wirespeed.cli.config import refuse_unknown_keys
     from wirespeed.cli.page import print_styled
+    from wirespeed.compare.compare import points_of
     from wirespeed.compare.compare import trend as trend_of
+    from wirespeed.runs.store import stored_points
     from wirespeed.views.trend import render
 
     refuse_unknown_keys(click.get_current_context())
     chosen = operations(ops)
     refs, last = asked["runs"], asked["last"]
-    loaded = sorted(load_refs(refs) if refs else stored_runs(), key=lambda run: run.started)
-    found = trend_of(loaded[-last:] if last else loaded, chosen, asked["fail_on"])
+    if refs:
+        loaded = sorted(load_refs(refs), key=lambda run: run.started)
+        points = points_of(loaded[-last:] if last else loaded)
+    else:
+        points = stored_points(chosen, last or _MOST_STORED)
+    found = trend_of(points, chosen, asked["fail_on"])
     if not found.series:
         raise UsageError(
-            f"no figure was measured by two of {len(loaded)} runs",
+            f"no figure was measured by two of {len({point.run for point in points})} runs",
             expected="several runs of the same",
             next="wirespeed runs list",
         )
@@ -308,29 +318,6 @@ def load_refs(text: str) -> "tuple[Run, ...]":
             next="wirespeed runs list",
         )
     return tuple(load(find(ref)) for ref in refs)
-
-
-def stored_runs(like: "Iterable[Run] | None" = None) -> "list[Run]":
-    """The newest stored runs that ended; `like`: of the worlds of these, and not these themselves."""
-    from wirespeed.runs.store import list_runs, load
-
-    wanted = None if like is None else list(like)
-    own = {run.id for run in wanted or ()}
-    worlds = {(run.world.backend, run.world.size) for run in wanted or ()}
-    found = [
-        summary
-        for summary in list_runs()
-        if summary.finished
-        and summary.id not in own
-        and (wanted is None or (summary.backend, summary.world_size) in worlds)
-    ]
-    runs = []
-    for summary in found[-_MOST_STORED:]:
-        try:
-            runs.append(load(Path(summary.path)))
-        except InputError:
-            continue  # removed or damaged since it was listed
-    return runs
 
 
 def operations(only: Collection[str]) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """Sides of runs against the first of them, and one figure over many runs: what differs, and verdicts."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from statistics import fmean, variance
 
@@ -18,7 +19,7 @@ from wirespeed.compare.estimate import (
     estimate,
     runs_needed,
 )
-from wirespeed.compare.figures import FIELDS, differences, facts_of, figures_of
+from wirespeed.compare.figures import FIELDS, Facts, differences, facts_of, figures_of
 from wirespeed.errors import UsageError
 from wirespeed.model.derived_records import (
     Change,
@@ -282,33 +283,56 @@ def floors_of(stored: Iterable[Run], across: Collection[str] = ()) -> dict[What,
 # One figure over many runs: its levels, and what was different when a level changed.
 
 
-_Points = Sequence[tuple[Run, Figure]]
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One figure of one run, of a series."""
+
+    run: str
+    """The run's id."""
+    started: str
+    world: tuple[str, int]
+    """Backend and nodes."""
+    what: What
+    figure: Figure
+    facts: Callable[[], Facts]
+    """What is recorded of the run beside its figures (`facts_of`); asked for where a level changed."""
 
 
-def trend(runs: Sequence[Run], only: Collection[str] = (), fail_on: float | None = None) -> Trend:
+_Points = Sequence[Point]
+
+
+def points_of(runs: Iterable[Run]) -> list[Point]:
+    """The figures of whole runs."""
+    found = []
+    for run in runs:
+        world = (run.world.backend, run.world.node_count)
+        facts = partial(facts_of, [run])
+        for what, figure in figures_of(run).items():
+            found.append(Point(run.id, run.started, world, what, figure, facts))
+    return found
+
+
+def trend(
+    points: Iterable[Point], only: Collection[str] = (), fail_on: float | None = None
+) -> Trend:
     """Series of everything that at least two runs measured, in the order in which the runs started.
 
     only: operations or strategies, all if empty. Figures of wrong data are left out. Runs of other
     backends and numbers of nodes are series of their own.
     """
-    found: dict[tuple[What, str, int], list[tuple[Run, Figure]]] = {}
-    for run in sorted(runs, key=lambda run: (run.started, run.id)):
-        for what, figure in figures_of(run).items():
-            if _wanted(what, only) and not figure.wrong:
-                key = (what, run.world.backend, run.world.node_count)
-                found.setdefault(key, []).append((run, figure))
-    several = {key: points for key, points in found.items() if len(points) > 1}
-    located = _located(list(several.values()))
-    series = [
-        _series(what, backend, points, places)
-        for ((what, backend, _), points), places in zip(several.items(), located, strict=True)
-    ]
+    found: dict[tuple[What, tuple[str, int]], list[Point]] = {}
+    for point in sorted(points, key=lambda point: (point.started, point.run)):
+        if _wanted(point.what, only) and not point.figure.wrong:
+            found.setdefault((point.what, point.world), []).append(point)
+    several = [series for series in found.values() if len(series) > 1]
+    located = _located(several)
+    series = [_series(points, places) for points, places in zip(several, located, strict=True)]
     return Trend(series=tuple(series), fail_on=fail_on)
 
 
 def _located(all_points: Sequence[_Points]) -> list[list[Cut]]:
     """The cuts of each series that remain when all series are allowed for."""
-    found = [cuts([f.log for _, f in points]) for points in all_points]
+    found = [cuts([point.figure.log for point in points]) for points in all_points]
     judged = [k for k, points in enumerate(all_points) if len(points) >= LEAST]
     first = [min((cut.p for cut in found[k]), default=1.0) for k in judged]
     kept: list[list[Cut]] = [[] for _ in all_points]
@@ -318,15 +342,15 @@ def _located(all_points: Sequence[_Points]) -> list[list[Cut]]:
     return kept
 
 
-def _series(what: What, backend: str, points: _Points, found: Sequence[Cut]) -> Series:
+def _series(points: _Points, found: Sequence[Cut]) -> Series:
     edges = [0, *(cut.at for cut in found), len(points)]
     return Series(
-        what=what,
-        backend=backend,
-        runs=tuple(run.id for run, _ in points),
-        at=tuple(run.started for run, _ in points),
-        times=tuple(math.exp(f.log) for _, f in points),
-        busbw=tuple(f.busbw for _, f in points),
+        what=points[0].what,
+        backend=points[0].world[0],
+        runs=tuple(point.run for point in points),
+        at=tuple(point.started for point in points),
+        times=tuple(math.exp(point.figure.log) for point in points),
+        busbw=tuple(point.figure.busbw for point in points),
         changes=tuple(_change(points, edges[k], cut, edges[k + 2]) for k, cut in enumerate(found)),
         judged=len(points) >= LEAST,
     )
@@ -335,16 +359,16 @@ def _series(what: What, backend: str, points: _Points, found: Sequence[Cut]) -> 
 def _change(points: _Points, start: int, cut: Cut, end: int) -> Change:
     """The levels on both sides, up to the neighbouring changes, compared as `compare` does."""
     before, after = (
-        [f for _, f in part] for part in (points[start : cut.at], points[cut.at : end])
+        [one.figure for one in part] for part in (points[start : cut.at], points[cut.at : end])
     )
     one = estimate(before, after)
     reach = one.reach(0.95)
-    last, first = points[cut.at - 1][0], points[cut.at][0]
-    different, _, _ = differences(facts_of([last]), facts_of([first]))
+    last, first = points[cut.at - 1], points[cut.at]
+    different, _, _ = differences(last.facts(), first.facts())
     return Change(
-        run=first.id,
+        run=first.run,
         at=first.started,
-        last_before=last.id,
+        last_before=last.run,
         ratio=math.exp(one.change),
         low=math.exp(one.change - reach),
         high=math.exp(one.change + reach),

@@ -2,20 +2,32 @@
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from wirespeed.compare.compare import Point
+from wirespeed.compare.figures import Facts, facts_of
 from wirespeed.errors import InputError, StorageError, UsageError, WirespeedError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Run
 from wirespeed.runs.folder import FOLDER_NAME, RunFolder, runs_home
 from wirespeed.runs.index import Index, RunFilter, folder_names
 from wirespeed.runs.loading import load, read_document
-from wirespeed.runs.rows import RunRow, id_in
+from wirespeed.runs.rows import RunRow, id_in, order_of
 
-__all__ = ["find", "list_runs", "load", "past_runs", "remove", "save"]
+__all__ = [
+    "find",
+    "list_runs",
+    "load",
+    "past_runs",
+    "remove",
+    "save",
+    "stored_points",
+    "stored_runs",
+]
 
 _LIST = "wirespeed runs list"
 _STAMP_LENGTH = len("20261103-101112")
@@ -117,7 +129,48 @@ def _existing(path: Path) -> Path:
     return path
 
 
-# Earlier runs, newest first, for comparison: in bounded time, and without a word about damage.
+# Many runs at once, for comparison: without a word about damage, which `runs list` tells of.
+
+
+def stored_points(names: Collection[str], last: int) -> list[Point]:
+    """Figures of the newest `last` runs that ended and have such; names: of operations or strategies."""
+    with Index.opened() as index:
+        rows = index.figures(names, RunFilter(finished=True, last=last))
+    return [
+        Point(
+            *(id_in(row.run), row.started, (row.backend, row.nodes), *row.told()),
+            facts=partial(_facts, row.run),
+        )
+        for row in rows
+    ]
+
+
+def _facts(name: str) -> Facts:
+    try:
+        return facts_of([load(runs_home() / name)])
+    except InputError:
+        return {}
+
+
+def stored_runs(like: Sequence[Run], most: int) -> list[Run]:
+    """The newest stored runs that ended, of the worlds of `like` and not these themselves."""
+    own = {run.id for run in like}
+    worlds = {(run.world.backend, run.world.size) for run in like}
+    with Index.opened() as index:
+        found = [
+            row
+            for world in worlds
+            for row in index.runs(RunFilter(finished=True, world=world, last=most + len(own)))
+            if row.id not in own
+        ]
+    runs = []
+    for row in sorted(found, key=order_of)[-most:]:
+        with suppress(InputError):  # removed or damaged since it was listed
+            runs.append(load(row.path))
+    return runs
+
+
+# Earlier runs, newest first, in bounded time.
 
 MOST_RUNS = 100
 MOST_SECONDS = 3.0
