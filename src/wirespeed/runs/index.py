@@ -20,7 +20,16 @@ from wirespeed.runs.folder import FOLDER_NAME, home, runs_home
 from wirespeed.runs.index_file import ORDER, TABLES, VERSION, IndexFile, columns, made
 from wirespeed.runs.jsontext import damage
 from wirespeed.runs.loading import load
-from wirespeed.runs.rows import FigureRow, FindingRow, NodeRow, Rows, RunRow, damaged_row, rows_of
+from wirespeed.runs.rows import (
+    FigureRow,
+    FindingRow,
+    NodeMark,
+    NodeRow,
+    Rows,
+    RunRow,
+    damaged_row,
+    rows_of,
+)
 
 _T = TypeVar("_T")
 _ATTEMPTS = 3
@@ -167,6 +176,29 @@ class Index:
         """Every node that took part in a run, sorted."""
         sql = "SELECT DISTINCT host FROM nodes ORDER BY host"
         return [host for (host,) in self._file.mended(lambda: self._file.ask(sql))]
+
+    def spans(self) -> dict[str, tuple[str, str, int]]:
+        """By host its first and its last run (their folders' names), and in how many it took part."""
+        sql = "SELECT host, min(run), max(run), count(*) FROM nodes GROUP BY host"
+        found = self._file.mended(lambda: self._file.ask(sql))
+        return {host: (first, last, count) for host, first, last, count in found}
+
+    def latest(self) -> list[NodeRow]:
+        """Of each node the row of its last run, by host."""
+        newest = "(host, run) IN (SELECT host, max(run) FROM nodes GROUP BY host)"
+        sql = f"SELECT {', '.join(columns(NodeRow))}, crc FROM nodes WHERE {newest} ORDER BY host"
+        return self._file.mended(lambda: self._file.rows(NodeRow, sql, ()))
+
+    def marks(self, since: str = "") -> list[NodeMark]:
+        """What each run since then said of each of its nodes, as little as tells a change; ordered."""
+        sql = f"SELECT {', '.join(NodeMark._fields)} FROM nodes WHERE started >= ? ORDER BY run"
+        return [NodeMark(*row) for row in self._file.mended(lambda: self._file.ask(sql, [since]))]
+
+    def blames(self, since: str = "") -> dict[str, int]:
+        """By host how many findings since then failed because of it."""
+        sql = "SELECT host, count(*) FROM findings WHERE host <> '' AND status = 'fail'"
+        sql += " AND started >= ? GROUP BY host"
+        return dict(self._file.mended(lambda: self._file.ask(sql, [since])))
 
     def _of_runs(
         self, kind: type[_T], conditions: Iterable[tuple[str, list[Any]]], which: RunFilter

@@ -202,6 +202,18 @@ class NodeRow:
     """The cloud's type of machine."""
 
 
+class NodeMark(NamedTuple):
+    """Of a node's row what tells a change, for all nodes at once."""
+
+    host: str
+    run: str
+    started: str
+    verdict: str
+    status: str
+    boot: str
+    machine: str
+
+
 class Rows(NamedTuple):
     """Everything of one run."""
 
