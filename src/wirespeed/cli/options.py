@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 LONGEST_S = 86_400.0
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)([smh])")
-_LONGEST_DURATION_S = 30 * 24 * 3600.0
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 PLAIN: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 CONTEXT: Mapping[str, Any] = {**PLAIN, "auto_envvar_prefix": "WIRESPEED", "show_default": True}
@@ -153,18 +152,18 @@ def switch_of(parameter: str) -> str:
     return "-x" if parameter == "pass_" else "--" + parameter.strip("_").replace("_", "-")
 
 
-def parse_duration(text: str, option: str) -> float:
+def parse_duration(text: str, option: str, most_days: int = 30) -> float:
     """Seconds of `90s`, `30m` or `1h30m`; UsageError for what is no time above 0 with a unit."""
     words = text.strip().lower()
     parts = _PART.findall(words)
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if (
         "".join(number + unit for number, unit in parts) != words
-        or not 0 < seconds <= _LONGEST_DURATION_S
+        or not 0 < seconds <= most_days * _UNITS["d"]
     ):
         raise UsageError(
             f"{option} {text!r} is no length of time",
-            expected="a number with s, m or h, such as 90s, 30m or 1h30m; at most 30 days",
+            expected=f"a number with s, m, h or d, such as 90s or 1h30m; at most {most_days:,} days",
         )
     return seconds
 

@@ -18,6 +18,7 @@ from wirespeed.cli.options import (
     shape_options,
     told_by,
 )
+from wirespeed.cli.run_filters import chosen, moment, run_filters
 from wirespeed.errors import InputError, UsageError
 from wirespeed.views import FORMATS
 
@@ -32,7 +33,7 @@ _LARGEST_FILE = 256 * 2**20
 
 @group()
 def runs() -> None:
-    """The stored runs: list, show, import, remove.
+    """The stored runs: list, show, import, remove, prune, export.
 
     Each run is a folder in $WIRESPEED_HOME/runs (else $XDG_STATE_HOME/wirespeed/runs, else
     ~/.local/state/wirespeed/runs). REF is a run's id, the start of one, `last`, or the path of a
@@ -47,27 +48,67 @@ def runs() -> None:
     """
 
 
+_IN_A_TABLE = 100
+
+
 @command("list", of=runs)
-@option("-o --output", "How to print.", ["table", "json"], default="table")
-def list_command(output: str) -> None:
+@run_filters
+@option("--last N", "The newest N of them.  [default: 100 in a table, else all]", click.IntRange(1))
+@option("--before RUN", "Those that stand before this one: the next page.")
+@option("-o --output", "How to print.", ["table", "json", "csv"], default="table")
+def list_command(output: str, last: int | None, before: str | None, **told: Any) -> None:
     """List the stored runs, oldest first.
+
+    What is read is an index beside the runs, $WIRESPEED_HOME/index-1.sqlite, which makes itself anew
+    where it is lost or damaged.
 
     \f
     Examples:
       wirespeed runs list
+      wirespeed runs list --node node-7 --verdict fail --since 7d
+      wirespeed runs list --command check --gpu H100 --last 20
       wirespeed runs list -o json | jq '.[] | select(.verdict != "READY")'
     """
-    from wirespeed.runs.store import list_runs
+    from wirespeed.runs.index import Index
+    from wirespeed.runs.store import find
 
-    found = list_runs()
+    most = last or (_IN_A_TABLE if output == "table" else None)
+    which = chosen(told, last=most, before=find(before).name if before else "")
+    with Index.opened(say=_say) as index:
+        found = index.runs(which)
+        more = index.count(which) - len(found)
     if output == "json":
-        click.echo(json.dumps([asdict(row) | {"path": str(row.path)} for row in found], indent=2))
+        click.echo(json.dumps([_data(row) for row in found], indent=2))
+    elif output == "csv":
+        _print_csv(found)
     elif found:
         click.echo("\n".join(_table(found)))
+        if more > 0 and last is None:
+            click.echo(f"{more:,} more before these: --before {found[0].id}, or --last N")
     else:
         from wirespeed.runs.folder import runs_home
 
-        click.echo(f"no runs in {runs_home()}\nnext: wirespeed check")
+        such = "" if which == chosen({}, last=most) else " such"
+        click.echo(f"no{such} runs in {runs_home()}\nnext: wirespeed check")
+
+
+def _say(text: str) -> None:
+    click.echo(f"wirespeed: {text}", err=True)
+
+
+def _data(row: "RunRow") -> dict[str, Any]:
+    return asdict(row) | {"path": str(row.path)}
+
+
+def _print_csv(rows: "list[RunRow]") -> None:
+    import csv
+    from dataclasses import fields
+
+    from wirespeed.runs.rows import RunRow
+
+    out = csv.DictWriter(sys.stdout, [*(one.name for one in fields(RunRow)), "path"])
+    out.writeheader()
+    out.writerows(map(_data, rows))
 
 
 @command(of=runs)
@@ -128,6 +169,63 @@ def rm(refs: tuple[str, ...], yes: bool) -> None:
         _ask(paths)
     for path in paths:
         click.echo(f"removed {remove(str(path))}")
+
+
+@command(of=runs)
+@option("--keep AGE", "Keep runs that are younger than this, such as 90d.")
+@option("--keep-last N", "Keep the newest N, however old.", click.IntRange(min=0))
+@flag("--dry-run", "Say what would be removed, and remove nothing.")
+@flag("--yes", "Remove without asking.")
+def prune(keep: str | None, keep_last: int | None, dry_run: bool, yes: bool) -> None:
+    """Remove old runs: those that none of --keep and --keep-last keeps.
+
+    A run of a baseline always stays, and so does one that has not ended and was written to within the
+    last day.
+
+    \f
+    Examples:
+      wirespeed runs prune --keep 90d --dry-run
+      wirespeed runs prune --keep 90d --keep-last 100 --yes
+    """
+    from wirespeed.runs.store import outdated, remove_folder
+
+    if keep is None and keep_last is None:
+        raise UsageError(
+            "nothing says which runs to keep",
+            expected="--keep AGE, --keep-last N, or both",
+            next="wirespeed runs prune --keep 90d --dry-run",
+        )
+    paths = outdated(moment(keep, "--keep") if keep else None, keep_last or 0)
+    if dry_run or not paths:
+        click.echo("\n".join([*map(str, paths), f"{len(paths):,} runs would be removed"]))
+        return
+    if not yes:
+        _ask(paths)
+    for path in paths:
+        remove_folder(path)
+    click.echo(f"removed {len(paths):,} runs")
+
+
+@command(of=runs)
+@option(
+    "--parquet FOLDER", "Write runs, figures, findings and nodes there, a file each.", required=True
+)
+@run_filters
+def export(parquet: str, **told: Any) -> None:
+    """Write the tables of the index for other tools, as Parquet; needs wirespeed[parquet].
+
+    \f
+    Examples:
+      wirespeed runs export --parquet tables
+      wirespeed runs export --parquet tables --since 30d --command check
+      duckdb -c "select host, count(*) from 'tables/nodes.parquet' group by host"
+    """
+    from wirespeed.runs.index import Index
+    from wirespeed.runs.parquet import export as write
+
+    with Index.opened(say=_say) as index:
+        for path, rows in write(index, chosen(told), Path(parquet)):
+            click.echo(f"{path}  {rows:,} rows")
 
 
 @command("import", of=runs)

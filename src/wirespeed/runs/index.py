@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +36,7 @@ _T = TypeVar("_T")
 _ATTEMPTS = 3
 _BATCH_S = 0.5
 """So long rows are gathered before they are written: more than that is not lost with the process."""
+_PAGE = 2000
 _MANY = 200
 """Runs to be read that are worth a word."""
 _STEP_S = 2.0
@@ -199,6 +201,19 @@ class Index:
         sql = "SELECT host, count(*) FROM findings WHERE host <> '' AND status = 'fail'"
         sql += " AND started >= ? GROUP BY host"
         return dict(self._file.mended(lambda: self._file.ask(sql, [since])))
+
+    def pages(self, kind: type[_T], which: RunFilter = EVERYTHING) -> Iterator[list[_T]]:
+        """All rows of that kind, some thousand runs at a time, so that they need not fit into memory."""
+        table = next(name for name, one in TABLES.items() if one is kind)
+        where, values = which.where()
+        asked = f"SELECT run FROM runs WHERE {where}"
+        names = [run for (run,) in self._file.mended(lambda: self._file.ask(asked, values))]
+        names.sort()
+        sql = f"SELECT {', '.join(columns(kind))}, crc FROM {table} WHERE run BETWEEN ? AND ?"
+        sql += f" AND run IN ({asked}) ORDER BY {ORDER.format('')}"
+        for first in range(0, len(names), _PAGE):
+            ends = [names[first], names[min(first + _PAGE, len(names)) - 1]]
+            yield self._file.mended(partial(self._file.rows, kind, sql, ends + values))
 
     def _of_runs(
         self, kind: type[_T], conditions: Iterable[tuple[str, list[Any]]], which: RunFilter

@@ -16,20 +16,24 @@ from wirespeed.model.records import Run
 from wirespeed.runs.folder import FOLDER_NAME, RunFolder, runs_home
 from wirespeed.runs.index import Index, RunFilter, folder_names
 from wirespeed.runs.loading import load, read_document
+from wirespeed.runs.named_files import list_baselines, load_baseline
 from wirespeed.runs.rows import RunRow, id_in, order_of
 
 __all__ = [
     "find",
     "list_runs",
     "load",
+    "outdated",
     "past_runs",
     "remove",
+    "remove_folder",
     "save",
     "stored_points",
     "stored_runs",
 ]
 
 _LIST = "wirespeed runs list"
+_DAY_S = 86_400.0
 _STAMP_LENGTH = len("20261103-101112")
 
 
@@ -65,7 +69,11 @@ def list_runs() -> list[RunRow]:
 
 def remove(reference: str) -> Path:
     """Delete one run folder and return its path; nothing but a run folder is ever deleted."""
-    path = find(reference)
+    return remove_folder(find(reference))
+
+
+def remove_folder(path: Path) -> Path:
+    """The same of a path; UsageError for anything but a run folder."""
     runs = runs_home().resolve()
     inside = path.parent.resolve() == runs and path.name == path.resolve().name
     if not inside or path.is_symlink() or FOLDER_NAME.fullmatch(path.name) is None:
@@ -79,6 +87,32 @@ def remove(reference: str) -> Path:
     except OSError as error:
         raise StorageError(f"cannot remove {path}: {error.strerror or error}") from error
     return path
+
+
+def outdated(until: str | None, keep_last: int) -> list[Path]:
+    """Folders of runs that started before `until` (None: whenever) and are not the newest `keep_last`.
+
+    Left out: runs of a baseline, and those that have not ended and were written to within a day.
+    """
+    kept = {run.id for name in list_baselines() for run in load_baseline(name).runs}
+    with Index.opened() as index:
+        rows = index.runs(RunFilter())
+    old = rows[: len(rows) - keep_last] if keep_last < len(rows) else []
+    before = (until or "9").replace("-", "").replace("T", "-").replace(":", "")
+    return [
+        row.path
+        for row in old
+        if row.run < before and row.id not in kept and (row.finished or not _is_fresh(row.path))
+    ]
+
+
+def _is_fresh(folder: Path) -> bool:
+    """Whether it was written to within a day."""
+    try:
+        last = max(path.lstat().st_mtime for path in (folder, *folder.glob("*.json*")))
+    except OSError:
+        return True
+    return time.time() - last < _DAY_S
 
 
 def save(run: Run) -> Path:
