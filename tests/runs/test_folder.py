@@ -13,7 +13,8 @@ from jsonschema import Draft202012Validator
 from wirespeed.errors import StorageError
 from wirespeed.model.records import Run
 from wirespeed.runs import folder as folder_module
-from wirespeed.runs.folder import FOLDER_NAME, RunFolder, home, new_id
+from wirespeed.runs.folder import RunFolder, new_id
+from wirespeed.runs.place import FOLDER_NAME, home
 from wirespeed.runs.schema import load_schema
 from wirespeed.runs.store import list_runs, load
 

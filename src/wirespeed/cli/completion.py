@@ -340,7 +340,7 @@ def offered(known: Named, incomplete: str) -> list[Item]:
 
 def _runs(start: str) -> list[tuple[str, str]]:
     """Ids and what each is: at most _MOST_RUNS, the newest first; before them `last`."""
-    from wirespeed.runs.folder import FOLDER_NAME, runs_home
+    from wirespeed.runs.place import FOLDER_NAME, runs_home
 
     place = runs_home()
     with os.scandir(place) as entries:

@@ -96,7 +96,7 @@ class ConfigFile:
 
     def _owned_by_others(self) -> str:
         """Why somebody else may have written it; nothing where nobody else can."""
-        from wirespeed.runs.folder import is_ours
+        from wirespeed.runs.place import is_ours
 
         about = self.path.stat()
         if not is_ours(about.st_uid):

@@ -70,10 +70,9 @@ def list_command(output: str, last: int | None, before: str | None, **told: Any)
       wirespeed runs list -o json | jq '.[] | select(.verdict != "READY")'
     """
     from wirespeed.runs.index import Index
-    from wirespeed.runs.store import find
 
     most = last or (_IN_A_TABLE if output == "table" else None)
-    which = chosen(told, last=most, before=find(before).name if before else "")
+    which = chosen(told, last=most, before=_name_of(before) if before else "")
     with Index.opened(say=_say) as index:
         found = index.runs(which)
         more = index.count(which) - len(found)
@@ -86,10 +85,16 @@ def list_command(output: str, last: int | None, before: str | None, **told: Any)
         if more > 0 and last is None:
             click.echo(f"{more:,} more before these: --before {found[0].id}, or --last N")
     else:
-        from wirespeed.runs.folder import runs_home
+        from wirespeed.runs.place import runs_home
 
         such = "" if which == chosen({}, last=most) else " such"
         click.echo(f"no{such} runs in {runs_home()}\nnext: wirespeed check")
+
+
+def _name_of(ref: str) -> str:
+    from wirespeed.runs.store import find  # it takes longer to import than most lists to print
+
+    return find(ref).name
 
 
 def _say(text: str) -> None:

@@ -12,7 +12,8 @@ from wirespeed.cli.run_options import NAMES, Resumed
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.lasting_records import Soak
 from wirespeed.node.lock import Lock
-from wirespeed.runs.folder import PatientFolder, runs_home
+from wirespeed.runs.folder import PatientFolder
+from wirespeed.runs.place import runs_home
 from wirespeed.runs.store import find, load
 from wirespeed.session.soaking import SoakLedger
 

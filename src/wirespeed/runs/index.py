@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wirespeed.errors import InputError, StorageError
-from wirespeed.runs.folder import FOLDER_NAME, home, runs_home
 from wirespeed.runs.index_file import ORDER, TABLES, VERSION, IndexFile, columns, made
-from wirespeed.runs.jsontext import damage
-from wirespeed.runs.loading import load
+from wirespeed.runs.place import FOLDER_NAME, home, runs_home
 from wirespeed.runs.rows import (
     FigureRow,
     FindingRow,
@@ -320,6 +318,9 @@ def _any_of(column: str, values: Iterable[str]) -> tuple[str, list[Any]]:
 
 def _rows(folder: Path) -> Rows | None:
     """None where the folder has gone."""
+    from wirespeed.runs.jsontext import damage  # most often there is nothing to be read
+    from wirespeed.runs.loading import load
+
     try:
         with damage(str(folder)):
             return rows_of(load(folder), folder.name)

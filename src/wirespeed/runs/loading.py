@@ -7,8 +7,8 @@ from wirespeed.model.codec import validated
 from wirespeed.model.records import Run
 from wirespeed.node.reading import read_whole
 from wirespeed.runs import jsontext
-from wirespeed.runs.folder import LARGEST
 from wirespeed.runs.jsontext import damage
+from wirespeed.runs.place import LARGEST
 
 
 def load(path: Path) -> Run:

@@ -14,8 +14,9 @@ from wirespeed.model.codec import to_json, validated
 from wirespeed.model.records import Run
 from wirespeed.node.reading import read_whole
 from wirespeed.runs import jsontext
-from wirespeed.runs.folder import ELSEWHERE, LARGEST, home, own_folder, private_folder, write_whole
+from wirespeed.runs.folder import write_whole
 from wirespeed.runs.jsontext import damage
+from wirespeed.runs.place import ELSEWHERE, LARGEST, home, own_folder, private_folder
 
 if TYPE_CHECKING:
     from wirespeed.reference.figures import Figure

@@ -34,8 +34,8 @@ from wirespeed.model.watch_records import Watched
 from wirespeed.node.reading import read_whole
 from wirespeed.runs import jsontext
 from wirespeed.runs.findings import make_finding
-from wirespeed.runs.folder import FOLDER_NAME, LARGEST
 from wirespeed.runs.jsontext import damage
+from wirespeed.runs.place import FOLDER_NAME, LARGEST
 
 # A soak put together from its records, in bounded memory: as they come, or read again later.
 

@@ -9,13 +9,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wirespeed.compare.estimate import Figure
-from wirespeed.compare.figures import figures_of
-from wirespeed.model.derived_records import What
-from wirespeed.model.records import Finding, NodeFacts, Run
-from wirespeed.runs.folder import runs_home
+from wirespeed.runs.place import runs_home
+
+if TYPE_CHECKING:  # importing these takes longer than reading some rows
+    from wirespeed.compare.estimate import Figure
+    from wirespeed.model.derived_records import What
+    from wirespeed.model.records import Finding, NodeFacts, Run
 
 _MOST = 2**63 - 1
 """The largest whole number that a column of a database takes."""
@@ -111,8 +112,11 @@ class FigureRow:
         """The time; of a ratio (`What.is_ratio`) seconds of wall time for such a one."""
         return math.exp(self.log_s)
 
-    def told(self) -> tuple[What, Figure]:
+    def told(self) -> "tuple[What, Figure]":
         """As `figures_of` gives it. ValueError or TypeError where `what` is none."""
+        from wirespeed.compare.estimate import Figure
+        from wirespeed.model.derived_records import What
+
         fields = tuple((name, value) for name, value in json.loads(self.what))
         what = What(self.kind, fields)  # type: ignore[arg-type]
         return what, Figure(
@@ -223,7 +227,7 @@ class Rows(NamedTuple):
     nodes: tuple[NodeRow, ...] = ()
 
 
-def rows_of(run: Run, name: str) -> Rows:
+def rows_of(run: "Run", name: str) -> Rows:
     """The rows of a run. name: of its folder."""
     line = _line(run, name)
     hosts = {f"rank {rank}": node.host for node in run.world.nodes for rank in node.ranks}
@@ -250,7 +254,7 @@ def order_of(row: RunRow) -> tuple[str, str]:
     return row.run[:_STAMP], row.started
 
 
-def _line(run: Run, name: str) -> RunRow:
+def _line(run: "Run", name: str) -> RunRow:
     by_status = {
         status: [one.title for one in run.findings if one.status == status]
         for status in ("fail", "warn")
@@ -279,7 +283,9 @@ def _line(run: Run, name: str) -> RunRow:
     )
 
 
-def _figures(line: RunRow, run: Run) -> Iterator[FigureRow]:
+def _figures(line: RunRow, run: "Run") -> Iterator[FigureRow]:
+    from wirespeed.compare.figures import figures_of
+
     for what, figure in figures_of(run).items():
         told = dict(what.fields)
         names = (told.get(name) for name in ("op", "strategy", "figure"))
@@ -301,7 +307,7 @@ def _figures(line: RunRow, run: Run) -> Iterator[FigureRow]:
         )
 
 
-def _finding(line: RunRow, number: int, one: Finding, hosts: dict[str, str] | None) -> FindingRow:
+def _finding(line: RunRow, number: int, one: "Finding", hosts: dict[str, str] | None) -> FindingRow:
     """hosts: by rank; None where no real node is meant, as in a simulation."""
     kind, subject = one.subject.kind, one.subject.name
     host = peer = ""
@@ -328,7 +334,7 @@ def _finding(line: RunRow, number: int, one: Finding, hosts: dict[str, str] | No
 _WORST = ("fail", "warn", "not_checked", "pass")
 
 
-def _node(line: RunRow, node: NodeFacts, findings: tuple[FindingRow, ...]) -> NodeRow:
+def _node(line: RunRow, node: "NodeFacts", findings: tuple[FindingRow, ...]) -> NodeRow:
     facts = node.facts
     about = {one.status for one in findings if node.host in (one.host, one.peer)}
     return NodeRow(
@@ -357,7 +363,7 @@ def _node(line: RunRow, node: NodeFacts, findings: tuple[FindingRow, ...]) -> No
     )
 
 
-def _products(node: NodeFacts) -> list[str]:
+def _products(node: "NodeFacts") -> list[str]:
     return [_text(gpu.get("name")) for gpu in node.gpus]
 
 

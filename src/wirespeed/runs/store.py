@@ -13,10 +13,11 @@ from wirespeed.compare.figures import Facts, facts_of
 from wirespeed.errors import InputError, StorageError, UsageError, WirespeedError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Run
-from wirespeed.runs.folder import FOLDER_NAME, RunFolder, runs_home
+from wirespeed.runs.folder import RunFolder
 from wirespeed.runs.index import Index, RunFilter, folder_names
 from wirespeed.runs.loading import load, read_document
 from wirespeed.runs.named_files import list_baselines, load_baseline
+from wirespeed.runs.place import FOLDER_NAME, runs_home
 from wirespeed.runs.rows import RunRow, id_in, order_of
 
 __all__ = [
