@@ -196,3 +196,33 @@ def test_programs_are_not_looked_for_in_the_working_directory(
     monkeypatch.setenv("PATH", f".:/usr/bin::{here.parent}:bin")
     assert do("config", "--help")[0] == 0
     assert os.environ["PATH"] == f"/usr/bin:{here.parent}"
+
+
+def test_where_runs_are_sent_needs_trust(
+    do: Do, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIRESPEED_STORE", "")
+    here.write_text("store: postgresql://somebody.example/runs\n")
+    code, said = do("runs", "list")
+    assert code == 2
+    assert "`store` chooses what is run, or where" in said
+    assert os.environ["WIRESPEED_STORE"] == ""
+    code, said = do("config", "trust")
+    assert "it chooses store" in said
+    assert do("runs", "list")[0] == 0
+    assert os.environ["WIRESPEED_STORE"] == "postgresql://somebody.example/runs"
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [("[a, b]", "`store` holds"), ("postgresql://a:secret@db/x", "holds a password")],
+)
+def test_a_store_that_is_none(
+    do: Do, here: Path, monkeypatch: pytest.MonkeyPatch, value: str, why: str
+) -> None:
+    monkeypatch.setenv("WIRESPEED_STORE", "")
+    here.write_text(f"store: {value}\n")
+    code, said = do("--config", str(here), "runs", "list")
+    assert code == 2
+    assert why in said
+    assert "secret" not in said

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wirespeed import __version__
-from wirespeed.errors import CannotMeasure, WirespeedError, WorldError, harmless_lines
+from wirespeed.errors import CannotMeasure, Interrupted, WirespeedError, WorldError, harmless_lines
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -60,6 +60,9 @@ _EXHAUSTED = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 _RANK_0_SPEAKS_S = 3.0
+_STORE = "WIRESPEED_STORE"
+_HASTY = {"gate", "completion", "--help", "-h", "--version", "send"}
+"""Words of commands that send nothing at their end: others wait for these, or they do it themselves."""
 
 
 class LazyGroup(click.Group):
@@ -118,10 +121,23 @@ def _cli(ctx: click.Context, config: str | None) -> None:
     found.refuse_wrong(ctx, verb)
     found.refuse_untrusted(ctx, verb)
     ctx.default_map = dict(found.options)
+    if store := os.environ.get(_STORE) or found.store:
+        from wirespeed.runs.unsent import checked_address
+
+        os.environ[_STORE] = checked_address(store)
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and give its exit code; nothing is raised."""
+    code = _ended(arguments)
+    if os.environ.get(_STORE) and code != Interrupted.exit_code and not _HASTY & {*arguments}:
+        from wirespeed.fleet.common_store.sending import send_at_end
+
+        send_at_end()
+    return code
+
+
+def _ended(arguments: Sequence[str]) -> int:
     if "_WIRESPEED_COMPLETE" in os.environ:
         from wirespeed.cli.completion import answer
 

@@ -17,6 +17,7 @@ from wirespeed.cli.options import (
     group,
     option,
     percent,
+    store_option,
     words_of,
 )
 from wirespeed.errors import UsageError
@@ -74,6 +75,7 @@ _plain_color = option("--color", kind=["auto", "always", "never"], default="auto
 @option("-o --output", "Format.", ["table", "md", "json", "junit"], default="table")
 @flag("-q --quiet", "Print nothing; the exit code tells.")
 @_plain_color
+@store_option
 def compare(
     sides: tuple[str, ...], baseline: str | None, output: str, quiet: bool, color: str, **asked: Any
 ) -> int:
@@ -165,6 +167,7 @@ def baseline() -> None:
 @command("set", of=baseline)
 @argument("refs RUN…", nargs=-1, required=True)
 @_NAME
+@store_option
 def set_command(refs: tuple[str, ...], name: str) -> None:
     """Keep these runs, repeats of the same, in place of what had that name."""
     from wirespeed.compare.figures import figures_of
@@ -258,6 +261,7 @@ def rm(name: str) -> None:
 @option("-o --output", "Format.", ["table", "md", "json"], default="table")
 @flag("-q --quiet", "Print nothing; the exit code tells.")
 @_plain_color
+@store_option
 def trend(ops: tuple[str, ...], output: str, quiet: bool, color: str, **asked: Any) -> int:
     """One figure over many runs: its levels, since when, and what was different then.
 

@@ -59,10 +59,12 @@ class ConfigFile:
     """SHA-256 of its bytes."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options by verb, each as click calls it."""
+    store: str = ""
+    """Where every run is sent: the one key that belongs to no verb."""
 
     def refuse_untrusted(self, ctx: click.Context, verb: str) -> None:
         """UsageError where it chooses for this verb what only a trusted file may."""
-        keys = list(_choosing(ctx, self.options, [verb]))
+        keys = [*self._of_all_verbs(), *_choosing(ctx, self.options, [verb])]
         if keys and (why := self._owned_by_others() or self._unconfirmed()):
             words = shlex.quote(str(self.path))
             other = f"cp {words} mine.yaml, read it, and wirespeed --config mine.yaml {verb} …"
@@ -92,7 +94,10 @@ class ConfigFile:
                 next=f"chmod go-w {shlex.quote(str(self.path))}, if it is yours",
             )
         _trusted().write(_name(self.path), self._record())
-        return list(_choosing(ctx, self.options, self.options))
+        return [*self._of_all_verbs(), *_choosing(ctx, self.options, self.options)]
+
+    def _of_all_verbs(self) -> list[str]:
+        return ["store"] if self.store else []
 
     def _owned_by_others(self) -> str:
         """Why somebody else may have written it; nothing where nobody else can."""
@@ -136,7 +141,12 @@ def read_config(verbs: Collection[str], named: str | None = None) -> ConfigFile:
         first = min(tree.complaints, key=lambda one: one.mark)
         raise InputError(f"{path}:{first.mark.line}: {first.saw}", expected=first.expected)
     digest = hashlib.sha256(data).hexdigest()
-    return ConfigFile(path, named is not None, digest, _by_verb(path, tree.data, verbs))
+    options, store = tree.data, ""
+    if isinstance(options, dict):
+        store = options.pop("store", None) or ""
+    if not isinstance(store, str):
+        raise InputError(f"{path}: `store` holds {store!r}", expected="the address of a store")
+    return ConfigFile(path, named is not None, digest, _by_verb(path, options, verbs), store)
 
 
 def _by_verb(path: Path, data: Any, verbs: Collection[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -208,6 +209,48 @@ color_option = option(
     ["auto", "always", "never"],
     default="auto",
 )
+
+
+def _read_there(ctx: click.Context, _: click.Parameter, url: str | None) -> None:
+    """What this command reads of stored runs is a common store's."""
+    if url is None:
+        return
+    if url == "common":
+        url = os.environ.get("WIRESPEED_STORE") or ""
+        if not url:
+            raise UsageError(
+                "--store common, but no common store is named",
+                expected="WIRESPEED_STORE, or `store: postgresql://…` in wirespeed.yaml",
+            )
+    from wirespeed.fleet.common_store import reading_common_store
+
+    ctx.with_resource(reading_common_store(url))
+
+
+def _send_there(_context: click.Context, _: click.Parameter, url: str | None) -> None:
+    if url:
+        from wirespeed.runs.unsent import VARIABLE, checked_address
+
+        os.environ[VARIABLE] = checked_address(url)
+
+
+store_option = option(
+    "--store URL",
+    "Read runs from this common store (postgresql://…), not this machine; `common`: the one that "
+    "WIRESPEED_STORE or wirespeed.yaml names.",
+    callback=_read_there,
+    expose_value=False,
+    allow_from_autoenv=False,
+)
+"""Of what reads stored runs by `runs.store.find` and `opened`."""
+send_option = option(
+    "--store URL",
+    "Send the run to this common store (postgresql://…), too.  [default: what WIRESPEED_STORE or "
+    "wirespeed.yaml names]",
+    callback=_send_there,
+    expose_value=False,
+)
+"""Of what stores a run."""
 
 
 @dataclass(frozen=True, slots=True)

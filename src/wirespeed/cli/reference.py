@@ -15,6 +15,7 @@ from wirespeed.cli.options import (
     group,
     option,
     shape_options,
+    store_option,
     told_by,
 )
 from wirespeed.errors import CannotMeasure, NothingRan, UsageError
@@ -75,6 +76,7 @@ def list_command(gpu: str | None, op: str | None, own: bool, output: str) -> Non
 @option("--name NAME", "Of the set.  [default: the run's id, the file's name]")
 @shape_options
 @flag("-q --quiet", "Say nothing where all went well.")
+@store_option
 def add(what: str, name: str | None, quiet: bool, **told: Any) -> None:
     """Keep figures as your own, in place of a set of the same name: `check` grades against them.
 
@@ -141,6 +143,7 @@ def export(name: str | None) -> None:
 @option("--run run_ref RUN", "Take figure and nodes from a stored run.")
 @shape_options
 @option("-o --output", kind=["text", "json"], default="text")
+@store_option
 def ask(op: str | None, size: str | None, output: str, **told: Any) -> int:
     """Is this number normal? Where it lies, by whose figures, and why it may be low.
 
@@ -193,6 +196,7 @@ def _wanted(one: "Figure", gpu: str | None, op: str | None) -> bool:
 @command(of=reference)
 @option("--run run_ref RUN", "A run of train.")
 @option("-o --output", kind=["table", "json"], default="table")
+@store_option
 def training(run_ref: str | None, output: str) -> None:
     """Step times of gradient synchronisation that a study published.
 

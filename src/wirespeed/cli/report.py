@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli.options import PLAIN, argument, command, flag, option
+from wirespeed.cli.options import PLAIN, argument, command, flag, option, store_option
 from wirespeed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 @flag("--anywhere", "Allow --listen an address that other machines can reach.")
 @flag("-v --verbose", "In Markdown, also automatic choices.")
 @flag("-q --quiet", "No messages on stderr.")
+@store_option
 def report(refs: tuple[str, ...], **options: Any) -> None:
     """A report of stored runs, to hand over.
 

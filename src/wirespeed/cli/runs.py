@@ -16,6 +16,7 @@ from wirespeed.cli.options import (
     group,
     option,
     shape_options,
+    store_option,
     told_by,
 )
 from wirespeed.cli.run_filters import chosen, moment, run_filters
@@ -52,6 +53,7 @@ _IN_A_TABLE = 100
 
 
 @command("list", of=runs)
+@store_option
 @run_filters
 @option("--last N", "The newest N of them.  [default: 100 in a table, else all]", click.IntRange(1))
 @option("--before RUN", "Those that stand before this one: the next page.")
@@ -69,11 +71,11 @@ def list_command(output: str, last: int | None, before: str | None, **told: Any)
       wirespeed runs list --command check --gpu H100 --last 20
       wirespeed runs list -o json | jq '.[] | select(.verdict != "READY")'
     """
-    from wirespeed.runs.index import Index
+    from wirespeed.runs.source import opened
 
     most = last or (_IN_A_TABLE if output == "table" else None)
     which = chosen(told, last=most, before=_name_of(before) if before else "")
-    with Index.opened(say=_say) as index:
+    with opened(say=_say) as index:
         found = index.runs(which)
         more = index.count(which) - len(found)
     if output == "json":
@@ -85,10 +87,10 @@ def list_command(output: str, last: int | None, before: str | None, **told: Any)
         if more > 0 and last is None:
             click.echo(f"{more:,} more before these: --before {found[0].id}, or --last N")
     else:
-        from wirespeed.runs.place import runs_home
+        from wirespeed.runs.source import place
 
         such = "" if which == chosen({}, last=most) else " such"
-        click.echo(f"no{such} runs in {runs_home()}\nnext: wirespeed check")
+        click.echo(f"no{such} runs in {place()}\nnext: wirespeed check")
 
 
 def _name_of(ref: str) -> str:
@@ -102,7 +104,9 @@ def _say(text: str) -> None:
 
 
 def _data(row: "RunRow") -> dict[str, Any]:
-    return asdict(row) | {"path": str(row.path)}
+    from wirespeed.runs.source import elsewhere
+
+    return asdict(row) | {"path": str(row.path) if elsewhere() is None else ""}
 
 
 def _print_csv(rows: "list[RunRow]") -> None:
@@ -126,6 +130,7 @@ def _print_csv(rows: "list[RunRow]") -> None:
 )
 @flag("-v --verbose", "Also each finding by itself, all evidence, automatic choices.")
 @color_option
+@store_option
 def show(ref: str, output: str | None, html: str | None, verbose: bool, color: str) -> None:
     """Print a stored run again, in any format, or write it as a page.
 
@@ -216,6 +221,7 @@ def prune(keep: str | None, keep_last: int | None, dry_run: bool, yes: bool) -> 
     "--parquet FOLDER", "Write runs, figures, findings and nodes there, a file each.", required=True
 )
 @run_filters
+@store_option
 def export(parquet: str, **told: Any) -> None:
     """Write the tables of the index for other tools, as Parquet; needs wirespeed[parquet].
 
@@ -225,10 +231,10 @@ def export(parquet: str, **told: Any) -> None:
       wirespeed runs export --parquet tables --since 30d --command check
       duckdb -c "select host, count(*) from 'tables/nodes.parquet' group by host"
     """
-    from wirespeed.runs.index import Index
     from wirespeed.runs.parquet import export as write
+    from wirespeed.runs.source import opened
 
-    with Index.opened(say=_say) as index:
+    with opened(say=_say) as index:
         for path, rows in write(index, chosen(told), Path(parquet)):
             click.echo(f"{path}  {rows:,} rows")
 

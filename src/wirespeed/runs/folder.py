@@ -28,7 +28,7 @@ from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.lasting_records import Soak
 from wirespeed.model.records import Run, World
 from wirespeed.node.lock import Lock
-from wirespeed.runs import jsontext
+from wirespeed.runs import jsontext, unsent
 from wirespeed.runs.place import ELSEWHERE, private_folder, runs_home
 
 _STAMP = "%Y%m%d-%H%M%S"
@@ -105,6 +105,7 @@ class RunFolder:
     def finish(self, run: Run) -> None:
         """Put the whole run in place of the header, in one step."""
         self._replace(jsontext.dump(to_json(run), indent=2) + "\n")
+        unsent.put(self.path)
 
     def _write_header(self) -> None:
         data = to_json(self._header)

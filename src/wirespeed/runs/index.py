@@ -39,7 +39,7 @@ _MANY = 200
 """Runs to be read that are worth a word."""
 _STEP_S = 2.0
 _NEWEST = "substr(run, 1, 15) DESC, started DESC, run DESC"
-_EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
+EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +80,9 @@ class RunFilter:
                 f"({ORDER.format('')}) < (SELECT {ORDER.format('')} FROM runs WHERE run = ?)",
             ),
         ]
-        if self.verdict in _EXIT_CODES:
+        if self.verdict in EXIT_CODES:
             told.append(
-                (str(_EXIT_CODES[self.verdict]), "damaged = '' AND exit_code = CAST(? AS INT)")
+                (str(EXIT_CODES[self.verdict]), "damaged = '' AND exit_code = CAST(? AS INT)")
             )
         else:
             told.append((self.verdict, "verdict = upper(?)"))

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.errors import StorageError, UsageError
-from wirespeed.runs.index import Index, RunFilter
+from wirespeed.runs.index import RunFilter
 from wirespeed.runs.index_file import TABLES
+from wirespeed.runs.source import StoredRuns
 
 
-def export(index: Index, which: RunFilter, folder: Path) -> Iterator[tuple[Path, int]]:
+def export(index: StoredRuns, which: RunFilter, folder: Path) -> Iterator[tuple[Path, int]]:
     """Write each table's rows of these runs; its file and how many rows it holds, as it is done.
 
     UsageError without pyarrow, StorageError where a file cannot be written.
@@ -35,7 +36,7 @@ def export(index: Index, which: RunFilter, folder: Path) -> Iterator[tuple[Path,
             raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _write(parquet: Any, index: Index, which: RunFilter, kind: type, out: Any) -> int:
+def _write(parquet: Any, index: StoredRuns, which: RunFilter, kind: type, out: Any) -> int:
     import pyarrow as arrow
 
     types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}

@@ -20,7 +20,8 @@ if TYPE_CHECKING:  # importing these takes longer than reading some rows
 
 _MOST = 2**63 - 1
 """The largest whole number that a column of a database takes."""
-_STAMP = len("20261103-101112")
+STAMP_LENGTH = len("20261103-101112")
+"""Of the start in the name of a run folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +252,7 @@ def id_in(name: str) -> str:
 
 def order_of(row: RunRow) -> tuple[str, str]:
     """Sorts by start: the folder's name tells the second, the run within it the millisecond."""
-    return row.run[:_STAMP], row.started
+    return row.run[:STAMP_LENGTH], row.started
 
 
 def _line(run: "Run", name: str) -> RunRow:

@@ -18,7 +18,8 @@ from wirespeed.runs.index import Index, RunFilter, folder_names
 from wirespeed.runs.loading import load, read_document
 from wirespeed.runs.named_files import list_baselines, load_baseline
 from wirespeed.runs.place import FOLDER_NAME, runs_home
-from wirespeed.runs.rows import RunRow, id_in, order_of
+from wirespeed.runs.rows import STAMP_LENGTH, RunRow, id_in, order_of
+from wirespeed.runs.source import RUNS_LIST, elsewhere, folder_of, named, opened, place
 
 __all__ = [
     "find",
@@ -33,9 +34,7 @@ __all__ = [
     "stored_runs",
 ]
 
-_LIST = "wirespeed runs list"
 _DAY_S = 86_400.0
-_STAMP_LENGTH = len("20261103-101112")
 
 
 def find(reference: str) -> Path:
@@ -44,28 +43,27 @@ def find(reference: str) -> Path:
     A full id, a prefix of one id, a folder's name, `last`, or the path of a run folder or of a
     run's JSON. UsageError when no run or several match.
     """
-    runs = runs_home()
-    names = sorted(folder_names(runs))
+    runs, source = runs_home(), elsewhere()
+    if source is not None and "/" not in reference and (fetched := source.find(reference)):
+        return fetched
+    names = [] if source is not None else sorted(folder_names(runs))
     if reference == "last":
         if not names:
             raise UsageError(f"no runs in {runs}", next="wirespeed check")
-        newest = names[-1][:_STAMP_LENGTH]
+        newest = names[-1][:STAMP_LENGTH]
         return max((runs / name for name in names if name.startswith(newest)), key=_start)
-    exact = [name for name in names if reference in (name, id_in(name))]
-    if len(exact) == 1:
-        return runs / exact[0]
-    if "/" not in reference and (found := _by_prefix(reference, names)):
+    if "/" not in reference and (found := named(reference, names)):
         return runs / found
     try:
         return _existing(Path(reference).expanduser())
     except (OSError, RuntimeError, ValueError) as error:
-        raise UsageError(f"no run {reference[:80]!r}: {error}", next=_LIST) from error
+        raise UsageError(f"no run {reference[:80]!r}: {error}", next=RUNS_LIST) from error
 
 
 def list_runs() -> list[RunRow]:
     """Every run folder, oldest first; one that cannot be read is listed as damaged."""
-    with Index.opened() as index:
-        return index.runs()
+    with opened() as rows:
+        return rows.runs()
 
 
 def remove(reference: str) -> Path:
@@ -81,7 +79,7 @@ def remove_folder(path: Path) -> Path:
         raise UsageError(
             f"{path} is not a run folder in {runs}, so it is left alone",
             expected="the id of a stored run",
-            next=_LIST,
+            next=RUNS_LIST,
         )
     try:
         shutil.rmtree(path)
@@ -135,31 +133,20 @@ def _start(folder: Path) -> tuple[str, str]:
         started = read_document(folder / "run.json").started
     except InputError:
         started = ""
-    return folder.name[:_STAMP_LENGTH], started
-
-
-def _by_prefix(reference: str, names: list[str]) -> str | None:
-    matching = [n for n in names if id_in(n).startswith(reference) or n.startswith(reference)]
-    if not reference or len(matching) > 1:
-        raise UsageError(
-            f"{reference!r} matches {len(matching)} runs: {', '.join(map(id_in, matching[:5]))}",
-            expected="enough of an id to match one run",
-            next=_LIST,
-        )
-    return matching[0] if matching else None
+    return folder.name[:STAMP_LENGTH], started
 
 
 def _existing(path: Path) -> Path:
     held = (path / "run.json", path / "records.jsonl")
     if path.is_dir() and not any(part.is_file() for part in held):
         raise UsageError(
-            f"{path} is a folder without run.json", expected="a run folder", next=_LIST
+            f"{path} is a folder without run.json", expected="a run folder", next=RUNS_LIST
         )
     if not path.exists():
         raise UsageError(
-            f"no run {str(path)!r} in {runs_home()}, nor a file of that name",
+            f"no run {str(path)!r} in {place()}, nor a file of that name",
             expected="an id, the start of one, `last`, or the path of a run folder or run.json",
-            next=_LIST,
+            next=RUNS_LIST,
         )
     return path
 
@@ -169,7 +156,7 @@ def _existing(path: Path) -> Path:
 
 def stored_points(names: Collection[str], last: int) -> list[Point]:
     """Figures of the newest `last` runs that ended and have such; names: of operations or strategies."""
-    with Index.opened() as index:
+    with opened() as index:
         rows = index.figures(names, RunFilter(finished=True, last=last))
     return [
         Point(
@@ -182,7 +169,7 @@ def stored_points(names: Collection[str], last: int) -> list[Point]:
 
 def _facts(name: str) -> Facts:
     try:
-        return facts_of([load(runs_home() / name)])
+        return facts_of([load(folder_of(name))])
     except InputError:
         return {}
 
@@ -191,7 +178,7 @@ def stored_runs(like: Sequence[Run], most: int) -> list[Run]:
     """The newest stored runs that ended, of the worlds of `like` and not these themselves."""
     own = {run.id for run in like}
     worlds = {(run.world.backend, run.world.size) for run in like}
-    with Index.opened() as index:
+    with opened() as index:
         found = [
             row
             for world in worlds
@@ -201,7 +188,7 @@ def stored_runs(like: Sequence[Run], most: int) -> list[Run]:
     runs = []
     for row in sorted(found, key=order_of)[-most:]:
         with suppress(InputError):  # removed or damaged since it was listed
-            runs.append(load(row.path))
+            runs.append(load(folder_of(row.run)))
     return runs
 
 
