@@ -36,6 +36,7 @@ _VERBS = {
     "report": "Stored runs as one offline page; also Markdown, JUnit, Prometheus text, CSV.",
     "reference": "Is this number normal? Expected figures, with their sources; your own.",
     "runs": "The stored runs: list, show, import, remove.",
+    "nodes": "Each node's past, and which nodes fail jobs more often than chance explains.",
     "config": "Whether a wirespeed.yaml found here may choose what is run: trust, untrust.",
     "completion": "The script for bash, zsh or fish that completes all of this.",
 }

@@ -173,6 +173,17 @@ def runs(context: click.Context, parameter: click.Parameter, incomplete: str) ->
     return offered(known, incomplete) + files(context, parameter, incomplete)
 
 
+def nodes(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Item]:
+    """Nodes of stored runs, as far as they are known in a moment."""
+    from wirespeed.runs.index import Index
+
+    try:
+        with Index.opened(seconds=0.2) as index:
+            return offered(_plain(index.hosts()), incomplete)
+    except (OSError, WirespeedError):
+        return []
+
+
 def clusters(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Item]:
     """Cluster files of this folder, by the name that means them; and paths."""
     from wirespeed.clusters.reading import known_files, stem

@@ -19,7 +19,7 @@ DAYS = 30
 Said = Literal["pass", "warn", "fail", ""]
 """What a run says of a node: as its findings about it; a run that is READY says `pass` of all of its
 nodes; a run that is not, for another's fault, says nothing."""
-Kind = Literal["seen", "verdict", "blamed", "restart", "machine", "version", "ecc", "xid"]
+Kind = Literal["seen", "verdict", "blamed", "restart", "machine", "version", "ecc", "xid", "job"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +57,8 @@ class NodeEvent:
     """ISO 8601 in UTC: when the run began that tells it."""
     kind: Kind
     text: str
-    run: str
-    """Name of that run's folder."""
+    run: str = ""
+    """Name of that run's folder; empty of a job that no run tells of."""
     status: str = ""
     """Of a verdict or a finding."""
 

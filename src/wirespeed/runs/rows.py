@@ -6,7 +6,7 @@ seconds, sizes bytes, bandwidths bytes a second, moments ISO 8601 in UTC as the 
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # importing these takes longer than reading some rows
 
 _MOST = 2**63 - 1
 """The largest whole number that a column of a database takes."""
+_MOST_WORDS = 200
 STAMP_LENGTH = len("20261103-101112")
 """Of the start in the name of a run folder."""
 
@@ -50,6 +51,8 @@ class RunRow:
     """`gloo`, `nccl`, …"""
     launcher: str = ""
     """`local`, `torchrun`, `slurm`, …"""
+    job: str = ""
+    """What of yours it was about: the command that `launch` ran, the files that `diagnose` read."""
     gpu: str = ""
     """Products of its GPUs, each once, with commas between them."""
     wirespeed: str = ""
@@ -273,6 +276,7 @@ def _line(run: "Run", name: str) -> RunRow:
         nodes=_whole(run.world.node_count),
         backend=run.world.backend,
         launcher=run.world.launcher,
+        job=_job(run.config),
         gpu=_once([*(name for node in run.world.nodes for name in _products(node)), *told]),
         wirespeed=run.versions.get("wirespeed", ""),
         measurements=len(run.measurements),
@@ -362,6 +366,11 @@ def _node(line: RunRow, node: "NodeFacts", findings: tuple[FindingRow, ...]) -> 
         zone=facts.placement_zone or "",
         instance=facts.placement_instance_type or "",
     )
+
+
+def _job(config: Mapping[str, Any]) -> str:
+    words = config.get("command", config.get("paths", ()))
+    return " ".join(map(str, words))[:_MOST_WORDS] if isinstance(words, (list, tuple)) else ""
 
 
 def _products(node: "NodeFacts") -> list[str]:

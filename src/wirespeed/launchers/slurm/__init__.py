@@ -37,7 +37,7 @@ class Entry:
         return self.state in ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
 
-def ask(*words: str) -> subprocess.CompletedProcess[str]:
+def ask(*words: str, seconds: float = CALL_S) -> subprocess.CompletedProcess[str]:
     """Run one of Slurm's commands; code 1 with its reason in stderr where it cannot be."""
     try:
         return subprocess.run(
@@ -46,11 +46,11 @@ def ask(*words: str) -> subprocess.CompletedProcess[str]:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=CALL_S,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(words, 1, "", f"{words[0]}: no answer in {CALL_S:g} s")
+        return subprocess.CompletedProcess(words, 1, "", f"{words[0]}: no answer in {seconds:g} s")
     except OSError as error:
         return subprocess.CompletedProcess(words, 1, "", f"{words[0]}: {error.strerror}")
 

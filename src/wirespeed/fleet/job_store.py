@@ -1,0 +1,180 @@
+"""Stored ends of jobs: of imports out of Slurm's accounting, and of our own launches and watches.
+
+An import is a run like any other, with the jobs beside it in `jobs.jsonl`, one a line.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from wirespeed import __version__
+from wirespeed.fleet.job_ends import How, JobEnd
+from wirespeed.fleet.nodes import NodeEvent
+from wirespeed.model.records import Run, World
+from wirespeed.node.reading import read_whole
+from wirespeed.runs.folder import LARGEST, RunFolder
+from wirespeed.runs.index import Index, RunFilter
+from wirespeed.runs.rows import FindingRow, RunRow
+
+IMPORT = "nodes import-jobs"
+_FILE = "jobs.jsonl"
+_WATCHES = ("launch", "watch")
+_LATER_S = 86400.0
+"""So long after its end the logs of a job are read."""
+
+
+def keep_jobs(jobs: Sequence[JobEnd], config: dict[str, object]) -> Run:
+    """Store them; the run that tells of the import."""
+    from msgspec.json import encode
+
+    folder = RunFolder.create(IMPORT, config)
+    folder.keep(_FILE, "".join(f"{encode(one).decode()}\n" for one in jobs))
+    run = Run(
+        id=folder.id,
+        command=IMPORT,
+        verdict="UNKNOWN",
+        exit_code=0,
+        started=folder.started,
+        seconds=0.0,
+        world=World(size=0, nodes=(), backend="", launcher=""),
+        versions={"wirespeed": __version__},
+        config=config,
+    )
+    folder.finish(run)
+    return run
+
+
+def stored_jobs(index: Index, since_s: float) -> list[JobEnd]:
+    """Each job once, of those that ended since then (Unix time); the last that was told of it counts."""
+    found: dict[tuple[str, float], JobEnd] = {}
+    for row in index.runs(RunFilter(command=IMPORT)):
+        for job in _imported(row.path / _FILE):
+            known = found.get((job.job, job.start_s))
+            culprit = job.culprit or (known.culprit if known else "")
+            found[job.job, job.start_s] = replace(job, culprit=culprit) if culprit else job
+    since = datetime.fromtimestamp(since_s, UTC).isoformat(timespec="seconds")[:19]
+    for command in _WATCHES:
+        found |= {(job.job, job.start_s): job for job in _watched(index, command, since)}
+    jobs = [one for one in found.values() if one.end_s >= since_s]
+    return _diagnosed(jobs, index, since)
+
+
+def job_events(jobs: Iterable[JobEnd], node: str) -> list[NodeEvent]:
+    """Failures of the jobs that it was part of, oldest first."""
+    bad = [job for job in jobs if job.how != "good" and node in job.nodes]
+    return [
+        NodeEvent(
+            at=datetime.fromtimestamp(job.end_s, UTC).isoformat(timespec="seconds")[:19] + "Z",
+            kind="job",
+            text=_told(job, node),
+            status="fail" if job.culprit == node else "warn",
+        )
+        for job in sorted(bad, key=lambda one: one.end_s)
+    ]
+
+
+def _told(job: JobEnd, node: str) -> str:
+    others = f" on {len(job.nodes)} nodes" if len(job.nodes) > 1 else ""
+    who = {node: ", by this node", "": ", by one of them" if others else ", by this node"}
+    why = who.get(job.culprit, f", by {job.culprit}") if job.how == "node" else ""
+    return f"job {job.job} ({job.workload}){others} failed{why}"
+
+
+def _imported(path: Path) -> Iterator[JobEnd]:
+    """Damaged lines tell nothing."""
+    from msgspec import MsgspecError
+    from msgspec.json import Decoder
+
+    decoder = Decoder(JobEnd)
+    try:
+        lines = read_whole(path, LARGEST, links=False).splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            yield decoder.decode(line)
+        except MsgspecError:
+            continue
+
+
+def _watched(index: Index, command: str, since: str) -> Iterator[JobEnd]:
+    which = RunFilter(command=command, since=since)
+    hosts: dict[str, list[str]] = {}
+    for node in index.nodes(which=which):
+        hosts.setdefault(node.run, []).append(node.host)
+    blamed: dict[str, list[FindingRow]] = {}
+    for one in index.findings(status=["fail"], which=which):
+        blamed.setdefault(one.run, []).append(one)
+    for row in index.runs(which):
+        how = _how(row)
+        if how is not None and row.run in hosts:
+            yield _end(row, hosts[row.run], how, blamed.get(row.run, ()))
+
+
+def _diagnosed(jobs: list[JobEnd], index: Index, since: str) -> list[JobEnd]:
+    """With the nodes that `diagnose` named: of the last failed job there within a day, else by itself.
+
+    The same files diagnosed again name nobody anew.
+    """
+    which = RunFilter(command="diagnose", since=since)
+    read = {row.run: row.job for row in index.runs(which)}
+    named: dict[tuple[str, str], FindingRow] = {}
+    for one in index.findings(status=["fail"], which=which):
+        if one.subject_kind == "node" and one.host:
+            named.setdefault((read.get(one.run, one.run), one.host), one)
+    by_node: dict[str, list[int]] = {host: [] for _, host in named}
+    for place, job in enumerate(jobs):
+        for node in job.nodes if job.how != "good" and not job.culprit else ():
+            if node in by_node:
+                by_node[node].append(place)
+    for (_, host), one in named.items():
+        at = _moment(one.started)
+        such = [place for place in by_node[host] if 0 <= at - jobs[place].end_s <= _LATER_S]
+        if such:
+            last = max(such, key=lambda place: jobs[place].end_s)
+            jobs[last] = replace(jobs[last], how="node", culprit=host)
+        else:
+            jobs.append(_alone(one, at))
+    return jobs
+
+
+def _alone(one: FindingRow, at_s: float) -> JobEnd:
+    """A failure of a node in a job of which nothing else is known."""
+    return JobEnd(
+        job=one.run,
+        workload="diagnose",
+        start_s=at_s - 1,
+        end_s=at_s,
+        nodes=(one.host,),
+        how="node",
+        culprit=one.host,
+    )
+
+
+def _moment(told: str) -> float:
+    return datetime.fromisoformat(told).timestamp()
+
+
+def _how(row: RunRow) -> How | None:
+    """None where nobody knows how it ended."""
+    if not row.finished or row.damaged or row.exit_code == 3:
+        return None
+    return "good" if row.exit_code in (0, 130) else "failed"
+
+
+def _end(row: RunRow, hosts: Sequence[str], how: How, blamed: Iterable[FindingRow]) -> JobEnd:
+    """A node is to blame where a finding is about it as a whole; a rank may have failed by itself."""
+    nodes = [one.host for one in blamed if one.subject_kind == "node" and one.host in hosts]
+    start = _moment(row.started)
+    culprit = nodes[0] if how == "failed" and nodes else ""
+    return JobEnd(
+        job=row.run,
+        workload=row.job or row.command,
+        group=row.gpu,
+        start_s=start,
+        end_s=start + row.seconds,
+        nodes=tuple(dict.fromkeys(hosts)),
+        how="node" if culprit else how,
+        culprit=culprit,
+    )
