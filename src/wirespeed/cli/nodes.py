@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli.options import argument, command, group, option
+from wirespeed.cli.options import argument, command, group, option, store_option
 from wirespeed.errors import InputError, NothingRan, UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _OUTPUT = option("-o --output", "How to print.", ["table", "json"], default="tab
 def nodes() -> None:
     """Each node's past: what it was part of, what it was blamed for, what changed; and lemons.
 
-    Read from the stored runs of this machine and, for lemons, from the ends of jobs.
+    Read from the stored runs and, for lemons, from the ends of jobs.
 
     \f
     Examples:
@@ -41,6 +41,7 @@ def nodes() -> None:
 @command("list", of=nodes)
 @option("--days N", "Count what happened in so many days.", click.IntRange(1, 3660), default=30)
 @_OUTPUT
+@store_option
 def list_command(days: int, output: str) -> None:
     """Each node of the stored runs: what is said of it, since when, and how often that changed.
 
@@ -54,9 +55,9 @@ def list_command(days: int, output: str) -> None:
       wirespeed nodes list -o json | jq '.[] | select(.said == "fail") | .host'
     """
     from wirespeed.fleet.nodes import state
-    from wirespeed.runs.index import Index
+    from wirespeed.runs.source import opened
 
-    with Index.opened(say=_say) as index:
+    with opened(say=_say) as index:
         found = state(index, days=days)
     if output == "json":
         click.echo(json.dumps([asdict(one) for one in found], indent=2))
@@ -69,6 +70,7 @@ def list_command(days: int, output: str) -> None:
 @command(of=nodes)
 @argument("node", completes="nodes")
 @_OUTPUT
+@store_option
 def show(node: str, output: str) -> None:
     """All that is known of one node: a few lines of how it is, then what happened to it, oldest first.
 
@@ -82,9 +84,9 @@ def show(node: str, output: str) -> None:
     from wirespeed.fleet.job_store import job_events, stored_jobs
     from wirespeed.fleet.lemons import WINDOW_S
     from wirespeed.fleet.nodes import history
-    from wirespeed.runs.index import Index
+    from wirespeed.runs.source import opened
 
-    with Index.opened(say=_say) as index:
+    with opened(say=_say) as index:
         told = history(index, node)
         jobs = [one for one in stored_jobs(index, time.time() - WINDOW_S) if node in one.nodes]
         if told is None and not jobs:
@@ -116,6 +118,7 @@ def _unknown(node: str, known: list[str]) -> UsageError:
     default=0.05,
 )
 @_OUTPUT
+@store_option
 def lemons(false_share: float, output: str) -> int:
     """Nodes that fail jobs more often than chance and their siblings explain, the surest first.
 
@@ -134,10 +137,10 @@ def lemons(false_share: float, output: str) -> int:
     from wirespeed.fleet.job_ends import JobTable
     from wirespeed.fleet.job_store import stored_jobs
     from wirespeed.fleet.lemons import WINDOW_S, find_lemons
-    from wirespeed.runs.index import Index
+    from wirespeed.runs.source import opened
 
     now = time.time()
-    with Index.opened(say=_say) as index:
+    with opened(say=_say) as index:
         jobs = stored_jobs(index, now - WINDOW_S)
     if not jobs:
         raise NothingRan(

@@ -14,8 +14,9 @@ from wirespeed.fleet.nodes import NodeEvent
 from wirespeed.model.records import Run, World
 from wirespeed.node.reading import read_whole
 from wirespeed.runs.folder import LARGEST, RunFolder
-from wirespeed.runs.index import Index, RunFilter
+from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import FindingRow, RunRow
+from wirespeed.runs.source import StoredRuns, folder_of
 
 IMPORT = "nodes import-jobs"
 _FILE = "jobs.jsonl"
@@ -45,11 +46,11 @@ def keep_jobs(jobs: Sequence[JobEnd], config: dict[str, object]) -> Run:
     return run
 
 
-def stored_jobs(index: Index, since_s: float) -> list[JobEnd]:
+def stored_jobs(index: StoredRuns, since_s: float) -> list[JobEnd]:
     """Each job once, of those that ended since then (Unix time); the last that was told of it counts."""
     found: dict[tuple[str, float], JobEnd] = {}
     for row in index.runs(RunFilter(command=IMPORT)):
-        for job in _imported(row.path / _FILE):
+        for job in _imported(folder_of(row.run) / _FILE):
             known = found.get((job.job, job.start_s))
             culprit = job.culprit or (known.culprit if known else "")
             found[job.job, job.start_s] = replace(job, culprit=culprit) if culprit else job
@@ -98,7 +99,7 @@ def _imported(path: Path) -> Iterator[JobEnd]:
             continue
 
 
-def _watched(index: Index, command: str, since: str) -> Iterator[JobEnd]:
+def _watched(index: StoredRuns, command: str, since: str) -> Iterator[JobEnd]:
     which = RunFilter(command=command, since=since)
     hosts: dict[str, list[str]] = {}
     for node in index.nodes(which=which):
@@ -112,7 +113,7 @@ def _watched(index: Index, command: str, since: str) -> Iterator[JobEnd]:
             yield _end(row, hosts[row.run], how, blamed.get(row.run, ()))
 
 
-def _diagnosed(jobs: list[JobEnd], index: Index, since: str) -> list[JobEnd]:
+def _diagnosed(jobs: list[JobEnd], index: StoredRuns, since: str) -> list[JobEnd]:
     """With the nodes that `diagnose` named: of the last failed job there within a day, else by itself.
 
     The same files diagnosed again name nobody anew.

@@ -1,6 +1,6 @@
 """What the stored runs tell of each node: since when it is there, what it was blamed for, what changed.
 
-From the rows of the index, never from whole runs.
+From the rows of stored runs, never from whole ones.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Literal, TypeVar
 
-from wirespeed.runs.index import Index
 from wirespeed.runs.rows import FindingRow, NodeMark, NodeRow
+from wirespeed.runs.source import StoredRuns
 
 _Row = TypeVar("_Row", NodeMark, NodeRow)
 DAYS = 30
@@ -71,7 +71,7 @@ class NodeHistory:
     events: tuple[NodeEvent, ...]
 
 
-def state(index: Index, *, days: float = DAYS) -> list[NodeState]:
+def state(index: StoredRuns, *, days: float = DAYS) -> list[NodeState]:
     """Every node of the stored runs, by name. days: in which what happened is counted."""
     since = moment_ago(days)
     spans, blames = index.spans(), index.blames(since)
@@ -85,7 +85,7 @@ def state(index: Index, *, days: float = DAYS) -> list[NodeState]:
     ]
 
 
-def history(index: Index, node: str) -> NodeHistory | None:
+def history(index: StoredRuns, node: str) -> NodeHistory | None:
     """All that the stored runs tell of it; None: it took part in none."""
     rows = index.nodes(node=node)
     if not rows:

@@ -11,7 +11,7 @@ from typing import Protocol
 from wirespeed.errors import UsageError
 from wirespeed.runs.index import Index, RunFilter
 from wirespeed.runs.place import runs_home
-from wirespeed.runs.rows import FigureRow, FindingRow, NodeRow, RunRow, id_in
+from wirespeed.runs.rows import FigureRow, FindingRow, NodeMark, NodeRow, RunRow, id_in
 
 RUNS_LIST = "wirespeed runs list"
 
@@ -39,6 +39,14 @@ class StoredRuns(Protocol):
     def nodes(self, *, node: str = ..., which: RunFilter = ...) -> list[NodeRow]: ...
 
     def hosts(self) -> list[str]: ...
+
+    def spans(self) -> dict[str, tuple[str, str, int]]: ...
+
+    def latest(self) -> list[NodeRow]: ...
+
+    def marks(self, since: str = ...) -> list[NodeMark]: ...
+
+    def blames(self, since: str = ...) -> dict[str, int]: ...
 
 
 class RunSource(Protocol):

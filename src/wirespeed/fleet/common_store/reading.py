@@ -26,7 +26,7 @@ from wirespeed.fleet.common_store.tables import (
 )
 from wirespeed.runs.index import EVERYTHING, EXIT_CODES, RunFilter
 from wirespeed.runs.place import FOLDER_NAME
-from wirespeed.runs.rows import STAMP_LENGTH, FigureRow, FindingRow, NodeRow, RunRow
+from wirespeed.runs.rows import STAMP_LENGTH, FigureRow, FindingRow, NodeMark, NodeRow, RunRow
 from wirespeed.runs.source import named
 from wirespeed.runs.unsent import label
 
@@ -130,6 +130,29 @@ class StoredRows:
     def hosts(self) -> list[str]:
         asked = sa.select(NODES.c.host).distinct().order_by(NODES.c.host)
         return list(self._connection.execute(asked).scalars())
+
+    def spans(self) -> dict[str, tuple[str, str, int]]:
+        run = NODES.c.run
+        asked = sa.select(NODES.c.host, sa.func.min(run), sa.func.max(run), sa.func.count())
+        found = self._connection.execute(asked.group_by(NODES.c.host))
+        return {host: (first, last, count) for host, first, last, count in found}
+
+    def latest(self) -> list[NodeRow]:
+        newest = sa.select(NODES.c.host, sa.func.max(NODES.c.run)).group_by(NODES.c.host)
+        asked = _columns(NODES, NodeRow).where(sa.tuple_(NODES.c.host, NODES.c.run).in_(newest))
+        found = self._connection.execute(asked.order_by(NODES.c.host))
+        return [NodeRow(**row._mapping) for row in found]
+
+    def marks(self, since: str = "") -> list[NodeMark]:
+        asked = sa.select(*(NODES.c[name] for name in NodeMark._fields))
+        asked = asked.where(NODES.c.started >= since).order_by(NODES.c.run)
+        return [NodeMark(*row) for row in self._connection.execute(asked)]
+
+    def blames(self, since: str = "") -> dict[str, int]:
+        host, count = FINDINGS.c.host, sa.func.count()
+        asked = sa.select(host, count).where(host != "", FINDINGS.c.status == "fail")
+        asked = asked.where(FINDINGS.c.started >= since).group_by(host)
+        return dict(self._connection.execute(asked).tuples().all())
 
     def _of_runs(
         self, table: sa.Table, row: type[_T], about: Sequence[Any], which: RunFilter
