@@ -6,7 +6,16 @@ from typing import Any
 
 import click
 
-from wirespeed.cli.options import CONTEXT, FiniteRange, all_of, argument, command, flag, option
+from wirespeed.cli.options import (
+    CONTEXT,
+    FiniteRange,
+    all_of,
+    argument,
+    command,
+    flag,
+    option,
+    send_option,
+)
 from wirespeed.cli.run_options import Placement, placement_options, written
 from wirespeed.errors import UsageError
 
@@ -31,6 +40,7 @@ launch_options = all_of(
     flag("--tui", "As --watch, shown as a page: ranks as a grid, steps as a strip."),
     flag("--no-prefix", "Output lines without node and rank before them."),
     flag("-q --quiet", "Nothing on stderr but the ranks' own words."),
+    send_option,
     argument(
         "command -- COMMAND ...",
         type=click.UNPROCESSED,

@@ -4,7 +4,16 @@ from typing import Any
 
 import click
 
-from wirespeed.cli.options import CONTEXT, argument, color_option, command, flag, option, words_of
+from wirespeed.cli.options import (
+    CONTEXT,
+    argument,
+    color_option,
+    command,
+    flag,
+    option,
+    store_option,
+    words_of,
+)
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.model.units import parse_size
 
@@ -43,6 +52,7 @@ MOST_NODES, MOST_WORLDS = 1_000_000, 32
 @option("--html FILE", "Also write one offline HTML file: curves over nodes with their intervals.")
 @flag("-q --quiet", "No progress on stderr.")
 @color_option
+@store_option
 def predict(
     refs: tuple[str, ...], output: str, html: str | None, quiet: bool, color: str, **values: Any
 ) -> int:

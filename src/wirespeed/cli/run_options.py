@@ -18,6 +18,7 @@ from wirespeed.cli.options import (
     color_option,
     flag,
     option,
+    send_option,
     switch_of,
     words_of,
 )
@@ -159,6 +160,7 @@ _OPTIONS: tuple[Decorator, ...] = (
         "-v --verbose",
         "Also each finding by itself, all evidence, and each automatic choice with its reason.",
     ),
+    send_option,
     color_option,
     flag("--print-config", "Show the value of each option and where it comes from, and stop."),
 )

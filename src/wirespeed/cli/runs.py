@@ -20,6 +20,7 @@ from wirespeed.cli.options import (
     told_by,
 )
 from wirespeed.cli.run_filters import chosen, moment, run_filters
+from wirespeed.cli.sending import send
 from wirespeed.errors import InputError, UsageError
 from wirespeed.views import FORMATS
 
@@ -34,7 +35,7 @@ _LARGEST_FILE = 256 * 2**20
 
 @group()
 def runs() -> None:
-    """The stored runs: list, show, import, remove, prune, export.
+    """The stored runs: list, show, import, remove, prune, export, send.
 
     Each run is a folder in $WIRESPEED_HOME/runs (else $XDG_STATE_HOME/wirespeed/runs, else
     ~/.local/state/wirespeed/runs). REF is a run's id, the start of one, `last`, or the path of a
@@ -49,6 +50,7 @@ def runs() -> None:
     """
 
 
+runs.add_command(send)
 _IN_A_TABLE = 100
 
 

@@ -20,3 +20,18 @@ def reading_common_store(url: str) -> Iterator[None]:
 
     with CommonStore.of(checked_address(url)) as store, reading_from(store):
         yield
+
+
+def made_ready(url: str) -> str:
+    """Make the tables of that store, or bring them up to this version; what was done."""
+    from wirespeed.fleet.common_store.connection import libraries
+    from wirespeed.runs.unsent import checked_address, label
+
+    libraries()
+    from wirespeed.fleet.common_store.tables import VERSION, set_up
+
+    before = set_up(checked_address(url))
+    if before == VERSION:
+        return f"the store {label(url)} is ready: version {VERSION}"
+    came = f"brought from version {before}" if before else "set up"
+    return f"the store {label(url)} was {came}: version {VERSION}"

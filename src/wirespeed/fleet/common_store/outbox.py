@@ -37,8 +37,8 @@ class Unsent:
     """Of its folder."""
     store: str
     """Where it is to go."""
-    written_ns: int
-    """When it was put here; once more when the run has changed."""
+    written_ns: int = 0
+    """When it was put here, and once more when the run has changed; 0: it does not wait."""
 
     @property
     def folder(self) -> Path:
@@ -80,6 +80,12 @@ def unreachable() -> None:
     """Remember that it did not answer just now."""
     with suppress(OSError):
         write_whole(_mark(), b"")
+
+
+def reached() -> None:
+    """It answers again."""
+    with suppress(OSError):
+        _mark().unlink(missing_ok=True)
 
 
 def to_be_left_alone() -> bool:

@@ -30,7 +30,9 @@ class Sent:
     """What came of it."""
 
     names: list[str] = field(default_factory=list)
-    """Of run folders that the store has now, or had before."""
+    """Of run folders that the store has now."""
+    known: int = 0
+    """Runs that it had before, as they are."""
     unfit: dict[str, str] = field(default_factory=dict)
     """Why not, by name: the run cannot be read, or holds what no table takes."""
     refused: WirespeedError | None = None
@@ -49,6 +51,7 @@ def send(waiting: Sequence[Unsent], sent: Sent, until: float = float("inf")) -> 
             with connected(url) as connection:
                 with connection.begin():
                     refuse_other_version(connection, url)
+                outbox.reached()
                 for one in runs:
                     if time.monotonic() > until:
                         return
@@ -63,12 +66,22 @@ def _send(connection: "Connection", one: Unsent, sent: Sent) -> None:
     if one.folder.is_dir():  # else it was removed: nobody wants it kept
         try:
             with told(one.store), connection.begin():
-                put_run(connection, one.folder)
+                new = put_run(connection, one.folder)
         except InputError as error:
             sent.unfit[one.name] = error.saw
             return
-        sent.names.append(one.name)
+        sent.known += not new
+        sent.names += [one.name] * new
     outbox.done(one)
+
+
+def send_now(waiting: Sequence[Unsent]) -> Sent:
+    """Send them, however long it takes."""
+    sent = Sent()
+    if waiting:
+        libraries()
+        send(waiting, sent)
+    return sent
 
 
 def send_at_end() -> None:
@@ -82,7 +95,7 @@ def send_at_end() -> None:
             left = len(outbox.waiting())
             where = label(waiting[0].store)
             sys.stderr.write(
-                f"wirespeed: warning: {counted(left, 'run')} still to be sent to {where}: "
+                f"wirespeed: warning: {counted(left, 'run')} not sent yet to {where}, and kept here: "
                 f"{harmless_lines(why)}\n  next      {SEND}\n"
             )
 
@@ -90,7 +103,7 @@ def send_at_end() -> None:
 def _sent_soon(waiting: Sequence[Unsent]) -> str:
     """Why some are left; nothing where all are sent."""
     if outbox.to_be_left_alone():
-        return "it did not answer within the last minute, and the runs are kept here"
+        return "it could not be had within the last minute, and is left alone meanwhile"
     sent = Sent()
     until = time.monotonic() + PATIENCE_S
 
@@ -107,7 +120,7 @@ def _sent_soon(waiting: Sequence[Unsent]) -> str:
     worker = threading.Thread(target=work, daemon=True)
     worker.start()
     worker.join(PATIENCE_S)
-    if sent.refused is None and worker.is_alive() and not sent.names:
+    if sent.refused is None and worker.is_alive() and not (sent.names or sent.known):
         sent.refused = StorageError(f"no answer within {PATIENCE_S:g} s")
     if sent.refused is not None:
         outbox.unreachable()

@@ -4,6 +4,7 @@ All are in the schema `wirespeed` of the database. A store says of which version
 reads and writes its own version alone, and brings an older one up to it where its owner asks for that.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -137,7 +138,7 @@ def refuse_other_version(connection: sa.Connection, url: str) -> None:
         raise StorageError(
             f"the store {label(url)} {saw}",
             expected=f"version {VERSION}",
-            next=f"wirespeed runs send --set-up --store {url}, as the role that owns it",
+            next=f"wirespeed runs send --set-up --store {shlex.quote(url)}   (as the role that owns it)",
         )
 
 
