@@ -41,19 +41,21 @@ def main() -> None:
     torch.manual_seed(0)
     step = _strategy(asked.strategy)
     fault = _Fault(asked, rank)
-    losses, times = [], []
+    losses, times, cpu = [], [], []
     for number, batch in enumerate(DataLoader(_Data(asked, rank), batch_size=None)):
         if asked.turns:
             _take_turns(number)
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.thread_time()
         fault.before(number, len(batch))
         losses.append(step(batch))
         fault.after(number)
         time.sleep(asked.pause / 1e3)
         times.append(time.perf_counter() - begin)
+        cpu.append(time.thread_time() - used)
     fault.over()
     if rank == 0 and asked.told:
         told = {"losses": [loss.hex() for loss in losses], "times": times, "block": _BLOCK}
+        told["cpu"] = cpu
         told |= {"thread": _thread_share(sum(times)), "rss": _resident()}
         asked.told.write_text(json.dumps(told))
     dist.barrier()

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -155,14 +156,17 @@ def losses(path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_the_job_does_not_notice_that_its_watcher_is_gone(tmp_path: Path, how: int) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, "disk full"])
+def test_the_job_does_not_notice_that_its_watcher_is_gone(tmp_path: Path, how: Any) -> None:
     words = ("--steps", "120", "--told", str(tmp_path / "watched"))
     with elsewhere(tmp_path, *words, ranks=2) as process:
         watchers = _beside(process.pid, 2)
         try:
             for pid in watchers:
-                os.kill(pid, how)
+                if how == "disk full":  # every write to a file fails, as without room
+                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (1, 1))
+                else:
+                    os.kill(pid, how)
             process.wait(timeout=BOUND_S)
         finally:
             for pid in watchers:

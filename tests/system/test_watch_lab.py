@@ -101,3 +101,26 @@ def test_a_launch_over_ssh_is_watched(
         (one["id"], one["subject"]["name"]) for one in run["findings"] if one["status"] == "fail"
     ]
     assert named == [("WATCH-002", "node-2")]
+
+
+CUT = """table inet cut {
+  chain out { type filter hook output priority 0; meta l4proto udp drop; }
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("nft") is None, reason="Requires: the command nft")
+def test_the_job_does_not_notice_that_its_watch_is_cut_off(lab: Lab, tmp_path: Path) -> None:
+    """What node-2 tells goes nowhere: its rank is missing, and nobody is accused for it."""
+    rules = tmp_path / "rules"
+    rules.write_text(CUT)
+    lab.run(["nft", "-f", str(rules)], nodes=["node-2"], ranks=False)
+    try:
+        run = watched(lab, tmp_path)
+    finally:
+        lab.run(["nft", "delete", "table", "inet", "cut"], nodes=["node-2"], ranks=False)
+    assert run["watched"]["ranks"] == 3 and run["watched"]["steps"] == 30
+    assert run["verdict"] == "UNKNOWN"
+    (missing,) = [one for one in run["findings"] if "told nothing" in one["title"]]
+    assert missing["because"] == "of rank 2 no steps came"
+    assert [one for one in run["findings"] if one["status"] == "fail"] == []
