@@ -34,6 +34,7 @@ _VERBS = {
     "baseline": "Runs that are good, kept by a name: set, show, list, rm.",
     "trend": "One figure over many runs, and when its level changed.",
     "report": "Stored runs as one offline page; also Markdown, JUnit, Prometheus text, CSV.",
+    "serve": "The fleet as pages for a browser: nodes, runs, trends, jobs that run.",
     "reference": "Is this number normal? Expected figures, with their sources; your own.",
     "runs": "The stored runs: list, show, import, remove.",
     "nodes": "Each node's past, and which nodes fail jobs more often than chance explains.",

@@ -43,7 +43,7 @@ def job_secret(environ: MutableMapping[str, str], file: Path | None = None) -> b
     """
     told = environ.pop(VARIABLE, None)
     if file is not None:
-        return _checked(_read(file), str(file))
+        return secret_in(file)
     return None if told is None else _checked(os.fsencode(told), VARIABLE)
 
 
@@ -113,14 +113,19 @@ class SealedStore:
         return SealedStore(clone(), self._seal) if clone is not None else None
 
 
-def _read(file: Path) -> bytes:
+def secret_in(file: Path, option: str = "--secret-file") -> bytes:
+    """The secret in that file, which `option` names; UsageError as `job_secret`."""
+    return _checked(_read(file, option), str(file))
+
+
+def _read(file: Path, option: str) -> bytes:
     """The file's bytes; a pipe or a device holds nobody up."""
     try:
         with opened(file) as handle:
             info = os.fstat(handle)
             if info.st_uid not in (os.geteuid(), 0) or info.st_mode & 0o077:
                 raise UsageError(
-                    f"--secret-file {file} is open to others: owner {info.st_uid}, "
+                    f"{option} {file} is open to others: owner {info.st_uid}, "
                     f"mode {stat.S_IMODE(info.st_mode):04o}",
                     expected="a file of your own, mode 0600",
                     next=f"chmod 600 {file}",
@@ -128,7 +133,7 @@ def _read(file: Path) -> bytes:
             return os.read(handle, _MOST + 2)
     except OSError as error:
         raise UsageError(
-            f"--secret-file {file}: {error.strerror or error}", expected="a file with a secret"
+            f"{option} {file}: {error.strerror or error}", expected="a file with a secret"
         ) from error
 
 

@@ -5,6 +5,7 @@
         records.jsonl    one record a line, written as it comes: {"kind", "at", "data"}
         logs/rank-N.log  what rank N printed
         trace.json       the timeline that `train --trace` asked for
+        live.json        of a watched job, while it runs: what a person sees of it (`views/live.py`)
 
 Each write is one system call, so records survive the death of the writer; `run.json` is replaced
 in one step at the end. What cannot be written is a StorageError with the place, the cause and the

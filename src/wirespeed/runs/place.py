@@ -11,6 +11,9 @@ from wirespeed.errors import StorageError
 FOLDER_NAME = re.compile(r"(\d{8}-\d{6})-([0-9a-f]{8})")
 """Name of a run folder: start in UTC, then the id."""
 
+LIVE = "live.json"
+"""In the folder of a watched job, while it runs: what a person sees of it."""
+
 LARGEST = 1 << 30
 """Bytes of a run.json or records.jsonl that are read."""
 

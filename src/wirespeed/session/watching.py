@@ -7,6 +7,7 @@ goes wrong here is told and never ends the job.
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +17,9 @@ from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding
 from wirespeed.model.watch_records import Watched
 from wirespeed.process import returncode_text
+from wirespeed.runs import jsontext
 from wirespeed.runs.folder import PatientFolder
+from wirespeed.runs.place import LIVE
 from wirespeed.views.live import LiveJob
 from wirespeed.watch.hang import STILL_S, Liveness
 from wirespeed.watch.judge import Judged, judge
@@ -29,6 +32,8 @@ from wirespeed.watch.stream import StepStore
 
 LOOK_S = 1.0
 _JUDGE_S = 5.0
+_KEEP_S = 3.0
+"""How old what `wirespeed serve` shows of the job may be."""
 _STORE_S = 10.0
 _MOST_PART = 1 << 17
 _SHARE = 0.1
@@ -65,7 +70,7 @@ class JobWatch:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._judged: Judged | None = None
-        self._judged_at = self._stored_at = time.monotonic()
+        self._judged_at = self._stored_at = self._kept_at = time.monotonic()
         self._told: dict[tuple[str, str], int] = {}
         self._hung: list[_Hung] = []
         self._broken = ""
@@ -134,8 +139,11 @@ class JobWatch:
         words = working
         if still >= STILL_S / 2:
             words = working or f"nothing has moved for {still:.0f} s"
-        now_line = replace(job.now, words=words, alarm=bool(found))
-        self.show(replace(job, now=now_line))
+        shown = replace(job, now=replace(job.now, words=words, alarm=bool(found)))
+        self.show(shown)
+        if now - self._kept_at >= _KEEP_S:
+            self._kept_at = now
+            self.folder.keep(LIVE, jsontext.dump(to_json(shown)))
         if now - self._stored_at >= _STORE_S and self._judged is not None:
             self._stored_at = now
             self.folder.append("watched", to_json(self._judged.watched))
@@ -198,6 +206,8 @@ class JobWatch:
         """What it came to; nothing moves any more."""
         self._over.set()
         self._thread.join(timeout=30)
+        with suppress(OSError):
+            (self.folder.path / LIVE).unlink(missing_ok=True)
         with self._lock:
             if not self._store.who:
                 return [tell("WATCH-014", "nobody told")], None

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from wirespeed.model.records import Finding
 from wirespeed.model.units import format_duration
 from wirespeed.views.text import MARKS, Style, shortened
 from wirespeed.views.watched import signed
@@ -11,8 +12,6 @@ from wirespeed.views.watched import signed
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
-
-    from wirespeed.model.records import Finding
 
 _LINE = 100
 _STRIP = 100
@@ -52,13 +51,13 @@ class LiveJob:
     """What a page shows."""
 
     now: LiveStep
-    hosts: Sequence[str] = ()
+    hosts: tuple[str, ...] = ()
     """By rank."""
-    late_s: Sequence[float | None] = ()
+    late_s: tuple[float | None, ...] = ()
     """By rank: its own work of a step against that of the median rank; None: not known."""
-    recent_s: Sequence[float] = ()
+    recent_s: tuple[float, ...] = ()
     """Times of the last steps, oldest first."""
-    findings: "Sequence[Finding]" = ()
+    findings: tuple[Finding, ...] = ()
     """Oldest first."""
 
 
@@ -148,7 +147,7 @@ def _strip(recent: Sequence[float], style: Style, width: int) -> "list[Text]":
     return [line]
 
 
-def _findings(found: "Sequence[Finding]", style: Style, width: int, room: int) -> "list[Text]":
+def _findings(found: Sequence[Finding], style: Style, width: int, room: int) -> "list[Text]":
     """The newest first, as many as there is room for."""
     from rich.text import Text
 

@@ -10,8 +10,8 @@ from wirespeed.views.text import Grid, Style, Views, escape, rendered
 
 SCHEMA = "wirespeed.trend/1"
 
-_LEVELS = "<since|<run|level|change|95 % interval|runs|<changed then"
-_STEADY = "<figure|<how|level|runs|<since|<remark"
+LEVELS = "<since|<run|level|change|95 % interval|runs|<changed then"
+STEADY = "<figure|<how|level|runs|<since|<remark"
 _MOST_DIFFERENCES = 4
 _US = 1e6
 
@@ -24,10 +24,10 @@ def render(trend: Trend, format: str, style: Style) -> str:
 def _table(trend: Trend, style: Style) -> str:
     lines: list[str] = []
     for one in _changed(trend):
-        lines.append(f"{style.paint(style.text(_name(one)), 'bold')}  {style.text(_how(one))}")
-        lines += [*Grid.filled(_LEVELS, _rows(one)).lines(style, indent="  "), ""]
+        lines.append(f"{style.paint(style.text(name(one)), 'bold')}  {style.text(how(one))}")
+        lines += [*Grid.filled(LEVELS, rows(one)).lines(style, indent="  "), ""]
     if rest := _steady_rows(trend):
-        lines += [*Grid.filled(_STEADY, rest).lines(style), ""]
+        lines += [*Grid.filled(STEADY, rest).lines(style), ""]
     return "\n".join([*lines, style.text(_closing(trend))]) + "\n"
 
 
@@ -35,11 +35,11 @@ def _markdown(trend: Trend, shown: Style) -> str:
     style = Style(ascii=shown.ascii)
     blocks = []
     for one in _changed(trend):
-        table = Grid.filled(_LEVELS, _rows(one)).markdown(style, every=True)
-        title = f"### {escape(_name(one), style)}"
-        blocks.append([title, "", escape(_how(one), style), "", *table])
+        table = Grid.filled(LEVELS, rows(one)).markdown(style, every=True)
+        title = f"### {escape(name(one), style)}"
+        blocks.append([title, "", escape(how(one), style), "", *table])
     if rest := _steady_rows(trend):
-        blocks.append(Grid.filled(_STEADY, rest).markdown(style, every=True))
+        blocks.append(Grid.filled(STEADY, rest).markdown(style, every=True))
     blocks.append([escape(_closing(trend), style)])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
@@ -50,33 +50,37 @@ def _changed(trend: Trend) -> list[Series]:
 
 def _steady_rows(trend: Trend) -> list[list[str]]:
     """A row for each figure without a change."""
-    rows = []
-    for one in (one for one in trend.series if not one.changes):
-        level = _level(one, 0, len(one.runs), comparison.by_rate(one.what, *one.busbw))
-        remark = "no change" if one.judged else "not enough runs"
-        since = one.at[0][:16].replace("T", " ")
-        rows.append([_name(one), _how(one), level, str(len(one.runs)), since, remark])
-    return rows
+    return [steady_row(one) for one in trend.series if not one.changes]
 
 
-def _name(one: Series) -> str:
+def steady_row(one: Series) -> list[str]:
+    """A figure that stays as it is."""
+    level = _level(one, 0, len(one.runs), comparison.by_rate(one.what, *one.busbw))
+    remark = "no change" if one.judged else "not enough runs"
+    since = one.at[0][:16].replace("T", " ")
+    return [name(one), how(one), level, str(len(one.runs)), since, remark]
+
+
+def name(one: Series) -> str:
+    """`all_reduce 1 GiB busbw`."""
     return comparison.label(one.what, rate=comparison.by_rate(one.what, *one.busbw))
 
 
-def _how(one: Series) -> str:
-    how, _ = comparison.common_words([one.what])
-    return f"{how} · {one.backend}"
+def how(one: Series) -> str:
+    """How it was measured."""
+    told, _ = comparison.common_words([one.what])
+    return f"{told} · {one.backend}"
 
 
-def _rows(one: Series) -> list[list[str]]:
-    """A row a level: when it began, what it is, how far from the one before."""
+def rows(one: Series) -> list[list[str]]:
+    """A row of `LEVELS` a level: when it began, what it is, how far from the one before."""
     starts = [0, *(one.runs.index(change.run) for change in one.changes)]
     ends = [*starts[1:], len(one.runs)]
     rate = comparison.by_rate(one.what, *one.busbw)
-    rows = []
+    found = []
     for k, (start, end) in enumerate(zip(starts, ends, strict=True)):
         change = one.changes[k - 1] if k else None
-        rows.append(
+        found.append(
             [
                 one.at[start][:16].replace("T", " "),
                 one.runs[start],
@@ -87,7 +91,7 @@ def _rows(one: Series) -> list[list[str]]:
                 _differences(change.differences) if change else "",
             ]
         )
-    return rows
+    return found
 
 
 def _level(one: Series, start: int, end: int, rate: bool) -> str:

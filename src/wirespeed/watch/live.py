@@ -23,7 +23,7 @@ def live_job(table: StepTable, judged: Judged | None, findings: Sequence[Finding
     recent = {name: table.columns[name][:, -rows:] for name in ("step", "blocked")}
     step, blocked = recent["step"], recent["blocked"]
     if not table.each.size or np.isnan(step).all():
-        return LiveJob(now=LiveStep(step=-1), hosts=table.hosts, findings=findings)
+        return LiveJob(now=LiveStep(step=-1), hosts=tuple(table.hosts), findings=tuple(findings))
     times, own = median_over(step, 0), step - blocked
     late = median_over(own - median_over(own, 0), 1)
     whole = np.maximum(np.nansum(step, axis=1), 1e-9)
@@ -44,13 +44,13 @@ def live_job(table: StepTable, judged: Judged | None, findings: Sequence[Finding
         late_s=float(late[last]) if stands_out else 0.0,
         since_step=_since(judged, name),
     )
-    shown = [None if np.isnan(one) else float(one) for one in late]
+    shown = tuple(None if np.isnan(one) else float(one) for one in late)
     return LiveJob(
         now=now,
-        hosts=table.hosts,
+        hosts=tuple(table.hosts),
         late_s=shown,
-        recent_s=[float(one) for one in known],
-        findings=findings,
+        recent_s=tuple(float(one) for one in known),
+        findings=tuple(findings),
     )
 
 

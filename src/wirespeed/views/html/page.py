@@ -171,11 +171,17 @@ def page(run: Run, trace: Trace | None = None) -> str:
 
     trace: of its training steps, where one was recorded.
     """
+    return _whole(
+        f"wirespeed {run.command}: {run.verdict}", run_parts(run, trace), *_made_of([run])
+    )
+
+
+def run_parts(run: Run, trace: Trace | None = None) -> list[str]:
+    """What stands in the page of one run, from top to bottom."""
     spot = Spot()
     sections = _sections(run, trace, spot)
     parts = [verdict_header(run, spot), _contents(sections, "Contents")]
-    title = f"wirespeed {run.command}: {run.verdict}"
-    return _whole(title, [*parts, *(one.html for one in sections)], *_made_of([run]))
+    return [*parts, *(one.html for one in sections)]
 
 
 def report(
@@ -196,6 +202,12 @@ def report(
     contents = [Section("runs", "The runs", "-"), beside, *each]
     parts = [_head(runs, contents, comparison), beside.html, *(one.html for one in each)]
     return _whole(f"wirespeed: {len(runs)} runs", parts, *_made_of(runs))
+
+
+def comparison_parts(runs: Sequence[Run], comparison: Comparison) -> list[str]:
+    """What a page of a comparison alone is made of."""
+    beside = comparison_section(runs, comparison)
+    return [_head(runs, [Section("runs", "The runs", "-"), beside], comparison), beside.html]
 
 
 def prediction_page(prediction: Prediction) -> str:
@@ -268,10 +280,14 @@ def _made_of(runs: Sequence[Run]) -> tuple[list[str], str, str]:
     return ids, version, f"wirespeed report {' '.join(ids)} --to FILE"
 
 
-def _whole(title: str, parts: Sequence[str], ids: Sequence[str], version: str, again: str) -> str:
+def drawn(parts: Sequence[str]) -> bool:
+    """Whether a part has a chart or a map, which need plotly."""
     # A quotation mark in foreign text is escaped, so these are attributes of ours.
-    drawn = any(mark in text for mark in _FIGURES for text in parts)
-    scripts = [source("page.js"), *([plotly_script(), source("draw.js")] if drawn else [])]
+    return any(mark in text for mark in _FIGURES for text in parts)
+
+
+def _whole(title: str, parts: Sequence[str], ids: Sequence[str], version: str, again: str) -> str:
+    scripts = [source("page.js"), *([plotly_script(), source("draw.js")] if drawn(parts) else [])]
     whole = filled(
         "page.html",
         title=title,

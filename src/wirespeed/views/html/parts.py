@@ -5,7 +5,7 @@ import hashlib
 import html
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -56,20 +56,21 @@ _PLAIN = Style()
 _JSON_IN_HTML = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
-def filled(template: str, **values: Any) -> "Markup":
-    """A template of templates/ with these values."""
+def filled(template: str, /, *, of: str = "", **values: Any) -> "Markup":
+    """A template of templates/ with these values; `of`: another package, whose templates come first."""
     from markupsafe import Markup
 
     # Autoescape is on: what a template gives is HTML, and safe to put into another.
-    return Markup(_environment().get_template(template).render(values))
+    return Markup(_environment(of).get_template(template).render(values))
 
 
 @cache
-def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+def _environment(package: str) -> "Environment":
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+    packages = filter(None, (package, "wirespeed.views"))
     return Environment(
-        loader=PackageLoader("wirespeed.views"),
+        loader=ChoiceLoader([PackageLoader(one) for one in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_clean,
@@ -86,11 +87,11 @@ def _clean(value: Any) -> Any:
     return value
 
 
-def source(name: str) -> "Markup":
+def source(name: str, of: str = "wirespeed.views") -> "Markup":
     """A file of ours, as it is."""
     from markupsafe import Markup
 
-    return Markup((files("wirespeed.views") / "templates" / name).read_text("utf-8"))
+    return Markup((files(of) / "templates" / name).read_text("utf-8"))
 
 
 def plotly_script() -> "Markup":
@@ -122,8 +123,13 @@ def script_json(value: Any) -> "Markup":
 _TONES = {"red": "fail", "green": "pass", "yellow": "warn"}
 
 
-def html_table(grid: Grid, caption: str, name: str) -> "Markup":
-    """`name` becomes its id; as in the text form, a column without a single cell is left out."""
+def html_table(
+    grid: Grid, caption: str, name: str, links: Mapping[tuple[int, int], str] | None = None
+) -> "Markup":
+    """`name` becomes its id; as in the text form, a column without a single cell is left out.
+
+    links: where a cell leads to, by its row and column.
+    """
     shown = grid.shown
     rows = [
         [
@@ -131,6 +137,7 @@ def html_table(grid: Grid, caption: str, name: str) -> "Markup":
                 "text": cells[i],
                 "left": grid.columns[i].left,
                 "tone": _TONES.get(grid.color(number, i), ""),
+                "link": (links or {}).get((number, i), ""),
             }
             for i in shown
         ]

@@ -1,0 +1,140 @@
+"""What all pages share: where the runs come from, the frame around a page, files of ours, links."""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from wirespeed import __version__
+from wirespeed.model.records import Status
+from wirespeed.runs.source import StoredRuns
+from wirespeed.site.app import Answer
+from wirespeed.views.html.parts import filled, plotly_script, source
+
+PACKAGE = "wirespeed.site"
+PLACES = (
+    ("Overview", "/"),
+    ("Nodes", "/nodes"),
+    ("Runs", "/runs"),
+    ("Trends", "/trends"),
+    ("Live", "/live"),
+)
+_FOREVER = "private, max-age=31536000, immutable"
+_FILES: Mapping[str, tuple[str, Callable[[], str]]] = {
+    "site.css": (
+        "text/css",
+        lambda: source("style.css") + source("site.css", PACKAGE),
+    ),
+    "site.js": ("text/javascript", lambda: source("site.js", PACKAGE)),
+    "page.js": ("text/javascript", lambda: source("page.js")),
+    "draw.js": ("text/javascript", lambda: source("draw.js")),
+    "plotly.js": ("text/javascript", plotly_script),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is served."""
+
+    index: Callable[[], AbstractContextManager[StoredRuns]]
+    """Rows of the stored runs, opened for one page."""
+    store: str
+    """Where they are, in words."""
+
+
+@cache
+def _file(name: str) -> tuple[str, bytes]:
+    """(content type, content)."""
+    kind, read = _FILES[name]
+    return kind, read().encode()
+
+
+def address(name: str) -> str:
+    """Of a file of ours: another content has another address, so that it may be kept for ever."""
+    return f"/static/{name}?{hashlib.sha256(_file(name)[1]).hexdigest()[:12]}"
+
+
+def static(site: Site, request: Request) -> Response:
+    """A file of ours; nothing of the request but the name of one chooses it."""
+    name = request.path_params["name"]
+    if name not in _FILES:
+        return message(site, HTTPStatus.NOT_FOUND, "there is no such file")
+    kind, content = _file(name)
+    return Answer(content, media_type=kind, headers={"Cache-Control": _FOREVER})
+
+
+def framed(
+    site: Site,
+    title: str,
+    here: str,
+    parts: Sequence[str],
+    *,
+    scripts: Sequence[str] = (),
+    again_s: float = 0.0,
+    status: int = HTTPStatus.OK,
+) -> Response:
+    """A whole page. here: which of `PLACES`; again_s: seconds after which a live page asks again."""
+    text = filled(
+        "frame.html",
+        of=PACKAGE,
+        title=title,
+        here=here,
+        places=PLACES,
+        parts=parts,
+        style=address("site.css"),
+        scripts=[address(name) for name in ("site.js", *scripts)],
+        again_s=again_s,
+        store=site.store,
+        now=datetime.now(UTC).isoformat(),
+        version=__version__,
+    )
+    return Answer(text.encode(), status_code=status, media_type="text/html")
+
+
+def message(site: Site, status: int, text: str, here: str = "") -> Response:
+    """A page that tells why there is none."""
+    said = {"kind": "warn", "head": f"{status}", "title": HTTPStatus(status).phrase, "text": text}
+    part = filled("message.html", of=PACKAGE, **said)
+    return framed(site, HTTPStatus(status).phrase, here, [part], status=status)
+
+
+def made(template: str, /, **values: Any) -> str:
+    """A part of a page, from a template of this package."""
+    return filled(template, of=PACKAGE, **values)
+
+
+def node_link(host: str) -> str:
+    return f"/nodes/{quote(host, safe='')}"
+
+
+def run_link(run: str) -> str:
+    """run: name of its folder."""
+    return f"/runs/{quote(run, safe='')}"
+
+
+def query_link(path: str, **values: object) -> str:
+    """A page with what is asked of it; what is empty is left out."""
+    told = {name: value for name, value in values.items() if value}
+    return f"{path}?{urlencode(told)}" if told else path
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """`3 h ago`."""
+    seconds = (now - moment).total_seconds()
+    for size, word in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {word} ago"
+    return "just now" if seconds < 60 else "a minute ago"
+
+
+def kind_of_exit(exit_code: int) -> Status:
+    """The colour of a run."""
+    return {0: "pass", 1: "fail"}.get(exit_code, "warn")  # type: ignore[return-value]

@@ -1,0 +1,254 @@
+"""The overview, the nodes as a list, and one node with all that happened to it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import Response
+
+from wirespeed.errors import UsageError
+from wirespeed.fleet.nodes import NodeEvent, NodeState, history
+from wirespeed.runs.index import RunFilter
+from wirespeed.runs.rows import NodeRow
+from wirespeed.site import fleet
+from wirespeed.site.fleet import Group, News, States
+from wirespeed.site.framing import (
+    Site,
+    ago,
+    framed,
+    kind_of_exit,
+    made,
+    node_link,
+    query_link,
+    run_link,
+)
+from wirespeed.site.pictures import Point, lanes, moment
+from wirespeed.site.run_pages import run_line
+from wirespeed.views.html.parts import html_table
+from wirespeed.views.text import Grid, Style
+
+_MOST_NEWS, _MOST_GROUPS, _RUNS = 12, 24, 8
+_PAGE = 100
+_MANY_CELLS = 2000
+"""Nodes above which their cells are small."""
+_MOST_EVENTS = 300
+_REASONS_DAYS = 30.0
+_LONGEST = 200
+_PLAIN = Style()
+_STATES = States()
+
+
+def overview(site: Site, _: Request) -> Response:
+    """How the fleet is, what changed since yesterday, every node as a cell, the newest runs."""
+    now = datetime.now(UTC)
+    with site.index() as index:
+        nodes = _STATES.of(index)
+        why = fleet.reasons(index, 1.0)
+        groups = fleet.groups_of(nodes)
+        shown = [fleet.checked(index, one) for one in groups[:_MOST_GROUPS]]
+        rows = index.runs(RunFilter(last=_RUNS))
+    changed = fleet.news(nodes, why, now)
+    counts = Counter(node.said for node in nodes)
+    part = made(
+        "overview.html",
+        title=_title(len(nodes), counts["fail"], counts["warn"]),
+        states=[
+            (*fleet.LOOKS[said], counts[said], query_link("/nodes", state=said or "unknown"))
+            for said in fleet.ORDER
+            if counts[said] or said in ("fail", "pass")
+        ],
+        news=[_news_line(one, now) for one in changed[:_MOST_NEWS]],
+        more=len(changed) - _MOST_NEWS,
+        groups=[_group_line(one, now) for one in shown],
+        left=len(groups) - len(shown),
+        cells=[(one.name, len(one.nodes), _cells(one.nodes)) for one in groups],
+        many=len(nodes) > _MANY_CELLS,
+        rows=[run_line(row) for row in reversed(rows)],
+    )
+    return framed(site, "Overview", "Overview", [part])
+
+
+def _title(nodes: int, failing: int, warned: int) -> str:
+    if not nodes:
+        return "No run has told of a node yet"
+    of = f"{nodes:,} node{'s' if nodes != 1 else ''}"
+    if failing:
+        return f"{failing:,} of {of} {'fail' if failing != 1 else 'fails'}"
+    return f"None of {of} fails" + (f", {warned:,} with warnings" if warned else "")
+
+
+def _news_line(one: News, now: datetime) -> dict[str, Any]:
+    mark = {"fail": "✗", "warn": "!", "pass": "✓"}.get(one.kind, "+")
+    links = {"link": node_link(one.host), "run": run_link(one.run) if one.run else ""}
+    told = {"kind": one.kind, "mark": mark, "host": one.host, "text": one.text, "at": one.at}
+    return {**told, **links, "when": ago(moment(one.at), now)}
+
+
+def _group_line(one: Group, now: datetime) -> dict[str, Any]:
+    row = one.check
+    return {
+        "name": one.name,
+        "nodes": len(one.nodes),
+        "counts": [
+            (fleet.LOOKS[said][0], f"{one.counts[said]:,} {fleet.LOOKS[said][1]}")
+            for said in fleet.ORDER
+            if one.counts[said]
+        ],
+        "verdict": row.verdict if row else "not checked",
+        "kind": kind_of_exit(row.exit_code) if row else "not_checked",
+        "link": run_link(row.run) if row else "",
+        "checked": f"{ago(moment(row.started), now)}, on {row.nodes} of them" if row else "",
+    }
+
+
+def _cells(nodes: Sequence[NodeState]) -> Markup:
+    """A link for each node. Ten thousand are made in the time in which a template makes a thousand."""
+    made_of = []
+    for node in nodes:
+        kind, link = fleet.CELLS[node.said], escape(node_link(node.host))
+        words = escape(_PLAIN.text(f"{node.host}: {fleet.LOOKS[node.said][1]}"))
+        made_of.append(f'<a class="{kind}" href="{link}" title="{words}"></a>')
+    return Markup("".join(made_of))
+
+
+def nodes_page(site: Site, request: Request) -> Response:
+    """All nodes, the worst first, with a search by name and state."""
+    now = datetime.now(UTC)
+    name = request.query_params.get("name", "")[:_LONGEST]
+    asked = request.query_params.get("state", "")
+    number = request.query_params.get("page", "1")
+    page = max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 6 else 1
+    with site.index() as index:
+        nodes = _STATES.of(index)
+        why = fleet.reasons(index, _REASONS_DAYS)
+    said = {"unknown": ""}.get(asked, asked)
+    found = [
+        node
+        for node in nodes
+        if name.lower() in node.host.lower() and (not asked or node.said == said)
+    ]
+    found.sort(key=lambda node: fleet.ORDER.index(node.said))
+    shown = found[_PAGE * (page - 1) : _PAGE * page]
+    links = {"name": name, "state": asked}
+    part = made(
+        "nodes_list.html",
+        name=name,
+        state=asked,
+        states={"": "any", **{one or "unknown": fleet.LOOKS[one][1] for one in fleet.ORDER}},
+        many=len(found),
+        rows=[_node_line(node, why.get(node.host), now) for node in shown],
+        newer=query_link("/nodes", **links, page=page - 1) if page > 1 else "",
+        older=query_link("/nodes", **links, page=page + 1) if len(found) > _PAGE * page else "",
+    )
+    return framed(site, "Nodes", "Nodes", [part])
+
+
+def _node_line(node: NodeState, reason: Any, now: datetime) -> dict[str, Any]:
+    row = node.latest
+    return {
+        "host": node.host,
+        "link": node_link(node.host),
+        "kind": fleet.LOOKS[node.said][0],
+        "word": fleet.LOOKS[node.said][1],
+        "since": node.since[:10],
+        "seen": ago(moment(node.last), now),
+        "runs": node.runs,
+        "blamed": node.blamed or "",
+        "flaps": node.flaps or "",
+        "restarts": node.restarts or "",
+        "gpus": f"{row.gpus} × {row.gpu}" if row.gpus else "",
+        "reason": reason.title if reason and node.said in ("fail", "warn") else "",
+    }
+
+
+def node_page(site: Site, request: Request) -> Response:
+    """One node; UsageError for one that no run knows."""
+    host, now = request.path_params["host"], datetime.now(UTC)
+    with site.index() as index:
+        found = history(index, host)
+        rows = index.runs(RunFilter(node=host, last=_RUNS)) if found else []
+        marks = index.nodes(node=host) if found else []
+    if found is None:
+        raise UsageError(f"no stored run knows a node {host[:80]!r}", next="wirespeed nodes list")
+    state = found.state
+    part = made(
+        "node.html",
+        host=host,
+        kind=fleet.LOOKS[state.said][0],
+        word=fleet.LOOKS[state.said][1],
+        since=f"since {state.since[:16].replace('T', ' ')} UTC" if state.since else "",
+        facts=list(_facts(state)),
+        picture=lanes(f"what happened to {host}", _lanes(marks, found.events), now),
+        events=_events(found.events),
+        left=max(0, len(found.events) - _MOST_EVENTS),
+        rows=[run_line(row) for row in reversed(rows)],
+        runs=query_link("/runs", node=host),
+    )
+    return framed(site, host, "Nodes", [part])
+
+
+def _facts(state: NodeState) -> Iterator[tuple[str, str]]:
+    row = state.latest
+    yield "in service since", state.first[:10]
+    yield "last seen", f"{state.last[:16].replace('T', ' ')} UTC, by {row.command}"
+    yield "runs", f"{state.runs:,}"
+    yield (
+        "last 30 days",
+        f"blamed {state.blamed}×, flapped {state.flaps}×, restarted {state.restarts}×",
+    )
+    yield "GPUs", f"{row.gpus} × {row.gpu}" if row.gpus else "none seen"
+    for name, value in (
+        ("driver", row.driver),
+        ("CUDA", row.cuda),
+        ("NCCL", row.nccl),
+        ("torch", row.torch),
+        ("kernel", row.kernel),
+        ("system", row.os),
+        ("zone", row.zone),
+        ("instance", row.instance),
+    ):
+        if value:
+            yield name, value
+
+
+_LANES = {
+    "blamed": "blamed",
+    "restart": "restarted",
+    "machine": "restarted",
+    "version": "versions",
+    "ecc": "errors",
+    "xid": "errors",
+}
+
+
+def _lanes(rows: Sequence[NodeRow], events: Sequence[NodeEvent]) -> list[tuple[str, list[Point]]]:
+    """Runs, then what happened, by kind; a kind that never happened has no line."""
+    found: dict[str, list[Point]] = {"runs": [_run_point(row) for row in rows]}
+    for one in events:
+        if lane := _LANES.get(one.kind, ""):
+            kind = one.status or ("fail" if lane == "errors" else "")
+            label = f"{one.at[:16].replace('T', ' ')} {one.text}"
+            point = Point(at=moment(one.at), label=label, link=run_link(one.run), kind=kind)
+            found.setdefault(lane, []).append(point)
+    return list(found.items())
+
+
+def _run_point(row: NodeRow) -> Point:
+    kind = row.status or {"READY": "pass"}.get(row.verdict, "not_checked")
+    label = f"{row.started[:16].replace('T', ' ')} {row.command}: {row.verdict}, {row.role}"
+    return Point(at=moment(row.started), label=label, link=run_link(row.run), kind=kind)
+
+
+def _events(events: Sequence[NodeEvent]) -> Markup:
+    """The newest first."""
+    shown = events[::-1][:_MOST_EVENTS]
+    grid, links = Grid.of("<when (UTC)|<what|<run"), {}
+    colors = {"fail": "red", "warn": "yellow", "pass": "green"}
+    for n, one in enumerate(shown):
+        cells = (one.at[:16].replace("T", " "), one.text, one.run.rpartition("-")[2])
+        grid.add(*cells, color=colors.get(one.status, ""), at=1)
+        links[n, 2] = run_link(one.run)
+    return html_table(grid, "all that happened, the newest first", "events", links)
