@@ -13,8 +13,9 @@ from wirespeed.fleet.job_ends import How, JobEnd
 from wirespeed.fleet.nodes import NodeEvent
 from wirespeed.model.records import Run, World
 from wirespeed.node.reading import read_whole
-from wirespeed.runs.folder import LARGEST, RunFolder
+from wirespeed.runs.folder import RunFolder
 from wirespeed.runs.index import RunFilter
+from wirespeed.runs.place import LARGEST
 from wirespeed.runs.rows import FindingRow, RunRow
 from wirespeed.runs.source import StoredRuns, folder_of
 

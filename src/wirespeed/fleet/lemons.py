@@ -241,6 +241,5 @@ class _Evidence:
 
 def _mean(since: _Floats) -> _Floats:
     """By node: the logarithm of the mean over weeks and kinds."""
-    flat = since.reshape(-1, since.shape[2])
-    top = flat.max(axis=0, initial=-np.inf) if flat.shape[1] else np.zeros(0)
-    return np.asarray(top + np.log(np.exp(flat - top).mean(axis=0))) if flat.shape[1] else top
+    top = since.max(axis=(0, 1))
+    return np.asarray(top + np.log(np.exp(since - top).mean(axis=(0, 1))))

@@ -1,0 +1,89 @@
+"""`wirespeed nodes`: in the tests' own process, on what was stored before."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+HEAD = "JobIDRaw|User|Partition|State|Start|End|NodeList|JobName\n"
+
+
+def accounting(bad: str = "gpu3") -> str:
+    """Six weeks of jobs on eight nodes, one of which fails a third of its jobs."""
+    rng, now = np.random.default_rng(1), int(time.time())
+    lines = []
+    for slot in range(160):
+        start = now - (161 - slot) * 21600
+        for node in range(8):
+            broke = f"gpu{node}" == bad and rng.random() < 0.33
+            state, end = ("FAILED", start + 9000) if broke else ("COMPLETED", start + 21600)
+            lines.append(f"{slot}{node}|u{slot % 9}|train|{state}|{start}|{end}|gpu{node}|x")
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def test_jobs_are_imported_and_the_lemon_is_named(cli, tmp_path) -> None:
+    file = tmp_path / "jobs.txt"
+    file.write_text(accounting())
+    done = cli.here("nodes", "import-jobs", str(file))
+    assert done.code == 0, done.err
+    assert "1,280 jobs that ended on 8 nodes" in done.out
+    done = cli.here("nodes", "lemons")
+    assert done.code == 1
+    assert "LEMON  gpu3" in done.out
+    assert "next: wirespeed nodes show gpu3" in done.out
+    told = json.loads(cli.here("nodes", "lemons", "-o", "json").out)
+    assert [one["node"] for one in told["suspects"] if one["accused"]] == ["gpu3"]
+    shown = cli.here("nodes", "show", "gpu3")
+    assert shown.code == 0
+    assert "gpu3  in no stored run" in shown.out
+    assert "160 jobs in the last 91 days" in shown.out
+    assert "(u1/x) failed" in shown.out
+
+
+def test_nothing_is_known_yet(cli) -> None:
+    assert "next: wirespeed check" in cli.here("nodes", "list").out
+    done = cli.here("nodes", "lemons")
+    assert (done.code, "wirespeed nodes import-jobs" in done.err) == (5, True)
+    done = cli.here("nodes", "show", "n\x1b[31m")
+    assert done.code == 2
+    assert "\x1b" not in done.err
+
+
+def test_a_node_of_stored_runs_is_listed_and_shown(cli) -> None:
+    assert cli.here("topo", "-q").code in (0, 3)
+    done = cli.here("nodes", "list", "-o", "json")
+    (one,) = json.loads(done.out)
+    assert one["runs"] == 1
+    assert one["latest"]["command"] == "topo"
+    assert one["host"] in cli.here("nodes", "list").out
+    shown = cli.here("nodes", "show", one["host"])
+    assert "first seen, by topo, alone" in shown.out
+    other = cli.here("nodes", "show", "nobody")
+    assert other.code == 2
+    assert one["host"] in other.err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hello", "is no output of sacct"),
+        (HEAD, "no job that has ended"),
+        (None, "cannot read"),
+    ],
+)
+def test_files_that_are_none(cli, tmp_path, text, said) -> None:
+    file = tmp_path / "jobs.txt"
+    if text is not None:
+        file.write_text(text)
+    done = cli.here("nodes", "import-jobs", str(file))
+    assert done.code == 2
+    assert said in done.err
+    assert "next" in done.err
+    assert cli.here("runs", "list", "-o", "json").out.strip() == "[]"
+
+
+def test_without_slurm_it_is_told_how_to_give_a_file(cli) -> None:
+    done = cli.here("nodes", "import-jobs", env={"PATH": "/nowhere"})
+    assert done.code == 3
+    assert "sacct tells no jobs: sacct: No such file or directory" in done.err
