@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wirespeed.watch.attach.node import Asked
 
 
-_ENGINES = ("ssh", "local")
+_ENGINES = ("ssh", "slurm", "k8s", "local")
 """Those that start a process on a node beside a job that runs there."""
 
 
@@ -41,8 +41,8 @@ def attach(pids: tuple[int, ...], seconds: float, native: bool, color: str, **as
 
     PIDs of ranks, or of what started them (torchrun, mpirun, deepspeed): its ranks are found. The job
     knows nothing of it, and nothing of it is changed: stacks of all ranks, what the kernel counts, and
-    where they answer, torch's flight recorder and NCCL's RAS. With --on ssh the only job of each node
-    is found.
+    where they answer, torch's flight recorder and NCCL's RAS. With --on the only job of each node
+    is found: of hosts, of a job of Slurm (a step beside it), or in the pods of a cluster file.
 
     \f
     Examples:
@@ -51,6 +51,8 @@ def attach(pids: tuple[int, ...], seconds: float, native: bool, color: str, **as
       wirespeed attach 4242 --native           with C frames: what a rank does inside a library
       wirespeed attach 4242 --seconds 60       for steps of many seconds
       wirespeed attach --on ssh --hosts node-0,node-1
+      wirespeed attach --on slurm --with jobid=1234
+      wirespeed attach --on k8s --cluster train.yaml
       wirespeed attach 4242 -o json | jq '.findings[0].subject'
 
     Exit codes: 0 it progresses, 1 it is held up and by whom, 2 wrong usage, 3 it cannot be told.
@@ -59,7 +61,7 @@ def attach(pids: tuple[int, ...], seconds: float, native: bool, color: str, **as
     if where is not None and (pids or where.engine not in _ENGINES):
         raise UsageError(
             "pids with --on" if pids else f"--on {where.engine} is not known to attach",
-            expected="--on ssh without pids: the job of each node is found",
+            expected="--on ssh, slurm or k8s without pids: the job of each node is found",
             next="wirespeed attach --on ssh --hosts node-0,node-1",
         )
     if not pids and where is None:
@@ -112,7 +114,7 @@ def _on_nodes(where: Placement, asked: "Asked", quiet: bool) -> "tuple[Run, Pati
     from wirespeed.watch.attach.judge import judge, seen
 
     began = time.monotonic()
-    prepared = where.prepared(None, 30.0)
+    prepared = where.beside_a_job().prepared(None, 30.0)
     if any(one.status in STOPPING for one in prepared.findings):
         told = "; ".join(one.title for one in prepared.findings)
         raise CannotMeasure(told, expected="nodes that can be reached, with wirespeed")

@@ -206,6 +206,22 @@ class Placement:
             )
         return Placement(engine, taken["pass_"], taken["dry_run"], taken)
 
+    def beside_a_job(self) -> "Placement":
+        """One process on each node of a job that runs there; UsageError where none is named."""
+        if self.engine == "slurm":
+            words = self._asked["with_"]
+            if not any(one.startswith("jobid=") for one in words) and not os.environ.get(
+                "SLURM_JOB_ID"
+            ):
+                raise UsageError(
+                    "--on slurm, and no job is named",
+                    expected="--with jobid=JOB, of a job that runs",
+                    next="squeue --me --states=RUNNING",
+                )
+            asked = {**self._asked, "with_": (*words, "overlap=yes"), "ranks_per_node": 1}
+            return replace(self, _asked=asked)
+        return self
+
     def prepared(self, ranks: int | None, startup_s: float) -> "Prepared":
         """Let the engine look at this machine and the nodes; once."""
         if self._prepared is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from wirespeed.errors import Interrupted
+from wirespeed.errors import CannotMeasure, Interrupted
 from wirespeed.launchers.base import Host, Prepared
 from wirespeed.launchers.children import JobLogs
 from wirespeed.launchers.supervise import Reason
@@ -57,8 +57,14 @@ def look_on_nodes(
 ) -> tuple[list[NodeLook], dict[str, str]]:
     """What was seen by node, and by node why nothing was.
 
-    Raises Interrupted, once all that was started has ended.
+    Raises Interrupted, once all that was started has ended; CannotMeasure where there is no node yet.
     """
+    if getattr(prepared, "once", ""):
+        raise CannotMeasure(
+            "the cluster file's environment is not deployed, so nothing runs in it",
+            expected="one whose pods run the job",
+            next="wirespeed cluster list",
+        )
     words = msgspec.json.encode(asked).decode()
     answers = _Answers()
     with held(prepared, say) as nodes:

@@ -1,4 +1,4 @@
-"""`wirespeed attach --on ssh`: the job of a far node, which a real sshd lets us look at."""
+"""`wirespeed attach --on`: the job of a far node, by a real sshd, or by a step of a real Slurm."""
 
 import os
 import signal
@@ -67,3 +67,36 @@ def test_a_rank_on_two_nodes_is_two_jobs(ssh_lab: Any, ranks: list[int], tmp_pat
 def test_a_node_without_the_job_says_so(ssh_lab: Any, tmp_path: Path) -> None:
     done = ssh_lab.run(words(ssh_lab, "node-1", tmp_path / "nothing"))
     assert done.code == 3 and "there is no rank of any job" in done.err
+
+
+def test_a_step_beside_the_job_of_a_slurm_node_looks(
+    slurm_lab: Any, ranks: list[int], tmp_path: Path, finding: Any
+) -> None:
+    os.kill(ranks[0], signal.SIGSTOP)
+    job = slurm_lab.slurm("sbatch", "--parsable", "-N1", "--output=/dev/null", "--wrap=sleep 300")
+    until = time.monotonic() + 30
+    while not any("RUNNING" in one for one in slurm_lab.jobs()) and time.monotonic() < until:
+        time.sleep(0.1)
+    attach = (sys.executable, "-m", "wirespeed", "attach", "--on", "slurm", "--seconds", "1")
+    done = slurm_lab.run(
+        [
+            *attach,
+            "--with",
+            f"jobid={job.strip()}",
+            "--match",
+            str(tmp_path / "job.py"),
+            "-o",
+            "json",
+        ]
+    )
+    still = slurm_lab.jobs()
+    slurm_lab.slurm("scancel", job.strip())
+    assert done.code == 1, done.err
+    assert finding(done.json, "WATCH-008")["subject"]["name"] == "rank 0"
+    assert len(still) == 1 and "RUNNING" in still[0]
+
+
+def test_a_job_of_slurm_must_be_named(cli: Any, says_clearly: Any) -> None:
+    done = cli("attach", "--on", "slurm")
+    told = says_clearly(done, 2)
+    assert "no job is named" in told and "--with jobid=JOB" in told and "squeue --me" in told
