@@ -225,7 +225,8 @@ class Index:
             where, more = which.where()
             chosen = f"SELECT run FROM runs WHERE {where}"
             if which.last is not None:
-                chosen += f" AND run IN (SELECT run FROM {table} WHERE {condition})"
+                such = f"SELECT 1 FROM {table} t WHERE t.run = runs.run AND {condition}"
+                chosen += f" AND EXISTS ({such})"
                 chosen += f" ORDER BY {_NEWEST} LIMIT {int(which.last)}"
                 more = more + values
             sql, values = f"{sql} AND run IN ({chosen})", values + more
@@ -254,7 +255,7 @@ class Index:
         stamp = file.ask("SELECT value FROM told WHERE name = 'stamp'")
         if not stamp or stamp[0][0] != _stamp(self._folders):
             self._list()
-        open_ones = file.ask("SELECT run, seen FROM runs WHERE NOT finished")
+        open_ones = file.ask("SELECT run, seen FROM runs WHERE finished = 0")
         self._take([run for run, seen in open_ones if seen != _seen(self._folders / run)])
         new = file.ask("SELECT run FROM pending ORDER BY run DESC")
         if len(new) >= _MANY:
@@ -272,9 +273,8 @@ class Index:
         with file.writing():
             stamp = _stamp(self._folders)
             there = folder_names(self._folders)
-            known = {
-                run for (run,) in file.ask("SELECT run FROM runs UNION SELECT run FROM pending")
-            }
+            tables = ("runs", "pending")
+            known = {run for one in tables for (run,) in file.ask(f"SELECT run FROM {one}")}
             self._forget(known - there)
             file.change("INSERT INTO pending VALUES (?)", [(run,) for run in there - known])
             file.change("INSERT OR REPLACE INTO told VALUES ('stamp', ?)", [(stamp,)])

@@ -48,7 +48,7 @@ _FIRST_LOCKED = 0x40000000
 """The bytes that SQLite locks to read or write (https://www.sqlite.org/fileformat2.html, 1.2.1)."""
 _INDEXES = (
     f"runs ({ORDER.format('')})",
-    "runs (verdict)",
+    "runs (run) WHERE finished = 0",
     "figures (run)",
     "figures (name, run)",
     "findings (run)",
@@ -79,13 +79,14 @@ class IndexFile:
             self._db.close()
         self._db = None
 
-    def use_memory(self, why: str) -> None:
-        """Go on without the file, with what can be read of it."""
+    def use_memory(self, why: str, *, copy: bool = False) -> None:
+        """Go on without the file; copy: with what stands in it."""
         self.close()
         self.in_memory = why
-        try:
-            self._db = _copied(self._path)
-        except (sqlite3.Error, Damaged):
+        if copy:
+            with suppress(sqlite3.Error, Damaged):
+                self._db = _copied(self._path)
+        if self._db is None:
             self._db = sqlite3.connect(":memory:", isolation_level=None)
             _make(self._db)
 
@@ -107,7 +108,7 @@ class IndexFile:
         self.close()
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in _UNUSABLE or attempt == _ATTEMPTS - 2:
-            self.use_memory(str(error))
+            self.use_memory(str(error), copy=code in _UNUSABLE)
         elif attempt and not self.in_memory:
             self._empty()
 
@@ -153,6 +154,7 @@ class IndexFile:
         return db
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """All at once: a statement that is not at its end would keep the file locked."""
         return self.db.execute(sql, values).fetchall()
 
     def change(self, sql: str, values: Sequence[Sequence[Any]] = ((),)) -> None:
@@ -160,7 +162,7 @@ class IndexFile:
 
     def rows(self, kind: type[_T], sql: str, values: Sequence[Any]) -> list[_T]:
         """Of a statement that asks for the columns of that row, then for `crc`."""
-        return [made(kind, found) for found in self.db.execute(sql, values)]
+        return [made(kind, found) for found in self.ask(sql, values)]
 
     def insert(self, table: str, rows: Iterable[Any], *more: str) -> None:
         """Rows, with what a table has beyond them."""
@@ -186,8 +188,11 @@ class IndexFile:
 def _copied(path: Path) -> sqlite3.Connection:
     """The file's content in memory."""
     db = sqlite3.connect(":memory:", isolation_level=None)
-    there = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_BUSY_S)
+    name = f"file:{quote(str(path))}?mode=ro"
+    there = sqlite3.connect(name, uri=True, timeout=_BUSY_S, isolation_level=None)
     try:
+        there.execute("BEGIN")  # else `backup` waits for a lock without a bound
+        there.execute("SELECT count(*) FROM sqlite_master").fetchall()
         there.backup(db)
         _make(db)
     except BaseException:

@@ -1,0 +1,242 @@
+"""The index: the same as the folders tell, whatever becomes of its file."""
+
+import json
+import os
+import random
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from wirespeed.model.codec import to_json
+from wirespeed.model.records import Finding, NodeFacts, Run, Subject
+from wirespeed.runs import index as index_module
+from wirespeed.runs import index_file
+from wirespeed.runs.folder import RunFolder
+from wirespeed.runs.index import Index, RunFilter
+from wirespeed.runs.loading import load
+from wirespeed.runs.rows import FigureRow, FindingRow, NodeRow, RunRow, rows_of
+from wirespeed.runs.store import list_runs, remove, save
+
+KINDS = (RunRow, FigureRow, FindingRow, NodeRow)
+
+
+@pytest.fixture
+def stored(small_run: Run, home: Path) -> list[Path]:
+    """Twelve runs, on nodes of their own."""
+    return [save(on_node(replace(small_run, id=f"0000000{n:x}"), f"node-{n}")) for n in range(12)]
+
+
+def on_node(run: Run, host: str, **facts: object) -> Run:
+    node = replace(run.world.nodes[0], host=host)
+    return replace(run, world=replace(run.world, nodes=(node,)))
+
+
+def file_of(home: Path) -> Path:
+    return home / f"index-{index_file.VERSION}.sqlite"
+
+
+def everything() -> tuple[list[list[object]], str]:
+    """All rows, and why the file was not used."""
+    with Index.opened() as index:
+        return [[row for page in index.pages(kind) for row in page] for kind in KINDS], (
+            index.in_memory
+        )
+
+
+def as_folders_tell(paths: list[Path]) -> list[list[object]]:
+    rows = [rows_of(load(path), path.name) for path in sorted(paths)]
+    return [
+        [one.run for one in rows],
+        *([row for one in rows for row in one[k]] for k in range(1, 4)),
+    ]
+
+
+def test_it_tells_what_the_folders_tell(stored: list[Path], home: Path) -> None:
+    assert everything() == (as_folders_tell(stored), "")
+    assert file_of(home).stat().st_mode & 0o777 == 0o600
+    remove(stored.pop(3).name)
+    assert everything()[0] == as_folders_tell(stored)
+    assert everything()[0] == as_folders_tell(stored)
+
+
+def test_a_run_is_seen_as_it_is_now(small_run: Run) -> None:
+    folder = RunFolder.create("bench", {})
+    (row,) = list_runs()
+    assert (row.finished, row.verdict, row.headline) == (
+        False,
+        "UNKNOWN",
+        "this run did not finish; 0 measurements were recovered",
+    )
+    folder.append("finding", to_json(small_run.findings[0]))
+    assert list_runs()[0].failed == row.failed + (small_run.findings[0].status == "fail")
+    folder.finish(replace(small_run, id=folder.id, started=folder.started))
+    assert list_runs()[0].verdict == small_run.verdict
+    data = json.loads((folder.path / "run.json").read_text()) | {"verdict": "READY"}
+    (folder.path / "run.json").write_text(json.dumps(data))
+    assert list_runs()[0].verdict == "READY"
+    (folder.path / "run.json").write_text("{")
+    (folder.path / "records.jsonl").unlink()
+    assert "no valid JSON" in list_runs()[0].damaged
+
+
+def cut(part: float) -> Callable[[Path], None]:
+    return lambda path: os.truncate(path, int(path.stat().st_size * part))
+
+
+def of_version(number: int) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        with sqlite3.connect(path) as db:
+            db.execute(f"PRAGMA user_version = {number}")
+        db.close()
+
+    return change
+
+
+def without_a_table(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("DROP TABLE findings")
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        Path.unlink,
+        *map(cut, (0, 0.01, 0.3, 0.5, 0.99)),
+        lambda path: path.write_bytes(os.urandom(path.stat().st_size)),
+        lambda path: path.write_text("SQLite format 3\0 it is not"),
+        of_version(index_file.VERSION + 1),
+        of_version(7),
+        without_a_table,
+    ],
+)
+def test_a_harmed_index_is_made_anew(
+    harm: Callable[[Path], object], stored: list[Path], home: Path
+) -> None:
+    right = everything()
+    harm(file_of(home))
+    assert everything() == right
+    db = sqlite3.connect(file_of(home))
+    assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert db.execute("SELECT count(*) FROM runs").fetchall() == [(12,)]
+    db.close()
+
+
+def test_garbage_in_any_page_is_seen(stored: list[Path], home: Path) -> None:
+    right, path = everything(), file_of(home)
+    dice, whole = random.Random(19), path.read_bytes()
+    for first in range(0, len(whole), 4096):
+        at = first + dice.randrange(4096 - 64)
+        path.write_bytes(whole[:at] + dice.randbytes(64) + whole[at + 64 :])
+        assert everything()[0] == right[0], at
+
+
+def test_one_changed_letter_is_seen(stored: list[Path], home: Path) -> None:
+    right, path = everything(), file_of(home)
+    path.write_bytes(path.read_bytes().replace(b"NOT READY", b"NOW READY", 3))
+    assert everything() == right
+
+
+@pytest.mark.parametrize("what", ["a folder", "locked", "nowhere"])
+def test_without_a_file_it_is_made_in_memory(
+    what: str, stored: list[Path], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "_BUSY_S", 0.05)
+    right = everything()[0]
+    other = sqlite3.connect(file_of(home), isolation_level=None)
+    if what == "locked":
+        other.execute("BEGIN EXCLUSIVE")
+    else:
+        file_of(home).unlink()
+        (home / "elsewhere").mkdir()
+        file_of(home).symlink_to("elsewhere/x/y") if what == "nowhere" else file_of(home).mkdir()
+    found, why = everything()
+    assert found == right
+    assert why
+    other.close()
+
+
+def test_no_index_is_made_where_nothing_was_run(home: Path) -> None:
+    home.mkdir()
+    assert list_runs() == []
+    assert list(home.iterdir()) == []
+
+
+def test_its_time_may_be_bounded(stored: list[Path], home: Path) -> None:
+    with Index.opened(seconds=0) as index:
+        assert (index.missing, index.runs()) == (12, [])
+    with Index.opened() as index:
+        assert (index.missing, len(index.runs())) == (0, 12)
+
+
+def test_filters(small_run: Run, home: Path) -> None:
+    gpu = ({"name": "NVIDIA B200"},)
+    node = NodeFacts(host="n'1; DROP TABLE runs", ranks=(0,), facts=small_run.world.nodes[0].facts)
+    world = replace(small_run.world, nodes=(replace(node, gpus=gpu),))
+    odd = save(replace(small_run, id="00000001", world=world, verdict="READY", exit_code=0))
+    bench = save(replace(small_run, id="00000002"))
+    train = save(replace(small_run, id="00000003", command="train"))
+    (home / "runs" / "20200101-000000-0000000f").mkdir()
+
+    def found(**which: object) -> list[str]:
+        with Index.opened() as index:
+            rows = index.runs(RunFilter(**which))  # type: ignore[arg-type]
+            assert len(rows) == index.count(RunFilter(**which)) or "last" in which  # type: ignore[arg-type]
+            return [row.id for row in rows]
+
+    assert found(node=node.host) == found(gpu="b200") == found(verdict="pass") == ["00000001"]
+    assert found(verdict="fail") == found(verdict="not ready") == ["00000002", "00000003"]
+    assert found(verdict="unknown") == []
+    assert found(command="train") == ["00000003"]
+    assert found(since="2021") == found(finished=True) == ["00000001", "00000002", "00000003"]
+    assert found(until="2021", since="2000") == []
+    assert found(last=2) == ["00000002", "00000003"]
+    assert found(last=1, before=train.name) == ["00000002"]
+    assert found(before=odd.name) == ["0000000f"]
+    assert found(world=("gloo", 2), last=1) == ["00000003"]
+    assert found(world=("nccl", 2)) == []
+    with Index.opened() as index:
+        assert {row.run for row in index.figures(["all_reduce"], RunFilter(last=2))} == {
+            *(bench.name, train.name)
+        }
+        assert index.figures(["none"]) == []
+        assert index.hosts() == sorted({node.host, small_run.world.nodes[0].host})
+        assert [row.run for row in index.nodes(node=node.host)] == [odd.name]
+
+
+def test_findings_by_node(small_run: Run) -> None:
+    told = {"id": "NET-009", "status": "fail", "title": "slow"}
+    findings = (
+        Finding(**told, subject=Subject("link", "a -> b")),
+        Finding(**told, subject=Subject("rank", "rank 1")),
+        Finding(**told, subject=Subject("node", "elsewhere")),
+        Finding(**told),
+    )
+    save(on_node(replace(small_run, findings=findings), "a"))
+    with Index.opened() as index:
+        of = {host: [row.number for row in index.findings(node=host)] for host in ("a", "b", "c")}
+        assert of == {"a": [0, 1], "b": [0], "c": []}
+        assert len(index.findings(ids=["NET-009"], status=["fail"])) == 4
+        assert index.findings(status=["warn"]) == []
+        assert index.nodes()[0].status == "fail"
+    assert rows_of(replace(small_run, findings=findings), "x").run.failed == 4
+
+
+def test_runs_that_come_and_go_while_it_lists(
+    stored: list[Path], small_run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = index_module.folder_names
+
+    def while_another_is_made(runs: Path) -> set[str]:
+        found = names(runs)
+        monkeypatch.setattr(index_module, "folder_names", names)
+        stored.append(save(replace(small_run, id="aaaaaaaa")))
+        remove(stored.pop(0).name)
+        return found
+
+    monkeypatch.setattr(index_module, "folder_names", while_another_is_made)
+    everything()
+    assert everything()[0] == as_folders_tell(stored)
