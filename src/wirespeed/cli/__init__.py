@@ -29,6 +29,7 @@ _VERBS = {
     "watch": "Which rank holds your own job up, since when, and why? From its traces.",
     "attach": "Is a running job alive, slow or hung, and which rank is it? From outside, read-only.",
     "diagnose": "Why did this job fail, hang or crawl? Reads logs.",
+    "gate": "May this node take work? For Slurm's prolog, epilog and health program, and Kubernetes.",
     "topo": "Nodes, GPUs, NICs, RDMA devices, links and zones, as found.",
     "compare": "Better, worse or noise? Runs against runs, or against a baseline.",
     "baseline": "Runs that are good, kept by a name: set, show, list, rm.",

@@ -354,13 +354,13 @@ class RunOptions:
             **{name: values.pop(name) for name in names},
             secret_file=values.pop("secret_file", None),
             output=Output(format, color, quiet, verbose, html=values.pop("html", None)),
-            gate=Gate(values.pop("fail_on"), _allowed(values.pop("allow"))),
+            gate=Gate(values.pop("fail_on"), allowed(values.pop("allow"))),
             where=Placement.take(values),
             grid=grid,
         )
 
 
-def _allowed(text: str | None) -> frozenset[str]:
+def allowed(text: str | None) -> frozenset[str]:
     """Ids from `PLACE-001,net-003`; UsageError names what is no id of a finding."""
     words = [word.upper() for word in words_of(text)]
     if not words:

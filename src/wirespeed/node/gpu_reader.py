@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+WITHOUT_CUDA = "--without-cuda"
+"""A word of the command line: starting CUDA takes longer than all of NVML."""
 NO_DEVICE = 100
 """CUDA_ERROR_NO_DEVICE: also what an empty CUDA_VISIBLE_DEVICES gives."""
 
@@ -409,7 +411,7 @@ def _main() -> None:
     for line in read_gpus(pynvml):
         _say(line)
         counted = counted or "gpu" in line
-    if counted:
+    if counted and WITHOUT_CUDA not in sys.argv:
         _say({"asking": "cuda"})
         _say({"cuda": read_cuda()})
 

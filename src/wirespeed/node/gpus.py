@@ -21,12 +21,12 @@ from wirespeed.process.frames import Lines
 QUIET_S = 60.0
 """Without a line for so long the library hangs. Starting it without nvidia-persistenced takes some
 seconds a GPU, all within its first call."""
-_READER = (sys.executable, "-P", "-m", "wirespeed.node.gpu_reader")
+READER = (sys.executable, "-P", "-m", "wirespeed.node.gpu_reader")
 _ABSENT = frozenset({4, 9, 12, 13})
 """Codes of nvmlInit that tell of no GPU for us: no permission, no driver, no library, no function."""
 _END_S = 5.0
 """For nvmlShutdown and Python's end, after the last line."""
-_TIMEOUT = 10
+TIMEOUT = 10
 """NVML_ERROR_TIMEOUT, for what did not answer us."""
 _OURS = 0
 """No code of NVML: the reader itself ended with an error."""
@@ -40,7 +40,7 @@ def gather_gpus(
     nvml: Any = None,
     *,
     environ: Mapping[str, str] = os.environ,
-    reader: Sequence[str] = _READER,
+    reader: Sequence[str] = READER,
     quiet_s: float = QUIET_S,
 ) -> tuple[dict[str, Any], ...]:
     """Every GPU of the node, whatever CUDA_VISIBLE_DEVICES says, by the library's index.
@@ -181,7 +181,7 @@ def _lines_of(command: Sequence[str], quiet_s: float) -> Iterator[Line]:
         code = _end(process, at_once=hung)
     if hung:
         text = f"no answer within {quiet_s:g} s"
-        yield {"failed": {"call": "nvml", "code": _TIMEOUT, "text": text}}
+        yield {"failed": {"call": "nvml", "code": TIMEOUT, "text": text}}
     elif code:
         how = f"by signal {-code}" if code < 0 else f"with {last}"
         text = f"the process that asked NVML ended {how}"

@@ -1,0 +1,168 @@
+"""`wirespeed gate`: may this node take work? Asked by its scheduler, answered in bounded time."""
+
+import os
+import socket
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from wirespeed.cli.options import (
+    CONTEXT,
+    FiniteRange,
+    color_option,
+    command,
+    flag,
+    option,
+    parse_duration,
+    percent,
+)
+from wirespeed.errors import UsageError, harmless
+
+if TYPE_CHECKING:
+    from wirespeed.fleet.gate.decision import Rules
+    from wirespeed.fleet.gate.messages import Answer
+
+_PURPOSES = ("slurm-prolog", "slurm-epilog", "slurm-health", "k8s")
+_WITHIN_S = {"slurm-health": 30.0}
+_WITHIN_ELSE_S = 5.0
+_NAMED_BY = {"slurm": "SLURMD_NODENAME", "k8s": "NODE_NAME"}
+
+
+@command(context_settings=CONTEXT)
+@option("--for purpose", "Who asks.", _PURPOSES, required=True)
+@option(
+    "--unknown",
+    "What follows where the node could not be judged: it may work, or not.",
+    ["pass", "fail"],
+    default="pass",
+)
+@option(
+    "--never-take-more-than PERCENT",
+    "Of the fleet's nodes that may be out by gates; one always may.",
+    percent,
+    default="5%",
+)
+@option("--allow ID,…", "Findings that do not count, whatever they say.")
+@flag("--dry-run", "Say what would be done; nothing is taken, and the exit code is 0.")
+@option(
+    "--within",
+    "Seconds to answer in, whatever hangs. [default: 5; slurm-health 30]",
+    FiniteRange(0.5, 600),
+    show_default=False,
+)
+@option("--every TIME", "k8s: tell the node's condition each such time (1m), until ended.")
+@flag("--taint", "k8s with --every: also keep new pods off a bad node.")
+@option("--node NAME", "As the scheduler calls this node. [default: it says so, else the host's name]")
+@option("-o --output", "How to print.", ("table", "json"), default="table")
+@flag("-q --quiet", "Nothing about a good node.")
+@color_option
+def gate(purpose: str, every: str | None, within: float | None, **values: Any) -> int:
+    """May this node take work? Its health, what its links did since the last look, its last check.
+
+    No torch and no traffic: under a second on a good node. A node that is bad is refused by the exit code
+    (slurm-prolog, slurm-epilog, k8s as an init container), drained with a reason and given back when it has
+    been good for long enough (slurm-health), or told of by a condition of the node (k8s with --every). What
+    could not be looked at is neither: --unknown says what follows, and it is always told.
+
+    \f
+    Examples:
+      wirespeed gate --for slurm-prolog             in Slurm's Prolog; exit code 1: not this node
+      wirespeed gate --for slurm-health             as HealthCheckProgram: drains and gives back
+      wirespeed gate --for slurm-health --dry-run   what would be done to this node, first
+      wirespeed gate --for slurm-prolog --unknown fail --never-take-more-than 2%
+      wirespeed gate --for k8s                      as an init container: the pod starts, or does not
+      wirespeed gate --for k8s --every 1m --taint   in a DaemonSet (wirespeed cluster gate)
+      wirespeed runs list --command gate            all that gates have done
+
+    Exit codes: where the exit code acts, 1 refuses the node and 0 does not; a scheduler's script takes
+    nothing else for a refusal (docs/gate.md). slurm-health: 0 good, 1 bad, 3 not known or not to be
+    changed. 2 wrong usage.
+    """
+    rules, node = _rules(purpose, every, values), _node(purpose, values["node"])
+    within_s = within or _WITHIN_S.get(purpose, _WITHIN_ELSE_S)
+    if every is None:
+        return _once(node, rules, within_s, values)
+    pause_s = parse_duration(every, "--every")
+    while True:  # until a signal ends it
+        began = time.monotonic()
+        _once(node, rules, within_s, values)
+        time.sleep(max(0.0, began + pause_s - time.monotonic()))
+
+
+def _rules(purpose: str, every: str | None, values: dict[str, Any]) -> "Rules":
+    from wirespeed.cli.run_options import allowed
+    from wirespeed.fleet.gate.decision import Rules
+
+    if (every is not None and purpose != "k8s") or (values["taint"] and every is None):
+        raise UsageError(
+            "--every and --taint are of a node's condition on Kubernetes",
+            expected="--for k8s --every 1m, as `wirespeed cluster gate` deploys it",
+            next=f"wirespeed gate --for {purpose}",
+        )
+    kind: Any = purpose if every is None else "k8s-node"
+    return Rules(
+        purpose=kind,
+        unknown=values["unknown"],
+        most_taken=values["never_take_more_than"],
+        allow=allowed(values["allow"]),
+        dry_run=values["dry_run"],
+        taint=values["taint"],
+    )
+
+
+def _node(purpose: str, told: str | None) -> str:
+    """UsageError for a name that a scheduler would take for several nodes, or for options."""
+    from wirespeed.fleet.gate.slurm import checked_name
+
+    scheduler = purpose.partition("-")[0]
+    host = socket.gethostname()
+    here = host.partition(".")[0] if scheduler == "slurm" else host
+    return checked_name(told or os.environ.get(_NAMED_BY[scheduler]) or here)
+
+
+def _once(node: str, rules: "Rules", within_s: float, values: dict[str, Any]) -> int:
+    from wirespeed.fleet.gate.decision import exit_code
+    from wirespeed.fleet.gate.guarded import answered
+
+    began = time.monotonic()
+    answer = answered(node, rules, within_s)
+    seconds = time.monotonic() - began
+    code = exit_code(
+        rules, refuses=answer.refuses, health=answer.health, problems=bool(answer.problems)
+    )
+    if values["output"] == "json":
+        import msgspec
+
+        text = msgspec.json.encode(answer).decode()
+        click.echo(text)
+    elif not (values["quiet"] and _is_well(answer)):
+        for line in _lines(answer, rules, seconds):
+            click.echo(harmless(line), err=not _is_well(answer))
+    sys.stdout.flush()
+    return code
+
+
+def _is_well(answer: "Answer") -> bool:
+    return answer.act == "pass" and answer.health == "good" and not answer.problems
+
+
+_DONE = {
+    "pass": "may work",
+    "take": "is taken out of service",
+    "keep": "stays out of service",
+    "return": "is in service again",
+    "hold": "stays in service, though it should not",
+}
+
+
+def _lines(answer: "Answer", rules: "Rules", seconds: float) -> list[str]:
+    would = " (dry run: nothing was done)" if rules.dry_run else ""
+    unknown = "" if answer.health != "unknown" else f", by --unknown {rules.unknown}: not known"
+    lines = [f"{answer.node} {_DONE[answer.act]}{unknown}{would}   {seconds:.2f} s"]
+    lines += [f"  because   {answer.why}"] if answer.why else []
+    lines += [f"  {one.status:<9} {one.id} {one.title}" for one in answer.findings]
+    lines += [f"  could not {line}" for one in answer.problems for line in one.splitlines()]
+    lines += [f"  next      wirespeed runs show {answer.run}"] if answer.run else []
+    return lines

@@ -1,0 +1,209 @@
+"""`python -P -m wirespeed.fleet.gate.worker`: the look, the decision and the act, told line by line.
+
+Whatever it does may hang (a driver, a home on NFS, a controller): who started it (`guarded.py`) reads how
+far it came and ends it when its time is over. What was asked comes from stdin, JSON as are the
+lines that it answers with: `doing`, then `seen` and `answer` when they are known.
+"""
+
+import hashlib
+import socket
+import sys
+import time
+from dataclasses import replace
+from typing import Any, Protocol
+
+import msgspec
+
+from wirespeed.errors import WirespeedError
+from wirespeed.fleet.gate import look
+from wirespeed.fleet.gate.decision import (
+    Decision,
+    Fleet,
+    Memory,
+    Rules,
+    Seen,
+    Standing,
+    acts_by_exit_code,
+    decide,
+    held,
+    most_out,
+)
+from wirespeed.fleet.gate.memory import Kept, keep, recall
+from wirespeed.fleet.gate.messages import Answer, Asked
+from wirespeed.fleet.gate.telling import run_of
+from wirespeed.model.codec import from_json, to_json
+from wirespeed.model.records import NodeFacts
+from wirespeed.process import boot_id
+
+STAGGER_S = 1.0
+"""Nodes that refuse at the same moment count, one after the other, over this time."""
+_SLOW_S = 15.0
+"""NVML that is silent for so long is a fault if it is so again and again; for less it may be starting."""
+_ALL_WELL = "pass good []"
+
+
+class Site(Protocol):
+    """The scheduler of the node."""
+
+    def standing(self, memory: Memory) -> Standing: ...
+    def fleet(self) -> Fleet: ...
+    def place(self) -> int: ...
+    def take(self, why: str) -> None: ...
+    def give_back(self) -> None: ...
+
+
+def main() -> None:
+    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Asked)
+    began = time.monotonic()
+    seen, node, counters = _look(asked)
+    _say(doing=f"reading what was kept of {asked.node} in its home")
+    kept = Kept() if asked.missing else recall(asked.node)
+    if not asked.missing:
+        seen = _with_the_past(asked, seen, node, kept, counters)
+    decision, problems = _decided(asked, seen, kept.memory)
+    answer = Answer(
+        node=asked.node,
+        act=decision.act,
+        health=decision.health,
+        refuses=decision.refuses,
+        why=decision.why,
+        problems=tuple(problems),
+        findings=seen.findings,
+    )
+    _say(answer=msgspec.to_builtins(answer))
+    _say(doing="storing what was done")
+    told = f"{decision.act} {decision.health} {sorted({one.id for one in decision.counted})}"
+    if problems or _is_news(decision, told, kept.memory.told):
+        seconds = time.monotonic() - began
+        run = run_of(asked.node, node, asked.rules, decision, seen, problems, seconds)
+        answer = msgspec.structs.replace(answer, run=run)
+    if not asked.missing:
+        memory = replace(decision.memory, told=told)
+        if decision.act == "take" and not asked.rules.dry_run:
+            memory = replace(memory, takes=(*memory.takes, seen.at))
+        keep(asked.node, Kept(memory=memory, counters=counters))
+    _say(answer=msgspec.to_builtins(answer), done=True)
+
+
+def _is_news(decision: Decision, told: str, before: str) -> bool:
+    """What it did always is; what it saw, where that is another thing than at the last call."""
+    acted = decision.act in ("take", "return")
+    return acted or (told != before and not {told, before} <= {"", _ALL_WELL})
+
+
+def _say(**told: Any) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(told) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _look(asked: Asked) -> tuple[Seen, NodeFacts, look.Counters | None]:
+    """The facts, or what an earlier worker has seen."""
+    if asked.seen is not None:
+        node = from_json(NodeFacts, asked.seen)
+        counters = None
+    elif asked.blind:
+        node, counters = look.unread(asked.node), None
+    else:
+        _say(doing="reading the node: /proc, /sys, NVML")
+        node = look.read_node(asked.node, asked.quiet_s)
+        counters = look.read_links(time.time(), boot_id())
+        _say(seen=to_json(node))
+    missing = (*asked.missing, *look.blind_spots(node))
+    findings = () if asked.blind else tuple(look.node_problems(node))
+    silent, passing = look.silent_gpus(node), ()
+    if silent and asked.quiet_s >= _SLOW_S:
+        passing = ("GPU-009",)
+    elif silent:
+        findings = tuple(one for one in findings if one.id != "GPU-009")
+    return (
+        Seen(at=time.time(), findings=findings, passing=passing, missing=missing),
+        node,
+        counters,
+    )
+
+
+def _with_the_past(
+    asked: Asked, seen: Seen, node: NodeFacts, kept: Kept, counters: look.Counters | None
+) -> Seen:
+    """With what links did since the last look, and what the last check of the node said."""
+    from wirespeed.fleet.gate.past import last_blame
+
+    links = look.link_problems(node, kept.counters, counters) if counters else []
+    _say(doing="reading what earlier runs say of it")
+    try:
+        blame = last_blame({asked.node, socket.gethostname()}, asked.node, seen.at)
+    except WirespeedError as error:
+        return replace(seen, missing=(*seen.missing, f"its earlier runs: {error.saw}"))
+    return replace(seen, findings=(*seen.findings, *links, *blame))
+
+
+def _decided(asked: Asked, seen: Seen, memory: Memory) -> tuple[Decision, list[str]]:
+    """The decision as the scheduler allows it, acted upon; and what could not be done."""
+    rules, problems = asked.rules, list[str]()
+    if acts_by_exit_code(rules.purpose):
+        decision = decide(rules, seen, memory, Standing())
+        if decision.act == "take" and rules.purpose != "k8s":
+            _say(doing="counting the nodes that are out")
+            time.sleep(STAGGER_S * _spread(asked.node))
+            decision = held(decision, rules.most_taken, _counted(_site(asked), problems))
+        return decision, problems
+    site = _site(asked)
+    _say(doing="asking the scheduler how the node stands")
+    try:
+        standing = site.standing(memory)
+    except WirespeedError as error:
+        decision = decide(rules, seen, memory, Standing())
+        return held(decision, rules.most_taken, None), [str(error)]
+    decision = decide(rules, seen, memory, standing)
+    if decision.act == "take":
+        decision = held(decision, rules.most_taken, _counted(site, problems))
+    if not rules.dry_run:
+        _say(doing=f"telling the scheduler: {decision.act}")
+        try:
+            decision = _acted(site, rules, decision, standing)
+        except WirespeedError as error:
+            problems.append(str(error))
+    return decision, problems
+
+
+def _acted(site: Site, rules: Rules, decision: Decision, standing: Standing) -> Decision:
+    """Take or give back; of several that took at once, those beyond the limit give back."""
+    if decision.act == "return":
+        site.give_back()
+    adopted = decision.act == "keep" and not standing.reason.startswith("wirespeed[")
+    if decision.act == "take" or adopted:
+        site.take(decision.why)
+    if decision.act == "take" and (others := site.place()):
+        nodes = site.fleet().nodes
+        if others >= most_out(rules.most_taken, nodes):
+            site.give_back()
+            crowd = Fleet(nodes=nodes, taken=("",) * others)
+            return held(decision, rules.most_taken, crowd)
+    return decision
+
+
+def _counted(site: Site, problems: list[str]) -> Fleet | None:
+    try:
+        return site.fleet()
+    except WirespeedError as error:
+        problems.append(error.saw)
+        return None
+
+
+def _spread(node: str) -> float:
+    """From 0 to 1, another for each node."""
+    return hashlib.sha256(node.encode()).digest()[0] / 255
+
+
+def _site(asked: Asked) -> Site:
+    if asked.rules.purpose.startswith("slurm"):
+        from wirespeed.fleet.gate.slurm import Slurm
+
+        return Slurm(asked.node)
+    from wirespeed.fleet.gate.kubernetes import Kubernetes
+
+    return Kubernetes.here(asked.node)
+
+
+if __name__ == "__main__":
+    main()
