@@ -13,7 +13,7 @@ import pytest
 
 from wirespeed.lab import Lab, LabSpec
 
-__all__ = ["SlurmLab", "slurm_lab"]
+__all__ = ["SlurmLab", "made", "slurm_lab"]
 
 NEEDED = ("slurmctld", "slurmd", "munged", "srun", "sbatch", "squeue", "ip", "tc")
 _DAEMONS = ("slurmctld", "slurmd-", "munged")
@@ -65,12 +65,15 @@ class SlurmLab:
     Everything lives in the namespaces of a lab and in `folder`, and goes with them.
     """
 
-    def __init__(self, lab: Lab, folder: Path, cli: Any, *, cgroups: bool = False) -> None:
+    def __init__(
+        self, lab: Lab, folder: Path, cli: Any, *, cgroups: bool = False, more: str = ""
+    ) -> None:
         self.lab = lab
         self.folder = folder
         self.config = folder / "slurm.conf"
         self._cli = cli
         self._cgroups = cgroups
+        self._more = more
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -120,7 +123,7 @@ class SlurmLab:
             task=task,
             select=select,
         )
-        self.config.write_text(text)
+        self.config.write_text(text + self._more.format(folder=self.folder))
         limits = "ConstrainRAMSpace=yes\nConstrainSwapSpace=no\n" if self._cgroups else ""
         (self.folder / "cgroup.conf").write_text(f"CgroupPlugin=cgroup/v1\n{limits}")
         for number in range(GPUS):  # what the driver of NVIDIA would have made
@@ -211,7 +214,7 @@ class SlurmLab:
         return not self.jobs() and not any(self.processes(node) for node in self.nodes)
 
 
-def _made(cli: Any, folder: Path, **kinds: bool) -> Iterator[SlurmLab]:
+def made(cli: Any, folder: Path, **kinds: Any) -> Iterator[SlurmLab]:
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         pytest.skip(f"Requires: root, Slurm and munge (missing: {missing})")
@@ -228,10 +231,10 @@ def _made(cli: Any, folder: Path, **kinds: bool) -> Iterator[SlurmLab]:
 @pytest.fixture
 def slurm_lab(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmLab]:
     """Four nodes, node-0 … node-3, with 16 (pretended) cores and 8 (pretended) GPUs each."""
-    yield from _made(cli, tmp_path_factory.mktemp("slurm"))
+    yield from made(cli, tmp_path_factory.mktemp("slurm"))
 
 
 @pytest.fixture
 def slurm_memory_lab(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmLab]:
     """The same, with processes held in cgroups, which limit their memory."""
-    yield from _made(cli, tmp_path_factory.mktemp("slurm"), cgroups=True)
+    yield from made(cli, tmp_path_factory.mktemp("slurm"), cgroups=True)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wirespeed.cli.cluster import file_argument, opened
 from wirespeed.cli.options import (
     CONTEXT,
     FiniteRange,
+    all_of,
     color_option,
     command,
     flag,
@@ -30,22 +32,29 @@ _WITHIN_ELSE_S = 5.0
 _NAMED_BY = {"slurm": "SLURMD_NODENAME", "k8s": "NODE_NAME"}
 
 
+_rule_options = all_of(
+    option(
+        "--unknown",
+        "What follows where the node could not be judged: it may work, or not.",
+        ["pass", "fail"],
+        default="pass",
+        show_default=True,
+    ),
+    option(
+        "--never-take-more-than PERCENT",
+        "Of the fleet's nodes that may be out by gates; one always may.",
+        percent,
+        default="5%",
+        show_default=True,
+    ),
+    option("--allow ID,…", "Findings that do not count, whatever they say."),
+    flag("--dry-run", "Say what would be done; nothing is taken, and the exit code is 0."),
+)
+
+
 @command(context_settings=CONTEXT)
 @option("--for purpose", "Who asks.", _PURPOSES, required=True)
-@option(
-    "--unknown",
-    "What follows where the node could not be judged: it may work, or not.",
-    ["pass", "fail"],
-    default="pass",
-)
-@option(
-    "--never-take-more-than PERCENT",
-    "Of the fleet's nodes that may be out by gates; one always may.",
-    percent,
-    default="5%",
-)
-@option("--allow ID,…", "Findings that do not count, whatever they say.")
-@flag("--dry-run", "Say what would be done; nothing is taken, and the exit code is 0.")
+@_rule_options
 @option(
     "--within",
     "Seconds to answer in, whatever hangs. [default: 5; slurm-health 30]",
@@ -54,17 +63,20 @@ _NAMED_BY = {"slurm": "SLURMD_NODENAME", "k8s": "NODE_NAME"}
 )
 @option("--every TIME", "k8s: tell the node's condition each such time (1m), until ended.")
 @flag("--taint", "k8s with --every: also keep new pods off a bad node.")
-@option("--node NAME", "As the scheduler calls this node. [default: it says so, else the host's name]")
+@option(
+    "--node NAME", "As the scheduler calls this node. [default: it says so, else the host's name]"
+)
 @option("-o --output", "How to print.", ("table", "json"), default="table")
 @flag("-q --quiet", "Nothing about a good node.")
 @color_option
 def gate(purpose: str, every: str | None, within: float | None, **values: Any) -> int:
     """May this node take work? Its health, what its links did since the last look, its last check.
 
-    No torch and no traffic: under a second on a good node. A node that is bad is refused by the exit code
-    (slurm-prolog, slurm-epilog, k8s as an init container), drained with a reason and given back when it has
-    been good for long enough (slurm-health), or told of by a condition of the node (k8s with --every). What
-    could not be looked at is neither: --unknown says what follows, and it is always told.
+    No torch and no traffic: under a second on a good node. A node that is bad is refused by the
+    exit code (slurm-prolog, slurm-epilog, k8s as an init container), drained with a reason and
+    given back when it has been good for long enough (slurm-health), or told of by a condition of
+    the node (k8s with --every). What could not be looked at is neither: --unknown says what
+    follows, and it is always told.
 
     \f
     Examples:
@@ -166,3 +178,62 @@ def _lines(answer: "Answer", rules: "Rules", seconds: float) -> list[str]:
     lines += [f"  could not {line}" for one in answer.problems for line in one.splitlines()]
     lines += [f"  next      wirespeed runs show {answer.run}"] if answer.run else []
     return lines
+
+
+# On every node of a Kubernetes cluster.
+
+
+@command()
+@file_argument
+@_rule_options
+@option("--every TIME", "Between two looks at a node.", default="1m", show_default=True)
+@flag("--taint", "Also keep new pods off bad nodes; asks for the right to change nodes.")
+@option(
+    "-o --output", "yaml: the manifests, and nothing is made.", ["table", "yaml"], default="table"
+)
+def cluster_gate(cluster: str, every: str, output: str, **values: Any) -> int:
+    """A pod on each node that tells the node's health as its condition WirespeedHealthy, and an Event.
+
+    Its account may read nodes, change their status and make Events; with --taint also change nodes. It
+    runs as nobody in particular, without capabilities, host network or a root that it can write to.
+
+    \f
+    Examples:
+      wirespeed cluster gate mine -o yaml           what would be made, with all rights
+      wirespeed cluster gate mine --dry-run         the pods look and say, and change no node
+      wirespeed cluster gate mine
+      wirespeed cluster gate mine --taint --never-take-more-than 2%
+      kubectl get nodes -o custom-columns='NODE:.metadata.name,HEALTHY:.status.conditions[?(@.type=="WirespeedHealthy")].status'
+      wirespeed cluster gate mine -o yaml | kubectl delete -f -   away with it
+    """  # noqa: E501
+    from wirespeed.clusters.deployment import settle
+    from wirespeed.clusters.kube import wrong_server
+    from wirespeed.clusters.manifests.gate import gate_objects
+    from wirespeed.clusters.manifests.render import as_yaml
+    from wirespeed.clusters.operations.apply import apply
+    from wirespeed.clusters.reading import read_named
+
+    _rules("k8s", every, values)  # what is wrong is told here, and not by each pod
+    parse_duration(every, "--every")
+    file, kubectl = opened(cluster) if output == "table" else (read_named(cluster), None)
+    objects = gate_objects(settle(file), _words(every, values), taint=values["taint"])
+    if kubectl is None:
+        click.echo(as_yaml(objects), nl=False)
+        return 0
+    if wrong := wrong_server(kubectl, file.cluster.api):
+        raise UsageError(wrong.title, expected=wrong.expected, next=wrong.next)
+    apply(kubectl, objects)
+    name = objects[-1]["metadata"]["name"]
+    click.echo(
+        f"DaemonSet {name} in namespace {kubectl.namespace}: each node is looked at every {every}"
+    )
+    click.echo(f"next: {kubectl.by_hand('rollout', 'status', f'daemonset/{name}')}")
+    return 0
+
+
+def _words(every: str, values: dict[str, Any]) -> list[str]:
+    """Of `wirespeed gate` in each pod."""
+    words = ["--for", "k8s", "--every", every, "--unknown", values["unknown"]]
+    words += ["--never-take-more-than", f"{100 * values['never_take_more_than']:g}%"]
+    words += ["--allow", values["allow"]] if values["allow"] else []
+    return words + [f"--{name.replace('_', '-')}" for name in ("dry_run", "taint") if values[name]]

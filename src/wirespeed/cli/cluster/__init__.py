@@ -32,6 +32,7 @@ _VERBS = {
     "logs": "Output of all pods, prefixed.",
     "gpus": "nvidia-smi of every pod as one table.",
     "nccl-tests": "Run nccl-tests as an MPIJob and keep its figures as a run.",
+    "gate": "Tell each node's health as its condition, from a pod on each; a taint by choice.",
     "clean": "Remove the environment; claims stay unless asked.",
 }
 
@@ -42,6 +43,7 @@ _HOMES = {
     "list": "cluster.files.list_files",
     "new": "cluster.new.new",
     "discover": "cluster.new.discover",
+    "gate": "gate.cluster_gate",
     "sync": "cluster.sync.sync",
     "run": "cluster.jobs.run",
     "nccl-tests": "cluster.jobs.nccl_tests",

@@ -98,6 +98,13 @@ def mounts(deployment: Deployment) -> list[dict[str, Any]]:
     ]
 
 
+def files_own(deployment: Deployment) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Volumes and mounts that the file names and nobody writes to, such as where its Python lies."""
+    found = [one for one in deployment.file.workload.volumes if one.read_only]
+    mounted = [{"name": one.name, "mountPath": one.mount_path, "readOnly": True} for one in found]
+    return [{"name": one.name, **_source(one)} for one in found], mounted
+
+
 def _needed(deployment: Deployment) -> dict[str, str]:
     """Size by name of what comes from the pod's own volumes, not from a StatefulSet's templates."""
     storage = deployment.file.storage

@@ -1,10 +1,10 @@
-"""May this node take work, must it be taken out, or may it come back? Pure: no clock, no file, no program.
+"""May this node take work, must it be taken out, or may it come back? Pure: no clock, no file.
 
-A *lasting* fault (an uncorrected ECC error, a GPU off the bus) counts at once. A *passing* one (clocks
-lowered, errors of a link in one moment) counts once it was seen at three looks within an hour. Whoever was
-taken out comes back after ten minutes of good looks, twice as long each further time within a day, and
-after the third only by a person's hand. What could not be looked at is neither good nor bad: the site's
-rule says what follows.
+A *lasting* fault (an uncorrected ECC error, a GPU off the bus) counts at once. A *passing* one
+(clocks lowered, errors of a link in one moment) counts once it was seen at three looks within an
+hour. Whoever was taken out comes back after ten minutes of good looks, twice as long each further
+time within a day, and after the third only by a person's hand. What could not be looked at is
+neither good nor bad: the site's rule says what follows.
 """
 
 from collections.abc import Sequence

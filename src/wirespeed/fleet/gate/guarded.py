@@ -1,8 +1,9 @@
 """The gate's worker within a hard deadline: whatever hangs in it, an answer comes in time.
 
-The first worker has all but the last seconds. Where it hangs or ends without an answer, a second one goes
-on with what the first has seen and leaves alone what hung; if that fails as well, this process answers by
-the site's rule. It reads and writes nothing but pipes itself, so that no dead disk can hold it.
+The first worker has all but the last seconds. Where it hangs or ends without an answer, a second
+one goes on with what the first has seen and leaves alone what hung; if that fails as well, this
+process answers by the site's rule. It reads and writes nothing but pipes itself, so that no dead
+disk can hold it.
 """
 
 import os
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
@@ -52,13 +53,13 @@ def answered(node: str, rules: Rules, within_s: float) -> Answer:
     end = time.monotonic() + within_s - _LAST_S
     first_s = max(_FIRST_SHARE * within_s, within_s - _RESERVE_S)
     asked = Asked(node=node, rules=rules, quiet_s=first_s * _QUIET_SHARE)
-    first = _worked(asked, end - within_s + first_s)
+    first = _worked(asked, end - within_s + first_s, end)
     if first.answer is None:
         missing = (f"{first.doing}: {first.why}",)
         again = msgspec.structs.replace(
             asked, seen=first.seen, missing=missing, blind=first.seen is None
         )
-        second = _worked(again, end)
+        second = _worked(again, end, end)
         if second.answer is None:
             return _by_rule(node, rules, [*missing, f"{second.doing}: {second.why}"])
         return _ended(second, second.answer)
@@ -69,9 +70,7 @@ def _ended(told: _Told, answer: Answer) -> Answer:
     """The answer, with what could not be brought to its end after it was given."""
     if told.done:
         return answer
-    return msgspec.structs.replace(
-        answer, problems=(*answer.problems, f"{told.doing}: {told.why}")
-    )
+    return msgspec.structs.replace(answer, problems=(*answer.problems, f"{told.doing}: {told.why}"))
 
 
 def _by_rule(node: str, rules: Rules, missing: list[str]) -> Answer:
@@ -87,8 +86,11 @@ def _by_rule(node: str, rules: Rules, missing: list[str]) -> Answer:
     )
 
 
-def _worked(asked: Asked, end: float) -> _Told:
-    """Ask a worker, and hear it until it is done or it is `end` of the monotonic clock."""
+def _worked(asked: Asked, until: float, end: float) -> _Told:
+    """Ask a worker, and hear it until it is done.
+
+    By the monotonic clock it has `until` for its answer, and `end` for all that follows.
+    """
     told, handle = _Told(), _in_memory(msgspec.json.encode(asked))
     try:
         process = subprocess.Popen(
@@ -106,12 +108,12 @@ def _worked(asked: Asked, end: float) -> _Told:
     finally:
         os.close(handle)
     try:
-        for line in _lines(process, end):
+        for line in _lines(process, lambda: end if told.answer else until):
             _take(told, line)
             if told.done:
                 break
         if not told.done:
-            told.why = _why(process, told, end)
+            told.why = _why(process, told, end if told.answer else until)
     finally:
         _end(process)
     return told
@@ -125,7 +127,9 @@ def _in_memory(data: bytes) -> int:
     return handle
 
 
-def _lines(process: subprocess.Popen[bytes], end: float) -> Iterator[tuple[bool, bytes]]:
+def _lines(
+    process: subprocess.Popen[bytes], end: Callable[[], float]
+) -> Iterator[tuple[bool, bytes]]:
     """(whether it is of stdout, the line), until both are closed or the time is over."""
     waiting = select.poll()
     pipes: dict[int, tuple[bool, Lines]] = {}
@@ -133,7 +137,7 @@ def _lines(process: subprocess.Popen[bytes], end: float) -> Iterator[tuple[bool,
         if stream is not None:
             pipes[stream.fileno()] = (stream is process.stdout, Lines())
             waiting.register(stream, select.POLLIN)
-    while pipes and (left := end - time.monotonic()) > 0:
+    while pipes and (left := end() - time.monotonic()) > 0:
         for handle, _ in waiting.poll(left * 1000):
             chunk = os.read(handle, 1 << 16)
             told, lines = pipes[handle]

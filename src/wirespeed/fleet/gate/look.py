@@ -1,7 +1,7 @@
-"""What a gate sees of its own node: the health checks of `check`, and errors of links since the last look.
+"""What a gate sees of its own node: the health checks of `check`, and what links did meanwhile.
 
-No torch, no traffic, and nothing that asks another machine: the facts of `check` without names, placement
-and copies of memory, and NVML without CUDA.
+No torch, no traffic, and nothing that asks another machine: the facts of `check` without names,
+placement and copies of memory, and NVML without CUDA.
 """
 
 import os
@@ -42,9 +42,7 @@ class Counters:
     values: Values
 
 
-def read_node(
-    host: str, quiet_s: float, *, root: Path = _ROOT, nvml: Any = None
-) -> NodeFacts:
+def read_node(host: str, quiet_s: float, *, root: Path = _ROOT, nvml: Any = None) -> NodeFacts:
     """Facts about the node's health; nothing raises. quiet_s: NVML without a line for so long hangs."""
     notes = Notes(root)
     gather_cpus(notes)

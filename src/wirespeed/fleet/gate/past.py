@@ -1,11 +1,59 @@
-"""What the newest stored run that judged a node says of it."""
+"""What stored runs say of a node that a gate cannot see for itself: wrong data, slow links."""
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 
+from wirespeed.fleet.gate.look import blamed
 from wirespeed.model.records import Finding
+from wirespeed.runs.index import Index, RunFilter
+from wirespeed.runs.rows import FindingRow
 
-REMEMBERED_S = 7 * 86_400.0
+_REMEMBERED_S = 7 * 86_400.0
+_READ_S = 1.0
+"""For runs that are new to the index, the newest first."""
+_COMMANDS = ("check", "locate")
+_FAMILIES = ("BW", "COL", "COUNT", "LAT", "LOC")
+"""Of findings that name a node; its settings are its user's, and its health is looked at anew."""
+_KINDS = ("node", "rank")
+"""A link has two ends, and only one of them is bad."""
 
 
 def last_blame(names: Collection[str], host: str, now: float) -> list[Finding]:
+    """The newest finding against the node that no later run has cleared, as GATE-008; none else.
+
+    It is cleared by a later run that the node took part in and in which a finding of its family passed.
+    StorageError where the runs cannot be read.
+    """
+    since = datetime.fromtimestamp(now - _REMEMBERED_S, UTC).isoformat(timespec="seconds")
+    with Index.opened(seconds=_READ_S) as index:
+        failed = [
+            one
+            for name in sorted(names)
+            for one in index.findings(node=name, status=("fail",), which=RunFilter(since=since))
+            if one.subject_kind in _KINDS and one.host == name and _family(one) in _FAMILIES
+        ]
+        for blame in sorted(failed, key=lambda one: one.started, reverse=True):
+            later = RunFilter(node=blame.host, since=blame.started)
+            real = {
+                run.run
+                for run in index.runs(later)
+                if run.command in _COMMANDS and not run.injected
+            }
+            if blame.run in real and not _cleared(blame, index.findings(which=later), real):
+                ago = _ago(now - datetime.fromisoformat(blame.started).timestamp())
+                return [blamed(host, blame.run.rpartition("-")[2], blame.title, ago)]
     return []
+
+
+def _cleared(blame: FindingRow, findings: list[FindingRow], real: Collection[str]) -> bool:
+    later = [one for one in findings if one.run != blame.run and one.run in real]
+    return any(_family(one) == _family(blame) and one.status == "pass" for one in later)
+
+
+def _family(one: FindingRow) -> str:
+    return one.id.partition("-")[0]
+
+
+def _ago(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours / 24:.0f} days" if hours >= 48 else f"{max(hours, 0):.1f} h"

@@ -1,8 +1,8 @@
 """Slurm's side of a gate: how the node stands, how many are out, drained with a reason, and given back.
 
-A reason of ours begins with a sum of its own text, `wirespeed[3f2a9c]: …`: who edits it takes the node
-over, and nothing has to be remembered to know that. Slurm's own `Prolog error` and `Epilog error` are ours
-where this node's gate has refused just before.
+A reason of ours begins with a sum of its own text, `wirespeed[3f2a9c]: …`: who edits it takes the
+node over, and nothing has to be remembered to know that. Slurm's own `Prolog error` and `Epilog
+error` are ours where this node's gate has refused just before.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from wirespeed.errors import CannotMeasure, UsageError, harmless
-from wirespeed.fleet.gate.decision import Fleet, Memory, Standing
+from wirespeed.fleet.gate.decision import Decision, Fleet, Memory, Standing
 from wirespeed.launchers.slurm import ask
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
@@ -129,6 +129,9 @@ class Slurm:
     def give_back(self) -> None:
         self._update("State=UNDRAIN")
 
+    def told(self, decision: Decision) -> None:
+        """Slurm has no place for it but the reason."""
+
     def _update(self, *words: str) -> None:
         every = ("scontrol", "update", f"NodeName={self.node}", *words)
         done = ask(*every, seconds=_CALL_S)
@@ -152,4 +155,3 @@ def _refused(memory: Memory, since: str) -> bool:
     except ValueError:
         return False
     return any(-_SOON_S <= at - one <= _SOON_S for one in memory.takes)
-

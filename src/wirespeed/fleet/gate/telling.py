@@ -1,4 +1,4 @@
-"""What a gate did, as a stored run: the node's facts, what is wrong with it, and one finding of the act."""
+"""What a gate did, as a stored run: the node's facts, what is wrong with it, and the act."""
 
 from collections.abc import Sequence
 
@@ -36,10 +36,7 @@ def finding_of(node: str, rules: Rules, decision: Decision) -> Finding | None:
 
 def could_not(node: str, problems: Sequence[str]) -> list[Finding]:
     who = Subject("node", node)
-    return [
-        tell(_COULD_NOT, "failed", subject=who, host=node, what=one.splitlines()[0], saw=one)
-        for one in problems
-    ]
+    return [tell(_COULD_NOT, "failed", subject=who, host=node, what=one) for one in problems]
 
 
 def run_of(
@@ -60,7 +57,7 @@ def run_of(
     run = Run(
         id=new_id(),
         command="gate",
-        verdict=_VERDICTS[decision.health],
+        verdict="UNKNOWN" if problems and decision.health == "good" else _VERDICTS[decision.health],
         exit_code=exit_code(
             rules, refuses=decision.refuses, health=decision.health, problems=bool(problems)
         ),

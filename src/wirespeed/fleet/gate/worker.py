@@ -1,8 +1,8 @@
 """`python -P -m wirespeed.fleet.gate.worker`: the look, the decision and the act, told line by line.
 
-Whatever it does may hang (a driver, a home on NFS, a controller): who started it (`guarded.py`) reads how
-far it came and ends it when its time is over. What was asked comes from stdin, JSON as are the
-lines that it answers with: `doing`, then `seen` and `answer` when they are known.
+Whatever it does may hang (a driver, a home on NFS, a controller): who started it (`guarded.py`)
+reads how far it came and ends it when its time is over. What was asked comes from stdin, JSON as
+are the lines that it answers with: `doing`, then `seen` and `answer` when they are known.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from wirespeed.errors import WirespeedError
+from wirespeed.errors import StorageError, WirespeedError
 from wirespeed.fleet.gate import look
 from wirespeed.fleet.gate.decision import (
     Decision,
@@ -38,7 +38,7 @@ from wirespeed.process import boot_id
 STAGGER_S = 1.0
 """Nodes that refuse at the same moment count, one after the other, over this time."""
 _SLOW_S = 15.0
-"""NVML that is silent for so long is a fault if it is so again and again; for less it may be starting."""
+"""NVML that is silent for so long again and again is a fault; for less it may be starting."""
 _ALL_WELL = "pass good []"
 
 
@@ -50,6 +50,7 @@ class Site(Protocol):
     def place(self) -> int: ...
     def take(self, why: str) -> None: ...
     def give_back(self) -> None: ...
+    def told(self, decision: Decision) -> None: ...
 
 
 def main() -> None:
@@ -73,16 +74,25 @@ def main() -> None:
     _say(answer=msgspec.to_builtins(answer))
     _say(doing="storing what was done")
     told = f"{decision.act} {decision.health} {sorted({one.id for one in decision.counted})}"
-    if problems or _is_news(decision, told, kept.memory.told):
-        seconds = time.monotonic() - began
-        run = run_of(asked.node, node, asked.rules, decision, seen, problems, seconds)
-        answer = msgspec.structs.replace(answer, run=run)
-    if not asked.missing:
-        memory = replace(decision.memory, told=told)
-        if decision.act == "take" and not asked.rules.dry_run:
-            memory = replace(memory, takes=(*memory.takes, seen.at))
-        keep(asked.node, Kept(memory=memory, counters=counters))
+    try:
+        if problems or _is_news(decision, told, kept.memory.told):
+            seconds = time.monotonic() - began
+            run = run_of(asked.node, node, asked.rules, decision, seen, problems, seconds)
+            answer = msgspec.structs.replace(answer, run=run)
+        if not asked.missing:
+            _remember(asked, decision, told, seen.at, counters)
+    except StorageError as error:
+        answer = msgspec.structs.replace(answer, problems=(*answer.problems, error.saw))
     _say(answer=msgspec.to_builtins(answer), done=True)
+
+
+def _remember(
+    asked: Asked, decision: Decision, told: str, at: float, counters: look.Counters | None
+) -> None:
+    memory = replace(decision.memory, told=told)
+    if decision.act == "take" and not asked.rules.dry_run:
+        memory = replace(memory, takes=(*memory.takes, at))
+    keep(asked.node, Kept(memory=memory, counters=counters))
 
 
 def _is_news(decision: Decision, told: str, before: str) -> bool:
@@ -153,7 +163,7 @@ def _decided(asked: Asked, seen: Seen, memory: Memory) -> tuple[Decision, list[s
         standing = site.standing(memory)
     except WirespeedError as error:
         decision = decide(rules, seen, memory, Standing())
-        return held(decision, rules.most_taken, None), [str(error)]
+        return held(decision, rules.most_taken, None), [error.saw]
     decision = decide(rules, seen, memory, standing)
     if decision.act == "take":
         decision = held(decision, rules.most_taken, _counted(site, problems))
@@ -161,8 +171,9 @@ def _decided(asked: Asked, seen: Seen, memory: Memory) -> tuple[Decision, list[s
         _say(doing=f"telling the scheduler: {decision.act}")
         try:
             decision = _acted(site, rules, decision, standing)
+            site.told(decision)
         except WirespeedError as error:
-            problems.append(str(error))
+            problems.append(error.saw)
     return decision, problems
 
 
@@ -202,7 +213,7 @@ def _site(asked: Asked) -> Site:
         return Slurm(asked.node)
     from wirespeed.fleet.gate.kubernetes import Kubernetes
 
-    return Kubernetes.here(asked.node)
+    return Kubernetes.here(asked.node, taint=asked.rules.taint)
 
 
 if __name__ == "__main__":
