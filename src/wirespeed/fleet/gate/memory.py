@@ -12,7 +12,8 @@ from wirespeed.errors import StorageError
 from wirespeed.fleet.gate.decision import Memory
 from wirespeed.fleet.gate.look import Counters
 from wirespeed.node.reading import read_whole
-from wirespeed.runs.folder import home, private_folder, write_whole
+from wirespeed.runs.folder import write_whole
+from wirespeed.runs.place import home, private_folder
 
 _FOLDER = "gate"
 _LARGEST = 4 << 20

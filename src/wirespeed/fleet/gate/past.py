@@ -1,12 +1,20 @@
-"""What stored runs say of a node that a gate cannot see for itself: wrong data, slow links."""
+"""What stored runs say of a node that a gate cannot see for itself: wrong data, slow links.
 
+Those of the common store, where WIRESPEED_STORE names one, else this user's on this machine.
+"""
+
+import os
 from collections.abc import Collection
+from contextlib import ExitStack
 from datetime import UTC, datetime
 
+from wirespeed.fleet.common_store import reading_common_store
 from wirespeed.fleet.gate.look import blamed
 from wirespeed.model.records import Finding
-from wirespeed.runs.index import Index, RunFilter
+from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import FindingRow
+from wirespeed.runs.source import opened
+from wirespeed.runs.unsent import VARIABLE
 
 _REMEMBERED_S = 7 * 86_400.0
 _READ_S = 1.0
@@ -25,7 +33,10 @@ def last_blame(names: Collection[str], host: str, now: float) -> list[Finding]:
     StorageError where the runs cannot be read.
     """
     since = datetime.fromtimestamp(now - _REMEMBERED_S, UTC).isoformat(timespec="seconds")
-    with Index.opened(seconds=_READ_S) as index:
+    with ExitStack() as stack:
+        if url := os.environ.get(VARIABLE):
+            stack.enter_context(reading_common_store(url))
+        index = stack.enter_context(opened(seconds=_READ_S))
         failed = [
             one
             for name in sorted(names)

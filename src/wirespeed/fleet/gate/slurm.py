@@ -40,7 +40,7 @@ def checked_name(name: str) -> str:
 
 def reason_of(text: str) -> str:
     """What is written as the node's reason."""
-    clean = " ".join(harmless(text).split())[:_MOST_LETTERS].strip()
+    clean = " ".join(harmless(text).split())[:_MOST_LETTERS].strip() or "no reason told"
     return f"wirespeed[{_sum(clean)}]: {clean}"
 
 

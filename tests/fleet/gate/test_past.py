@@ -1,0 +1,65 @@
+"""What earlier runs say of a node, from a real index."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from wirespeed.fleet.gate.past import last_blame
+from wirespeed.model.records import Finding, Subject
+
+NOW = time.time()
+
+
+def ago(hours: float) -> str:
+    return (
+        datetime.fromtimestamp(NOW - 3600 * hours, UTC).isoformat(timespec="milliseconds")[:23]
+        + "Z"
+    )
+
+
+def said(id: str, status: str, kind: str = "node", name: str = "n1") -> Finding:
+    who = Subject(kind, name) if status == "fail" else Subject("job", "job")  # type: ignore[arg-type]
+    return Finding(id=id, status=status, title=f"{name} {status}", subject=who)  # type: ignore[arg-type]
+
+
+def blames() -> list[str]:
+    return [one.saw or one.title for one in last_blame({"n1"}, "n1", NOW)]
+
+
+def test_nothing_is_known(home: object) -> None:
+    assert blames() == []
+
+
+def test_a_check_blames_and_a_later_one_of_that_family_clears(stored: Callable[..., str]) -> None:
+    slow = [said("LOC-001", "fail")]
+    stored(ago(5), "n1", "n2", verdict="NOT READY", command="locate", findings=slow)
+    (told,) = blames()
+    assert "5.0 h ago, said: n1 fail" in told
+    stored(ago(4), "n1", findings=[said("COL-001", "pass")])
+    assert len(blames()) == 1, "another family"
+    stored(ago(3), "n2", "n3", findings=[said("LOC-001", "pass")])
+    assert len(blames()) == 1, "without it"
+    stored(ago(2), "n1", "n3", command="locate", findings=[said("LOC-001", "pass")])
+    assert blames() == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"at": ago(24 * 8)},
+        {"command": "watch"},
+        {"config": {"inject": "flip:rank=1"}},
+        {"findings": [said("NODE-003", "fail")]},
+        {"findings": [said("ENV-001", "fail")]},
+        {"findings": [said("BW-001", "fail", "link", "n1 -> n2")]},
+        {"findings": [said("LOC-001", "fail", "node", "n2")]},
+    ],
+)
+def test_what_does_not_count(words: dict[str, object], stored: Callable[..., str]) -> None:
+    """Too long ago, a user's job, a fault acted out, what the gate sees itself, settings, others."""
+    base: dict[str, object] = {"at": ago(1), "findings": [said("LOC-001", "fail")]}
+    told = base | words
+    stored(told.pop("at"), "n1", "n2", verdict="NOT READY", **told)
+    assert blames() == []
