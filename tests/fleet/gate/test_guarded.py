@@ -76,13 +76,14 @@ def test_a_worker_that_fails_is_no_verdict(
     assert why in told.why
 
 
+@pytest.mark.slow
 def test_what_the_worker_started_ends_with_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = tmp_path / "pid"
     text = "import subprocess; p = subprocess.Popen(['sleep', '60'])\n"
     worker(monkeypatch, f"{text}open({str(file)!r}, 'w').write(str(p.pid)); time.sleep(60)")
-    answered("n1", PROLOG, 0.5)
+    answered("n1", PROLOG, 1.0)
     pid = int(file.read_text())
     end = time.monotonic() + 5
     while Path(f"/proc/{pid}").exists() and "State:\tZ" not in _status(pid):
