@@ -34,6 +34,9 @@ def test_jobs_are_imported_and_the_lemon_is_named(cli, tmp_path) -> None:
     assert "next: wirespeed nodes show gpu3" in done.out
     told = json.loads(cli.here("nodes", "lemons", "-o", "json").out)
     assert [one["node"] for one in told["suspects"] if one["accused"]] == ["gpu3"]
+    assert "gpu3: repaired" in cli.here("nodes", "repaired", "gpu3").out
+    done = cli.here("nodes", "lemons")
+    assert (done.code, "nobody is accused" in done.out) == (0, True)
     shown = cli.here("nodes", "show", "gpu3")
     assert shown.code == 0
     assert "gpu3  in no stored run" in shown.out

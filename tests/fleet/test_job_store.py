@@ -6,7 +6,9 @@ from datetime import datetime
 import pytest
 
 from wirespeed.fleet.job_ends import JobEnd
-from wirespeed.fleet.job_store import job_events, keep_jobs, stored_jobs
+from wirespeed.fleet.job_store import apart, job_events, keep_jobs, keep_repair, stored_jobs
+from wirespeed.fleet.nodes import renewed
+from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, Subject
 from wirespeed.runs.store import find
 
@@ -95,4 +97,20 @@ def test_what_happened_to_the_jobs_of_a_node() -> None:
         ("job 4 (ann/llm) failed", "warn"),
         ("job 2 (ann/llm) on 2 nodes failed, by b", "warn"),
         ("job 1 (ann/llm) on 2 nodes failed, by this node", "fail"),
+    ]
+
+
+def test_what_was_before_a_repair_or_of_another_machine_is_another_nodes(stored, index) -> None:
+    keep_repair("a")
+    stored("2026-11-02T10:00:00.000Z", "b", facts=Facts(machine_id="one"))
+    stored("2026-11-04T10:00:00.000Z", "b", facts=Facts(machine_id="two"))
+    told = renewed(index(), days=100_000)
+    assert set(told) == {"a", "b"}
+    assert told["b"] == "2026-11-04T10:00:00.000Z"
+    day = datetime.fromisoformat("2026-11-03T00:00:00Z").timestamp()
+    jobs = [a_job("1", day, culprit="b"), a_job("2", day + 2 * 86400), a_job("3", nodes=("c",))]
+    assert [(one.nodes, one.culprit) for one in apart(jobs, {"b": told["b"]})] == [
+        (("a", "b before"), "b before"),
+        (("a", "b"), ""),
+        (("c",), ""),
     ]

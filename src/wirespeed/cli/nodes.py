@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ def nodes() -> None:
       wirespeed nodes show node-7
       wirespeed nodes import-jobs
       wirespeed nodes lemons
+      wirespeed nodes repaired node-7
     """
 
 
@@ -135,13 +136,14 @@ def lemons(false_share: float, output: str) -> int:
     Exit codes: 0 nobody is accused, 1 somebody is, 5 no jobs are known.
     """
     from wirespeed.fleet.job_ends import JobTable
-    from wirespeed.fleet.job_store import stored_jobs
-    from wirespeed.fleet.lemons import WINDOW_S, find_lemons
+    from wirespeed.fleet.job_store import BEFORE, apart, stored_jobs
+    from wirespeed.fleet.lemons import DAY_S, WINDOW_S, find_lemons
+    from wirespeed.fleet.nodes import renewed
     from wirespeed.runs.source import opened
 
     now = time.time()
     with opened(say=_say) as index:
-        jobs = stored_jobs(index, now - WINDOW_S)
+        jobs = apart(stored_jobs(index, now - WINDOW_S), renewed(index, days=WINDOW_S / DAY_S))
     if not jobs:
         raise NothingRan(
             "no job is known that ended in the last 91 days",
@@ -149,11 +151,31 @@ def lemons(false_share: float, output: str) -> int:
             next="wirespeed nodes import-jobs",
         )
     judged = find_lemons(JobTable.of(jobs), now, alpha=false_share)
+    now_there = tuple(one for one in judged.suspects if not one.node.endswith(BEFORE))
+    judged = replace(judged, suspects=now_there)
     if output == "json":
         click.echo(json.dumps(asdict(judged), indent=2))
     else:
         click.echo("\n".join(_lemons(judged)))
     return int(any(one.accused for one in judged.suspects))
+
+
+@command(of=nodes)
+@argument("node", completes="nodes")
+def repaired(node: str) -> None:
+    """Tell that a node was repaired: how its jobs ended until now is not held against it any more.
+
+    Another machine under its name is noticed by itself, where runs see it. It is kept as a run, and
+    `wirespeed runs rm` takes it back.
+
+    \f
+    Examples:
+      wirespeed nodes repaired node-7
+    """
+    from wirespeed.fleet.job_store import keep_repair
+
+    run = keep_repair(node)
+    click.echo(f"{node}: repaired, from now on; run {run.id}")
 
 
 @command("import-jobs", of=nodes)

@@ -3,14 +3,14 @@
 An import is a run like any other, with the jobs beside it in `jobs.jsonl`, one a line.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from wirespeed import __version__
 from wirespeed.fleet.job_ends import How, JobEnd
-from wirespeed.fleet.nodes import NodeEvent
+from wirespeed.fleet.nodes import REPAIRED, NodeEvent
 from wirespeed.model.records import Run, World
 from wirespeed.node.reading import read_whole
 from wirespeed.runs.folder import RunFolder
@@ -30,11 +30,21 @@ def keep_jobs(jobs: Sequence[JobEnd], config: dict[str, object]) -> Run:
     """Store them; the run that tells of the import."""
     from msgspec.json import encode
 
-    folder = RunFolder.create(IMPORT, config)
-    folder.keep(_FILE, "".join(f"{encode(one).decode()}\n" for one in jobs))
+    return _kept(IMPORT, config, "".join(f"{encode(one).decode()}\n" for one in jobs))
+
+
+def keep_repair(node: str) -> Run:
+    """Store that a node was repaired now: how its jobs ended until then says nothing of it any more."""
+    return _kept(REPAIRED, {"node": node})
+
+
+def _kept(command: str, config: dict[str, object], jobs: str = "") -> Run:
+    folder = RunFolder.create(command, config)
+    if jobs:
+        folder.keep(_FILE, jobs)
     run = Run(
         id=folder.id,
-        command=IMPORT,
+        command=command,
         verdict="UNKNOWN",
         exit_code=0,
         started=folder.started,
@@ -60,6 +70,29 @@ def stored_jobs(index: StoredRuns, since_s: float) -> list[JobEnd]:
         found |= {(job.job, job.start_s): job for job in _watched(index, command, since)}
     jobs = [one for one in found.values() if one.end_s >= since_s]
     return _diagnosed(jobs, index, since)
+
+
+BEFORE = " before"
+"""Stands behind the name of a node as it was until it was repaired or became another machine."""
+
+
+def apart(jobs: Iterable[JobEnd], renewed: Mapping[str, str]) -> list[JobEnd]:
+    """With a node as it was before as a node of its own. renewed: by node since when it is another."""
+    since = {node: _moment(at) for node, at in renewed.items()}
+
+    def name(node: str, end_s: float) -> str:
+        return f"{node}{BEFORE}" if end_s < since.get(node, 0.0) else node
+
+    return [
+        replace(
+            job,
+            nodes=tuple(name(node, job.end_s) for node in job.nodes),
+            culprit=name(job.culprit, job.end_s),
+        )
+        if not since.keys().isdisjoint(job.nodes)
+        else job
+        for job in jobs
+    ]
 
 
 def job_events(jobs: Iterable[JobEnd], node: str) -> list[NodeEvent]:

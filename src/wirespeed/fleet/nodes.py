@@ -9,17 +9,22 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Literal, TypeVar
 
+from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import FindingRow, NodeMark, NodeRow
 from wirespeed.runs.source import StoredRuns
 
 _Row = TypeVar("_Row", NodeMark, NodeRow)
+REPAIRED = "nodes repaired"
+"""Command of a run that tells that a node was; its `job` is the node."""
 DAYS = 30
 """How far back changes are counted, unless asked otherwise."""
 
 Said = Literal["pass", "warn", "fail", ""]
 """What a run says of a node: as its findings about it; a run that is READY says `pass` of all of its
 nodes; a run that is not, for another's fault, says nothing."""
-Kind = Literal["seen", "verdict", "blamed", "restart", "machine", "version", "ecc", "xid", "job"]
+Kind = Literal[
+    *("seen", "verdict", "blamed", "restart", "machine", "version", "ecc", "xid", "repaired", "job")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +99,7 @@ def history(index: StoredRuns, node: str) -> NodeHistory | None:
     marks = [_mark(row) for row in rows]
     span = rows[0].run, rows[-1].run, len(rows)
     blamed = sum(one.status == "fail" and one.host == node for one in found)
-    events = [*_changes(rows), *_verdicts(rows), *_blames(found)]
+    events = [*_changes(rows), *_verdicts(rows), *_blames(found), *_repairs(index, node)]
     return NodeHistory(
         state=_state(rows[-1], marks, span, blamed),
         events=tuple(sorted(events, key=lambda one: (one.run[:15], one.at))),
@@ -220,6 +225,28 @@ def _blames(found: Iterable[FindingRow]) -> Iterator[NodeEvent]:
             run=one.run,
             status=one.status,
         )
+
+
+def _repairs(index: StoredRuns, node: str) -> Iterator[NodeEvent]:
+    for row in index.runs(RunFilter(command=REPAIRED)):
+        if row.job == node:
+            yield NodeEvent(at=row.started, kind="repaired", text="it was repaired", run=row.run)
+
+
+def renewed(index: StoredRuns, *, days: float) -> dict[str, str]:
+    """By node when it was last repaired, or became another machine: what was before says nothing.
+
+    days: in which another machine is looked for.
+    """
+    found = {row.job: row.started for row in index.runs(RunFilter(command=REPAIRED))}
+    marks: dict[str, list[NodeMark]] = {}
+    for mark in index.marks(moment_ago(days)):
+        if mark.machine:
+            marks.setdefault(mark.host, []).append(mark)
+    for host, own in marks.items():
+        for _, mark in _new(own, "machine"):
+            found[host] = max(found.get(host, ""), mark.started)
+    return found
 
 
 def _event(kind: Kind, row: NodeRow, text: str, status: str = "") -> NodeEvent:

@@ -52,7 +52,8 @@ class RunRow:
     launcher: str = ""
     """`local`, `torchrun`, `slurm`, …"""
     job: str = ""
-    """What of yours it was about: the command that `launch` ran, the files that `diagnose` read."""
+    """What of yours it was about: the command that `launch` ran, the files that `diagnose` read, the
+    node that was repaired."""
     gpu: str = ""
     """Products of its GPUs, each once, with commas between them."""
     wirespeed: str = ""
@@ -369,7 +370,7 @@ def _node(line: RunRow, node: "NodeFacts", findings: tuple[FindingRow, ...]) -> 
 
 
 def _job(config: Mapping[str, Any]) -> str:
-    words = config.get("command", config.get("paths", ()))
+    words = config.get("command", config.get("paths", [config.get("node", "")]))
     return " ".join(map(str, words))[:_MOST_WORDS] if isinstance(words, (list, tuple)) else ""
 
 
