@@ -29,6 +29,7 @@ DOCS = (
     "docs/report.md",
     "docs/soak.md",
     "docs/counters.md",
+    "docs/common-store.md",
     "docs/shell.md",
     "docs/quickstart.md",
     "docs/tutorial.md",
@@ -113,7 +114,10 @@ def names_are_known(context: click.Context) -> None:
     ("name", "words"),
     [pytest.param(n, w, id=f"{Path(n).stem}: {shlex.join(w)}") for n, w in all_commands()],
 )
-def test_each_command_is_taken(name: str, words: list[str], tmp_path: Path) -> None:
+def test_each_command_is_taken(
+    name: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIRESPEED_STORE", "postgresql://db.example/fleet")  # for `--store common`
     with parsed(words, tmp_path) as context:
         names_are_known(context)
 

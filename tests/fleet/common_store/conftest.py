@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 UP_S = 60.0
-OWNER = "fleet_owner"
+OWNER = "keeper"
 PASSWORD = "correct horse"
 
 

@@ -152,7 +152,7 @@ class StoredRows:
         host, count = FINDINGS.c.host, sa.func.count()
         asked = sa.select(host, count).where(host != "", FINDINGS.c.status == "fail")
         asked = asked.where(FINDINGS.c.started >= since).group_by(host)
-        return dict(self._connection.execute(asked).tuples().all())
+        return {row[0]: row[1] for row in self._connection.execute(asked)}
 
     def _of_runs(
         self, table: sa.Table, row: type[_T], about: Sequence[Any], which: RunFilter
@@ -164,7 +164,8 @@ class StoredRows:
                 having = RUNS.c.run.in_(sa.select(table.c.run).where(*about))
                 chosen = chosen.where(having).order_by(*_newest_first(RUNS)).limit(which.last)
             asked = asked.where(table.c.run.in_(chosen))
-        asked = asked.order_by(_second(table), table.c.started, table.c.run)
+        place = table.c.number if table is FINDINGS else table.c.place
+        asked = asked.order_by(_second(table), table.c.started, table.c.run, place)
         return [row(**found._mapping) for found in self._connection.execute(asked)]
 
     # One run.

@@ -74,11 +74,20 @@ RUNS = sa.Table(
     sa.Index("runs_by_start", "started"),
     sa.Index("runs_by_id", "id"),
 )
+
+
+def _place() -> sa.Column[Any]:
+    return sa.Column(
+        "place", sa.BigInteger, nullable=False, comment="Its place in the run, from 0."
+    )
+
+
 FIGURES = _of_a_run(
     "figures",
     FigureRow,
+    _place(),
+    sa.PrimaryKeyConstraint("run", "place"),
     sa.Index("figures_by_name", "name", "run"),
-    sa.Index("figures_by_run", "run"),
 )
 FINDINGS = _of_a_run(
     "findings",
@@ -88,7 +97,11 @@ FINDINGS = _of_a_run(
     sa.Index("findings_by_host", "host"),
 )
 NODES = _of_a_run(
-    "nodes", NodeRow, sa.PrimaryKeyConstraint("run", "host"), sa.Index("nodes_by_host", "host")
+    "nodes",
+    NodeRow,
+    _place(),
+    sa.PrimaryKeyConstraint("run", "place"),
+    sa.Index("nodes_by_host", "host"),
 )
 FILES = sa.Table(
     "files",
@@ -175,9 +188,9 @@ def put_run(connection: sa.Connection, folder: Path) -> bool:
     if connection.execute(put).first() is None:
         return False
     for table, told in (
-        (FIGURES, [_told(one) for one in rows.figures]),
+        (FIGURES, [{**_told(one), "place": n} for n, one in enumerate(rows.figures)]),
         (FINDINGS, [_told(one) for one in rows.findings]),
-        (NODES, [_told(one) for one in rows.nodes]),
+        (NODES, [{**_told(one), "place": n} for n, one in enumerate(rows.nodes)]),
         (FILES, [{"run": folder.name, "name": k, "data": v} for k, v in files.items()]),
     ):
         connection.execute(sa.delete(table).where(table.c.run == folder.name))
