@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wirespeed.fleet.job_ends import How, JobEnd
 
@@ -40,7 +41,8 @@ class FleetSpec:
     soft_at_start: float = 0.04
     """Share of starts that fail by mistakes of the program."""
     again: float = 0.5
-    """After a failure of the program's own the share that is started again at once, to fail again."""
+    """After a failure of the program's own the share that is started again at once on the same nodes, to
+    fail again after 20 s to 4 hours."""
     leaf: int = 32
     """Nodes behind one switch."""
     outages: int = 12
@@ -65,75 +67,77 @@ class SimulatedFleet:
     """Its lemons, and the jobs of its time, from Unix time 0 on."""
 
     def __init__(self, spec: FleetSpec, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        self.spec, self._rng = spec, rng
-        self._rate = rng.gamma(4.0, spec.good_a_day / 4, spec.nodes) / DAY_S
-        self._bad = rng.choice(spec.nodes, round(spec.nodes * spec.lemons), replace=False)
-        self._since = np.full(spec.nodes, np.inf)
-        self._since[self._bad] = rng.uniform(0, spec.days - 60, len(self._bad)) * DAY_S
-        self._more = np.zeros(spec.nodes)
-        low, high = np.log(spec.lemon_a_day)
-        self._more[self._bad] = np.exp(rng.uniform(low, high, len(self._bad))) / DAY_S
-        self._starts = np.zeros(spec.nodes, dtype=bool)
-        self._starts[self._bad[: len(self._bad) // 5]] = True
-        self._more[self._starts] = 0.0
-        share = spec.soft_a_day / DAY_S
-        self._soft = rng.gamma(0.5, share / 0.5, spec.workloads)
+        self.spec, self._rng = spec, np.random.default_rng(seed)
+        self._spoil()
+        rng = self._rng
+        self._soft = rng.gamma(0.5, spec.soft_a_day / DAY_S / 0.5, spec.workloads)
         self._soon = rng.beta(0.5, 0.5 / spec.soft_at_start - 0.5, spec.workloads)
-        self.lemons: tuple[Lemon, ...] = tuple(
-            Lemon(node=_name(k), since_s=self._since[k], a_day=self._more[k] * DAY_S)
-            for k in sorted(self._bad)
-        )
         largest = max(1, min(spec.largest, spec.nodes // 4))
         self._sizes = 2 ** np.arange(int(np.log2(largest)) + 1)
         self._shares = (1 / self._sizes) / (1 / self._sizes).sum()
+        self._ends: list[tuple[float, int, tuple[int, ...], int]] = []
+        self._number = 0
         self.jobs = sorted(self._outages(list(self._run())), key=lambda one: one.end_s)
+
+    def _spoil(self) -> None:
+        """Which nodes are lemons, how bad, and since when."""
+        spec, rng, n = self.spec, self._rng, self.spec.nodes
+        self._rate = rng.gamma(4.0, spec.good_a_day / 4, n) / DAY_S
+        bad = rng.choice(n, round(n * spec.lemons), replace=False)
+        self._since, self._more = np.full(n, np.inf), np.zeros(n)
+        self._since[bad] = rng.uniform(0, spec.days - 60, len(bad)) * DAY_S
+        low, high = np.log(spec.lemon_a_day)
+        self._more[bad] = np.exp(rng.uniform(low, high, len(bad))) / DAY_S
+        self._starts = np.isin(np.arange(n), bad[: len(bad) // 5])
+        self._more[self._starts] = 0.0
+        self.lemons: tuple[Lemon, ...] = tuple(
+            Lemon(node=_name(k), since_s=float(self._since[k]), a_day=float(self._more[k] * DAY_S))
+            for k in sorted(bad)
+        )
 
     def _run(self) -> Iterator[JobEnd]:
         """Jobs until the time is over: as soon as nodes are free, the next one starts."""
-        spec, rng = self.spec, self._rng
+        spec, now = self.spec, 0.0
         free = np.ones(spec.nodes, dtype=bool)
-        ends: list[tuple[float, int, tuple[int, ...]]] = []
-        now, number = 0.0, 0
-        again: list[tuple[int, int, tuple[int, ...]]] = []
         size, workload = self._next()
         while now < spec.days * DAY_S:
-            loop = again.pop() if again else None
-            if loop is not None and free[list(loop[2])].all():
-                places: tuple[int, ...] = loop[2]
-                who = loop[1]
-            else:
-                loop = None
-                if free.sum() - size < (1 - spec.use) * spec.nodes:
-                    now, _, over = heapq.heappop(ends)
-                    free[list(over)] = True
-                    continue
-                places, who = self._place(free, size), workload
+            if free.sum() - size >= (1 - spec.use) * spec.nodes:
+                places = self._place(free, size)
+                free[list(places)] = False
+                yield self._job(places, workload, now)
                 size, workload = self._next()
-            free[list(places)] = False
-            end, how, broken = self._end(places, who, now, looping=loop is not None)
-            named = how == "node" and rng.random() < spec.named
-            culprit = _name(broken) if named else ""
-            number += 1
-            down = rng.exponential(4 * 3600.0) if how == "node" else 60.0
-            heapq.heappush(ends, (end + down, number, places))
-            yield JobEnd(
-                job=str(number),
-                workload=f"user-{who}",
-                start_s=now,
-                end_s=end,
-                nodes=tuple(map(_name, places)),
-                how=how,
-                culprit=culprit,
-            )
-            if how == "failed" and broken < 0 and rng.random() < spec.again:
-                again.append((number, who, places))
+                continue
+            now, _, places, again = heapq.heappop(self._ends)
+            if again >= 0:
+                yield self._job(places, again, now, looping=True)
+            else:
+                free[list(places)] = True
+
+    def _job(
+        self, places: tuple[int, ...], who: int, now: float, *, looping: bool = False
+    ) -> JobEnd:
+        rng = self._rng
+        end, how, broken = self._end(places, who, now, looping=looping)
+        again = how == "failed" and broken < 0 and rng.random() < self.spec.again
+        down = rng.exponential(4 * 3600.0) if how == "node" else 60.0
+        self._number += 1
+        heapq.heappush(self._ends, (end + down, self._number, places, who if again else -1))
+        named = how == "node" and rng.random() < self.spec.named
+        return JobEnd(
+            job=str(self._number),
+            workload=f"user-{who}",
+            start_s=now,
+            end_s=end,
+            nodes=tuple(map(_name, places)),
+            how=how,
+            culprit=_name(broken) if named else "",
+        )
 
     def _next(self) -> tuple[int, int]:
         size = int(self._rng.choice(self._sizes, p=self._shares))
         return size, int(self._rng.integers(self.spec.workloads))
 
-    def _place(self, free: np.ndarray, size: int) -> tuple[int, ...]:
+    def _place(self, free: NDArray[np.bool_], size: int) -> tuple[int, ...]:
         """Free nodes next to each other, as far as there are, from a random one on."""
         spots = np.flatnonzero(free)
         begin = int(self._rng.integers(len(spots)))
@@ -146,7 +150,7 @@ class SimulatedFleet:
         rng, where = self._rng, np.array(places)
         whole = min(rng.lognormal(np.log(self.spec.mean_s) - 0.5, 1.0), 4 * DAY_S)
         if looping:
-            return now + rng.uniform(20, 1200), "failed", -1
+            return now + np.exp(rng.uniform(*np.log((20.0, 4 * 3600.0)))), "failed", -1
         if rng.random() < self._soon[who]:
             return now + min(rng.uniform(5, _EARLY_S), whole), "failed", -1
         bad = self._since[where] < now
