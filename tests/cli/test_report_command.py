@@ -1,4 +1,4 @@
-"""`wirespeed report`: formats, files, refusals; what is served is the same as what is written."""
+"""`wirespeed report`: formats, files, refusals."""
 
 import json
 import os
@@ -78,10 +78,7 @@ def test_no_formula_gets_into_a_spreadsheet(
         ([CHECK, "--to", "nowhere/out.html"], 2, "there is no folder nowhere"),
         (["gone"], 2, "no run"),
         ([], 2, "Missing argument"),
-        ([CHECK, "--listen", "127.0.0.1:0"], 2, "are for --serve"),
-        ([CHECK, "--serve", "--to", "x.html"], 2, "no --to and no -o"),
-        ([CHECK, "--serve", "--listen", "0.0.0.0:0"], 2, "reachable from other machines"),
-        (["gone", "--serve"], 2, "no run"),
+        ([CHECK, "--serve"], 2, "wirespeed serve"),
     ],
 )
 def test_refusals(

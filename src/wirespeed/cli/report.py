@@ -13,7 +13,6 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     from wirespeed.model.derived_records import Comparison
     from wirespeed.model.records import Run
-    from wirespeed.session.serving import Answer
 
 
 FORMATS = ("html", "md", "junit", "prometheus", "csv")
@@ -25,20 +24,16 @@ _BY_ENDING = {
     ".prom": "prometheus",
     ".csv": "csv",
 }
-_LISTEN = "127.0.0.1:9477"
 _MOST_RUNS = 20
-_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-@command(context_settings={**PLAIN, "auto_envvar_prefix": "WIRESPEED"}, told={"listen": _LISTEN})
+@command(context_settings={**PLAIN, "auto_envvar_prefix": "WIRESPEED"})
 @argument("refs RUN…", nargs=-1, required=True)
 @option(
     "-o --output", "How to write it.  [default: by the ending of --to FILE, else html]", FORMATS
 )
 @option("--to file FILE", "Write FILE, whole or not at all.")
-@flag("--serve", "Serve the page at / and the metrics at /metrics until Ctrl-C.")
-@option("--listen HOST:PORT", f"Where to serve; port 0: a free one.  [default: {_LISTEN}]")
-@flag("--anywhere", "Allow --listen an address that other machines can reach.")
+@flag("--serve", hidden=True)
 @flag("-v --verbose", "In Markdown, also automatic choices.")
 @flag("-q --quiet", "No messages on stderr.")
 @store_option
@@ -56,13 +51,9 @@ def report(refs: tuple[str, ...], **options: Any) -> None:
       wirespeed report last -o md >> "$GITHUB_STEP_SUMMARY"
       wirespeed report last --to junit.xml
       wirespeed report last --to /var/lib/node_exporter/textfile_collector/wirespeed.prom
-      wirespeed report last --serve                       http://{listen}/ and /metrics
     """
     if options["serve"]:
-        _serve(refs, options)
-        return
-    if options["listen"] or options["anywhere"]:
-        raise UsageError("--listen and --anywhere are for --serve", next="add --serve")
+        raise UsageError("report --serve has become a command of its own", next="wirespeed serve")
     format = _format(options["output"], options["file"])
     if options["file"] is not None:
         _write(refs, format, options)
@@ -146,42 +137,3 @@ def _compared(runs: "Sequence[Run]") -> "Comparison | None":
     from wirespeed.compare.compare import SideRuns, compare
 
     return compare([SideRuns((run,)) for run in runs])
-
-
-def _serve(refs: Sequence[str], options: dict[str, Any]) -> None:
-    """Until Ctrl-C or SIGTERM; what `last` is, is looked up anew for each request."""
-    from wirespeed.session.serving import Answer, Server, parse_listen
-
-    if options["file"] or options["output"]:
-        raise UsageError(
-            "--serve gives both, the page and the metrics", expected="no --to and no -o"
-        )
-    host, port = parse_listen(options["listen"] or _LISTEN, anywhere=options["anywhere"])
-    _loaded(_paths(refs))
-
-    def page() -> "Answer":
-        return Answer("text/html; charset=utf-8", _text(refs, "html").encode())
-
-    def metrics() -> "Answer":
-        return Answer(_METRICS, _text(refs, "prometheus").encode())
-
-    with Server({"/": page, "/metrics": metrics}, host, port) as server:
-        if not options["quiet"]:
-            click.echo(
-                f"serving {server.address} and {server.address}metrics; Ctrl-C ends it", err=True
-            )
-        _until_stopped()
-    if not options["quiet"]:
-        click.echo("stopped", err=True)
-
-
-def _until_stopped() -> None:
-    """Until SIGINT or SIGTERM: that is how a service is meant to end, so it is no failure."""
-    import signal
-    import threading
-
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    while not stop.wait(1.0):
-        pass

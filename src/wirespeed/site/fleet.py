@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from wirespeed.fleet.nodes import NodeState, moment_ago, state
 from wirespeed.runs.index import RunFilter
-from wirespeed.runs.rows import FindingRow, RunRow
+from wirespeed.runs.rows import RunRow
 from wirespeed.runs.source import StoredRuns
 from wirespeed.site.pictures import moment
 
@@ -27,7 +27,6 @@ _NUMBER = re.compile(r"\d+")
 _OTHERS = "others"
 _ASKED = 3
 """Nodes of a group whose checks are looked for: those that were seen last."""
-_MOST_FINDINGS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,8 @@ class News:
     """As a finding's status, for its colour."""
     at: str
     """ISO 8601 in UTC."""
-    host: str
+    node: NodeState
     text: str
-    run: str = ""
 
 
 @dataclass(eq=False, slots=True)
@@ -97,36 +95,28 @@ def checked(index: StoredRuns, group: Group) -> Group:
     return replace(group, check=max(found, key=lambda row: row.run, default=None))
 
 
-def reasons(index: StoredRuns, days: float) -> dict[str, FindingRow]:
-    """By host: the newest finding that failed or warns because of it."""
-    since = RunFilter(since=moment_ago(days))
-    found = index.findings(status=("fail", "warn"), which=since)[-_MOST_FINDINGS:]
-    return {one.host: one for one in found if one.host}
+def reason(index: StoredRuns, node: NodeState) -> str:
+    """Why it fails or warns: what the newest run that blames it says."""
+    found = index.findings(node=node.host, status=(node.said,), which=RunFilter(last=1))
+    return next((one.title for one in found if one.host == node.host), "")
 
 
-def news(nodes: Sequence[NodeState], why: dict[str, FindingRow], now: datetime) -> list[News]:
+def news(nodes: Iterable[NodeState], now: datetime) -> list[News]:
     """What is otherwise than a day ago, the worst and newest first."""
-    yesterday = now - timedelta(days=1)
-    found = list(_changes(nodes, why, yesterday))
+    found = list(_changes(nodes, now - timedelta(days=1)))
     order = {"fail": 0, "warn": 1, "pass": 2, "not_checked": 3}
     found.sort(key=lambda one: one.at, reverse=True)
     return sorted(found, key=lambda one: order[one.kind])
 
 
-def _changes(
-    nodes: Iterable[NodeState], why: dict[str, FindingRow], yesterday: datetime
-) -> Iterator[News]:
+def _changes(nodes: Iterable[NodeState], yesterday: datetime) -> Iterator[News]:
     for node in nodes:
         new = moment(node.first) >= yesterday
-        if node.said and moment(node.since) >= yesterday:
-            reason = why.get(node.host)
-            text = reason.title if reason and node.said != "pass" else ""
-            run = reason.run if reason and text else node.latest.run
-            if node.said in ("fail", "warn"):
-                yield News(node.said, node.since, node.host, text or LOOKS[node.said][1], run)
-            elif node.flaps and not new:
-                yield News("pass", node.since, node.host, "good again", run)
-        if new:
-            yield News(
-                "not_checked", node.first, node.host, "seen for the first time", node.latest.run
-            )
+        changed = bool(node.said) and moment(node.since) >= yesterday
+        if changed and node.said in ("fail", "warn"):
+            before = ", seen for the first time" if new else ", good before" if node.flaps else ""
+            yield News(node.said, node.since, node, LOOKS[node.said][1] + before)
+        elif new:
+            yield News("not_checked", node.first, node, "seen for the first time")
+        elif changed and node.flaps:
+            yield News("pass", node.since, node, "good again")

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from wirespeed.errors import UsageError
 from wirespeed.fleet.nodes import NodeEvent, NodeState, history
+from wirespeed.model.units import counted
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import NodeRow
 from wirespeed.site import fleet
@@ -35,7 +36,6 @@ _PAGE = 100
 _MANY_CELLS = 2000
 """Nodes above which their cells are small."""
 _MOST_EVENTS = 300
-_REASONS_DAYS = 30.0
 _LONGEST = 200
 _PLAIN = Style()
 _STATES = States()
@@ -46,11 +46,15 @@ def overview(site: Site, _: Request) -> Response:
     now = datetime.now(UTC)
     with site.index() as index:
         nodes = _STATES.of(index)
-        why = fleet.reasons(index, 1.0)
         groups = fleet.groups_of(nodes)
         shown = [fleet.checked(index, one) for one in groups[:_MOST_GROUPS]]
         rows = index.runs(RunFilter(last=_RUNS))
-    changed = fleet.news(nodes, why, now)
+        failing = [node for node in nodes if node.said == "fail"]
+        failing.sort(key=lambda node: node.since, reverse=True)
+        faults = [
+            _fault_line(node, fleet.reason(index, node), now) for node in failing[:_MOST_NEWS]
+        ]
+    changed = fleet.news(nodes, now)
     counts = Counter(node.said for node in nodes)
     part = made(
         "overview.html",
@@ -62,6 +66,8 @@ def overview(site: Site, _: Request) -> Response:
         ],
         news=[_news_line(one, now) for one in changed[:_MOST_NEWS]],
         more=len(changed) - _MOST_NEWS,
+        faults=faults,
+        more_faults=len(failing) - len(faults),
         groups=[_group_line(one, now) for one in shown],
         left=len(groups) - len(shown),
         cells=[(one.name, len(one.nodes), _cells(one.nodes)) for one in groups],
@@ -74,7 +80,7 @@ def overview(site: Site, _: Request) -> Response:
 def _title(nodes: int, failing: int, warned: int) -> str:
     if not nodes:
         return "No run has told of a node yet"
-    of = f"{nodes:,} node{'s' if nodes != 1 else ''}"
+    of = counted(nodes, "node")
     if failing:
         return f"{failing:,} of {of} {'fail' if failing != 1 else 'fails'}"
     return f"None of {of} fails" + (f", {warned:,} with warnings" if warned else "")
@@ -82,9 +88,16 @@ def _title(nodes: int, failing: int, warned: int) -> str:
 
 def _news_line(one: News, now: datetime) -> dict[str, Any]:
     mark = {"fail": "✗", "warn": "!", "pass": "✓"}.get(one.kind, "+")
-    links = {"link": node_link(one.host), "run": run_link(one.run) if one.run else ""}
-    told = {"kind": one.kind, "mark": mark, "host": one.host, "text": one.text, "at": one.at}
+    host = one.node.host
+    told = {"kind": one.kind, "mark": mark, "host": host, "text": one.text, "at": one.at}
+    links = {"link": node_link(host), "run": run_link(one.node.latest.run)}
     return {**told, **links, "when": ago(moment(one.at), now)}
+
+
+def _fault_line(node: NodeState, reason: str, now: datetime) -> dict[str, Any]:
+    since = ago(moment(node.since), now).removesuffix(" ago")
+    told = {"host": node.host, "link": node_link(node.host), "at": node.since}
+    return {**told, "reason": reason, "when": f"for {since}"}
 
 
 def _group_line(one: Group, now: datetime) -> dict[str, Any]:
@@ -100,7 +113,7 @@ def _group_line(one: Group, now: datetime) -> dict[str, Any]:
         "verdict": row.verdict if row else "not checked",
         "kind": kind_of_exit(row.exit_code) if row else "not_checked",
         "link": run_link(row.run) if row else "",
-        "checked": f"{ago(moment(row.started), now)}, on {row.nodes} of them" if row else "",
+        "checked": f"{ago(moment(row.started), now)}, {counted(row.nodes, 'node')}" if row else "",
     }
 
 
@@ -121,17 +134,17 @@ def nodes_page(site: Site, request: Request) -> Response:
     asked = request.query_params.get("state", "")
     number = request.query_params.get("page", "1")
     page = max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 6 else 1
+    said = {"unknown": ""}.get(asked, asked)
     with site.index() as index:
         nodes = _STATES.of(index)
-        why = fleet.reasons(index, _REASONS_DAYS)
-    said = {"unknown": ""}.get(asked, asked)
-    found = [
-        node
-        for node in nodes
-        if name.lower() in node.host.lower() and (not asked or node.said == said)
-    ]
-    found.sort(key=lambda node: fleet.ORDER.index(node.said))
-    shown = found[_PAGE * (page - 1) : _PAGE * page]
+        found = [
+            node
+            for node in nodes
+            if name.lower() in node.host.lower() and (not asked or node.said == said)
+        ]
+        found.sort(key=lambda node: fleet.ORDER.index(node.said))
+        shown = found[_PAGE * (page - 1) : _PAGE * page]
+        why = [fleet.reason(index, one) if one.said in ("fail", "warn") else "" for one in shown]
     links = {"name": name, "state": asked}
     part = made(
         "nodes_list.html",
@@ -139,14 +152,14 @@ def nodes_page(site: Site, request: Request) -> Response:
         state=asked,
         states={"": "any", **{one or "unknown": fleet.LOOKS[one][1] for one in fleet.ORDER}},
         many=len(found),
-        rows=[_node_line(node, why.get(node.host), now) for node in shown],
+        rows=[_node_line(one, text, now) for one, text in zip(shown, why, strict=True)],
         newer=query_link("/nodes", **links, page=page - 1) if page > 1 else "",
         older=query_link("/nodes", **links, page=page + 1) if len(found) > _PAGE * page else "",
     )
     return framed(site, "Nodes", "Nodes", [part])
 
 
-def _node_line(node: NodeState, reason: Any, now: datetime) -> dict[str, Any]:
+def _node_line(node: NodeState, why: str, now: datetime) -> dict[str, Any]:
     row = node.latest
     return {
         "host": node.host,
@@ -159,8 +172,8 @@ def _node_line(node: NodeState, reason: Any, now: datetime) -> dict[str, Any]:
         "blamed": node.blamed or "",
         "flaps": node.flaps or "",
         "restarts": node.restarts or "",
-        "gpus": f"{row.gpus} × {row.gpu}" if row.gpus else "",
-        "reason": reason.title if reason and node.said in ("fail", "warn") else "",
+        "gpus": f"{row.gpus} × {row.gpu}".replace("NVIDIA ", "") if row.gpus else "",
+        "reason": why,
     }
 
 

@@ -1,6 +1,7 @@
 """The stored runs: the list with its filters, one run, two runs compared."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -75,7 +76,7 @@ def run_line(row: RunRow) -> dict[str, Any]:
         "kind": kind_of_exit(row.exit_code) if row.finished else "not_checked",
         "nodes": row.nodes or "",
         "ranks": row.world_size or "",
-        "gpu": row.gpu,
+        "gpu": row.gpu.replace("NVIDIA ", "").replace(",", ", "),
         "took": format_duration(row.seconds) if row.seconds else "",
         "remark": ("a fault was acted out; " if row.injected else "") + remark,
     }
@@ -85,7 +86,11 @@ def run_page(site: Site, request: Request) -> Response:
     """All of one run, as `wirespeed report` writes it."""
     folder = folder_of(request.path_params["run"])
     parts, title = _parts_of(folder, _state(folder))
-    return framed(site, title, "Runs", parts, scripts=_DRAWING if drawn(parts) else ("page.js",))
+    return framed(site, title, "Runs", parts, scripts=_scripts(parts))
+
+
+def _scripts(parts: Sequence[str]) -> Sequence[str]:
+    return _DRAWING if drawn(parts) else ("page.js",)
 
 
 @lru_cache(maxsize=4)
@@ -120,7 +125,7 @@ def compare_page(site: Site, request: Request) -> Response:
     parts = comparison_parts(runs, compare([SideRuns((run,)) for run in runs]))
     told = [{"id": id_in(folder.name), "link": run_link(folder.name)} for folder in folders]
     links = made("compared.html", runs=told)
-    return framed(site, "Comparison", "Runs", [*parts, links], scripts=_DRAWING)
+    return framed(site, "Comparison", "Runs", [*parts, links], scripts=_scripts(parts))
 
 
 def folder_of(name: str) -> Path:

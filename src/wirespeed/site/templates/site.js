@@ -1,6 +1,6 @@
 "use strict";
-// Everything works without this: it makes a grid one stop of the keyboard, keeps a live page fresh, and
-// keeps at most two runs chosen.
+// Everything works without this: it makes a grid one stop of the keyboard, shows the newest of a wide
+// picture, keeps a live page fresh, and at most two runs chosen.
 (function () {
   // Arrows walk a grid of nodes; Tab passes it.
   for (const grid of document.querySelectorAll(".cells")) {
@@ -20,6 +20,11 @@
       to.tabIndex = 0;
       to.focus();
     });
+  }
+
+  // Of a picture that is wider than the window the newest is shown.
+  for (const picture of document.querySelectorAll(".frame > .plot-t")) {
+    picture.parentElement.scrollLeft = picture.parentElement.scrollWidth;
   }
 
   // At most two runs are compared: a third takes the place of the one that was chosen first.

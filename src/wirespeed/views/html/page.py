@@ -207,7 +207,8 @@ def report(
 def comparison_parts(runs: Sequence[Run], comparison: Comparison) -> list[str]:
     """What a page of a comparison alone is made of."""
     beside = comparison_section(runs, comparison)
-    return [_head(runs, [Section("runs", "The runs", "-"), beside], comparison), beside.html]
+    head = _head(runs, [Section("runs", "The runs", "-"), beside], comparison, "comparison")
+    return [head, beside.html]
 
 
 def prediction_page(prediction: Prediction) -> str:
@@ -222,7 +223,12 @@ def prediction_page(prediction: Prediction) -> str:
     return _whole("wirespeed predict", [*parts, *(one.html for one in sections)], ids, "", again)
 
 
-def _head(runs: Sequence[Run], contents: Sequence[Section], comparison: Comparison) -> str:
+def _head(
+    runs: Sequence[Run],
+    contents: Sequence[Section],
+    comparison: Comparison,
+    head: str = "wirespeed report",
+) -> str:
     """What the comparison comes to, then the verdict of each run; the colour is that of the worst."""
     verdicts = [run.verdict for run in runs]
     worst = next(one for one in _WORST if one in verdicts)
@@ -230,6 +236,7 @@ def _head(runs: Sequence[Run], contents: Sequence[Section], comparison: Comparis
     kinds = (_COMPARED.get(comparison.exit_code, "fail"), KINDS[worst])
     return filled(
         "runs.html",
+        head=head,
         title=comparison_view.conclusion(comparison),
         kind=min(kinds, key=_KINDS.index),
         said=[comparison_view.counts(comparison), f"{len(runs)} runs: {counted}"],

@@ -17,7 +17,7 @@ from wirespeed.views.html.collectives import Line, busbw_chart, lines_of, time_c
 from wirespeed.views.html.parts import Section, Spot, chart, html_tables, section, study
 from wirespeed.views.html.timeline import timeline_svg
 from wirespeed.views.sections import series_of
-from wirespeed.views.text import NOTHING, Column, Grid, Style
+from wirespeed.views.text import NOTHING, Column, Grid, Style, shortened
 from wirespeed.views.training import name, number_cell, tables, training_notes
 
 _UNWRAPPED = Style(width=100_000)
@@ -173,7 +173,7 @@ def _lasting(run: Run, spot: Spot) -> Iterator[Section]:
 
 # Several runs in one page: what differs between them, the verdicts of the comparison, the figures.
 
-_MOST_ROWS, _MOST_CHARTS = 600, 24
+_MOST_ROWS, _MOST_CHARTS, _MOST_VALUE = 600, 24, 300
 _FIGURES = "side-by-side"
 
 
@@ -214,7 +214,8 @@ def _differences(one: Versus) -> Grid:
     titles = ("", "name", one.before.name, one.after.name)
     grid = Grid([Column(title, left=True) for title in titles])
     for difference in one.differences[:_MOST_ROWS]:
-        grid.add(difference.group, difference.name, difference.before, difference.after)
+        sides = (shortened(text, _MOST_VALUE) for text in (difference.before, difference.after))
+        grid.add(difference.group, difference.name, *sides)
     return grid
 
 

@@ -1,0 +1,189 @@
+"""The pages: what they tell of a fleet, and that names and references of others are inert."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wirespeed.errors import UsageError
+from wirespeed.model.codec import to_json
+from wirespeed.model.records import Finding
+from wirespeed.runs.folder import RunFolder
+from wirespeed.runs.place import LIVE
+from wirespeed.site.live_pages import job_page, live_page
+from wirespeed.site.metrics import metrics
+from wirespeed.site.node_pages import node_page, nodes_page, overview
+from wirespeed.site.run_pages import compare_page, run_page, runs_page
+from wirespeed.site.trend_pages import trends_page
+from wirespeed.views.live import LiveJob, LiveStep
+
+FIRST = {
+    "overview": overview,
+    "nodes": nodes_page,
+    "runs": runs_page,
+    "trends": trends_page,
+    "live": live_page,
+}
+
+
+def newest(home: Path) -> str:
+    return max(path.name for path in (home / "runs").iterdir())
+
+
+def words(text: str) -> str:
+    """Without tags, so that what a person reads can be looked for."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_an_empty_store_has_pages_too(name: str, empty: Path, shown: Any) -> None:
+    assert "<h1>" in shown(FIRST[name])
+
+
+def test_the_overview_tells_who_fails_and_why(fleet: Any, shown: Any) -> None:
+    text = shown(overview)
+    said = words(text)
+    assert re.search(r"\d of 48 nodes fail", said)
+    assert "What fails" in said and "GB/s of NVLink" in said
+    assert "gpu-b-*" in said and "NOT READY" in said and "READY" in said
+    assert "seen for the first time" in said
+    cells = re.findall(r'<a class="[fwgu]" href', text)
+    assert len(cells) == 48
+
+
+def test_nodes_are_found_by_name_and_state(fleet: Any, shown: Any) -> None:
+    text = shown(nodes_page)
+    rows = re.findall(r'<th scope="row" class="left name"><a href="([^"]+)"', text)
+    assert len(rows) == 48
+    failing = words(shown(nodes_page, {"state": "fail"}))
+    assert "failing" in failing and "gpu-b-0002 " not in failing
+    assert "1 node, " in words(shown(nodes_page, {"name": "gpu-b-0002"}))
+    assert "No node is like that" in shown(nodes_page, {"name": "nobody"})
+    assert "<h1>Nodes" in shown(nodes_page, {"page": "99999999999999999999", "state": "x'"})
+
+
+def test_a_node_has_a_time_line_and_its_events(fleet: Any, shown: Any) -> None:
+    text = shown(node_page, host="gpu-b-0002")
+    said = words(text)
+    assert "NCCL 2.28.9 → 2.29.1" in said and "kernel 6.8.0-79 → 6.8.0-85" in said
+    assert "NVIDIA B200" in said and "Its newest runs" in said
+    assert text.count('<rect class="dot') > 12
+    with pytest.raises(UsageError, match="knows a node"):
+        shown(node_page, host="nobody")
+
+
+def test_runs_are_filtered_and_paged(fleet: Any, fleet_home: Path, shown: Any) -> None:
+    text = shown(runs_page)
+    assert "24 runs" in words(text) and text.count('name="run"') == 24
+    failed = shown(runs_page, {"verdict": "fail"})
+    assert "NOT READY" in failed and ">READY<" not in failed
+    assert "24 runs" in words(shown(runs_page, {"node": "", "gpu": "b200", "command": "check"}))
+    assert "No run is like that" in shown(runs_page, {"command": "train"})
+    before = shown(runs_page, {"before": newest(fleet_home)})
+    assert before.count('name="run"') == 23 and ">newest<" in before
+    assert "No run is like that" in shown(runs_page, {"before": "../../etc"})
+
+
+def test_a_run_is_told_whole(fleet: Any, fleet_home: Path, shown: Any) -> None:
+    name = newest(fleet_home)
+    text = shown(run_page, run=name)
+    assert "NOT READY" in text and "How fast each operation is" in text
+    assert "/static/plotly.js?" in text and "<script>" not in text
+    assert shown(run_page, run=name.rpartition("-")[2]) != ""
+
+
+@pytest.mark.hostile("foreign requests")
+@pytest.mark.parametrize(
+    "run",
+    ["..", "../x", "/etc", "last", "*", "7", "", "20261103-101112-91ae33fe", "\0", "9" * 5000],
+)
+def test_nothing_but_a_run_is_read(
+    run: str, fleet: Any, shown: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither another folder, nor a run of the working directory."""
+    (tmp_path / "20261103-101112-91ae33fe").mkdir()
+    (tmp_path / "20261103-101112-91ae33fe" / "run.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    for page in (run_page, job_page):
+        with pytest.raises(UsageError):
+            shown(page, run=run)
+
+
+def test_two_runs_are_compared_and_no_other_number(
+    fleet: Any, fleet_home: Path, shown: Any
+) -> None:
+    names = sorted(path.name for path in (fleet_home / "runs").iterdir())
+    old, new = names[-4], names[-2]
+    text = shown(compare_page, [("run", new), ("run", old)])
+    assert "Better, worse or noise" in text and "wirespeed report" not in text
+    for chosen in ([], [old], [old, old], [old, new, names[0]]):
+        with pytest.raises(UsageError, match="were chosen"):
+            shown(compare_page, [("run", one) for one in chosen])
+
+
+def test_trends_show_when_a_level_changed(fleet: Any, shown: Any) -> None:
+    text = shown(trends_page, {"op": "all_reduce", "last": "300"})
+    assert "Trend of all_reduce" in text and 'class="change"' in text
+    assert "changed their level" in text and "GB/s" in text
+    assert "Trend of all_" in shown(trends_page, {"op": "<script>", "last": "x"})
+
+
+def test_metrics_tell_the_newest_run_of_each_command(fleet: Any, shown: Any) -> None:
+    text = shown(metrics)
+    assert 'wirespeed_verdict{command="check",verdict="NOT READY"} 1' in text
+
+
+@pytest.mark.hostile("hostile values")
+def test_names_of_nodes_are_text_wherever_they_stand(
+    fleet: Any, fleet_home: Path, shown: Any, count_attacks: Any
+) -> None:
+    pages = [
+        shown(overview),
+        shown(nodes_page),
+        shown(node_page, host=fleet.EVIL),
+        shown(node_page, host="'; DROP TABLE nodes; --"),
+        shown(runs_page),
+        shown(runs_page, {"node": fleet.EVIL}),
+        shown(nodes_page, {"name": f'"><img src=x onerror=alert(1)>{fleet.EVIL}'}),
+        shown(run_page, run=newest(fleet_home)),
+        shown(trends_page, {"op": fleet.EVIL}),
+    ]
+    for text in pages:
+        assert "<script>" not in text and "<img" not in text
+    assert sum(text.count("&lt;script&gt;") for text in pages) > 10
+    count_attacks("hostile values", len(pages))
+
+
+@pytest.fixture
+def watched(empty: Path) -> RunFolder:
+    """A job that is being watched."""
+    folder = RunFolder.create("launch --watch", {})
+    findings = (Finding(id="WATCH-003", status="warn", title="rank 1 <b>waits</b> for its loader"),)
+    now = LiveStep(step=812, step_s=0.031, low_s=0.03, high_s=0.033, exposed=0.2, last="rank 1")
+    job = LiveJob(
+        now=now,
+        hosts=("node-a", "node-a", "<script>"),
+        late_s=(0.0, 0.02, None),
+        recent_s=(0.03, 0.031, 0.09),
+        findings=findings,
+    )
+    folder.keep(LIVE, json.dumps(to_json(job)))
+    return folder
+
+
+def test_a_watched_job_is_shown_as_it_goes(watched: RunFolder, shown: Any) -> None:
+    assert "step 812" in shown(live_page)
+    text = shown(job_page, run=watched.path.name)
+    assert 'data-again="3.0"' in text and "step 812" in text and 'id="live"' in text
+    assert "rank 1 &lt;b&gt;waits" in text and "<script>" not in text
+    assert 'class="f" title="rank 1: +20.0 ms' in text and 'class="slow"' in text
+
+
+def test_what_is_no_live_job_is_said_so(watched: RunFolder, shown: Any) -> None:
+    (watched.path / LIVE).write_text('{"now": []}')
+    assert "expected" in shown(live_page) or "$.now" in shown(live_page)
+    (watched.path / LIVE).unlink()
+    assert shown(job_page, run=watched.path.name, status=302) == ""
+    assert "No job is being watched" in shown(live_page)
