@@ -206,6 +206,7 @@ def test_the_line_of_the_program_is_told_and_no_line_of_torch_or_python() -> Non
     assert own[0] == __file__ and own[2].startswith("test_the_line")
     place, text = tell._told_place(own)
     assert place == f"{own[2]} ({__file__}:{own[1]})" and text.startswith("own = tell._own_line(")
+    assert tell._told_place((__file__, 0, "between_lines"))[1] == ""
     library = f"{sys.prefix}/lib/python3/site-packages"
     assert tell._is_own(f"{library}/transformers/trainer.py") and tell._is_own("/home/me/train.py")
     for theirs in (

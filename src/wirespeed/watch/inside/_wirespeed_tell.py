@@ -26,7 +26,7 @@ from typing import Any, Callable, Iterator
 PERIOD_S = 1.0
 _LOOKS = 5
 """Times a second that the thread looks where in the program the rank is."""
-_PLACES, _TOLD_PLACES = 256, 4
+_PLACES, _TOLD_PLACES, _FIRST_STEPS = 256, 4, 3
 _ROWS_A_SECOND = 16
 """Of more steps than that the means of some are told: the line has a kilobyte a second."""
 _STUCK_S = 3.0
@@ -62,7 +62,7 @@ class _Teller:
         self._greet_at = self._stood_at = 0.0
         self._met = False
         self._links: dict[tuple[str, int], tuple[int, int, int]] = {}
-        self._looks = 0
+        self._looks = self._told_looks = 0
         self._places: dict[tuple[str, int, str], int] = {}
         self._moves, self._moved_at = -1, time.monotonic()
         self._linked_at = time.monotonic()
@@ -95,6 +95,8 @@ class _Teller:
 
     def _look(self) -> None:
         """Note the line of the program that the rank is at, where it is in nothing that is timed."""
+        if self._rank.steps < _FIRST_STEPS:
+            return
         self._looks += 1
         place = None if self._rank.at.phase else _own_line(self._rank.thread)
         if place is not None and (place in self._places or len(self._places) < _PLACES):
@@ -200,7 +202,8 @@ class _Teller:
             self._send(k="n", s=self._rank.steps, o=round(seconds, 3), l=told[:_LINKS])
         self._send(k="m", s=self._rank.steps, rss=_resident())
         often = sorted(self._places.items(), key=lambda one: -one[1])[:_TOLD_PLACES]
-        if often:
+        if often and self._looks >= 1.5 * self._told_looks:
+            self._told_looks = self._looks
             self._send(k="pl", of=self._looks, l=[[*_told_place(p), n] for p, n in often])
 
     def _tell_sample(self) -> None:
@@ -307,7 +310,7 @@ def _own_line(thread: int) -> tuple[str, int, str] | None:
     frame = sys._current_frames().get(thread)
     while frame is not None and not _is_own(frame.f_code.co_filename):
         frame = frame.f_back
-    return (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name) if frame else None
+    return (frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name) if frame else None
 
 
 def _is_own(file: str) -> bool:
