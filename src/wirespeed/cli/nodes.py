@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wirespeed.cli.options import argument, command, group, option, store_option
+from wirespeed.cli.options import argument, command, group, option, send_option, store_option
 from wirespeed.errors import InputError, NothingRan, UsageError
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ def lemons(false_share: float, output: str) -> int:
 
 @command(of=nodes)
 @argument("node", completes="nodes")
+@send_option
 def repaired(node: str) -> None:
     """Tell that a node was repaired: how its jobs ended until now is not held against it any more.
 
@@ -181,6 +182,7 @@ def repaired(node: str) -> None:
 @command("import-jobs", of=nodes)
 @argument("files [FILE]…", nargs=-1)
 @option("--since WHEN", "How far back sacct is asked, as it takes it.", default="now-91days")
+@send_option
 def import_jobs(files: tuple[str, ...], since: str) -> None:
     """Store how jobs ended, from Slurm's accounting, for `wirespeed nodes lemons`.
 

@@ -20,6 +20,8 @@ _LOOP_S = 3600.0
 """A workload that has failed and fails again so soon has one cause."""
 _OUTAGE = 0.005
 """So rarely do so many unrelated jobs fail together by chance."""
+_MOST_BESIDE = 500
+"""Failures that are looked at beside one, so that thousands at once take no hours."""
 _TRIM = 0.03
 """Of the nodes those with the most failures, which the rate of good ones is taken without."""
 _BEST = 1 / (2000 * DAY_S)
@@ -28,6 +30,7 @@ were published had 2.3 in 1,000 node-days (A. Kokolis et al., Revisiting Reliabi
 Machine Learning Research Clusters, 2024)."""
 
 _Floats = NDArray[np.float64]
+_Ints = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
 
 
@@ -96,16 +99,23 @@ def _outages(table: JobTable, kind: _Flags) -> _Flags:
     low = np.searchsorted(times, times - SAME_S)
     high = np.searchsorted(times, times + SAME_S, side="right")
     for k in np.flatnonzero(high - low - 1 > most):
-        mine = _nodes_of(table, rows[k])
-        others: set[int] = set()
-        count = 0
-        for row in rows[low[k] : high[k]]:
-            theirs = _nodes_of(table, row)
-            if not theirs & mine and not theirs & others:
-                count += 1
-                others |= theirs
-        found[rows[k]] = count > most
+        beside = rows[low[k] : min(high[k], low[k] + _MOST_BESIDE)]
+        found[rows[k]] = _unrelated(table, rows[k], beside, most + 1) > most
     return found
+
+
+def _unrelated(table: JobTable, row: int, beside: _Ints, enough: int) -> int:
+    """How many of the others share no node with it or with each other; counted until it is enough."""
+    taken = _nodes_of(table, row)
+    count = 0
+    for other in beside:
+        theirs = _nodes_of(table, other)
+        if other != row and not theirs & taken:
+            count += 1
+            taken |= theirs
+            if count == enough:
+                break
+    return count
 
 
 def _nodes_of(table: JobTable, row: int) -> set[int]:
