@@ -4,12 +4,17 @@ import json
 import os
 import random
 import sqlite3
-from collections.abc import Callable
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from wirespeed.errors import InputError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding, NodeFacts, Run, Subject
 from wirespeed.runs import index as index_module
@@ -17,7 +22,16 @@ from wirespeed.runs import index_file
 from wirespeed.runs.folder import RunFolder
 from wirespeed.runs.index import Index, RunFilter
 from wirespeed.runs.loading import load
-from wirespeed.runs.rows import FigureRow, FindingRow, NodeRow, RunRow, rows_of
+from wirespeed.runs.rows import (
+    FigureRow,
+    FindingRow,
+    NodeRow,
+    Rows,
+    RunRow,
+    damaged_row,
+    order_of,
+    rows_of,
+)
 from wirespeed.runs.store import list_runs, remove, save
 
 KINDS = (RunRow, FigureRow, FindingRow, NodeRow)
@@ -46,12 +60,19 @@ def everything() -> tuple[list[list[object]], str]:
         )
 
 
-def as_folders_tell(paths: list[Path]) -> list[list[object]]:
-    rows = [rows_of(load(path), path.name) for path in sorted(paths)]
+def as_folders_tell(paths: Iterable[Path]) -> list[list[object]]:
+    rows = sorted(map(read, paths), key=lambda one: (*order_of(one.run), one.run.run))
     return [
         [one.run for one in rows],
         *([row for one in rows for row in one[k]] for k in range(1, 4)),
     ]
+
+
+def read(path: Path) -> Rows:
+    try:
+        return rows_of(load(path), path.name)
+    except InputError as error:
+        return damaged_row(path.name, error.saw)
 
 
 def test_it_tells_what_the_folders_tell(stored: list[Path], home: Path) -> None:
@@ -240,3 +261,74 @@ def test_runs_that_come_and_go_while_it_lists(
     monkeypatch.setattr(index_module, "folder_names", while_another_is_made)
     everything()
     assert everything()[0] == as_folders_tell(stored)
+
+
+WRITER = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from wirespeed.runs.loading import load
+from wirespeed.runs.store import list_runs, save
+run = load(Path(sys.argv[1]))
+print("begun", flush=True)
+for n in range(int(sys.argv[3])):
+    path = save(replace(run, id=f"{sys.argv[2]}{n:06x}"))
+    assert path.name in [one.run for one in list_runs()]
+"""
+
+
+@contextmanager
+def writers(golden: Path, many: int, runs: int) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that each save a run and find it in the list, again and again; they have begun."""
+    file = str(golden.parent / "runs" / "golden" / "first-check.run.json")
+    with ExitStack() as stack:
+        started = []
+        for number in range(many):
+            words = [sys.executable, "-c", WRITER, file, f"{number:02x}", str(runs)]
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            started.append(stack.enter_context(subprocess.Popen(words, **pipes)))  # type: ignore[call-overload]
+            stack.callback(started[-1].kill)
+        for one in started:
+            one.stdout.readline()
+        yield started
+
+
+@pytest.mark.slow
+def test_many_write_and_read_at_once(golden: Path, home: Path) -> None:
+    with writers(golden, 6, 12) as started:
+        for one in started:
+            assert one.communicate(timeout=60)[1] == ""
+            assert one.returncode == 0
+    found, why = everything()
+    assert (found, why) == (as_folders_tell((home / "runs").iterdir()), "")
+    assert len(found[0]) == 72
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["kill", "cut", "garbage", "delete"])
+def test_harm_in_the_middle_of_writes(harm: str, golden: Path, home: Path) -> None:
+    """Whoever is not killed itself goes on without a word; nothing is lost for anybody."""
+    dice = random.Random(harm)
+    with writers(golden, 3, 4000) as started:
+        for _ in range(20):
+            time.sleep(dice.uniform(0.02, 0.1))
+            with suppress(FileNotFoundError):
+                _do_harm(harm, file_of(home), dice)
+        for one in started:
+            one.kill()
+            assert one.communicate(timeout=60)[1] == ""
+    found, why = everything()
+    assert (found, why) == (as_folders_tell((home / "runs").iterdir()), "")
+    assert len(found[0]) > 3
+
+
+def _do_harm(harm: str, path: Path, dice: random.Random) -> None:
+    size = path.stat().st_size
+    if harm == "cut":
+        os.truncate(path, int(size * dice.random()))
+    elif harm == "delete":
+        path.unlink()
+    elif harm == "garbage":
+        with path.open("r+b") as file:
+            file.seek(int(size * dice.random()))
+            file.write(dice.randbytes(200))

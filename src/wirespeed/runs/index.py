@@ -35,6 +35,8 @@ _ATTEMPTS = 3
 _BATCH_S = 0.5
 """So long rows are gathered before they are written: more than that is not lost with the process."""
 _PAGE = 2000
+_FEW = 8
+"""Runs that are read while the file is locked: to lock it again takes longer."""
 _MANY = 200
 """Runs to be read that are worth a word."""
 _STEP_S = 2.0
@@ -276,8 +278,11 @@ class Index:
             tables = ("runs", "pending")
             known = {run for one in tables for (run,) in file.ask(f"SELECT run FROM {one}")}
             self._forget(known - there)
-            file.change("INSERT INTO pending VALUES (?)", [(run,) for run in there - known])
+            new = there - known
+            file.change("INSERT INTO pending VALUES (?)", [(run,) for run in new])
             file.change("INSERT OR REPLACE INTO told VALUES ('stamp', ?)", [(stamp,)])
+            if len(new) <= _FEW:
+                self._take(list(new))
 
     def _take(self, names: Sequence[str]) -> None:
         """Read these runs and keep their rows, in the time that there is."""

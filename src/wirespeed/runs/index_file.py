@@ -147,6 +147,9 @@ class IndexFile:
         name = f"file:{quote(str(self._path))}?mode=rw"
         db = sqlite3.connect(name, uri=True, timeout=_BUSY_S, isolation_level=None)
         try:
+            # Nothing of it is lost for good: one wait for the disk less.
+            db.execute("PRAGMA journal_mode = TRUNCATE")
+            db.execute("PRAGMA synchronous = NORMAL")
             _make(db)
         except BaseException:
             db.close()
@@ -173,8 +176,11 @@ class IndexFile:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """All or nothing, and nobody else meanwhile."""
+        """All or nothing, and nobody else meanwhile; within another it is a part of that."""
         db = self.db
+        if db.in_transaction:
+            yield
+            return
         db.execute("BEGIN IMMEDIATE")
         try:
             yield
