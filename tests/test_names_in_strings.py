@@ -17,6 +17,8 @@ IMPORTED = re.compile(r"^ *from (wirespeed[\w.]*) import ([\w, ]+)", re.MULTILIN
 FORMATS = {"wirespeed.run", "wirespeed.baseline", "wirespeed.comparison", "wirespeed.trend"}
 """What a stored file says it is."""
 FORMATS |= {"wirespeed.prediction", "wirespeed.checkpoint"}
+TABLES = {"wirespeed.files", "wirespeed.versions"}
+"""Of a common store, beyond those that are called as a module is."""
 OTHERS = {"wirespeed.yaml", "wirespeed.json", "wirespeed.prom"}
 VERBS = {"wirespeed.check", "wirespeed.train", "wirespeed.check.network", "wirespeed.compare.side_"}
 """Test suites and cases of JUnit."""
@@ -43,7 +45,7 @@ def is_there(name: str) -> bool:
 def wrong(path: Path) -> set[str]:
     found: set[str] = set()
     for text in strings(path):
-        names = {*DOTTED.findall(text)} - FORMATS - OTHERS - VERBS
+        names = {*DOTTED.findall(text)} - FORMATS - OTHERS - VERBS - TABLES
         imported = IMPORTED.findall(text)
         names |= {f"{module}.{n.split()[0]}" for module, many in imported for n in many.split(",")}
         found |= {name for name in names if not is_there(name)}

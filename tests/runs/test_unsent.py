@@ -9,7 +9,7 @@ import pytest
 
 from wirespeed.errors import UsageError
 from wirespeed.model.records import Run
-from wirespeed.runs.store import save
+from wirespeed.runs.store import outdated, save
 from wirespeed.runs.unsent import checked_address, label
 
 STORE = "postgresql://fleet@db.example:5432/fleet?sslmode=verify-full"
@@ -43,6 +43,13 @@ def test_a_run_is_stored_whatever_the_outbox_is(
     monkeypatch.setenv("WIRESPEED_STORE", STORE)
     (home / "outbox").write_text("a file")
     assert save(small_run).is_dir()
+
+
+def test_a_run_that_waits_is_not_pruned(small_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = save(replace(small_run, id="00000001"))
+    monkeypatch.setenv("WIRESPEED_STORE", STORE)
+    save(replace(small_run, id="00000002"))
+    assert outdated(None, 0) == [first]
 
 
 PASSWORDS = [

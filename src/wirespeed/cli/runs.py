@@ -191,8 +191,8 @@ def rm(refs: tuple[str, ...], yes: bool) -> None:
 def prune(keep: str | None, keep_last: int | None, dry_run: bool, yes: bool) -> None:
     """Remove old runs: those that none of --keep and --keep-last keeps.
 
-    A run of a baseline always stays, and so does one that has not ended and was written to within the
-    last day.
+    A run of a baseline always stays, and so does one that waits for a common store, or that has not
+    ended and was written to within the last day.
 
     \f
     Examples:

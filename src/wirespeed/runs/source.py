@@ -6,7 +6,7 @@ One seam for all commands: they ask `opened` for rows, and `runs.store` for a ru
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from wirespeed.errors import UsageError
 from wirespeed.runs.index import Index, RunFilter
@@ -14,6 +14,7 @@ from wirespeed.runs.place import runs_home
 from wirespeed.runs.rows import FigureRow, FindingRow, NodeMark, NodeRow, RunRow, id_in
 
 RUNS_LIST = "wirespeed runs list"
+_T = TypeVar("_T")
 
 
 class StoredRuns(Protocol):
@@ -37,6 +38,8 @@ class StoredRuns(Protocol):
     ) -> list[FindingRow]: ...
 
     def nodes(self, *, node: str = ..., which: RunFilter = ...) -> list[NodeRow]: ...
+
+    def pages(self, kind: type[_T], which: RunFilter = ...) -> Iterator[list[_T]]: ...
 
     def hosts(self) -> list[str]: ...
 

@@ -13,6 +13,7 @@ from wirespeed.compare.figures import Facts, facts_of
 from wirespeed.errors import InputError, StorageError, UsageError, WirespeedError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Run
+from wirespeed.runs import unsent
 from wirespeed.runs.folder import RunFolder
 from wirespeed.runs.index import Index, RunFilter, folder_names
 from wirespeed.runs.loading import load, read_document
@@ -91,7 +92,8 @@ def remove_folder(path: Path) -> Path:
 def outdated(until: str | None, keep_last: int) -> list[Path]:
     """Folders of runs that started before `until` (None: whenever) and are not the newest `keep_last`.
 
-    Left out: runs of a baseline, and those that have not ended and were written to within a day.
+    Left out: runs of a baseline, those that wait for a common store, and those that have not ended and
+    were written to within a day.
     """
     kept = {run.id for name in list_baselines() for run in load_baseline(name).runs}
     with Index.opened() as index:
@@ -101,7 +103,10 @@ def outdated(until: str | None, keep_last: int) -> list[Path]:
     return [
         row.path
         for row in old
-        if row.run < before and row.id not in kept and (row.finished or not _is_fresh(row.path))
+        if row.run < before
+        and row.id not in kept
+        and (row.finished or not _is_fresh(row.path))
+        and not unsent.waits(row.path)
     ]
 
 

@@ -35,6 +35,11 @@ def put(folder: Path) -> None:
         new.replace(path)
 
 
+def waits(folder: Path) -> bool:
+    """Whether the run of that folder still is to be sent."""
+    return (folder.parent.parent / OUTBOX / f"{folder.name}{SUFFIX}").exists()
+
+
 def checked_address(url: str) -> str:
     """`url` as it is; UsageError where it is no such URL, or holds a password.
 

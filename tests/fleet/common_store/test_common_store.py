@@ -19,6 +19,7 @@ from wirespeed.model.records import Finding, Run, Subject
 from wirespeed.runs import source
 from wirespeed.runs import store as run_store
 from wirespeed.runs.index import Index, RunFilter
+from wirespeed.runs.rows import FigureRow, FindingRow, NodeRow, RunRow
 from wirespeed.runs.store import find, load, save
 
 pytestmark = pytest.mark.system
@@ -80,6 +81,10 @@ def test_what_is_sent_is_what_the_index_says(postgres: Any, sending: str, run: R
     with reading_common_store(sending), source.opened() as rows:
         assert (rows.runs(), rows.figures(), rows.findings(), rows.nodes(), rows.hosts()) == here
         assert rows.count() == 3
+        for kind, told in zip((RunRow, FigureRow, FindingRow, NodeRow), here, strict=False):
+            assert [row for page in rows.pages(kind) for row in page] == told
+        with pytest.raises(UsageError):
+            find("\udcff")
     assert counts(postgres, sending)["files"] == 6
 
 

@@ -76,7 +76,7 @@ def told(url: str) -> Iterator[None]:
 
     try:
         yield
-    except DataError as error:
+    except (DataError, UnicodeError) as error:
         raise InputError(f"the store does not take it: {_said(error)}") from error
     except (Error, SQLAlchemyError) as error:
         raise _refused(url, error) from error

@@ -21,6 +21,7 @@ from wirespeed.fleet.common_store.tables import (
     FILES,
     FINDINGS,
     NODES,
+    ROWS,
     RUNS,
     refuse_other_version,
 )
@@ -31,6 +32,7 @@ from wirespeed.runs.source import named
 from wirespeed.runs.unsent import label
 
 _T = TypeVar("_T")
+_PAGE = 5000
 _MOST_NAMED = 6
 """Runs of which a reference may be the start, where it is told that there are several."""
 
@@ -109,7 +111,7 @@ class StoredRows:
         return int(self._connection.execute(asked).scalar_one())
 
     def figures(self, names: Iterable[str] = (), which: RunFilter = EVERYTHING) -> list[FigureRow]:
-        return self._of_runs(FIGURES, FigureRow, _any_of(FIGURES.c.name, names), which)
+        return self._of_runs(FigureRow, _any_of(FIGURES.c.name, names), which)
 
     def findings(
         self,
@@ -121,11 +123,11 @@ class StoredRows:
     ) -> list[FindingRow]:
         about = [sa.or_(FINDINGS.c.host == node, FINDINGS.c.peer == node)] if node else []
         about += _any_of(FINDINGS.c.id, ids) + _any_of(FINDINGS.c.status, status)
-        return self._of_runs(FINDINGS, FindingRow, about, which)
+        return self._of_runs(FindingRow, about, which)
 
     def nodes(self, *, node: str = "", which: RunFilter = EVERYTHING) -> list[NodeRow]:
         about = _any_of(NODES.c.host, [node] if node else ())
-        return self._of_runs(NODES, NodeRow, about, which)
+        return self._of_runs(NodeRow, about, which)
 
     def hosts(self) -> list[str]:
         asked = sa.select(NODES.c.host).distinct().order_by(NODES.c.host)
@@ -154,19 +156,15 @@ class StoredRows:
         asked = asked.where(FINDINGS.c.started >= since).group_by(host)
         return {row[0]: row[1] for row in self._connection.execute(asked)}
 
-    def _of_runs(
-        self, table: sa.Table, row: type[_T], about: Sequence[Any], which: RunFilter
-    ) -> list[_T]:
-        asked = _columns(table, row).where(*about)
-        if which != EVERYTHING:
-            chosen = sa.select(RUNS.c.run).where(*_conditions(which))
-            if which.last is not None:
-                having = RUNS.c.run.in_(sa.select(table.c.run).where(*about))
-                chosen = chosen.where(having).order_by(*_newest_first(RUNS)).limit(which.last)
-            asked = asked.where(table.c.run.in_(chosen))
-        place = table.c.number if table is FINDINGS else table.c.place
-        asked = asked.order_by(_second(table), table.c.started, table.c.run, place)
-        return [row(**found._mapping) for found in self._connection.execute(asked)]
+    def pages(self, kind: type[_T], which: RunFilter = EVERYTHING) -> Iterator[list[_T]]:
+        """All rows of that kind, some thousands at a time."""
+        asked = _asked(kind, [], which).execution_options(yield_per=_PAGE)
+        for part in self._connection.execute(asked).partitions():
+            yield [kind(**found._mapping) for found in part]
+
+    def _of_runs(self, row: type[_T], about: Sequence[Any], which: RunFilter) -> list[_T]:
+        found = self._connection.execute(_asked(row, about, which))
+        return [row(**one._mapping) for one in found]
 
     # One run.
 
@@ -207,6 +205,20 @@ def _columns(table: sa.Table, row: type) -> sa.Select[Any]:
     return sa.select(*(table.c[one.name] for one in fields(row)))
 
 
+def _asked(row: type, about: Sequence[Any], which: RunFilter) -> sa.Select[Any]:
+    """Rows that fulfil `about`, of the runs that are meant, in order."""
+    table = ROWS[row]
+    asked = _columns(table, row).where(*about)
+    if which != EVERYTHING:
+        chosen = sa.select(RUNS.c.run).where(*_conditions(which))
+        if which.last is not None:
+            having = RUNS.c.run.in_(sa.select(table.c.run).where(*about))
+            chosen = chosen.where(having).order_by(*_newest_first(RUNS)).limit(which.last)
+        asked = asked.where(table.c.run.in_(chosen))
+    within = [table.c[name] for name in ("number", "place") if name in table.c]
+    return asked.order_by(_second(table), table.c.started, table.c.run, *within)
+
+
 def _second(table: sa.Table) -> sa.ColumnElement[str]:
     return sa.func.substr(table.c.run, 1, STAMP_LENGTH)
 
@@ -222,7 +234,8 @@ def _any_of(column: sa.ColumnElement[str], values: Iterable[str]) -> list[Any]:
 
 def _conditions(which: RunFilter) -> list[sa.ColumnElement[bool]]:
     """What `RunFilter.where` says to SQLite."""
-    runs, found = RUNS.c, []
+    runs = RUNS.c
+    found: list[sa.ColumnElement[bool]] = []
     if which.node:
         found.append(runs.run.in_(sa.select(NODES.c.run).where(NODES.c.host == which.node)))
     if which.command:

@@ -110,6 +110,12 @@ FILES = sa.Table(
     sa.Column("name", sa.Text, primary_key=True, comment="In the run's folder: `run.json`, …"),
     sa.Column("data", sa.LargeBinary, nullable=False, comment="Compressed by zstd."),
 )
+ROWS: Mapping[type, sa.Table] = {
+    RunRow: RUNS,
+    FigureRow: FIGURES,
+    FindingRow: FINDINGS,
+    NodeRow: NODES,
+}
 VERSIONS = sa.Table(
     "versions",
     METADATA,
