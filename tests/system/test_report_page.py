@@ -1,12 +1,7 @@
 """The report in a real browser: all is drawn, nothing is asked of anybody, anybody can read it."""
 
-import http.client
 import importlib.util
 import json
-import re
-import shutil
-import signal
-import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
@@ -25,7 +20,6 @@ pytestmark = pytest.mark.system
 GOLDEN = Path(__file__).parents[1] / "golden"
 EVIL = "<script>document.title='owned'</script>"
 LARGEST_MB = 15
-BOUND_S = 30.0
 _OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -153,29 +147,3 @@ def test_it_is_printed_whole(tab: Any, tmp_path: Path) -> None:
     tab.ask("dispatchEvent(new Event('afterprint'))")
     assert tab.ask("document.querySelectorAll('details:not([open])').length") > 0
     assert tab.print().startswith(b"%PDF")
-
-
-def test_it_is_served_until_it_is_interrupted(cli: Any, tab: Any) -> None:
-    words = ("report", str(GOLDEN / "check.run.json"), "--serve", "--listen", "127.0.0.1:0")
-    running = cli.start(*words)
-    address = cli.until(lambda: re.search(r"http://127\.0\.0\.1:(\d+)/", running.err()))
-    tab.open(address[0])
-    assert tab.complaints == [] and all(
-        "127.0.0.1" in one for one in tab.requests if one[:4] == "http"
-    )
-    assert tab.ask("document.querySelector('h1').innerText") == "NOT READY"
-    link = http.client.HTTPConnection("127.0.0.1", int(address[1]), timeout=BOUND_S)
-    link.request("GET", "/metrics")
-    answer = link.getresponse()
-    text = answer.read().decode()
-    link.close()
-    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    assert 'wirespeed_verdict{command="check",verdict="NOT READY"} 1' in text
-    if program := shutil.which("promtool"):
-        checked = subprocess.run(
-            [program, "check", "metrics"], input=text.encode(), timeout=BOUND_S, check=False
-        )
-        assert checked.returncode == 0
-    running.signal(signal.SIGINT)
-    done = running.wait()
-    assert done.code == 0 and done.err.endswith("stopped\n") and "Traceback" not in done.err
