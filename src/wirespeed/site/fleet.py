@@ -11,6 +11,7 @@ from wirespeed.fleet.nodes import NodeState, moment_ago, state
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import RunRow
 from wirespeed.runs.source import StoredRuns
+from wirespeed.site.framing import version_of
 from wirespeed.site.pictures import moment
 
 CELLS = {"fail": "f", "warn": "w", "pass": "g", "": "u"}
@@ -64,8 +65,7 @@ class States:
 
     def of(self, index: StoredRuns) -> list[NodeState]:
         """By name."""
-        newest = [row.run for row in index.runs(RunFilter(last=1))]
-        key = (*newest, index.count(), index.count(RunFilter(finished=False)), moment_ago(0)[:13])
+        key = (*version_of(index), moment_ago(0)[:13])  # what is counted ages, by the hour
         with self.lock:
             if key != self.key:
                 self.known, self.key = state(index), key

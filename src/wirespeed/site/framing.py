@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from wirespeed import __version__
 from wirespeed.model.records import Status
+from wirespeed.runs.index import RunFilter
 from wirespeed.runs.source import StoredRuns
 from wirespeed.site.app import Answer
 from wirespeed.views.html.parts import filled, plotly_script, source
@@ -48,6 +49,12 @@ class Site:
     """Rows of the stored runs, opened for one page."""
     store: str
     """Where they are, in words."""
+
+
+def version_of(index: StoredRuns) -> tuple[object, ...]:
+    """Another one when a run has come, gone or ended."""
+    newest = [row.run for row in index.runs(RunFilter(last=1))]
+    return (*newest, index.count(), index.count(RunFilter(finished=False)))
 
 
 @cache

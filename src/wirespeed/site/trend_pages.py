@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from datetime import datetime
+from functools import lru_cache
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,7 +12,7 @@ from wirespeed.compare.compare import trend as trend_of
 from wirespeed.model.derived_records import Series, Trend
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.store import stored_points
-from wirespeed.site.framing import Site, framed, made, query_link, run_link
+from wirespeed.site.framing import Site, framed, made, query_link, run_link, version_of
 from wirespeed.site.pictures import Level, Point, moment, over_time
 from wirespeed.views import comparison
 from wirespeed.views import trend as words
@@ -19,7 +20,7 @@ from wirespeed.views.html.parts import html_table
 from wirespeed.views.text import Grid
 
 _LAST = {"100": "100 runs", "300": "300 runs", "1000": "1,000 runs"}
-_USUAL = "300"
+_USUAL = "100"
 _LOOKED_AT = 100
 """Runs whose figures tell what can be asked for."""
 _MOST = 12
@@ -35,7 +36,8 @@ def trends_page(site: Site, request: Request) -> Response:
         names = sorted(seen)
         asked = request.query_params.get("op", "")
         op = asked if asked in names else max(names, key=lambda name: seen[name], default="")
-    trend = trend_of(stored_points([op], int(last)) if op else [])
+        version = version_of(index)
+    trend = _trend(op, int(last), version) if op else Trend(series=())
     series = sorted(trend.series, key=lambda one: (not one.changes, -len(one.runs)))
     part = made(
         "trends.html",
@@ -49,6 +51,12 @@ def trends_page(site: Site, request: Request) -> Response:
         left=len(series) - _MOST,
     )
     return framed(site, f"Trend of {op}" if op else "Trends", "Trends", [part])
+
+
+@lru_cache(maxsize=16)
+def _trend(op: str, last: int, _version: tuple[object, ...]) -> Trend:
+    """Looking for changes takes longer than all else, and the same runs have the same."""
+    return trend_of(stored_points([op], last))
 
 
 def _said(trend: Trend) -> str:
