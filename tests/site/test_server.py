@@ -127,9 +127,9 @@ def test_names_of_loopback_may(port: int, name: str) -> None:
 
 
 def test_a_proxy_may_call_it_by_the_name_that_it_was_told() -> None:
-    with serving(names=frozenset({"wirespeed.example.org"})) as listener:
+    with serving(names=frozenset({"fleet.example.org"})) as listener:
         port = listener.getsockname()[1]
-        assert get(port, "/", Host="Wirespeed.Example.org")[0] == 200
+        assert get(port, "/", Host="Fleet.Example.org")[0] == 200
         assert get(port, "/", Host="evil.example")[0] == 421
 
 

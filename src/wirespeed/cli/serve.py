@@ -39,7 +39,7 @@ def serve(**options: Any) -> None:
       wirespeed serve                                      http://{listen}/
       wirespeed serve --listen 127.0.0.1:0                 a free port
       ssh -L 9477:127.0.0.1:9477 head wirespeed serve      from elsewhere, by ssh
-      wirespeed serve --listen unix:/run/wirespeed/s.sock --name wirespeed.example.org
+      wirespeed serve --listen unix:/run/wirespeed/s.sock --name fleet.example.org
       wirespeed serve --listen 10.0.0.5:9477 --tls-cert c.pem --tls-key k.pem --token-file token
     """
     try:
