@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from wirespeed.model.derived_records import Refusal, WorldSize
+from wirespeed.model.watch_records import Traffic, Watched
+from wirespeed.predict.answer import Question, predict
 from wirespeed.predict.forecast import fit
 from wirespeed.predict.points import collect
 from wirespeed.predict.steps import (
@@ -171,3 +173,55 @@ def test_computing_takes_longer_where_ranks_take_turns_on_the_cores(made):
     assert np.all(steps[:, 0] >= alone)
     # Nobody has measured how well computing shares cores: the power of 1 ± 0.1.
     assert np.std(np.log(alone)) > 0.08
+
+
+GRADS = (4 << 20, 4096, 4 << 20, 4096)
+
+
+def watched_run(made, *, gradients=GRADS, calls=2.0, sent=sum(GRADS), **changes):
+    """A job by DDP: one bucket of 1 MB at first, as torch has it, and one of the rest."""
+    sums = Traffic(group="dp", ranks=2, op="all_reduce", calls=calls, bytes_per_step=sent)
+    job = Watched(
+        ranks=2, world_size=2, hosts=("a", "b"), steps=200, step=0.030, step_low=0.029,
+        step_high=0.031, exposed=0.3, exposed_low=0.28, exposed_high=0.32,
+        parts_ms={"backward": 9.0, "forward": 8.0}, gradients=gradients, traffic=(sums,),
+    )  # fmt: skip
+    run = made.bench(2, sizes=())
+    return replace(run, id="3a7c4ed0", command="launch", watched=replace(job, **changes))
+
+
+def test_a_watched_job_is_a_workload_of_its_own(made):
+    found = workload_of([watched_run(made)], None)
+    assert isinstance(found, Workload)
+    assert (found.alone_s, found.backward_s) == (pytest.approx(0.021), pytest.approx(0.009))
+    assert found.gradients == GRADS and found.world == WorldSize(2, 1)
+    (as_is,) = found.measured
+    assert (as_is.strategy, as_is.bucket_mb, as_is.step_s) == ("ddp", 25.0, 0.030)
+    unlike = workload_of([watched_run(made, calls=9.0)], None)
+    assert isinstance(unlike, Workload) and unlike.measured == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"gradients": ()}, "were not seen"),
+        ({"exposed_high": 0.0}, "were not seen"),
+        ({"parts_ms": {}}, "were not seen"),
+        ({"sent": 99e6}, "its all_reduces 99 MB a step"),
+    ],
+)
+def test_of_a_job_that_tells_too_little_nothing_is_predicted(made, change, why):
+    found = workload_of([watched_run(made, **change)], None)
+    assert isinstance(found, Refusal) and why in found.because
+
+
+def test_other_buckets_of_a_watched_job_have_times_with_intervals(made):
+    runs = [*(made.bench(n) for n in (2, 3, 4)), watched_run(made)]
+    found = predict(runs, Question(nodes=(2, 4), strategies=("ddp", "flat"), buckets=(1.0, 25.0)))
+    assert {(one.strategy, one.bucket_mb) for one in found.steps} == {
+        ("ddp", 1.0),
+        ("ddp", 25.0),
+        ("flat", None),
+    }
+    (as_is,) = (one for one in found.steps if one.world.nodes == 2 and (one.bucket_mb or 0) == 25.0)
+    assert as_is.step.low < 0.030 < as_is.step.high

@@ -63,8 +63,8 @@ def predict(
 
     \f
     REF is a run's id, the start of one, `last`, or the path of a run folder or of a run's JSON:
-    runs of `bench` on several numbers of nodes (imported nccl-tests runs too), and one of `train`
-    for steps.
+    runs of `bench` on several numbers of nodes (imported nccl-tests runs too), and for steps one of
+    `train`, or of your own DDP job by `launch --watch`.
 
     Examples:
       wirespeed predict 7f3c 91ae 02bd --nodes 4,16,64,256
@@ -72,6 +72,7 @@ def predict(
       wirespeed predict 7f3c 91ae 02bd a1b2 --nodes 4,16,64 --model small --strategy bucketed,ddp
       wirespeed predict 7f3c 91ae 02bd --nodes 16 --improve nic=2x --improve rdma=100gbit
       wirespeed predict 7f3c 91ae 02bd --ranks 8,16              worlds on one machine
+      wirespeed predict 7f3c 3a7c --ranks 4 --bucket-mb 1,25,100  other buckets of a watched job
       wirespeed predict 7f3c 91ae 02bd --nodes 4,16,64 --html predicted.html
 
     Exit codes: 0 all predicted; 3 something was refused, with the reason and the runs that would help.

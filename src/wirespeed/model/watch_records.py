@@ -135,6 +135,8 @@ class Watched:
     """Rank that the others waited for most often; -1: nobody stands out."""
     last_share: Share = 0.0
     """Share of the steps in which it was last."""
+    gradients: tuple[int, ...] = ()
+    """Bytes of each, in the order of the optimizer's parameters; empty: not known."""
     gains: tuple[Gain, ...] = ()
     """What would bring most, the largest first; none of them is counted twice in another."""
     unseen: tuple[str, ...] = ()

@@ -69,6 +69,15 @@ _OPTIONS = ("context", "layers", "vocab", "tied")
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """What a step takes by a strategy, where the workload was measured."""
+
+    strategy: str
+    bucket_mb: float | None
+    step_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Workload:
     """One model's step as it was measured."""
 
@@ -81,7 +90,7 @@ class Workload:
     uncertainty: float
     """Standard error of the step without synchronisation, relative to it."""
     world: WorldSize
-    measured: tuple[Training, ...]
+    measured: tuple["Measured", ...]
     """The strategies that were measured beside it."""
     rounds: int
     run: str
@@ -101,11 +110,15 @@ class Workload:
 
 
 def workload_of(runs: Sequence[Run], model: str | None) -> Workload | Refusal | None:
-    """The last training run's (of `model`); None where none was given and none asked for."""
+    """The last training run's (of `model`), else the last watched job's; None where none was given and
+    none asked for."""
     helps = f"wirespeed train --model {model or 'small'} --strategy flat,overlap,bucketed,ddp"
     found = [(run, one) for run in runs for one in run.training if _is_yardstick(one, model)]
     if not found:
         trained = sorted({one.model for run in runs for one in run.training})
+        jobs = [run for run in runs if run.watched is not None]
+        if jobs and model is None:
+            return _of_job(jobs[-1])
         if not trained and model is None:
             return None
         why = f"training of {', '.join(trained)} only" if trained else "no training run"
@@ -123,8 +136,49 @@ def workload_of(runs: Sequence[Run], model: str | None) -> Workload | Refusal | 
         gradients=gradients_of(size),
         uncertainty=(alone.step.high - alone.step.low) / (2 * 1.96 * alone.step.mean),
         world=WorldSize(max(alone.nodes, 1), max(alone.ranks // max(alone.nodes, 1), 1)),
-        measured=tuple(one for one in mates if one.strategy != "none"),
+        measured=tuple(
+            Measured(one.strategy, one.bucket_mb, one.step.mean)
+            for one in mates
+            if one.strategy != "none"
+        ),
         rounds=alone.rounds,
+        run=run.id,
+        cores=cores_of(run),
+    )
+
+
+_DDP_MB = 25.0
+"""torch's default `bucket_cap_mb`."""
+_TRAVELS = 0.1
+"""Of the gradients: what a job's all_reduces may differ from them."""
+
+
+def _of_job(run: Run) -> Workload | Refusal:
+    """Of a user's own job that was watched, and sends its gradients by all_reduce."""
+    job, what = run.watched, f"steps of the job of run {run.id}"
+    helps = "wirespeed launch --watch of a job by DDP, for some hundred steps"
+    if job is None or not (job.gradients and job.exposed_known and job.parts_ms.get("backward")):
+        why = "its gradients, backward or waits were not seen"
+        return Refusal(what, why, helps)
+    whole = sum(job.gradients)
+    sent = [one for one in job.traffic if one.op == "all_reduce" and one.bytes_per_step > 4096]
+    told = sum(one.bytes_per_step for one in sent)
+    if abs(told - whole) > _TRAVELS * whole:
+        why = f"its gradients are {whole / 1e6:.4g} MB, its all_reduces {told / 1e6:.4g} MB a step"
+        return Refusal(what, why, helps)
+    nodes = len({one for one in job.hosts if one}) or 1
+    backward, alone = job.parts_ms["backward"] / 1e3, job.step * (1 - job.exposed)
+    calls = len(messages_of("ddp", job.gradients, _DDP_MB))
+    as_is = round(sum(one.calls for one in sent)) == calls
+    return Workload(
+        model=f"the job of run {run.id}",
+        backward_s=min(backward, alone),
+        rest_s=max(alone - backward, 0.0),
+        gradients=job.gradients,
+        uncertainty=(job.step_high - job.step_low) / (2 * 1.96 * job.step),
+        world=WorldSize(nodes, max(job.ranks // nodes, 1)),
+        measured=(Measured("ddp", _DDP_MB, job.step),) if as_is else (),
+        rounds=len(job.windows),
         run=run.id,
         cores=cores_of(run),
     )
@@ -234,11 +288,11 @@ def stepper(
     for one in mates:
         choice = Choice(one.strategy, one.bucket_mb)
         _, told = plain.draws(workload.world, [choice])
-        missed.setdefault(one.strategy, []).append(one.step.mean - float(np.median(told)))
+        missed.setdefault(one.strategy, []).append(one.step_s - float(np.median(told)))
     excess = {name: float(np.mean(values)) for name, values in missed.items()}
     excess[""] = float(np.mean(list(excess.values())))
-    worst = max(mates, key=lambda one: abs(excess[one.strategy]) / one.step.mean)
-    share = excess[worst.strategy] / worst.step.mean
+    worst = max(mates, key=lambda one: abs(excess[one.strategy]) / one.step_s)
+    share = excess[worst.strategy] / worst.step_s
     if abs(share) > _MOST_MISSED:
         return Refusal(
             what=f"steps of {workload.model}",

@@ -217,7 +217,8 @@ class JobWatch:
         for name, text in files.items():
             self.folder.keep(name, text)
         hangs = [one for hung in self._hung for one in _ended(hung)]
-        return [*hangs, *judged.findings], judged.watched
+        seen = replace(judged.watched, gradients=self._sampled.gradients)
+        return [*hangs, *judged.findings], seen
 
 
 _SHOWN = 14

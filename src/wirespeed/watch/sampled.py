@@ -24,6 +24,7 @@ _MOST_MEMBERS = 64
 """Of a group that an agent tells; a list of so many may be cut."""
 _Name = Annotated[str, Meta(max_length=200)]
 _Micros = Annotated[float, Meta(ge=-1e12, le=1e12)]
+_Gradients = Annotated[list[Annotated[int, Meta(ge=0, le=1 << 48)]], Meta(max_length=10_000)]
 _BYTES = {"Double": 8, "Float": 4, "Half": 2, "BFloat16": 2, "Long": 8, "Int": 4, "Byte": 1}
 _BYTES |= {"Char": 1, "Bool": 1, "Short": 2}
 _DTYPES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16"}
@@ -72,12 +73,16 @@ class SampledSteps:
 
     def __init__(self) -> None:
         self._steps: dict[int, dict[int, _Sample]] = {}
+        self.gradients: tuple[int, ...] = ()
+        """Bytes of each gradient, in the order of the optimizer's parameters."""
 
     def take(self, message: Mapping[str, Any]) -> None:
-        """One message of kind `sp`; others, and malformed ones, are passed over."""
-        if message.get("k") != "sp":
-            return
+        """One message of kind `sp` or `g`; others, and malformed ones, are passed over."""
         try:
+            if message.get("k") == "g":
+                self.gradients = tuple(msgspec.convert(message.get("l"), _Gradients))
+            if message.get("k") != "sp":
+                return
             sample = msgspec.convert(message, _Sample)
         except msgspec.ValidationError:
             return

@@ -68,6 +68,8 @@ class Rank:
         self.told: list[tuple[int, float, list[float]]] = []
         """(step, unix time of its begin, row) of steps that ended."""
         self.at = Stretch("", now(), 0.0)
+        self.gradients: list[int] = []
+        """Bytes of each parameter of the optimizer that ends steps, in its order."""
         self.bad_loss = -1
         """Step of the first loss that is no number."""
         self.spans: list[tuple[str, str, float, float]] | None = None
@@ -173,6 +175,7 @@ class Rank:
             return
         if not self._anchor or self._others > _STALE:
             self._anchor, self._others = id(optimizer), 0
+            self.gradients = _gradients(optimizer)
             self.boundary = "optimizer"
         if id(optimizer) != self._anchor:
             self._others += 1
@@ -236,6 +239,11 @@ class _Ready:
         """Since the last call; negative where the kernel does not tell."""
         before, self._before = self._before, self.total()
         return self._before - before if before >= 0 and self._before >= 0 else -1.0
+
+
+def _gradients(optimizer: Any) -> list[int]:
+    every = [one for group in optimizer.param_groups for one in group["params"]]
+    return [one.numel() * one.element_size() for one in every if one.requires_grad]
 
 
 def _elements(data: object, depth: int = 3) -> float:

@@ -178,6 +178,8 @@ class _Teller:
         if hello != self._hello:
             self._hello = hello
             self._send(k="hi", r=self._number, **hello)
+            if self._rank.gradients and not self._number:
+                self._send(k="g", l=self._rank.gradients)
 
     def _stuck(self) -> float:
         """Seconds for which the training thread has begun and ended nothing."""
