@@ -176,9 +176,10 @@ def test_computing_takes_longer_where_ranks_take_turns_on_the_cores(made):
 
 
 GRADS = (4 << 20, 4096, 4 << 20, 4096)
+SENT = sum(GRADS)
 
 
-def watched_run(made, *, gradients=GRADS, calls=2.0, sent=sum(GRADS), **changes):
+def watched_run(made, *, gradients=GRADS, calls=2.0, sent=SENT, **changes):
     """A job by DDP: one bucket of 1 MB at first, as torch has it, and one of the rest."""
     sums = Traffic(group="dp", ranks=2, op="all_reduce", calls=calls, bytes_per_step=sent)
     job = Watched(
