@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from wirespeed.watch.steps import RankPlaces, StepTable
 
-_LEAST_LOOKS = 40
+_LEAST_LOOKS = 15
 _MORE = 0.05
 """Share of the looks by which a place must surely be more frequent than with the others."""
 _Z = 1.96

@@ -242,7 +242,8 @@ class _Ready:
 
 
 def _gradients(optimizer: Any) -> list[int]:
-    every = [one for group in optimizer.param_groups for one in group["params"]]
+    groups = getattr(optimizer, "param_groups", ())
+    every = [one for group in groups for one in group["params"]]
     return [one.numel() * one.element_size() for one in every if one.requires_grad]
 
 

@@ -91,6 +91,7 @@ class _Teller:
         self._over.set()
         if not self._rank.hurt and os.getpid() == self._rank.pid and self._lock.acquire(timeout=1):
             self._try(self._tell)
+            self._try(self._tell_places)
             self._send(k="bye", s=self._rank.steps, pid=os.getpid())
 
     def _look(self) -> None:
@@ -203,9 +204,13 @@ class _Teller:
         if told:
             self._send(k="n", s=self._rank.steps, o=round(seconds, 3), l=told[:_LINKS])
         self._send(k="m", s=self._rank.steps, rss=_resident())
+        if self._looks >= 1.5 * self._told_looks:
+            self._tell_places()
+
+    def _tell_places(self) -> None:
+        self._told_looks = self._looks
         often = sorted(self._places.items(), key=lambda one: -one[1])[:_TOLD_PLACES]
-        if often and self._looks >= 1.5 * self._told_looks:
-            self._told_looks = self._looks
+        if often:
             self._send(k="pl", of=self._looks, l=[[*_told_place(p), n] for p, n in often])
 
     def _tell_sample(self) -> None:
