@@ -32,7 +32,7 @@ def test_the_line_of_a_late_rank_is_told() -> None:
 def test_a_line_where_all_are_alike_is_none() -> None:
     everywhere = {rank: {SLEEP: 200 + rank} for rank in range(4)}
     assert place_of(table(at=everywhere), [2]) is None
-    assert place_of(table(at={2: {SLEEP: 9}}, looks=20), [2]) is None
+    assert place_of(table(at={2: {SLEEP: 9}}, looks=12), [2]) is None
 
 
 def test_where_the_code_waits_for_its_device_is_told_with_the_most_it_may_cost() -> None:
