@@ -39,6 +39,7 @@ _VERBS = {
     "reference": "Is this number normal? Expected figures, with their sources; your own.",
     "runs": "The stored runs: list, show, import, remove.",
     "nodes": "Each node's past, and which nodes fail jobs more often than chance explains.",
+    "fleet": "Regular checks: which idle nodes to check together, and when; as jobs of low priority.",
     "config": "Whether a wirespeed.yaml found here may choose what is run: trust, untrust.",
     "completion": "The script for bash, zsh or fish that completes all of this.",
 }

@@ -99,27 +99,34 @@ def _switches(ctx: click.Context, refs: Sequence[str], label: str, output: Outpu
     if only_config(ctx):
         return 0
     from wirespeed.locate.grouping import switches
-    from wirespeed.runs.store import find, load
     from wirespeed.views.switches import render
     from wirespeed.views.text import style_for
 
     if output.format not in FORMATS:
         raise UsageError(f"-o {output.format} with --from", expected=", ".join(FORMATS))
-    located, names = [], {}
-    for ref in dict.fromkeys(refs):
-        run = load(find(ref))
+    runs = runs_of_pairs(refs)
+    pods = {node.host: _node_of_pod(node) for run in runs for node in run.world.nodes}
+    names = {host: kube for host, kube in pods.items() if kube}
+    located = [run.located for run in runs if run.located]
+    style = style_for(sys.stdout, color=output.color, verbose=output.verbose)
+    text = render(switches(located), output.format, style, names, label)
+    click.echo(text, color=style.color, nl=False)
+    return 0
+
+
+def runs_of_pairs(refs: Sequence[str]) -> list[Run]:
+    """The runs, each of which measured pairs of nodes."""
+    from wirespeed.runs.store import find, load
+
+    runs = [load(find(ref)) for ref in dict.fromkeys(refs)]
+    for run in runs:
         if run.located is None or not run.located.pairs or run.located.over == "ranks":
             raise UsageError(
                 f"run {run.id} holds no pairs of nodes",
                 expected="a run of wirespeed locate over several nodes",
                 next="wirespeed runs list",
             )
-        located.append(run.located)
-        names |= {node.host: kube for node in run.world.nodes if (kube := _node_of_pod(node))}
-    style = style_for(sys.stdout, color=output.color, verbose=output.verbose)
-    text = render(switches(located), output.format, style, names, label)
-    click.echo(text, color=style.color, nl=False)
-    return 0
+    return runs
 
 
 def _node_of_pod(node: NodeFacts) -> str:

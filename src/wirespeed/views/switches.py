@@ -23,6 +23,8 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
 _KEY = re.compile(
     r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII
 )
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+_MOST = 100_000
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.ASCII)
 
 
@@ -80,6 +82,27 @@ def _bracketed(numbers: Sequence[int], width: int) -> str:
             runs.append([number, number])
     told = (f"{a:0{width}}" if a == b else f"{a:0{width}}-{b:0{width}}" for a, b in runs)
     return f"[{','.join(told)}]"
+
+
+def expanded(text: str) -> list[str]:
+    """The names that a host list means, such as `node-[0-3,7],login`. UsageError for what is none."""
+    words = re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", text)
+    names: list[str] = []
+    for word in filter(None, map(str.strip, words)):
+        prefix, bracket, rest = word.partition("[")
+        ranges, _, suffix = rest.partition("]")
+        for part in ranges.split(",") if bracket else [""]:
+            ends = _RANGE.fullmatch(part) if bracket else None
+            if bracket and (not ends or int(ends[2] or ends[1]) - int(ends[1]) > _MOST):
+                raise UsageError(f"{word[:80]!r} is no list of nodes", expected="node-[0-3,7]")
+            numbers = range(int(ends[1]), int(ends[2] or ends[1]) + 1) if ends else [None]
+            width = len(ends[1]) if ends and ends[1].startswith("0") else 0
+            names += [
+                prefix + ("" if number is None else f"{number:0{width}}") + suffix
+                for number in numbers
+            ]
+    refuse_strange(names)
+    return list(dict.fromkeys(names))
 
 
 def named(found: "Switches") -> list[tuple[str, tuple[str, ...]]]:

@@ -1,0 +1,176 @@
+"""Regular checks: what the stored runs have seen of a fleet, who is idle in Slurm, and a check as a job
+of low priority that any other job may take the nodes from."""
+
+import math
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from wirespeed.errors import CannotMeasure, WirespeedError
+from wirespeed.fleet.nodes import moment_ago, said_of, state
+from wirespeed.fleet.plan import Batch, Seen, Suspect
+from wirespeed.launchers import slurm
+from wirespeed.runs.index import Index, RunFilter
+from wirespeed.runs.store import load
+from wirespeed.views.switches import hostlist, refuse_strange
+
+JOB = "wirespeed-fleet"
+ALL_PAIRS = 24
+"""Nodes up to which `locate` measures all pairs."""
+LOWEST = 10_000
+"""What is taken from the job's priority: more needs no rights, and this is behind any other job."""
+ROOM = 3.0
+"""Times what a check should take that its job may."""
+_DAY_S = 86_400.0
+
+
+def seen_in(
+    index: Index, names: Sequence[str], leaves: Sequence[Sequence[str]], within: float
+) -> Seen:
+    """When each node and each pair was measured last, as far as it is not longer ago than counts."""
+    seen, now = Seen.nothing(names, leaves), datetime.now(UTC)
+    number = {name: place for place, name in enumerate(names)}
+    since = moment_ago(2 * within)
+    hosts: dict[str, list[int]] = {}
+    for mark in index.marks(since):
+        if mark.host in number and mark.verdict in ("READY", "NOT READY"):
+            node, days = number[mark.host], _days(mark.started, now)
+            seen.node_days[node] = min(seen.node_days[node], days)
+            hosts.setdefault(mark.run, []).append(node)
+    for run in index.runs(RunFilter(command="locate", since=since, finished=True)):
+        nodes, days = hosts.get(run.run, []), _days(run.started, now)
+        if len(nodes) < 2:
+            continue
+        if run.nodes <= ALL_PAIRS:
+            seen.met(nodes, days)
+            continue
+        for one, other in _pairs(run.path):
+            if one in number and other in number:
+                seen.met_pair(number[one], number[other], days)
+    return seen
+
+
+def _pairs(path: Path) -> set[tuple[str, str]]:
+    """Of a run that may not have measured all; none where it cannot be read."""
+    try:
+        located = load(path).located
+    except WirespeedError:
+        return set()
+    return {(one.first, one.second) for one in located.pairs} if located else set()
+
+
+def _days(started: str, now: datetime) -> float:
+    try:
+        return max((now - datetime.fromisoformat(started)).total_seconds() / _DAY_S, 0.0)
+    except (ValueError, TypeError):  # a run that tells no moment was seen nobody knows when
+        return math.inf
+
+
+def standing(index: Index) -> tuple[list[Suspect], list[str]]:
+    """(those that the last word about was bad, those known to be good, the latest first)."""
+    states = state(index)
+    bad = {one.host: one.since for one in states if one.said == "fail"}
+    good = sorted((one for one in states if one.said == "pass"), key=lambda one: one.said_at)
+    company: dict[str, set[str]] = {}
+    blamed: dict[str, list[str]] = {host: [] for host in bad}
+    for mark in index.marks(min(bad.values(), default=moment_ago(0))):
+        company.setdefault(mark.run, set()).add(mark.host)
+        if mark.host in bad and mark.started >= bad[mark.host] and said_of(mark) == "fail":
+            blamed[mark.host].append(mark.run)
+    suspects = [
+        Suspect(
+            name=host,
+            blamed=len(runs),
+            companies=len({frozenset(company[run] - {host}) for run in runs}),
+        )
+        for host, runs in sorted(blamed.items())
+    ]
+    return suspects, [one.host for one in reversed(good)]
+
+
+# Slurm.
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNodes:
+    """Nodes that jobs may be given, those of them that are idle, and those that a check of ours has or
+    waits for."""
+
+    usable: tuple[str, ...]
+    idle: tuple[str, ...]
+    ours: frozenset[str]
+
+
+def slurm_nodes(partition: str = "") -> SlurmNodes:
+    """As sinfo and squeue tell; CannotMeasure where they do not."""
+    words = ["sinfo", "--noheader", "--Node", "--format=%N %T"]
+    told = _asked(*words, *([f"--partition={partition}"] if partition else []))
+    states = dict(line.split()[:2] for line in told.splitlines() if len(line.split()) >= 2)
+    usable = [name for name, one in states.items() if not one.startswith(("down", "drain", "fail"))]
+    lists = _asked("squeue", "--noheader", f"--name={JOB}", "--format=%N,%n").split()
+    wanted = [word.strip(",") for word in lists if word.strip(",")]
+    ours = _asked("scontrol", "show", "hostnames", ",".join(wanted)).split() if wanted else []
+    idle = [name for name in usable if states[name] == "idle" and name not in ours]
+    return SlurmNodes(tuple(usable), tuple(idle), frozenset(ours))
+
+
+def _asked(*words: str) -> str:
+    done = slurm.ask(*words)
+    if done.returncode:
+        raise CannotMeasure(
+            f"{words[0]}: {done.stderr.strip() or f'exit code {done.returncode}'}",
+            expected="Slurm's commands on this machine, or the nodes that are idle by name",
+            next="wirespeed fleet plan --idle 'node-[0-15]'",
+        )
+    return done.stdout
+
+
+def script(
+    batch: Batch, *, ranks_per_node: int = 1, options: Mapping[str, str], python: str = ""
+) -> str:
+    """For sbatch. options: partition, qos, account and the like, as sbatch spells them.
+
+    It is never started again by itself: whoever lost its nodes to another job is planned anew.
+    """
+    refuse_strange(batch.nodes)
+    minutes = math.ceil(ROOM * batch.seconds / 60) + 1
+    asked = {
+        "job-name": JOB,
+        "nodes": str(len(batch.nodes)),
+        "nodelist": hostlist(batch.nodes),
+        "ntasks-per-node": str(ranks_per_node),
+        "time": f"0:{minutes}:00",
+        "nice": str(LOWEST),
+        **options,
+    }
+    over = ["--over", "rails"] if ranks_per_node > 1 else []
+    check = [python or sys.executable, "-m", "wirespeed", "locate", "--exhaustive", *over]
+    return "\n".join(
+        [
+            "#!/bin/sh",
+            *(f"#SBATCH --{name}={value}" for name, value in asked.items()),
+            "#SBATCH --no-requeue",
+            f"# {batch.why}: {batch.pairs} pairs, {batch.node_hours:.2f} node-hours",
+            f"exec srun --kill-on-bad-exit=1 {shlex.join(check)}",
+            "",
+        ]
+    )
+
+
+def submit(text: str) -> str:
+    """The number of the job; CannotMeasure where Slurm refuses it."""
+    with tempfile.NamedTemporaryFile("w", prefix="wirespeed-", suffix=".sh") as file:
+        file.write(text)
+        file.flush()
+        done = slurm.ask("sbatch", "--parsable", file.name)
+    if done.returncode:
+        raise CannotMeasure(
+            f"sbatch: {done.stderr.strip() or f'exit code {done.returncode}'}",
+            expected="a job that this user may submit",
+            next="wirespeed fleet plan -o sbatch, to read it; --with partition=NAME, --with qos=NAME",
+        )
+    return done.stdout.strip().partition(";")[0]
