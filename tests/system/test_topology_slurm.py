@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.system
 UP_S = 20.0
 _CONF = """\
 ClusterName=topo

@@ -7,7 +7,7 @@ import yaml
 
 from wirespeed.errors import UsageError
 from wirespeed.locate.grouping import Grouping, Switches
-from wirespeed.views.switches import LABEL, hostlist, render
+from wirespeed.views.switches import LABEL, expanded, hostlist, render
 from wirespeed.views.text import Style
 
 GROUPS = Grouping(((0, 1), (2, 3)), (4,), 1.25, 1.0, 10, 1.05)
@@ -32,6 +32,16 @@ def shown(format: str, found: Switches = FOUND, label: str = LABEL, **names: str
 )
 def test_host_lists(names: list[str], told: str) -> None:
     assert hostlist(names) == told
+
+
+@pytest.mark.parametrize(
+    "names", [["n1"], ["n[1-3,7]"], ["n[08-10]", "login"], ["r1-n[1-2]", "r2-n1"]]
+)
+def test_host_lists_are_read_as_they_are_written(names: list[str]) -> None:
+    assert sorted(hostlist(expanded(",".join(names))).split(",")) == sorted(
+        ",".join(names).split(",")
+    )
+    assert expanded("n[9-11]b, x") == ["n9b", "n10b", "n11b", "x"]
 
 
 def test_slurm_gets_each_node_once() -> None:

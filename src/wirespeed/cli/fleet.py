@@ -15,6 +15,7 @@ from wirespeed.cli.options import (
     flag,
     group,
     option,
+    store_option,
 )
 from wirespeed.errors import UsageError, escaped, harmless
 
@@ -27,7 +28,7 @@ _VERBS = {
 }
 _OF_PAIRS, _OF_LEAVES = 64, 16
 _CRON = re.compile(r"[\w*/,-]+( [\w*/,-]+){4}", re.ASCII)
-_SLURM = ("partition", "qos", "account", "constraint", "reservation", "gpus-per-node", "licenses")
+_SLURM = ("partition", "qos", "account", "constraint", "reservation", "gpus-per-node", "output")
 
 
 _HOMES = {verb: f"fleet.{verb}" for verb in _VERBS}
@@ -77,6 +78,7 @@ _options = all_of(
         f"Of sbatch: {', '.join(_SLURM)}. Choose what other jobs may preempt.",
         multiple=True,
     ),
+    store_option,
 )
 
 
@@ -152,14 +154,14 @@ class _Planned:
     def __init__(self, values: dict[str, Any]) -> None:
         from wirespeed.fleet.plan import batches, recheck
         from wirespeed.fleet.regular import seen_in, slurm_nodes, standing
-        from wirespeed.runs.index import Index
+        from wirespeed.runs.source import opened
         from wirespeed.views.switches import expanded
 
         self.with_ = _slurm_options(values["given"])
         self.ranks_per_node: int = values["ranks_per_node"]
         self.within: float = values["within"]
         leaves = _leaves(values["leaves"])
-        with Index.opened(say=lambda text: click.echo(text, err=True)) as index:
+        with opened(say=lambda text: click.echo(text, err=True)) as index:
             if values["idle"] is not None:
                 self.idle = expanded(values["idle"])
                 names = sorted({*self.idle, *index.hosts()})

@@ -8,13 +8,15 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+
+import numpy as np
 
 from wirespeed.errors import CannotMeasure, WirespeedError
-from wirespeed.fleet.nodes import moment_ago, said_of, state
+from wirespeed.fleet.nodes import DAYS, moment_ago, renewed, said_of, state
 from wirespeed.fleet.plan import Batch, Seen, Suspect
 from wirespeed.launchers import slurm
-from wirespeed.runs.index import Index, RunFilter
+from wirespeed.runs.index import RunFilter
+from wirespeed.runs.source import StoredRuns, folder_of
 from wirespeed.runs.store import load
 from wirespeed.views.switches import hostlist, refuse_strange
 
@@ -29,35 +31,38 @@ _DAY_S = 86_400.0
 
 
 def seen_in(
-    index: Index, names: Sequence[str], leaves: Sequence[Sequence[str]], within: float
+    index: StoredRuns, names: Sequence[str], leaves: Sequence[Sequence[str]], within: float
 ) -> Seen:
     """When each node and each pair was measured last, as far as it is not longer ago than counts."""
     seen, now = Seen.nothing(names, leaves), datetime.now(UTC)
     number = {name: place for place, name in enumerate(names)}
     since = moment_ago(2 * within)
-    hosts: dict[str, list[int]] = {}
+    together: dict[str, list[str]] = {}
+    started = {}
     for mark in index.marks(since):
-        if mark.host in number and mark.verdict in ("READY", "NOT READY"):
-            node, days = number[mark.host], _days(mark.started, now)
-            seen.node_days[node] = min(seen.node_days[node], days)
-            hosts.setdefault(mark.run, []).append(node)
-    for run in index.runs(RunFilter(command="locate", since=since, finished=True)):
-        nodes, days = hosts.get(run.run, []), _days(run.started, now)
-        if len(nodes) < 2:
-            continue
-        if run.nodes <= ALL_PAIRS:
+        if mark.verdict in ("READY", "NOT READY"):
+            together.setdefault(mark.run, []).append(mark.host)
+            started[mark.run] = _days(mark.started, now)
+    hosts = {run: [number[n] for n in some if n in number] for run, some in together.items()}
+    for run, some in together.items():
+        if len(some) > 1:  # a node by itself shows nothing of its network
+            which = hosts[run]
+            seen.node_days[which] = np.minimum(seen.node_days[which], started[run])
+    for row in index.runs(RunFilter(command="locate", since=since, finished=True)):
+        nodes, days = hosts.get(row.run, []), _days(row.started, now)
+        if len(nodes) > 1 and row.nodes <= ALL_PAIRS:
             seen.met(nodes, days)
-            continue
-        for one, other in _pairs(run.path):
-            if one in number and other in number:
-                seen.met_pair(number[one], number[other], days)
+        elif len(nodes) > 1:
+            for one, other in _pairs(row.run):
+                if one in number and other in number:
+                    seen.met_pair(number[one], number[other], days)
     return seen
 
 
-def _pairs(path: Path) -> set[tuple[str, str]]:
+def _pairs(run: str) -> set[tuple[str, str]]:
     """Of a run that may not have measured all; none where it cannot be read."""
     try:
-        located = load(path).located
+        located = load(folder_of(run)).located
     except WirespeedError:
         return set()
     return {(one.first, one.second) for one in located.pairs} if located else set()
@@ -70,10 +75,14 @@ def _days(started: str, now: datetime) -> float:
         return math.inf
 
 
-def standing(index: Index) -> tuple[list[Suspect], list[str]]:
+def standing(index: StoredRuns) -> tuple[list[Suspect], list[str]]:
     """(those that the last word about was bad, those known to be good, the latest first)."""
-    states = state(index)
-    bad = {one.host: one.since for one in states if one.said == "fail"}
+    states, since = state(index), renewed(index, days=DAYS)
+    bad = {
+        one.host: max(one.since, since.get(one.host, ""))
+        for one in states
+        if one.said == "fail" and one.said_at >= since.get(one.host, "")
+    }
     good = sorted((one for one in states if one.said == "pass"), key=lambda one: one.said_at)
     company: dict[str, set[str]] = {}
     blamed: dict[str, list[str]] = {host: [] for host in bad}
@@ -147,15 +156,16 @@ def script(
         "nice": str(LOWEST),
         **options,
     }
-    over = ["--over", "rails"] if ranks_per_node > 1 else []
-    check = [python or sys.executable, "-m", "wirespeed", "locate", "--exhaustive", *over]
+    check = [python or sys.executable, "-m", "wirespeed", "locate", "--exhaustive", "--on", "slurm"]
+    check += ["--ranks-per-node", str(ranks_per_node)]
+    check += ["--over", "rails"] if ranks_per_node > 1 else []
     return "\n".join(
         [
             "#!/bin/sh",
             *(f"#SBATCH --{name}={value}" for name, value in asked.items()),
             "#SBATCH --no-requeue",
             f"# {batch.why}: {batch.pairs} pairs, {batch.node_hours:.2f} node-hours",
-            f"exec srun --kill-on-bad-exit=1 {shlex.join(check)}",
+            f"exec {shlex.join(check)}",
             "",
         ]
     )

@@ -23,7 +23,11 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", re.ASCII)
 _KEY = re.compile(
     r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", re.ASCII
 )
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+_WORD = re.compile(r"([^,\[\]]+)(?:\[([0-9,-]+)\])?([^,\[\]]*)")
+_LIST = re.compile(
+    r"(?:[^,\[\]]+(?:\[\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*\][^,\[\]]*)?(?:,|$))+",
+    re.ASCII,
+)
 _MOST = 100_000
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})", re.ASCII)
 
@@ -86,23 +90,25 @@ def _bracketed(numbers: Sequence[int], width: int) -> str:
 
 def expanded(text: str) -> list[str]:
     """The names that a host list means, such as `node-[0-3,7],login`. UsageError for what is none."""
-    words = re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", text)
+    if not _LIST.fullmatch(text):
+        raise UsageError(f"{text[:80]!r} is no list of nodes", expected="names, node-[0-3,7]")
     names: list[str] = []
-    for word in filter(None, map(str.strip, words)):
-        prefix, bracket, rest = word.partition("[")
-        ranges, _, suffix = rest.partition("]")
-        for part in ranges.split(",") if bracket else [""]:
-            ends = _RANGE.fullmatch(part) if bracket else None
-            if bracket and (not ends or int(ends[2] or ends[1]) - int(ends[1]) > _MOST):
-                raise UsageError(f"{word[:80]!r} is no list of nodes", expected="node-[0-3,7]")
-            numbers = range(int(ends[1]), int(ends[2] or ends[1]) + 1) if ends else [None]
-            width = len(ends[1]) if ends and ends[1].startswith("0") else 0
-            names += [
-                prefix + ("" if number is None else f"{number:0{width}}") + suffix
-                for number in numbers
-            ]
+    for word in _WORD.finditer(text):
+        prefix, ranges, suffix = (part or "" for part in word.groups())
+        numbers = [f"{one:0{w}}" for part in ranges.split(",") if part for one, w in _range(part)]
+        names += [prefix.strip() + one + suffix.strip() for one in (numbers if ranges else [""])]
     refuse_strange(names)
     return list(dict.fromkeys(names))
+
+
+def _range(text: str) -> list[tuple[int, int]]:
+    """The numbers of `07-12`, each with the width that it has at least."""
+    first, _, last = text.partition("-")
+    count = int(last or first) - int(first) + 1
+    if not 0 < count <= _MOST:
+        raise UsageError(f"[{text}] is no list of nodes", expected=f"up to {_MOST:,} of them")
+    width = len(first) if first.startswith("0") else 0
+    return [(int(first) + one, width) for one in range(count)]
 
 
 def named(found: "Switches") -> list[tuple[str, tuple[str, ...]]]:

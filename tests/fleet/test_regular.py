@@ -1,0 +1,73 @@
+"""What the stored runs have seen, who is suspected, and the job that a check becomes."""
+
+from typing import Any
+
+import pytest
+
+from wirespeed.errors import UsageError
+from wirespeed.fleet.nodes import moment_ago
+from wirespeed.fleet.plan import Batch
+from wirespeed.fleet.regular import script, seen_in, standing
+from wirespeed.model.records import Finding, Subject
+
+from .conftest import Stored
+
+
+def blamed(host: str) -> Finding:
+    return Finding(id="LOC-001", status="fail", title="slow", subject=Subject("node", host))
+
+
+def test_nodes_and_pairs_are_as_old_as_their_last_run(stored: Stored, index: Any) -> None:
+    stored(moment_ago(9), "a", "b", "c", command="locate")
+    stored(moment_ago(2), "b", "c", "d")  # a check: each node, but no pair by itself
+    stored(moment_ago(1), "a", command="gate")  # says nothing of the network
+    stored(moment_ago(1), "a", "d", command="locate", verdict="UNKNOWN", exit_code=3)
+    seen = seen_in(index(), ["a", "b", "c", "d"], [], within=14)
+    assert seen.node_days.round().tolist() == [9, 2, 2, 2]
+    assert (
+        seen.pair_days.round()[:3, :3].tolist()
+        == [[0 if one == other else 9 for other in range(3)] for one in range(3)]
+        or seen.pair_days[0, 1].round() == 9
+    )
+    assert seen.coverage(14) == (1.0, 0.5)
+    assert seen.coverage(5) == (0.75, 0.0)
+
+
+def test_suspects_are_those_that_the_last_word_was_bad_about(stored: Stored, index: Any) -> None:
+    bad = {"verdict": "NOT READY", "command": "locate"}
+    stored(moment_ago(9), "a", "b", "c", "d")
+    stored(moment_ago(8), "a", "b", findings=[blamed("b")], **bad)
+    stored(moment_ago(7), "c", "d", findings=[blamed("d")], **bad)
+    stored(moment_ago(6), "c", "d")
+    stored(moment_ago(5), "b", "c", findings=[blamed("b")], **bad)
+    suspects, good = standing(index())
+    assert [(one.name, one.blamed, one.companies) for one in suspects] == [("b", 2, 2)]
+    assert suspects[0].take_out
+    assert good[-1] == "a"
+    assert set(good) == {"a", "c", "d"}
+
+
+def test_a_node_that_was_repaired_is_no_suspect(stored: Stored, index: Any) -> None:
+    stored(moment_ago(3), "a", "b", verdict="NOT READY", findings=[blamed("b")])
+    stored(moment_ago(1), command="nodes repaired", config={"node": "b"})
+    suspects, _ = standing(index())
+    assert suspects == []
+
+
+def test_the_job_of_a_check() -> None:
+    batch = Batch(nodes=("n1", "n2", "n3", "n9"), why="due", pairs=6)
+    text = script(batch, ranks_per_node=8, options={"partition": "low"}, python="/opt/python")
+    lines = text.splitlines()
+    assert "#SBATCH --nodelist=n[1-3,9]" in lines
+    assert "#SBATCH --partition=low" in lines
+    assert "#SBATCH --nice=10000" in lines
+    assert lines[-1] == (
+        "exec /opt/python -m wirespeed locate --exhaustive --on slurm --ranks-per-node 8 --over rails"
+    )
+
+
+@pytest.mark.hostile("hostile values")
+@pytest.mark.parametrize("name", ["n1\n#SBATCH --uid=0", "$(id)", "n1;id", "-w"])
+def test_a_name_from_a_run_that_is_none_gets_into_no_script(name: str) -> None:
+    with pytest.raises(UsageError, match="is not the name of a node"):
+        script(Batch(nodes=("n1", name), why="due"), options={}, python="python")
