@@ -2,8 +2,8 @@
 
 By size, rounds, noise and faults: the share of the nodes that are with their leaf, that are not clear,
 and that are with another one. The bounds: at 10 % noise 98 % with their leaf where all pairs were
-measured (of 16 nodes six times), and at most 2 % of those that are assigned with a wrong one, however few
-pairs there were; no group in a fabric that has none.
+measured (of 16 nodes six times), and at most 2 % of those that are assigned with a wrong one, however
+few pairs there were; no group in a fabric that has none.
 
 Exit code 1 when a bound is broken. Run: python benchmarks/grouping.py [--quick]
 """

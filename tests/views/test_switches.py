@@ -10,7 +10,7 @@ from wirespeed.locate.grouping import Grouping, Switches
 from wirespeed.views.switches import LABEL, expanded, hostlist, render
 from wirespeed.views.text import Style
 
-GROUPS = Grouping(((0, 1), (2, 3)), (4,), 1.25, 1.0, 10, 1.05)
+GROUPS = Grouping(((0, 1), (2, 3)), (4,), "latency", 1.25, 10, 1.05)
 FOUND = Switches((("n1", "n2"), ("n3", "gpu")), ("n4",), GROUPS)
 
 

@@ -189,8 +189,8 @@ class _Planned:
     def scripts(self) -> list[str]:
         from wirespeed.fleet.regular import script
 
-        told = {"ranks_per_node": self.ranks_per_node, "options": self.with_}
-        return [script(one, **told) for one in self.batches]
+        each, options = self.ranks_per_node, self.with_
+        return [script(one, ranks_per_node=each, options=options) for one in self.batches]
 
     def lines(self) -> list[str]:
         from wirespeed.cli.page import table_lines

@@ -1,12 +1,13 @@
 """Which nodes stand behind one switch, from what pairs of nodes showed to each other.
 
-Two nodes behind one switch answer each other sooner than two behind different ones, and where the
-uplinks carry less than the nodes can send, faster too. Each pair is near or far, in noise; the groups
-are the partition that makes the figures likeliest (a stochastic block model with Gaussian figures),
-found from a spectral start and from single nodes by moves of one node and by joining two groups. It is
-believed only where it gains more nats than it costs to write the partition down, which bounds the
-chance that noise makes groups, however many partitions are tried. A node is assigned only where its
-group leads the next best by `SURE` nats.
+Two nodes behind one switch answer each other sooner than two behind different ones. Where no latency
+was measured, rates tell as much if uplinks carry less than the nodes can send; beside latencies they
+would mislead, since they depend on who else talks in a round. Each pair is near or far, in noise; the
+groups are the partition that makes the figures likeliest (a stochastic block model with Gaussian
+figures), found from a spectral start and from single nodes by moves of one node and by joining two
+groups. It is believed only where it gains more nats than it costs to write the partition down, which
+bounds the chance that noise makes groups, however many partitions are tried. A node is assigned only
+where its group leads the next best by `SURE` nats.
 """
 
 import math
@@ -49,15 +50,15 @@ class Grouping:
     """Largest first; one group of all where no difference stands out."""
     unsure: tuple[int, ...]
     """Nodes of which too few pairs were measured, or whose pairs contradict each other."""
-    sooner: float
-    """Median latency of far pairs over that of near ones; 1 where no two groups are known."""
-    faster: float
-    """Median rate of near pairs over that of far ones."""
+    by: Literal["latency", "rate"]
+    """What tells it."""
+    apart: float
+    """By what factor pairs behind one switch are better; 1 where no two groups are known."""
     pairs: int
     """Pairs that were measured."""
     would_show: float
-    """Factor between far and near latencies (rates, where there is none) that the figures could have
-    shown, with `USUAL_SWITCH` nodes (or half of them) a switch; infinite where no pair was measured."""
+    """Factor between near and far that could have shown, with `USUAL_SWITCH` nodes (or half of them) a
+    switch; infinite where no pair was measured."""
 
 
 @dataclass(slots=True)
@@ -96,26 +97,25 @@ class _Channel:
 
 def group(nodes: int, readings: Iterable[Reading]) -> Grouping:
     """The groups that these readings show, of one search or of many."""
-    channels, pairs = _channels(nodes, readings)
-    if not channels:
-        return Grouping((), tuple(range(nodes)), 1.0, 1.0, pairs, math.inf)
+    channel, pairs = _channel(nodes, readings)
+    if channel is None:
+        return Grouping((), tuple(range(nodes)), "latency", 1.0, pairs, math.inf)
     alone, one = np.arange(nodes), np.zeros(nodes, int)
     found, gain = one, 0.0
-    starts = [_spectral([one]) for one in channels]
-    for start in (*starts, alone):
-        label, nats = _refined(channels, start)
+    for start in (_spectral(channel), alone):
+        label, nats = _refined(channel, start)
         worth = _worth(nats, label)
         if worth > gain:
             found, gain = label, worth
-    return _told(channels, found, pairs)
+    return _told(channel, found, pairs)
 
 
-def _told(channels: list[_Channel], label: Floats, pairs: int) -> Grouping:
+def _told(channel: _Channel, label: Floats, pairs: int) -> Grouping:
     """The groups less the nodes that are not clear."""
-    nodes, limit = len(label), _would_show(channels)
+    nodes, limit = len(label), _would_show(channel)
     if label.max() == 0:
-        return Grouping((tuple(range(nodes)),), (), 1.0, 1.0, pairs, limit)
-    nats = _nats(channels, label)
+        return Grouping((tuple(range(nodes)),), (), channel.kind, 1.0, pairs, limit)
+    nats = _nats(channel, label)
     sums = nats @ np.eye(label.max() + 1)[label]
     ahead = sums[np.arange(nodes), label]
     others = sums.copy()
@@ -123,25 +123,24 @@ def _told(channels: list[_Channel], label: Floats, pairs: int) -> Grouping:
     alone = np.bincount(label)[label] == 1
     # To be alone is an answer as well, of which a node that met few others is not sure.
     lead = np.where(alone, 0.0, ahead) - np.maximum(others.max(axis=1), np.where(alone, -np.inf, 0))
-    met = (channels[0].repeats > 0).mean(axis=1)
+    met = (channel.repeats > 0).mean(axis=1)
     unsure = (lead < SURE) | (alone & (met < 0.5))
     kept = np.bincount(label[~unsure], minlength=label.max() + 1)
     unsure |= (kept <= np.bincount(label) / 2)[label]  # what is left of a group is no group
     groups = [np.flatnonzero((label == one) & ~unsure) for one in range(label.max() + 1)]
     known = sorted((tuple(one.tolist()) for one in groups if one.size), key=lambda g: (-len(g), g))
-    gaps = {channel.kind: math.exp(channel.gap) for channel in channels}
     return Grouping(
         groups=tuple(known),
         unsure=tuple(np.flatnonzero(unsure).tolist()),
-        sooner=gaps.get("latency", 1.0),
-        faster=gaps.get("rate", 1.0),
+        by=channel.kind,
+        apart=math.exp(channel.gap),
         pairs=pairs,
         would_show=limit,
     )
 
 
-def _channels(nodes: int, readings: Iterable[Reading]) -> tuple[list[_Channel], int]:
-    """The kinds that were measured, and of how many pairs."""
+def _channel(nodes: int, readings: Iterable[Reading]) -> tuple[_Channel | None, int]:
+    """Latencies, or else rates, and of how many pairs."""
     late: list[tuple[int, int, float]] = []
     fast: list[tuple[int, int, float]] = []
     met = set()
@@ -150,15 +149,13 @@ def _channels(nodes: int, readings: Iterable[Reading]) -> tuple[list[_Channel], 
         late += [(*one.pair, -math.log(s)) for s in one.latency if 0 < s < math.inf]
         both = [(f, b) for f, b in zip(one.forth, one.back, strict=True) if f > 0 and b > 0]
         fast += [(*one.pair, (math.log(f) + math.log(b)) / 2) for f, b in both]
-    found = [("latency", late), ("rate", fast)]
-    channels = []
-    for kind, rows in found:
-        if rows:
-            figures, repeats = _medians(nodes, rows)
-            figures = _without_own(figures, FAR[kind])
-            if not np.isnan(figures).all():
-                channels.append(_Channel(kind, figures, np.where(np.isnan(figures), 0.0, repeats)))
-    return channels, len(met)
+    kind: Literal["latency", "rate"] = "latency" if late else "rate"
+    if not late and not fast:
+        return None, len(met)
+    figures, repeats = _medians(nodes, late or fast)
+    figures = _without_own(figures, FAR[kind])
+    known = ~np.isnan(figures)
+    return _Channel(kind, figures, np.where(known, repeats, 0.0)) if known.any() else None, len(met)
 
 
 def _without_own(figures: Floats, share: float) -> Floats:
@@ -199,13 +196,13 @@ def _medians(nodes: int, rows: list[tuple[int, int, float]]) -> tuple[Floats, Fl
     return figures, repeats
 
 
-def _spectral(channels: list[_Channel]) -> Floats:
+def _spectral(channel: _Channel) -> Floats:
     """Groups as the leading eigenvectors tell them: nodes of one group point the same way there.
 
     Of noise alone no eigenvalue is above 2 sigma sqrt(nodes) (Wigner); m nodes that are nearer to each
     other by a gap make one of m * gap.
     """
-    matrix = sum(channel.standardised() for channel in channels)
+    matrix = channel.standardised()
     np.fill_diagonal(matrix, 0.0)
     values, vectors = np.linalg.eigh(matrix)
     edge = 2 * math.sqrt((matrix**2).sum() / max(len(matrix), 1))
@@ -219,23 +216,22 @@ def _spectral(channels: list[_Channel]) -> Floats:
     return _moved(alike - 0.5, np.arange(len(matrix)))
 
 
-def _refined(channels: list[_Channel], label: Floats) -> tuple[Floats, Floats]:
+def _refined(channel: _Channel, label: Floats) -> tuple[Floats, Floats]:
     """The groups that are likeliest near this start, and the nats of each pair given them."""
-    nats = _nats(channels, label)
+    nats = _nats(channel, label)
     for _ in range(PASSES):
         better = _moved(nats, label)
         if np.array_equal(better, label):
             break
         label = better
-        nats = _nats(channels, label)
+        nats = _nats(channel, label)
     return label, nats
 
 
-def _nats(channels: list[_Channel], label: Floats) -> Floats:
+def _nats(channel: _Channel, label: Floats) -> Floats:
     same = label[:, None] == label[None]
     np.fill_diagonal(same, False)
-    result: Floats = sum(channel.nats(same) for channel in channels)
-    return result
+    return channel.nats(same)
 
 
 def _moved(nats: Floats, label: Floats) -> Floats:
@@ -314,16 +310,15 @@ def _price(sizes: Floats) -> float:
     return ways - alike + min(groups, nodes - groups + 1) * math.log(nodes)
 
 
-def _would_show(channels: list[_Channel]) -> float:
+def _would_show(channel: _Channel) -> float:
     """The factor whose gain pays the price, were the nodes on switches of the usual size."""
-    nodes = len(channels[0].figures)
+    nodes = len(channel.figures)
     size = max(2, min(USUAL_SWITCH, nodes // 2))
     price = _price(np.array([size] * (nodes // size))) + FLUKE
-    first = channels[0]
-    measured = float(np.count_nonzero(first.repeats)) / 2
+    measured = float(np.count_nonzero(channel.repeats)) / 2
     share = (size - 1) / (nodes - 1)
     near = measured * share * (1 - share)
-    return math.exp(min(math.sqrt(2 * price / max(near, 1e-9)) * _noise(first.figures), 30.0))
+    return math.exp(min(math.sqrt(2 * price / max(near, 1e-9)) * _noise(channel.figures), 30.0))
 
 
 # From what runs of `locate` stored to readings, and from numbers to names.

@@ -126,12 +126,9 @@ def summary(found: "Switches") -> str:
         return (
             f"{text}: no difference stands out, and one of {grouping.would_show - 1:.0%} would have"
         )
-    told = []
-    if grouping.sooner > 1:
-        told.append(f"nodes of one answer each other {grouping.sooner:.2f} times sooner")
-    if grouping.faster > 1.02:
-        told.append(f"send {grouping.faster:.2f} times faster")
-    text += f": {' and '.join(told)}" if told else ""
+    does = "answer each other" if grouping.by == "latency" else "send to each other"
+    how = "sooner" if grouping.by == "latency" else "faster"
+    text += f": nodes of one {does} {grouping.apart:.2f} times {how}"
     return text + (f"; {counted(len(found.unsure), 'node')} not clear" if found.unsure else "")
 
 
@@ -152,8 +149,8 @@ def _data(found: "Switches") -> dict[str, Any]:
         ],
         "not_clear": list(found.unsure),
         "pairs": grouping.pairs,
-        "latency_far_over_near": grouping.sooner,
-        "rate_near_over_far": grouping.faster,
+        "by": grouping.by,
+        "apart": grouping.apart,
     }
 
 
