@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.node_facts import Facts
@@ -147,7 +148,7 @@ def filled(text: str, words: dict[str, str]) -> str:
 
 def rows(pattern: Rows, name: str, words: dict[str, str]) -> Rows:
     started = words["{started}"]
-    of_run = {"run": name, "started": started}
+    of_run: dict[str, Any] = {"run": name, "started": started}
     return Rows(
         replace(
             pattern.run, id=words["{id}"], headline=filled(pattern.run.headline, words), **of_run

@@ -83,22 +83,24 @@ class _Http(H11Protocol):
     def __init__(self, gone: Callable[[], None], *known: Any) -> None:
         super().__init__(*known)
         self._gone = gone
+        self._made = False
         self._early = b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._made = True
         if self._early:
             self.data_received(self._early)
 
     def data_received(self, data: bytes) -> None:
-        if self.transport is None:  # the handshake of TLS is over, and its waiter not yet awake
+        if not self._made:  # the handshake of TLS is over, and its waiter not yet awake
             self._early += data
             return
         super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone()
-        if self.transport is not None:
+        if self._made:
             super().connection_lost(exc)
 
 
@@ -109,7 +111,7 @@ class Door(asyncio.Protocol):
         self, callers: Callers, tls: ssl.SSLContext | None, config: Config, state: ServerState
     ) -> None:
         self._callers, self._tls = callers, tls
-        self._known = (config, state, {})
+        self._known: tuple[Any, ...] = (config, state, {})
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from wirespeed.fleet.nodes import NodeState, moment_ago, state
+from wirespeed.fleet.nodes import NodeState, Said, moment_ago, state
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import RunRow
 from wirespeed.runs.source import StoredRuns
@@ -23,7 +23,7 @@ LOOKS = {
     "": ("not_checked", "not known"),
 }
 """The same: (class of its colour, in words)."""
-ORDER = ("fail", "warn", "", "pass")
+ORDER: tuple[Said, ...] = ("fail", "warn", "", "pass")
 _NUMBER = re.compile(r"\d+")
 _OTHERS = "others"
 _ASKED = 3
@@ -37,7 +37,7 @@ class Group:
     name: str
     """`gpu-*` of gpu-001 and gpu-002."""
     nodes: Sequence[NodeState]
-    counts: Counter[str]
+    counts: Counter[Said]
     """Nodes by what is said of them."""
     check: RunRow | None = None
     """The newest run of `check` with one of the nodes that were seen last."""

@@ -59,8 +59,8 @@ def _filter(asked: dict[str, str], **more: Any) -> RunFilter:
     if days in SINCE and days:
         since = (datetime.now(UTC) - timedelta(days=int(days))).isoformat()
     verdict = asked["verdict"] if asked["verdict"] in _VERDICTS else ""
-    told = {name: asked[name] for name in ("node", "command", "gpu")}
-    return RunFilter(verdict=verdict, since=since, **told, **more)
+    node, command, gpu = asked["node"], asked["command"], asked["gpu"]
+    return RunFilter(verdict=verdict, since=since, node=node, command=command, gpu=gpu, **more)
 
 
 def run_line(row: RunRow) -> dict[str, Any]:

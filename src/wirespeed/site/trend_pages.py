@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from wirespeed.compare.compare import trend as trend_of
 from wirespeed.model.derived_records import Series, Trend
+from wirespeed.model.units import counted
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.store import stored_points
 from wirespeed.site.framing import Site, framed, made, query_link, run_link, version_of
@@ -91,8 +92,14 @@ def _drawn(one: Series, number: int) -> dict[str, object]:
         "table": html_table(
             Grid.filled(words.LEVELS, words.rows(one)), f"levels of {name}", f"levels-{number}"
         ),
-        "changes": len(one.changes),
+        "remark": _remark(one),
     }
+
+
+def _remark(one: Series) -> str:
+    if one.changes:
+        return counted(len(one.changes), "change")
+    return "no change found" if one.judged else "too few runs to tell a change"
 
 
 def _shown(one: Series, seconds: float) -> float:
