@@ -66,7 +66,8 @@ class Served:
             text=True,
         )
         self.lines: list[str] = []
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
         end = time.monotonic() + 4 * BOUND_S
         while not (found := re.search(r"http://127\.0\.0\.1:(\d+)", "".join(self.lines))):
             assert time.monotonic() < end and self.process.poll() is None, self.lines
@@ -74,8 +75,10 @@ class Served:
         self.address, self.port = found[0], int(found[1])
 
     def _read(self) -> None:
-        for line in self.process.stderr or ():
-            self.lines.append(line)
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for line in lines:
+                self.lines.append(line)
 
     def runs(self) -> list[str]:
         return sorted(path.name for path in (self.home / "runs").iterdir())
@@ -97,7 +100,7 @@ def served(home: Path) -> Iterator[Served]:
     finally:
         made.process.send_signal(signal.SIGINT)
         assert made.process.wait(BOUND_S) == 0
-        time.sleep(0.1)
+        made.reader.join(BOUND_S)
         told = "".join(made.lines)
         assert told.endswith("stopped\n") and "Traceback" not in told
 
@@ -145,7 +148,10 @@ def test_the_keyboard_walks_the_grid_and_passes_it(served: Served, tab: Any) -> 
     stops = "document.querySelectorAll('.cells a[tabindex=\"0\"]').length"
     groups = tab.ask("document.querySelectorAll('.cells').length")
     assert tab.ask(stops) == groups
-    tab.ask("document.querySelector('.cells a').focus()")
+    for _ in range(60):
+        tab.press("Tab")
+        if tab.ask("document.activeElement.parentElement.classList.contains('cells')"):
+            break
     second = "document.activeElement === document.querySelectorAll('.cells a')[1]"
     key = "new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true})"
     tab.ask(f"document.activeElement.dispatchEvent({key})")
