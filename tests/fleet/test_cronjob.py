@@ -1,5 +1,8 @@
 """The CronJob of a cluster file: valid for Kubernetes, and its pods find each other."""
 
+import subprocess
+from pathlib import Path
+
 import pytest
 from kubernetes_validate import validate
 
@@ -7,6 +10,7 @@ from wirespeed.clusters.deployment import settle
 from wirespeed.clusters.reading import read_cluster
 from wirespeed.fleet.cronjob import objects
 
+HOSTNAME = "/proc/sys/kernel/hostname"
 FILE = """\
 cluster:
   name: mine
@@ -14,6 +18,7 @@ cluster:
 gpus:
   per_node: 8
 workload:
+  python: /bin/echo
   priority_class: idle
 """
 
@@ -26,9 +31,10 @@ def made() -> list[dict]:
     return objects(deployment, "17 2 * * *")
 
 
-def test_kubernetes_takes_all_of_it(made: list[dict]) -> None:
+@pytest.mark.parametrize("version", ["1.28", "1.32", "1.37"])
+def test_kubernetes_takes_all_of_it(made: list[dict], version: str) -> None:
     for one in made:
-        validate(one, "1.32", strict=True)
+        validate(one, version, strict=True)
 
 
 def test_each_time_one_pod_a_node_of_low_priority_and_never_again(made: list[dict]) -> None:
@@ -45,11 +51,20 @@ def test_each_time_one_pod_a_node_of_low_priority_and_never_again(made: list[dic
     assert service["spec"]["selector"].items() <= labels.items()
 
 
-def test_ranks_meet_at_the_first_pod_of_that_job(made: list[dict]) -> None:
+def test_ranks_meet_at_the_first_pod_of_that_job(made: list[dict], tmp_path: Path) -> None:
     (cron,) = [one["spec"] for one in made if one["kind"] == "CronJob"]
+    (script,) = [one["data"]["environment"] for one in made if one["kind"] == "ConfigMap"]
     container = cron["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
-    program = container["command"][-1].replace("$$", "$")
-    assert 'MASTER_ADDR="${own%-*}-0.mine-fleet.ml.svc"' in program
-    assert "--nnodes 4 --nproc-per-node 8" in program
-    assert program.endswith("-m wirespeed locate --exhaustive --over rails")
     assert "readinessProbe" not in container
+    (tmp_path / "environment").write_text(script)
+    (tmp_path / "hostname").write_text("mine-fleet-29400017-2\n")
+    program = container["command"][-1].replace("$$", "$")
+    for there, here in (("/etc/wirespeed/environment", "environment"), (HOSTNAME, "hostname")):
+        program = program.replace(there, str(tmp_path / here))
+    words = [*container["command"][:-1], program]
+    done = subprocess.run(words, env={"JOB_COMPLETION_INDEX": "2"}, capture_output=True, text=True)
+    assert done.stdout == (
+        "-m torch.distributed.run --nnodes 4 --nproc-per-node 8 --node-rank 2 "
+        "--master-addr mine-fleet-29400017-0.mine-fleet.ml.svc --master-port 29500 "
+        "-m wirespeed locate --exhaustive --over rails\n"
+    ), done.stderr

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from wirespeed.cli import run
 from wirespeed.errors import UsageError
 from wirespeed.fleet.nodes import moment_ago
 from wirespeed.fleet.plan import Batch
@@ -71,3 +72,34 @@ def test_the_job_of_a_check() -> None:
 def test_a_name_from_a_run_that_is_none_gets_into_no_script(name: str) -> None:
     with pytest.raises(UsageError, match="is not the name of a node"):
         script(Batch(nodes=("n1", name), why="due"), options={}, python="python")
+
+
+def test_suspects_are_checked_first_and_then_to_be_taken_out(
+    stored: Stored, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = {"verdict": "NOT READY", "command": "locate"}
+    stored(moment_ago(9), "n1", "n2", "n3", "n4", "n5")
+    stored(moment_ago(8), "n1", "n5", findings=[blamed("n5")], **bad)
+    assert run(["fleet", "plan", "--idle", "n[1-5]"]) == 0
+    told = capsys.readouterr().out
+    assert "suspect n5" in told
+    assert "take out" not in told
+    stored(moment_ago(7), "n2", "n5", findings=[blamed("n5")], **bad)
+    assert run(["fleet", "plan", "--idle", "n[1-5]"]) == 0
+    told = capsys.readouterr().out
+    assert "take out n5: 2 runs in a row blame it, in 2 companies" in told
+    assert "scontrol update nodename=n5 state=drain" in told
+    assert "n[1-4]" in told, "the others are due"
+
+
+@pytest.mark.hostile("hostile values")
+def test_a_suspect_with_a_strange_name_is_inert(
+    stored: Stored, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "x; touch /tmp/here\x1b[31m"
+    for ago, other in ((3, "n1"), (2, "n2")):
+        stored(moment_ago(ago), other, name, verdict="NOT READY", findings=[blamed(name)])
+    assert run(["fleet", "plan", "--idle", "n[1-4]"]) == 0
+    told = capsys.readouterr().out
+    assert "\x1b" not in told
+    assert "kubectl cordon 'x; touch /tmp/here" in told

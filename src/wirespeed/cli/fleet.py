@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -152,8 +153,10 @@ class _Planned:
     """The plan for now, by the options."""
 
     def __init__(self, values: dict[str, Any]) -> None:
+        from wirespeed.fleet.nodes import moment_ago
         from wirespeed.fleet.plan import batches, recheck
         from wirespeed.fleet.regular import seen_in, slurm_nodes, standing
+        from wirespeed.locate.grouping import natural
         from wirespeed.runs.source import opened
         from wirespeed.views.switches import expanded
 
@@ -164,7 +167,9 @@ class _Planned:
         with opened(say=lambda text: click.echo(text, err=True)) as index:
             if values["idle"] is not None:
                 self.idle = expanded(values["idle"])
-                names = sorted({*self.idle, *index.hosts()})
+                since = moment_ago(2 * self.within)
+                lately = [one.host for one in index.latest() if one.started >= since]
+                names = sorted({*self.idle, *lately}, key=natural)
             else:
                 told = slurm_nodes(self.with_.get("partition", ""))
                 self.idle, names = list(told.idle), list(told.usable)
@@ -223,12 +228,13 @@ class _Planned:
         lines = []
         for one in self.suspects:
             if one.take_out:
+                name = shlex.quote(one.name)  # as a run tells it, for somebody's shell
                 lines += [
                     f"take out {one.name}: {one.blamed} runs in a row blame it, in "
                     f"{one.companies} companies",
-                    f"  wirespeed nodes show {one.name}",
-                    f"  scontrol update nodename={one.name} state=drain reason=wirespeed",
-                    f"  kubectl cordon {one.name}",
+                    f"  wirespeed nodes show {name}",
+                    f"  scontrol update nodename={name} state=drain reason=wirespeed",
+                    f"  kubectl cordon {name}",
                 ]
             elif one.name not in checked:
                 lines.append(

@@ -19,6 +19,7 @@ from wirespeed.cli.options import (
     command,
     flag,
     option,
+    store_option,
 )
 from wirespeed.cli.page import show
 from wirespeed.cli.run_options import RunOptions, secret_option
@@ -39,6 +40,7 @@ _OF_SWITCHES = tuple(one for one in FORMATS if one not in _FORMATS)
     multiple=True,
 )
 @option("--label KEY", "Label that -o k8s-labels sets.", default=LABEL)
+@store_option
 @option(
     "--startup-timeout",
     "Seconds for all nodes to tell what they are.",
