@@ -29,7 +29,6 @@ from wirespeed.runs.rows import (
     Rows,
     RunRow,
     damaged_row,
-    order_of,
     rows_of,
 )
 from wirespeed.runs.store import list_runs, remove, save
@@ -61,7 +60,7 @@ def everything() -> tuple[list[list[object]], str]:
 
 
 def as_folders_tell(paths: Iterable[Path]) -> list[list[object]]:
-    rows = sorted(map(read, paths), key=lambda one: (*order_of(one.run), one.run.run))
+    rows = sorted(map(read, paths), key=lambda one: one.run.run)
     return [
         [one.run for one in rows],
         *([row for one in rows for row in one[k]] for k in range(1, 4)),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wirespeed.errors import InputError, StorageError
-from wirespeed.runs.index_file import ORDER, TABLES, VERSION, IndexFile, columns, made
+from wirespeed.runs.index_file import TABLES, VERSION, IndexFile, columns, made
 from wirespeed.runs.place import FOLDER_NAME, home, runs_home
 from wirespeed.runs.rows import (
     FigureRow,
@@ -27,6 +27,7 @@ from wirespeed.runs.rows import (
     Rows,
     RunRow,
     damaged_row,
+    order_of,
     rows_of,
 )
 
@@ -34,13 +35,15 @@ _T = TypeVar("_T")
 _ATTEMPTS = 3
 _BATCH_S = 0.5
 """So long rows are gathered before they are written: more than that is not lost with the process."""
+_ORDER = "substr(run, 1, 15), started, run"
+"""Of runs, as SQL: see `order_of`."""
+_FALLING = "substr(run, 1, 15) DESC, started DESC, run DESC"
 _PAGE = 2000
 _FEW = 8
 """Runs that are read while the file is locked: to lock it again takes longer."""
 _MANY = 200
 """Runs to be read that are worth a word."""
 _STEP_S = 2.0
-_NEWEST = "substr(run, 1, 15) DESC, started DESC, run DESC"
 EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
 
 
@@ -77,10 +80,7 @@ class RunFilter:
             (self.gpu, "instr(lower(gpu), lower(?)) > 0"),
             (self.since, "started >= ?"),
             (self.until, "started < ?"),
-            (
-                self.before,
-                f"({ORDER.format('')}) < (SELECT {ORDER.format('')} FROM runs WHERE run = ?)",
-            ),
+            (self.before, f"({_ORDER}) < (SELECT {_ORDER} FROM runs WHERE run = ?)"),
         ]
         if self.verdict in EXIT_CODES:
             told.append(
@@ -151,7 +151,7 @@ class Index:
         """How many there are, whatever `last` says."""
         where, values = which.where()
         sql = f"SELECT count(*) FROM runs WHERE {where}"
-        return int(self._file.mended(lambda: self._file.ask(sql, values)[0][0]))
+        return int(self._asked(lambda: self._file.ask(sql, values)[0][0]))
 
     def figures(self, names: Iterable[str] = (), which: RunFilter = EVERYTHING) -> list[FigureRow]:
         """names: operations or strategies, all if empty. `last`: of the runs that have such figures."""
@@ -177,43 +177,46 @@ class Index:
     def hosts(self) -> list[str]:
         """Every node that took part in a run, sorted."""
         sql = "SELECT DISTINCT host FROM nodes ORDER BY host"
-        return [host for (host,) in self._file.mended(lambda: self._file.ask(sql))]
+        return [host for (host,) in self._asked(lambda: self._file.ask(sql))]
 
     def spans(self) -> dict[str, tuple[str, str, int]]:
         """By host its first and its last run (their folders' names), and in how many it took part."""
         sql = "SELECT host, min(run), max(run), count(*) FROM nodes GROUP BY host"
-        found = self._file.mended(lambda: self._file.ask(sql))
+        found = self._asked(lambda: self._file.ask(sql))
         return {host: (first, last, count) for host, first, last, count in found}
 
     def latest(self) -> list[NodeRow]:
         """Of each node the row of its last run, by host."""
         newest = "(host, run) IN (SELECT host, max(run) FROM nodes GROUP BY host)"
         sql = f"SELECT {', '.join(columns(NodeRow))}, crc FROM nodes WHERE {newest} ORDER BY host"
-        return self._file.mended(lambda: self._file.rows(NodeRow, sql, ()))
+        return self._asked(lambda: self._file.rows(NodeRow, sql, ()))
 
     def marks(self, since: str = "") -> list[NodeMark]:
         """What each run since then said of each of its nodes, as little as tells a change; ordered."""
         sql = f"SELECT {', '.join(NodeMark._fields)} FROM nodes WHERE started >= ? ORDER BY run"
-        return [NodeMark(*row) for row in self._file.mended(lambda: self._file.ask(sql, [since]))]
+        return [NodeMark(*row) for row in self._asked(lambda: self._file.ask(sql, [since]))]
 
     def blames(self, since: str = "") -> dict[str, int]:
         """By host how many findings since then failed because of it."""
         sql = "SELECT host, count(*) FROM findings WHERE host <> '' AND status = 'fail'"
         sql += " AND started >= ? GROUP BY host"
-        return dict(self._file.mended(lambda: self._file.ask(sql, [since])))
+        return dict(self._asked(lambda: self._file.ask(sql, [since])))
 
     def pages(self, kind: type[_T], which: RunFilter = EVERYTHING) -> Iterator[list[_T]]:
         """All rows of that kind, some thousand runs at a time, so that they need not fit into memory."""
         table = next(name for name, one in TABLES.items() if one is kind)
         where, values = which.where()
         asked = f"SELECT run FROM runs WHERE {where}"
-        names = [run for (run,) in self._file.mended(lambda: self._file.ask(asked, values))]
+        names = [run for (run,) in self._asked(lambda: self._file.ask(asked, values))]
         names.sort()
         sql = f"SELECT {', '.join(columns(kind))}, crc FROM {table} WHERE run BETWEEN ? AND ?"
-        sql += f" AND run IN ({asked}) ORDER BY {ORDER.format('')}"
+        sql += f" AND run IN ({asked}) ORDER BY run"
         for first in range(0, len(names), _PAGE):
             ends = [names[first], names[min(first + _PAGE, len(names)) - 1]]
-            yield self._file.mended(partial(self._file.rows, kind, sql, ends + values))
+            yield self._asked(partial(self._file.rows, kind, sql, ends + values))
+
+    def _asked(self, action: Callable[[], _T]) -> _T:
+        return self._file.mended(lambda: self._file.steady(action))
 
     def _of_runs(
         self, kind: type[_T], conditions: Iterable[tuple[str, list[Any]]], which: RunFilter
@@ -228,34 +231,44 @@ class Index:
             chosen = f"SELECT run FROM runs WHERE {where}"
             if which.last is not None:
                 such = f"SELECT 1 FROM {table} t WHERE t.run = runs.run AND {condition}"
-                chosen += f" AND EXISTS ({such})"
-                chosen += f" ORDER BY {_NEWEST} LIMIT {int(which.last)}"
-                more = more + values
+                where, more = f"{where} AND EXISTS ({such})", more + values
+                chosen, more = _newest(where, more, which.last)
             sql, values = f"{sql} AND run IN ({chosen})", values + more
-        sql += f" ORDER BY {ORDER.format('')}"
-        return self._file.mended(lambda: self._file.rows(kind, sql, values))
+        sql += f" ORDER BY {_ORDER}" + ", number" * ("number" in columns(kind))
+        return self._asked(lambda: self._file.rows(kind, sql, values))
 
     def _current(self, which: RunFilter) -> list[RunRow]:
         where, values = which.where()
-        sql = f"SELECT seen, {', '.join(columns(RunRow))}, crc FROM runs WHERE {where}"
-        sql += f" ORDER BY {_NEWEST}"
         if which.last is not None:
-            sql += f" LIMIT {int(which.last)}"
+            newest, values = _newest(where, values, which.last)
+            where = f"run IN ({newest})"
+        sql = f"SELECT seen, {', '.join(columns(RunRow))}, crc FROM runs WHERE {where}"
         found: list[tuple[str, RunRow]] = []
         for _ in range(_ATTEMPTS):
-            found = [(seen, made(RunRow, row)) for seen, *row in self._file.ask(sql, values)]
+            rows = self._file.steady(lambda: self._file.ask(sql, values))
+            found = [(seen, made(RunRow, row)) for seen, *row in rows]
             stale = [one.run for seen, one in found if seen != _seen(self._folders / one.run)]
             if not stale:
                 break
             self._take(stale)
-        return [one for _, one in reversed(found)]
+        return sorted((one for _, one in found), key=order_of)
 
     # Keeping it current.
 
     def _synchronise(self) -> None:
+        """Until nothing is left to be read, or no time; whatever other processes do to the file."""
+        for _ in range(_ATTEMPTS):
+            self._catch_up()
+            with self._file.transaction("BEGIN"):
+                told = self._file.told()
+                (self.missing,) = self._file.ask("SELECT count(*) FROM pending")[0]
+            if "stamp" in told and (not self.missing or time.monotonic() > self._end):
+                break
+        self._file.made = told.get("made", "")
+
+    def _catch_up(self) -> None:
         file = self._file
-        stamp = file.ask("SELECT value FROM told WHERE name = 'stamp'")
-        if not stamp or stamp[0][0] != _stamp(self._folders):
+        if file.told().get("stamp") != _stamp(self._folders):
             self._list()
         open_ones = file.ask("SELECT run, seen FROM runs WHERE finished = 0")
         self._take([run for run, seen in open_ones if seen != _seen(self._folders / run)])
@@ -263,7 +276,6 @@ class Index:
         if len(new) >= _MANY:
             self._say(f"reading {len(new):,} runs into the index …")
         self._take([run for (run,) in new])
-        self.missing = file.ask("SELECT count(*) FROM pending")[0][0]
 
     def _list(self) -> None:
         """What has come is pending from now on, what has gone is forgotten.
@@ -272,7 +284,7 @@ class Index:
         that stays.
         """
         file = self._file
-        with file.writing():
+        with file.transaction():
             stamp = _stamp(self._folders)
             there = folder_names(self._folders)
             tables = ("runs", "pending")
@@ -301,7 +313,7 @@ class Index:
     def _keep(self, read: Sequence[tuple[str, str, Rows | None]]) -> None:
         if not read:
             return
-        with self._file.writing():
+        with self._file.transaction():
             self._forget(name for name, _, _ in read)
             for _, seen, rows in read:
                 if rows is not None:
@@ -314,6 +326,15 @@ class Index:
         gone = [(run,) for run in runs]
         for table in (*TABLES, "pending"):
             self._file.change(f"DELETE FROM {table} WHERE run = ?", gone)
+
+
+def _newest(condition: str, values: list[Any], last: int) -> tuple[str, list[Any]]:
+    """SQL for the names of the newest runs of a condition: of the second that holds the oldest of them
+    all are looked at, and no others are sorted."""
+    some = f"SELECT run FROM runs WHERE {condition} ORDER BY run DESC LIMIT {last}"
+    second = f"SELECT substr(min(run), 1, 15) FROM ({some})"
+    sql = f"SELECT run FROM runs WHERE {condition} AND run >= ({second}) ORDER BY {_FALLING}"
+    return f"{sql} LIMIT {last}", values * 2
 
 
 def _any_of(column: str, values: Iterable[str]) -> tuple[str, list[Any]]:

@@ -9,6 +9,7 @@ process alone.
 
 import fcntl
 import os
+import secrets
 import sqlite3
 import time
 import zlib
@@ -32,12 +33,9 @@ TABLES: dict[str, type] = {
     "nodes": NodeRow,
 }
 """Rows by the name of their table."""
-ORDER = "substr({0}run, 1, 15), {0}started, {0}run"
-"""Of runs, as SQL: by the second in the folder's name, then by what the run says itself."""
-
 _T = TypeVar("_T")
 _BUSY_S = 5.0
-_ATTEMPTS = 4
+_ATTEMPTS = 6
 _UNUSABLE = {
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL),
     *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOLFS),
@@ -46,16 +44,15 @@ _UNUSABLE = {
 _LOCKED_BYTES = 512
 _FIRST_LOCKED = 0x40000000
 """The bytes that SQLite locks to read or write (https://www.sqlite.org/fileformat2.html, 1.2.1)."""
+_KEYS = {"runs": "run", "figures": "run, number", "findings": "run, number", "nodes": "run, host"}
+"""A table is one tree in the order of its runs: with a second beside it, damage could hide a row from
+those who look there, and from nobody else."""
 _INDEXES = (
-    f"runs ({ORDER.format('')})",
     "runs (run) WHERE finished = 0",
-    "figures (run)",
     "figures (name, run)",
-    "findings (run)",
     "findings (host, run) WHERE host <> ''",
     "findings (peer, run) WHERE peer <> ''",
     "findings (id, run)",
-    "nodes (run)",
     "nodes (host, run)",
 )
 
@@ -64,12 +61,18 @@ class Damaged(Exception):
     """A row is not what was written."""
 
 
+class Remade(Exception):
+    """Another process has emptied the file since this one filled it."""
+
+
 class IndexFile:
     """A connection that answers whatever has become of the file."""
 
     def __init__(self, path: Path, renew: Callable[[], None]) -> None:
         """renew: called after the tables were made anew, to fill them."""
         self._path, self._renew = path, renew
+        self.made = ""
+        """Which making of the tables `renew` has filled; one of `told`."""
         self.in_memory = ""
         """Why the file is not used; empty while it is."""
         self._db: sqlite3.Connection | None = None
@@ -99,10 +102,23 @@ class IndexFile:
                 if attempt:
                     self._renew()
                 return action()
+            except Remade as error:
+                last = error
             except (sqlite3.Error, Damaged) as error:
                 last = error
                 self._step_back(attempt, error)
         raise StorageError(f"the index {self._path} cannot be read: {last}") from last
+
+    def steady(self, action: Callable[[], _T]) -> _T:
+        """What an action gives that only reads; Remade where the tables may not be full yet."""
+        with self.transaction("BEGIN"):
+            if self.told().get("made") != self.made:
+                raise Remade("another process makes it anew")
+            return action()
+
+    def told(self) -> dict[str, str]:
+        """What is kept of the whole, by name."""
+        return dict(self.ask("SELECT name, value FROM told"))
 
     def _step_back(self, attempt: int, error: Exception) -> None:
         self.close()
@@ -175,13 +191,13 @@ class IndexFile:
             self.db.executemany(f"INSERT INTO {table} VALUES ({places})", values)
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """All or nothing, and nobody else meanwhile; within another it is a part of that."""
+    def transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+        """All or nothing, and nobody else writes meanwhile; within another it is a part of that."""
         db = self.db
         if db.in_transaction:
             yield
             return
-        db.execute("BEGIN IMMEDIATE")
+        db.execute(begin)
         try:
             yield
             db.execute("COMMIT")
@@ -219,13 +235,14 @@ def _make(db: sqlite3.Connection) -> None:
     db.execute("BEGIN IMMEDIATE")
     for table, kind in TABLES.items():
         beyond = ["crc"] + ["seen"] * (table == "runs")
-        unique = ", PRIMARY KEY (run)" if table == "runs" else ""
         names = ", ".join((*columns(kind), *beyond))
-        db.execute(f"CREATE TABLE IF NOT EXISTS {table} ({names}{unique})")
+        key = f"PRIMARY KEY ({_KEYS[table]})) WITHOUT ROWID"
+        db.execute(f"CREATE TABLE IF NOT EXISTS {table} ({names}, {key}")
     db.execute("CREATE TABLE IF NOT EXISTS pending (run PRIMARY KEY)")
     db.execute("CREATE TABLE IF NOT EXISTS told (name PRIMARY KEY, value)")
     for number, place in enumerate(_INDEXES):
         db.execute(f"CREATE INDEX IF NOT EXISTS by_{number} ON {place}")
+    db.execute("INSERT OR REPLACE INTO told VALUES ('made', ?)", (secrets.token_hex(8),))
     db.execute(f"PRAGMA user_version = {VERSION}")
     db.execute("COMMIT")
 

@@ -87,6 +87,8 @@ class FigureRow:
     """As in a run's row."""
     started: str
     """When the run started."""
+    number: int
+    """Its place among the run's figures, from 0."""
     kind: str
     """`collective`, `training`, `goodput`, `soak`, `watched` or `replay`."""
     name: str
@@ -254,9 +256,9 @@ def id_in(name: str) -> str:
     return name.rpartition("-")[2]
 
 
-def order_of(row: RunRow) -> tuple[str, str]:
+def order_of(row: RunRow) -> tuple[str, str, str]:
     """Sorts by start: the folder's name tells the second, the run within it the millisecond."""
-    return row.run[:STAMP_LENGTH], row.started
+    return row.run[:STAMP_LENGTH], row.started, row.run
 
 
 def _line(run: "Run", name: str) -> RunRow:
@@ -292,12 +294,13 @@ def _line(run: "Run", name: str) -> RunRow:
 def _figures(line: RunRow, run: "Run") -> Iterator[FigureRow]:
     from wirespeed.compare.figures import figures_of
 
-    for what, figure in figures_of(run).items():
+    for number, (what, figure) in enumerate(figures_of(run).items()):
         told = dict(what.fields)
         names = (told.get(name) for name in ("op", "strategy", "figure"))
         yield FigureRow(
             run=line.run,
             started=line.started,
+            number=number,
             kind=what.kind,
             name=str(next((name for name in names if name), "")),
             what=json.dumps(what.fields),
