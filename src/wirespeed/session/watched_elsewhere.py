@@ -8,6 +8,7 @@ from contextlib import suppress
 from wirespeed import __version__
 from wirespeed.model.records import Run, World
 from wirespeed.node.redact import allowed_environment
+from wirespeed.runs import unsent
 from wirespeed.session.folders import patient_folder
 from wirespeed.session.launched import nodes_of
 from wirespeed.session.status_line import StatusLine, tell_run
@@ -57,4 +58,8 @@ class WatchedElsewhere:
             tell_run(run)
             sys.stderr.write(f"wirespeed: watched; run {run.id}\n")
         self._folder.finish(run)
+        if os.environ.get(unsent.VARIABLE):
+            from wirespeed.fleet.common_store.sending import send_at_end
+
+            send_at_end()
         return code

@@ -573,3 +573,21 @@ def test_a_run_of_a_name_that_is_none(postgres: Any, sending: str, run: Run) -> 
             find("last")
         with pytest.raises(UsageError, match="no run"):
             find("evil")
+
+
+# Whole commands on ranks.
+
+
+@pytest.mark.slow
+def test_a_check_arrives_with_its_findings_and_nodes(postgres: Any, store: str, cli: Any) -> None:
+    done = cli("check", "-l", "quick", "--ranks", "2", "--store", store, "-q")
+    stored = cli.run()
+    assert done.code == stored["exit_code"]
+    assert done.err == ""
+    told = in_database(postgres, store, "SELECT id, verdict, exit_code FROM wirespeed.runs")
+    assert told == f"{stored['id']}|{stored['verdict']}|{stored['exit_code']}"
+    there = counts(postgres, store)
+    assert (there["findings"], there["nodes"]) == (len(stored["findings"]), 1)
+    assert there["figures"] > 0
+    assert list((cli.home / "outbox").iterdir()) == []
+    cli.nothing_runs()

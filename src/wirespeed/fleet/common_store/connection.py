@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 CONNECT_S = 3
 """For the server to answer; libpq takes 2 at least."""
 STATEMENT_S = 60
-"""For one statement."""
+"""For one statement, which the server ends then."""
+SILENT_S = 30
+"""After so long without a sign of life from the other machine the connection is given up."""
 
 
 @contextmanager
@@ -47,6 +49,10 @@ def _open(url: str, statement_s: float) -> Any:
     connection = psycopg.connect(
         url,
         connect_timeout=CONNECT_S,
+        keepalives_idle=SILENT_S,
+        keepalives_interval=SILENT_S // 3,
+        keepalives_count=3,
+        tcp_user_timeout=SILENT_S * 1000,
         fallback_application_name=f"wirespeed {__version__}",
         prepare_threshold=None,
     )

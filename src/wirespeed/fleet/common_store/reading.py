@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -33,6 +34,8 @@ from wirespeed.runs.unsent import label
 
 _T = TypeVar("_T")
 _PAGE = 5000
+_MOST_FETCHED = 200
+"""Runs at a time whose files lie here; a page that is served may ask for any number."""
 _MOST_NAMED = 6
 """Runs of which a reference may be the start, where it is told that there are several."""
 
@@ -80,10 +83,12 @@ class CommonStore:
     def _fetched_of(self, rows: "StoredRows", name: str) -> Path:
         key = (name, rows.digest(name))
         if key not in self._fetched:
-            folder = self._folder / str(len(self._fetched)) / name
-            folder.mkdir(0o700, parents=True)
+            folder = Path(mkdtemp(dir=self._folder)) / name
+            folder.mkdir(0o700)
             unpacked(rows.files(name), folder)
             self._fetched[key] = folder
+        while len(self._fetched) > _MOST_FETCHED:
+            rmtree(self._fetched.pop(next(iter(self._fetched))).parent, ignore_errors=True)
         return self._fetched[key]
 
     def __str__(self) -> str:

@@ -19,7 +19,7 @@ from wirespeed.fleet.common_store.connection import connected
 from wirespeed.fleet.common_store.content import packed
 from wirespeed.model.field_types import field_docs
 from wirespeed.runs.loading import load
-from wirespeed.runs.rows import FigureRow, FindingRow, NodeRow, RunRow, rows_of
+from wirespeed.runs.rows import STAMP_LENGTH, FigureRow, FindingRow, NodeRow, RunRow, rows_of
 from wirespeed.runs.unsent import label
 
 VERSION = 1
@@ -74,6 +74,7 @@ RUNS = sa.Table(
     sa.Index("runs_by_start", "started"),
     sa.Index("runs_by_id", "id"),
 )
+sa.Index("runs_in_order", sa.func.substr(RUNS.c.run, 1, STAMP_LENGTH), RUNS.c.started, RUNS.c.run)
 
 
 def _place() -> sa.Column[Any]:
