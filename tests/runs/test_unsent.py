@@ -83,6 +83,12 @@ def test_what_is_no_address(url: str) -> None:
 
 
 def test_addresses() -> None:
-    for url in (STORE, "postgres:///fleet?host=/run/postgresql", "postgresql://a,b:6432/fleet"):
+    for url in (
+        STORE,
+        "postgresql://me@db:1/x?sslcert=a@b",
+        "postgres:///fleet?host=/run/postgresql",
+        "postgresql://a,b:6432/fleet",
+    ):
         assert checked_address(url) == url
     assert label(STORE) == "postgresql://db.example:5432/fleet"
+    assert label("postgresql://me@db:1/x?sslcert=a@b") == "postgresql://db:1/x"

@@ -50,9 +50,8 @@ def checked_address(url: str) -> str:
         raise UsageError(
             f"--store {redact_value(url)[:200]!r} is no address of a store", expected=_FORM
         )
-    before, at, _ = rest.rpartition("@")
     asked = [name.lower() for name, _ in parse_qsl(url.partition("?")[2])]
-    if (at and ":" in before) or any("password" in name for name in asked):
+    if ":" in _parts(rest)[0] or any("password" in name for name in asked):
         raise UsageError(
             f"the address of the store holds a password: {label(url)}",
             expected="the password in ~/.pgpass (mode 0600), or in the variable PGPASSWORD",
@@ -64,4 +63,13 @@ def checked_address(url: str) -> str:
 def label(url: str) -> str:
     """Where it is, for people: without who asks, and how."""
     scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
+    return f"{scheme}://{_parts(rest)[1].partition('?')[0]}"
+
+
+def _parts(rest: str) -> tuple[str, str]:
+    """User, with what stands for a password, and the rest; a password may hold anything, unescaped."""
+    before, query, parameters = rest.partition("?")
+    if "@" not in before:
+        before, query, parameters = rest, "", ""
+    user, _, there = before.rpartition("@")
+    return user, there + query + parameters
