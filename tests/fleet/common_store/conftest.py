@@ -54,8 +54,11 @@ class Postgres:
         self.sql(f"CREATE ROLE {OWNER} LOGIN PASSWORD '{PASSWORD}'")
 
     def _start(self, program: str, *words: str) -> subprocess.Popen[bytes]:
+        command = [str(self._bin / program), *words]
+        if shutil.which("setpriv"):  # it ends with the tests, however these do
+            command = ["setpriv", "--pdeathsig", "INT", "--", *command]
         return subprocess.Popen(
-            [str(self._bin / program), *words],
+            command,
             cwd=self.folder,
             user=self._user,
             stdin=subprocess.DEVNULL,

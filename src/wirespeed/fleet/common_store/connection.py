@@ -31,22 +31,23 @@ def connected(url: str, *, statement_s: float = STATEMENT_S) -> Iterator["Connec
     """
     checked_address(url)
     with told(url):
-        from sqlalchemy import create_engine, pool
+        from sqlalchemy import create_engine, event, pool
 
         engine = create_engine(
-            "postgresql+psycopg://",
-            creator=partial(_open, url, statement_s),
-            poolclass=pool.NullPool,
+            "postgresql+psycopg://", creator=partial(_open, url), poolclass=pool.NullPool
         )
+        limit = f"SET LOCAL statement_timeout = {int(statement_s * 1000)}"
+        event.listen(engine, "begin", lambda begun: begun.exec_driver_sql(limit))
         with engine.connect() as connection:
             yield connection
 
 
-def _open(url: str, statement_s: float) -> Any:
+def _open(url: str) -> Any:
     import psycopg
 
-    # Prepared statements do not outlive a transaction where a pool such as pgbouncer stands between.
-    connection = psycopg.connect(
+    # Where a pool such as pgbouncer stands between, nothing outlives a transaction: neither prepared
+    # statements nor settings.
+    return psycopg.connect(
         url,
         connect_timeout=CONNECT_S,
         keepalives_idle=SILENT_S,
@@ -56,9 +57,6 @@ def _open(url: str, statement_s: float) -> Any:
         fallback_application_name=f"wirespeed {__version__}",
         prepare_threshold=None,
     )
-    connection.execute(f"SET statement_timeout = {int(statement_s * 1000)}")
-    connection.commit()
-    return connection
 
 
 def libraries() -> None:
