@@ -18,7 +18,7 @@ from wirespeed.runs.folder import new_id
 from wirespeed.runs.store import save
 
 pytestmark = pytest.mark.system
-SOON_S = 40.0
+SOON_S = 90.0
 GATE = (sys.executable, "-m", "wirespeed", "gate")
 PROLOG = """\
 PrologFlags=Alloc
@@ -33,7 +33,7 @@ HealthCheckNodeState=ANY
 """
 SCRIPT = """\
 #!/bin/sh
-export WIRESPEED_HOME={home} PATH={path}
+export WIRESPEED_HOME={home} PATH={path} SLURM_CONF={conf}
 {gate} --for {purpose} --node "$(hostname)" >> {home}.out 2>&1
 [ $? -ne 1 ] || exit {refused}
 """
@@ -51,6 +51,7 @@ class Gated:
         home = f"{self.folder}/home-$(hostname)"
         text = SCRIPT.format(
             home=home,
+            conf=self.folder / "slurm.conf",
             path=os.environ["PATH"],
             gate=shlex.join(GATE),
             purpose=purpose,
@@ -83,8 +84,8 @@ class Gated:
         )  # fmt: skip
         save(run)
 
-    def gate(self, node: str, *words: str, before: tuple[str, ...] = ()) -> Any:
-        command = [*before, *GATE, *words, "--node", node]
+    def gate(self, node: str, *words: str, before: tuple[str, ...] = (), called: str = "") -> Any:
+        command = [*before, *GATE, *words, "--node", called or node]
         env = {"WIRESPEED_HOME": str(self.home(node))}
         return self.slurm.start(command, env, node=node).wait(60)
 
@@ -161,7 +162,7 @@ def test_a_refused_node_is_drained_and_its_job_runs_elsewhere(gated: Any) -> Non
     assert "node-0 is slow" in reason
 
     one.check("node-0", "pass")
-    for _ in range(3):
+    for _ in range(2):
         done = one.gate("node-0", "--for", "slurm-health")
         assert "stays out of service" in done.err, done.err
         older(one.home("node-0"), "node-0", 301)
@@ -172,7 +173,9 @@ def test_a_refused_node_is_drained_and_its_job_runs_elsewhere(gated: Any) -> Non
 
 def test_the_health_program_takes_no_more_than_it_may(gated: Any) -> None:
     """Two nodes are bad, and of four one may be out; one that a person took is left alone."""
-    one = gated(HEALTH, bad=("node-1", "node-2"))
+    one = gated(HEALTH)
+    one.check("node-1", "fail")
+    one.check("node-2", "fail")
     one.until(lambda: sum("drain" in one.row(node)[0] for node in ("node-1", "node-2")) == 1)
     time.sleep(6)
     out = [node for node in ("node-1", "node-2") if "drain" in one.row(node)[0]]
@@ -190,9 +193,7 @@ def test_by_hand(gated: Any) -> None:
     assert "dry run" in done.err
     assert one.row("node-1")[0] == "idle"
 
-    stranger = ("setpriv", "--reuid=65534", "--clear-groups")
-    one.home("node-1").chmod(0o777)
-    done = one.gate("node-1", "--for", "slurm-health", before=stranger)
+    done = one.gate("node-1", "--for", "slurm-health", before=STRANGER)
     assert done.code == 3, done.out + done.err
     assert one.row("node-1")[0] == "idle"
     assert "scontrol may not change node-1" in done.err, done.err
@@ -208,6 +209,9 @@ def test_by_hand(gated: Any) -> None:
     assert one.row("node-2")[1] == "new DIMM"
 
 
+STRANGER = ("setpriv", "--reuid=65534", "--clear-groups")
+STRANGER += ("--inh-caps=+dac_override", "--ambient-caps=+dac_override")
+"""Nobody, who may read the lab's files: Slurm tells users apart by munge."""
 NAMES = ("ALL", "node-[0-3]", "node-0,node-1", "-x", "$(reboot)", "'; DROP TABLE runs", "<script>")
 
 
@@ -215,7 +219,7 @@ NAMES = ("ALL", "node-[0-3]", "node-0,node-1", "-x", "$(reboot)", "'; DROP TABLE
 def test_names_of_many_nodes_take_none(gated: Any, count_attacks: Any) -> None:
     one = gated(bad=("node-1",))
     for name in NAMES:
-        done = one.gate(name, "--for", "slurm-health")
+        done = one.gate("node-1", "--for", "slurm-health", called=name)
         assert done.code == 2, name
     count_attacks("hostile values", len(NAMES) - 1)
     assert set(one.slurm.states().values()) == {"idle"}

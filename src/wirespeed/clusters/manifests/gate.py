@@ -77,14 +77,15 @@ def _spec(deployment: Deployment, words: Sequence[str]) -> dict[str, Any]:
         "runtimeClassName": workload.runtime_class,
     }
     volumes, mounts = files_own(deployment)
-    user = deployment.file.security.run_as_user or _ANY_USER
+    asked = deployment.file.security.run_as_user
+    user = _ANY_USER if asked is None else asked
     pod = {
         "serviceAccountName": deployment.name,
         "automountServiceAccountToken": True,
         "enableServiceLinks": False,
         "securityContext": {
             "runAsUser": user,
-            "runAsNonRoot": True,
+            "runAsNonRoot": user > 0,
             "fsGroup": user,
             "seccompProfile": {"type": "RuntimeDefault"},
         },

@@ -75,9 +75,10 @@ def main() -> None:
     )
     _say(answer=msgspec.to_builtins(answer))
     _say(doing="storing what was done")
-    told = f"{decision.act} {decision.health} {sorted({one.id for one in decision.counted})}"
+    ids = sorted({one.id for one in decision.counted})
+    told = " ".join((decision.act, decision.health, str(ids), *problems))
     try:
-        if problems or _is_news(decision, told, kept.memory.told):
+        if _is_news(decision, told, kept.memory.told):
             seconds = time.monotonic() - began
             run = run_of(asked.node, node, asked.rules, decision, seen, problems, seconds)
             answer = msgspec.structs.replace(answer, run=run)
