@@ -20,8 +20,8 @@ from wirespeed.runs.rows import RunRow
 from wirespeed.site.framing import Site, ago, framed, made, node_link, run_link
 from wirespeed.site.pictures import strip
 from wirespeed.site.run_pages import folder_of
-from wirespeed.views.live import LiveJob, live_line
-from wirespeed.views.text import MARKS, Style
+from wirespeed.views.live import LiveJob, live_words
+from wirespeed.views.text import MARKS
 
 _AGAIN_S = 3.0
 _SILENT_S = 60.0
@@ -29,7 +29,6 @@ _SILENT_S = 60.0
 _MOST_BYTES = 64 << 20
 _MOST_LISTED = 200
 _MOST_FINDINGS = 20
-_WHOLE_LINE = 10_000
 
 
 def live_page(site: Site, _: Request) -> Response:
@@ -43,10 +42,9 @@ def live_page(site: Site, _: Request) -> Response:
 def _listed(row: RunRow) -> dict[str, Any]:
     try:
         job, age = _read(row.path)
-        words, alarm = live_line(job.now, Style(width=_WHOLE_LINE)), job.now.alarm
+        words, kind = live_words(job.now), _kind(job, age)
     except InputError as error:
-        words, alarm, age = error.saw, True, 0.0
-    kind = "not_checked" if age > _SILENT_S else "fail" if alarm else "pass"
+        words, kind, age = error.saw, "warn", 0.0
     told = {"link": f"/live/{row.run}", "id": row.id, "command": row.command, "words": words}
     return {
         **told,
@@ -54,6 +52,16 @@ def _listed(row: RunRow) -> dict[str, Any]:
         "started": row.started[:16].replace("T", " "),
         "heard": _heard(age),
     }
+
+
+def _kind(job: LiveJob, age_s: float) -> str:
+    """The worst of what was found, and nothing of a job that is silent."""
+    if age_s > _SILENT_S:
+        return "not_checked"
+    found = {one.status for one in job.findings}
+    if job.now.alarm or "fail" in found:
+        return "fail"
+    return "warn" if "warn" in found else "pass"
 
 
 def _heard(age_s: float) -> str:
@@ -70,8 +78,8 @@ def job_page(site: Site, request: Request) -> Response:
     part = made(
         "job.html",
         id=folder.name.rpartition("-")[2],
-        line=live_line(job.now, Style(width=_WHOLE_LINE)),
-        kind="not_checked" if age > _SILENT_S else "fail" if job.now.alarm else "pass",
+        line=live_words(job.now),
+        kind=_kind(job, age),
         silent=_heard(age) if age > _SILENT_S else "",
         strip=strip("steps", job.recent_s, _strip_words(job)) if job.recent_s else "",
         hosts=list(_hosts(job)),

@@ -31,7 +31,7 @@ from wirespeed.site.run_pages import run_line
 from wirespeed.views.html.parts import html_table
 from wirespeed.views.text import Grid, Style
 
-_MOST_NEWS, _MOST_GROUPS, _RUNS = 12, 24, 8
+_MOST_NEWS, _MOST_FAULTS, _MOST_GROUPS, _RUNS = 10, 10, 24, 8
 _PAGE = 100
 _MANY_CELLS = 2000
 """Nodes above which their cells are small."""
@@ -52,7 +52,7 @@ def overview(site: Site, _: Request) -> Response:
         failing = [node for node in nodes if node.said == "fail"]
         failing.sort(key=lambda node: node.since, reverse=True)
         faults = [
-            _fault_line(node, fleet.reason(index, node), now) for node in failing[:_MOST_NEWS]
+            _fault_line(node, fleet.reason(index, node), now) for node in failing[:_MOST_FAULTS]
         ]
     changed = fleet.news(nodes, now)
     counts = Counter(node.said for node in nodes)

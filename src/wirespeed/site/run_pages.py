@@ -10,13 +10,17 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wirespeed.compare.compare import SideRuns, compare, floors_of
+from wirespeed.compare.estimate import Floor
 from wirespeed.errors import UsageError
+from wirespeed.model.derived_records import What
+from wirespeed.model.records import Run
 from wirespeed.model.units import format_duration
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.place import FOLDER_NAME, runs_home
 from wirespeed.runs.rows import RunRow, id_in
 from wirespeed.runs.source import elsewhere
-from wirespeed.runs.store import find, load
+from wirespeed.runs.store import find, load, stored_runs
 from wirespeed.site.framing import Site, framed, kind_of_exit, made, query_link, run_link
 from wirespeed.views.html.page import comparison_parts, drawn, run_parts
 
@@ -49,6 +53,8 @@ def runs_page(site: Site, request: Request) -> Response:
     return framed(site, "Runs", "Runs", [part])
 
 
+_HISTORY, _MOST_NODES = 30, 64
+"""Stored repeats that are read for a comparison, and of up to how many nodes."""
 _ID = re.compile("[0-9a-f]{8}")
 _FIELDS = ("node", "verdict", "command", "gpu", "since")
 
@@ -113,8 +119,6 @@ def _state(folder: Path) -> tuple[int, ...]:
 
 def compare_page(site: Site, request: Request) -> Response:
     """Two runs, the older one first; UsageError for any other number of them."""
-    from wirespeed.compare.compare import SideRuns, compare
-
     asked = dict.fromkeys(request.query_params.getlist("run"))
     if len(asked) != 2:
         raise UsageError(
@@ -122,10 +126,18 @@ def compare_page(site: Site, request: Request) -> Response:
         )
     folders = sorted(folder_of(name) for name in asked)
     runs = [load(folder) for folder in folders]
-    parts = comparison_parts(runs, compare([SideRuns((run,)) for run in runs]))
+    sides = [SideRuns((run,)) for run in runs]
+    parts = comparison_parts(runs, compare(sides, floors=_floors(runs)))
     told = [{"id": id_in(folder.name), "link": run_link(folder.name)} for folder in folders]
     links = made("compared.html", runs=told)
     return framed(site, "Comparison", "Runs", [*parts, links], scripts=_scripts(parts))
+
+
+def _floors(runs: Sequence[Run]) -> dict[What, Floor]:
+    """The noise from stored repeats, where these are read quickly; as `wirespeed compare` learns it."""
+    if elsewhere() is not None or max(run.world.node_count for run in runs) > _MOST_NODES:
+        return {}
+    return floors_of(stored_runs(runs, _HISTORY))
 
 
 def folder_of(name: str) -> Path:

@@ -77,6 +77,11 @@ def live_line(now: LiveStep, style: Style) -> str:
     return line
 
 
+def live_words(now: LiveStep) -> str:
+    """The same, whole, where there is room for more than a line."""
+    return " · ".join(text for text, _ in _pieces(now, "waiting in communication"))
+
+
 def _cut(text: str, most: int, style: Style) -> str:
     if len(text) <= most:
         return text
