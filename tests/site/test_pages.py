@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding
 from wirespeed.runs.folder import RunFolder
 from wirespeed.runs.place import LIVE
+from wirespeed.runs.source import opened
+from wirespeed.site.fleet import Fleets
 from wirespeed.site.live_pages import job_page, live_page
 from wirespeed.site.metrics import metrics
 from wirespeed.site.node_pages import node_page, nodes_page, overview
@@ -51,6 +55,24 @@ def test_the_overview_tells_who_fails_and_why(fleet: Any, shown: Any) -> None:
     assert "seen for the first time" in said
     cells = re.findall(r'<a class="[fwgu]" href', text)
     assert len(cells) == 48
+
+
+def test_a_run_that_comes_is_in_the_fleet_soon(empty: Path) -> None:
+    lab = sys.modules["fleet_lab"]
+    lab.stored(empty, 8, 1)
+    fleets = Fleets()
+
+    def hosts() -> int:
+        with opened() as index:
+            return len(fleets.of(index, opened).nodes)
+
+    assert hosts() == 8
+    empty.rename(empty.with_name("old"))
+    lab.stored(empty, 9, 2)
+    end = time.monotonic() + 30
+    while hosts() != 9:
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_nodes_are_found_by_name_and_state(fleet: Any, shown: Any) -> None:

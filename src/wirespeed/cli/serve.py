@@ -46,6 +46,7 @@ def serve(**options: Any) -> None:
         from wirespeed.site.access import Access
         from wirespeed.site.framing import Site
         from wirespeed.site.listening import address_of, bound, parse_listen, tls_context
+        from wirespeed.site.node_pages import warm
         from wirespeed.site.pages import site_application
         from wirespeed.site.server import Server
     except ModuleNotFoundError as error:
@@ -66,8 +67,7 @@ def serve(**options: Any) -> None:
     tls = tls_context(certificate, key) if certificate else None
     names = frozenset(name.lower() for name in options["names"])
     site = Site(opened, f"runs in {store_place()}")
-    with site.index():
-        pass  # what cannot be read is told now, and a lost index is made anew before the first page
+    warm(site)  # what cannot be read is told now, and a lost index made anew before the first page
     app = Access(
         site_application(site),
         loopback=not place.path and not place.others,

@@ -2,17 +2,22 @@
 
 import re
 import threading
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from wirespeed.fleet.nodes import NodeState, Said, moment_ago, state
+from markupsafe import Markup, escape
+
+from wirespeed.errors import WirespeedError
+from wirespeed.fleet.nodes import NodeState, Said, state
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import RunRow
 from wirespeed.runs.source import StoredRuns
-from wirespeed.site.framing import version_of
-from wirespeed.site.pictures import moment
+from wirespeed.site.links import node_link
+from wirespeed.views.text import Style
 
 CELLS = {"fail": "f", "warn": "w", "pass": "g", "": "u"}
 """By what is said of a node: the class of its cell."""
@@ -26,6 +31,10 @@ LOOKS = {
 ORDER: tuple[Said, ...] = ("fail", "warn", "", "pass")
 _NUMBER = re.compile(r"\d+")
 _OTHERS = "others"
+_WAIT_S, _SHARE = 0.1, 0.2
+_OLDEST_S = 60.0
+_SECOND = len("2026-11-25T12:00:00")
+_PLAIN = Style()
 _ASKED = 3
 """Nodes of a group whose checks are looked for: those that were seen last."""
 
@@ -55,21 +64,69 @@ class News:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """All nodes, as of one moment."""
+
+    nodes: Sequence[NodeState] = ()
+    """By name."""
+    groups: Sequence[Group] = ()
+    cells: Sequence[Markup] = ()
+    """Of each group a link for each node."""
+
+
+def version_of(index: StoredRuns) -> tuple[object, ...]:
+    """Another one when a run has come or ended; when an older one has changed, a minute later."""
+    newest = [(row.run, row.finished) for row in index.runs(RunFilter(last=1))]
+    return (*newest, int(time.monotonic() / _OLDEST_S))
+
+
+Opened = Callable[[], AbstractContextManager[StoredRuns]]
+
+
 @dataclass(eq=False, slots=True)
-class States:
-    """The states of all nodes, made anew when a run has come, gone or ended."""
+class Fleets:
+    """The newest fleet that is known; another is made beside the pages, which hardly wait for it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    key: tuple[object, ...] = ()
-    known: list[NodeState] = field(default_factory=list)
+    version: tuple[object, ...] = ()
+    known: Fleet | None = None
+    making: threading.Thread | None = None
+    next_s: float = 0.0
+    """When another may be made: that shall take a small share of the time."""
 
-    def of(self, index: StoredRuns) -> list[NodeState]:
-        """By name."""
-        key = (*version_of(index), moment_ago(0)[:13])  # what is counted ages, by the hour
+    def of(self, index: StoredRuns, opened: Opened) -> Fleet:
+        """opened: rows of the stored runs for a thread of its own. Raises what reading them raises."""
+        version = version_of(index)
         with self.lock:
-            if key != self.key:
-                self.known, self.key = state(index), key
-            return self.known
+            if self.known is None:
+                self._make(index, version)
+            elif version != self.version and self.making is None and time.monotonic() > self.next_s:
+                self.making = threading.Thread(
+                    target=self._beside, args=(opened, version), daemon=True
+                )
+                self.making.start()
+            making, known = self.making, self.known
+        if making is not None:
+            making.join(_WAIT_S)
+            known = self.known
+        return known or Fleet()
+
+    def _beside(self, opened: Opened, version: tuple[object, ...]) -> None:
+        try:
+            with suppress(WirespeedError), opened() as index:
+                self._make(index, version)
+        finally:
+            self.making = None
+
+    def _make(self, index: StoredRuns, version: tuple[object, ...]) -> None:
+        begun = time.monotonic()
+        nodes = state(index)
+        groups = groups_of(nodes)
+        cells = [cells_of(one.nodes) for one in groups]
+        now = time.monotonic()
+        self.known, self.version = Fleet(nodes, groups, cells), version
+        self.next_s = now + (now - begun) / _SHARE
 
 
 def groups_of(nodes: Iterable[NodeState]) -> list[Group]:
@@ -82,6 +139,16 @@ def groups_of(nodes: Iterable[NodeState]) -> list[Group]:
         by_name[_OTHERS] = [node for name in single for node in by_name.pop(name)]
     groups = [Group(name, found, Counter(n.said for n in found)) for name, found in by_name.items()]
     return sorted(groups, key=lambda one: (-one.counts["fail"], -len(one.nodes), one.name))
+
+
+def cells_of(nodes: Iterable[NodeState]) -> Markup:
+    """A link for each. Ten thousand are made in the time in which a template makes a thousand."""
+    found = []
+    for node in nodes:
+        kind, link = CELLS[node.said], escape(node_link(node.host))
+        words = escape(_PLAIN.text(f"{node.host}: {LOOKS[node.said][1]}"))
+        found.append(f'<a class="{kind}" href="{link}" title="{words}"></a>')
+    return Markup("".join(found))
 
 
 def checked(index: StoredRuns, group: Group) -> Group:
@@ -103,16 +170,17 @@ def reason(index: StoredRuns, node: NodeState) -> str:
 
 def news(nodes: Iterable[NodeState], now: datetime) -> list[News]:
     """What is otherwise than a day ago, the worst and newest first."""
-    found = list(_changes(nodes, now - timedelta(days=1)))
+    yesterday = (now - timedelta(days=1)).isoformat()[:_SECOND]
+    found = list(_changes(nodes, yesterday))
     order = {"fail": 0, "warn": 1, "pass": 2, "not_checked": 3}
     found.sort(key=lambda one: one.at, reverse=True)
     return sorted(found, key=lambda one: order[one.kind])
 
 
-def _changes(nodes: Iterable[NodeState], yesterday: datetime) -> Iterator[News]:
+def _changes(nodes: Iterable[NodeState], yesterday: str) -> Iterator[News]:
     for node in nodes:
-        new = moment(node.first) >= yesterday
-        changed = bool(node.said) and moment(node.since) >= yesterday
+        new = node.first >= yesterday
+        changed = bool(node.said) and node.since >= yesterday
         if changed and node.said in ("fail", "warn"):
             before = ", seen for the first time" if new else ", good before" if node.flaps else ""
             yield News(node.said, node.since, node, LOOKS[node.said][1] + before)

@@ -3,21 +3,19 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from wirespeed import __version__
-from wirespeed.model.records import Status
-from wirespeed.runs.index import RunFilter
 from wirespeed.runs.source import StoredRuns
 from wirespeed.site.app import Answer
+from wirespeed.site.fleet import Fleets
 from wirespeed.views.html.parts import filled, plotly_script, source
 
 PACKAGE = "wirespeed.site"
@@ -49,12 +47,7 @@ class Site:
     """Rows of the stored runs, opened for one page."""
     store: str
     """Where they are, in words."""
-
-
-def version_of(index: StoredRuns) -> tuple[object, ...]:
-    """Another one when a run has come, gone or ended."""
-    newest = [row.run for row in index.runs(RunFilter(last=1))]
-    return (*newest, index.count(), index.count(RunFilter(finished=False)))
+    fleets: Fleets = field(default_factory=Fleets)
 
 
 @cache
@@ -116,32 +109,3 @@ def message(site: Site, status: int, text: str, here: str = "") -> Response:
 def made(template: str, /, **values: Any) -> str:
     """A part of a page, from a template of this package."""
     return filled(template, of=PACKAGE, **values)
-
-
-def node_link(host: str) -> str:
-    return f"/nodes/{quote(host, safe='')}"
-
-
-def run_link(run: str) -> str:
-    """run: name of its folder."""
-    return f"/runs/{quote(run, safe='')}"
-
-
-def query_link(path: str, **values: object) -> str:
-    """A page with what is asked of it; what is empty is left out."""
-    told = {name: value for name, value in values.items() if value}
-    return f"{path}?{urlencode(told)}" if told else path
-
-
-def ago(moment: datetime, now: datetime) -> str:
-    """`3 h ago`."""
-    seconds = (now - moment).total_seconds()
-    for size, word in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {word} ago"
-    return "just now" if seconds < 60 else "a minute ago"
-
-
-def kind_of_exit(exit_code: int) -> Status:
-    """The colour of a run."""
-    return {0: "pass", 1: "fail"}.get(exit_code, "warn")  # type: ignore[return-value]

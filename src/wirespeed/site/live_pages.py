@@ -17,7 +17,8 @@ from wirespeed.runs.index import Index, RunFilter
 from wirespeed.runs.jsontext import damage
 from wirespeed.runs.place import LIVE
 from wirespeed.runs.rows import RunRow
-from wirespeed.site.framing import Site, ago, framed, made, node_link, run_link
+from wirespeed.site.framing import Site, framed, made
+from wirespeed.site.links import ago, node_link, run_link
 from wirespeed.site.pictures import strip
 from wirespeed.site.run_pages import folder_of
 from wirespeed.views.live import LiveJob, live_words

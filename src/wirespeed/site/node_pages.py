@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,21 +15,13 @@ from wirespeed.model.units import counted
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import NodeRow
 from wirespeed.site import fleet
-from wirespeed.site.fleet import Group, News, States
-from wirespeed.site.framing import (
-    Site,
-    ago,
-    framed,
-    kind_of_exit,
-    made,
-    node_link,
-    query_link,
-    run_link,
-)
+from wirespeed.site.fleet import Group, News
+from wirespeed.site.framing import Site, framed, made
+from wirespeed.site.links import ago, kind_of_exit, node_link, query_link, run_link
 from wirespeed.site.pictures import Point, lanes, moment
 from wirespeed.site.run_pages import run_line
 from wirespeed.views.html.parts import html_table
-from wirespeed.views.text import Grid, Style
+from wirespeed.views.text import Grid
 
 _MOST_NEWS, _MOST_FAULTS, _MOST_GROUPS, _RUNS = 10, 10, 24, 8
 _PAGE = 100
@@ -37,16 +29,14 @@ _MANY_CELLS = 2000
 """Nodes above which their cells are small."""
 _MOST_EVENTS = 300
 _LONGEST = 200
-_PLAIN = Style()
-_STATES = States()
 
 
 def overview(site: Site, _: Request) -> Response:
     """How the fleet is, what changed since yesterday, every node as a cell, the newest runs."""
     now = datetime.now(UTC)
     with site.index() as index:
-        nodes = _STATES.of(index)
-        groups = fleet.groups_of(nodes)
+        whole = site.fleets.of(index, site.index)
+        nodes, groups = whole.nodes, whole.groups
         shown = [fleet.checked(index, one) for one in groups[:_MOST_GROUPS]]
         rows = index.runs(RunFilter(last=_RUNS))
         failing = [node for node in nodes if node.said == "fail"]
@@ -70,11 +60,20 @@ def overview(site: Site, _: Request) -> Response:
         more_faults=len(failing) - len(faults),
         groups=[_group_line(one, now) for one in shown],
         left=len(groups) - len(shown),
-        cells=[(one.name, len(one.nodes), _cells(one.nodes)) for one in groups],
+        cells=[
+            (one.name, len(one.nodes), cells)
+            for one, cells in zip(groups, whole.cells, strict=True)
+        ],
         many=len(nodes) > _MANY_CELLS,
         rows=[run_line(row) for row in reversed(rows)],
     )
     return framed(site, "Overview", "Overview", [part])
+
+
+def warm(site: Site) -> None:
+    """Know the fleet before the first page is asked for. Raises what reading the store raises."""
+    with site.index() as index:
+        site.fleets.of(index, site.index)
 
 
 def _title(nodes: int, failing: int, warned: int) -> str:
@@ -117,16 +116,6 @@ def _group_line(one: Group, now: datetime) -> dict[str, Any]:
     }
 
 
-def _cells(nodes: Sequence[NodeState]) -> Markup:
-    """A link for each node. Ten thousand are made in the time in which a template makes a thousand."""
-    made_of = []
-    for node in nodes:
-        kind, link = fleet.CELLS[node.said], escape(node_link(node.host))
-        words = escape(_PLAIN.text(f"{node.host}: {fleet.LOOKS[node.said][1]}"))
-        made_of.append(f'<a class="{kind}" href="{link}" title="{words}"></a>')
-    return Markup("".join(made_of))
-
-
 def nodes_page(site: Site, request: Request) -> Response:
     """All nodes, the worst first, with a search by name and state."""
     now = datetime.now(UTC)
@@ -136,7 +125,7 @@ def nodes_page(site: Site, request: Request) -> Response:
     page = max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 6 else 1
     said = {"unknown": ""}.get(asked, asked)
     with site.index() as index:
-        nodes = _STATES.of(index)
+        nodes = site.fleets.of(index, site.index).nodes
         found = [
             node
             for node in nodes

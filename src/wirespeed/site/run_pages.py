@@ -21,7 +21,8 @@ from wirespeed.runs.place import FOLDER_NAME, runs_home
 from wirespeed.runs.rows import RunRow, id_in
 from wirespeed.runs.source import elsewhere
 from wirespeed.runs.store import find, load, stored_runs
-from wirespeed.site.framing import Site, framed, kind_of_exit, made, query_link, run_link
+from wirespeed.site.framing import Site, framed, made
+from wirespeed.site.links import kind_of_exit, query_link, run_link
 from wirespeed.views.html.page import comparison_parts, drawn, run_parts
 
 _PAGE = 50
