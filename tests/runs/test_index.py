@@ -331,3 +331,11 @@ def _do_harm(harm: str, path: Path, dice: random.Random) -> None:
         with path.open("r+b") as file:
             file.seek(int(size * dice.random()))
             file.write(dice.randbytes(200))
+
+
+def test_an_index_that_does_not_say_when_it_was_made_is_read(stored: list[Path], home: Path) -> None:
+    told = everything()
+    with sqlite3.connect(file_of(home)) as db:
+        db.execute("DELETE FROM told WHERE name = 'made'")
+    db.close()
+    assert everything() == told

@@ -112,7 +112,7 @@ class IndexFile:
     def steady(self, action: Callable[[], _T]) -> _T:
         """What an action gives that only reads; Remade where the tables may not be full yet."""
         with self.transaction("BEGIN"):
-            if self.told().get("made") != self.made:
+            if self.told().get("made", "") != self.made:
                 raise Remade("another process makes it anew")
             return action()
 
