@@ -29,6 +29,7 @@ from wirespeed.runs.rows import (
     Rows,
     RunRow,
     damaged_row,
+    order_of,
     rows_of,
 )
 from wirespeed.runs.store import list_runs, remove, save
@@ -60,7 +61,7 @@ def everything() -> tuple[list[list[object]], str]:
 
 
 def as_folders_tell(paths: Iterable[Path]) -> list[list[object]]:
-    rows = sorted(map(read, paths), key=lambda one: one.run.run)
+    rows = sorted(map(read, paths), key=lambda one: order_of(one.run))
     return [
         [one.run for one in rows],
         *([row for one in rows for row in one[k]] for k in range(1, 4)),
@@ -333,7 +334,9 @@ def _do_harm(harm: str, path: Path, dice: random.Random) -> None:
             file.write(dice.randbytes(200))
 
 
-def test_an_index_that_does_not_say_when_it_was_made_is_read(stored: list[Path], home: Path) -> None:
+def test_an_index_that_does_not_say_when_it_was_made_is_read(
+    stored: list[Path], home: Path
+) -> None:
     told = everything()
     with sqlite3.connect(file_of(home)) as db:
         db.execute("DELETE FROM told WHERE name = 'made'")

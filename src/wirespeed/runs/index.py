@@ -7,18 +7,26 @@ gone or changed: the time of the runs' folder tells whether names did, and run.j
 of runs that have not ended, and of those that are shown, whether their content did.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wirespeed.errors import InputError, StorageError
-from wirespeed.runs.index_file import TABLES, VERSION, IndexFile, columns, made
-from wirespeed.runs.place import FOLDER_NAME, home, runs_home
+from wirespeed.errors import InputError
+from wirespeed.runs.folder_stamps import folder_names, folder_stamp, run_stamp
+from wirespeed.runs.index_file import (
+    FLAT,
+    TABLES,
+    VERSION,
+    IndexFile,
+    columns,
+    made,
+    packed,
+    unpacked,
+)
+from wirespeed.runs.place import home, runs_home
 from wirespeed.runs.rows import (
     FigureRow,
     FindingRow,
@@ -38,12 +46,11 @@ _BATCH_S = 0.5
 _ORDER = "substr(run, 1, 15), started, run"
 """Of runs, as SQL: see `order_of`."""
 _FALLING = "substr(run, 1, 15) DESC, started DESC, run DESC"
-_PAGE = 2000
+_PAGE = 500
 _FEW = 8
 """Runs that are read while the file is locked: to lock it again takes longer."""
 _MANY = 200
 """Runs to be read that are worth a word."""
-_STEP_S = 2.0
 EXIT_CODES = {"pass": 0, "fail": 1, "unknown": 3}
 
 
@@ -155,7 +162,10 @@ class Index:
 
     def figures(self, names: Iterable[str] = (), which: RunFilter = EVERYTHING) -> list[FigureRow]:
         """names: operations or strategies, all if empty. `last`: of the runs that have such figures."""
-        return self._of_runs(FigureRow, [_any_of("name", names)], which)
+        wanted = list(names)
+        measured = " OR ".join(["instr(measured, ?)"] * len(wanted)) or "1"
+        found = self._details(FigureRow, which, f"({measured})", [f" {name} " for name in wanted])
+        return [row for row in found if not wanted or row.name in wanted]
 
     def findings(
         self,
@@ -165,10 +175,21 @@ class Index:
         status: Iterable[str] = (),
         which: RunFilter = EVERYTHING,
     ) -> list[FindingRow]:
-        """node: that they are about; ids, status: any of these. `last`: of the runs that have such."""
-        about = ("(host = ? OR peer = ?)", [node, node]) if node else _any_of("host", ())
-        conditions = [about, _any_of("id", ids), _any_of("status", status)]
-        return self._of_runs(FindingRow, conditions, which)
+        """node: that they are about; ids, status: any of these. Quick in all runs for `fail` and `warn`:
+        then `last` is of the runs that have such findings."""
+        wanted, said = set(ids), set(status)
+        if said and said.issubset(FLAT):
+            about = ("(host = ? OR peer = ?)", [node, node]) if node else _any_of("host", ())
+            return self._of_runs(
+                FindingRow, [about, _any_of("id", wanted), _any_of("status", said)], which
+            )
+        return [
+            row
+            for row in self._details(FindingRow, which)
+            if (not node or node in (row.host, row.peer))
+            and (not wanted or row.id in wanted)
+            and (not said or row.status in said)
+        ]
 
     def nodes(self, *, node: str = "", which: RunFilter = EVERYTHING) -> list[NodeRow]:
         """Each node in each run, or that one in each. `last`: of the runs that have such."""
@@ -203,17 +224,34 @@ class Index:
         return dict(self._asked(lambda: self._file.ask(sql, [since])))
 
     def pages(self, kind: type[_T], which: RunFilter = EVERYTHING) -> Iterator[list[_T]]:
-        """All rows of that kind, some thousand runs at a time, so that they need not fit into memory."""
-        table = next(name for name, one in TABLES.items() if one is kind)
+        """All rows of that kind, some hundred runs at a time, so that they need not fit into memory."""
         where, values = which.where()
-        asked = f"SELECT run FROM runs WHERE {where}"
+        asked = f"SELECT run FROM runs WHERE {where} ORDER BY run"
         names = [run for (run,) in self._asked(lambda: self._file.ask(asked, values))]
-        names.sort()
-        sql = f"SELECT {', '.join(columns(kind))}, crc FROM {table} WHERE run BETWEEN ? AND ?"
-        sql += f" AND run IN ({asked}) ORDER BY run"
+        within = "run BETWEEN ? AND ?"
         for first in range(0, len(names), _PAGE):
             ends = [names[first], names[min(first + _PAGE, len(names)) - 1]]
-            yield self._asked(partial(self._file.rows, kind, sql, ends + values))
+            if kind in (FigureRow, FindingRow):
+                yield self._details(kind, which, within, ends)
+            else:
+                yield self._of_runs(kind, [(within, ends)], which)
+
+    def _details(
+        self, kind: type[_T], which: RunFilter, condition: str = "1", more: Sequence[Any] = ()
+    ) -> list[_T]:
+        """Rows that are packed, of the runs that also fulfil a condition."""
+        where, values = which.where()
+        where, values = f"{where} AND {condition}", [*values, *more]
+        if which.last is not None:
+            newest, values = _newest(where, values, which.last)
+            where = f"run IN ({newest})"
+        sql = f"SELECT run, started, packed FROM runs JOIN details USING (run) WHERE {where}"
+        sql += f" ORDER BY {_ORDER}"
+
+        def read() -> list[_T]:
+            return [row for one in self._file.ask(sql, values) for row in unpacked(kind, *one)]
+
+        return self._asked(read)
 
     def _asked(self, action: Callable[[], _T]) -> _T:
         return self._file.mended(lambda: self._file.steady(action))
@@ -247,7 +285,7 @@ class Index:
         for _ in range(_ATTEMPTS):
             rows = self._file.steady(lambda: self._file.ask(sql, values))
             found = [(seen, made(RunRow, row)) for seen, *row in rows]
-            stale = [one.run for seen, one in found if seen != _seen(self._folders / one.run)]
+            stale = [one.run for seen, one in found if seen != run_stamp(self._folders / one.run)]
             if not stale:
                 break
             self._take(stale)
@@ -268,11 +306,13 @@ class Index:
 
     def _catch_up(self) -> None:
         file = self._file
-        if file.told().get("stamp") != _stamp(self._folders):
+        if file.told().get("stamp") != folder_stamp(self._folders):
             self._list()
         open_ones = file.ask("SELECT run, seen FROM runs WHERE finished = 0")
-        self._take([run for run, seen in open_ones if seen != _seen(self._folders / run)])
-        new = file.ask("SELECT run FROM pending ORDER BY run DESC")
+        self._take([run for run, seen in open_ones if seen != run_stamp(self._folders / run)])
+        # Those that come first are written first, which keeps the file small, unless time is short.
+        order = "ASC" if self._end == float("inf") else "DESC"
+        new = file.ask(f"SELECT run FROM pending ORDER BY run {order}")
         if len(new) >= _MANY:
             self._say(f"reading {len(new):,} runs into the index …")
         self._take([run for (run,) in new])
@@ -285,7 +325,7 @@ class Index:
         """
         file = self._file
         with file.transaction():
-            stamp = _stamp(self._folders)
+            stamp = folder_stamp(self._folders)
             there = folder_names(self._folders)
             tables = ("runs", "pending")
             known = {run for one in tables for (run,) in file.ask(f"SELECT run FROM {one}")}
@@ -306,7 +346,7 @@ class Index:
             if now - since > _BATCH_S:
                 self._keep(read)
                 read, since = [], now
-            seen = _seen(self._folders / name)
+            seen = run_stamp(self._folders / name)
             read.append((name, seen, _rows(self._folders / name)))
         self._keep(read)
 
@@ -317,14 +357,17 @@ class Index:
             self._forget(name for name, _, _ in read)
             for _, seen, rows in read:
                 if rows is not None:
-                    self._file.insert("runs", [rows.run], seen)
-                    self._file.insert("figures", rows.figures)
-                    self._file.insert("findings", rows.findings)
+                    names = dict.fromkeys(row.name for row in rows.figures)
+                    self._file.insert("runs", [rows.run], seen, f" {' '.join(names)} ")
+                    told = [row for row in rows.findings if row.status in FLAT]
+                    self._file.insert("findings", told)
                     self._file.insert("nodes", rows.nodes)
+                    details = [(rows.run.run, packed(rows))]
+                    self._file.change("INSERT INTO details VALUES (?, ?)", details)
 
     def _forget(self, runs: Iterable[str]) -> None:
         gone = [(run,) for run in runs]
-        for table in (*TABLES, "pending"):
+        for table in (*TABLES, "details", "pending"):
             self._file.change(f"DELETE FROM {table} WHERE run = ?", gone)
 
 
@@ -352,45 +395,3 @@ def _rows(folder: Path) -> Rows | None:
             return rows_of(load(folder), folder.name)
     except InputError as error:
         return damaged_row(folder.name, error.saw) if folder.is_dir() else None
-
-
-def _stamp(folder: Path) -> str:
-    """Another one where a name has come or gone; empty where that cannot be told.
-
-    Times of files come in steps (of some ms, on a network's file system up to a second): a folder that
-    changed just now may change again within the same.
-    """
-    try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # asks a file server
-    except OSError:
-        return ""
-    try:
-        told = os.fstat(handle)
-    finally:
-        os.close(handle)
-    if abs(time.time() - told.st_mtime) < _STEP_S:
-        return f"changing {time.time_ns()}"
-    return f"{told.st_ino} {told.st_mtime_ns} {told.st_nlink} {told.st_size}"
-
-
-def _seen(folder: Path) -> str:
-    """Another one where the run was written to."""
-    return f"{_of_file(folder / 'run.json')} {_of_file(folder / 'records.jsonl')}"
-
-
-def _of_file(path: Path) -> str:
-    try:
-        told = path.lstat()
-    except OSError:
-        return "-"
-    return f"{told.st_ino},{told.st_mtime_ns},{told.st_size}"
-
-
-def folder_names(runs: Path) -> set[str]:
-    try:
-        with os.scandir(runs) as found:
-            return {one.name for one in found if FOLDER_NAME.fullmatch(one.name) and one.is_dir()}
-    except FileNotFoundError:
-        return set()
-    except OSError as error:
-        raise StorageError(f"cannot read {runs}: {error.strerror or error}") from error

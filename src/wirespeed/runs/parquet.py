@@ -8,8 +8,16 @@ from typing import Any
 
 from wirespeed.errors import StorageError, UsageError
 from wirespeed.runs.index import RunFilter
-from wirespeed.runs.index_file import TABLES
+from wirespeed.runs.rows import FigureRow, FindingRow, NodeRow, RunRow
 from wirespeed.runs.source import StoredRuns
+
+TABLES: dict[str, type] = {
+    "runs": RunRow,
+    "figures": FigureRow,
+    "findings": FindingRow,
+    "nodes": NodeRow,
+}
+"""Rows by the name of their file."""
 
 
 def export(index: StoredRuns, which: RunFilter, folder: Path) -> Iterator[tuple[Path, int]]:

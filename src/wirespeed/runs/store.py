@@ -15,7 +15,8 @@ from wirespeed.model.codec import to_json
 from wirespeed.model.records import Run
 from wirespeed.runs import unsent
 from wirespeed.runs.folder import RunFolder
-from wirespeed.runs.index import Index, RunFilter, folder_names
+from wirespeed.runs.folder_stamps import folder_names
+from wirespeed.runs.index import Index, RunFilter
 from wirespeed.runs.loading import load, read_document
 from wirespeed.runs.named_files import list_baselines, load_baseline
 from wirespeed.runs.place import FOLDER_NAME, runs_home

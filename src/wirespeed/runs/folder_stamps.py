@@ -1,0 +1,52 @@
+"""Whether the runs' folder, or a run in it, is as it was when the index was written."""
+
+import os
+import time
+from pathlib import Path
+
+from wirespeed.errors import StorageError
+from wirespeed.runs.place import FOLDER_NAME
+
+_STEP_S = 2.0
+
+
+def folder_stamp(folder: Path) -> str:
+    """Another one where a name has come or gone; empty where that cannot be told.
+
+    Times of files come in steps (of some ms, on a network's file system up to a second): a folder that
+    changed just now may change again within the same.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # asks a file server
+    except OSError:
+        return ""
+    try:
+        told = os.fstat(handle)
+    finally:
+        os.close(handle)
+    if abs(time.time() - told.st_mtime) < _STEP_S:
+        return f"changing {time.time_ns()}"
+    return f"{told.st_ino} {told.st_mtime_ns} {told.st_nlink} {told.st_size}"
+
+
+def run_stamp(folder: Path) -> str:
+    """Another one where the run was written to."""
+    return f"{_of_file(folder / 'run.json')} {_of_file(folder / 'records.jsonl')}"
+
+
+def _of_file(path: Path) -> str:
+    try:
+        told = path.lstat()
+    except OSError:
+        return "-"
+    return f"{told.st_ino},{told.st_mtime_ns},{told.st_size}"
+
+
+def folder_names(runs: Path) -> set[str]:
+    try:
+        with os.scandir(runs) as found:
+            return {one.name for one in found if FOLDER_NAME.fullmatch(one.name) and one.is_dir()}
+    except FileNotFoundError:
+        return set()
+    except OSError as error:
+        raise StorageError(f"cannot read {runs}: {error.strerror or error}") from error
