@@ -168,7 +168,9 @@ def test_a_refused_node_is_drained_and_its_job_runs_elsewhere(gated: Any) -> Non
         older(one.home("node-0"), "node-0", 301)
     done = one.gate("node-0", "--for", "slurm-health")
     assert "is in service again" in done.err, done.err
-    one.until(lambda: one.row("node-0")[0] == "idle")
+    state, reason = one.row("node-0")
+    assert "drain" not in state, reason
+    assert one.slurm.slurm("srun", "-w", "node-0", "hostname").strip() == "node-0"
 
 
 def test_the_health_program_takes_no_more_than_it_may(gated: Any) -> None:

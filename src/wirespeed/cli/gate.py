@@ -21,6 +21,7 @@ from wirespeed.cli.options import (
     percent,
 )
 from wirespeed.errors import UsageError, harmless
+from wirespeed.process import started
 
 if TYPE_CHECKING:
     from wirespeed.fleet.gate.decision import Rules
@@ -95,12 +96,19 @@ def gate(purpose: str, every: str | None, within: float | None, **values: Any) -
     rules, node = _rules(purpose, every, values), _node(purpose, values["node"])
     within_s = within or _WITHIN_S.get(purpose, _WITHIN_ELSE_S)
     if every is None:
-        return _once(node, rules, within_s, values)
+        return _once(node, rules, within_s - _since_start(within_s / 2), values)
     pause_s = parse_duration(every, "--every")
     while True:  # until a signal ends it
         began = time.monotonic()
         _once(node, rules, within_s, values)
         time.sleep(max(0.0, began + pause_s - time.monotonic()))
+
+
+def _since_start(most: float) -> float:
+    """Seconds since this process began, which whoever asks has waited, too."""
+    ticks = started(os.getpid()) or 0
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return min(max(now - ticks / os.sysconf("SC_CLK_TCK"), 0.0), most)
 
 
 def _rules(purpose: str, every: str | None, values: dict[str, Any]) -> "Rules":
