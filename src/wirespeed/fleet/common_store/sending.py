@@ -86,7 +86,7 @@ def send_now(waiting: Sequence[Unsent]) -> Sent:
 
 def send_at_end() -> None:
     """At the end of a command: what waits, for a few seconds, and a word on stderr where it stays."""
-    with suppress(WirespeedError, KeyboardInterrupt):
+    with suppress(WirespeedError, KeyboardInterrupt, OSError, ValueError):  # stderr may be closed
         identity = detect(os.environ)
         if identity is not None and identity.rank != 0:
             return
