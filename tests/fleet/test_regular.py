@@ -48,6 +48,15 @@ def test_suspects_are_those_that_the_last_word_was_bad_about(stored: Stored, ind
     assert set(good) == {"a", "c", "d"}
 
 
+def test_a_pass_alone_clears_nothing_that_was_seen_in_company(stored: Stored, index: Any) -> None:
+    stored(moment_ago(5), "a", "b", verdict="NOT READY", findings=[blamed("b")])
+    stored(moment_ago(4), "c", verdict="NOT READY", command="gate", findings=[blamed("c")])
+    stored(moment_ago(3), "b", command="gate")
+    stored(moment_ago(2), "c", command="gate")
+    suspects, good = standing(index())
+    assert ([one.name for one in suspects], good) == (["b"], [])
+
+
 def test_a_node_that_was_repaired_is_no_suspect(stored: Stored, index: Any) -> None:
     stored(moment_ago(3), "a", "b", verdict="NOT READY", findings=[blamed("b")])
     stored(moment_ago(1), command="nodes repaired", config={"node": "b"})

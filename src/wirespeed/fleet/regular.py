@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from wirespeed.errors import CannotMeasure, WirespeedError
-from wirespeed.fleet.nodes import DAYS, moment_ago, renewed, said_of, state
+from wirespeed.fleet.nodes import DAYS, moment_ago, renewed, said_of
 from wirespeed.fleet.plan import Batch, Seen, Suspect
 from wirespeed.launchers import slurm
 from wirespeed.runs.index import RunFilter
@@ -76,29 +76,41 @@ def _days(started: str, now: datetime) -> float:
 
 
 def standing(index: StoredRuns) -> tuple[list[Suspect], list[str]]:
-    """(those that the last word about was bad, those known to be good, the latest first)."""
-    states, since = state(index), renewed(index, days=DAYS)
-    bad = {
-        one.host: max(one.since, since.get(one.host, ""))
-        for one in states
-        if one.said == "fail" and one.said_at >= since.get(one.host, "")
-    }
-    good = sorted((one for one in states if one.said == "pass"), key=lambda one: one.said_at)
+    """(those that the last word about was bad, those known to be good, the latest first).
+
+    A node by itself and in company are two matters: what passes alone, such as a gate's look every few
+    minutes, says nothing of its network.
+    """
+    since, marks = renewed(index, days=DAYS), index.marks(moment_ago(DAYS))
     company: dict[str, set[str]] = {}
-    blamed: dict[str, list[str]] = {host: [] for host in bad}
-    for mark in index.marks(min(bad.values(), default=moment_ago(0))):
+    for mark in marks:
         company.setdefault(mark.run, set()).add(mark.host)
-        if mark.host in bad and mark.started >= bad[mark.host] and said_of(mark) == "fail":
-            blamed[mark.host].append(mark.run)
+    blamed: dict[tuple[str, bool], list[str]] = {}
+    good: dict[str, str] = {}
+    for mark in marks:
+        said, together = said_of(mark), len(company[mark.run]) > 1
+        if not said or mark.started < since.get(mark.host, ""):
+            continue
+        runs = blamed.setdefault((mark.host, together), [])
+        if said == "fail":
+            runs.append(mark.run)
+        else:
+            runs.clear()
+        if together and said == "pass":
+            good[mark.host] = mark.started
+    against: dict[str, list[str]] = {}
+    for (host, _), runs in blamed.items():
+        if runs:
+            against.setdefault(host, []).extend(runs)
     suspects = [
         Suspect(
             name=host,
             blamed=len(runs),
             companies=len({frozenset(company[run] - {host}) for run in runs}),
         )
-        for host, runs in sorted(blamed.items())
+        for host, runs in sorted(against.items())
     ]
-    return suspects, [one.host for one in reversed(good)]
+    return suspects, sorted(good.keys() - against.keys(), key=good.__getitem__, reverse=True)
 
 
 # Slurm.
