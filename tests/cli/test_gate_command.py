@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from wirespeed.fleet.gate import guarded
-from wirespeed.fleet.gate.messages import Answer
-from wirespeed.model.records import Finding
+from wirespeed.fleet.gate.messages import Answer, Line
 
-FINDING = Finding(id="GPU-002", status="fail", title="n1: \x1b[31mGPU3: 4 errors")
+FINDING = Line(id="GPU-002", status="fail", title="n1: \x1b[31mGPU3: 4 errors")
 
 
 @pytest.mark.parametrize(

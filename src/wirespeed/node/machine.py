@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import islice, takewhile
 from pathlib import Path
@@ -163,6 +162,8 @@ _NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
 
 def note_installed(notes: Notes) -> None:
     """Note `torch`, `cuda` and `nccl`, or why they are unknown. Nothing raises."""
+    from importlib.metadata import PackageNotFoundError, version  # 20 ms that few need
+
     said = _said_by_torch()
     if not said:
         named = "torch/version.py names no version"

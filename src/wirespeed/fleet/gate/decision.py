@@ -9,9 +9,10 @@ neither good nor bad: the site's rule says what follows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from wirespeed.model.records import Finding
+if TYPE_CHECKING:
+    from wirespeed.model.records import Finding
 
 Purpose = Literal["slurm-prolog", "slurm-epilog", "slurm-health", "k8s", "k8s-node"]
 Health = Literal["good", "bad", "unknown"]
@@ -48,7 +49,7 @@ class Seen:
 
     at: float
     """Seconds since 1970."""
-    findings: tuple[Finding, ...] = ()
+    findings: "tuple[Finding, ...]" = ()
     """What is wrong with the node, `fail` and `warn`."""
     passing: tuple[str, ...] = ()
     """Ids of those among them that count as passing at this look, beside PASSING."""
@@ -102,7 +103,7 @@ class Decision:
     health: Health
     why: str
     """One sentence; what is said of a good node is empty."""
-    counted: tuple[Finding, ...] = ()
+    counted: "tuple[Finding, ...]" = ()
     """The findings that decided."""
     memory: Memory = field(default_factory=Memory)
 
@@ -149,7 +150,7 @@ def often(id: str, now: float, looks: Sequence[Remembered]) -> bool:
 
 
 def _act(
-    rules: Rules, seen: Seen, memory: Memory, standing: Standing, counted: Sequence[Finding]
+    rules: Rules, seen: Seen, memory: Memory, standing: Standing, counted: "Sequence[Finding]"
 ) -> tuple[Act, str]:
     health = memory.looks[-1].health
     bad = health == "bad" or (health == "unknown" and rules.unknown == "fail")

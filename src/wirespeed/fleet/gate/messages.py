@@ -5,7 +5,14 @@ from typing import Any
 from msgspec import Struct
 
 from wirespeed.fleet.gate.decision import Rules
-from wirespeed.model.records import Finding
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """Of a finding what is printed; the rest is in the stored run."""
+
+    id: str
+    status: str
+    title: str
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -34,6 +41,6 @@ class Answer(Struct, frozen=True, kw_only=True):
     why: str = ""
     problems: tuple[str, ...] = ()
     """What could not be done."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Line, ...] = ()
     run: str = ""
     """Where it is stored; empty where there was nothing new to store, or no place."""

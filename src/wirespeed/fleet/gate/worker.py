@@ -30,7 +30,7 @@ from wirespeed.fleet.gate.decision import (
     most_out,
 )
 from wirespeed.fleet.gate.memory import Kept, keep, recall
-from wirespeed.fleet.gate.messages import Answer, Asked
+from wirespeed.fleet.gate.messages import Answer, Asked, Line
 from wirespeed.fleet.gate.telling import run_of
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.records import NodeFacts
@@ -71,7 +71,9 @@ def main() -> None:
         refuses=decision.refuses,
         why=decision.why,
         problems=tuple(problems),
-        findings=seen.findings,
+        findings=tuple(
+            Line(id=one.id, status=one.status, title=one.title) for one in seen.findings
+        ),
     )
     _say(answer=msgspec.to_builtins(answer))
     _say(doing="storing what was done")
@@ -133,7 +135,8 @@ def _look(asked: Asked) -> tuple[Seen, NodeFacts, look.Counters | None]:
         _say(seen=to_json(node))
     missing = (*asked.missing, *look.blind_spots(node))
     findings = () if asked.blind else tuple(look.node_problems(node))
-    silent, passing = look.silent_gpus(node), ()
+    passing: tuple[str, ...] = ()
+    silent = look.silent_gpus(node)
     if silent and asked.quiet_s >= _SLOW_S:
         passing = ("GPU-009",)
     elif silent:
