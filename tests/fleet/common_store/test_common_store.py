@@ -157,20 +157,21 @@ def test_a_run_is_there_once_however_often_it_is_sent(
     assert counts(postgres, sending) == before
 
 
-def test_a_sender_that_dies_within_leaves_nothing_half(
-    postgres: Any, sending: str, run: Run, monkeypatch: pytest.MonkeyPatch
+def test_a_sender_that_is_killed_within_leaves_nothing_half(
+    postgres: Any, store: str, cli: Any
 ) -> None:
-    save(run)
-    with monkeypatch.context() as context:
+    import psycopg
 
-        def killed(*_: Any) -> None:
-            raise KeyboardInterrupt
-
-        context.setattr(tables.sa, "delete", killed)  # what follows the row of the run itself
-        with pytest.raises(KeyboardInterrupt):
-            send_now(outbox.waiting())
-    assert counts(postgres, sending)["runs"] == 0
-    assert len(send_now(outbox.waiting()).names) == 1
+    cli.here("runs", "import", IMPORTED)
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with psycopg.connect(store) as holder:
+        holder.execute("LOCK TABLE wirespeed.files")  # the last that a run is written to
+        sender = cli.start("runs", "send", "--all", "--store", store)
+        cli.until(lambda: int(postgres.sql(waits)) == 1)
+        sender.kill()
+    assert counts(postgres, store)["runs"] == 0
+    assert cli.here("runs", "send", "--all", "--store", store).out == "sent 1 run\n"
+    assert counts(postgres, store)["files"] == 2
 
 
 def test_many_senders_at_once(postgres: Any, sending: str, run: Run) -> None:
