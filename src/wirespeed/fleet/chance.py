@@ -16,8 +16,8 @@ EARLY_S = 600.0
 """A job that fails sooner failed as it started: another rate, as most mistakes of users show there."""
 SAME_S = 150.0
 """Failures of one node that are closer have one cause; so have those of many jobs (an outage)."""
-_LOOP_S = 3600.0
-"""A workload that has failed and fails again so soon has one cause."""
+_LOOP_S = DAY_S
+"""A workload that has failed on a node and fails there again so soon has one cause."""
 _OUTAGE = 0.005
 """So rarely do so many unrelated jobs fail together by chance."""
 _MOST_BESIDE = 500
@@ -41,7 +41,7 @@ class Chance:
     counted: _Flags
     """Whether it is a failure that counts."""
     loop: _Flags
-    """A failure of a workload that had failed just before."""
+    """A failure of a workload that had failed on one of the same nodes just before."""
     outage: _Flags
     """A failure together with many unrelated ones."""
     node_rate: _Floats
@@ -77,14 +77,20 @@ def chance_of(table: JobTable) -> Chance:
 
 
 def _loops(table: JobTable) -> _Flags:
-    """Failures of a workload whose end before was a failure too, soon after their start."""
-    order = np.argsort(table.workload, kind="stable")
-    failed, who = (table.how == FAILED)[order], table.workload[order]
-    again = np.zeros(len(table), dtype=bool)
-    again[1:] = (who[1:] == who[:-1]) & failed[1:] & failed[:-1]
+    """Failures where the same workload had failed on one of the same nodes within a day before.
+
+    Program or node: nothing tells, until it has run elsewhere or ended well there.
+    """
+    rows = table.rows
+    order = np.lexsort((table.end[rows], table.members, table.workload[rows]))
+    job, node = rows[order], table.members[order]
+    same = (table.workload[job[1:]] == table.workload[job[:-1]]) & (node[1:] == node[:-1])
+    failed = table.how[job] == FAILED
+    soon = table.end[job[1:]] - table.end[job[:-1]] < _LOOP_S
+    again = job[1:][same & soon & failed[1:] & failed[:-1]]
     loop = np.zeros(len(table), dtype=bool)
-    loop[order] = again
-    return loop & (table.seconds < _LOOP_S)
+    loop[again] = True
+    return loop
 
 
 def _outages(table: JobTable, kind: _Flags) -> _Flags:

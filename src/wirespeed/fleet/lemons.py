@@ -39,6 +39,9 @@ _FLOOR = log(20.0)
 """The least evidence (of an e-value the logarithm) that a node is named with."""
 _RIVAL = log(20.0)
 """Nodes whose evidence is this near, and that explain each other's, are not told apart."""
+_SURELY = 2.0
+"""So many times what a node adds on average is expected of its jobs: it is worse at times, and whoever is
+innocent beside it pays for what is taken too low."""
 _MOST = 200
 """Nodes that are named."""
 
@@ -199,7 +202,7 @@ class _Evidence:
         week, kind = np.unravel_index(since[:, :, node].argmax(), since.shape[:2])
         said = self._said(node, int(week), int(kind))
         self.taken.append(node)
-        self._explain(node, int(week), int(kind), said["a_day"])
+        self._explain(node, int(kind), said["a_day"])
         after = _mean(np.cumsum(self.ratios, axis=0))
         rival = (before > before[node] - _RIVAL) & (before > _FLOOR) & (after < before / 2)
         rival[node] = False
@@ -222,21 +225,19 @@ class _Evidence:
             "a_day": max(failures - expected, 0.0) / max(days, 1.0),
         }
 
-    def _explain(self, node: int, week: int, kind: int, a_day: float) -> None:
-        """What that node adds is expected of its jobs, with all their nodes."""
+    def _explain(self, node: int, kind: int, a_day: float) -> None:
+        """What that node adds is expected of its jobs, with all their nodes: in the whole time, since
+        nobody knows when it began. Of its jobs that failed as they started nobody else is to blame."""
         events, table = self.failures, self.table
         jobs = np.unique(table.rows[table.members == node])
-        jobs = jobs[self.weeks[jobs] <= week]
-        at_start, later = _AT_START[kind], _TOLD[kind] + _HIDDEN[kind]
-        if not at_start:
-            later = max(later, a_day / DAY_S)
+        more = max(_TOLD[kind] + _HIDDEN[kind], a_day / DAY_S)
         which = np.flatnonzero(np.isin(events.job, jobs) & (events.node != node) & ~events.blamed)
         old = events.terms(which)
         starts = table.seconds[events.job[which]] < EARLY_S
-        events.rate[which] += later + np.where(starts, at_start, 0.0)
+        events.rate[which] += np.where(starts, np.inf, _SURELY * more)
         self._add(which, events.terms(which) - old)
         seconds = table.seconds[jobs]
-        self.expected[jobs] += later * seconds + at_start * seconds.clip(max=EARLY_S)
+        self.expected[jobs] += more * seconds + _AT_START[kind] * seconds.clip(max=EARLY_S)
 
 
 def _mean(since: _Floats) -> _Floats:
