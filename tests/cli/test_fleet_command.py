@@ -45,6 +45,7 @@ def test_a_cron_job_from_a_cluster_file(cli: Any) -> None:
         (("--idle", "node-[0-"), "is no list of nodes"),
         (("--idle", "node-[5-1]"), "is no list of nodes"),
         (("--idle", "node-[0-999999999]"), "is no list of nodes"),
+        (("--idle", "n[0-9999]"), "pairs of 10,000 nodes"),
         (("--idle", "a b"), "is not the name of a node"),
         (("--idle", "n1", "--with", "partition=a\n#SBATCH --uid=0"), "--with"),
         (("--idle", "n1", "--with", "uid=0"), "KEY=VALUE without blanks"),

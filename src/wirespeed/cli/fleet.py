@@ -28,6 +28,8 @@ _VERBS = {
     "run": "Submit these checks to Slurm, as jobs of low priority.",
 }
 _OF_PAIRS, _OF_LEAVES = 64, 16
+_MOST = 4096
+"""Nodes whose pairs can be seen at all: 8 million, and a table of 64 MB."""
 _CRON = re.compile(r"[\w*/,-]+( [\w*/,-]+){4}", re.ASCII)
 _SLURM = ("partition", "qos", "account", "constraint", "reservation", "gpus-per-node", "output")
 
@@ -173,6 +175,12 @@ class _Planned:
             else:
                 told = slurm_nodes(self.with_.get("partition", ""))
                 self.idle, names = list(told.idle), list(told.usable)
+            if len(names) > _MOST and not leaves:
+                raise UsageError(
+                    f"pairs of {len(names):,} nodes",
+                    expected=f"at most {_MOST:,}, or pairs of leaf switches",
+                    next="wirespeed fleet plan --leaves RUN, with a run of locate --exhaustive",
+                )
             self.seen: Seen = seen_in(index, names, leaves, self.within)
             self.suspects, good = standing(index)
         leaf = {name: number for number, one in enumerate(leaves) for name in one}

@@ -9,6 +9,7 @@ from wirespeed.fleet.common_store.sending import send_now
 from wirespeed.fleet.job_ends import JobEnd
 from wirespeed.fleet.job_store import keep_jobs, keep_repair, stored_jobs
 from wirespeed.fleet.nodes import history, renewed, state
+from wirespeed.fleet.regular import seen_in, standing
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, Subject, World
 from wirespeed.runs import source
@@ -50,7 +51,16 @@ def test_nodes_and_jobs_are_the_same_there(
 
     def told(rows: source.StoredRuns) -> tuple[object, ...]:
         past = [history(rows, node) for node in ("a", "b", "c")]
-        return state(rows), past, renewed(rows, days=30), stored_jobs(rows, 0.0)
+        seen = seen_in(rows, ["a", "b"], [], within=14)
+        ages = seen.node_days.round(1).tolist(), seen.coverage(14)
+        return (
+            state(rows),
+            past,
+            renewed(rows, days=30),
+            stored_jobs(rows, 0.0),
+            ages,
+            standing(rows),
+        )
 
     with Index.opened() as index:
         here = told(index)
