@@ -17,7 +17,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -266,14 +265,13 @@ def _locked(handle: int) -> bool:
 # A row as values of SQLite, and back: with a checksum, since SQLite keeps none.
 
 
-@cache
+_KINDS: tuple[type, ...] = (RunRow, FigureRow, FindingRow, NodeRow)
+_COLUMNS = {kind: tuple(field.name for field in fields(kind)) for kind in _KINDS}
+_FLAGS = {kind: tuple(one.name for one in fields(kind) if one.type is bool) for kind in _KINDS}
+
+
 def columns(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
-
-
-@cache
-def _flags(kind: type) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.type is bool)
+    return _COLUMNS[kind]
 
 
 def _values(row: Any) -> tuple[Any, ...]:
@@ -290,7 +288,7 @@ def made(kind: type[_T], found: Sequence[Any]) -> _T:
     if crc != _crc(tuple(values)):
         raise Damaged("a row is not what was written")
     told = dict(zip(columns(kind), values, strict=True))
-    return kind(**told | {name: bool(told[name]) for name in _flags(kind)})
+    return kind(**told | {name: bool(told[name]) for name in _FLAGS[kind]})
 
 
 def _crc(values: tuple[Any, ...]) -> int:

@@ -44,10 +44,15 @@ def export(index: StoredRuns, which: RunFilter, folder: Path) -> Iterator[tuple[
             raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _write(parquet: Any, index: StoredRuns, which: RunFilter, kind: type, out: Any) -> int:
+def _write(parquet: Any, index: StoredRuns, which: RunFilter, kind: type[Any], out: Any) -> int:
     import pyarrow as arrow
 
-    types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_()}
+    types: dict[Any, Any] = {
+        str: arrow.string(),
+        int: arrow.int64(),
+        float: arrow.float64(),
+        bool: arrow.bool_(),
+    }
     names = [(field.name, types.get(field.type, arrow.float64())) for field in fields(kind)]
     schema, count = arrow.schema(names), 0
     with parquet.ParquetWriter(out, schema) as writer:
