@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from wirespeed.model.codec import validated
 from wirespeed.runs.folder import PatientFolder
+from wirespeed.runs.place import LIVE
 from wirespeed.session import watching
 from wirespeed.session.status_line import StatusLine
 from wirespeed.session.watching import JobWatch
@@ -82,6 +84,24 @@ def test_who_is_late_is_said_once_and_stored(watch: JobWatch, heard: Heard) -> N
         for line in (watch.folder.path / "records.jsonl").read_text().splitlines()
     }
     assert "watched" in kinds
+
+
+def test_what_is_shown_lies_beside_the_records_while_the_job_runs(
+    watch: JobWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`wirespeed serve` reads it."""
+    monkeypatch.setattr(watching, "_KEEP_S", 0.05)
+    file = watch.folder.path / LIVE
+
+    def known() -> LiveJob:
+        return validated(LiveJob, json.loads(file.read_text()), source="live.json")
+
+    train(watch, late=2)
+    until(lambda: file.exists() and bool(known().findings))
+    assert known().now.last == "rank 2" and known().hosts == ("node-1",) * 4
+    assert file.stat().st_mode & 0o777 == 0o600
+    watch.close()
+    assert not file.exists()
 
 
 def test_an_even_job_has_nobody_named(watch: JobWatch, heard: Heard) -> None:

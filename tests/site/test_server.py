@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -38,10 +39,16 @@ def broken(request: Request) -> Response:
     raise ZeroDivisionError("secret of ours")
 
 
+def slow(request: Request) -> Response:
+    time.sleep(0.1)
+    return Answer(b"at last")
+
+
 PAGES: dict[str, Callable[[Request], Response]] = {
     "/": lambda request: Answer(b"<p>hi", media_type="text/html"),
     "/damaged": damaged,
     "/broken": broken,
+    "/slow": slow,
     "/large": lambda request: Answer(LARGE),
     "/runs/{run}": lambda request: Answer(request.path_params["run"]),
 }
@@ -177,6 +184,19 @@ def test_slow_callers_take_nobodys_place(port: int, said: bytes) -> None:
         with suppress(ConnectionResetError):
             while held[0].recv(1 << 20):
                 pass  # the first had to go, before its time was over
+
+
+@pytest.mark.hostile("floods")
+def test_a_flood_of_requests_ends_and_a_reader_beside_it_is_answered(
+    port: int, count_attacks: Any
+) -> None:
+    """Callers who ask, and leave without the answer: nothing is made for them for long."""
+    for number in range(400):
+        with socket.create_connection(("127.0.0.1", port), BOUND_S) as link:
+            link.sendall(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        if number % 100 == 99:
+            assert get(port, "/")[:2] == (200, b"<p>hi")
+    count_attacks("floods", 400)
 
 
 def test_a_request_has_one_bound_for_all_its_bytes(
