@@ -167,7 +167,7 @@ def _workload_rates(table: JobTable, failed: _Flags) -> tuple[_Floats, _Floats]:
     late = np.maximum(table.seconds - EARLY_S, 0.0)
 
     def by_workload(weights: _Floats | _Flags) -> _Floats:
-        return np.bincount(table.workload, weights=weights, minlength=count)
+        return np.bincount(table.workload, weights=weights, minlength=count).astype(np.float64)
 
     starts, soon = by_workload(np.ones(len(table))), by_workload(failed & (late == 0))
     time, later = by_workload(late), by_workload(failed & (late > 0))

@@ -90,7 +90,11 @@ class JobTable:
         low, high = self.first[a], self.first[b]
         return JobTable(
             self.nodes,
-            *(one[a:b] for one in (self.start, self.end, self.how, self.workload, self.group)),
+            self.start[a:b],
+            self.end[a:b],
+            self.how[a:b],
+            self.workload[a:b],
+            self.group[a:b],
             self.culprit[a:b],
             self.first[a : b + 1] - low,
             self.members[low:high],

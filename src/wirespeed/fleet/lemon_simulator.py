@@ -97,21 +97,24 @@ class SimulatedFleet:
 
     def _run(self) -> Iterator[JobEnd]:
         """Jobs until the time is over: as soon as nodes are free, the next one starts."""
-        spec, now = self.spec, 0.0
+        spec, now, unused = self.spec, 0.0, self.spec.nodes
         free = np.ones(spec.nodes, dtype=bool)
-        size, workload = self._next()
+        wanted = self._wanted()
+        size, workload = next(wanted)
         while now < spec.days * DAY_S:
-            if free.sum() - size >= (1 - spec.use) * spec.nodes:
+            if unused - size >= (1 - spec.use) * spec.nodes:
                 places = self._place(free, size)
                 free[list(places)] = False
+                unused -= size
                 yield self._job(places, workload, now)
-                size, workload = self._next()
+                size, workload = next(wanted)
                 continue
             now, _, places, again = heapq.heappop(self._ends)
             if again >= 0:
                 yield self._job(places, again, now, looping=True)
             else:
                 free[list(places)] = True
+                unused += len(places)
 
     def _job(
         self, places: tuple[int, ...], who: int, now: float, *, looping: bool = False
@@ -133,15 +136,19 @@ class SimulatedFleet:
             culprit=_name(broken) if named else "",
         )
 
-    def _next(self) -> tuple[int, int]:
-        size = int(self._rng.choice(self._sizes, p=self._shares))
-        return size, int(self._rng.integers(self.spec.workloads))
+    def _wanted(self) -> Iterator[tuple[int, int]]:
+        """Size and workload of one job after the other."""
+        while True:
+            sizes = self._rng.choice(self._sizes, 1000, p=self._shares).tolist()
+            yield from zip(
+                sizes, self._rng.integers(self.spec.workloads, size=1000).tolist(), strict=True
+            )
 
     def _place(self, free: NDArray[np.bool_], size: int) -> tuple[int, ...]:
         """Free nodes next to each other, as far as there are, from a random one on."""
         spots = np.flatnonzero(free)
         begin = int(self._rng.integers(len(spots)))
-        return tuple(int(spots[(begin + k) % len(spots)]) for k in range(size))
+        return tuple(spots.take(range(begin, begin + size), mode="wrap").tolist())
 
     def _end(
         self, places: tuple[int, ...], who: int, now: float, *, looping: bool

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from wirespeed.fleet.chance import DAY_S, EARLY_S, SAME_S, chance_of
 from wirespeed.fleet.job_ends import GOOD, NODE, JobTable
 
-__all__ = ["ALPHA", "WINDOW_S", "Judged", "Suspect", "find_lemons"]
+__all__ = ["ALPHA", "DAY_S", "WINDOW_S", "Judged", "Suspect", "find_lemons"]
 
 ALPHA = 0.05
 """Share of innocent nodes among the accused that is allowed, in the mean."""
@@ -40,7 +40,7 @@ _FLOOR = log(20.0)
 _RIVAL = log(20.0)
 """Nodes whose evidence is this near, and that explain each other's, are not told apart."""
 _SURELY = 2.0
-"""So many times what a node adds on average is expected of its jobs: it is worse at times, and whoever is
+"""So many times what a node adds on average is expected of its jobs: it is worse at times, and who is
 innocent beside it pays for what is taken too low."""
 _MOST = 200
 """Nodes that are named."""
@@ -157,7 +157,7 @@ class _Evidence:
         self.weeks = ages.astype(np.int64).clip(0, _WEEKS - 1)
         self.failures = self._failures()
         n = len(table.nodes)
-        place = self.weeks[table.rows] * n + table.members
+        place = self.weeks[table.rows] * n + table.members.astype(np.int64)
         time = self._sum(place, table.seconds).reshape(_WEEKS, 1, n)
         start = self._sum(place, table.seconds.clip(max=EARLY_S)).reshape(_WEEKS, 1, n)
         adds = (_TOLD + _HIDDEN)[:, np.newaxis], _AT_START[:, np.newaxis]
@@ -166,7 +166,8 @@ class _Evidence:
 
     def _sum(self, place: _Ints, by_job: _Floats) -> _Floats:
         size = _WEEKS * len(self.table.nodes)
-        return np.bincount(place, weights=by_job[self.table.rows], minlength=size)
+        summed = np.bincount(place, weights=by_job[self.table.rows], minlength=size)
+        return summed.astype(np.float64)
 
     def _failures(self) -> _Failures:
         """Of several of one node at once the first; of a job whose culprit is known only that one."""
@@ -185,8 +186,8 @@ class _Evidence:
         return _Failures(job, node, self.weeks[job], adds, rate, blamed)
 
     def _add(self, which: Any, terms: _Floats) -> None:
-        week, node = self.failures.week[which], self.failures.node[which]
-        np.add.at(self.ratios, (week, slice(None), node), terms)
+        place: Any = self.failures.week[which], slice(None), self.failures.node[which]
+        np.add.at(self.ratios, place, terms)
 
     def surest(self) -> dict[str, Any] | None:
         """The node with the most evidence of those that were not taken; None: there is too little.

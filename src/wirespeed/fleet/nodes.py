@@ -23,7 +23,7 @@ Said = Literal["pass", "warn", "fail", ""]
 """What a run says of a node: as its findings about it; a run that is READY says `pass` of all of its
 nodes; a run that is not, for another's fault, says nothing."""
 Kind = Literal[
-    *("seen", "verdict", "blamed", "restart", "machine", "version", "ecc", "xid", "repaired", "job")
+    "seen", "verdict", "blamed", "restart", "machine", "version", "ecc", "xid", "repaired", "job"
 ]
 
 
