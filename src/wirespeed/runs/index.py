@@ -314,7 +314,8 @@ class Index:
         order = "ASC" if self._end == float("inf") else "DESC"
         new = file.ask(f"SELECT run FROM pending ORDER BY run {order}")
         if len(new) >= _MANY:
-            self._say(f"reading {len(new):,} runs into the index …")
+            kept = f", in memory: {file.in_memory}" if file.in_memory else ""
+            self._say(f"reading {len(new):,} runs into the index{kept}")
         self._take([run for (run,) in new])
 
     def _list(self) -> None:
