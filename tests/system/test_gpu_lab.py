@@ -93,3 +93,18 @@ def test_the_whole_command(h100: dict[str, str], name: str, code: int, verdict: 
     assert done.returncode == code, done.stderr
     assert f'"verdict": "{verdict}"' in done.stdout
     assert (FAULTS[name].id in done.stdout) or not FAULTS[name].id
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("healthy", 0), ("lost", 1), ("uncorrectable ECC", 1), ("power brake", 0)]
+)
+def test_a_gate_keeps_pods_off_a_broken_gpu(
+    h100: dict[str, str], name: str, code: int, tmp_path: Path
+) -> None:
+    """What may be gone in a moment is told, and does not count at the first look."""
+    command = [sys.executable, "-m", "wirespeed", "gate", "--for", "k8s"]
+    with table.broken(h100, FAULTS[name]):
+        environment = {**h100, "WIRESPEED_HOME": str(tmp_path / "home")}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert FAULTS[name].id in done.stdout + done.stderr
