@@ -342,3 +342,15 @@ def test_an_index_that_does_not_say_when_it_was_made_is_read(
         db.execute("DELETE FROM told WHERE name = 'made'")
     db.close()
     assert everything() == told
+
+
+def test_odd_values_are_kept(small_run: Run, home: Path) -> None:
+    """What a tampered file may hold: figures beyond any column, names of somebody who means ill."""
+    node = small_run.world.nodes[0]
+    gpus = tuple({"name": "'; --\0<b>", "ecc_uncorrected": 2**64 - 1} for _ in range(2))
+    world = replace(small_run.world, size=2**62, nodes=(replace(node, gpus=gpus),))
+    path = save(replace(small_run, world=world, seconds=1e29, command="é'\"\n;"))
+    found, why = everything()
+    assert (found, why) == (as_folders_tell([path]), "")
+    with Index.opened() as index:
+        assert index.nodes()[0].ecc_uncorrected == 2**63 - 1

@@ -160,7 +160,10 @@ class IndexFile:
         if self._path.parent.is_dir():
             with suppress(OSError):  # SQLite itself would let others read it
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-        if self._path.is_file() and self._path.stat().st_size % _PAGE_BYTES:
+        size = 0
+        with suppress(OSError):
+            size = self._path.stat().st_size
+        if size % _PAGE_BYTES:
             raise Damaged("it is cut")
         name = f"file:{quote(str(self._path))}?mode=rw"
         db = sqlite3.connect(name, uri=True, timeout=_BUSY_S, isolation_level=None)

@@ -365,7 +365,7 @@ def _node(line: RunRow, node: "NodeFacts", findings: tuple[FindingRow, ...]) -> 
         torch=facts.torch or "",
         kernel=facts.kernel or "",
         os=facts.os or "",
-        ecc_uncorrected=sum(_whole(gpu.get("ecc_uncorrected")) for gpu in node.gpus),
+        ecc_uncorrected=_whole(sum(_whole(gpu.get("ecc_uncorrected")) for gpu in node.gpus)),
         xids=_once(str(one["code"]) for one in facts.gpu_xids or () if one.get("kind") == "Xid"),
         zone=facts.placement_zone or "",
         instance=facts.placement_instance_type or "",
