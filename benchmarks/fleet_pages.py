@@ -36,7 +36,7 @@ from wirespeed.model.records import (
     TimeStats,
     World,
 )
-from wirespeed.runs import index as indexing
+from wirespeed.runs.folder_stamps import run_stamp
 from wirespeed.runs.index import Index
 from wirespeed.runs.rows import Rows, rows_of
 
@@ -137,7 +137,7 @@ def make(home: Path, runs: int, nodes: int) -> None:
         for start in range(0, runs, BATCH):
             index._keep(
                 [
-                    (name, indexing._seen(home / "runs" / name), rows(patterns[kind], name, words))
+                    (name, run_stamp(home / "runs" / name), rows(patterns[kind], name, words))
                     for name, kind, words in told[start : start + BATCH]
                 ]
             )
