@@ -31,6 +31,8 @@ HealthCheckProgram={folder}/health
 HealthCheckInterval=2
 HealthCheckNodeState=ANY
 """
+ODD = ", 95 °C | \"x\" 'y' $(z) <b> \\"
+"""What a reason may hold, and Slurm gives back as it was, so that it is known as ours."""
 SCRIPT = """\
 #!/bin/sh
 export WIRESPEED_HOME={home} PATH={path} SLURM_CONF={conf}
@@ -67,7 +69,7 @@ class Gated:
         """Store a check of that node, as `wirespeed check` on it would have left it."""
         self._patch.setenv("WIRESPEED_HOME", str(self.home(node)))
         who = Subject("node", node) if status == "fail" else Subject("job", "job")
-        found = Finding(id="LOC-001", status=status, title=f"{node} is slow", subject=who)
+        found = Finding(id="LOC-001", status=status, title=f"{node} is slow{ODD}", subject=who)
         good = status == "pass"
         run = Run(
             id=new_id(),

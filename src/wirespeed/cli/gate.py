@@ -97,11 +97,22 @@ def gate(purpose: str, every: str | None, within: float | None, **values: Any) -
     within_s = within or _WITHIN_S.get(purpose, _WITHIN_ELSE_S)
     if every is None:
         return _once(node, rules, within_s - _since_start(within_s / 2), values)
-    pause_s = parse_duration(every, "--every")
-    while True:  # until a signal ends it
+    return _again_and_again(node, rules, within_s, parse_duration(every, "--every"), values)
+
+
+def _again_and_again(
+    node: str, rules: "Rules", within_s: float, pause_s: float, values: dict[str, Any]
+) -> int:
+    """Until a signal ends it, which the kernel keeps from the first process of a container."""
+    from wirespeed.process.guard import StopRequest
+
+    stop = StopRequest()
+    while not stop.reason:
         began = time.monotonic()
         _once(node, rules, within_s, values)
-        time.sleep(max(0.0, began + pause_s - time.monotonic()))
+        while not stop.reason and (left := began + pause_s - time.monotonic()) > 0:
+            stop.wait(min(left, 1.0))
+    return 0
 
 
 def _since_start(most: float) -> float:

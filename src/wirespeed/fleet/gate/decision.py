@@ -86,6 +86,8 @@ class Standing:
     out: bool = False
     ours: bool = False
     """It is out because a gate took it."""
+    unnamed: bool = False
+    """So it is, and the scheduler has no reason of ours for it yet."""
     reason: str = ""
 
 

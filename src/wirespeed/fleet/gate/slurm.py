@@ -109,7 +109,9 @@ class Slurm:
         ours = is_ours(row.reason) or (
             _BY_EXIT_CODE.match(row.reason) is not None and _refused(memory, row.since)
         )
-        return Standing(out=row.out, ours=ours and "dr" in row.state, reason=row.reason)
+        ours = ours and "dr" in row.state
+        unnamed = ours and not is_ours(row.reason)
+        return Standing(out=row.out, ours=ours, unnamed=unnamed, reason=row.reason)
 
     def fleet(self) -> Fleet:
         """All nodes, and the others that gates have taken, the first taken first."""

@@ -18,6 +18,7 @@ import msgspec
 from wirespeed.errors import StorageError, WirespeedError
 from wirespeed.fleet.gate import look
 from wirespeed.fleet.gate.decision import (
+    Act,
     Decision,
     Fleet,
     Memory,
@@ -173,9 +174,9 @@ def _decided(asked: Asked, seen: Seen, memory: Memory) -> tuple[Decision, list[s
             time.sleep(STAGGER_S * _spread(asked.node))
             decision = held(decision, rules.most_taken, _counted(_site(asked), problems))
         return decision, problems
-    site = _site(asked)
     _say(doing="asking the scheduler how the node stands")
     try:
+        site = _site(asked)
         standing = site.standing(memory)
     except WirespeedError as error:
         decision = decide(rules, seen, memory, Standing())
@@ -190,6 +191,9 @@ def _decided(asked: Asked, seen: Seen, memory: Memory) -> tuple[Decision, list[s
             site.told(decision)
         except WirespeedError as error:
             problems.append(error.saw)
+            instead: dict[Act, Act] = {"take": "hold", "return": "keep"}
+            why = f"{error.saw}; {decision.why}"
+            decision = replace(decision, act=instead.get(decision.act, decision.act), why=why)
     return decision, problems
 
 
@@ -197,8 +201,7 @@ def _acted(site: Site, rules: Rules, decision: Decision, standing: Standing) -> 
     """Take or give back; of several that took at once, those beyond the limit give back."""
     if decision.act == "return":
         site.give_back()
-    adopted = decision.act == "keep" and not standing.reason.startswith("wirespeed[")
-    if decision.act == "take" or adopted:
+    if decision.act == "take" or (decision.act == "keep" and standing.unnamed):
         site.take(decision.why)
     if decision.act == "take" and (others := site.place()):
         nodes = site.fleet().nodes
