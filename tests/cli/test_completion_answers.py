@@ -54,7 +54,7 @@ def test_verbs_come_with_the_line_that_help_has() -> None:
     assert offered["bench"] == "How fast is each collective?"
     assert words("wirespeed che") == ["check"]
     assert words("wirespeed cluster nc") == ["nccl-tests"]
-    assert words("wirespeed runs ") == ["import", "list", "rm", "show"]
+    assert words("wirespeed runs ") == ["export", "import", "list", "prune", "rm", "send", "show"]
 
 
 def test_options_and_choices() -> None:

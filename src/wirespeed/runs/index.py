@@ -310,13 +310,16 @@ class Index:
             self._list()
         open_ones = file.ask("SELECT run, seen FROM runs WHERE finished = 0")
         self._take([run for run, seen in open_ones if seen != run_stamp(self._folders / run)])
-        # Those that come first are written first, which keeps the file small, unless time is short.
-        order = "ASC" if self._end == float("inf") else "DESC"
-        new = file.ask(f"SELECT run FROM pending ORDER BY run {order}")
-        if len(new) >= _MANY:
+        (waiting,) = file.ask("SELECT count(*) FROM pending")[0]
+        if waiting >= _MANY:
             kept = f", in memory: {file.in_memory}" if file.in_memory else ""
-            self._say(f"reading {len(new):,} runs into the index{kept}")
-        self._take([run for (run,) in new])
+            self._say(f"reading {waiting:,} runs into the index{kept}")
+        # Those that come first are written first, which keeps the file small, unless time is short. Page
+        # by page: what another process has read meanwhile is not read again.
+        order = "ASC" if self._end == float("inf") else "DESC"
+        next_ones = f"SELECT run FROM pending ORDER BY run {order} LIMIT {_PAGE}"
+        while time.monotonic() <= self._end and (new := file.ask(next_ones)):
+            self._take([run for (run,) in new])
 
     def _list(self) -> None:
         """What has come is pending from now on, what has gone is forgotten.
