@@ -89,20 +89,15 @@ class RunFilter:
             (self.until, "started < ?"),
             (self.before, f"({_ORDER}) < (SELECT {_ORDER} FROM runs WHERE run = ?)"),
         ]
+        told = [(value, condition) for value, condition in told if value]
         if self.verdict in EXIT_CODES:
-            told.append(
-                (str(EXIT_CODES[self.verdict]), "damaged = '' AND exit_code = CAST(? AS INT)")
-            )
-        else:
+            told.append((EXIT_CODES[self.verdict], "damaged = '' AND exit_code = ?"))
+        elif self.verdict:
             told.append((self.verdict, "verdict = upper(?)"))
         if self.finished is not None:
-            told.append((str(int(self.finished)), "finished = CAST(? AS INT)"))
+            told.append((int(self.finished), "finished = ?"))
         if self.world is not None:
-            told += [
-                (self.world[0], "backend = ?"),
-                (str(self.world[1]), "world_size = CAST(? AS INT)"),
-            ]
-        told = [(value, condition) for value, condition in told if value]
+            told += [(self.world[0], "backend = ?"), (self.world[1], "world_size = ?")]
         return " AND ".join(["1", *(one for _, one in told)]), [value for value, _ in told]
 
 
