@@ -17,6 +17,7 @@ from wirespeed.runs import unsent
 from wirespeed.runs.folder import RunFolder
 from wirespeed.runs.folder_stamps import folder_names
 from wirespeed.runs.index import Index, RunFilter
+from wirespeed.runs.jsontext import damage
 from wirespeed.runs.loading import load, read_document
 from wirespeed.runs.named_files import list_baselines, load_baseline
 from wirespeed.runs.place import FOLDER_NAME, runs_home
@@ -161,16 +162,20 @@ def _existing(path: Path) -> Path:
 
 
 def stored_points(names: Collection[str], last: int) -> list[Point]:
-    """Figures of the newest `last` runs that ended and have such; names: of operations or strategies."""
+    """Figures of the newest `last` runs that ended and have such; names: of operations or strategies.
+
+    InputError where a store holds what is no figure.
+    """
     with opened() as index:
         rows = index.figures(names, RunFilter(finished=True, last=last))
-    return [
-        Point(
-            *(id_in(row.run), row.started, (row.backend, row.nodes), *row.told()),
-            facts=partial(_facts, row.run),
-        )
-        for row in rows
-    ]
+    with damage("a figure of a stored run"):
+        return [
+            Point(
+                *(id_in(row.run), row.started, (row.backend, row.nodes), *row.told()),
+                facts=partial(_facts, row.run),
+            )
+            for row in rows
+        ]
 
 
 def _facts(name: str) -> Facts:
