@@ -140,6 +140,7 @@ def older(home: Path, node: str, seconds: float) -> None:
     kept = json.loads(path.read_text())
     for look in kept["memory"]["looks"]:
         look["at"] -= seconds
+        look["first"] -= seconds
     kept["memory"]["takes"] = [at - seconds for at in kept["memory"]["takes"]]
     path.write_text(json.dumps(kept))
 

@@ -82,6 +82,16 @@ def test_it_comes_back_after_ten_good_minutes_and_three_looks() -> None:
     assert after(*broken, standing=OURS, takes=(NOW,)).act == "keep"
 
 
+def test_many_looks_in_a_row_need_no_room() -> None:
+    """A look each two seconds for twenty minutes, which is what a second time needs."""
+    every = tuple((2.0 * n, ()) for n in range(601))
+    decision = after(*every, standing=OURS, takes=(NOW - 9000, NOW))
+    assert decision.act == "return"
+    assert len(decision.memory.looks) == 1
+    broken = (*every[:300], (600.5, (failed("GPU-004"),)), *every[301:])
+    assert after(*broken, standing=OURS, takes=(NOW - 9000, NOW)).act == "return"
+
+
 def test_each_further_time_it_must_be_good_for_twice_as_long() -> None:
     """And the third time within a day only a person brings it back."""
     good = tuple((60.0 * minute, ()) for minute in range(12))

@@ -59,12 +59,16 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """One look, as it is kept."""
+    """One look, as it is kept; or several in a row at which nothing failed."""
 
     at: float
+    """Of the last of them."""
     health: Health
     ids: tuple[str, ...] = ()
     """Of what failed then."""
+    first: float = 0.0
+    """When the first of them was."""
+    looks: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +138,20 @@ def decide(rules: Rules, seen: Seen, memory: Memory, standing: Standing) -> Deci
         one for one in failed if one.id not in lightly(seen) or often(one.id, seen.at, looks)
     )
     health: Health = "bad" if counted else "unknown" if seen.missing else "good"
-    now = Remembered(at=seen.at, health=health, ids=tuple(sorted({one.id for one in failed})))
-    kept = replace(memory, looks=(*looks, now), takes=takes)
+    now = Remembered(
+        at=seen.at, health=health, ids=tuple(sorted({one.id for one in failed})), first=seen.at
+    )
+    kept = replace(memory, looks=_joined(looks, now), takes=takes)
     act, why = _act(rules, seen, kept, standing, counted)
     return Decision(act=act, health=health, why=why, counted=counted, memory=kept)
+
+
+def _joined(looks: tuple[Remembered, ...], now: Remembered) -> tuple[Remembered, ...]:
+    """With this look; good ones in a row are one, so that an hour of them needs no more room."""
+    last = looks[-1] if looks else now
+    if any((one.health, one.ids) != ("good", ()) for one in (last, now)) or last is now:
+        return (*looks, now)
+    return (*looks[:-1], replace(now, first=last.first, looks=last.looks + 1))
 
 
 def lightly(seen: Seen) -> set[str]:
@@ -179,9 +193,9 @@ def _return(memory: Memory) -> tuple[Act, str]:
             break
         since.append(look)
     needed = GOOD_S * 2 ** max(0, len(memory.takes) - 1)
-    good = since[0].at - since[-1].at
-    if len(since) >= GOOD_LOOKS and good >= needed:
-        return "return", f"good for {good:.0f} s and {len(since)} looks"
+    good, looks = since[0].at - since[-1].first, sum(one.looks for one in since)
+    if looks >= GOOD_LOOKS and good >= needed:
+        return "return", f"good for {good:.0f} s and {looks} looks"
     return "keep", f"good for {good:.0f} of {needed:.0f} s"
 
 
