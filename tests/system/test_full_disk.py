@@ -1,10 +1,15 @@
 """A disk that is really full: a tmpfs of a few pages under the run folder."""
 
+import subprocess
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from wirespeed.runs.store import load, save
 
 
 @pytest.fixture
@@ -55,3 +60,34 @@ def ranks_left(place: Path) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def test_the_index_where_it_cannot_be_written(
+    cli: Any, small_disk: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, then one that is read-only, without an index and with one: the list is the same."""
+    place = small_disk("1m")
+    monkeypatch.setenv("WIRESPEED_HOME", str(place))
+    run = load(Path(__file__).parents[1] / "runs" / "golden" / "first-check.run.json")
+    for number in range(5):
+        save(replace(run, id=f"0000000{number}"))
+
+    def listed() -> list[str]:
+        done = cli("runs", "list", "-o", "json", env=home(place))
+        assert (done.code, done.err) == (0, "")
+        return [one["id"] for one in done.json]
+
+    with (place / "ballast").open("wb", buffering=0) as ballast, suppress(OSError):
+        for _ in range(1024):
+            ballast.write(bytes(1024))
+    right = [f"0000000{number}" for number in range(5)]
+    assert listed() == right
+    (place / "ballast").unlink()
+    for index in place.glob("index-*"):
+        index.unlink()
+    for _ in range(2):
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+        assert listed() == right
+        subprocess.run(["mount", "-o", "remount,rw", place], check=True)
+        assert listed() == right
+    assert list(place.glob("index-*.sqlite"))
