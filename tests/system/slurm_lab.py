@@ -214,12 +214,14 @@ class SlurmLab:
         return not self.jobs() and not any(self.processes(node) for node in self.nodes)
 
 
-def made(cli: Any, folder: Path, **kinds: Any) -> Iterator[SlurmLab]:
+def made(
+    cli: Any, folder: Path, *, kind: type[SlurmLab] = SlurmLab, **kinds: Any
+) -> Iterator[SlurmLab]:
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
         pytest.skip(f"Requires: root, Slurm and munge (missing: {missing})")
     with Lab(LabSpec(4, f"sl{os.getpid()}")) as lab:
-        slurm = SlurmLab(lab, folder, cli, **kinds)
+        slurm = kind(lab, folder, cli, **kinds)
         try:
             slurm.up()
             yield slurm
