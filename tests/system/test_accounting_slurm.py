@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.system.slurm_lab import SlurmLab, made
+from slurm_lab import SlurmLab, made
 
 pytestmark = pytest.mark.system
 WAIT_S = 40.0
