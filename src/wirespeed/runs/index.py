@@ -101,6 +101,8 @@ class RunFilter:
         return " AND ".join(["1", *(one for _, one in told)]), [value for value, _ in told]
 
 
+_ABOUT = "(host <> '' AND host = ? OR peer <> '' AND peer = ?)"
+"""Of a node, in the words of the indexes, which SQLite uses then."""
 EVERYTHING = RunFilter()
 
 
@@ -174,7 +176,7 @@ class Index:
         then `last` is of the runs that have such findings."""
         wanted, said = set(ids), set(status)
         if said and said.issubset(FLAT):
-            about = ("(host = ? OR peer = ?)", [node, node]) if node else _any_of("host", ())
+            about = (_ABOUT, [node, node]) if node else _any_of("host", ())
             return self._of_runs(
                 FindingRow, [about, _any_of("id", wanted), _any_of("status", said)], which
             )

@@ -164,8 +164,8 @@ def checked(index: StoredRuns, group: Group) -> Group:
 
 def reason(index: StoredRuns, node: NodeState) -> str:
     """Why it fails or warns: what the newest run that blames it says."""
-    found = index.findings(node=node.host, status=(node.said,), which=RunFilter(last=1))
-    return next((one.title for one in found if one.host == node.host), "")
+    found = index.findings(node=node.host, status=(node.said,))
+    return next((one.title for one in reversed(found) if one.host == node.host), "")
 
 
 def news(nodes: Iterable[NodeState], now: datetime) -> list[News]:
