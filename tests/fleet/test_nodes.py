@@ -76,6 +76,14 @@ def test_the_history_of_a_node_has_all_that_changed(stored: Stored, index) -> No
     assert history(index(), "nobody") is None
 
 
+def test_a_fault_that_was_acted_out_is_nobodys(stored: Stored, index) -> None:
+    stored(day(1), "a")
+    bad = {"verdict": "NOT READY", "findings": [blamed("a")]}
+    stored(day(2), "a", config={"inject": "flip:rank=0"}, **bad)
+    (one,) = state(index(), days=100_000)
+    assert (one.said, one.blamed, one.flaps) == ("pass", 0, 0)
+
+
 @pytest.mark.hostile("hostile values")
 def test_a_name_that_would_be_a_statement_is_a_name(stored: Stored, index) -> None:
     name = "x'; DROP TABLE nodes; --"

@@ -211,7 +211,9 @@ class Index:
 
     def marks(self, since: str = "") -> list[NodeMark]:
         """What each run since then said of each of its nodes, as little as tells a change; ordered."""
-        first = since[:19].replace("-", "").replace(":", "").replace("T", "-")  # as folders are named
+        first = (
+            since[:19].replace("-", "").replace(":", "").replace("T", "-")
+        )  # as folders are named
         sql = f"SELECT {', '.join(NodeMark._fields)} FROM nodes WHERE run >= ? ORDER BY run"
         return [NodeMark(*row) for row in self._asked(lambda: self._file.ask(sql, [first]))]
 

@@ -238,10 +238,8 @@ def rows_of(run: "Run", name: str) -> Rows:
     """The rows of a run. name: of its folder."""
     line = _line(run, name)
     hosts = {f"rank {rank}": node.host for node in run.world.nodes for rank in node.ranks}
-    findings = tuple(
-        _finding(line, n, one, None if run.simulation else hosts)
-        for n, one in enumerate(run.findings)
-    )
+    real = None if run.simulation or line.injected else hosts
+    findings = tuple(_finding(line, n, one, real) for n, one in enumerate(run.findings))
     nodes = {node.host: _node(line, node, findings) for node in run.world.nodes}
     return Rows(line, tuple(_figures(line, run)), findings, tuple(nodes.values()))
 
@@ -317,7 +315,7 @@ def _figures(line: RunRow, run: "Run") -> Iterator[FigureRow]:
 
 
 def _finding(line: RunRow, number: int, one: "Finding", hosts: dict[str, str] | None) -> FindingRow:
-    """hosts: by rank; None where no real node is meant, as in a simulation."""
+    """hosts: by rank; None where no node is to blame: simulated, or of a fault that was acted out."""
     kind, subject = one.subject.kind, one.subject.name
     host = peer = ""
     if hosts is not None and kind in ("node", "rank"):
