@@ -224,9 +224,9 @@ def main() -> None:
                 )
             added = home / "runs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-00ff00ff"
             shutil.copytree(home / "runs" / names[-1], added)
-            took = [ask(address)[0] for _ in range(4 * ASKED)]
+            waits = [ask(address)[0] for _ in range(4 * ASKED)]
             shutil.rmtree(added)
-            print(f"overview while a new run is taken in: at most {max(took):.3f} s")
+            print(f"overview while a new run is taken in: at most {max(waits):.3f} s")
             print(f"memory at most {peak_mb(process):.0f} MB")
 
 
