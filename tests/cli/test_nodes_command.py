@@ -28,6 +28,8 @@ def test_jobs_are_imported_and_the_lemon_is_named(cli, tmp_path) -> None:
     done = cli.here("nodes", "import-jobs", str(file))
     assert done.code == 0, done.err
     assert "1,280 jobs that ended on 8 nodes" in done.out
+    again = cli.here("nodes", "import-jobs", str(file))
+    assert (again.code, "all of them were stored already" in again.out) == (0, True)
     done = cli.here("nodes", "lemons")
     assert done.code == 1
     assert "LEMON  gpu3" in done.out

@@ -6,7 +6,14 @@ from datetime import datetime
 import pytest
 
 from wirespeed.fleet.job_ends import JobEnd
-from wirespeed.fleet.job_store import apart, job_events, keep_jobs, keep_repair, stored_jobs
+from wirespeed.fleet.job_store import (
+    apart,
+    job_events,
+    keep_jobs,
+    keep_repair,
+    new_jobs,
+    stored_jobs,
+)
 from wirespeed.fleet.nodes import renewed
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, Subject
@@ -34,6 +41,8 @@ def test_an_import_comes_back_and_the_same_job_counts_once(index, home) -> None:
         ("8", "good", ""),
     }
     assert stored_jobs(index(), 5001.0) == []
+    again = [a_job(), a_job("8", how="good"), a_job("9"), a_job("8", how="good", culprit="a")]
+    assert [(one.job, one.culprit) for one in new_jobs(index(), again)] == [("9", ""), ("8", "a")]
 
 
 @pytest.mark.hostile("tampered stores")

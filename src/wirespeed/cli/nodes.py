@@ -188,7 +188,7 @@ def import_jobs(files: tuple[str, ...], since: str) -> None:
 
     Without FILE, sacct and sacctmgr are asked. A FILE is what they printed with --parsable2, and `-`
     is standard input; from events of nodes (sacctmgr list event) the node that ended a job is known.
-    A job that is stored again counts once.
+    Only jobs that are new are stored, so that it may be asked every day.
 
     \f
     Examples:
@@ -198,8 +198,9 @@ def import_jobs(files: tuple[str, ...], since: str) -> None:
       sacctmgr --parsable2 list event start=now-91days format=NodeName,TimeStart,TimeEnd,State > down.txt
       wirespeed nodes import-jobs jobs.txt down.txt
     """
-    from wirespeed.fleet.job_store import keep_jobs
+    from wirespeed.fleet.job_store import keep_jobs, new_jobs
     from wirespeed.fleet.slurm_jobs import ask_accounting, read_accounting, with_culprits
+    from wirespeed.runs.index import Index
 
     texts = [(file, _read(file)) for file in files] if files else ask_accounting(since)
     told = [read_accounting(text, source) for source, text in texts]
@@ -212,9 +213,15 @@ def import_jobs(files: tuple[str, ...], since: str) -> None:
             expected="jobs of sacct with a State, a Start, an End and a NodeList",
             next="wirespeed nodes import-jobs --help",
         )
-    run = keep_jobs(jobs, {"files": list(files)} if files else {"since": since})
     click.echo(_imported(jobs, told))
-    click.echo(f"stored in run {run.id}\nnext: wirespeed nodes lemons")
+    with Index.opened(say=_say) as index:
+        new = new_jobs(index, jobs)
+    if new:
+        run = keep_jobs(new, {"files": list(files)} if files else {"since": since})
+        click.echo(f"{len(new):,} of them are new, stored in run {run.id}")
+    else:
+        click.echo("all of them were stored already")
+    click.echo("next: wirespeed nodes lemons")
 
 
 def _say(text: str) -> None:

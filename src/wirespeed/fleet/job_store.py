@@ -59,13 +59,8 @@ def _kept(command: str, config: dict[str, object], jobs: str = "") -> Run:
 
 def stored_jobs(index: StoredRuns, since_s: float) -> list[JobEnd]:
     """Each job once, of those that ended since then (Unix time); the last that was told of it counts."""
-    found: dict[tuple[str, float], JobEnd] = {}
-    for row in index.runs(RunFilter(command=IMPORT)):
-        for job in _imported(folder_of(row.run) / _FILE):
-            known = found.get((job.job, job.start_s))
-            culprit = job.culprit or (known.culprit if known else "")
-            found[job.job, job.start_s] = replace(job, culprit=culprit) if culprit else job
     since = datetime.fromtimestamp(since_s, UTC).isoformat(timespec="seconds")[:19]
+    found = _imports(index, since)
     for command in _WATCHES:
         found |= {(job.job, job.start_s): job for job in _watched(index, command, since)}
     jobs = [one for one in found.values() if one.end_s >= since_s]
@@ -114,6 +109,29 @@ def _told(job: JobEnd, node: str) -> str:
     who = {node: ", by this node", "": ", by one of them" if others else ", by this node"}
     why = who.get(job.culprit, f", by {job.culprit}") if job.how == "node" else ""
     return f"job {job.job} ({job.workload}){others} failed{why}"
+
+
+def new_jobs(index: StoredRuns, jobs: Sequence[JobEnd]) -> list[JobEnd]:
+    """Those that no import has stored, or of which now is known which node ended them."""
+    first = min((job.end_s for job in jobs), default=0.0)
+    known = _imports(index, datetime.fromtimestamp(first, UTC).isoformat()[:19])
+
+    def is_new(job: JobEnd) -> bool:
+        before = known.get((job.job, job.start_s))
+        return before is None or bool(job.culprit and not before.culprit)
+
+    return [job for job in jobs if is_new(job)]
+
+
+def _imports(index: StoredRuns, since: str) -> dict[tuple[str, float], JobEnd]:
+    """Jobs of imports that were made since then, by id and start."""
+    found: dict[tuple[str, float], JobEnd] = {}
+    for row in index.runs(RunFilter(command=IMPORT, since=since)):
+        for job in _imported(folder_of(row.run) / _FILE):
+            known = found.get((job.job, job.start_s))
+            culprit = job.culprit or (known.culprit if known else "")
+            found[job.job, job.start_s] = replace(job, culprit=culprit) if culprit else job
+    return found
 
 
 def _imported(path: Path) -> Iterator[JobEnd]:
