@@ -48,11 +48,13 @@ def fleet(nodes: int, days: int, rng: random.Random, evil: bool = False) -> Flee
     hosts += [f"login-{n}" for n in range(1, few + 1)]
     if evil:
         hosts[0], hosts[-1] = EVIL, "'; DROP TABLE nodes; --"
-    found = Fleet(hosts, new=frozenset(rng.sample(hosts[1:], max(1, nodes // 200))))
-    for host in {hosts[0], *rng.sample(hosts, max(2, nodes // 60))}:
+    usual = [host for host in hosts[1:] if host != "gpu-b-0002"]
+    found = Fleet(hosts, new=frozenset(rng.sample(usual, max(1, nodes // 200))))
+    for host in rng.sample(usual, max(2, nodes // 60)):
         since = rng.uniform(0, days)
-        until = days if rng.random() < 0.5 or host == hosts[0] else rng.uniform(since, days)
+        until = days if rng.random() < 0.5 else rng.uniform(since, days)
         found.bad[host] = (since, until, rng.randrange(len(WHY)))
+    found.bad[hosts[0]] = (1.0, days, 0)
     return found
 
 

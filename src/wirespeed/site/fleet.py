@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 
 from wirespeed.errors import WirespeedError
 from wirespeed.fleet.nodes import NodeState, Said, state
+from wirespeed.model.records import Verdict
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import RunRow
 from wirespeed.runs.source import StoredRuns
@@ -50,6 +51,13 @@ class Group:
     """Nodes by what is said of them."""
     check: RunRow | None = None
     """The newest run of `check` with one of the nodes that were seen last."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """READY where that was last said of every node, NOT READY where one fails."""
+        if self.counts["fail"]:
+            return "NOT READY"
+        return "UNKNOWN" if self.counts[""] else "READY"
 
 
 @dataclass(frozen=True, slots=True)

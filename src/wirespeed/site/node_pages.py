@@ -17,9 +17,10 @@ from wirespeed.runs.rows import NodeRow
 from wirespeed.site import fleet
 from wirespeed.site.fleet import Group, News
 from wirespeed.site.framing import Site, framed, made
-from wirespeed.site.links import ago, kind_of_exit, node_link, query_link, run_link
+from wirespeed.site.links import ago, node_link, query_link, run_link
 from wirespeed.site.pictures import Point, lanes, moment
 from wirespeed.site.run_pages import run_line
+from wirespeed.views.html.page import KINDS
 from wirespeed.views.html.parts import html_table
 from wirespeed.views.text import Grid
 
@@ -109,10 +110,11 @@ def _group_line(one: Group, now: datetime) -> dict[str, Any]:
             for said in fleet.ORDER
             if one.counts[said]
         ],
-        "verdict": row.verdict if row else "not checked",
-        "kind": kind_of_exit(row.exit_code) if row else "not_checked",
+        "verdict": one.verdict,
+        "kind": KINDS[one.verdict],
         "link": run_link(row.run) if row else "",
-        "checked": f"{ago(moment(row.started), now)}, {counted(row.nodes, 'node')}" if row else "",
+        "checked": f"check of {counted(row.nodes, 'node')}" if row else "no check yet",
+        "said": f"{row.verdict}, {ago(moment(row.started), now)}" if row else "",
     }
 
 
