@@ -46,6 +46,19 @@ def test_jobs_are_imported_and_the_lemon_is_named(cli, tmp_path) -> None:
     assert "(u1/x) failed" in shown.out
 
 
+@pytest.mark.hostile("hostile values")
+def test_a_name_that_would_steer_a_terminal_is_made_harmless(cli, tmp_path) -> None:
+    file = tmp_path / "jobs.txt"
+    file.write_text(accounting().replace("|gpu3|x", "|\x1bc$(id)|\x1b]0;x\x07"))
+    assert cli.here("nodes", "import-jobs", str(file)).code == 0
+    done = cli.here("nodes", "lemons")
+    assert done.code == 1
+    shown = cli.here("nodes", "show", "\x1bc$(id)")
+    assert shown.code == 0
+    assert not {"\x1b", "\x07"} & {*done.out, *shown.out}
+    assert "next: wirespeed nodes show ' c$(id)'" in done.out
+
+
 def test_nothing_is_known_yet(cli) -> None:
     assert "next: wirespeed check" in cli.here("nodes", "list").out
     done = cli.here("nodes", "lemons")

@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wirespeed.cli.options import argument, command, group, option, send_option, store_option
-from wirespeed.errors import InputError, NothingRan, UsageError
+from wirespeed.errors import InputError, NothingRan, UsageError, harmless
 
 if TYPE_CHECKING:
     from wirespeed.fleet.lemons import Judged
@@ -176,7 +177,7 @@ def repaired(node: str) -> None:
     from wirespeed.fleet.job_store import keep_repair
 
     run = keep_repair(node)
-    click.echo(f"{node}: repaired, from now on; run {run.id}")
+    click.echo(f"{harmless(node)}: repaired, from now on; run {run.id}")
 
 
 @command("import-jobs", of=nodes)
@@ -304,16 +305,16 @@ def _lemons(judged: "Judged") -> list[str]:
     accused = [one.node for one in judged.suspects if one.accused]
     said = f"{len(accused)} lemons" if accused else "nobody is accused"
     left = (
-        f"{judged.loops} failures of crash loops and {judged.outages} of outages do not count"
+        f"; {judged.loops} failures of crash loops and {judged.outages} of outages do not count"
         if judged.loops or judged.outages
         else ""
     )
     lines = [*table, *([f"{more} more with less evidence"] if more > 0 else [])]
     lines.append(
-        f"{said}   {judged.nodes} nodes, {judged.jobs:,} jobs, {judged.failures:,} failed; {left}"
+        f"{said}   {judged.nodes} nodes, {judged.jobs:,} jobs, {judged.failures:,} failed{left}"
     )
     if accused:
-        lines.append(f"next: wirespeed nodes show {accused[0]}")
+        lines.append(f"next: wirespeed nodes show {quote(harmless(accused[0]))}")
     return lines
 
 
