@@ -1,6 +1,7 @@
 """A gate on a real cluster: condition, Event and taint of its nodes, and what its account may not do."""
 
 import os
+import subprocess
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -42,7 +43,8 @@ def file(kube: Any) -> Any:
     kube("taint", "nodes", "-l", "wirespeed/gate=bad", "wirespeed/gate-")
     kube("label", "nodes", "--all", "wirespeed/gate-")
     done = kube.cli("cluster", "gate", str(path), "--taint", "-o", "yaml")
-    kube("delete", "--ignore-not-found", "-f", "-", stdin=done.out)
+    words = ["kubectl", "delete", "--ignore-not-found", "-f", "-"]
+    subprocess.run(words, input=done.out, text=True, check=True, capture_output=True, timeout=90)
 
 
 def condition(node: dict[str, Any]) -> str:

@@ -4,6 +4,8 @@ import os
 import socket
 import sys
 import time
+from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -241,7 +243,8 @@ def cluster_gate(cluster: str, every: str, output: str, **values: Any) -> int:
         return 0
     if wrong := wrong_server(kubectl, file.cluster.api):
         raise UsageError(wrong.title, expected=wrong.expected, next=wrong.next)
-    apply(kubectl, objects)
+    for place, of_place in groupby(objects, lambda one: one["metadata"].get("namespace", "")):
+        apply(replace(kubectl, namespace=place or kubectl.namespace), list(of_place))
     name = objects[-1]["metadata"]["name"]
     click.echo(
         f"DaemonSet {name} in namespace {kubectl.namespace}: each node is looked at every {every}"

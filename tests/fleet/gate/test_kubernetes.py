@@ -50,9 +50,10 @@ class Handler(BaseHTTPRequestHandler):
             return
         query = parse_qs(url.query)
         items = [one for one in self.server.nodes.values() if labelled(one, query)]
-        limit = int(query.get("limit", ["0"])[0]) or len(items)
-        more = {"remainingItemCount": len(items) - limit} if limit < len(items) else {}
-        self.answer(200, {"metadata": more, "items": items[:limit]})
+        if "as=Table" in self.headers["Accept"]:
+            self.answer(200, {"rows": [{"cells": []} for _ in items]})
+        else:
+            self.answer(200, {"items": items or None})
 
     def do_POST(self) -> None:
         self.server.events.append(self.body())

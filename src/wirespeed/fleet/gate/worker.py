@@ -42,6 +42,8 @@ STAGGER_S = 1.0
 """Nodes that refuse at the same moment count, one after the other, over this time."""
 _SLOW_S = 15.0
 """NVML that is silent for so long again and again is a fault; for less it may be starting."""
+_OF_THE_POD = ("NODE-006", "NODE-007", "NODE-015", "NODE-016")
+"""Limits of the container that looks, not of the node."""
 _ALL_WELL = "pass good []"
 
 
@@ -136,6 +138,8 @@ def _look(asked: Asked) -> tuple[Seen, NodeFacts, look.Counters | None]:
         _say(seen=to_json(node))
     missing = (*asked.missing, *look.blind_spots(node))
     findings = () if asked.blind else tuple(look.node_problems(node))
+    if asked.rules.purpose.startswith("k8s"):
+        findings = tuple(one for one in findings if one.id not in _OF_THE_POD)
     passing: tuple[str, ...] = ()
     silent = look.silent_gpus(node)
     if silent and asked.quiet_s >= _SLOW_S:
