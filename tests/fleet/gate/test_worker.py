@@ -1,0 +1,126 @@
+"""What a gate does to its scheduler, by one that keeps what it is told."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from wirespeed.errors import CannotMeasure
+from wirespeed.fleet.gate import worker
+from wirespeed.fleet.gate.decision import (
+    Decision,
+    Fleet,
+    Memory,
+    Remembered,
+    Rules,
+    Seen,
+    Standing,
+)
+from wirespeed.fleet.gate.messages import Asked
+from wirespeed.model.records import Finding, Subject
+
+NOW = 1_800_000_000.0
+BAD = Seen(
+    at=NOW,
+    findings=(Finding(id="GPU-002", status="fail", title="n1: x", subject=Subject("node", "n1")),),
+)
+GOOD = Seen(at=NOW)
+LONG = Memory(looks=(Remembered(at=NOW - 1, health="good", first=NOW - 900, looks=9),))
+OURS = Standing(out=True, ours=True)
+
+
+@dataclass
+class Scheduler:
+    stands: Standing = field(default_factory=Standing)
+    others: tuple[str, ...] = ()
+    before: int = 0
+    """How many turn out to have been taken before this node."""
+    refuses: bool = False
+    away: bool = False
+    said: list[str] = field(default_factory=list)
+
+    def standing(self, memory: Memory) -> Standing:
+        if self.away:
+            raise CannotMeasure("no answer")
+        return self.stands
+
+    def fleet(self) -> Fleet:
+        return Fleet(nodes=40, taken=self.others)
+
+    def place(self) -> int:
+        return self.before
+
+    def take(self, why: str) -> None:
+        self._change("take")
+
+    def give_back(self) -> None:
+        self._change("give back")
+
+    def told(self, decision: Decision) -> None:
+        self.said.append(f"told {decision.act}")
+
+    def _change(self, what: str) -> None:
+        if self.refuses:
+            raise CannotMeasure("Invalid user id")
+        self.said.append(what)
+
+
+def done(
+    monkeypatch: pytest.MonkeyPatch,
+    scheduler: Scheduler,
+    seen: Seen,
+    memory: Memory = LONG,
+    **rules: Any,
+) -> tuple[str, list[str], list[str]]:
+    """(act, what the scheduler was told, what could not be done)."""
+    monkeypatch.setattr(worker, "_site", lambda _: scheduler)
+    monkeypatch.setattr(worker, "_say", lambda **_: None)
+    asked = Asked(node="n1", rules=Rules(**{"purpose": "slurm-health", **rules}), quiet_s=1.0)
+    decision, problems = worker._decided(asked, seen, memory)
+    return decision.act, scheduler.said, problems
+
+
+def test_taken_kept_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert done(monkeypatch, Scheduler(), BAD) == ("take", ["take", "told take"], [])
+    assert done(monkeypatch, Scheduler(OURS), BAD) == ("keep", ["told keep"], [])
+    returned = done(monkeypatch, Scheduler(OURS), GOOD)
+    assert returned == ("return", ["give back", "told return"], [])
+    assert done(monkeypatch, Scheduler(), GOOD) == ("pass", ["told pass"], [])
+
+
+def test_what_slurm_took_by_our_exit_code_gets_our_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = Scheduler(Standing(out=True, ours=True, unnamed=True, reason="Prolog error"))
+    assert done(monkeypatch, scheduler, BAD)[1] == ["take", "told keep"]
+
+
+def test_of_many_at_the_same_moment_those_beyond_the_limit_give_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """5 % of 40 nodes: the first two stay out."""
+    for before, act in ((0, "take"), (1, "take"), (2, "hold"), (30, "hold")):
+        scheduler = Scheduler(before=before)
+        assert done(monkeypatch, scheduler, BAD)[0] == act
+        assert ("give back" in scheduler.said) == (act == "hold")
+    assert done(monkeypatch, Scheduler(others=("a", "b")), BAD)[:2] == ("hold", ["told hold"])
+
+
+def test_what_could_not_be_done_is_not_said_to_be_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = done(monkeypatch, Scheduler(refuses=True), BAD)
+    assert refused == ("hold", [], ["Invalid user id"])
+    assert done(monkeypatch, Scheduler(OURS, refuses=True), GOOD)[0] == "keep"
+    assert done(monkeypatch, Scheduler(away=True), BAD) == ("hold", [], ["no answer"])
+    assert done(monkeypatch, Scheduler(away=True), GOOD) == ("pass", [], ["no answer"])
+
+
+def test_a_dry_run_tells_the_scheduler_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for scheduler, seen in ((Scheduler(), BAD), (Scheduler(OURS), GOOD)):
+        assert done(monkeypatch, scheduler, seen, dry_run=True)[1] == []
+
+
+def test_a_prolog_counts_only_when_it_is_about_to_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "STAGGER_S", 0.0)
+    words = {"purpose": "slurm-prolog"}
+    assert done(monkeypatch, Scheduler(), BAD, **words) == ("take", [], [])
+    assert done(monkeypatch, Scheduler(others=("a", "b")), BAD, **words)[0] == "hold"
+    monkeypatch.setattr(worker, "_counted", lambda *_: pytest.fail("asked for nothing"))
+    assert done(monkeypatch, Scheduler(), GOOD, **words)[0] == "pass"
