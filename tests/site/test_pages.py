@@ -16,6 +16,7 @@ from wirespeed.runs.folder import RunFolder
 from wirespeed.runs.place import LIVE
 from wirespeed.runs.source import opened
 from wirespeed.site.fleet import Fleets
+from wirespeed.site.links import kind_of
 from wirespeed.site.live_pages import job_page, live_page
 from wirespeed.site.metrics import metrics
 from wirespeed.site.node_pages import node_page, nodes_page, overview
@@ -209,3 +210,12 @@ def test_what_is_no_live_job_is_said_so(watched: RunFolder, shown: Any) -> None:
     (watched.path / LIVE).unlink()
     assert shown(job_page, run=watched.path.name, status=302) == ""
     assert "No job is being watched" in shown(live_page)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "kind"),
+    [("READY", "pass"), ("NOT READY", "fail"), ("UNKNOWN", "warn"), ("?", "warn")],
+)
+def test_the_colour_of_a_run_is_its_verdicts(verdict: str, kind: str) -> None:
+    """Not its exit code's: a watched job ends with its own."""
+    assert kind_of(verdict) == kind

@@ -4,6 +4,7 @@ from datetime import datetime
 from urllib.parse import quote, urlencode
 
 from wirespeed.model.records import Status
+from wirespeed.views.text import VERDICTS
 
 
 def node_link(host: str) -> str:
@@ -30,6 +31,9 @@ def ago(moment: datetime, now: datetime) -> str:
     return "just now" if seconds < 60 else "a minute ago"
 
 
-def kind_of_exit(exit_code: int) -> Status:
-    """The colour of a run."""
-    return {0: "pass", 1: "fail"}.get(exit_code, "warn")  # type: ignore[return-value]
+_KINDS: dict[str, Status] = {"green": "pass", "red": "fail"}
+
+
+def kind_of(verdict: str) -> Status:
+    """The colour of a run: a watched job ends with its own code, whatever was said of it."""
+    return _KINDS.get(VERDICTS.get(verdict, ""), "warn")  # type: ignore[call-overload]

@@ -22,7 +22,7 @@ from wirespeed.runs.rows import RunRow, id_in
 from wirespeed.runs.source import elsewhere
 from wirespeed.runs.store import find, load, stored_runs
 from wirespeed.site.framing import Site, framed, made
-from wirespeed.site.links import kind_of_exit, query_link, run_link
+from wirespeed.site.links import kind_of, query_link, run_link
 from wirespeed.views.html.page import comparison_parts, drawn, run_parts
 
 _PAGE = 50
@@ -80,7 +80,7 @@ def run_line(row: RunRow) -> dict[str, Any]:
         "started": row.started[:16].replace("T", " "),
         "command": row.command,
         "verdict": row.verdict if row.finished else "not ended",
-        "kind": kind_of_exit(row.exit_code) if row.finished else "not_checked",
+        "kind": kind_of(row.verdict) if row.finished else "not_checked",
         "nodes": row.nodes or "",
         "ranks": row.world_size or "",
         "gpu": row.gpu.replace("NVIDIA ", "").replace(",", ", "),
