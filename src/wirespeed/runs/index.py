@@ -177,9 +177,8 @@ class Index:
         wanted, said = set(ids), set(status)
         if said and said.issubset(FLAT):
             about = (_ABOUT, [node, node]) if node else _any_of("host", ())
-            return self._of_runs(
-                FindingRow, [about, _any_of("id", wanted), _any_of("status", said)], which
-            )
+            such = [about, _any_of("id", wanted), _any_of("status", said)]
+            return self._of_runs(FindingRow, such, which)
         return [
             row
             for row in self._details(FindingRow, which)
@@ -211,9 +210,8 @@ class Index:
 
     def marks(self, since: str = "") -> list[NodeMark]:
         """What each run since then said of each of its nodes, as little as tells a change; ordered."""
-        first = (
-            since[:19].replace("-", "").replace(":", "").replace("T", "-")
-        )  # as folders are named
+        # As folders are named.
+        first = since[:19].replace("-", "").replace(":", "").replace("T", "-")
         sql = f"SELECT {', '.join(NodeMark._fields)} FROM nodes WHERE run >= ? ORDER BY run"
         return [NodeMark(*row) for row in self._asked(lambda: self._file.ask(sql, [first]))]
 
