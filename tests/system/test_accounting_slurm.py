@@ -75,8 +75,8 @@ def accounted(cli: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sl
 def test_jobs_and_the_node_that_ended_one_are_imported(accounted: SlurmLab) -> None:
     assert accounted.run(["srun", "-J", "good", "-N2", "true"]).code == 0
     assert accounted.run(["srun", "-J", "bad|name", "false"]).code == 1
-    batch = ("sbatch", "--no-requeue", "-J", "lost", "-w", "node-2,node-3", "--wrap", "sleep 600")
-    accounted.slurm(*batch)
+    batch = ("sbatch", "--no-requeue", "-J", "lost", "-w", "node-2,node-3", "-o", "/dev/null")
+    accounted.slurm(*batch, "--wrap", "sleep 600")
     until(lambda: any("RUNNING" in job for job in accounted.jobs()), "the job to run")
     accounted.cut("node-3")
     ended = ("sacct", "-X", "-P", "-n", "-o", "State")
