@@ -251,8 +251,8 @@ def test_runs_that_come_and_go_while_it_lists(
 ) -> None:
     names = index_module.folder_names
 
-    def while_another_is_made(runs: Path) -> set[str]:
-        found = names(runs)
+    def while_another_is_made(runs: Path, known: frozenset[str]) -> set[str]:
+        found = names(runs, known)
         monkeypatch.setattr(index_module, "folder_names", names)
         stored.append(save(replace(small_run, id="aaaaaaaa")))
         remove(stored.pop(0).name)

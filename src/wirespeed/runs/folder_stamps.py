@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from wirespeed.errors import StorageError
@@ -42,11 +43,19 @@ def _of_file(path: Path) -> str:
     return f"{told.st_ino},{told.st_mtime_ns},{told.st_size}"
 
 
-def folder_names(runs: Path) -> set[str]:
+def folder_names(runs: Path, known: AbstractSet[str] = frozenset()) -> set[str]:
+    """Names of the run folders; what is known to be one is not looked at closely.
+
+    StorageError where they cannot be read.
+    """
     try:
         with os.scandir(runs) as found:
-            return {one.name for one in found if FOLDER_NAME.fullmatch(one.name) and one.is_dir()}
+            return {one.name for one in found if one.name in known or _is_run(one)}
     except FileNotFoundError:
         return set()
     except OSError as error:
         raise StorageError(f"cannot read {runs}: {error.strerror or error}") from error
+
+
+def _is_run(entry: os.DirEntry[str]) -> bool:
+    return FOLDER_NAME.fullmatch(entry.name) is not None and entry.is_dir()

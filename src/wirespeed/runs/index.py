@@ -328,9 +328,11 @@ class Index:
         file = self._file
         with file.transaction():
             stamp = folder_stamp(self._folders)
-            there = folder_names(self._folders)
-            tables = ("runs", "pending")
-            known = {run for one in tables for (run,) in file.ask(f"SELECT run FROM {one}")}
+            # In one text: a hundred thousand rows of one column would take thrice the time.
+            names = "SELECT group_concat(run, '/') FROM"
+            told = [file.ask(f"{names} {one}")[0][0] or "" for one in ("runs", "pending")]
+            known = {run for text in told for run in text.split("/") if run}
+            there = folder_names(self._folders, known)
             self._forget(known - there)
             new = there - known
             file.change("INSERT INTO pending VALUES (?)", [(run,) for run in new])
