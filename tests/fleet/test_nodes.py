@@ -84,6 +84,16 @@ def test_a_fault_that_was_acted_out_is_nobodys(stored: Stored, index) -> None:
     assert (one.said, one.blamed, one.flaps) == ("pass", 0, 0)
 
 
+def test_what_is_well_by_itself_does_not_answer_what_failed_in_company(stored, index) -> None:
+    stored(day(1), "a", "b", verdict="NOT READY", findings=[blamed("b")])
+    stored(day(2), "b", command="gate")
+    one = next(one for one in state(index(), days=100_000) if one.host == "b")
+    assert (one.said, one.since, one.flaps) == ("fail", day(1), 0)
+    stored(day(3), "a", "b")
+    one = next(one for one in state(index(), days=100_000) if one.host == "b")
+    assert (one.said, one.since, one.flaps) == ("pass", day(3), 1)
+
+
 @pytest.mark.hostile("hostile values")
 def test_a_name_that_would_be_a_statement_is_a_name(stored: Stored, index) -> None:
     name = "x'; DROP TABLE nodes; --"

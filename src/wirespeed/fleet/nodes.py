@@ -14,6 +14,8 @@ from wirespeed.runs.rows import FindingRow, NodeMark, NodeRow
 from wirespeed.runs.source import StoredRuns
 
 _Row = TypeVar("_Row", NodeMark, NodeRow)
+_ALONE = "alone"
+"""Role of a node in a run without another."""
 REPAIRED = "nodes repaired"
 """Command of a run that tells that a node was; its `job` is the node."""
 DAYS = 30
@@ -125,7 +127,7 @@ def _mark(row: NodeRow) -> NodeMark:
 def _state(
     latest: NodeRow, marks: Sequence[NodeMark], span: tuple[str, str, int], blamed: int
 ) -> NodeState:
-    told = [(said, one) for one in marks if (said := said_of(one))]
+    told = _told(marks)
     last = told[-1] if told else None
     return NodeState(
         host=latest.host,
@@ -140,6 +142,19 @@ def _state(
         restarts=sum(1 for _ in _new(marks, "boot")),
         latest=latest,
     )
+
+
+def _told(marks: Iterable[_Row]) -> list[tuple[Said, _Row]]:
+    """What was said of a node, run by run. What is well by itself does not answer what failed in company:
+    a gate looks every few minutes, and sees neither a slow link nor wrong data."""
+    told: list[tuple[Said, _Row]] = []
+    for one in marks:
+        said = said_of(one)
+        before = told[-1] if told else None
+        in_company = before and before[0] == "fail" and before[1].role != _ALONE
+        if said and not (in_company and said != "fail" and one.role == _ALONE):
+            told.append((said, one))
+    return told
 
 
 def _since(told: Sequence[tuple[Said, NodeMark]]) -> str:
@@ -208,12 +223,11 @@ def _errors(rows: Sequence[NodeRow]) -> Iterator[NodeEvent]:
 
 def _verdicts(rows: Sequence[NodeRow]) -> Iterator[NodeEvent]:
     before: Said = ""
-    for row in rows:
-        said = said_of(row)
-        if said and said != before:
+    for said, row in _told(rows):
+        if said != before:
             text = f"{said} by {row.command}" + (f", {before} before" if before else "")
             yield _event("verdict", row, text, said)
-        before = said or before
+        before = said
 
 
 def _blames(found: Iterable[FindingRow]) -> Iterator[NodeEvent]:

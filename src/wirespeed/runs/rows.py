@@ -221,6 +221,7 @@ class NodeMark(NamedTuple):
     started: str
     verdict: str
     status: str
+    role: str
     boot: str
     machine: str
 
