@@ -147,8 +147,8 @@ def _state(
 def _told(marks: Iterable[_Row]) -> list[tuple[Said, _Row]]:
     """What was said of a node, run by run.
 
-    What is well by itself does not answer what failed in company: a gate looks every few minutes, and sees
-    neither a slow link nor wrong data.
+    What is well by itself does not answer what failed in company: a gate looks every few minutes,
+    and sees neither a slow link nor wrong data.
     """
     told: list[tuple[Said, _Row]] = []
     for one in marks:

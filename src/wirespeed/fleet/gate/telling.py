@@ -35,8 +35,8 @@ def finding_of(node: str, rules: Rules, decision: Decision) -> Finding | None:
 
 
 def could_not(node: str, problems: Sequence[str]) -> list[Finding]:
-    who = Subject("node", node)
-    return [tell(_COULD_NOT, "failed", subject=who, host=node, what=one) for one in problems]
+    """Nothing that the node is to blame for."""
+    return [tell(_COULD_NOT, "failed", host=node, what=one) for one in problems]
 
 
 def run_of(
