@@ -210,7 +210,6 @@ class Index:
 
     def marks(self, since: str = "") -> list[NodeMark]:
         """What each run since then said of each of its nodes, as little as tells a change; ordered."""
-        # As folders are named.
         first = since[:19].replace("-", "").replace(":", "").replace("T", "-")
         sql = f"SELECT {', '.join(NodeMark._fields)} FROM nodes WHERE run >= ? ORDER BY run"
         return [NodeMark(*row) for row in self._asked(lambda: self._file.ask(sql, [first]))]
@@ -328,8 +327,7 @@ class Index:
         file = self._file
         with file.transaction():
             stamp = folder_stamp(self._folders)
-            # In one text: a hundred thousand rows of one column would take thrice the time.
-            names = "SELECT group_concat(run, '/') FROM"
+            names = "SELECT group_concat(run, '/') FROM"  # quicker than a row for each
             told = [file.ask(f"{names} {one}")[0][0] or "" for one in ("runs", "pending")]
             known = {run for text in told for run in text.split("/") if run}
             there = folder_names(self._folders, known)
