@@ -1,5 +1,6 @@
 """An answer in time, whatever the worker does."""
 
+import gc
 import sys
 import time
 from pathlib import Path
@@ -96,6 +97,21 @@ def _status(pid: int) -> str:
         return Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return "State:\tZ"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # it is left behind, as nobody can end it
+def test_a_program_that_does_not_even_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one on a disk that stands still: the fork waits before it becomes the worker."""
+    worker(monkeypatch, "pass")
+    monkeypatch.setattr(guarded, "death_signal", lambda: lambda: time.sleep(1.5))
+    began = time.monotonic()
+    told = answered("n1", PROLOG, 0.6)
+    assert time.monotonic() - began < 1.5
+    assert "starting the gate's worker: no end within its time" in told.why
+    del told
+    gc.collect()
+    time.sleep(1.5)
 
 
 def test_no_descriptor_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:

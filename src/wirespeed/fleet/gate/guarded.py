@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -93,15 +93,19 @@ def _worked(asked: Asked, until: float, end: float) -> _Told:
     """
     told, handle = _Told(), _in_memory(msgspec.json.encode(asked))
     try:
-        process = subprocess.Popen(
-            _WORKER,
-            stdin=handle,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-            preexec_fn=death_signal(),
-        )
+        with _interrupted_at(until):
+            process = subprocess.Popen(
+                _WORKER,
+                stdin=handle,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                preexec_fn=death_signal(),
+            )
+    except TimeoutError:
+        told.why = "no end within its time"
+        return told
     except OSError as error:
         told.why = f"it cannot be started: {error.strerror}"
         return told
@@ -117,6 +121,22 @@ def _worked(asked: Asked, until: float, end: float) -> _Told:
     finally:
         _end(process)
     return told
+
+
+@contextmanager
+def _interrupted_at(moment: float) -> Iterator[None]:
+    """TimeoutError then, by the monotonic clock: a program on a dead disk does not even start."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, max(moment - time.monotonic(), 0.001))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _in_memory(data: bytes) -> int:
