@@ -83,10 +83,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def _take_turns(number: int) -> None:
-    """The hooks count in every other block."""
+    """The hooks count in every other block: in the others they take this for another thread."""
     inside = sys.modules.get("_wirespeed_inside")
     if inside is not None and number >= _WARM_UP and number % _BLOCK == 0:
-        inside.RANK.active = not inside.RANK.active
+        own = threading.get_ident()
+        inside.RANK.thread = -1 if inside.RANK.thread == own else own
 
 
 def _thread_share(seconds: float) -> float:

@@ -9,6 +9,10 @@ from wirespeed.errors import StorageError
 from wirespeed.runs.place import FOLDER_NAME
 
 _STEP_S = 2.0
+_LOCK = ".wirespeed-lock."
+"""As `node/lock.py` names it, which takes long to import."""
+_HELD_S = 30.0
+"""Who holds a lock touches it every two seconds."""
 
 
 def folder_stamp(folder: Path) -> str:
@@ -33,6 +37,16 @@ def folder_stamp(folder: Path) -> str:
 def run_stamp(folder: Path) -> str:
     """Another one where the run was written to."""
     return f"{_of_file(folder / 'run.json')} {_of_file(folder / 'records.jsonl')}"
+
+
+def is_held(folder: Path) -> bool:
+    """Whether somebody goes on with this run, as far as the lock's time tells."""
+    try:
+        with os.scandir(folder) as found:
+            locks = [one.stat(follow_symlinks=False) for one in found if one.name.startswith(_LOCK)]
+    except OSError:
+        return False
+    return any(abs(time.time() - one.st_mtime) < _HELD_S for one in locks)
 
 
 def _of_file(path: Path) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wirespeed.errors import InputError
-from wirespeed.runs.folder_stamps import folder_names, folder_stamp, run_stamp
+from wirespeed.runs.folder_stamps import folder_names, folder_stamp, is_held, run_stamp
 from wirespeed.runs.index_file import (
     FLAT,
     TABLES,
@@ -348,8 +348,11 @@ class Index:
             if now - since > _BATCH_S:
                 self._keep(read)
                 read, since = [], now
-            seen = run_stamp(self._folders / name)
-            read.append((name, seen, _rows(self._folders / name)))
+            folder = self._folders / name
+            # Of a run that goes on the header is enough, and is read again each time.
+            header = _header(folder) if is_held(folder) else None
+            seen = "" if header else run_stamp(folder)
+            read.append((name, seen, header or _rows(folder)))
         self._keep(read)
 
     def _keep(self, read: Sequence[tuple[str, str, Rows | None]]) -> None:
@@ -385,6 +388,17 @@ def _newest(condition: str, values: list[Any], last: int) -> tuple[str, list[Any
 def _any_of(column: str, values: Iterable[str]) -> tuple[str, list[Any]]:
     told = list(values)
     return (f"{column} IN ({','.join('?' * len(told))})", told) if told else ("1", [])
+
+
+def _header(folder: Path) -> Rows | None:
+    """Of a run that has not ended; None of others."""
+    from wirespeed.runs.loading import read_document
+
+    try:
+        run = read_document(folder / "run.json")
+    except InputError:
+        return None
+    return rows_of(run, folder.name) if run.unfinished else None
 
 
 def _rows(folder: Path) -> Rows | None:
