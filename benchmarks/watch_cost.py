@@ -34,7 +34,7 @@ Told = dict[str, Any]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--pairs", type=int, default=6, help="runs with and without; 0: hooks")
     parser.add_argument("--steps", type=int, default=600)
     asked = parser.parse_args()
     sys.stdout.write(
@@ -46,7 +46,7 @@ def main() -> int:
         told, rate = _hooks([*words, "--turns"])
         pairs = [_pair(words) for _ in range(asked.pairs)]
         whole = [_step_s(on) / _step_s(off) for on, off in pairs]
-        memory = median(on["rss"] - off["rss"] for on, off in pairs) / 1e6
+        memory = median(on["rss"] - off["rss"] for on, off in pairs) / 1e6 if pairs else 0.0
         same = all(on["losses"] == off["losses"] for on, off in pairs)
         sys.stdout.write(
             f"| {strategy} | {_interval(_blocks(told))} | {_interval(_computed(told))} "
@@ -58,6 +58,8 @@ def main() -> int:
 
 
 def _interval(ratios: list[float]) -> str:
+    if not ratios:
+        return "not run"
     ends = mean_interval(ratios)
     return f"{sum(ratios) / len(ratios):.4f} ({ends.low:.4f} … {ends.high:.4f})"
 

@@ -19,7 +19,7 @@ from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding, NodeFacts, Run, Subject
 from wirespeed.runs import index as index_module
 from wirespeed.runs import index_file
-from wirespeed.runs.folder import RunFolder
+from wirespeed.runs.folder import PatientFolder, RunFolder
 from wirespeed.runs.index import Index, RunFilter
 from wirespeed.runs.loading import load
 from wirespeed.runs.rows import (
@@ -191,6 +191,18 @@ def test_its_time_may_be_bounded(stored: list[Path], home: Path) -> None:
         assert (index.missing, index.runs()) == (12, [])
     with Index.opened() as index:
         assert (index.missing, len(index.runs())) == (0, 12)
+
+
+def test_a_run_that_goes_on_is_read_by_its_header_and_whole_once_nobody_holds_it(home) -> None:
+    folder = PatientFolder.create("soak", {})
+    folder.append("finding", to_json(Finding(id="X-1", status="fail", title="x")))
+    with Index.opened() as index:
+        (one,) = index.runs()
+        assert (one.command, one.finished, one.failed, one.damaged) == ("soak", False, 0, "")
+        folder.lock.release()  # as after its death
+        (one,) = index.runs()
+        assert (one.finished, one.failed) == (False, 1)
+        assert "x" in [row.title for row in index.findings()]
 
 
 def test_filters(small_run: Run, home: Path) -> None:

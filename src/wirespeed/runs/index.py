@@ -35,6 +35,7 @@ from wirespeed.runs.rows import (
     Rows,
     RunRow,
     damaged_row,
+    header_rows,
     order_of,
     rows_of,
 )
@@ -398,7 +399,7 @@ def _header(folder: Path) -> Rows | None:
         run = read_document(folder / "run.json")
     except InputError:
         return None
-    return rows_of(run, folder.name) if run.unfinished else None
+    return header_rows(run, folder.name) if run.unfinished else None
 
 
 def _rows(folder: Path) -> Rows | None:

@@ -245,6 +245,12 @@ def rows_of(run: "Run", name: str) -> Rows:
     return Rows(line, tuple(_figures(line, run)), findings, tuple(nodes.values()))
 
 
+def header_rows(run: "Run", name: str) -> Rows:
+    """Of a run that goes on: what it is, and its nodes."""
+    line = _line(run, name)
+    return Rows(line, nodes=tuple(_node(line, node, ()) for node in run.world.nodes))
+
+
 def damaged_row(name: str, why: str) -> Rows:
     """What is left of a run that cannot be read."""
     return Rows(RunRow(run=name, id=id_in(name), finished=False, damaged=why))

@@ -7,9 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wirespeed.compare.compare import Point
-from wirespeed.compare.figures import Facts, facts_of
 from wirespeed.errors import InputError, StorageError, UsageError, WirespeedError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Run
@@ -23,6 +22,10 @@ from wirespeed.runs.named_files import list_baselines, load_baseline
 from wirespeed.runs.place import FOLDER_NAME, runs_home
 from wirespeed.runs.rows import STAMP_LENGTH, RunRow, id_in, order_of
 from wirespeed.runs.source import RUNS_LIST, elsewhere, folder_of, named, opened, place
+
+if TYPE_CHECKING:
+    from wirespeed.compare.compare import Point
+    from wirespeed.compare.figures import Facts
 
 __all__ = [
     "find",
@@ -161,11 +164,13 @@ def _existing(path: Path) -> Path:
 # Many runs at once, for comparison: without a word about damage, which `runs list` tells of.
 
 
-def stored_points(names: Collection[str], last: int) -> list[Point]:
+def stored_points(names: Collection[str], last: int) -> "list[Point]":
     """Figures of the newest `last` runs that ended and have such; names: of operations or strategies.
 
     InputError where a store holds what is no figure.
     """
+    from wirespeed.compare.compare import Point  # who looks for earlier runs needs none of it
+
     with opened() as index:
         rows = index.figures(names, RunFilter(finished=True, last=last))
     with damage("a figure of a stored run"):
@@ -178,7 +183,9 @@ def stored_points(names: Collection[str], last: int) -> list[Point]:
         ]
 
 
-def _facts(name: str) -> Facts:
+def _facts(name: str) -> "Facts":
+    from wirespeed.compare.figures import facts_of
+
     try:
         return facts_of([load(folder_of(name))])
     except InputError:
