@@ -2,7 +2,7 @@
 
 import pytest
 
-from wirespeed.checks.gate import Gate
+from wirespeed.checks.strictness import Strictness
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import (
@@ -210,27 +210,27 @@ def in_zones(session, *zones):
 
 
 @pytest.mark.parametrize(
-    "gate, verdict",
+    "strict, verdict",
     [
-        (Gate(), ("NOT READY", 1)),
-        (Gate(allow=frozenset({"PLACE-001"})), ("READY", 0)),
-        (Gate("warn", frozenset({"PLACE-001"})), ("READY", 0)),
+        (Strictness(), ("NOT READY", 1)),
+        (Strictness(allow=frozenset({"PLACE-001"})), ("READY", 0)),
+        (Strictness("warn", frozenset({"PLACE-001"})), ("READY", 0)),
     ],
 )
-def test_two_zones_fail_where_placement_alone_is_asked_for(tmp_path, monkeypatch, gate, verdict):
+def test_two_zones_fail_where_placement_alone_is_asked_for(tmp_path, monkeypatch, strict, verdict):
     monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
     plan = Plan(command="check", steps=(), facts_only=True)
     only = frozenset({"PLACE-001", "PLACE-002"})
-    run = in_zones(opened(plan, only=only, gate=gate), "a", "b")
+    run = in_zones(opened(plan, only=only, strictness=strict), "a", "b")
     assert (run.verdict, run.exit_code) == verdict
     assert store.load(run.id and store.find(run.id)) == run, "what was allowed is stored"
-    one = in_zones(opened(plan, only=only, gate=gate), "a", "a")
+    one = in_zones(opened(plan, only=only, strictness=strict), "a", "a")
     assert (one.verdict, one.exit_code) == ("READY", 0)
 
 
 def test_a_run_that_broke_off_is_not_to_be_allowed(tmp_path, monkeypatch):
     monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
-    session = opened(gate=Gate(allow=frozenset({"DIED-001"})))
+    session = opened(strictness=Strictness(allow=frozenset({"DIED-001"})))
     feed(session)
     session.on_record(0, "measurement", measurement())
     died = Finding(id="DIED-001", status="fail", title="rank 1 died")

@@ -141,7 +141,7 @@ class _Asked:
             only=self.only,
             ledger=ledger,
             again=options.again,
-            gate=options.gate,
+            strictness=options.strictness,
             show=partial(shown, output=options.output),
         )
 

@@ -179,9 +179,9 @@ def _simulated(
     precision, recall = score(found.culprits, faults)
     located = _located(found, names, spec.rails)
     findings = culprit_findings(located, [culprit_json(one) for one in found.culprits])
-    findings = options.gate.allowed(findings)
+    findings = options.strictness.allowed(findings)
     verdict, code = verdict_of(findings, found.pairs_measured)
-    findings, verdict, code = options.gate.judged(findings, verdict, code)
+    findings, verdict, code = options.strictness.judged(findings, verdict, code)
     return Run(
         id=id,
         command="locate",

@@ -26,7 +26,7 @@ from wirespeed.errors import UsageError
 from wirespeed.launchers import ENGINES
 
 if TYPE_CHECKING:
-    from wirespeed.checks.gate import Gate
+    from wirespeed.checks.strictness import Strictness
     from wirespeed.launchers.base import Host, Prepared
     from wirespeed.model.lasting_records import Soak
     from wirespeed.model.records import Run
@@ -295,7 +295,7 @@ class RunOptions:
     """The shared options, as the verbs hand them on."""
 
     output: Output
-    gate: "Gate"
+    strictness: "Strictness"
     """What fails the run."""
     ranks: int | None = None
     backend: str = "auto"
@@ -340,7 +340,7 @@ class RunOptions:
 
         several: which of `ranks` and `backend` may have more than one value.
         """
-        from wirespeed.checks.gate import Gate
+        from wirespeed.checks.strictness import Strictness
 
         grid = _grid_of(values, several)
         if values["inject"]:
@@ -354,7 +354,7 @@ class RunOptions:
             **{name: values.pop(name) for name in names},
             secret_file=values.pop("secret_file", None),
             output=Output(format, color, quiet, verbose, html=values.pop("html", None)),
-            gate=Gate(values.pop("fail_on"), allowed(values.pop("allow"))),
+            strictness=Strictness(values.pop("fail_on"), allowed(values.pop("allow"))),
             where=Placement.take(values),
             grid=grid,
         )

@@ -85,11 +85,11 @@ def topo(ctx: click.Context, /, **values: Any) -> int:
         )
     if detect(os.environ) is None:
         return _here(ctx, output)
-    from wirespeed.checks.gate import Gate
+    from wirespeed.checks.strictness import Strictness
 
     options = RunOptions(
         output,
-        Gate(),
+        Strictness(),
         startup_timeout=values["startup_timeout"],
         secret_file=values["secret_file"],
     )

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from wirespeed.checks.correctness import proof_findings
 from wirespeed.checks.counting import with_counters
-from wirespeed.checks.gate import PLAIN, Gate
 from wirespeed.checks.judge import cause_first, judge, verdict_of
+from wirespeed.checks.strictness import PLAIN, Strictness
 from wirespeed.errors import CannotMeasure, InputError, NothingRan, UsageError, WirespeedError
 from wirespeed.model.bench_records import GridPoint, Setting
 from wirespeed.model.codec import to_json
@@ -84,7 +84,7 @@ class Session:
     ledger: Ledger | None = None
     again: Callable[[str], str] = str
     """Completes the command that a finding proposes, so that it can be typed."""
-    gate: Gate = PLAIN
+    strictness: Strictness = PLAIN
     show: Callable[[Run], None] = lambda run: None
     """Tells the run to its user, before it is stored."""
 
@@ -176,7 +176,7 @@ class Session:
             heard.choices += compared
             heard.store_choices()
         if outcome.ok:  # what ended a run before its time is not to be allowed
-            findings = self.gate.allowed(findings)
+            findings = self.strictness.allowed(findings)
         if self.plan.command == "topo":
             measured += len(world.nodes)
         elif self._needs_only_a_world:
@@ -187,7 +187,7 @@ class Session:
         elif heard.refusal:
             told = heard.refusal["exit_code"]
             verdict, code = "UNKNOWN", told if told in _REFUSALS else CannotMeasure.exit_code
-        findings, verdict, code = self.gate.judged(findings, verdict, code)
+        findings, verdict, code = self.strictness.judged(findings, verdict, code)
         findings = [replace(one, next=self.again(one.next)) for one in findings]
         run = replace(
             self._told(world), verdict=verdict, exit_code=code, findings=tuple(findings), soak=soak

@@ -16,7 +16,7 @@ _SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class Strictness:
     fail_on: FailOn = "fail"
     allow: frozenset[str] = frozenset()
     """Ids of findings that do not count."""
@@ -38,7 +38,7 @@ class Gate:
     def judged(
         self, findings: Sequence[Finding], verdict: Verdict, code: int
     ) -> tuple[list[Finding], Verdict, int]:
-        """(findings, verdict, exit code) as the gate has it: only what is READY can be refused.
+        """(findings, verdict, exit code) as they count: only what is READY can be refused.
 
         An unknown verdict stays unknown: a warning is no measurement.
         """
@@ -48,7 +48,7 @@ class Gate:
         return [*findings, _refusal(warned)], "NOT READY", 1
 
 
-PLAIN = Gate()
+PLAIN = Strictness()
 """Failures fail, and nothing is allowed."""
 
 

@@ -1,19 +1,21 @@
 """What fails a run: failures, warnings on demand, and never what was allowed."""
 
-from wirespeed.checks.gate import PLAIN, Gate
 from wirespeed.checks.judge import verdict_of
+from wirespeed.checks.strictness import PLAIN, Strictness
 from wirespeed.model.records import Finding, Status
 
-STRICT = Gate("warn")
+STRICT = Strictness("warn")
 
 
 def finding(id: str, status: Status) -> Finding:
     return Finding(id=id, status=status, title=f"about {id}")
 
 
-def through(gate: Gate, *findings: Finding, measured: int = 1) -> tuple[list[Finding], str, int]:
-    left = gate.allowed(findings)
-    return gate.judged(left, *verdict_of(left, measured))
+def through(
+    strict: Strictness, *findings: Finding, measured: int = 1
+) -> tuple[list[Finding], str, int]:
+    left = strict.allowed(findings)
+    return strict.judged(left, *verdict_of(left, measured))
 
 
 def test_a_warning_fails_only_where_that_was_asked_for() -> None:
@@ -34,27 +36,30 @@ def test_without_warnings_the_strict_gate_is_open() -> None:
 
 
 def test_what_is_allowed_is_shown_and_fails_nothing() -> None:
-    for gate in (Gate(allow=frozenset({"PLACE-001"})), Gate("warn", frozenset({"PLACE-001"}))):
-        (found,), verdict, code = through(gate, finding("PLACE-001", "fail"))
+    for strict in (
+        Strictness(allow=frozenset({"PLACE-001"})),
+        Strictness("warn", frozenset({"PLACE-001"})),
+    ):
+        (found,), verdict, code = through(strict, finding("PLACE-001", "fail"))
         assert (verdict, code) == ("READY", 0)
         assert (found.status, found.allowed) == ("warn", "fail")
         assert found.title == "about PLACE-001 (allowed by --allow PLACE-001)"
     passed = finding("PLACE-001", "pass")
-    assert Gate(allow=frozenset({"PLACE-001"})).allowed([passed]) == [passed]
+    assert Strictness(allow=frozenset({"PLACE-001"})).allowed([passed]) == [passed]
 
 
 def test_allowing_one_lets_no_other_through() -> None:
-    gate = Gate("warn", frozenset({"PLACE-001"}))
-    assert through(gate, finding("PLACE-001", "fail"), finding("NET-001", "fail"))[1:] == (
+    strict = Strictness("warn", frozenset({"PLACE-001"}))
+    assert through(strict, finding("PLACE-001", "fail"), finding("NET-001", "fail"))[1:] == (
         "NOT READY",
         1,
     )
-    found, verdict, _ = through(gate, finding("PLACE-001", "warn"), finding("NET-001", "warn"))
+    found, verdict, _ = through(strict, finding("PLACE-001", "warn"), finding("NET-001", "warn"))
     assert verdict == "NOT READY"
     assert found[-1].title == "1 warning fails this run by --fail-on warn: NET-001"
 
 
 def test_what_is_unknown_stays_unknown() -> None:
     assert through(STRICT, finding("NET-001", "warn"), measured=0)[1:] == ("UNKNOWN", 3)
-    allowed = Gate(allow=frozenset({"NET-001"}))
+    allowed = Strictness(allow=frozenset({"NET-001"}))
     assert through(allowed, finding("NET-001", "fail"), measured=0)[1:] == ("UNKNOWN", 3)
