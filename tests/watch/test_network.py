@@ -72,6 +72,12 @@ def test_in_a_ring_who_sends_is_named() -> None:
     assert named(ring) == [("b", "sends")]
 
 
+def test_what_the_neighbour_of_a_slow_node_hands_on_is_no_second_one() -> None:
+    ring = {(0, 1): 1e9, (1, 0): 1e9, (1, 2): 1e8, (2, 3): 1e8, (3, 0): 5e8}
+    assert named(ring) == [("c", "both")]
+    assert named(ring | {(3, 0): 1e8}) == [("c", "both"), ("d", "both")]
+
+
 def test_of_two_nodes_the_direction_is_named() -> None:
     hosts = ("a", "b")
     found = slow_parts(table([use(0, 1, 1e8), use(1, 0, 1e9)], hosts))

@@ -133,7 +133,7 @@ def _slow_nodes(routes: Sequence[Route]) -> list[SlowPart]:
             worst = min((out if "sends" in ways else into)[host], key=lambda r: r.rate)
             way = "both" if len(ways) == 2 else ways[0]
             found.append(SlowPart(host, way, worst, usual / worst.rate, usual, -1))
-    return _without_consequences(found)
+    return _without_consequences(_apart_from_worst(found, routes))
 
 
 def _usual(rates: Floats, apart: NDArray[np.bool_]) -> float:
@@ -144,6 +144,26 @@ def _usual(rates: Floats, apart: NDArray[np.bool_]) -> float:
 def _mostly_slow(routes: Sequence[Route], usual: float) -> bool:
     slow = [r for r in routes if r.rate * SLOW <= usual and r.busy >= _BUSY]
     return bool(slow) and len(slow) >= _SLOW_SHARE * len(routes)
+
+
+def _apart_from_worst(found: Sequence[SlowPart], routes: Sequence[Route]) -> list[SlowPart]:
+    """Without those whose own routes, that do not touch the slowest node, are not nearly as slow: what a
+    neighbour of it hands on comes in small pieces, and takes longer than others' for that alone."""
+    ways = ("receives", "sends", "both")
+    worst = max(found, key=lambda one: (ways.index(one.way), one.factor), default=None)
+    if worst is None:
+        return []
+    rates = np.array([route.rate for route in routes])
+    ends = np.array([(route.source, route.target) for route in routes])
+    kept = [worst]
+    for one in found:
+        touches = (ends == one.node).any(axis=1)
+        away = (ends != worst.node).all(axis=1)
+        usual, own = _usual(rates, away & ~touches), rates[away & touches]
+        bound = max(SLOW, worst.factor**0.5)
+        if one is not worst and len(own) and float(own.min()) * bound <= usual:
+            kept.append(one)
+    return [one for one in found if one in kept]
 
 
 def _without_consequences(found: Sequence[SlowPart]) -> list[SlowPart]:
