@@ -131,7 +131,7 @@ class Postgres:
 def postgres() -> Iterator[Postgres]:
     bin = programs()
     if bin is None:
-        pytest.skip("needs PostgreSQL (Debian: postgresql)")
+        pytest.skip("Requires: PostgreSQL (Debian: postgresql)")
     folder = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path has 107 bytes
     server = Postgres(folder, bin)
     try:
