@@ -200,13 +200,19 @@ def test_rows_of_a_second_are_one_message_and_few_bytes() -> None:
     assert tell._rows([]) == []
 
 
-def test_the_line_of_the_program_is_told_and_no_line_of_torch_or_python() -> None:
+def test_the_line_of_the_program_is_told_and_no_line_of_torch_or_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tell: Any = load("_wirespeed_tell")
     own = tell._own_line(threading.get_ident())
     assert own[0] == __file__ and own[2].startswith("test_the_line")
     place, text = tell._told_place(own)
     assert place == f"{own[2]} ({__file__}:{own[1]})" and text.startswith("own = tell._own_line(")
     assert tell._told_place((__file__, 0, "between_lines"))[1] == ""
+    told = ("login(key='sk-0123456789abcdef', n=5)", "x.to('cpu')", 'f("0123456789')
+    want = ["login(key='…', n=5)", "x.to('cpu')", 'f("…']
+    monkeypatch.setattr(tell.linecache, "getline", lambda file, line: told[line])
+    assert [tell._told_place(("a.py", line, "f"))[1] for line in range(3)] == want
     library = f"{sys.prefix}/lib/python3/site-packages"
     assert tell._is_own(f"{library}/transformers/trainer.py") and tell._is_own("/home/me/train.py")
     for theirs in (

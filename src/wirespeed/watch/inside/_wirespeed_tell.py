@@ -13,6 +13,7 @@ import json
 import linecache
 import math
 import os
+import re
 import signal
 import socket
 import struct
@@ -75,7 +76,9 @@ class _Teller:
         while not self._rank.hurt and not self._over.wait(PERIOD_S / _LOOKS):
             looks += 1
             with self._lock:
-                self._try(self._tell if looks % _LOOKS == 0 else self._look)
+                self._try(self._look)
+                if looks % _LOOKS == 0:
+                    self._try(self._tell)
         if self._rank.hurt:
             self._rank.active = False
             self._send(k="hurt", why=self._rank.hurt)
@@ -329,9 +332,10 @@ _NOT_OWN = (str(Path(os.__file__).parent), str(Path(__file__).parent), "<")
 
 
 def _told_place(place: tuple[str, int, str]) -> tuple[str, str]:
-    """`step (train.py:31)`, and the text of that line."""
+    """`step (train.py:31)`, and the text of that line without what longer strings in it say: keys."""
     file, line, function = place
-    return f"{function} ({file}:{line})"[-250:], linecache.getline(file, line).strip()[:120]
+    text = re.sub(r"""(['"])[^'"]{9,}(['"]|$)""", r"\1…\2", linecache.getline(file, line).strip())
+    return f"{function} ({file}:{line})"[-250:], text[:120]
 
 
 def _device() -> str:
