@@ -94,3 +94,29 @@ def test_without_times_on_the_device_nobody_is_known_to_be_last() -> None:
     for rank in range(3):
         steps.take({**sample(rank, 8), "f": [issued("all_reduce", 100, 9)]})
     assert steps.caused(3).shape == (3, 0)
+
+
+def in_groups(took: dict[str, dict[int, float]]) -> list[float]:
+    """Seconds that each of four ranks caused. took: ms by group and rank."""
+    steps = SampledSteps()
+    for rank in range(4):
+        calls = [
+            [name, name, sorted(of), "nccl:all_reduce", 1, [[9]], ["Float"], 1.0, of[rank]]
+            for name, of in took.items()
+            if rank in of
+        ]
+        steps.take({**sample(rank, 8), "f": calls})
+    return [round(1e3 * float(one), 3) for one in steps.caused(4)[:, 0]]
+
+
+def test_the_neighbour_of_a_late_rank_is_not_late_for_being_held_up() -> None:
+    """Rank 1 is late: rank 0 waits for it in their tensor group, then 2 and 3 in the data groups."""
+    tensor = {"t0": {0: 9.0, 1: 1.0}, "t1": {2: 1.0, 3: 1.0}}
+    data = {"d0": {0: 2.0, 2: 10.0}, "d1": {1: 2.0, 3: 10.0}}
+    assert in_groups({**tensor, **data}) == [0, 8, 0, 0]
+
+
+def test_who_is_in_fewer_groups_than_others_is_not_late_for_that() -> None:
+    """Ranks 1 to 3 wait for each other in a group of their own; in that of all nobody waits longer."""
+    everybody = dict.fromkeys(range(4), 3.0)
+    assert in_groups({"all": everybody, "some": {1: 9.0, 2: 1.0, 3: 9.0}}) == [0, 0, 8, 0]

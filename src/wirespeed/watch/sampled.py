@@ -20,6 +20,8 @@ from wirespeed.watch.own_work import Matrix, others
 
 _MOST_STEPS = 64
 _MOST_RANKS = 1024
+_MATERIAL = 0.25
+"""Of the longest wait in any group: one with less is passed over."""
 _MOST_MEMBERS = 64
 """Of a group that an agent tells; a list of so many may be cut."""
 _Name = Annotated[str, Meta(max_length=200)]
@@ -174,22 +176,30 @@ def _exposed(sample: _Sample) -> list[tuple[_Issued, float]]:
 
 
 def _caused(ranks: Mapping[int, _Sample], size: int) -> Matrix:
-    """By rank what the median of the others waited more, over all collectives of a step."""
+    """By rank for how long the others of its groups waited for it in a step.
+
+    The median of the others of a group less its own, and of its groups the least: the neighbour of a
+    late rank is late in its other groups, and waited in the one that they share. Groups in which hardly
+    anybody waited tell nothing.
+    """
     took: dict[tuple[str, str, int], dict[int, float]] = defaultdict(dict)
     for rank, sample in ranks.items():
         for one in sample.f:
             if one.took_ms is not None and "send" not in one.name and "recv" not in one.name:
                 took[one.group, one.name, one.number][rank] = one.took_ms / 1e3
-    waits = np.full(size, np.nan)
-    for of in took.values():
+    waits: dict[str, Matrix] = defaultdict(lambda: np.full((size, 1), np.nan, np.float32))
+    for (group, *_), of in took.items():
         if len(of) > 1:
             shortest = min(of.values())
             for rank, seconds in of.items():
-                waits[rank] = np.nan_to_num(waits[rank]) + seconds - shortest
-    if np.isnan(waits).sum() > size - 2:
-        return np.full(size, np.nan, np.float32)
-    known = waits[:, None].astype(np.float32)
-    late: Matrix = np.maximum(others(known)[:, 0] - known[:, 0], 0)
+                waits[group][rank] = np.nan_to_num(waits[group][rank]) + seconds - shortest
+    longest = max((float(np.nanmax(every)) for every in waits.values()), default=0.0)
+    late = np.full(size, np.nan, np.float32)
+    for waited in waits.values():
+        told = np.nanmax(waited) >= _MATERIAL * longest
+        less = np.maximum(others(waited) - waited, 0)[:, 0]
+        late = np.fmin(late, less if told else np.where(np.isnan(less), np.nan, np.float32(np.inf)))
+    late[np.isinf(late)] = 0
     return late
 
 
