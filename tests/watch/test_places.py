@@ -62,6 +62,12 @@ def test_a_rank_that_is_waited_for_on_gpus_is_named_by_sampled_steps() -> None:
     assert not [one for one in found if one.id == "WATCH-013"]
 
 
+def test_on_gpus_it_is_not_said_that_ranks_wait_for_nothing() -> None:
+    """The host does not wait there: its few microseconds are no share of the step."""
+    seen = judge(replace(simulate(Job(ranks=4, steps=200), 1), device="cuda"), world_size=4).watched
+    assert not seen.exposed_known and "blocked" not in seen.parts_ms
+
+
 def test_what_would_bring_most_comes_first() -> None:
     gains = judged(table(at={})).watched.gains
     assert gains[0].what == "rank 2 as quick as the others"
