@@ -78,6 +78,15 @@ def test_what_the_neighbour_of_a_slow_node_hands_on_is_no_second_one() -> None:
     assert named(ring | {(3, 0): 1e8}) == [("c", "both"), ("d", "both")]
 
 
+def test_noise_of_another_node_does_not_hide_the_slowest() -> None:
+    """Node d is a little slow both ways, c sends ten times slower: c alone is named."""
+    rates = every_pair(1e9)
+    rates |= {ends: 6e8 for ends in rates if 3 in ends} | {
+        ends: 1e8 for ends in rates if ends[0] == 2
+    }
+    assert named(rates) == [("c", "sends")]
+
+
 def test_of_two_nodes_the_direction_is_named() -> None:
     hosts = ("a", "b")
     found = slow_parts(table([use(0, 1, 1e8), use(1, 0, 1e9)], hosts))

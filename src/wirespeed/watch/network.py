@@ -17,6 +17,8 @@ SLOW = 1.5
 _BUSY = 0.1
 """Share of the time with data under way from which its rate matters."""
 _LEAST_BYTES, _LEAST_BUSY_S = 1 << 16, 1e-3
+_ALIKE = 0.7
+"""Of the slowest factor: of nodes that are so slow, who is so both ways counts, then who sends."""
 _SLOW_SHARE = 0.6
 """Share of a node's connections one way that are slow, for the node to be."""
 
@@ -149,10 +151,11 @@ def _mostly_slow(routes: Sequence[Route], usual: float) -> bool:
 def _apart_from_worst(found: Sequence[SlowPart], routes: Sequence[Route]) -> list[SlowPart]:
     """Without those whose own routes, that do not touch the slowest node, are not nearly as slow: what a
     neighbour of it hands on comes in small pieces, and takes longer than others' for that alone."""
-    ways = ("receives", "sends", "both")
-    worst = max(found, key=lambda one: (ways.index(one.way), one.factor), default=None)
-    if worst is None:
+    if not found:
         return []
+    ways, highest = ("receives", "sends", "both"), max(one.factor for one in found)
+    alike = [one for one in found if one.factor >= _ALIKE * highest]
+    worst = max(alike, key=lambda one: (ways.index(one.way), one.factor))
     rates = np.array([route.rate for route in routes])
     ends = np.array([(route.source, route.target) for route in routes])
     kept = [worst]
