@@ -218,7 +218,8 @@ class Placement:
                     expected="--with jobid=JOB, of a job that runs",
                     next="squeue --me --states=RUNNING",
                 )
-            asked = {**self._asked, "with_": (*words, "overlap=yes"), "ranks_per_node": 1}
+            overlap = () if any(one.startswith("overlap") for one in words) else ("overlap=yes",)
+            asked = {**self._asked, "with_": (*words, *overlap), "ranks_per_node": 1}
             return replace(self, _asked=asked)
         return self
 
