@@ -366,3 +366,29 @@ def test_odd_values_are_kept(small_run: Run, home: Path) -> None:
     assert (found, why) == (as_folders_tell([path]), "")
     with Index.opened() as index:
         assert index.nodes()[0].ecc_uncorrected == 2**63 - 1
+
+
+OTHER = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+try:
+    db.execute("BEGIN IMMEDIATE")
+except sqlite3.OperationalError as error:
+    print(error)
+"""
+
+
+def test_one_thread_that_reads_leaves_the_locks_of_another(stored: list[Path], home: Path) -> None:
+    """Locks of a file belong to the process: closing it once would end them all."""
+    everything()
+    with sqlite3.connect(file_of(home), isolation_level=None) as db:
+        db.execute("BEGIN IMMEDIATE")
+        file = index_file.IndexFile(file_of(home), lambda: None)
+        assert file.ask("SELECT count(*) FROM runs") == [(len(stored),)]
+        file.close()
+        told = subprocess.run(
+            [sys.executable, "-c", OTHER, file_of(home)], capture_output=True, text=True
+        )
+        db.execute("ROLLBACK")
+    db.close()
+    assert told.stdout == "database is locked\n", told.stderr

@@ -158,8 +158,10 @@ class IndexFile:
 
     def _opened(self) -> sqlite3.Connection:
         if self._path.parent.is_dir():
-            with suppress(OSError):  # SQLite itself would let others read it
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+            # SQLite itself would let others read it. One that is there is not opened: to close it would
+            # end the locks of this process's other threads (howtocorrupt.html, 2.2).
+            with suppress(OSError):
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         size = 0
         with suppress(OSError):
             size = self._path.stat().st_size
