@@ -5,6 +5,7 @@ import re
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from wirespeed.errors import UsageError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding
 from wirespeed.runs.folder import RunFolder
+from wirespeed.runs.index import Index
 from wirespeed.runs.place import LIVE
-from wirespeed.runs.source import opened
+from wirespeed.runs.source import opened, reading_from
 from wirespeed.site.fleet import Fleets
 from wirespeed.site.links import kind_of
 from wirespeed.site.live_pages import job_page, live_page
@@ -202,6 +204,17 @@ def test_a_watched_job_is_shown_as_it_goes(watched: RunFolder, shown: Any) -> No
     assert 'data-again="3.0"' in text and "step 812" in text and 'id="live"' in text
     assert "rank 1 &lt;b&gt;waits" in text and "<script>" not in text
     assert 'class="f" title="rank 1: +20.0 ms' in text and 'class="slow"' in text
+
+
+def test_a_job_of_this_machine_is_shown_beside_the_runs_of_a_common_store(
+    watched: RunFolder, shown: Any
+) -> None:
+    """Which has none of it before it ends."""
+    store = SimpleNamespace(opened=Index.opened, find=lambda reference: None)
+    with reading_from(store):  # type: ignore[arg-type]
+        link = re.findall(r'href="/live/([^"]+)"', shown(live_page))
+        assert link == [watched.path.name]
+        assert "step 812" in shown(job_page, run=link[0])
 
 
 def test_what_is_no_live_job_is_said_so(watched: RunFolder, shown: Any) -> None:

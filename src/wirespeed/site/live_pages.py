@@ -72,7 +72,7 @@ def _heard(age_s: float) -> str:
 
 def job_page(site: Site, request: Request) -> Response:
     """One of them; a job that has ended is a run like others."""
-    folder = folder_of(request.path_params["run"])
+    folder = folder_of(request.path_params["run"], here=True)
     if not (folder / LIVE).is_file():
         return RedirectResponse(run_link(folder.name), 302)
     job, age = _read(folder)

@@ -141,12 +141,15 @@ def _floors(runs: Sequence[Run]) -> dict[What, Floor]:
     return floors_of(stored_runs(runs, _HISTORY))
 
 
-def folder_of(name: str) -> Path:
-    """The folder of a run, by its name or the run's id: no path, no start of one, no pattern."""
+def folder_of(name: str, *, here: bool = False) -> Path:
+    """The folder of a run, by its name or the run's id: no path, no start of one, no pattern.
+
+    here: by its name on this machine, whatever store the pages are of.
+    """
     whole = FOLDER_NAME.fullmatch(name) is not None
     if not whole and _ID.fullmatch(name) is None:
         raise UsageError(f"{name[:80]!r} names no run", expected="a run of the list")
-    path = runs_home() / name if whole and elsewhere() is None else find(name)
+    path = runs_home() / name if whole and (here or elsewhere() is None) else find(name)
     if FOLDER_NAME.fullmatch(path.name) is None or not path.is_dir():
         raise UsageError(f"there is no run {name}", expected="a run of the list")
     return path
