@@ -1,6 +1,7 @@
 """`wirespeed runs`, through click."""
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,9 @@ from click.testing import CliRunner, Result
 from wirespeed.cli.runs import runs
 from wirespeed.errors import InputError, StorageError, UsageError, WirespeedError
 from wirespeed.model.records import Run
-from wirespeed.runs.folder import RunFolder
+from wirespeed.runs.folder import PatientFolder, RunFolder
 from wirespeed.runs.named_files import set_baseline
-from wirespeed.runs.store import find, list_runs, load, save
+from wirespeed.runs.store import find, list_runs, load, outdated, save
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -127,6 +128,18 @@ def test_prune(small_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "removed 2 runs" in invoke("prune", "--keep-last", "0", "--yes").output
     first, _ = list_runs()
     assert first.id == "00000001"
+
+
+def test_a_run_that_goes_on_is_not_pruned_though_it_writes_nothing() -> None:
+    """A job of weeks: nothing is recorded between its start and its end."""
+    folder = PatientFolder.create("launch", {})
+    assert folder.lock is not None
+    for path in (*folder.path.glob("*.json*"), folder.path):
+        os.utime(path, (0, 0))
+    assert outdated(None, 0) == []
+    folder.lock.release()
+    os.utime(folder.path, (0, 0))
+    assert outdated(None, 0) == [folder.path]
 
 
 def test_export(small_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

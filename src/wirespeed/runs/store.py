@@ -116,9 +116,9 @@ def outdated(until: str | None, keep_last: int) -> list[Path]:
 
 
 def _is_fresh(folder: Path) -> bool:
-    """Whether it was written to within a day."""
+    """Whether it was written to within a day, or held: its lock is touched as long as its process lives."""
     try:
-        last = max(path.lstat().st_mtime for path in (folder, *folder.glob("*.json*")))
+        last = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
     except OSError:
         return True
     return time.time() - last < _DAY_S
