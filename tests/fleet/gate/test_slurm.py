@@ -85,7 +85,7 @@ def test_how_a_node_stands(sinfo: Answers) -> None:
 def test_slurms_own_reason_is_ours_where_our_prolog_refused(sinfo: Answers) -> None:
     """It counts for the limit whoever refused, but only who refused gives it back."""
     since = "2026-11-25T22:00:00"
-    sinfo(f"n1|drained|{since}|Prolog error\n")
+    sinfo(f"n1|drained|{since}|Prolog error\nn2|idle|Unknown|none\n")
     refused = Memory(takes=(datetime.fromisoformat(since).timestamp() - 2,))
     assert Slurm("n1").standing(refused).ours
     assert not Slurm("n1").standing(Memory()).ours
@@ -96,6 +96,17 @@ def test_who_was_first(sinfo: Answers) -> None:
     rows = [f"n{n}|drained|2026-11-25T22:00:0{9 - n}|{reason_of('x')}\n" for n in range(5)]
     sinfo("".join(rows))
     assert [Slurm(f"n{n}").place() for n in range(5)] == [4, 3, 2, 1, 0]
+
+
+@pytest.mark.hostile("rubbish of programs")
+@pytest.mark.parametrize(
+    "text", ["", "\n", "No nodes\n", "n1\n", "a|idle\n", "n9|idle|Unknown|none\n"]
+)
+def test_an_answer_without_this_node_counts_nobody(text: str, sinfo: Answers) -> None:
+    """Else each of a thousand nodes would be the first to be taken."""
+    sinfo(text)
+    with pytest.raises(CannotMeasure, match="knows no node n1"):
+        Slurm("n1").fleet()
 
 
 def test_taken_and_given_back_by_words_that_no_shell_reads(sinfo: Answers) -> None:

@@ -84,9 +84,9 @@ def _rows(*words: str) -> list[_Row]:
         )
     found = {}
     for line in done.stdout.splitlines():
-        name, _, rest = line.partition("|")
-        state, _, rest = rest.partition("|")
-        since, _, reason = rest.partition("|")
+        if line.count("|") < _FORMAT.count("|"):
+            continue
+        name, state, since, reason = line.split("|", 3)
         found[name] = _Row(name, state.lower(), since, "" if reason == "none" else reason)
     return list(found.values())
 
@@ -99,13 +99,7 @@ class Slurm:
 
     def standing(self, memory: Memory) -> Standing:
         """CannotMeasure where the controller does not answer, or does not know the node."""
-        row = next((one for one in _rows(f"--nodes={self.node}") if one.name == self.node), None)
-        if row is None:
-            raise CannotMeasure(
-                f"Slurm knows no node {self.node}",
-                expected="the name in slurm.conf, as SLURMD_NODENAME has it",
-                next="sinfo -N",
-            )
+        row = self._own(_rows(f"--nodes={self.node}"))
         ours = is_ours(row.reason) or (
             _BY_EXIT_CODE.match(row.reason) is not None and _refused(memory, row.since)
         )
@@ -114,8 +108,12 @@ class Slurm:
         return Standing(out=row.out, ours=ours, unnamed=unnamed, reason=row.reason)
 
     def fleet(self) -> Fleet:
-        """All nodes, and the others that gates have taken, the first taken first."""
+        """All nodes, and the others that gates have taken, the first taken first.
+
+        CannotMeasure where this node is not among them: such an answer counts nobody.
+        """
         rows = _rows()
+        self._own(rows)
         taken = sorted((one.since, one.name) for one in rows if one.by_gate)
         others = tuple(name for _, name in taken if name != self.node)
         return Fleet(nodes=len(rows), taken=others)
@@ -133,6 +131,16 @@ class Slurm:
 
     def told(self, decision: Decision) -> None:
         """Slurm has no place for it but the reason."""
+
+    def _own(self, rows: list[_Row]) -> _Row:
+        for one in rows:
+            if one.name == self.node:
+                return one
+        raise CannotMeasure(
+            f"Slurm knows no node {self.node}",
+            expected="the name in slurm.conf, as SLURMD_NODENAME has it",
+            next="sinfo -N",
+        )
 
     def _update(self, *words: str) -> None:
         every = ("scontrol", "update", f"NodeName={self.node}", *words)
