@@ -100,3 +100,35 @@ def test_a_job_of_slurm_must_be_named(cli: Any, says_clearly: Any) -> None:
     done = cli("attach", "--on", "slurm")
     told = says_clearly(done, 2)
     assert "no job is named" in told and "--with jobid=JOB" in told and "squeue --me" in told
+
+
+IN_POD = """
+mkdir -p /tmp/job/torch/distributed && cd /tmp/job
+touch torch/__init__.py torch/distributed/__init__.py
+printf 'import time\\ndef all_reduce():\\n    time.sleep(600)\\n' > torch/distributed/distributed_c10d.py
+printf 'from torch.distributed.distributed_c10d import all_reduce\\nall_reduce()\\n' > job.py
+export RANK=$1 LOCAL_RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1
+setsid "$2" job.py </dev/null >/dev/null 2>&1 &
+sleep 1; if [ "$1" = 1 ]; then kill -STOP $!; fi
+"""
+
+
+def test_the_stopped_rank_of_a_pod_is_named(kube: Any, finding: Any) -> None:
+    kube.file()
+    done = kube.cli("cluster", "deploy", "demo", "--nodes", "2", timeout=150.0)
+    assert done.code == 0, done.out + done.err
+    for rank in range(2):
+        words = ("-c", "ranks", "--", "sh", "-c", IN_POD, "sh", str(rank), sys.executable)
+        assert kube("exec", f"demo-{rank}", *words).returncode == 0
+    where = ("--on", "k8s", "--cluster", "demo", "--seconds", "1", "--match", "job.py")
+    done = kube.cli("attach", *where, "-o", "json", timeout=150.0)
+    assert done.code == 1, done.err
+    assert finding(done.json, "WATCH-008")["subject"]["name"] == "rank 1"
+    assert [one["host"] for one in done.json["world"]["nodes"]] == ["demo-0", "demo-1"]
+
+
+def test_pods_that_are_not_there_hold_no_job(kube: Any) -> None:
+    kube.file()
+    done = kube.cli("attach", "--on", "k8s", "--cluster", "demo", timeout=150.0)
+    assert done.code == 3 and "is not deployed" in done.err
+    assert kube.json("get", "pods")["items"] == []
