@@ -37,6 +37,8 @@ class Scheduler:
     """How many turn out to have been taken before this node."""
     refuses: bool = False
     away: bool = False
+    silent: str = ""
+    """Where it gives no answer once the node was changed: `place`, `give_back` or `told`."""
     said: list[str] = field(default_factory=list)
 
     def standing(self, memory: Memory) -> Standing:
@@ -48,16 +50,23 @@ class Scheduler:
         return Fleet(nodes=40, taken=self.others)
 
     def place(self) -> int:
+        self._answer("place")
         return self.before
 
     def take(self, why: str) -> None:
         self._change("take")
 
     def give_back(self) -> None:
+        self._answer("give_back")
         self._change("give back")
 
     def told(self, decision: Decision) -> None:
+        self._answer("told")
         self.said.append(f"told {decision.act}")
+
+    def _answer(self, what: str) -> None:
+        if self.silent == what:
+            raise CannotMeasure("no answer")
 
     def _change(self, what: str) -> None:
         if self.refuses:
@@ -110,6 +119,21 @@ def test_what_could_not_be_done_is_not_said_to_be_done(monkeypatch: pytest.Monke
     assert done(monkeypatch, Scheduler(OURS, refuses=True), GOOD)[0] == "keep"
     assert done(monkeypatch, Scheduler(away=True), BAD) == ("hold", [], ["no answer"])
     assert done(monkeypatch, Scheduler(away=True), GOOD) == ("pass", [], ["no answer"])
+
+
+@pytest.mark.parametrize("silent", ["place", "give_back", "told"])
+def test_what_fails_after_the_node_was_taken_leaves_it_taken(
+    silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = Scheduler(silent=silent, before=30 if silent == "give_back" else 0)
+    assert done(monkeypatch, scheduler, BAD) == ("take", ["take"], ["no answer"])
+
+
+def test_what_fails_after_the_node_came_back_leaves_it_in_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    returned = done(monkeypatch, Scheduler(OURS, silent="told"), GOOD)
+    assert returned == ("return", ["give back"], ["no answer"])
 
 
 def test_a_dry_run_tells_the_scheduler_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

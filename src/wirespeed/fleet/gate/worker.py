@@ -190,29 +190,40 @@ def _decided(asked: Asked, seen: Seen, memory: Memory) -> tuple[Decision, list[s
         decision = held(decision, rules.most_taken, _counted(site, problems))
     if not rules.dry_run:
         _say(doing=f"telling the scheduler: {decision.act}")
-        try:
-            decision = _acted(site, rules, decision, standing)
-            site.told(decision)
-        except WirespeedError as error:
-            problems.append(error.saw)
-            instead: dict[Act, Act] = {"take": "hold", "return": "keep"}
-            why = f"{error.saw}; {decision.why}"
-            decision = replace(decision, act=instead.get(decision.act, decision.act), why=why)
+        decision = _acted(site, rules, decision, standing, problems)
     return decision, problems
 
 
-def _acted(site: Site, rules: Rules, decision: Decision, standing: Standing) -> Decision:
-    """Take or give back; of several that took at once, those beyond the limit give back."""
-    if decision.act == "return":
-        site.give_back()
-    if decision.act == "take" or (decision.act == "keep" and standing.unnamed):
-        site.take(decision.why)
-    if decision.act == "take" and (others := site.place()):
+def _acted(
+    site: Site, rules: Rules, decision: Decision, standing: Standing, problems: list[str]
+) -> Decision:
+    """What came of it. Once the node is out, what fails afterwards does not bring it back."""
+    try:
+        if decision.act == "return":
+            site.give_back()
+        if decision.act == "take" or (decision.act == "keep" and standing.unnamed):
+            site.take(decision.why)
+    except WirespeedError as error:
+        problems.append(error.saw)
+        instead: dict[Act, Act] = {"take": "hold", "return": "keep"}
+        why = f"{error.saw}; {decision.why}"
+        return replace(decision, act=instead.get(decision.act, decision.act), why=why)
+    try:
+        if decision.act == "take":
+            decision = _in_its_place(site, rules, decision)
+        site.told(decision)
+    except WirespeedError as error:
+        problems.append(error.saw)
+    return decision
+
+
+def _in_its_place(site: Site, rules: Rules, decision: Decision) -> Decision:
+    """Of several that took at once, those beyond the limit give back."""
+    if others := site.place():
         nodes = site.fleet().nodes
         if others >= most_out(rules.most_taken, nodes):
             site.give_back()
-            crowd = Fleet(nodes=nodes, taken=("",) * others)
-            return held(decision, rules.most_taken, crowd)
+            return held(decision, rules.most_taken, Fleet(nodes=nodes, taken=("",) * others))
     return decision
 
 
