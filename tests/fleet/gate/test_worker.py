@@ -1,6 +1,6 @@
 """What a gate does to its scheduler, by one that keeps what it is told."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -148,3 +148,13 @@ def test_a_prolog_counts_only_when_it_is_about_to_refuse(monkeypatch: pytest.Mon
     assert done(monkeypatch, Scheduler(others=("a", "b")), BAD, **words)[0] == "hold"
     monkeypatch.setattr(worker, "_counted", lambda *_: pytest.fail("asked for nothing"))
     assert done(monkeypatch, Scheduler(), GOOD, **words)[0] == "pass"
+
+
+def test_the_same_answer_is_stored_once_and_each_act_always() -> None:
+    """A dry run on a bad node says the same for days."""
+    rules, take = Rules(purpose="slurm-health"), Decision(act="take", health="bad", why="")
+    told = "take bad ['GPU-002']"
+    assert worker._is_news(rules, take, told, told)
+    dry = replace(rules, dry_run=True)
+    assert worker._is_news(dry, take, told, "")
+    assert not worker._is_news(dry, take, told, told)

@@ -83,7 +83,7 @@ def main() -> None:
     ids = sorted({one.id for one in decision.counted})
     told = " ".join((decision.act, decision.health, str(ids), *problems))
     try:
-        if _is_news(decision, told, kept.memory.told):
+        if _is_news(asked.rules, decision, told, kept.memory.told):
             seconds = time.monotonic() - began
             run = run_of(asked.node, node, asked.rules, decision, seen, problems, seconds)
             answer = msgspec.structs.replace(answer, run=run)
@@ -113,9 +113,9 @@ def _remember(
     keep(asked.node, Kept(memory=memory, counters=counters))
 
 
-def _is_news(decision: Decision, told: str, before: str) -> bool:
-    """What it did always is; what it saw, where that is another thing than at the last call."""
-    acted = decision.act in ("take", "return")
+def _is_news(rules: Rules, decision: Decision, told: str, before: str) -> bool:
+    """What it did always is; what it saw or would do, where the last call said something else."""
+    acted = decision.act in ("take", "return") and not rules.dry_run
     return acted or (told != before and not {told, before} <= {"", _ALL_WELL})
 
 
