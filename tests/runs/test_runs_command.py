@@ -134,7 +134,7 @@ def test_a_run_that_goes_on_is_not_pruned_though_it_writes_nothing() -> None:
     """A job of weeks: nothing is recorded between its start and its end."""
     folder = PatientFolder.create("launch", {})
     assert folder.lock is not None
-    for path in (*folder.path.glob("*.json*"), folder.path):
+    for path in (*folder.path.glob("[!.]*"), folder.path):
         os.utime(path, (0, 0))
     assert outdated(None, 0) == []
     folder.lock.release()

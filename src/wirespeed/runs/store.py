@@ -116,7 +116,7 @@ def outdated(until: str | None, keep_last: int) -> list[Path]:
 
 
 def _is_fresh(folder: Path) -> bool:
-    """Whether it was written to within a day, or held: its lock is touched as long as its process lives."""
+    """Whether it was written to within a day, or held: its lock is touched while its process lives."""
     try:
         last = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
     except OSError:
