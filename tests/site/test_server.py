@@ -3,9 +3,11 @@
 import base64
 import http.client
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -229,6 +231,40 @@ def test_a_request_without_an_end_is_cut_off(port: int) -> None:
         while piece := link.recv(4096):
             said += piece
         assert b"400" in said.split(b"\r\n")[0]
+
+
+@pytest.mark.slow
+def test_the_end_does_not_wait_for_a_page_that_is_being_made() -> None:
+    """As a process: neither the loop nor the interpreter may wait for its threads."""
+    program = """
+import sys, threading
+from wirespeed.site.access import Access
+from wirespeed.site.app import application
+from wirespeed.site.listening import Place, bound
+from wirespeed.site.server import Server
+
+def page(request):
+    print("asked", flush=True)
+    threading.Event().wait(600)
+
+listener = bound(Place("127.0.0.1"))
+print(listener.getsockname()[1], flush=True)
+Server(Access(application({"/": page}), loopback=True), listener).serve_until_stopped()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as one:
+        try:
+            assert one.stdout is not None
+            with socket.create_connection(
+                ("127.0.0.1", int(one.stdout.readline())), BOUND_S
+            ) as link:
+                link.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert one.stdout.readline() == "asked\n"
+                one.send_signal(signal.SIGINT)
+                assert one.wait(3 * BOUND_S) == 0
+        finally:
+            one.kill()
 
 
 def test_many_readers_of_one_large_page_get_it_whole(port: int) -> None:

@@ -1,7 +1,9 @@
 """The application: each path is a row of a table, and each page is made in a thread, a few at a time."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,9 +53,24 @@ class Desk:
             async with self.room:
                 if await request.is_disconnected():
                     return Response(status_code=400)
-                return await asyncio.to_thread(make, request)
+                return await _beside(make, request)
         finally:
             self.waiting -= 1
+
+
+async def _beside(make: Callable[[Request], Response], request: Request) -> Response:
+    """In a thread that nobody waits for when the server ends, as it would for one of the loop's own."""
+    told: Future[Response] = Future()
+    told.set_running_or_notify_cancel()
+
+    def work() -> None:
+        try:
+            told.set_result(make(request))
+        except Exception as error:
+            told.set_exception(error)
+
+    threading.Thread(target=work, name="page", daemon=True).start()
+    return await asyncio.wrap_future(told)
 
 
 def application(
