@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from wirespeed.errors import UsageError
+from wirespeed.errors import InputError, UsageError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding
 from wirespeed.runs.folder import RunFolder
@@ -158,6 +158,20 @@ def test_trends_show_when_a_level_changed(fleet: Any, shown: Any) -> None:
 def test_metrics_tell_the_newest_run_of_each_command(fleet: Any, shown: Any) -> None:
     text = shown(metrics)
     assert 'wirespeed_verdict{command="check",verdict="NOT READY"} 1' in text
+
+
+def test_a_run_that_could_not_be_read_is_read_by_the_next_scrape(
+    empty: Path, shown: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sys.modules["fleet_lab"].stored(empty, 8, 1)
+
+    def busy(path: Path) -> Any:
+        raise InputError("the store does not answer")
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr("wirespeed.site.metrics.load", busy)
+        assert "wirespeed_verdict" not in shown(metrics)
+    assert "wirespeed_verdict" in shown(metrics)
 
 
 @pytest.mark.hostile("hostile values")

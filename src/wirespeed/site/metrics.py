@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: the newest run of each command, and the fleet's nodes by state."""
+"""What Prometheus scrapes: the newest run of each command."""
 
 from functools import lru_cache
 
@@ -25,16 +25,19 @@ def metrics(site: Site, _: Request) -> Response:
     with site.index() as index:
         rows = index.runs(RunFilter(finished=True, last=_LOOKED_AT))
     newest = {row.command: row.run for row in rows if not row.damaged}
-    return Answer(_told(tuple(newest.values())), media_type=METRICS)
+    text, whole = _told(tuple(newest.values()))
+    if not whole:
+        _told.cache_clear()  # what could not be read, as of a store that was busy, is tried again
+    return Answer(text, media_type=METRICS)
 
 
 @lru_cache(maxsize=1)
-def _told(names: tuple[str, ...]) -> bytes:
-    """Runs that ended stay as they are, so that most scrapes read none."""
+def _told(names: tuple[str, ...]) -> tuple[bytes, bool]:
+    """(text, whether all were read). Runs that ended stay as they are, so most scrapes read none."""
     found: list[Run] = []
     for name in names:
         try:
             found.append(load(folder_of(name)))
         except WirespeedError:
             continue  # removed, or damaged since it was listed
-    return render_all(found, Style()).encode()
+    return render_all(found, Style()).encode(), len(found) == len(names)
