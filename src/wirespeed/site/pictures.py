@@ -140,12 +140,11 @@ class _Times:
         span = self.last - self.first
         step = next((one for one in _STEPS if span / one <= _MOST_TICKS), span)
         zero = datetime(2000, 1, 3, tzinfo=UTC)
-        n = math.ceil((self.first - zero) / step)
         found = []
-        while (at := zero + n * step) <= self.last:
+        for n in range(math.ceil((self.first - zero) / step), (self.last - zero) // step + 1):
+            at = zero + n * step
             words = at.strftime("%d %b" if step >= timedelta(days=1) else "%d %b %H:%M")
             found.append((self(at), words if step < timedelta(days=60) else at.strftime("%b %Y")))
-            n += 1
         return found
 
 
