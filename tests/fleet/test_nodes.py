@@ -94,6 +94,17 @@ def test_what_is_well_by_itself_does_not_answer_what_failed_in_company(stored, i
     assert (one.said, one.since, one.flaps) == ("pass", day(3), 1)
 
 
+def test_another_fault_of_its_own_does_not_answer_it_either(stored, index) -> None:
+    stored(day(1), "a", "b", verdict="NOT READY", findings=[blamed("b")])
+    stored(day(2), "b", command="gate", verdict="NOT READY", findings=[blamed("b")])
+    stored(day(3), "b", command="gate")
+    one = next(one for one in state(index(), days=100_000) if one.host == "b")
+    assert (one.said, one.since, one.flaps) == ("fail", day(1), 0)
+    stored(day(4), "a", "b")
+    one = next(one for one in state(index(), days=100_000) if one.host == "b")
+    assert (one.said, one.since, one.flaps) == ("pass", day(4), 1)
+
+
 @pytest.mark.hostile("hostile values")
 def test_a_name_that_would_be_a_statement_is_a_name(stored: Stored, index) -> None:
     name = "x'; DROP TABLE nodes; --"

@@ -151,12 +151,13 @@ def _told(marks: Iterable[_Row]) -> list[tuple[Said, _Row]]:
     and sees neither a slow link nor wrong data.
     """
     told: list[tuple[Said, _Row]] = []
+    failed_in_company = False
     for one in marks:
-        said = said_of(one)
-        before = told[-1] if told else None
-        in_company = before and before[0] == "fail" and before[1].role != _ALONE
-        if said and not (in_company and said != "fail" and one.role == _ALONE):
+        said, alone = said_of(one), one.role == _ALONE
+        if said and (said == "fail" or not (failed_in_company and alone)):
             told.append((said, one))
+            if not alone:
+                failed_in_company = said == "fail"
     return told
 
 
