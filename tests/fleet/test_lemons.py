@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wirespeed.fleet import chance
 from wirespeed.fleet.job_ends import JobEnd, JobTable
 from wirespeed.fleet.lemons import DAY_S, Judged, find_lemons
 
@@ -143,6 +144,11 @@ def test_an_outage_is_nobodys_fault(how) -> None:
     said = judged(found)
     assert not any(one.accused for one in said.suspects)
     assert said.outages == 8 * NODES // 4
+
+
+def test_chance_has_a_limit_for_any_number_of_failures() -> None:
+    assert [chance._most_by_chance(mean) for mean in (0.03, 5.0, 700.0)] == [1, 12, 769]
+    assert 100_000 < chance._most_by_chance(100_000.0) < 101_000
 
 
 def test_nodes_that_always_run_together_are_named_together_and_not_accused() -> None:

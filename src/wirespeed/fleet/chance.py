@@ -4,7 +4,7 @@ And which failures count at all: one of a crash loop, and none of an outage.
 """
 
 from dataclasses import dataclass
-from math import exp
+from math import exp, lgamma, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,12 +130,10 @@ def _nodes_of(table: JobTable, row: int) -> set[int]:
 
 def _most_by_chance(mean: float) -> int:
     """The largest count that a Poisson variable of that mean passes in fewer than `_OUTAGE` cases."""
-    count, term = 0, exp(-mean)
-    below = term
+    count, below = 0, exp(-mean)
     while 1 - below >= _OUTAGE:
         count += 1
-        term *= mean / count
-        below += term
+        below += exp(count * log(mean) - mean - lgamma(count + 1))
     return count
 
 
