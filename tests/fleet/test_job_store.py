@@ -51,7 +51,8 @@ def test_damaged_lines_tell_nothing_and_the_others_stay(index, home) -> None:
     file = find(run.id) / "jobs.jsonl"
     assert file.stat().st_mode & 0o777 == 0o600
     lines = file.read_text().splitlines()
-    file.write_text("\n".join([lines[0][:30], '{"job": 3}', "\x00", lines[1]]))
+    late = lines[0].replace('"end_s":', '"end_s":1e20,"was":')
+    file.write_text("\n".join([lines[0][:30], '{"job": 3}', "\x00", late, lines[1]]))
     assert [one.job for one in stored_jobs(index(), 0.0)] == ["8"]
 
 

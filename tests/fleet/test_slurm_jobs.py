@@ -82,6 +82,27 @@ def test_lists_that_are_none_or_too_long(text: str) -> None:
         hosts_of(text)
 
 
+@pytest.mark.hostile("hostile values")
+@pytest.mark.parametrize("end", ["\u2028", "\x85", "\x0b", "\x1e"])
+def test_a_name_of_a_job_is_no_other_job(end: str) -> None:
+    forged = f"a{end}200|bob|train|NODE_FAIL|2026-11-01T10:00:00|2026-11-01T11:00:00|gpu001|x"
+    told = read_accounting(SACCT.replace("|a|b", f"|{forged}"), "jobs.txt")
+    assert [one.job for one in told.jobs] == ["100", "101", "102", "103", "106"]
+
+
+@pytest.mark.hostile("hostile values")
+@pytest.mark.parametrize("end", ["9" * 12, "9" * 20, "9" * 400, "9999-12-31T23:59:59"])
+def test_a_time_that_no_job_has_is_not_read(end: str) -> None:
+    told = read_accounting(SACCT.replace("2026-11-01T12:00:00", end), "jobs.txt")
+    assert [one.job for one in told.jobs] == ["101", "102", "103", "106"]
+    assert told.unread == 3
+
+
+def test_lines_may_end_as_on_windows() -> None:
+    told = read_accounting(SACCT.replace("\n", "\r\n"), "jobs.txt")
+    assert told.jobs == read_accounting(SACCT, "jobs.txt").jobs
+
+
 def test_something_else_is_told_to_be_so() -> None:
     for text in ("", "hello\n", "JobID State\n1 COMPLETED\n", "State|Start|End|NodeList\n"):
         with pytest.raises(InputError, match=r"jobs\.txt is no output of sacct"):

@@ -12,6 +12,8 @@ How = Literal["good", "failed", "node"]
 memory); `failed`: by an error of its own, as far as is known; `node`: a node of it failed."""
 HOWS: tuple[How, ...] = ("good", "failed", "node")
 GOOD, FAILED, NODE = range(3)
+LAST_S = float(1 << 32)
+"""Unix time in the year 2106: no job ends later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

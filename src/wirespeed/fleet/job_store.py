@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from wirespeed import __version__
-from wirespeed.fleet.job_ends import How, JobEnd
+from wirespeed.fleet.job_ends import LAST_S, How, JobEnd
 from wirespeed.fleet.nodes import REPAIRED, NodeEvent
 from wirespeed.model.records import Run, World
 from wirespeed.node.reading import read_whole
@@ -146,9 +146,11 @@ def _imported(path: Path) -> Iterator[JobEnd]:
         return
     for line in lines:
         try:
-            yield decoder.decode(line)
+            job = decoder.decode(line)
         except MsgspecError:
             continue
+        if 0 <= job.start_s <= job.end_s < LAST_S:
+            yield job
 
 
 def _watched(index: StoredRuns, command: str, since: str) -> Iterator[JobEnd]:

@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import product
 
 from wirespeed.errors import CannotMeasure, InputError
-from wirespeed.fleet.job_ends import How, JobEnd
+from wirespeed.fleet.job_ends import LAST_S, How, JobEnd
 from wirespeed.launchers.slurm import ask
 
 JOB_FIELDS = "JobIDRaw,User,Partition,State,Start,End,NodeList,JobName"
@@ -65,7 +65,7 @@ def read_accounting(text: str, source: str) -> Accounted:
     first, _, rest = text.partition("\n")
     names = [name.strip() for name in first.split("|")]
     if {"NodeName", "TimeStart"} <= {*names}:
-        return _events(names, rest.splitlines())
+        return _events(names, rest.split("\n"))
     missing = {"State", "Start", "End", "NodeList"} - {*names}
     if missing or not {"JobID", "JobIDRaw"} & {*names}:
         raise InputError(
@@ -73,7 +73,7 @@ def read_accounting(text: str, source: str) -> Accounted:
             expected=f"the fields {JOB_FIELDS}, or those of sacctmgr {EVENT_FIELDS}",
             next=f"sacct --allusers --allocations --parsable2 -S now-91days -o {JOB_FIELDS}",
         )
-    return _jobs(names, rest.splitlines())
+    return _jobs(names, rest.split("\n"))
 
 
 def ask_accounting(since: str) -> list[tuple[str, str]]:
@@ -202,7 +202,8 @@ def _records(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[str, s
     """The last field takes what is left, as a job's name may hold the separator."""
     for line in lines:
         if line.strip():
-            yield dict(zip(names, line.split("|", len(names) - 1), strict=False))
+            fields = line.removesuffix("\r").split("|", len(names) - 1)
+            yield dict(zip(names, fields, strict=False))
 
 
 def _known(word: str) -> str:
@@ -210,8 +211,14 @@ def _known(word: str) -> str:
 
 
 def _moment(text: str) -> float | None:
-    """Unix time of `2026-11-25T10:00:00` (of this machine's zone) or of seconds; None: not known."""
+    """Unix time of `2026-11-25T10:00:00` (of this machine's zone) or of seconds; None: not known.
+
+    ValueError for what is no moment of any accounting.
+    """
     word = _known(text)
     if not word or word == "0":
         return None
-    return float(word) if word.isdecimal() else datetime.fromisoformat(word).timestamp()
+    found = float(word) if word.isdecimal() else datetime.fromisoformat(word).timestamp()
+    if not 0 < found < LAST_S:
+        raise ValueError(f"{word[:80]!r} is no time of a job")
+    return found
