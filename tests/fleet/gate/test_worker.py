@@ -16,6 +16,7 @@ from wirespeed.fleet.gate.decision import (
     Seen,
     Standing,
 )
+from wirespeed.fleet.gate.memory import Kept, recall
 from wirespeed.fleet.gate.messages import Asked
 from wirespeed.model.records import Finding, Subject
 
@@ -158,3 +159,17 @@ def test_the_same_answer_is_stored_once_and_each_act_always() -> None:
     dry = replace(rules, dry_run=True)
     assert worker._is_news(dry, take, told, "")
     assert not worker._is_news(dry, take, told, told)
+
+
+@pytest.mark.usefixtures("home")
+def test_what_a_prolog_takes_during_a_look_of_the_health_program_is_kept() -> None:
+    """Else nobody knows that Slurm's `Prolog error` is ours, and the node never comes back."""
+    take, none = (Decision(act=act, health="bad", why="") for act in ("take", "pass"))
+    for purpose, decision, at in (("slurm-prolog", take, NOW), ("slurm-health", none, NOW + 1)):
+        asked = Asked(node="n1", rules=Rules(purpose=purpose), quiet_s=1.0)
+        worker._remember(asked, decision, "", at, Kept(), None)
+    kept = recall("n1")
+    assert kept.memory.takes == (NOW,)
+    brought_back = Asked(node="n1", rules=Rules(purpose="slurm-health"), quiet_s=1.0)
+    worker._remember(brought_back, none, "", NOW + 90, kept, None)
+    assert recall("n1").memory.takes == ()

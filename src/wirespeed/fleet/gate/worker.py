@@ -89,7 +89,7 @@ def main() -> None:
             answer = msgspec.structs.replace(answer, run=run)
             _sent(answer)
         if not asked.missing:
-            _remember(asked, decision, told, seen.at, counters)
+            _remember(asked, decision, told, seen.at, kept, counters)
     except StorageError as error:
         answer = msgspec.structs.replace(answer, problems=(*answer.problems, error.saw))
     _say(answer=msgspec.to_builtins(answer), done=True)
@@ -105,11 +105,18 @@ def _sent(answer: Answer) -> None:
 
 
 def _remember(
-    asked: Asked, decision: Decision, told: str, at: float, counters: look.Counters | None
+    asked: Asked,
+    decision: Decision,
+    told: str,
+    at: float,
+    before: Kept,
+    counters: look.Counters | None,
 ) -> None:
-    memory = replace(decision.memory, told=told)
+    """With what another gate of the node, such as its prolog, has taken since we read `before`."""
+    takes = {*recall(asked.node).memory.takes} - {*before.memory.takes} | {*decision.memory.takes}
     if decision.act == "take" and not asked.rules.dry_run:
-        memory = replace(memory, takes=(*memory.takes, at))
+        takes.add(at)
+    memory = replace(decision.memory, told=told, takes=tuple(sorted(takes)))
     keep(asked.node, Kept(memory=memory, counters=counters))
 
 
