@@ -374,6 +374,7 @@ def test_places_that_others_reach(text: str) -> None:
         "127.0.0.1:",
         "a.b:80",
         "::1:99999",
+        f"127.0.0.1:{'9' * 5000}",
         "unix:x",
         f"unix:/{'x' * 120}",
     ],

@@ -15,6 +15,7 @@ BACKLOG = 256
 _LONGEST_SOCKET = 107
 """Bytes of the path of a unix socket, unix(7)."""
 _UNIX = "unix:"
+_PORT_DIGITS = 5
 _EXPECTED = (
     "HOST:PORT, such as 127.0.0.1:9477 or [::1]:9477 (port 0 takes a free one), or unix:/path"
 )
@@ -43,7 +44,8 @@ def parse_listen(text: str) -> Place:
         return Place(path=path)
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not (port.isascii() and port.isdigit() and int(port) <= 65535):
+    number = port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS
+    if not colon or not host or not number or int(port) > 65535:
         raise UsageError(f"--listen {text!r} is no address", expected=_EXPECTED)
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
