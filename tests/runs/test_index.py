@@ -193,12 +193,17 @@ def test_its_time_may_be_bounded(stored: list[Path], home: Path) -> None:
         assert (index.missing, len(index.runs())) == (0, 12)
 
 
-def test_a_run_that_goes_on_is_read_by_its_header_and_whole_once_nobody_holds_it(home) -> None:
+def test_a_run_that_goes_on_is_read_by_its_header_and_whole_once_nobody_holds_it(
+    small_run: Run, home: Path
+) -> None:
     folder = PatientFolder.create("soak", {})
+    folder.append("world", to_json(small_run.world))
     folder.append("finding", to_json(Finding(id="X-1", status="fail", title="x")))
     with Index.opened() as index:
         (one,) = index.runs()
         assert (one.command, one.finished, one.failed, one.damaged) == ("soak", False, 0, "")
+        assert one.world_size == small_run.world.size
+        assert [row.host for row in index.nodes()] == [node.host for node in small_run.world.nodes]
         folder.lock.release()  # as after its death
         (one,) = index.runs()
         assert (one.finished, one.failed) == (False, 1)

@@ -250,7 +250,10 @@ class PatientFolder(RunFolder):
 
     def append(self, kind: str, data: Mapping[str, Any] | list[Any]) -> None:
         """Write a record, after those that wait; kept in memory where there is no room."""
+        known = _hosts(self._header)
         self._remember(kind, data)
+        if _hosts(self._header) != known:  # by its header others list a run that goes on
+            self._renew_header()
         line = self._line(kind, data)
         self._waiting.append(line)
         self._bytes += len(line)
@@ -280,10 +283,7 @@ class PatientFolder(RunFolder):
         """Put what is known so far into run.json, in one step; later, where there is no room."""
         seconds = time.monotonic() - self._start
         self._header = replace(self._header, soak=soak, seconds=seconds)
-        try:
-            self._write_unfinished()
-        except StorageError as error:
-            self._changed(error.saw)
+        self._renew_header()
 
     def finish(self, run: Run) -> None:
         self.retry()
@@ -293,6 +293,12 @@ class PatientFolder(RunFolder):
             self.on_unstored(error.saw)
         if self.lock is not None:
             self.lock.release()
+
+    def _renew_header(self) -> None:
+        try:
+            self._write_unfinished()
+        except StorageError as error:
+            self._changed(error.saw)
 
     def _write_unfinished(self) -> None:
         header = replace(self._header, unfinished=True)
@@ -313,3 +319,7 @@ class PatientFolder(RunFolder):
         before, self.full = self.full, why  # first: who is told writes a record
         if bool(why) != bool(before):
             self.on_change(why)
+
+
+def _hosts(run: Run) -> list[str]:
+    return [node.host for node in run.world.nodes]
