@@ -95,8 +95,9 @@ def test_a_node_has_a_time_line_and_its_events(fleet: Any, shown: Any) -> None:
     assert "NCCL 2.28.9 → 2.29.1" in said and "kernel 6.8.0-79 → 6.8.0-85" in said
     assert "NVIDIA B200" in said and "Its newest runs" in said
     assert text.count('<rect class="dot') > 12
-    with pytest.raises(UsageError, match="knows a node"):
-        shown(node_page, host="nobody")
+    for host in ("nobody", ""):
+        with pytest.raises(UsageError, match="knows a node"):
+            shown(node_page, host=host)
 
 
 def test_runs_are_filtered_and_paged(fleet: Any, fleet_home: Path, shown: Any) -> None:

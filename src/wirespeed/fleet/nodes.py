@@ -94,7 +94,7 @@ def state(index: StoredRuns, *, days: float = DAYS) -> list[NodeState]:
 
 def history(index: StoredRuns, node: str) -> NodeHistory | None:
     """All that the stored runs tell of it; None: it took part in none."""
-    rows = index.nodes(node=node)
+    rows = index.nodes(node=node) if node else []  # rows of no name are those of all nodes
     if not rows:
         return None
     found = index.findings(node=node, status=("fail", "warn"))
