@@ -105,7 +105,7 @@ def plan(**values: Any) -> int:
 
     \f
     Examples:
-      wirespeed fleet plan --within 7d
+      wirespeed fleet plan --within 7
       wirespeed fleet plan --idle 'node-[0-63]' --node-hours 4
       wirespeed fleet plan --leaves last           pairs of leaf switches instead of nodes
       wirespeed fleet plan -o sbatch --with partition=low
