@@ -1,5 +1,7 @@
 """`wirespeed gate` as it is called: usage, what it prints, and its exit codes."""
 
+import json
+import socket
 from typing import Any
 
 import pytest
@@ -61,3 +63,20 @@ def test_a_bad_node(
     assert "n1 is taken out of service" in done.err
     assert ("dry run" in done.err) == ("--dry-run" in words)
     assert "\x1b" not in done.err
+
+
+@pytest.mark.slow
+@pytest.mark.hostile("slow callers")
+def test_a_store_that_is_silent_costs_time_and_no_memory(cli: Any) -> None:
+    """The look is kept, so that faults still count up to three, and the second call says nothing new."""
+    pytest.importorskip("psycopg", reason="Requires: psycopg, the extra `store`")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"postgresql://u@127.0.0.1:{silent.getsockname()[1]}/db?sslmode=disable"
+        for _ in range(2):
+            words = ("--for", "slurm-prolog", "--node", "n1", "--within", "6")
+            done = cli("gate", *words, env={"WIRESPEED_STORE": where})
+            assert done.code == 0
+            assert "by --unknown pass: not known" in done.err
+    kept = json.loads((cli.home / "gate" / "n1.json").read_text())
+    assert [look["health"] for look in kept["memory"]["looks"]] == ["unknown", "unknown"]
+    assert len(cli.folders()) == 1

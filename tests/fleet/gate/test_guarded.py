@@ -42,6 +42,7 @@ asked = sys.stdin.read()
 if '"missing":[]' in asked:
     say('{{"doing": "reading its home", "seen": {{"host": "n1"}}}}'); time.sleep(60)
 assert '"seen":{{"host":"n1"}}' in asked and 'reading its home: no end' in asked, asked
+assert '"recalled":false' in asked, asked
 say('{{"answer": {ANSWER}, "done": true}}')
 """,
     )

@@ -41,6 +41,7 @@ class _Told:
 
     doing: str = "starting the gate's worker"
     seen: dict[str, Any] | None = None
+    recalled: bool = False
     answer: Answer | None = None
     done: bool = False
     why: str = ""
@@ -57,7 +58,11 @@ def answered(node: str, rules: Rules, within_s: float) -> Answer:
     if first.answer is None:
         missing = (f"{first.doing}: {first.why}",)
         again = msgspec.structs.replace(
-            asked, seen=first.seen, missing=missing, blind=first.seen is None
+            asked,
+            seen=first.seen,
+            missing=missing,
+            recalled=first.recalled,
+            blind=first.seen is None,
         )
         second = _worked(again, end, end)
         if second.answer is None:
@@ -176,6 +181,7 @@ def _take(told: _Told, line: tuple[bool, bytes]) -> None:
         said = msgspec.json.decode(text, type=dict[str, Any])
         told.doing = said.get("doing", told.doing)
         told.seen = said.get("seen", told.seen)
+        told.recalled = said.get("recalled", told.recalled)
         told.done = said.get("done", told.done)
         if "answer" in said:
             told.answer = msgspec.convert(said["answer"], Answer)

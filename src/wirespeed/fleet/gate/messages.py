@@ -27,6 +27,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     """The facts, where an earlier worker has read them and then hung."""
     missing: tuple[str, ...] = ()
     """What hung, and is left alone now."""
+    recalled: bool = False
+    """Its home answered, and may be asked again."""
     blind: bool = False
     """It hung before the facts were known."""
 

@@ -63,7 +63,8 @@ def main() -> None:
     began = time.monotonic()
     seen, node, counters = _look(asked)
     _say(doing=f"reading what was kept of {asked.node} in its home")
-    kept = Kept() if asked.missing else recall(asked.node)
+    at_home = asked.recalled or not asked.missing
+    kept = recall(asked.node) if at_home else Kept()
     if not asked.missing:
         seen = _with_the_past(asked, seen, node, kept, counters)
     decision, problems = _decided(asked, seen, kept.memory)
@@ -87,9 +88,10 @@ def main() -> None:
             seconds = time.monotonic() - began
             run = run_of(asked.node, node, asked.rules, decision, seen, problems, seconds)
             answer = msgspec.structs.replace(answer, run=run)
-            _sent(answer)
-        if not asked.missing:
+        if at_home:
             _remember(asked, decision, told, seen.at, kept, counters)
+        if answer.run:
+            _sent(answer)
     except StorageError as error:
         answer = msgspec.structs.replace(answer, problems=(*answer.problems, error.saw))
     _say(answer=msgspec.to_builtins(answer), done=True)
@@ -117,7 +119,7 @@ def _remember(
     if decision.act == "take" and not asked.rules.dry_run:
         takes.add(at)
     memory = replace(decision.memory, told=told, takes=tuple(sorted(takes)))
-    keep(asked.node, Kept(memory=memory, counters=counters))
+    keep(asked.node, Kept(memory=memory, counters=counters or before.counters))
 
 
 def _is_news(rules: Rules, decision: Decision, told: str, before: str) -> bool:
@@ -167,7 +169,7 @@ def _with_the_past(
     from wirespeed.fleet.gate.past import last_blame
 
     links = look.link_problems(node, kept.counters, counters) if counters else []
-    _say(doing="reading what earlier runs say of it")
+    _say(doing="reading what earlier runs say of it", recalled=True)
     try:
         blame = last_blame({asked.node, socket.gethostname()}, asked.node, seen.at)
     except WirespeedError as error:
