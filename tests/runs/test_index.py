@@ -361,6 +361,20 @@ def test_an_index_that_does_not_say_when_it_was_made_is_read(
     assert everything() == told
 
 
+def test_a_home_whose_name_is_no_text(
+    small_run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path(os.fsdecode(bytes(tmp_path) + b"/\xff"))
+    monkeypatch.setenv("WIRESPEED_HOME", str(home))
+    one, other = save(replace(small_run, id="00000001")), save(replace(small_run, id="00000002"))
+    (one / "run.json").write_text("{")
+    (other / "run.json").unlink()
+    (other / "records.jsonl").unlink()
+    damaged = {row.id: bool(row.damaged) for row in list_runs()}
+    assert damaged == {"00000001": False, "00000002": True}
+    assert everything()[1] == ""
+
+
 def test_odd_values_are_kept(small_run: Run, home: Path) -> None:
     """What a tampered file may hold: figures beyond any column, names of somebody who means ill."""
     node = small_run.world.nodes[0]

@@ -167,7 +167,7 @@ class IndexFile:
             size = self._path.stat().st_size
         if size % _PAGE_BYTES:
             raise Damaged("it is cut")
-        name = f"file:{quote(str(self._path))}?mode=rw"
+        name = f"file:{quote(bytes(self._path))}?mode=rw"
         db = sqlite3.connect(name, uri=True, timeout=_BUSY_S, isolation_level=None)
         try:
             # Nothing of it is lost for good: one wait for the disk less.
@@ -217,7 +217,7 @@ class IndexFile:
 def _copied(path: Path) -> sqlite3.Connection:
     """The file's content in memory."""
     db = sqlite3.connect(":memory:", isolation_level=None)
-    name = f"file:{quote(str(path))}?mode=ro"
+    name = f"file:{quote(bytes(path))}?mode=ro"
     there = sqlite3.connect(name, uri=True, timeout=_BUSY_S, isolation_level=None)
     try:
         there.execute("BEGIN")  # else `backup` waits for a lock without a bound

@@ -252,7 +252,8 @@ def header_rows(run: "Run", name: str) -> Rows:
 
 
 def damaged_row(name: str, why: str) -> Rows:
-    """What is left of a run that cannot be read."""
+    """What is left of a run that cannot be read; `why` may hold a path that is no UTF-8."""
+    why = why.encode("utf-8", "replace").decode()
     return Rows(RunRow(run=name, id=id_in(name), finished=False, damaged=why))
 
 
