@@ -77,18 +77,27 @@ def test_jobs_and_the_node_that_ended_one_are_imported(accounted: SlurmLab) -> N
     assert accounted.run(["srun", "-J", "bad|name", "false"]).code == 1
     batch = ("sbatch", "--no-requeue", "-J", "lost", "-w", "node-2,node-3", "-o", "/dev/null")
     accounted.slurm(*batch, "--wrap", "sleep 600")
-    until(lambda: any("RUNNING" in job for job in accounted.jobs()), "the job to run")
+    again = ("sbatch", "--requeue", "-J", "again", "-w", "node-1,node-3", "-o", "/dev/null")
+    accounted.slurm(*again, "--wrap", "sleep 600")
+    until(lambda: sum("RUNNING" in job for job in accounted.jobs()) == 2, "the jobs to run")
     accounted.cut("node-3")
-    ended = ("sacct", "-X", "-P", "-n", "-o", "State")
-    until(lambda: "NODE_FAIL" in accounted.slurm(*ended), "the job to be given up")
+    ended = ("sacct", "-X", "-P", "-n", "--duplicates", "-o", "State")
+    until(lambda: accounted.slurm(*ended).count("NODE_FAIL") == 2, "the jobs to be given up")
+    until(lambda: any("PENDING" in job for job in accounted.jobs()), "one to wait again")
+    elsewhere = ("reqnodelist=node-0,node-1", "starttime=now")
+    accounted.slurm("scontrol", "update", "jobname=again", *elsewhere)
+    until(lambda: any("RUNNING" in job for job in accounted.jobs()), "it to run elsewhere")
+    accounted.slurm("scancel", "--name=again")
+    until(lambda: "CANCELLED" in accounted.slurm(*ended), "its end")
     events = ("sacctmgr", "-P", "list", "event")
     until(lambda: "node-3" in accounted.slurm(*events), "the event")
     words = ("python", "-m", "wirespeed", "nodes")
     done = accounted.run([*words, "import-jobs", "--since", "now-1hours"])
     assert done.code == 0, done.err
-    assert "3 jobs that ended" in done.out, done.out
-    assert "1 failed, 1 by a node, which is known of 1" in done.out
+    assert "5 jobs that ended" in done.out, done.out
+    assert "1 failed, 2 by a node, which is known of 2" in done.out
     shown = accounted.run([*words, "show", "node-3", "-o", "json"])
-    (event,) = json.loads(shown.out)["events"]
-    assert event["status"] == "fail"
-    assert event["text"].endswith("lost) on 2 nodes failed, by this node")
+    events_of_node = json.loads(shown.out)["events"]
+    assert [one["status"] for one in events_of_node] == ["fail", "fail"]
+    said = [one["text"].partition("/")[2] for one in events_of_node]
+    assert sorted(said) == [f"{job}) on 2 nodes failed, by this node" for job in ("again", "lost")]

@@ -194,7 +194,7 @@ def import_jobs(files: tuple[str, ...], since: str) -> None:
     \f
     Examples:
       wirespeed nodes import-jobs
-      sacct --allusers --allocations --parsable2 -S now-91days \\
+      sacct --allusers --allocations --duplicates --parsable2 -S now-91days \\
         -o JobIDRaw,User,Partition,State,Start,End,NodeList,JobName > jobs.txt
       sacctmgr --parsable2 list event start=now-91days format=NodeName,TimeStart,TimeEnd,State > down.txt
       wirespeed nodes import-jobs jobs.txt down.txt

@@ -20,6 +20,9 @@ JOB_FIELDS = "JobIDRaw,User,Partition,State,Start,End,NodeList,JobName"
 EVENT_FIELDS = "NodeName,TimeStart,TimeEnd,State"
 MOST_HOSTS = 65_536
 """That one list may name."""
+_SACCT = ("sacct", "--allusers", "--allocations", "--duplicates", "--parsable2")
+"""A job that lost a node starts again under its number: without duplicates sacct tells only the last
+start of each, and not the NODE_FAIL before."""
 _SACCT_S = 600.0
 """Large databases take minutes."""
 _NAMED_S = 600.0
@@ -71,7 +74,7 @@ def read_accounting(text: str, source: str) -> Accounted:
         raise InputError(
             f"{source} is no output of sacct: its first line is {first[:120]!r}",
             expected=f"the fields {JOB_FIELDS}, or those of sacctmgr {EVENT_FIELDS}",
-            next=f"sacct --allusers --allocations --parsable2 -S now-91days -o {JOB_FIELDS}",
+            next=f"{' '.join(_SACCT)} -S now-91days -o {JOB_FIELDS}",
         )
     return _jobs(names, rest.split("\n"))
 
@@ -81,11 +84,8 @@ def ask_accounting(since: str) -> list[tuple[str, str]]:
 
     CannotMeasure where sacct does not tell; without sacctmgr it is not known which node ended a job.
     """
-    jobs = ask(
-        *("sacct", "--allusers", "--allocations", "--parsable2"),
-        *(f"--starttime={since}", f"--format={JOB_FIELDS}"),
-        seconds=_SACCT_S,
-    )
+    asked = (*_SACCT, f"--starttime={since}", f"--format={JOB_FIELDS}")
+    jobs = ask(*asked, seconds=_SACCT_S)
     if jobs.returncode:
         raise CannotMeasure(
             f"sacct tells no jobs: {jobs.stderr.strip()[-300:] or f'exit {jobs.returncode}'}",
