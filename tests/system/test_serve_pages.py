@@ -162,6 +162,22 @@ def test_the_keyboard_walks_the_grid_and_passes_it(served: Served, tab: Any) -> 
     tab.until("location.pathname.startsWith('/nodes/')")
 
 
+def test_arrows_that_lead_nowhere_or_are_the_browsers_move_nothing(
+    served: Served, tab: Any
+) -> None:
+    tab.open(f"{served.address}/")
+    tab.ask("window.row = [...document.querySelectorAll('.cells')].pop()")
+    assert tab.ask(
+        "row.children.length > 1 && row.firstChild.offsetTop === row.lastChild.offsetTop"
+    )
+    tab.ask("row.firstChild.focus()")
+    for key, more in (("ArrowUp", ""), ("ArrowDown", ""), ("ArrowRight", "altKey: true")):
+        given = f"{{key: '{key}', bubbles: true, cancelable: true, {more}}}"
+        event = f"new KeyboardEvent('keydown', {given})"
+        assert tab.ask(f"document.activeElement.dispatchEvent({event})") is True, key
+        assert tab.ask("document.activeElement === row.firstChild") is True, key
+
+
 def test_everything_has_a_name_for_a_screen_reader(served: Served, tab: Any) -> None:
     for path in ("/", "/runs", "/nodes/gpu-a-0002", "/trends"):
         tab.open(f"{served.address}{path}")

@@ -8,9 +8,10 @@
     cells.forEach((cell, n) => { cell.tabIndex = n === 0 ? 0 : -1; });
     grid.addEventListener("keydown", (event) => {
       const at = cells.indexOf(document.activeElement);
-      if (at < 0) return;
+      if (at < 0 || event.altKey || event.ctrlKey || event.metaKey) return;  // of the browser
       const top = cells[0].offsetTop;
-      const wide = cells.findIndex((cell) => cell.offsetTop !== top);
+      const next = cells.findIndex((cell) => cell.offsetTop !== top);
+      const wide = next < 0 ? cells.length : next;
       const steps = {ArrowRight: 1, ArrowLeft: -1, ArrowDown: wide, ArrowUp: -wide,
                      Home: -at, End: cells.length - 1 - at};
       const to = cells[at + steps[event.key]];
