@@ -1,6 +1,6 @@
 """Runs of nodes at given times, as they lie in a home."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 
 from wirespeed.model.codec import to_json
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Finding, NodeFacts, Run, World
+from wirespeed.model.records import Finding, Located, NodeFacts, PairFigures, Run, World
 from wirespeed.runs import jsontext
 from wirespeed.runs.folder import private_folder
 from wirespeed.runs.index import Index
@@ -40,6 +40,7 @@ def stored(home: Path) -> Stored:
         seconds: float = 60.0,
         exit_code: int | None = None,
         config: dict[str, Any] | None = None,
+        pairs: Iterable[tuple[str, str]] = (),
     ) -> str:
         nonlocal count
         count += 1
@@ -58,6 +59,7 @@ def stored(home: Path) -> Stored:
             world=World(size=len(hosts), nodes=nodes, backend="gloo", launcher="local"),
             findings=tuple(findings),
             config=config or {},
+            located=located(hosts, pairs) if command == "locate" else None,
         )
         name = f"{at[:10].replace('-', '')}-{at[11:19].replace(':', '')}-{run.id}"
         folder = private_folder("runs") / name
@@ -66,6 +68,23 @@ def stored(home: Path) -> Stored:
         return name
 
     return store
+
+
+def located(hosts: Sequence[str], pairs: Iterable[tuple[str, str]]) -> Located:
+    figures = tuple(
+        PairFigures(first=a, second=b, rail=0, round=0, latency=1e-6, forth=1e9, back=1e9, both=0.0)
+        for a, b in pairs
+    )
+    return Located(
+        over="nodes",
+        nodes=tuple(hosts),
+        rounds=1,
+        pairs_measured=len(figures),
+        pairs_possible=len(hosts) * (len(hosts) - 1) // 2,
+        stopped="",
+        compute=(),
+        pairs=figures,
+    )
 
 
 @pytest.fixture

@@ -19,19 +19,24 @@ def blamed(host: str) -> Finding:
 
 
 def test_nodes_and_pairs_are_as_old_as_their_last_run(stored: Stored, index: Any) -> None:
-    stored(moment_ago(9), "a", "b", "c", command="locate")
+    three = [("a", "b"), ("a", "c"), ("b", "c")]
+    stored(moment_ago(9), "a", "b", "c", command="locate", pairs=three)
     stored(moment_ago(2), "b", "c", "d")  # a check: each node, but no pair by itself
     stored(moment_ago(1), "a", command="gate")  # says nothing of the network
-    stored(moment_ago(1), "a", "d", command="locate", verdict="UNKNOWN", exit_code=3)
+    unknown = {"verdict": "UNKNOWN", "exit_code": 3}
+    stored(moment_ago(1), "a", "d", command="locate", pairs=[("a", "d")], **unknown)
     seen = seen_in(index(), ["a", "b", "c", "d"], [], within=14)
     assert seen.node_days.round().tolist() == [9, 2, 2, 2]
-    assert (
-        seen.pair_days.round()[:3, :3].tolist()
-        == [[0 if one == other else 9 for other in range(3)] for one in range(3)]
-        or seen.pair_days[0, 1].round() == 9
-    )
+    assert [seen.pair_days.round()[a, b] for a, b in ((0, 1), (0, 2), (1, 2))] == [9, 9, 9]
     assert seen.coverage(14) == (1.0, 0.5)
     assert seen.coverage(5) == (0.75, 0.0)
+
+
+def test_a_run_that_lost_a_rank_has_seen_what_it_measured(stored: Stored, index: Any) -> None:
+    some = [("a", "b"), ("c", "d")]
+    stored(moment_ago(1), *"abcd", command="locate", verdict="NOT READY", pairs=some)
+    seen = seen_in(index(), list("abcd"), [], within=14)
+    assert seen.coverage(14) == (1.0, pytest.approx(2 / 6))
 
 
 def test_suspects_are_those_that_the_last_word_was_bad_about(stored: Stored, index: Any) -> None:

@@ -21,8 +21,6 @@ from wirespeed.runs.store import load
 from wirespeed.views.switches import hostlist, refuse_strange
 
 JOB = "wirespeed-fleet"
-ALL_PAIRS = 24
-"""Nodes up to which `locate` measures all pairs."""
 LOWEST = 10_000
 """What is taken from the job's priority: more needs no rights, and this is behind any other job."""
 ROOM = 3.0
@@ -49,18 +47,15 @@ def seen_in(
             which = hosts[run]
             seen.node_days[which] = np.minimum(seen.node_days[which], started[run])
     for row in index.runs(RunFilter(command="locate", since=since, finished=True)):
-        nodes, days = hosts.get(row.run, []), _days(row.started, now)
-        if len(nodes) > 1 and row.nodes <= ALL_PAIRS:
-            seen.met(nodes, days)
-        elif len(nodes) > 1:
+        if len(hosts.get(row.run, [])) > 1:
             for one, other in _pairs(row.run):
                 if one in number and other in number:
-                    seen.met_pair(number[one], number[other], days)
+                    seen.met_pair(number[one], number[other], started[row.run])
     return seen
 
 
 def _pairs(run: str) -> set[tuple[str, str]]:
-    """Of a run that may not have measured all; none where it cannot be read."""
+    """Those that it measured: one that lost a rank has not met all; none where it cannot be read."""
     try:
         located = load(folder_of(run)).located
     except WirespeedError:
