@@ -56,6 +56,22 @@ def test_damaged_lines_tell_nothing_and_the_others_stay(index, home) -> None:
     assert [one.job for one in stored_jobs(index(), 0.0)] == ["8"]
 
 
+@pytest.mark.hostile("tampered stores")
+@pytest.mark.parametrize("command", ["launch", "diagnose", "nodes repaired", "check"])
+def test_a_run_that_tells_no_moment_counts_for_nothing(stored: Stored, index, command) -> None:
+    stored("2026-11-19T10:00:00.000Z", "a", facts=Facts(machine_id="one"))
+    other = {"facts": Facts(machine_id="two"), "findings": [blamed("a")], "config": {"node": "a"}}
+    stored("2026-11-20T10:99:00.000Z", "a", command=command, verdict="NOT READY", **other)
+    jobs = apart([a_job(), *stored_jobs(index(), 1000.0)], renewed(index(), days=365))
+    assert [one.nodes for one in jobs if one.end_s > 1000.0] == [a_job().nodes]
+
+
+@pytest.mark.hostile("tampered stores")
+def test_a_launch_that_took_longer_than_time_counts_for_nothing(stored: Stored, index) -> None:
+    stored("2026-11-20T10:00:00.000Z", "a", command="launch", seconds=1e20)
+    assert stored_jobs(index(), 1000.0) == []
+
+
 def test_ends_of_launches_and_who_is_to_blame(stored: Stored, index) -> None:
     at = "2026-11-0{}T10:00:00.000Z"
     words = {"config": {"command": ["python", "train.py"]}, "command": "launch"}

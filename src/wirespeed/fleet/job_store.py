@@ -63,7 +63,7 @@ def stored_jobs(index: StoredRuns, since_s: float) -> list[JobEnd]:
     found = _imports(index, since)
     for command in _WATCHES:
         found |= {(job.job, job.start_s): job for job in _watched(index, command, since)}
-    jobs = [one for one in found.values() if one.end_s >= since_s]
+    jobs = [one for one in found.values() if since_s <= one.end_s < LAST_S]
     return _diagnosed(jobs, index, since)
 
 
@@ -208,7 +208,11 @@ def _alone(one: FindingRow, at_s: float) -> JobEnd:
 
 
 def _moment(told: str) -> float:
-    return datetime.fromisoformat(told).timestamp()
+    """Unix time; 0, which is too long ago to count, where a run tells no moment."""
+    try:
+        return datetime.fromisoformat(told).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _how(row: RunRow) -> How | None:
