@@ -8,6 +8,7 @@ import pytest
 
 from wirespeed.fleet.gate.past import last_blame
 from wirespeed.model.records import Finding, Subject
+from wirespeed.runs.index import Index
 
 NOW = time.time()
 
@@ -43,6 +44,25 @@ def test_a_check_blames_and_a_later_one_of_that_family_clears(stored: Callable[.
     assert len(blames()) == 1, "without it"
     stored(ago(2), "n1", "n3", command="locate", findings=[said("LOC-001", "pass")])
     assert blames() == []
+
+
+def test_a_week_of_blame_that_is_over_takes_no_longer_to_read(
+    stored: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the newest blame of a family is looked at: what clears it clears all before it."""
+    for hour in range(2, 12):
+        slow = [said(f"COL-{n:03}", "fail") for n in range(1, 6)]
+        stored(ago(hour), "n1", "n2", verdict="NOT READY", findings=slow)
+    (told,) = blames()
+    assert "2.0 h ago" in told
+    stored(ago(1), "n1", "n2", findings=[said("COL-001", "pass")])
+    asked: list[object] = []
+    read = Index.findings
+    monkeypatch.setattr(
+        Index, "findings", lambda *words, **more: (asked.append(more), read(*words, **more))[1]
+    )
+    assert blames() == []
+    assert len(asked) == 2, "who was blamed, and what came after the last time"
 
 
 @pytest.mark.parametrize(

@@ -37,20 +37,21 @@ def last_blame(names: Collection[str], host: str, now: float) -> list[Finding]:
         if url := os.environ.get(VARIABLE):
             stack.enter_context(reading_common_store(url))
         index = stack.enter_context(opened(seconds=_READ_S))
-        failed = [
-            one
-            for name in sorted(names)
-            for one in index.findings(node=name, status=("fail",), which=RunFilter(since=since))
-            if one.subject_kind in _KINDS and one.host == name and _family(one) in _FAMILIES
-        ]
-        for blame in sorted(failed, key=lambda one: one.started, reverse=True):
-            later = RunFilter(node=blame.host, since=blame.started)
-            real = {
+        real, newest = set[str](), dict[tuple[str, str], FindingRow]()
+        for name in sorted(names):
+            real |= {
                 run.run
-                for run in index.runs(later)
+                for run in index.runs(RunFilter(node=name, since=since))
                 if run.command in _COMMANDS and not run.injected
             }
-            if blame.run in real and not _cleared(blame, index.findings(which=later), real):
+            found = index.findings(node=name, status=("fail",), which=RunFilter(since=since))
+            for one in sorted(found, key=lambda one: one.started):
+                about_it = one.subject_kind in _KINDS and one.host == name
+                if about_it and one.run in real and _family(one) in _FAMILIES:
+                    newest[name, _family(one)] = one  # what clears it clears the older ones as well
+        for blame in sorted(newest.values(), key=lambda one: one.started, reverse=True):
+            later = RunFilter(node=blame.host, since=blame.started)
+            if not _cleared(blame, index.findings(which=later), real):
                 ago = _ago(now - datetime.fromisoformat(blame.started).timestamp())
                 return [blamed(host, blame.run.rpartition("-")[2], blame.title, ago)]
     return []
