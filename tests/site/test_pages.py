@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +18,11 @@ from wirespeed.runs.folder import RunFolder
 from wirespeed.runs.index import Index
 from wirespeed.runs.place import LIVE
 from wirespeed.runs.source import opened, reading_from
+from wirespeed.runs.store import load, save
 from wirespeed.site.fleet import Fleets
 from wirespeed.site.links import kind_of
 from wirespeed.site.live_pages import job_page, live_page
+from wirespeed.site.metrics import _told as metrics_of_names
 from wirespeed.site.metrics import metrics
 from wirespeed.site.node_pages import node_page, nodes_page, overview
 from wirespeed.site.run_pages import compare_page, run_page, runs_page
@@ -161,6 +164,14 @@ def test_metrics_tell_the_newest_run_of_each_command(fleet: Any, shown: Any) -> 
     assert 'wirespeed_verdict{command="check",verdict="NOT READY"} 1' in text
 
 
+def test_a_fault_that_was_acted_out_alarms_nobody(empty: Path, shown: Any) -> None:
+    sys.modules["fleet_lab"].stored(empty, 8, 1)
+    real, told = load(empty / "runs" / newest(empty)), shown(metrics)
+    save(replace(real, id="0" * 8, verdict="NOT READY", config={"inject": "slow-link"}))
+    assert real.id in told and shown(metrics) == told
+    assert "a fault was acted out: NOT READY" in words(shown(overview))
+
+
 def test_a_run_that_could_not_be_read_is_read_by_the_next_scrape(
     empty: Path, shown: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +180,7 @@ def test_a_run_that_could_not_be_read_is_read_by_the_next_scrape(
     def busy(path: Path) -> Any:
         raise InputError("the store does not answer")
 
+    metrics_of_names.cache_clear()  # runs of that name are in other tests' stores
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr("wirespeed.site.metrics.load", busy)
         assert "wirespeed_verdict" not in shown(metrics)

@@ -13,7 +13,7 @@ from wirespeed.errors import UsageError
 from wirespeed.fleet.nodes import NodeEvent, NodeState, history
 from wirespeed.model.units import counted
 from wirespeed.runs.index import RunFilter
-from wirespeed.runs.rows import NodeRow
+from wirespeed.runs.rows import NodeRow, RunRow
 from wirespeed.site import fleet
 from wirespeed.site.fleet import Group, News
 from wirespeed.site.framing import Site, framed, made
@@ -114,8 +114,13 @@ def _group_line(one: Group, now: datetime) -> dict[str, Any]:
         "kind": KINDS[one.verdict],
         "link": run_link(row.run) if row else "",
         "checked": f"check of {counted(row.nodes, 'node')}" if row else "no check yet",
-        "said": f"{row.verdict}, {ago(moment(row.started), now)}" if row else "",
+        "said": _said(row, now) if row else "",
     }
+
+
+def _said(row: RunRow, now: datetime) -> str:
+    acted = "a fault was acted out: " if row.injected else ""
+    return f"{acted}{row.verdict}, {ago(moment(row.started), now)}"
 
 
 def nodes_page(site: Site, request: Request) -> Response:
