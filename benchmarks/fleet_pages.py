@@ -45,10 +45,10 @@ BATCH = 2000
 PAGES = {
     "overview": "/",
     "nodes": "/nodes",
-    "nodes by name": "/nodes?name=node-00123",
-    "a node": "/nodes/node-00123",
+    "nodes by name": "/nodes?name=node-00012",
+    "a node": "/nodes/node-00012",
     "runs": "/runs",
-    "runs of a node": "/runs?node=node-00123",
+    "runs of a node": "/runs?node=node-00012",
     "failed runs": "/runs?verdict=fail&since=7",
     "a trend": "/trends?op=all_reduce",
     "a run": "/runs/{run}",
