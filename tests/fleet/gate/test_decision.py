@@ -130,6 +130,7 @@ def test_no_more_are_taken_than_may_be() -> None:
     full = held(bad, 0.05, Fleet(nodes=100, taken=("a", "b", "c", "d", "e")))
     assert (full.act, full.refuses) == ("hold", False)
     assert held(bad, 0.05, None).act == "hold", "who cannot count takes nothing"
+    assert held(bad, 0.05, Fleet(nodes=0)).act == "hold", "an empty answer is no count"
     assert held(after((0, ())), 0.05, None).act == "pass"
 
 

@@ -202,11 +202,11 @@ def _return(memory: Memory) -> tuple[Act, str]:
 def held(decision: Decision, share: float, fleet: Fleet | None) -> Decision:
     """The decision as the rest of the fleet allows it; None: the fleet could not be counted.
 
-    Whoever cannot count takes nothing.
+    Whoever cannot count takes nothing; nor where no node was counted, though ours is one.
     """
     if decision.act != "take":
         return decision
-    if fleet is None:
+    if fleet is None or not fleet.nodes:
         why = "not taken, since nobody could count how many are out"
     elif len(fleet.taken) < (most := most_out(share, fleet.nodes)):
         return decision
