@@ -1,5 +1,6 @@
 """Nodes behind one switch, from pairs: right where it is told, and said to be not clear elsewhere."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -118,6 +119,14 @@ def test_runs_of_other_levels_are_told_together() -> None:
     found = switches([located(spec, 1), located(spec, 2, scale=3.0)])
     assert [len(leaf) for leaf in found.leaves] == [4, 4, 4, 4]
     assert found.leaves[0] == ("node-0", "node-1", "node-2", "node-3")
+
+
+@pytest.mark.hostile("tampered stores")
+@pytest.mark.parametrize("first", ["zzz", "node-1"])
+def test_a_pair_of_nobody_or_of_one_node_tells_nothing(first: str) -> None:
+    one = located(FabricSpec(nodes=16, leaf=4, noise=0.05))
+    pairs = tuple(replace(pair, first=first, second="node-1") for pair in one.pairs[:3])
+    assert switches([replace(one, pairs=one.pairs + pairs)]).leaves == switches([one]).leaves
 
 
 def test_too_few_pairs_are_no_answer() -> None:

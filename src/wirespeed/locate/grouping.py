@@ -371,6 +371,8 @@ def _readings(located: Located, number: Mapping[str, int]) -> list[Reading]:
     rate, latency = median(rates or [1.0]), median(late or [1.0])
     readings = []
     for one in located.pairs:
+        if one.first == one.second or not {one.first, one.second} <= number.keys():
+            continue  # a run that was changed by hand
         a, b = number[one.first], number[one.second]
         told = (one.latency / latency,) if one.latency else ()
         readings.append(
