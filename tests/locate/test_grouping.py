@@ -1,5 +1,6 @@
 """Nodes behind one switch, from pairs: right where it is told, and said to be not clear elsewhere."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
@@ -119,6 +120,32 @@ def test_runs_of_other_levels_are_told_together() -> None:
     found = switches([located(spec, 1), located(spec, 2, scale=3.0)])
     assert [len(leaf) for leaf in found.leaves] == [4, 4, 4, 4]
     assert found.leaves[0] == ("node-0", "node-1", "node-2", "node-3")
+
+
+def part(seed: int, *nodes: int) -> Located:
+    """Two leaves of eight: a run of some of their nodes."""
+    one = located(FabricSpec(nodes=16, leaf=8, noise=0.02), seed, scale=1.0 + seed)
+    names = {f"node-{node}" for node in nodes}
+    pairs = tuple(pair for pair in one.pairs if {pair.first, pair.second} <= names)
+    return replace(one, nodes=tuple(sorted(names)), pairs=pairs)
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [range(8), range(8), range(8), range(16)],
+        [range(8), range(8, 16), (0, 1, 2, 3, 8, 9, 10, 11), range(4, 12)],
+    ],
+)
+def test_runs_of_other_nodes_are_told_together(runs: list[Iterable[int]]) -> None:
+    found = switches([part(seed, *nodes) for seed, nodes in enumerate(runs)])
+    names = [f"node-{node}" for node in range(16)]
+    assert (found.leaves, found.unsure) == ((tuple(names[:8]), tuple(names[8:])), ())
+
+
+def test_runs_that_share_no_pairs_are_not_told_together() -> None:
+    with pytest.raises(CannotMeasure, match="shares 0 pairs of nodes with the others"):
+        switches([part(0, *range(8)), part(1, *range(8, 16))])
 
 
 @pytest.mark.hostile("tampered stores")

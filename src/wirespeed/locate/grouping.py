@@ -12,15 +12,15 @@ where its group leads the next best by `SURE` nats.
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Literal
 
 import numpy as np
 
 from wirespeed.errors import CannotMeasure
 from wirespeed.locate.evidence import FLUKE, MEDIAN_TO_MEAN, OUTLIER, spread
+from wirespeed.locate.levels import readings
 from wirespeed.locate.pair_figures import Floats, Reading
 from wirespeed.model.records import Located
 
@@ -340,12 +340,11 @@ class Switches:
 def switches(located: Sequence[Located]) -> Switches:
     """What these runs show together; CannotMeasure where that is too little.
 
-    Each run's figures are taken relative to its own median: the level of a day, or of another size of
-    message, is no distance.
+    The level of a day, or of another size of message, is no distance.
     """
     names = sorted({name for one in located for name in one.nodes}, key=natural)
     number = {name: place for place, name in enumerate(names)}
-    found = group(len(names), [one for run in located for one in _readings(run, number)])
+    found = group(len(names), readings(located, number))
     every = len(names) * (len(names) - 1) // 2
     if len(found.unsure) > len(names) / 2 or (len(found.groups) == 1 and found.would_show > ENOUGH):
         raise CannotMeasure(
@@ -362,20 +361,3 @@ def switches(located: Sequence[Located]) -> Switches:
 def natural(name: str) -> tuple[tuple[str, int], ...]:
     """Sorts node-9 before node-10."""
     return tuple((text, int(digits or 0)) for text, digits in _PARTS.findall(name))
-
-
-def _readings(located: Located, number: Mapping[str, int]) -> list[Reading]:
-    """One a pair, round and rail."""
-    rates = [rate for one in located.pairs for rate in (one.forth, one.back) if rate > 0]
-    late = [one.latency for one in located.pairs if one.latency]
-    rate, latency = median(rates or [1.0]), median(late or [1.0])
-    readings = []
-    for one in located.pairs:
-        if one.first == one.second or not {one.first, one.second} <= number.keys():
-            continue  # a run that was changed by hand
-        a, b = number[one.first], number[one.second]
-        told = (one.latency / latency,) if one.latency else ()
-        readings.append(
-            Reading((min(a, b), max(a, b)), (one.forth / rate,), (one.back / rate,), latency=told)
-        )
-    return readings
