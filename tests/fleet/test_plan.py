@@ -102,6 +102,13 @@ def test_a_suspect_is_checked_again_with_good_nodes_of_other_leaves() -> None:
     assert not recheck([suspect], ["a", "b", "c"], ["a", "b", "c"], leaf), "it is not idle itself"
 
 
+def test_suspects_are_within_what_may_be_spent_too() -> None:
+    suspects = [Suspect(name=name, blamed=1, companies=1) for name in ("x", "y")]
+    idle = [*"xyabcdef"]
+    for most, checks in ((0.0, 0), (node_hours(4), 1), (2 * node_hours(4), 2)):
+        assert len(recheck(suspects, idle[2:], idle, {}, most_node_hours=most)) == checks
+
+
 def test_who_is_blamed_again_in_other_company_is_to_be_taken_out() -> None:
     assert Suspect(name="a", blamed=2, companies=2).take_out
     assert not Suspect(name="a", blamed=3, companies=1).take_out, (

@@ -184,18 +184,20 @@ class _Planned:
             self.seen: Seen = seen_in(index, names, leaves, self.within)
             self.suspects, good = standing(index)
         leaf = {name: number for number, one in enumerate(leaves) for name in one}
-        self.batches: list[Batch] = recheck(self.suspects, good, self.idle, leaf)
+        most = float("inf") if values["node_hours"] is None else values["node_hours"]
+        self.batches: list[Batch] = recheck(
+            self.suspects, good, self.idle, leaf, most_node_hours=most
+        )
         bad = {one.name for one in self.suspects}
         taken = bad.union(*(one.nodes for one in self.batches))
         number = {name: place for place, name in enumerate(names)}
         spent = sum(one.node_hours for one in self.batches)
-        most = values["node_hours"]
         self.batches += batches(
             self.seen,
             [number[name] for name in self.idle if name not in taken],
             within=self.within,
             size=values["size"] or (_OF_LEAVES if leaves else _OF_PAIRS),
-            most_node_hours=float("inf") if most is None else most - spent,
+            most_node_hours=most - spent,
         )
         self.what = "pairs of leaves" if leaves else "pairs"
 

@@ -210,7 +210,12 @@ class Suspect:
 
 
 def recheck(
-    suspects: Sequence[Suspect], good: Sequence[str], idle: Sequence[str], leaf: Mapping[str, int]
+    suspects: Sequence[Suspect],
+    good: Sequence[str],
+    idle: Sequence[str],
+    leaf: Mapping[str, int],
+    *,
+    most_node_hours: float = np.inf,
 ) -> list[Batch]:
     """Each suspect that is idle with nodes known to be good, of different leaves where there are such.
 
@@ -218,6 +223,8 @@ def recheck(
     """
     free, found = set(idle), []
     for suspect in suspects:
+        if (len(found) + 1) * node_hours(1 + GOOD_PARTNERS) > most_node_hours:
+            break
         if suspect.take_out or suspect.name not in free:
             continue
         partners: list[str] = []
