@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from wirespeed.errors import UsageError
-from wirespeed.fleet.common_store import outbox, reading_common_store, tables
+from wirespeed.errors import StorageError, UsageError
+from wirespeed.fleet.common_store import connection, outbox, reading_common_store, tables
+from wirespeed.fleet.common_store.connection import connected
 from wirespeed.fleet.common_store.sending import PATIENCE_S, Sent, send, send_now
 from wirespeed.model.records import Finding, Run, Subject
 from wirespeed.runs import source
@@ -271,6 +272,20 @@ def test_a_server_that_never_answers_holds_nobody_up(postgres: Any, store: str, 
 
 
 # Who may.
+
+
+def test_a_server_that_stands_still_in_the_middle_holds_no_reader_up(
+    postgres: Any, store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StorageError) as told, connected(store, statement_s=1) as session:
+        pid = session.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        monkeypatch.setattr(connection, "SILENT_S", 0)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            session.exec_driver_sql("SELECT 1")
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    assert told.value.expected == "a PostgreSQL server that answers"
 
 
 def test_passwords(postgres: Any, store: str, cli: Any, says_clearly: Any) -> None:

@@ -1,8 +1,11 @@
 """Connections to a common store, in bounded time, and what its server answers told as our own errors."""
 
+import os
 import shlex
+import socket
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +22,8 @@ CONNECT_S = 3
 STATEMENT_S = 60
 """For one statement, which the server ends then."""
 SILENT_S = 30
-"""After so long without a sign of life from the other machine the connection is given up."""
+"""After so long without a sign of life from the other machine the connection is given up, and where the
+server should have ended a statement so long ago."""
 
 
 @contextmanager
@@ -34,7 +38,9 @@ def connected(url: str, *, statement_s: float = STATEMENT_S) -> Iterator["Connec
         from sqlalchemy import create_engine, event, pool
 
         engine = create_engine(
-            "postgresql+psycopg://", creator=partial(_open, url), poolclass=pool.NullPool
+            "postgresql+psycopg://",
+            creator=partial(_open, url, statement_s),
+            poolclass=pool.NullPool,
         )
         limit = f"SET LOCAL statement_timeout = {int(statement_s * 1000)}"
         event.listen(engine, "begin", lambda begun: begun.exec_driver_sql(limit))
@@ -42,12 +48,24 @@ def connected(url: str, *, statement_s: float = STATEMENT_S) -> Iterator["Connec
             yield connection
 
 
-def _open(url: str) -> Any:
+def _open(url: str, statement_s: float) -> Any:
     import psycopg
+
+    class Bounded(psycopg.Connection[Any]):
+        """A server's process that stands still acknowledges what it gets, and ends no statement."""
+
+        def wait(self, *words: Any, **named: Any) -> Any:
+            bound = threading.Timer(statement_s + SILENT_S, _hang_up, [self])
+            bound.daemon = True
+            bound.start()
+            try:
+                return super().wait(*words, **named)
+            finally:
+                bound.cancel()
 
     # Where a pool such as pgbouncer stands between, nothing outlives a transaction: neither prepared
     # statements nor settings.
-    return psycopg.connect(
+    return Bounded.connect(
         url,
         connect_timeout=CONNECT_S,
         keepalives_idle=SILENT_S,
@@ -57,6 +75,12 @@ def _open(url: str) -> Any:
         fallback_application_name=f"wirespeed {__version__}",
         prepare_threshold=None,
     )
+
+
+def _hang_up(connection: Any) -> None:
+    """Who waits for an answer sees the end of the connection."""
+    with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
 
 
 def libraries() -> None:
