@@ -62,6 +62,10 @@ def test_a_passing_fault_counts_at_the_third_look_of_an_hour(id: str) -> None:
     assert after((0, seen), (60, seen)).act == "pass"
     assert after((0, seen), (60, ()), (120, seen), (180, seen)).act == "take"
     assert after((0, seen), (1800, seen), (3700, seen)).act == "pass"
+    assert after((0, seen), (1, seen), (2, seen), (3, seen)).act == "pass", (
+        "one moment, four epilogs"
+    )
+    assert after((0, seen), (1, seen), (40, seen), (80, seen)).act == "take"
 
 
 def test_what_is_not_known_follows_the_rule_and_is_told() -> None:

@@ -2,9 +2,10 @@
 
 A *lasting* fault (an uncorrected ECC error, a GPU off the bus) counts at once. A *passing* one
 (clocks lowered, errors of a link in one moment) counts once it was seen at three looks within an
-hour. Whoever was taken out comes back after ten minutes of good looks, twice as long each further
-time within a day, and after the third only by a person's hand. What could not be looked at is
-neither good nor bad: the site's rule says what follows.
+hour, each half a minute after the one before: eight jobs that end together look eight times.
+Whoever was taken out comes back after ten minutes of good looks, twice as long each further time
+within a day, and after the third only by a person's hand. What could not be looked at is neither
+good nor bad: the site's rule says what follows.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ Act = Literal["pass", "take", "keep", "return", "hold"]
 
 PASSING = frozenset({"GPU-004", "GPU-010", "GPU-011", "GPU-012", "NODE-014", "NODE-016"})
 """Findings that may be gone at the next look; so are all of error counters (COUNT-…)."""
-OFTEN, OFTEN_S = 3, 3600.0
+OFTEN, OFTEN_S, APART_S = 3, 3600.0, 30.0
 GOOD_S, GOOD_LOOKS = 600.0, 3
 MOST_TAKES, TAKES_S = 3, 86_400.0
 _KEPT = 64
@@ -162,7 +163,11 @@ def lightly(seen: Seen) -> set[str]:
 
 def often(id: str, now: float, looks: Sequence[Remembered]) -> bool:
     """Whether a failure that is seen now was seen often enough lately."""
-    return 1 + sum(id in one.ids for one in looks if one.at > now - OFTEN_S) >= OFTEN
+    times, last = 1, now
+    for look in reversed(looks):
+        if id in look.ids and now - OFTEN_S < look.at <= last - APART_S:
+            times, last = times + 1, look.at
+    return times >= OFTEN
 
 
 def _act(
