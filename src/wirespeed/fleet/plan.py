@@ -221,7 +221,8 @@ def recheck(
 
     good: most recently seen to be so first. Nodes are in one batch at most.
     """
-    free, found = set(idle), []
+    free = set(idle)
+    found: list[Batch] = []
     for suspect in suspects:
         if (len(found) + 1) * node_hours(1 + GOOD_PARTNERS) > most_node_hours:
             break
