@@ -63,6 +63,11 @@ def test_nothing_is_known_yet(cli) -> None:
     assert "next: wirespeed check" in cli.here("nodes", "list").out
     done = cli.here("nodes", "lemons")
     assert (done.code, "wirespeed nodes import-jobs" in done.err) == (5, True)
+    file = cli.folder / "jobs.txt"
+    hour = int(time.time()) + 3600
+    file.write_text(f"{HEAD}1|ann|p|FAILED|{hour}|{hour + 60}|a|x\n")  # by a clock of another zone
+    assert cli.here("nodes", "import-jobs", str(file)).code == 0
+    assert cli.here("nodes", "lemons").code == 5
     done = cli.here("nodes", "show", "n\x1b[31m")
     assert done.code == 2
     assert "\x1b" not in done.err
