@@ -40,7 +40,7 @@ def readings(located: Sequence[Located], number: Mapping[str, int]) -> list[Read
             found.append(
                 Reading(pair, (), (), latency=values) if late else Reading(pair, values, values)
             )
-            if values:
+            if values and left:
                 known.setdefault(pair, []).extend(values)
     return found
 
