@@ -36,7 +36,10 @@ def test_jobs_are_imported_and_the_lemon_is_named(cli, tmp_path) -> None:
     assert "next: wirespeed nodes show gpu3" in done.out
     told = json.loads(cli.here("nodes", "lemons", "-o", "json").out)
     assert [one["node"] for one in told["suspects"] if one["accused"]] == ["gpu3"]
-    assert "gpu3: repaired" in cli.here("nodes", "repaired", "gpu3").out
+    done = cli.here("nodes", "repaired", "gpu3")
+    assert ("gpu3: repaired" in done.out, done.err) == (True, "")
+    done = cli.here("nodes", "repaired", "gpu33")
+    assert (done.code, "no run or job stored here knows it" in done.err) == (0, True)
     done = cli.here("nodes", "lemons")
     assert (done.code, "nobody is accused" in done.out) == (0, True)
     shown = cli.here("nodes", "show", "gpu3")

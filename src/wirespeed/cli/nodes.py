@@ -174,10 +174,17 @@ def repaired(node: str) -> None:
     Examples:
       wirespeed nodes repaired node-7
     """
-    from wirespeed.fleet.job_store import keep_repair
+    from wirespeed.fleet.job_store import keep_repair, stored_jobs
+    from wirespeed.fleet.lemons import WINDOW_S
+    from wirespeed.runs.index import Index
 
+    with Index.opened(say=_say) as index:
+        jobs = stored_jobs(index, time.time() - WINDOW_S)
+        known = node in index.hosts() or any(node in one.nodes for one in jobs)
     run = keep_repair(node)
     click.echo(f"{harmless(node)}: repaired, from now on; run {run.id}")
+    if not known:
+        _say(f"no run or job stored here knows it; to take it back: wirespeed runs rm {run.id}")
 
 
 @command("import-jobs", of=nodes)
