@@ -39,6 +39,19 @@ def test_a_run_that_lost_a_rank_has_seen_what_it_measured(stored: Stored, index:
     assert seen.coverage(14) == (1.0, pytest.approx(2 / 6))
 
 
+def test_slurm_may_leave_out_the_domain_of_a_host(stored: Stored, index: Any) -> None:
+    a, b, c = (f"{name}.lab.example" for name in "abc")
+    stored(moment_ago(2), a, b, command="locate", pairs=[(a, b)])
+    stored(moment_ago(1), b, c, verdict="NOT READY", findings=[blamed(b)])
+    seen = seen_in(index(), ["a", "b", c], [("a", "b"), (c,)], within=14)
+    assert seen.node_days.round().tolist() == [2, 1, 1]
+    assert seen.pair_days.round()[0, 0] == 2
+    suspects, good = standing(index(), ["a", "b", c])
+    assert ([one.name for one in suspects], good) == (["b"], ["a"])
+    stored(moment_ago(0), command="nodes repaired", config={"node": b})
+    assert standing(index(), ["a", "b", c]) == ([], ["a"])
+
+
 def test_suspects_are_those_that_the_last_word_was_bad_about(stored: Stored, index: Any) -> None:
     bad = {"verdict": "NOT READY", "command": "locate"}
     stored(moment_ago(9), "a", "b", "c", "d")

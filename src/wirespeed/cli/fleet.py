@@ -157,7 +157,7 @@ class _Planned:
     def __init__(self, values: dict[str, Any]) -> None:
         from wirespeed.fleet.nodes import moment_ago
         from wirespeed.fleet.plan import batches, recheck
-        from wirespeed.fleet.regular import seen_in, slurm_nodes, standing
+        from wirespeed.fleet.regular import naming, seen_in, slurm_nodes, standing
         from wirespeed.locate.grouping import natural
         from wirespeed.runs.source import opened
         from wirespeed.views.switches import expanded
@@ -170,8 +170,8 @@ class _Planned:
             if values["idle"] is not None:
                 self.idle = expanded(values["idle"])
                 since = moment_ago(2 * self.within)
-                lately = [one.host for one in index.latest() if one.started >= since]
-                names = sorted({*self.idle, *lately}, key=natural)
+                lately = {one.host for one in index.latest() if one.started >= since}
+                names = sorted({*self.idle, *map(naming(self.idle), lately)}, key=natural)
             else:
                 told = slurm_nodes(self.with_.get("partition", ""))
                 self.idle, names = list(told.idle), list(told.usable)
@@ -181,8 +181,9 @@ class _Planned:
                     expected=f"at most {_MOST:,}, or pairs of leaf switches",
                     next="wirespeed fleet plan --leaves RUN, with a run of locate --exhaustive",
                 )
+            leaves = tuple(tuple(map(naming(names), one)) for one in leaves)
             self.seen: Seen = seen_in(index, names, leaves, self.within)
-            self.suspects, good = standing(index)
+            self.suspects, good = standing(index, names)
         leaf = {name: number for number, one in enumerate(leaves) for name in one}
         most = float("inf") if values["node_hours"] is None else values["node_hours"]
         self.batches: list[Batch] = recheck(

@@ -5,7 +5,7 @@ import math
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -28,18 +28,29 @@ ROOM = 3.0
 _DAY_S = 86_400.0
 
 
+def naming(names: Iterable[str]) -> Callable[[str], str]:
+    """What these names call a host: Slurm's are short where a machine's own may hold its domain."""
+    known = frozenset(names)
+
+    def name(host: str) -> str:
+        short = host.partition(".")[0]
+        return short if short in known and host not in known else host
+
+    return name
+
+
 def seen_in(
     index: StoredRuns, names: Sequence[str], leaves: Sequence[Sequence[str]], within: float
 ) -> Seen:
     """When each node and each pair was measured last, as far as it is not longer ago than counts."""
     seen, now = Seen.nothing(names, leaves), datetime.now(UTC)
-    number = {name: place for place, name in enumerate(names)}
+    number, name = {name: place for place, name in enumerate(names)}, naming(names)
     since = moment_ago(2 * within)
     together: dict[str, list[str]] = {}
     started = {}
     for mark in index.marks(since):
         if mark.verdict in ("READY", "NOT READY"):
-            together.setdefault(mark.run, []).append(mark.host)
+            together.setdefault(mark.run, []).append(name(mark.host))
             started[mark.run] = _days(mark.started, now)
     hosts = {run: [number[n] for n in some if n in number] for run, some in together.items()}
     for run, some in together.items():
@@ -48,7 +59,7 @@ def seen_in(
             seen.node_days[which] = np.minimum(seen.node_days[which], started[run])
     for row in index.runs(RunFilter(command="locate", since=since, finished=True)):
         if len(hosts.get(row.run, [])) > 1:
-            for one, other in _pairs(row.run):
+            for one, other in (map(name, pair) for pair in _pairs(row.run)):
                 if one in number and other in number:
                     seen.met_pair(number[one], number[other], started[row.run])
     return seen
@@ -70,13 +81,16 @@ def _days(started: str, now: datetime) -> float:
         return math.inf
 
 
-def standing(index: StoredRuns) -> tuple[list[Suspect], list[str]]:
-    """(those that the last word about was bad, those known to be good, the latest first).
+def standing(index: StoredRuns, names: Iterable[str] = ()) -> tuple[list[Suspect], list[str]]:
+    """(those that the last word about was bad, those known to be good, the latest first), as `names`
+    call them.
 
     A node by itself and in company are two matters: what passes alone, such as a gate's look every few
     minutes, says nothing of its network.
     """
-    since, marks = renewed(index, days=DAYS), index.marks(moment_ago(DAYS))
+    name = naming(names)
+    since = {name(host): at for host, at in renewed(index, days=DAYS).items()}
+    marks = [one._replace(host=name(one.host)) for one in index.marks(moment_ago(DAYS))]
     company: dict[str, set[str]] = {}
     for mark in marks:
         company.setdefault(mark.run, set()).add(mark.host)
