@@ -49,6 +49,7 @@ def test_a_cron_job_from_a_cluster_file(cli: Any) -> None:
         (("--idle", "a b"), "is not the name of a node"),
         (("--idle", "n1", "--with", "partition=a\n#SBATCH --uid=0"), "--with"),
         (("--idle", "n1", "--with", "uid=0"), "KEY=VALUE without blanks"),
+        (("--idle", "n[1-4]", "--size", "2"), "4<=x<=1024"),
         (("-o", "k8s"), "-o k8s without --cluster"),
         (("-o", "k8s", "--cluster", "x", "--at", "daily"), "five fields of cron"),
     ],

@@ -21,6 +21,7 @@ FINDING = Line(id="GPU-002", status="fail", title="n1: \x1b[31mGPU3: 4 errors")
         (("--for", "k8s", "--every", "soon"), "no length of time"),
         (("--for", "slurm-prolog", "--allow", "GPU-999"), "no finding has that id"),
         (("--for", "slurm-prolog", "--never-take-more-than", "none"), "not a percentage"),
+        (("--for", "slurm-prolog", "--never-take-more-than", "1000%"), "more than all nodes"),
         (
             (
                 "--for",

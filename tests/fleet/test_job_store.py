@@ -111,6 +111,25 @@ def test_a_diagnosis_names_the_node_of_the_job_that_failed(stored: Stored, index
     assert [one.nodes for one in found.values()] == [("a", "b"), ("a", "b"), ("elsewhere",)]
 
 
+def test_a_host_is_called_as_slurm_calls_it(stored: Stored, index) -> None:
+    """Whose names are short, where a machine's own may hold its domain."""
+    at, long = "2026-11-02T10:00:00.000Z", "a.lab.example"
+    now = datetime.fromisoformat(at).timestamp()
+    keep_jobs([a_job(end_s=now - 60, how="failed")], {})
+    stored(
+        at, long, "c.lab.example", command="launch", verdict="NOT READY", findings=[blamed(long)]
+    )
+    stored(at, command="diagnose", verdict="CAUSE NAMED", findings=[blamed("b.lab.example")])
+    keep_repair(long)
+    found = stored_jobs(index(), 0.0)
+    assert {(one.nodes, one.culprit) for one in found} == {
+        (("a", "b"), "b"),
+        (("a", "c.lab.example"), "a"),
+    }
+    told = {node for job in apart(found, renewed(index(), days=365)) for node in job.nodes}
+    assert told == {"a before", "b", "c.lab.example"}
+
+
 def test_what_happened_to_the_jobs_of_a_node() -> None:
     jobs = [
         a_job("1", 9000.0, culprit="a"),

@@ -98,8 +98,23 @@ def test_a_suspect_is_checked_again_with_good_nodes_of_other_leaves() -> None:
     leaf = {"a": 0, "b": 0, "c": 1, "d": 2}
     (one,) = recheck([suspect], ["a", "b", "c", "d"], ["bad", "a", "b", "c", "d"], leaf)
     assert (one.why, one.suspect, one.nodes) == ("suspect", "bad", ("bad", "a", "c", "d"))
-    assert not recheck([suspect], ["a", "b"], ["bad", "a", "b"], leaf), "too few good ones are idle"
+    assert not recheck([suspect], [*"abcd"], ["bad", "a", "b"], leaf), "too few good ones are idle"
     assert not recheck([suspect], ["a", "b", "c"], ["a", "b", "c"], leaf), "it is not idle itself"
+
+
+def test_in_a_small_fleet_a_suspect_is_checked_again_with_whom_there_is() -> None:
+    x, y, out = (
+        Suspect(name=name, blamed=n, companies=n) for name, n in (("x", 1), ("y", 1), ("out", 2))
+    )
+    for suspects, good, idle, nodes in (
+        ([x], ["a"], "xa", "xa"),
+        ([x], ["a"], "bxa", "xab"),  # of b nothing is known
+        ([x, y], [], "xy", "xy"),
+        ([x, out], [], ["x", "out"], ""),
+        ([x], ["a", "b"], "x", ""),
+    ):
+        found = recheck(suspects, good, [*idle], {})
+        assert [one.nodes for one in found] == ([tuple(nodes)] if nodes else [])
 
 
 def test_suspects_are_within_what_may_be_spent_too() -> None:

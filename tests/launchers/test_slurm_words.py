@@ -4,6 +4,8 @@ import os
 import shlex
 import stat
 import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -385,3 +387,22 @@ def test_a_job_is_written_down_where_there_is_no_slurm(
     assert lines.index("""export NCCL_ALGO='Ring'"'"'$(id)'""") > lines.index("#SBATCH --chdir=/")
     assert "slurm.batch" not in piece.script
     assert "NCCL_ALGO" not in "".join(piece.files.values())
+
+
+def test_what_asks_slurm_ends_with_who_asked(tmp_path: Path) -> None:
+    """A controller that hangs holds sinfo for minutes; a gate may be ended meanwhile."""
+    asks = f"""
+from wirespeed.launchers.slurm import ask
+ask("sh", "-c", "echo $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; exec sleep 60")
+"""
+    asker = subprocess.Popen([sys.executable, "-c", asks])
+    end = time.monotonic() + 30
+    while not (tmp_path / "pid").exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    asker.terminate()
+    asker.wait()
+    asked = Path("/proc") / (tmp_path / "pid").read_text().strip()
+    while asked.exists():
+        assert time.monotonic() < end
+        time.sleep(0.01)

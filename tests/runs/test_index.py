@@ -210,6 +210,35 @@ def test_a_run_that_goes_on_is_read_by_its_header_and_whole_once_nobody_holds_it
         assert "x" in [row.title for row in index.findings()]
 
 
+def test_the_header_of_a_run_that_goes_on_is_read_where_it_was_written(
+    small_run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = PatientFolder.create("soak", {})
+    read: list[Path] = []
+    header = index_module._header
+    monkeypatch.setattr(index_module, "_header", lambda path: read.append(path) or header(path))
+    for _ in range(2):
+        assert [one.world_size for one in list_runs()] == [0]
+        folder.append("finding", to_json(Finding(id="X-1", status="fail", title="x")))
+    assert len(read) == 1
+    folder.append("world", to_json(small_run.world))
+    for _ in range(2):
+        assert [one.world_size for one in list_runs()] == [small_run.world.size]
+    assert len(read) == 2
+
+
+def test_pages_hold_no_more_than_the_newest(
+    stored: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_module, "_PAGE", 2)
+    with Index.opened() as index:
+        for kind in KINDS:
+            pages = list(index.pages(kind, RunFilter(last=3)))
+            rows = [row for page in pages for row in page]
+            assert {row.run for row in rows} == {path.name for path in stored[-3:]}
+            assert len(pages) == 2
+
+
 def test_filters(small_run: Run, home: Path) -> None:
     gpu = ({"name": "NVIDIA B200"},)
     node = NodeFacts(host="n'1; DROP TABLE runs", ranks=(0,), facts=small_run.world.nodes[0].facts)

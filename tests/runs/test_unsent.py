@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from wirespeed.errors import UsageError
+from wirespeed.fleet.common_store.outbox import waiting
 from wirespeed.model.records import Run
+from wirespeed.runs.folder import PatientFolder
 from wirespeed.runs.store import outdated, save
 from wirespeed.runs.unsent import checked_address, label
 
@@ -92,3 +94,14 @@ def test_addresses() -> None:
         assert checked_address(url) == url
     assert label(STORE) == "postgresql://db.example:5432/fleet"
     assert label("postgresql://me@db:1/x?sslcert=a@b") == "postgresql://db:1/x"
+
+
+def test_a_run_waits_from_its_beginning_and_is_let_alone_while_it_goes_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WIRESPEED_STORE", STORE)
+    folder = PatientFolder.create("soak", {})
+    assert [path.stem for path in outbox(home)] == [folder.path.name]
+    assert waiting() == []
+    folder.lock.release()  # as after its death
+    assert [one.name for one in waiting()] == [folder.path.name]

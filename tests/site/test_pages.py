@@ -8,10 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from wirespeed.errors import InputError, UsageError
+from wirespeed.fleet.job_ends import JobEnd
+from wirespeed.fleet.job_store import keep_jobs
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding
 from wirespeed.runs.folder import RunFolder
@@ -19,7 +22,9 @@ from wirespeed.runs.index import Index
 from wirespeed.runs.place import LIVE
 from wirespeed.runs.source import opened, reading_from
 from wirespeed.runs.store import load, save
-from wirespeed.site.fleet import Fleets
+from wirespeed.site.beside import Beside
+from wirespeed.site.fleet import whole
+from wirespeed.site.lemon_pages import lemons_page
 from wirespeed.site.links import kind_of
 from wirespeed.site.live_pages import job_page, live_page
 from wirespeed.site.metrics import _told as metrics_of_names
@@ -32,6 +37,7 @@ from wirespeed.views.live import LiveJob, LiveStep
 FIRST = {
     "overview": overview,
     "nodes": nodes_page,
+    "lemons": lemons_page,
     "runs": runs_page,
     "trends": trends_page,
     "live": live_page,
@@ -66,11 +72,11 @@ def test_the_overview_tells_who_fails_and_why(fleet: Any, shown: Any) -> None:
 def test_a_run_that_comes_is_in_the_fleet_soon(empty: Path) -> None:
     lab = sys.modules["fleet_lab"]
     lab.stored(empty, 8, 1)
-    fleets = Fleets()
+    fleets = Beside(whole)
 
     def hosts() -> int:
         with opened() as index:
-            return len(fleets.of(index, opened).nodes)
+            return len(fleets.of(index, opened, here=True).nodes)
 
     assert hosts() == 8
     empty.rename(empty.with_name("old"))
@@ -79,6 +85,32 @@ def test_a_run_that_comes_is_in_the_fleet_soon(empty: Path) -> None:
     while hosts() != 9:
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_who_fails_jobs_is_named(empty: Path, shown: Any) -> None:
+    empty.mkdir(mode=0o700)
+    now, bad = time.time(), "<b>n3"
+    keep_jobs(
+        [
+            JobEnd(
+                job=f"{node}-{slot}",
+                workload="ann/llm",
+                start_s=now - 21600 * (slot + 1),
+                end_s=now - 21600 * slot - 60,
+                nodes=(node,),
+                how="failed" if node == bad and slot % 2 else "good",
+            )
+            for node in ("n1", "n2", bad)
+            for slot in range(100)
+        ],
+        {},
+    )
+    end = time.monotonic() + 30
+    while "being read" in (text := shown(lemons_page)):
+        assert time.monotonic() < end
+    said = words(text)
+    assert "1 lemon " in said and "LEMON &lt;b&gt;n3 50 of 100 jobs" in said and "<b>n3" not in text
+    assert f'href="/nodes/{quote(bad, safe="")}"' in text
 
 
 def test_nodes_are_found_by_name_and_state(fleet: Any, shown: Any) -> None:

@@ -105,6 +105,22 @@ def test_a_page_is_served_and_nothing_else(port: int, count_attacks: Any) -> Non
     count_attacks("foreign requests", 9)
 
 
+@pytest.mark.hostile("foreign requests")
+@pytest.mark.parametrize(
+    ("path", "there"), [("/slow/?a=b", "/slow?a=b"), ("//large", "/large"), ("//evil.example/", "")]
+)
+def test_a_slash_too_many_leads_to_the_page_by_its_path_alone(
+    port: int, path: str, there: str
+) -> None:
+    """Behind a proxy the server knows neither the name nor that it is https."""
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=BOUND_S)
+    link.request("GET", path)
+    answer = link.getresponse()
+    link.close()
+    assert answer.headers.get("Location", "") == there
+    assert answer.status == (307 if there else 404)
+
+
 def test_answers_say_what_a_browser_may_do_with_them(port: int) -> None:
     link = http.client.HTTPConnection("127.0.0.1", port, timeout=BOUND_S)
     link.request("GET", "/")

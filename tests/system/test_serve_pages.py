@@ -110,6 +110,7 @@ def paths(served: Served) -> dict[str, str]:
     return {
         "overview": "/",
         "nodes": "/nodes",
+        "lemons": "/lemons",
         "node": "/nodes/gpu-a-0002",
         "evil node": f"/nodes/{quote(lab.EVIL, safe='')}",
         "runs": "/runs",
@@ -206,7 +207,7 @@ def test_a_watched_job_moves_without_a_reload(
 
     def at(step: int) -> None:
         now = LiveStep(step=step, step_s=0.03, low_s=0.029, high_s=0.031)
-        job = LiveJob(now=now, hosts=("a", "b"), late_s=(0.0, 0.02), recent_s=(0.03,) * 50)
+        job = LiveJob(now=now, hosts=("a", "a"), late_s=(0.0, 0.02), recent_s=(0.03,) * 50)
         folder.keep(LIVE, json.dumps(to_json(job)))
 
     try:
@@ -214,8 +215,13 @@ def test_a_watched_job_moves_without_a_reload(
         tab.open(f"{served.address}/live/{folder.path.name}")
         tab.ask("window.same = 'yes'")
         assert "step 811" in tab.ask("document.body.innerText")
+        tab.ask("document.querySelector('.cells').children[1].focus()")
         at(812)
         tab.until("document.body.innerText.includes('step 812')")
+        assert tab.ask("document.activeElement.innerText") == "1", "the keyboard is where it was"
+        key = "new KeyboardEvent('keydown', {key: 'ArrowLeft', bubbles: true})"
+        tab.ask(f"document.activeElement.dispatchEvent({key})")
+        assert tab.ask("document.activeElement.innerText") == "0", "and walks on"
         assert tab.ask("window.same") == "yes" and tab.complaints == []
     finally:
         shutil.rmtree(folder.path)

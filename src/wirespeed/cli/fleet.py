@@ -72,7 +72,7 @@ _options = all_of(
     option(
         "--size N",
         f"Nodes in one check at most.  [default: {_OF_PAIRS}; {_OF_LEAVES} with --leaves]",
-        click.IntRange(2, 1024),
+        click.IntRange(4, 1024),
     ),
     option("--node-hours H", "Spend at most so many now.", FiniteRange(0, 1e6)),
     option("--ranks-per-node N", "Rails: ranks of each node.", click.IntRange(1, 64), default=1),
@@ -155,9 +155,9 @@ class _Planned:
     """The plan for now, by the options."""
 
     def __init__(self, values: dict[str, Any]) -> None:
-        from wirespeed.fleet.nodes import moment_ago
+        from wirespeed.fleet.nodes import moment_ago, naming
         from wirespeed.fleet.plan import batches, recheck
-        from wirespeed.fleet.regular import naming, seen_in, slurm_nodes, standing
+        from wirespeed.fleet.regular import seen_in, slurm_nodes, standing
         from wirespeed.locate.grouping import natural
         from wirespeed.runs.source import opened
         from wirespeed.views.switches import expanded
@@ -235,7 +235,7 @@ class _Planned:
 
     def _advice(self) -> list[str]:
         """What to do with suspects that are in no check."""
-        checked = {one.suspect for one in self.batches}
+        checked = {name for one in self.batches if one.suspect for name in one.nodes}
         lines = []
         for one in self.suspects:
             if one.take_out:
@@ -249,8 +249,7 @@ class _Planned:
                 ]
             elif one.name not in checked:
                 lines.append(
-                    f"suspect {one.name}: to be checked again with three good nodes when it and "
-                    "they are idle"
+                    f"suspect {one.name}: to be checked again with good nodes when it and they are idle"
                 )
         return ["", *map(harmless, lines)] if lines else []
 

@@ -35,6 +35,12 @@ _WITHIN_ELSE_S = 5.0
 _NAMED_BY = {"slurm": "SLURMD_NODENAME", "k8s": "NODE_NAME"}
 
 
+def _share(value: object) -> float:
+    if (share := percent(value)) > 1:
+        raise click.BadParameter(f"{value!r} is more than all nodes; a share of them, such as 5%.")
+    return share
+
+
 _rule_options = all_of(
     option(
         "--unknown",
@@ -46,7 +52,7 @@ _rule_options = all_of(
     option(
         "--never-take-more-than PERCENT",
         "Of the fleet's nodes that may be out by gates; one always may.",
-        percent,
+        _share,
         default="5%",
         show_default=True,
     ),

@@ -4,7 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -83,17 +83,19 @@ def show(node: str, output: str) -> None:
       wirespeed nodes show node-7
       wirespeed nodes show node-7 -o json | jq '.events[] | select(.kind == "blamed")'
     """
-    from wirespeed.fleet.job_store import job_events, stored_jobs
+    from wirespeed.fleet.job_store import job_events, named_in, stored_jobs
     from wirespeed.fleet.lemons import WINDOW_S
     from wirespeed.fleet.nodes import history
     from wirespeed.runs.source import opened
 
     with opened(say=_say) as index:
         told = history(index, node)
-        jobs = [one for one in stored_jobs(index, time.time() - WINDOW_S) if node in one.nodes]
+        every = stored_jobs(index, time.time() - WINDOW_S)
+        called = named_in(every)(node)
+        jobs = [one for one in every if called in one.nodes]
         if told is None and not jobs:
             raise _unknown(node, index.hosts())
-    events = [*(told.events if told else ()), *job_events(jobs, node)]
+    events = [*(told.events if told else ()), *job_events(jobs, called)]
     events.sort(key=lambda one: one.at)
     state = told.state if told else None
     if output == "json":
@@ -136,29 +138,22 @@ def lemons(false_share: float, output: str) -> int:
 
     Exit codes: 0 nobody is accused, 1 somebody is, 5 no jobs are known.
     """
-    from wirespeed.fleet.job_ends import JobTable
-    from wirespeed.fleet.job_store import BEFORE, apart, stored_jobs
-    from wirespeed.fleet.lemons import DAY_S, WINDOW_S, find_lemons
-    from wirespeed.fleet.nodes import renewed
+    from wirespeed.fleet.lemons import judged
     from wirespeed.runs.source import opened
 
-    now = time.time()
     with opened(say=_say) as index:
-        jobs = apart(stored_jobs(index, now - WINDOW_S), renewed(index, days=WINDOW_S / DAY_S))
-    if not any(one.end_s <= now for one in jobs):  # later ones are of another clock
+        found = judged(index, time.time(), alpha=false_share)
+    if not found.jobs:
         raise NothingRan(
             "no job is known that ended in the last 91 days",
             expected="jobs of Slurm's accounting, or runs of launch, watch or diagnose",
             next="wirespeed nodes import-jobs",
         )
-    judged = find_lemons(JobTable.of(jobs), now, alpha=false_share)
-    now_there = tuple(one for one in judged.suspects if not one.node.endswith(BEFORE))
-    judged = replace(judged, suspects=now_there)
     if output == "json":
-        click.echo(json.dumps(asdict(judged), indent=2))
+        click.echo(json.dumps(asdict(found), indent=2))
     else:
-        click.echo("\n".join(_lemons(judged)))
-    return int(any(one.accused for one in judged.suspects))
+        click.echo("\n".join(_lemons(found)))
+    return int(any(one.accused for one in found.suspects))
 
 
 @command(of=nodes)

@@ -3,14 +3,14 @@
 An import is a run like any other, with the jobs beside it in `jobs.jsonl`, one a line.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from wirespeed import __version__
 from wirespeed.fleet.job_ends import LAST_S, How, JobEnd
-from wirespeed.fleet.nodes import REPAIRED, NodeEvent
+from wirespeed.fleet.nodes import REPAIRED, NodeEvent, naming
 from wirespeed.model.records import Run, World
 from wirespeed.node.reading import read_whole
 from wirespeed.runs.folder import RunFolder
@@ -61,10 +61,16 @@ def stored_jobs(index: StoredRuns, since_s: float) -> list[JobEnd]:
     """Each job once, of those that ended since then (Unix time); the last that was told of it counts."""
     since = datetime.fromtimestamp(since_s, UTC).isoformat(timespec="seconds")[:19]
     found = _imports(index, since)
+    name = named_in(found.values())
     for command in _WATCHES:
-        found |= {(job.job, job.start_s): job for job in _watched(index, command, since)}
+        found |= {(job.job, job.start_s): job for job in _watched(index, command, since, name)}
     jobs = [one for one in found.values() if since_s <= one.end_s < LAST_S]
-    return _diagnosed(jobs, index, since)
+    return _diagnosed(jobs, index, since, name)
+
+
+def named_in(jobs: Iterable[JobEnd]) -> Callable[[str], str]:
+    """What these jobs call a host."""
+    return naming(node for job in jobs for node in job.nodes)
 
 
 BEFORE = " before"
@@ -73,7 +79,10 @@ BEFORE = " before"
 
 def apart(jobs: Iterable[JobEnd], renewed: Mapping[str, str]) -> list[JobEnd]:
     """With a node as it was before as a node of its own. renewed: by node since when it is another."""
-    since = {node: _moment(at) for node, at in renewed.items()}
+    jobs = list(jobs)
+    called, since = named_in(jobs), dict[str, float]()
+    for node, at in renewed.items():
+        since[called(node)] = max(_moment(at), since.get(called(node), 0.0))
 
     def name(node: str, end_s: float) -> str:
         return f"{node}{BEFORE}" if end_s < since.get(node, 0.0) else node
@@ -153,21 +162,25 @@ def _imported(path: Path) -> Iterator[JobEnd]:
             yield job
 
 
-def _watched(index: StoredRuns, command: str, since: str) -> Iterator[JobEnd]:
+def _watched(
+    index: StoredRuns, command: str, since: str, name: Callable[[str], str]
+) -> Iterator[JobEnd]:
     which = RunFilter(command=command, since=since)
     hosts: dict[str, list[str]] = {}
     for node in index.nodes(which=which):
-        hosts.setdefault(node.run, []).append(node.host)
+        hosts.setdefault(node.run, []).append(name(node.host))
     blamed: dict[str, list[FindingRow]] = {}
     for one in index.findings(status=["fail"], which=which):
-        blamed.setdefault(one.run, []).append(one)
+        blamed.setdefault(one.run, []).append(replace(one, host=name(one.host)))
     for row in index.runs(which):
         how = _how(row)
         if how is not None and row.run in hosts:
             yield _end(row, hosts[row.run], how, blamed.get(row.run, ()))
 
 
-def _diagnosed(jobs: list[JobEnd], index: StoredRuns, since: str) -> list[JobEnd]:
+def _diagnosed(
+    jobs: list[JobEnd], index: StoredRuns, since: str, name: Callable[[str], str]
+) -> list[JobEnd]:
     """With the nodes that `diagnose` named: of the last failed job there within a day, else by itself.
 
     The same files diagnosed again name nobody anew.
@@ -177,7 +190,8 @@ def _diagnosed(jobs: list[JobEnd], index: StoredRuns, since: str) -> list[JobEnd
     named: dict[tuple[str, str], FindingRow] = {}
     for one in index.findings(status=["fail"], which=which):
         if one.subject_kind == "node" and one.host:
-            named.setdefault((read.get(one.run, one.run), one.host), one)
+            host = name(one.host)
+            named.setdefault((read.get(one.run, one.run), host), replace(one, host=host))
     by_node: dict[str, list[int]] = {host: [] for _, host in named}
     for place, job in enumerate(jobs):
         for node in job.nodes if job.how != "good" and not job.culprit else ():

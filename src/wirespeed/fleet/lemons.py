@@ -17,7 +17,7 @@ fail by. A node that had as much evidence until then cannot be told apart from i
 none is accused.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
@@ -26,8 +26,11 @@ from numpy.typing import NDArray
 
 from wirespeed.fleet.chance import DAY_S, EARLY_S, SAME_S, chance_of
 from wirespeed.fleet.job_ends import GOOD, NODE, JobTable
+from wirespeed.fleet.job_store import BEFORE, apart, stored_jobs
+from wirespeed.fleet.nodes import renewed
+from wirespeed.runs.source import StoredRuns
 
-__all__ = ["ALPHA", "DAY_S", "WINDOW_S", "Judged", "Suspect", "find_lemons"]
+__all__ = ["ALPHA", "DAY_S", "WINDOW_S", "Judged", "Suspect", "find_lemons", "judged"]
 
 ALPHA = 0.05
 """Share of innocent nodes among the accused that is allowed, in the mean."""
@@ -121,6 +124,15 @@ def find_lemons(table: JobTable, now_s: float, *, alpha: float = ALPHA) -> Judge
         outages=int(chance.outage.sum()),
         a_day=float(np.median(chance.node_rate) * DAY_S) if nodes else 0.0,
     )
+
+
+def judged(index: StoredRuns, now_s: float, *, alpha: float = ALPHA) -> Judged:
+    """By the jobs that the stored runs know; its `jobs` is 0 where they know none of that time."""
+    known = stored_jobs(index, now_s - WINDOW_S)
+    jobs = apart(known, renewed(index, days=WINDOW_S / DAY_S))
+    found = find_lemons(JobTable.of(jobs), now_s, alpha=alpha)
+    there = tuple(one for one in found.suspects if not one.node.endswith(BEFORE))
+    return replace(found, suspects=there)
 
 
 @dataclass(slots=True, eq=False)

@@ -3,7 +3,7 @@
 From the rows of stored runs, never from whole ones.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -76,6 +76,17 @@ class NodeHistory:
 
     state: NodeState
     events: tuple[NodeEvent, ...]
+
+
+def naming(names: Iterable[str]) -> Callable[[str], str]:
+    """What these names call a host: Slurm's are short where a machine's own may hold its domain."""
+    known = frozenset(names)
+
+    def name(host: str) -> str:
+        short = host.partition(".")[0]
+        return short if short in known and host not in known else host
+
+    return name
 
 
 def state(index: StoredRuns, *, days: float = DAYS) -> list[NodeState]:

@@ -219,10 +219,18 @@ def recheck(
 ) -> list[Batch]:
     """Each suspect that is idle with nodes known to be good, of different leaves where there are such.
 
-    good: most recently seen to be so first. Nodes are in one batch at most.
+    good: most recently seen to be so first. Where a fleet has fewer than are wanted, all that may be
+    good come too, and at last other suspects. Nodes are in one batch at most.
     """
     free = set(idle)
     found: list[Batch] = []
+    known, doubted = set(good), {one.name: one for one in suspects}
+    fewest, company = GOOD_PARTNERS, list(good)
+    if len(good) < GOOD_PARTNERS:
+        rest = [one for one in idle if one not in known]
+        company += [one for one in rest if one not in doubted]
+        company += [one for one in rest if one in doubted and not doubted[one].take_out]
+        fewest = 1
     for suspect in suspects:
         if (len(found) + 1) * node_hours(1 + GOOD_PARTNERS) > most_node_hours:
             break
@@ -230,14 +238,16 @@ def recheck(
             continue
         partners: list[str] = []
         for apart in (True, False):
-            for name in good:
+            for name in company:
                 near = {leaf.get(one, -1) for one in partners}
                 fits = not apart or leaf.get(name, -1) not in near
-                if name in free and name not in partners and fits and len(partners) < GOOD_PARTNERS:
+                new = name in free and name not in (suspect.name, *partners)
+                if new and fits and len(partners) < GOOD_PARTNERS:
                     partners.append(name)
-        if len(partners) < GOOD_PARTNERS:
+        if len(partners) < fewest:
             continue
         free -= {suspect.name, *partners}
         names = (suspect.name, *partners)
-        found.append(Batch(nodes=names, why="suspect", suspect=suspect.name, pairs=6))
+        pairs = len(names) * (len(names) - 1) // 2
+        found.append(Batch(nodes=names, why="suspect", suspect=suspect.name, pairs=pairs))
     return found

@@ -5,14 +5,14 @@ import math
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
 
 from wirespeed.errors import CannotMeasure, WirespeedError
-from wirespeed.fleet.nodes import DAYS, moment_ago, renewed, said_of
+from wirespeed.fleet.nodes import DAYS, moment_ago, naming, renewed, said_of
 from wirespeed.fleet.plan import Batch, Seen, Suspect
 from wirespeed.launchers import slurm
 from wirespeed.runs.index import RunFilter
@@ -26,17 +26,6 @@ LOWEST = 10_000
 ROOM = 3.0
 """Times what a check should take that its job may."""
 _DAY_S = 86_400.0
-
-
-def naming(names: Iterable[str]) -> Callable[[str], str]:
-    """What these names call a host: Slurm's are short where a machine's own may hold its domain."""
-    known = frozenset(names)
-
-    def name(host: str) -> str:
-        short = host.partition(".")[0]
-        return short if short in known and host not in known else host
-
-    return name
 
 
 def seen_in(

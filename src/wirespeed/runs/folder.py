@@ -236,6 +236,7 @@ class PatientFolder(RunFolder):
     def create(cls, command: str, config: Mapping[str, Any], *, run_id: str | None = None) -> Self:
         folder = super().create(command, config, run_id=run_id)
         folder.lock = Lock.take(folder.path, f"wirespeed {command}")
+        unsent.put(folder.path)  # should this process be killed, what there is of it is sent later
         return folder
 
     @classmethod

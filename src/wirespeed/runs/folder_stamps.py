@@ -9,6 +9,8 @@ from wirespeed.errors import StorageError
 from wirespeed.runs.place import FOLDER_NAME
 
 _STEP_S = 2.0
+GOES_ON = "goes on "
+"""Begins the stamp of a run that somebody holds: of its header, which is enough."""
 _LOCK = ".wirespeed-lock."
 """As `node/lock.py` names it, which takes long to import."""
 _HELD_S = 30.0
@@ -34,9 +36,15 @@ def folder_stamp(folder: Path) -> str:
     return f"{told.st_ino} {told.st_mtime_ns} {told.st_nlink} {told.st_size}"
 
 
-def run_stamp(folder: Path) -> str:
-    """Another one where the run was written to."""
-    return f"{_of_file(folder / 'run.json')} {_of_file(folder / 'records.jsonl')}"
+def run_stamp(folder: Path, *, held: bool = False) -> str:
+    """Another one where the run was written to; held: where its header was, and it goes on."""
+    header = _of_file(folder / "run.json")
+    return f"{GOES_ON}{header}" if held else f"{header} {_of_file(folder / 'records.jsonl')}"
+
+
+def is_as(seen: str, folder: Path) -> bool:
+    """Whether the run is as it was when `run_stamp` said so."""
+    return seen == run_stamp(folder, held=seen.startswith(GOES_ON) and is_held(folder))
 
 
 def is_held(folder: Path) -> bool:

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wirespeed.errors import InputError
-from wirespeed.runs.folder_stamps import folder_names, folder_stamp, is_held, run_stamp
+from wirespeed.runs.folder_stamps import (
+    GOES_ON,
+    folder_names,
+    folder_stamp,
+    is_as,
+    is_held,
+    run_stamp,
+)
 from wirespeed.runs.index_file import (
     FLAT,
     TABLES,
@@ -225,14 +232,16 @@ class Index:
         """All rows of that kind, some hundred runs at a time, so that they need not fit into memory."""
         where, values = which.where()
         asked = f"SELECT run FROM runs WHERE {where} ORDER BY run"
+        if which.last is not None:
+            newest, values = _newest(where, values, which.last)
+            asked = f"SELECT run FROM ({newest}) ORDER BY run"
         names = [run for (run,) in self._asked(lambda: self._file.ask(asked, values))]
-        within = "run BETWEEN ? AND ?"
         for first in range(0, len(names), _PAGE):
-            ends = [names[first], names[min(first + _PAGE, len(names)) - 1]]
+            within = _any_of("run", names[first : first + _PAGE])
             if kind in (FigureRow, FindingRow):
-                yield self._details(kind, which, within, ends)
+                yield self._details(kind, EVERYTHING, *within)
             else:
-                yield self._of_runs(kind, [(within, ends)], which)
+                yield self._of_runs(kind, [within], EVERYTHING)
 
     def _details(
         self, kind: type[_T], which: RunFilter, condition: str = "1", more: Sequence[Any] = ()
@@ -283,7 +292,7 @@ class Index:
         for _ in range(_ATTEMPTS):
             rows = self._file.steady(lambda: self._file.ask(sql, values))
             found = [(seen, made(RunRow, row)) for seen, *row in rows]
-            stale = [one.run for seen, one in found if seen != run_stamp(self._folders / one.run)]
+            stale = [one.run for seen, one in found if not is_as(seen, self._folders / one.run)]
             if not stale:
                 break
             self._take(stale)
@@ -307,7 +316,7 @@ class Index:
         if file.told().get("stamp") != folder_stamp(self._folders):
             self._list()
         open_ones = file.ask("SELECT run, seen FROM runs WHERE finished = 0")
-        self._take([run for run, seen in open_ones if seen != run_stamp(self._folders / run)])
+        self._take([run for run, seen in open_ones if not is_as(seen, self._folders / run)])
         (waiting,) = file.ask("SELECT count(*) FROM pending")[0]
         if waiting >= _MANY:
             kept = f", in memory: {file.in_memory}" if file.in_memory else ""
@@ -350,10 +359,12 @@ class Index:
                 self._keep(read)
                 read, since = [], now
             folder = self._folders / name
-            # Of a run that goes on the header is enough, and is read again each time.
-            header = _header(folder) if is_held(folder) else None
-            seen = "" if header else run_stamp(folder)
-            read.append((name, seen, header or _rows(folder)))
+            seen = run_stamp(folder, held=is_held(folder))
+            rows = _header(folder) if seen.startswith(GOES_ON) else None
+            if rows is None:
+                seen = run_stamp(folder)
+                rows = _rows(folder)
+            read.append((name, seen, rows))
         self._keep(read)
 
     def _keep(self, read: Sequence[tuple[str, str, Rows | None]]) -> None:

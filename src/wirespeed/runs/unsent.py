@@ -1,8 +1,9 @@
-"""A run that has just been stored waits to be sent to the common store that WIRESPEED_STORE names.
+"""A run waits from its beginning to be sent to the common store that WIRESPEED_STORE names.
 
     $WIRESPEED_HOME/outbox/20261103-101112-91ae33fe.json    {"store": "postgresql://…"}
 
-Whoever sends takes it out when the store has the run (`fleet/common_store/outbox.py`).
+Whoever sends takes it out when the store has the run (`fleet/common_store/outbox.py`); one that goes on
+is let alone.
 """
 
 import json
@@ -21,7 +22,8 @@ _FORM = "postgresql://USER@HOST:PORT/DATABASE?sslmode=verify-full, or postgresql
 
 
 def put(folder: Path) -> None:
-    """The run of that folder waits, where a store is named. Never raises: the run itself is stored."""
+    """The run of that folder waits, where a store is named; again where it has changed. Never raises:
+    the run itself is stored."""
     store = os.environ.get(VARIABLE)
     if not store:
         return

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import URL
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -97,9 +98,15 @@ def application(
 
     def other(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
+        bare = f"/{request.url.path.strip('/')}"
+        if bare in pages and bare != request.url.path:
+            # Relative: nobody here knows a proxy's name.
+            return RedirectResponse(str(URL(bare).replace(query=request.url.query)))
         return told(request, status, "there is no such page" if status == 404 else "a bug of ours")
 
-    return Starlette(
+    made = Starlette(
         routes=[Route(path, endpoint(make)) for path, make in pages.items()],
         exception_handlers={WirespeedError: ours, HTTPException: other, 500: other},
     )
+    made.router.redirect_slashes = False
+    return made

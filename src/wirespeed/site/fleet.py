@@ -1,17 +1,13 @@
 """What the pages about nodes are made of: states in groups, and what changed since yesterday."""
 
 import re
-import threading
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from markupsafe import Markup, escape
 
-from wirespeed.errors import WirespeedError
 from wirespeed.fleet.nodes import NodeState, Said, state
 from wirespeed.model.records import Verdict
 from wirespeed.runs.index import RunFilter
@@ -32,8 +28,6 @@ LOOKS = {
 ORDER: tuple[Said, ...] = ("fail", "warn", "", "pass")
 _NUMBER = re.compile(r"\d+")
 _OTHERS = "others"
-_WAIT_S, _SHARE = 0.05, 0.2
-_OLDEST_S = 60.0
 _SECOND = len("2026-11-25T12:00:00")
 _PLAIN = Style()
 _ASKED = 3
@@ -83,58 +77,11 @@ class Fleet:
     """Of each group a link for each node."""
 
 
-def version_of(index: StoredRuns) -> tuple[object, ...]:
-    """Another one when a run has come or ended; when an older one has changed, a minute later."""
-    newest = [(row.run, row.finished) for row in index.runs(RunFilter(last=1))]
-    return (*newest, int(time.monotonic() / _OLDEST_S))
-
-
-Opened = Callable[[], AbstractContextManager[StoredRuns]]
-
-
-@dataclass(eq=False, slots=True)
-class Fleets:
-    """The newest fleet that is known; another is made beside the pages, which hardly wait for it."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    version: tuple[object, ...] = ()
-    known: Fleet | None = None
-    making: threading.Thread | None = None
-    next_s: float = 0.0
-    """When another may be made: that shall take a small share of the time."""
-
-    def of(self, index: StoredRuns, opened: Opened) -> Fleet:
-        """opened: rows of the stored runs for a thread of its own. Raises what reading them raises."""
-        version = version_of(index)
-        with self.lock:
-            if self.known is None:
-                self._make(index, version)
-            elif version != self.version and self.making is None and time.monotonic() > self.next_s:
-                self.making = threading.Thread(
-                    target=self._beside, args=(opened, version), daemon=True
-                )
-                self.making.start()
-            making, known = self.making, self.known
-        if making is not None:
-            making.join(_WAIT_S)
-            known = self.known
-        return known or Fleet()
-
-    def _beside(self, opened: Opened, version: tuple[object, ...]) -> None:
-        try:
-            with suppress(WirespeedError), opened() as index:
-                self._make(index, version)
-        finally:
-            self.making = None
-
-    def _make(self, index: StoredRuns, version: tuple[object, ...]) -> None:
-        begun = time.monotonic()
-        nodes = state(index)
-        groups = groups_of(nodes)
-        cells = [cells_of(one.nodes) for one in groups]
-        now = time.monotonic()
-        self.known, self.version = Fleet(nodes, groups, cells), version
-        self.next_s = now + (now - begun) / _SHARE
+def whole(index: StoredRuns) -> Fleet:
+    """All nodes as they are now."""
+    nodes = state(index)
+    groups = groups_of(nodes)
+    return Fleet(nodes, groups, [cells_of(one.nodes) for one in groups])
 
 
 def groups_of(nodes: Iterable[NodeState]) -> list[Group]:

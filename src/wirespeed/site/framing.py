@@ -1,13 +1,14 @@
 """What all pages share: where the runs come from, the frame around a page, files of ours, links."""
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,13 +16,18 @@ from starlette.responses import Response
 from wirespeed import __version__
 from wirespeed.runs.source import StoredRuns
 from wirespeed.site.app import Answer
-from wirespeed.site.fleet import Fleets
+from wirespeed.site.beside import Beside
+from wirespeed.site.fleet import Fleet, whole
 from wirespeed.views.html.parts import filled, plotly_script, source
+
+if TYPE_CHECKING:
+    from wirespeed.fleet.lemons import Judged
 
 PACKAGE = "wirespeed.site"
 PLACES = (
     ("Overview", "/"),
     ("Nodes", "/nodes"),
+    ("Lemons", "/lemons"),
     ("Runs", "/runs"),
     ("Trends", "/trends"),
     ("Live", "/live"),
@@ -47,7 +53,14 @@ class Site:
     """Rows of the stored runs, opened for one page."""
     store: str
     """Where they are, in words."""
-    fleets: Fleets = field(default_factory=Fleets)
+    fleet: Beside[Fleet] = field(default_factory=lambda: Beside(whole))
+    lemons: Beside["Judged"] = field(default_factory=lambda: Beside(_judged))
+
+
+def _judged(index: StoredRuns) -> "Judged":
+    from wirespeed.fleet.lemons import judged  # numpy, which no other page needs
+
+    return judged(index, time.time())
 
 
 @cache

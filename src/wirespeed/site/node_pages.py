@@ -14,9 +14,11 @@ from wirespeed.fleet.nodes import NodeEvent, NodeState, history
 from wirespeed.model.units import counted
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import NodeRow, RunRow
+from wirespeed.runs.source import StoredRuns
 from wirespeed.site import fleet
-from wirespeed.site.fleet import Group, News
+from wirespeed.site.fleet import Fleet, Group, News
 from wirespeed.site.framing import Site, framed, made
+from wirespeed.site.lemon_pages import said_of_jobs
 from wirespeed.site.links import ago, node_link, query_link, run_link
 from wirespeed.site.pictures import Point, lanes, moment
 from wirespeed.site.run_pages import run_line
@@ -36,7 +38,7 @@ def overview(site: Site, _: Request) -> Response:
     """How the fleet is, what changed since yesterday, every node as a cell, the newest runs."""
     now = datetime.now(UTC)
     with site.index() as index:
-        whole = site.fleets.of(index, site.index)
+        whole = _fleet(site, index)
         nodes, groups = whole.nodes, whole.groups
         shown = [fleet.checked(index, one) for one in groups[:_MOST_GROUPS]]
         rows = index.runs(RunFilter(last=_RUNS))
@@ -74,7 +76,11 @@ def overview(site: Site, _: Request) -> Response:
 def warm(site: Site) -> None:
     """Know the fleet before the first page is asked for. Raises what reading the store raises."""
     with site.index() as index:
-        site.fleets.of(index, site.index)
+        _fleet(site, index)
+
+
+def _fleet(site: Site, index: StoredRuns) -> Fleet:
+    return site.fleet.of(index, site.index, here=True) or Fleet()
 
 
 def _title(nodes: int, failing: int, warned: int) -> str:
@@ -132,7 +138,7 @@ def nodes_page(site: Site, request: Request) -> Response:
     page = max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 6 else 1
     said = {"unknown": ""}.get(asked, asked)
     with site.index() as index:
-        nodes = site.fleets.of(index, site.index).nodes
+        nodes = _fleet(site, index).nodes
         found = [
             node
             for node in nodes
@@ -190,6 +196,7 @@ def node_page(site: Site, request: Request) -> Response:
         word=fleet.LOOKS[state.said][1],
         since=f"since {state.since[:16].replace('T', ' ')} UTC" if state.since else "",
         facts=list(_facts(state)),
+        jobs=said_of_jobs(site.lemons.known, host),
         picture=lanes(f"what happened to {host}", _lanes(marks, found.events), now),
         events=_events(found.events),
         left=max(0, len(found.events) - _MOST_EVENTS),

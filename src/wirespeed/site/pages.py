@@ -7,14 +7,16 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wirespeed.site import live_pages, metrics, node_pages, run_pages, trend_pages
+from wirespeed.site import lemon_pages, live_pages, metrics, node_pages, run_pages, trend_pages
 from wirespeed.site.app import application
 from wirespeed.site.framing import Site, message, static
 
 _PAGES: Mapping[str, Callable[[Site, Request], Response]] = {
     "/": node_pages.overview,
     "/nodes": node_pages.nodes_page,
+    "/nodes/": node_pages.nodes_page,
     "/nodes/{host:path}": node_pages.node_page,
+    "/lemons": lemon_pages.lemons_page,
     "/runs": run_pages.runs_page,
     "/runs/{run}": run_pages.run_page,
     "/compare": run_pages.compare_page,

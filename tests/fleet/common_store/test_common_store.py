@@ -16,9 +16,11 @@ from wirespeed.errors import StorageError, UsageError
 from wirespeed.fleet.common_store import connection, outbox, reading_common_store, tables
 from wirespeed.fleet.common_store.connection import connected
 from wirespeed.fleet.common_store.sending import PATIENCE_S, Sent, send, send_now
+from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding, Run, Subject
-from wirespeed.runs import source
+from wirespeed.runs import source, unsent
 from wirespeed.runs import store as run_store
+from wirespeed.runs.folder import PatientFolder
 from wirespeed.runs.index import Index, RunFilter
 from wirespeed.runs.rows import FigureRow, FindingRow, NodeRow, RunRow
 from wirespeed.runs.store import find, load, save
@@ -201,6 +203,51 @@ def test_a_run_that_went_on_takes_its_place(postgres: Any, sending: str, run: Ru
     assert send_now([outbox.Unsent(path.name, sending)]).names == [path.name]
     assert counts(postgres, sending) == {**before, "findings": 0}
     assert in_database(postgres, sending, "SELECT verdict FROM wirespeed.runs") == "READY"
+
+
+def test_a_run_whose_process_was_killed_arrives_as_far_as_it_came(
+    postgres: Any, sending: str, run: Run
+) -> None:
+    folder = PatientFolder.create("soak", {})
+    folder.append("world", to_json(run.world))
+    folder.lock.release()  # as the kernel and time do
+    (name,) = send_now(outbox.waiting()).names
+    told = "SELECT verdict, finished, nodes FROM wirespeed.runs"
+    assert in_database(postgres, sending, told) == f"UNKNOWN|f|{len(run.world.nodes)}"
+    folder.lock = None
+    folder.finish(replace(run, id=folder.id, started=folder.started))
+    assert send_now(outbox.waiting()).names == [name]
+    assert in_database(postgres, sending, told).startswith(f"{run.verdict}|t|")
+
+
+def test_a_sender_that_stood_still_puts_no_old_content_over_newer(
+    postgres: Any, sending: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(replace(run, verdict="UNKNOWN", exit_code=3))
+    reached, resumed = threading.Event(), threading.Event()
+    packed = tables.packed
+
+    def stands_still(folder: Path) -> Any:
+        found = packed(folder)
+        reached.set()
+        assert resumed.wait(30)
+        return found
+
+    with monkeypatch.context() as context:
+        context.setattr(tables, "packed", stands_still)
+        slow = threading.Thread(target=send_now, args=(outbox.waiting(),))
+        slow.start()
+        assert reached.wait(30)
+    kept = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**kept, "verdict": "READY", "exit_code": 0}))
+    unsent.put(path)
+    assert send_now(outbox.waiting()) == Sent(), "the other one has it in hand"
+    assert len(outbox.waiting()) == 1
+    resumed.set()
+    slow.join()
+    assert send_now(outbox.waiting()).names == [path.name]
+    assert in_database(postgres, sending, "SELECT verdict FROM wirespeed.runs") == "READY"
+    assert outbox.waiting() == []
 
 
 def test_one_that_was_removed_is_not_sent(postgres: Any, sending: str, run: Run) -> None:

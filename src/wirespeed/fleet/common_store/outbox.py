@@ -1,6 +1,7 @@
 """Runs that wait to be sent, as `runs/unsent.py` puts them: which, where to, and what is done with them.
 
-One that was removed from its folder meanwhile is not sent.
+One that was removed from its folder meanwhile is not sent. One whose process was killed is, as far as
+it came, once nobody holds it any more.
 """
 
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from wirespeed.errors import UsageError, WirespeedError
 from wirespeed.runs import jsontext
 from wirespeed.runs.folder import write_whole
+from wirespeed.runs.folder_stamps import is_held
 from wirespeed.runs.named_files import NamedFiles
 from wirespeed.runs.place import FOLDER_NAME, runs_home
 from wirespeed.runs.unsent import OUTBOX, SUFFIX
@@ -46,9 +48,9 @@ class Unsent:
 
 
 def waiting() -> list[Unsent]:
-    """Oldest first; what nobody here can have written is left out."""
+    """Oldest first, without runs that go on; what nobody here can have written is left out."""
     found = (_read(name) for name in _WAITING.names() if FOLDER_NAME.fullmatch(name))
-    return [one for one in found if one is not None]
+    return [one for one in found if one is not None and not is_held(one.folder)]
 
 
 def done(run: Unsent) -> None:

@@ -70,6 +70,8 @@ def _send(connection: "Connection", one: Unsent, sent: Sent) -> None:
         except InputError as error:
             sent.unfit[one.name] = error.saw
             return
+        if new is None:
+            return
         sent.known += not new
         sent.names += [one.name] * new
     outbox.done(one)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, get_type_hints
+from zlib import crc32
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
@@ -23,11 +24,14 @@ from wirespeed.runs.rows import STAMP_LENGTH, FigureRow, FindingRow, NodeRow, Ru
 from wirespeed.runs.unsent import label
 
 VERSION = 1
+IDLE_S = 120
+"""That a sender may stand still with a run half sent: then the server ends it, so that others may."""
 STEPS: Mapping[int, Sequence[str]] = {}
 """Statements that make of a store of that version one of the next."""
 SCHEMA = "wirespeed"
 _ONE_AT_A_TIME = 0x77697265
-"""Of the advisory lock under which tables are made; any number that others do not use."""
+"""Of the advisory lock under which tables are made, and the first half of those under which a run is put
+there; any number that others do not use."""
 _TYPES: Mapping[Any, Any] = {
     str: sa.Text(collation="C"),
     int: sa.BigInteger,
@@ -178,12 +182,19 @@ def _version(connection: sa.Connection) -> int:
     return connection.execute(sa.select(sa.func.max(VERSIONS.c.version))).scalar() or 0
 
 
-def put_run(connection: sa.Connection, folder: Path) -> bool:
+def put_run(connection: sa.Connection, folder: Path) -> bool | None:
     """Put the run of that folder in the tables, in place of what they held of it, within the caller's
-    transaction; False where they held the same.
+    transaction; False where they held the same, None where another sender is about to put it there.
 
     InputError where it cannot be read.
     """
+    # Before it is read: who was stopped in between would put there what meanwhile is old.
+    connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {IDLE_S * 1000}")
+    lock = sa.func.pg_try_advisory_xact_lock(
+        _ONE_AT_A_TIME, crc32(folder.name.encode()) - (1 << 31)
+    )
+    if not connection.execute(sa.select(lock)).scalar():
+        return None
     files, digest = packed(folder)
     rows = rows_of(load(folder), folder.name)
     new = insert(RUNS).values(**_told(rows.run), digest=digest)

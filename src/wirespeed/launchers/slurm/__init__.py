@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from wirespeed.process.frames import EXIT, HELLO, VARIABLE, Lines, parse
+from wirespeed.process.guard import death_signal
 
 CALL_S = 20.0
 """A busy controller takes seconds; one that is gone must not hold us."""
@@ -48,6 +49,7 @@ def ask(*words: str, seconds: float = CALL_S) -> subprocess.CompletedProcess[str
             errors="replace",
             timeout=seconds,
             check=False,
+            preexec_fn=death_signal(),  # a controller that hangs holds them for minutes
         )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(words, 1, "", f"{words[0]}: no answer in {seconds:g} s")

@@ -3,25 +3,30 @@
 // picture, keeps a live page fresh, and at most two runs chosen.
 (function () {
   // Arrows walk a grid of nodes; Tab passes it.
-  for (const grid of document.querySelectorAll(".cells")) {
-    const cells = [...grid.children];
-    cells.forEach((cell, n) => { cell.tabIndex = n === 0 ? 0 : -1; });
-    grid.addEventListener("keydown", (event) => {
-      const at = cells.indexOf(document.activeElement);
-      if (at < 0 || event.altKey || event.ctrlKey || event.metaKey) return;  // of the browser
-      const top = cells[0].offsetTop;
-      const next = cells.findIndex((cell) => cell.offsetTop !== top);
-      const wide = next < 0 ? cells.length : next;
-      const steps = {ArrowRight: 1, ArrowLeft: -1, ArrowDown: wide, ArrowUp: -wide,
-                     Home: -at, End: cells.length - 1 - at};
-      const to = cells[at + steps[event.key]];
-      if (to === undefined) return;
-      event.preventDefault();
-      cells[at].tabIndex = -1;
-      to.tabIndex = 0;
-      to.focus();
-    });
+  function stops(part) {
+    for (const grid of part.querySelectorAll(".cells"))
+      [...grid.children].forEach((cell, n) => { cell.tabIndex = n === 0 ? 0 : -1; });
   }
+  function step(from, to) {
+    for (const cell of from.parentElement.children) cell.tabIndex = -1;
+    to.tabIndex = 0;
+    to.focus();
+  }
+  stops(document);
+  addEventListener("keydown", (event) => {
+    const cell = event.target, grid = cell.parentElement;
+    if (!grid || !grid.classList.contains("cells")) return;
+    if (event.altKey || event.ctrlKey || event.metaKey) return;  // of the browser
+    const cells = [...grid.children], at = cells.indexOf(cell), top = cells[0].offsetTop;
+    const next = cells.findIndex((one) => one.offsetTop !== top);
+    const wide = next < 0 ? cells.length : next;
+    const steps = {ArrowRight: 1, ArrowLeft: -1, ArrowDown: wide, ArrowUp: -wide,
+                   Home: -at, End: cells.length - 1 - at};
+    const to = cells[at + steps[event.key]];
+    if (to === undefined) return;
+    event.preventDefault();
+    step(cell, to);
+  });
 
   // Of a picture that is wider than the window the newest is shown.
   for (const picture of document.querySelectorAll(".frame > .plot-t")) {
@@ -40,6 +45,16 @@
   // A live page asks for itself again, and only what moves is put in place.
   const main = document.querySelector("[data-again]");
   if (main === null) return;
+  function renew(old, next) {  // who was at some place by keyboard stays there
+    const places = (part) => [...part.querySelectorAll("a, .cells > *")];
+    const at = places(old).indexOf(document.activeElement);
+    old.replaceWith(next);
+    stops(next);
+    const there = places(next)[at];
+    if (there === undefined) return;
+    if (there.parentElement.classList.contains("cells")) step(there, there);
+    else there.focus();
+  }
   async function again() {
     const old = document.getElementById("live");
     if (old === null) return;
@@ -47,8 +62,8 @@
       try {
         const answer = await fetch(location.href, {headers: {Accept: "text/html"}});
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const next = page.getElementById("live");
-        if (answer.ok && next !== null) old.replaceWith(document.importNode(next, true));
+        const next = page.querySelector("[data-again] #live");  // else it is over
+        if (answer.ok && next !== null) renew(old, document.importNode(next, true));
         else if (answer.ok) location.reload();
         document.getElementById("lost").hidden = answer.ok;
       } catch {
