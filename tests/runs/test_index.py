@@ -309,6 +309,24 @@ def test_runs_that_come_and_go_while_it_lists(
     assert everything()[0] == as_folders_tell(stored)
 
 
+def test_a_damaged_branch_hides_nothing(small_run: Run, home: Path) -> None:
+    """SQLite reads what is left of it, and says nothing."""
+    node = small_run.world.nodes[0]
+    nodes = tuple(replace(node, host=f"node-{number:02}") for number in range(80))
+    stored = save(replace(small_run, world=replace(small_run.world, nodes=nodes)))
+    told = everything()
+    assert told == (as_folders_tell([stored]), "")
+    with sqlite3.connect(file_of(home)) as db:
+        ((root,),) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'nodes'")
+    db.close()
+    with file_of(home).open("r+b") as file:  # https://www.sqlite.org/fileformat2.html, 1.6
+        file.seek((root - 1) * 4096)
+        assert file.read(5)[-1] > 1, "no branch"
+        file.seek(-1, os.SEEK_CUR)
+        file.write(b"\1")
+    assert everything() == told
+
+
 WRITER = """
 import sys
 from dataclasses import replace

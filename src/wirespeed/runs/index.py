@@ -302,6 +302,7 @@ class Index:
 
     def _synchronise(self) -> None:
         """Until nothing is left to be read, or no time; whatever other processes do to the file."""
+        self._file.look_over(patient=self._end == float("inf"))
         for _ in range(_ATTEMPTS):
             self._catch_up()
             with self._file.transaction("BEGIN"):
