@@ -18,7 +18,7 @@ from wirespeed.errors import InputError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding, NodeFacts, Run, Subject
 from wirespeed.runs import index as index_module
-from wirespeed.runs import index_file
+from wirespeed.runs import index_file, loading
 from wirespeed.runs.folder import PatientFolder, RunFolder
 from wirespeed.runs.index import Index, RunFilter
 from wirespeed.runs.loading import load
@@ -215,8 +215,8 @@ def test_the_header_of_a_run_that_goes_on_is_read_where_it_was_written(
 ) -> None:
     folder = PatientFolder.create("soak", {})
     read: list[Path] = []
-    header = index_module._header
-    monkeypatch.setattr(index_module, "_header", lambda path: read.append(path) or header(path))
+    header = loading.read_document
+    monkeypatch.setattr(loading, "read_document", lambda path: read.append(path) or header(path))
     for _ in range(2):
         assert [one.world_size for one in list_runs()] == [0]
         folder.append("finding", to_json(Finding(id="X-1", status="fail", title="x")))

@@ -5,7 +5,9 @@ import re
 import sys
 import time
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
@@ -88,8 +90,10 @@ def test_a_run_that_comes_is_in_the_fleet_soon(empty: Path) -> None:
 
 
 def test_who_fails_jobs_is_named(empty: Path, shown: Any) -> None:
-    empty.mkdir(mode=0o700)
-    now, bad = time.time(), "<b>n3"
+    lab, now, bad = sys.modules["fleet_lab"], time.time(), "<b>n3"
+    (empty / "runs").mkdir(mode=0o700, parents=True)
+    host = f"{bad}.lab.example"  # Slurm leaves out the domain
+    lab.write(empty / "runs", lab._check(lab.Fleet([host]), [host], 1.0, datetime.now(), Random(1)))
     keep_jobs(
         [
             JobEnd(
@@ -110,7 +114,8 @@ def test_who_fails_jobs_is_named(empty: Path, shown: Any) -> None:
         assert time.monotonic() < end
     said = words(text)
     assert "1 lemon " in said and "LEMON &lt;b&gt;n3 50 of 100 jobs" in said and "<b>n3" not in text
-    assert f'href="/nodes/{quote(bad, safe="")}"' in text
+    assert f'href="/nodes/{quote(host, safe="")}"' in text
+    assert "LEMON: 50 of 100 jobs failed" in shown(node_page, host=host)
 
 
 def test_nodes_are_found_by_name_and_state(fleet: Any, shown: Any) -> None:

@@ -90,6 +90,8 @@ def show(node: str, output: str) -> None:
 
     with opened(say=_say) as index:
         told = history(index, node)
+        if told is None and (longer := [h for h in index.hosts() if h.startswith(f"{node}.")]):
+            told = history(index, longer[0])  # Slurm calls it so
         every = stored_jobs(index, time.time() - WINDOW_S)
         called = named_in(every)(node)
         jobs = [one for one in every if called in one.nodes]

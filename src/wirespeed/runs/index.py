@@ -14,15 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wirespeed.errors import InputError
-from wirespeed.runs.folder_stamps import (
-    GOES_ON,
-    folder_names,
-    folder_stamp,
-    is_as,
-    is_held,
-    run_stamp,
-)
+from wirespeed.runs.folder_stamps import folder_names, folder_stamp, is_as
 from wirespeed.runs.index_file import (
     FLAT,
     TABLES,
@@ -41,10 +33,7 @@ from wirespeed.runs.rows import (
     NodeRow,
     Rows,
     RunRow,
-    damaged_row,
-    header_rows,
     order_of,
-    rows_of,
 )
 
 _T = TypeVar("_T")
@@ -351,6 +340,10 @@ class Index:
 
     def _take(self, names: Sequence[str]) -> None:
         """Read these runs and keep their rows, in the time that there is."""
+        if not names:
+            return
+        from wirespeed.runs.loading import rows_there  # most often there is nothing to be read
+
         read: list[tuple[str, str, Rows | None]] = []
         since = time.monotonic()
         for name in names:
@@ -359,13 +352,7 @@ class Index:
             if now - since > _BATCH_S:
                 self._keep(read)
                 read, since = [], now
-            folder = self._folders / name
-            seen = run_stamp(folder, held=is_held(folder))
-            rows = _header(folder) if seen.startswith(GOES_ON) else None
-            if rows is None:
-                seen = run_stamp(folder)
-                rows = _rows(folder)
-            read.append((name, seen, rows))
+            read.append((name, *rows_there(self._folders / name)))
         self._keep(read)
 
     def _keep(self, read: Sequence[tuple[str, str, Rows | None]]) -> None:
@@ -401,26 +388,3 @@ def _newest(condition: str, values: list[Any], last: int) -> tuple[str, list[Any
 def _any_of(column: str, values: Iterable[str]) -> tuple[str, list[Any]]:
     told = list(values)
     return (f"{column} IN ({','.join('?' * len(told))})", told) if told else ("1", [])
-
-
-def _header(folder: Path) -> Rows | None:
-    """Of a run that has not ended; None of others."""
-    from wirespeed.runs.loading import read_document
-
-    try:
-        run = read_document(folder / "run.json")
-    except InputError:
-        return None
-    return header_rows(run, folder.name) if run.unfinished else None
-
-
-def _rows(folder: Path) -> Rows | None:
-    """None where the folder has gone."""
-    from wirespeed.runs.jsontext import damage  # most often there is nothing to be read
-    from wirespeed.runs.loading import load
-
-    try:
-        with damage(str(folder)):
-            return rows_of(load(folder), folder.name)
-    except InputError as error:
-        return damaged_row(folder.name, error.saw) if folder.is_dir() else None

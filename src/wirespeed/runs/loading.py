@@ -1,5 +1,6 @@
 """Reading one stored run, whole; one that is cut or never ended is put together from its records."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from wirespeed.errors import InputError
@@ -7,8 +8,10 @@ from wirespeed.model.codec import validated
 from wirespeed.model.records import Run
 from wirespeed.node.reading import read_whole
 from wirespeed.runs import jsontext
+from wirespeed.runs.folder_stamps import GOES_ON, is_held, run_stamp
 from wirespeed.runs.jsontext import damage
 from wirespeed.runs.place import LARGEST
+from wirespeed.runs.rows import Rows, damaged_row, header_rows, rows_of
 
 
 def load(path: Path) -> Run:
@@ -49,3 +52,20 @@ def read_document(path: Path) -> Run:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     return validated(Run, jsontext.parse(text, source=str(path)), source=str(path))
+
+
+def rows_there(folder: Path) -> tuple[str, Rows | None]:
+    """(its stamp, rows of the run of that folder): while it goes on its header is enough; None where the
+    folder has gone."""
+    seen = run_stamp(folder, held=is_held(folder))
+    if seen.startswith(GOES_ON):
+        with suppress(InputError):
+            run = read_document(folder / "run.json")
+            if run.unfinished:
+                return seen, header_rows(run, folder.name)
+        seen = run_stamp(folder)
+    try:
+        with damage(str(folder)):
+            return seen, rows_of(load(folder), folder.name)
+    except InputError as error:
+        return seen, damaged_row(folder.name, error.saw) if folder.is_dir() else None

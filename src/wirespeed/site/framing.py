@@ -54,7 +54,12 @@ class Site:
     store: str
     """Where they are, in words."""
     fleet: Beside[Fleet] = field(default_factory=lambda: Beside(whole))
+    """Asked for by `nodes`."""
     lemons: Beside["Judged"] = field(default_factory=lambda: Beside(_judged))
+
+    def nodes(self, index: StoredRuns) -> Fleet:
+        """As they are now, or were a moment ago."""
+        return self.fleet.of(index, self.index, here=True) or Fleet()
 
 
 def _judged(index: StoredRuns) -> "Judged":

@@ -1,5 +1,6 @@
 """Nodes that fail jobs more often than chance explains."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -23,18 +24,25 @@ def lemons_page(site: Site, _: Request) -> Response:
     """The accused and the suspects, the surest first."""
     with site.index() as index:
         found = site.lemons.of(index, site.index, wait_s=_WAIT_S)
+        hosts = {name: node.host for node in site.nodes(index).nodes for name in names(node.host)}
     accused = [one for one in found.suspects if one.accused] if found else []
     title = f"{counted(len(accused), 'lemon')}" if accused else "Nobody is accused"
     part = made(
         "lemons.html",
         title=title if found else "Lemons",
         found=found,
-        table=_table(found) if found and found.suspects else "",
+        table=_table(found, hosts) if found and found.suspects else "",
     )
     return framed(site, "Lemons", "Lemons", [part], again_s=0.0 if found else _AGAIN_S)
 
 
-def _table(found: "Judged") -> str:
+def names(host: str) -> set[str]:
+    """By which it may be called: Slurm leaves out the domain."""
+    return {host, host.partition(".")[0]}
+
+
+def _table(found: "Judged", hosts: Mapping[str, str]) -> str:
+    """hosts: of the nodes that have a page, by name."""
     grid = Grid.of("<|<node|<failed|by chance|evidence|<since|<remark")
     links = {}
     for n, one in enumerate(found.suspects):
@@ -45,14 +53,15 @@ def _table(found: "Judged") -> str:
         failed = f"{one.failures} of {counted(one.jobs, 'job')}"
         figures = (f"{one.expected:.1f}", f"10^{one.evidence:.1f}")
         grid.add(word, one.node, failed, *figures, since, remark, color=color, at=0)
-        links[n, 1] = node_link(one.node)
+        if one.node in hosts:
+            links[n, 1] = node_link(hosts[one.node])
     return html_table(grid, "nodes that fail jobs, the surest first", "lemons", links)
 
 
 def said_of_jobs(found: "Judged | None", host: str) -> str:
     """What is known of the ends of that node's jobs; empty where nothing is remarkable."""
     for one in found.suspects if found else ():
-        if one.node == host:
+        if one.node in names(host):
             return _words(one)
     return ""
 

@@ -14,9 +14,8 @@ from wirespeed.fleet.nodes import NodeEvent, NodeState, history
 from wirespeed.model.units import counted
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.rows import NodeRow, RunRow
-from wirespeed.runs.source import StoredRuns
 from wirespeed.site import fleet
-from wirespeed.site.fleet import Fleet, Group, News
+from wirespeed.site.fleet import Group, News
 from wirespeed.site.framing import Site, framed, made
 from wirespeed.site.lemon_pages import said_of_jobs
 from wirespeed.site.links import ago, node_link, query_link, run_link
@@ -38,7 +37,7 @@ def overview(site: Site, _: Request) -> Response:
     """How the fleet is, what changed since yesterday, every node as a cell, the newest runs."""
     now = datetime.now(UTC)
     with site.index() as index:
-        whole = _fleet(site, index)
+        whole = site.nodes(index)
         nodes, groups = whole.nodes, whole.groups
         shown = [fleet.checked(index, one) for one in groups[:_MOST_GROUPS]]
         rows = index.runs(RunFilter(last=_RUNS))
@@ -76,11 +75,7 @@ def overview(site: Site, _: Request) -> Response:
 def warm(site: Site) -> None:
     """Know the fleet before the first page is asked for. Raises what reading the store raises."""
     with site.index() as index:
-        _fleet(site, index)
-
-
-def _fleet(site: Site, index: StoredRuns) -> Fleet:
-    return site.fleet.of(index, site.index, here=True) or Fleet()
+        site.nodes(index)
 
 
 def _title(nodes: int, failing: int, warned: int) -> str:
@@ -138,7 +133,7 @@ def nodes_page(site: Site, request: Request) -> Response:
     page = max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 6 else 1
     said = {"unknown": ""}.get(asked, asked)
     with site.index() as index:
-        nodes = _fleet(site, index).nodes
+        nodes = site.nodes(index).nodes
         found = [
             node
             for node in nodes
