@@ -191,8 +191,9 @@ def our_rank() -> int:
     from wirespeed.collectives.catalogue import CATALOGUE
     from wirespeed.node.identity import detect
     from wirespeed.plan import Case, Measure, Plan
+    from wirespeed.rank.joining import join, leave
     from wirespeed.rank.measure import measure
-    from wirespeed.rank.place import join, leave, site_of
+    from wirespeed.rank.place import site_of
     from wirespeed.watchdog.heartbeat import Heartbeat
 
     identity = detect({**os.environ, "LOCAL_WORLD_SIZE": os.environ["WORLD_SIZE"]})

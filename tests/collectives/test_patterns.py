@@ -8,7 +8,6 @@ from wirespeed.collectives.patterns import pattern_for, why_not_exact
 from wirespeed.errors import UsageError
 
 CPU = torch.device("cpu")
-REDUCIBLE = [name for name in DTYPES if not name.startswith("float8")]
 
 
 def in_type(values: torch.Tensor, name: str) -> torch.Tensor:
@@ -16,7 +15,7 @@ def in_type(values: torch.Tensor, name: str) -> torch.Tensor:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REDUCIBLE)
+@pytest.mark.parametrize("name", list(DTYPES))
 @pytest.mark.parametrize("redop", ["sum", "prod", "min", "max"])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8, 100, 1000])
 def test_every_partial_reduction_is_exact_in_the_type_in_any_order(name, redop, ranks):
@@ -25,15 +24,17 @@ def test_every_partial_reduction_is_exact_in_the_type_in_any_order(name, redop, 
     generator = torch.Generator().manual_seed(ranks)
     order = torch.randperm(ranks, generator=generator).tolist()
     total = in_type(pattern.values(order[0], 0, count, CPU), name)
+    # Torch does not compute in float8 on CPUs: each step is rounded to it.
+    wide = torch.float32 if name.startswith("float8") else total.dtype
     for rank in order[1:]:
-        value = in_type(pattern.values(rank, 0, count, CPU), name)
+        value = in_type(pattern.values(rank, 0, count, CPU), name).to(wide)
         if redop == "sum":
-            total = total + value
+            total = total.to(wide) + value
         elif redop == "prod":
-            total = total * value
+            total = total.to(wide) * value
         else:
-            total = getattr(torch, f"{redop}imum")(total, value)
-    assert torch.equal(total, in_type(pattern.reduced(0, count, CPU), name))
+            total = getattr(torch, f"{redop}imum")(total.to(wide), value)
+        total = in_type(total, name)
     assert torch.equal(total.to(torch.float64), pattern.reduced(0, count, CPU).to(torch.float64))
 
 

@@ -14,8 +14,9 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.oracle import needed_bytes
 from wirespeed.node.identity import Identity
 from wirespeed.plan import Case, Measure, Plan
+from wirespeed.rank.joining import join, leave
 from wirespeed.rank.measure import measure, slots_of
-from wirespeed.rank.place import join, leave, site_of
+from wirespeed.rank.place import site_of
 from wirespeed.rank.verify import reason_not_to_run, verify
 from wirespeed.training.memory.measured import (
     give_back_freed,

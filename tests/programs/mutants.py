@@ -11,7 +11,8 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.node.identity import Identity
 from wirespeed.plan import Case, Plan
 from wirespeed.rank.faulty_engine import DATA_FAULTS, Fault, FaultyEngine, applies
-from wirespeed.rank.place import join, leave, site_of
+from wirespeed.rank.joining import join, leave
+from wirespeed.rank.place import site_of
 from wirespeed.rank.verify import verify
 
 

@@ -8,8 +8,8 @@ import torch.distributed as dist
 
 from wirespeed.node.identity import Identity
 from wirespeed.plan import Plan
+from wirespeed.rank.joining import join, leave
 from wirespeed.rank.pairs.fabric import RankFabric
-from wirespeed.rank.place import join, leave
 
 
 def rounds(rank: int, size: int, store: str) -> dict[str, Any]:

@@ -17,7 +17,8 @@ def test_a_rank_that_cannot_join_tells_its_nodes_facts_first(
     world = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
     identity = detect({**world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"})
     assert identity is not None
-    monkeypatch.setattr("wirespeed.rank.place.join", Mock(side_effect=RuntimeError("no interface")))
+    join = Mock(side_effect=RuntimeError("no interface"))
+    monkeypatch.setattr("wirespeed.rank.joining.join", join)
     records: dict[str, Any] = {}
     heartbeat = Mock(record=lambda kind, data: records.setdefault(kind, data))
     with pytest.raises(RuntimeError, match="no interface"):

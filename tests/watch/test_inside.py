@@ -293,3 +293,29 @@ def test_ranks_that_were_forked_are_ranks_and_workers_of_ranks_are_not(inside: A
     inside._forked()
     inside.RANK.activate()
     assert not inside.RANK.active
+
+
+def test_collectives_of_nccl_stand_in_a_recorder_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import json
+    from types import SimpleNamespace
+
+    def recorder(name: str, group: str) -> Any:
+        entries = [{"profiling_name": name, "process_group": [group, ""]}]
+        told = {"entries": entries, "pg_config": {group: {"ranks": "[0]"}}, "version": "2.10"}
+        return lambda: json.dumps(told).encode()
+
+    c10d = SimpleNamespace(
+        _dump_fr_trace_json=recorder("gloo:all_reduce", "control"),
+        _dump_nccl_trace_json=recorder("nccl:all_gather", "0"),
+    )
+    monkeypatch.setitem(
+        sys.modules, "torch", SimpleNamespace(_C=SimpleNamespace(_distributed_c10d=c10d))
+    )
+    tell: Any = load("_wirespeed_tell")
+    names = [entry["profiling_name"] for entry in tell._recorder()["entries"]]
+    assert names == ["gloo:all_reduce", "nccl:all_gather"]
+    assert set(tell._recorder()["pg_config"]) == {"control", "0"}
+    del c10d._dump_nccl_trace_json  # a torch without NCCL
+    assert [entry["profiling_name"] for entry in tell._entries()["entries"]] == ["gloo:all_reduce"]

@@ -209,8 +209,20 @@ def _steps(values: dict[str, Any], redops: tuple[str, ...], format: str) -> "tup
     return tuple(
         Step(case=case, verify=bool(values["check"]), measure=measure)
         for collective in _operations(values["ops"])
+        if collective.has_data or not _left_out(collective, values)
         for case in _cases(collective, values, redops or ("sum",), sides)
     )
+
+
+def _left_out(collective: Collective, values: dict[str, Any]) -> bool:
+    """Whether a graph cannot hold it: NCCL's barrier waits on the host."""
+    if values["timing"] == "graph" and "all" not in values["ops"]:
+        raise UsageError(
+            f"--timing graph of a {collective.name}, which waits on the host",
+            expected="operations that move data, or another way of timing",
+            next=f"wirespeed bench {collective.name} --timing batch",
+        )
+    return values["timing"] == "graph"
 
 
 def _operations(names: tuple[str, ...]) -> list[Collective]:

@@ -3,10 +3,14 @@
 Every decision (stop, next chunk, what fits) is taken from figures that all ranks gathered, so that
 all take it alike. The time of one operation is the slowest rank's.
 
-Clocks: perf_counter around a call on CPUs, CUDA events on GPUs, replay of CUDA graphs. `each`: all
-ranks meet in a barrier, then make one call; the sample is that call's time on this rank. `batch`:
-calls back to back with one synchronisation at the end, as nccl-tests times; the sample is the
-batch's time over its calls.
+Clocks: perf_counter around a call on CPUs, CUDA events on GPUs. `each`: all ranks meet in a barrier,
+then make one call; the sample is that call's time on this rank. `batch`: calls back to back with one
+synchronisation at the end, as nccl-tests times; the sample is the batch's time over its calls.
+`graph`: as `batch`, the calls replayed from one CUDA graph.
+
+On GPUs ranks that left a barrier on their hosts launch some 10 µs apart, and a launch may take as long
+as a small call. So an all_reduce goes before the first event, which lets all devices go on together,
+and before a single call a kernel that keeps the device waiting while the host issues the rest.
 """
 
 import time
@@ -22,16 +26,17 @@ import torch
 from wirespeed.collectives.engines import Handle, Issue
 from wirespeed.collectives.oracle import allocate, rotation
 from wirespeed.collectives.stopping import StopRule, WarmUp
+from wirespeed.errors import CannotMeasure
 from wirespeed.model.records import Measurement, StopReason
 from wirespeed.plan import Measure
-from wirespeed.rank.place import Place, Site, sync_point
+from wirespeed.rank.place import Place, Site, align_point, connect, sync_point
 from wirespeed.statistics import time_stats
 
 Shot = Callable[[], object]
 Hook = Callable[[], object]
 
 BATCH = 8
-"""Calls in a batch when the count is not fixed; a fixed count is cut into at most this many."""
+"""Calls in a batch or graph when the count is not fixed; a fixed count is cut into at most this many."""
 MOST_RANK_MEDIANS = 1024
 
 
@@ -70,11 +75,18 @@ class CpuTimer:
         return perf_counter() - begin
 
 
-class CudaTimer:
-    """CUDA events on the current stream; the host's barrier before each keeps ranks together."""
+_HELD_CYCLES = 200_000
+"""Of the GPU's clock, about 0.1 ms: several times what issuing a call takes."""
 
-    def __init__(self, device: torch.device, barrier: Hook, tick: Hook) -> None:
-        self._device, self._barrier, self._tick = device, barrier, tick
+
+class CudaTimer:
+    """CUDA events on the current stream.
+
+    barrier: keeps the hosts together; align: what is issued on the stream to keep the devices together.
+    """
+
+    def __init__(self, device: torch.device, barrier: Hook, tick: Hook, align: Hook) -> None:
+        self._device, self._barrier, self._tick, self._align = device, barrier, tick, align
         self._begin = torch.cuda.Event(enable_timing=True)
         self._end = torch.cuda.Event(enable_timing=True)
 
@@ -88,6 +100,9 @@ class CudaTimer:
         torch.cuda.synchronize(self._device)
         self._tick()
         self._barrier()
+        if count == 1:
+            _hold()
+        self._align()
         self._begin.record()
         for _ in range(count):
             next(turn)()
@@ -99,24 +114,43 @@ class CudaTimer:
 Timer = CpuTimer | CudaTimer
 
 
-def timer_for(device: torch.device, barrier: Hook, tick: Hook) -> Timer:
+def timer_for(device: torch.device, barrier: Hook, tick: Hook, align: Hook) -> Timer:
     """The clock that fits the device."""
     if device.type == "cuda":
-        return CudaTimer(device, barrier, tick)
+        return CudaTimer(device, barrier, tick, align)
     return CpuTimer(barrier, tick)
 
 
-def as_graph(fire: Shot, device: torch.device) -> Shot:
-    """Capture a shot once; what comes back replays it. CUDA only."""
-    stream = torch.cuda.Stream(device)
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            fire()
-    stream.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        fire()
-    return graph.replay
+def _hold() -> None:
+    """Keep the current stream waiting; nothing where this torch has no such kernel."""
+    hold = getattr(torch.cuda, "_sleep", None)
+    if hold is not None:
+        hold(_HELD_CYCLES)
+
+
+def as_graphs(shots: Sequence[Shot], device: torch.device, calls: int, graphs: int) -> list[Shot]:
+    """So many graphs of so many calls each, over the shots in turn; what comes back replays them.
+
+    CUDA only, and on all ranks alike. Every shot is made once before, on the capturing stream: capture
+    must meet connected communicators and registered buffers. What other threads ask of CUDA meanwhile
+    (torch's watchdog looks at events) does not break the capture.
+    """
+    side, current = torch.cuda.Stream(device), torch.cuda.current_stream(device)
+    side.wait_stream(current)
+    turn = cycle(shots)
+    with torch.cuda.stream(side):
+        for _ in range(calls * graphs):
+            next(turn)()
+    current.wait_stream(side)
+    found: list[Shot] = []
+    turn = cycle(shots)
+    for _ in range(graphs):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+            for _ in range(calls):
+                next(turn)()
+        found.append(graph.replay)
+    return found
 
 
 def shot(issues: Sequence[Issue], *, blocking: bool) -> Shot:
@@ -158,10 +192,21 @@ class Samples:
 
 def measure(place: Place, site: Site, how: Measure, wrong: int | None) -> Measurement:
     """Time a case that can run here (see `reason_not_to_run`); collective."""
-    timer = timer_for(place.device, sync_point(place, site), place.tick)
+    if how.timing == "graph" and place.device.type != "cuda":
+        raise CannotMeasure(
+            f"a graph of calls on {place.device.type}, with the backend {place.engine.backend}",
+            expected="ranks on GPUs: CUDA graphs",
+            next="the same command with --timing batch",
+        )
+    connect(place, site)
+    align = align_point(place.device, site.group)
+    timer = timer_for(place.device, sync_point(place, site), place.tick, align)
     shots = shots_of(place, site, how)
     # The v variants give ranks buffers of different sizes, so they rotate through different numbers.
     buffers = int(place.control.matrix([float(len(shots))]).max())
+    if how.timing == "graph" and site.group is not None:
+        calls = _batches(how)[0]
+        shots, buffers = as_graphs(shots, place.device, calls, -(-buffers // calls)), 1
     turn = cycle(shots)
     warmup = warm_up(place, timer, turn, how, buffers)
     samples, stopped_by, per_sample = sample(place, timer, turn, how)
@@ -206,10 +251,7 @@ def shots_of(place: Place, site: Site, how: Measure) -> list[Shot]:
         place.engine.bind(site.call(slot.input, slot.output, blocking=blocking)) for slot in buffers
     ]
     groups = [issues[i : i + how.in_flight] for i in range(0, slots, how.in_flight)]
-    shots = [shot(group, blocking=blocking) for group in groups if len(group) == how.in_flight]
-    if how.timing == "graph":
-        return [as_graph(fire, place.device) for fire in shots[:1]]
-    return shots
+    return [shot(group, blocking=blocking) for group in groups if len(group) == how.in_flight]
 
 
 def slots_of(place: Place, site: Site, how: Measure) -> int:
@@ -237,18 +279,17 @@ def sample(
     place: Place, timer: Timer, turn: Iterator[Shot], how: Measure
 ) -> tuple[Samples, StopReason, int]:
     """The samples, why it stopped, and how many calls are in one sample."""
-    batched = how.timing == "batch"
-    per_sample, fixed = _batches(how) if batched else (1, how.iterations)
+    per_sample, fixed = (1, how.iterations) if how.timing == "each" else _batches(how)
     rule = StopRule(precision=how.precision, max_time_s=how.max_time_s, fixed=fixed)
     samples = Samples()
     begin = time.monotonic()
     while count := rule.next_chunk(samples.slowest, samples.elapsed_s):
-        if batched:
-            times = [timer.batch(turn, per_sample) / per_sample for _ in range(count)]
+        if how.timing == "batch":
+            times = [timer.batch(turn, per_sample) for _ in range(count)]
         else:
             times = timer.each(turn, count)
         rows = place.control.matrix([*times, time.monotonic() - begin])
-        samples.add(rows[:, :-1] / how.in_flight, float(rows[:, -1].max()))
+        samples.add(rows[:, :-1] / (how.in_flight * per_sample), float(rows[:, -1].max()))
     return samples, rule.reason(samples.slowest, samples.elapsed_s), per_sample
 
 

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from typing import Any, TypeVar
 
@@ -13,13 +13,9 @@ import torch
 import torch.distributed as dist
 
 from wirespeed.collectives.collective import Collective, DType, Geometry, dtype_named, members_of
-from wirespeed.collectives.engines import Call, Engine, Group, open_engine
-from wirespeed.errors import WorldError
-from wirespeed.model.records import Choice
-from wirespeed.node.identity import Identity, distinct_names, own_seat
-from wirespeed.node.limits import llc_bytes
-from wirespeed.plan import Case, Plan
-from wirespeed.rank.faulty_engine import CALL_FAULTS, DATA_FAULTS, Fault, FaultyEngine
+from wirespeed.collectives.engines import Call, Engine, Group
+from wirespeed.collectives.oracle import allocate
+from wirespeed.plan import Case
 from wirespeed.training.exchange import gathered, gathered_states
 
 T = TypeVar("T")
@@ -103,11 +99,19 @@ class Place:
     cache_bytes: int | None
     groups: dict[str, tuple[list[tuple[int, ...]], Group | None]]
     """Cuts of the world made so far: all members, and the group that this rank is in."""
+    connected: set[tuple[str, str]] = field(default_factory=set)
+    """(operation, groups) of which a first call was made."""
 
     @property
     def local_ranks_here(self) -> int:
         """Ranks that share this rank's host."""
         return self.hosts.count(self.hosts[self.rank])
+
+    def sharers(self, rank: int) -> list[int]:
+        """Ranks whose buffers lie in the same memory as that rank's: of its host, or of its GPU."""
+        memory = self.hosts if self.device.type == "cpu" else self.gpus
+        known = bool(memory[rank])
+        return [one for one, at in enumerate(memory) if at == memory[rank]] if known else [rank]
 
     @property
     def device(self) -> torch.device:
@@ -117,7 +121,8 @@ class Place:
         """The groups of that name; collective the first time."""
         if spec not in self.groups:
             members = members_of(spec, self.hosts, self.local_ranks)
-            self.groups[spec] = members, self.engine.group(members)
+            with busy_for(self, CONNECT_S if self.device.type == "cuda" else 0.0):
+                self.groups[spec] = members, self.engine.group(members)
         return self.groups[spec]
 
 
@@ -212,6 +217,43 @@ def sync_point(place: Place, site: Site) -> Callable[[], object]:
     return meet
 
 
+def align_point(device: torch.device, group: Group | None) -> Callable[[], object]:
+    """What is issued so that no device of the group goes on before all have come; nothing on CPUs.
+
+    The host does not wait for it. None: this rank is in no group.
+    """
+    if device.type != "cuda" or group is None:
+        return lambda: None
+    return partial(dist.all_reduce, torch.zeros(1, device=device), group=group.handle)
+
+
+CONNECT_S = 120.0
+"""NCCL makes communicators and connections when they are first needed; of many ranks that takes longer
+than any call, and is no hang."""
+
+
+def connect(place: Place, site: Site) -> None:
+    """Make the first call of this operation in these groups, with time to connect. Collective.
+
+    On GPUs only.
+    """
+    key = (site.case.op, site.case.groups)
+    if place.device.type != "cuda" or key in place.connected:
+        return
+    place.connected.add(key)
+    if site.group is None or not site.collective.has_data:
+        return
+    redop = "sum" if site.collective.reduces else "none"
+    case = replace(site.case, dtype="float32", redop=redop, in_place=False)
+    small = site_of(place, case, site.collective, 1 << 16)
+    (buffers,) = allocate(
+        site.collective, small.geometry, torch.float32, place.device, in_place=False
+    )
+    with busy_for(place, CONNECT_S):
+        place.engine.bind(small.call(buffers.input, buffers.output))()
+        synchronize(place.device)
+
+
 def synchronize(device: torch.device) -> None:
     """Wait until the device has done all that was issued."""
     if device.type == "cuda":
@@ -266,109 +308,3 @@ def _waited(place: Place, call: Call, late: int, mark: str) -> bool:
     pass_through()
     synchronize(place.device)
     return bool(place.store.check([f"{mark}/{rank}" for rank in call.group.ranks]))
-
-
-# Joining: choose backend and device, open the process group, learn who is where.
-
-SLACK_S = 60.0
-"""The process group's own time-out lies this far behind the watchdog's, which names the culprit."""
-
-
-def choose_backend(asked: str, identity: Identity) -> Choice:
-    """NCCL where every local rank has a GPU of its own, else gloo; with the reason."""
-    if asked != "auto":
-        return Choice("backend", asked, "asked for")
-    if not torch.cuda.is_available():
-        return Choice("backend", "gloo", "torch sees no GPU here")
-    gpus = torch.cuda.device_count()
-    if not dist.is_nccl_available():
-        return Choice("backend", "gloo", f"{gpus} GPUs, but this torch is built without NCCL")
-    local = identity.local_world_size or 1
-    if local > gpus:
-        return Choice("backend", "gloo", f"{local} ranks on this node share {gpus} GPUs")
-    return Choice("backend", "nccl", f"{gpus} GPUs for {local} local ranks")
-
-
-def join(
-    identity: Identity,
-    plan: Plan,
-    store: dist.Store,
-    backend: str,
-    tick: Callable[[], None],
-    busy: Callable[[float | None], None],
-    rack: str = "",
-) -> Place:
-    """Open the process group; collective. WorldError if the backend cannot be opened here.
-
-    rack: the smallest known group of neighbours that this node is in, from a rank that knows it.
-    """
-    device = _device(backend, identity)
-    kinds = f"cpu:gloo,cuda:{backend}" if device.type == "cuda" else backend
-    dist.init_process_group(
-        kinds,
-        store=dist.PrefixStore("wirespeed/node", store),
-        rank=identity.rank,
-        world_size=identity.world_size,
-        timeout=timedelta(seconds=plan.op_timeout_s + SLACK_S),
-        device_id=device if device.type == "cuda" else None,
-    )
-    group = dist.new_group(backend="gloo")
-    control = Control(group, identity.rank, identity.world_size)
-    seat = (*own_seat(), identity.local_rank or 0, rack, _uuid(device))
-    seats = control.objects(seat, (str, int, int, str, str))
-    engine = open_engine(plan.engine, backend, device)
-    for text in plan.faults:
-        fault = Fault.parse(text)
-        if fault.kind in DATA_FAULTS | CALL_FAULTS:
-            engine = FaultyEngine(engine, fault, identity.rank)
-    torch.manual_seed(plan.seed)
-    return Place(
-        rank=identity.rank,
-        world_size=identity.world_size,
-        hosts=distinct_names([(host, space) for host, space, *_ in seats]),
-        local_ranks=tuple(local for _, _, local, *_ in seats),
-        racks=tuple(rack for _, _, _, rack, _ in seats),
-        gpus=tuple(uuid for *_, uuid in seats),
-        engine=engine,
-        control=control,
-        store=dist.PrefixStore("wirespeed/marks", store),
-        tick=tick,
-        busy=busy,
-        cache_bytes=llc_bytes() if device.type == "cpu" else torch_cache_bytes(device),
-        groups={},
-    )
-
-
-def leave(place: Place) -> None:
-    """Close the process group, after every rank has come here."""
-    place.control.barrier()
-    place.engine.close()
-    dist.destroy_process_group()
-
-
-def torch_cache_bytes(device: torch.device) -> int | None:
-    """The GPU's L2 cache, where torch tells it."""
-    size = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", None)
-    return int(size) if size else None
-
-
-def _uuid(device: torch.device) -> str:
-    """The GPU's, as NVML spells it; empty for a CPU, or where this torch does not tell."""
-    if device.type != "cuda":
-        return ""
-    told = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    return f"GPU-{told}" if told else ""
-
-
-def _device(backend: str, identity: Identity) -> torch.device:
-    if backend != "nccl":
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
-        raise WorldError(
-            "backend nccl needs a GPU, and torch sees none on this node",
-            expected="torch.cuda.is_available() on every node",
-            next="wirespeed check --backend gloo",
-        )
-    device = torch.device("cuda", (identity.local_rank or 0) % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return device

@@ -66,7 +66,7 @@ class RankProgram:
             counting(place, self.plan, heartbeat) as counted,
         ):
             self._carry_out(place, counted)
-        from wirespeed.rank.place import leave
+        from wirespeed.rank.joining import leave
 
         heartbeat.enter("leaving the process group")
         leave(place)
@@ -119,10 +119,11 @@ class RankProgram:
         return place
 
     def _join(self, store: SealedStore, node: NodeFacts | None) -> "Place":
-        from wirespeed.rank.place import choose_backend, is_first_of_node, join
+        from wirespeed.rank.joining import choose_backend, join
+        from wirespeed.rank.place import is_first_of_node
 
         identity, heartbeat = self.identity, self.heartbeat
-        choice = choose_backend(self.backend, identity)
+        choice = choose_backend(self.backend, identity, store)
         try:
             place = join(
                 identity,
@@ -196,8 +197,8 @@ def import_for(parts: Collection[str]) -> None:
     import torch.distributed  # noqa: F401
 
     import wirespeed.collectives.engines.torch_engine
+    import wirespeed.rank.joining
     import wirespeed.rank.node_watch
-    import wirespeed.rank.place
     import wirespeed.rank.steps
 
     if "pairs" in parts:

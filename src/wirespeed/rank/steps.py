@@ -115,10 +115,8 @@ def shortage(place: Place, site: Site, step: Step) -> Shortage | None:
     """Where buffers of all ranks, and what checking them takes, do not fit; collective."""
     need = _need(place, site, step)
     rows = place.control.matrix([float(need), float(_memory(place.device))]).tolist()
-    shared = place.device.type == "cpu"
     for rank, host in enumerate(place.hosts):
-        sharing = [row for row, other in zip(rows, place.hosts, strict=True) if other == host]
-        mine = sharing if shared else [rows[rank]]
+        mine = [rows[other] for other in place.sharers(rank)]
         needed, free = sum(row[0] for row in mine), min(row[1] for row in mine)
         if needed > free:
             return Shortage(host, int(needed), int(free))

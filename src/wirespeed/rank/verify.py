@@ -6,7 +6,7 @@ from wirespeed.collectives.guess import describe_value, guess
 from wirespeed.collectives.oracle import Buffers, Mismatch, Oracle, allocate, sentinel_fill
 from wirespeed.collectives.patterns import pattern_for, why_not_exact
 from wirespeed.model.records import Verification, WrongData
-from wirespeed.rank.place import Place, Site, broken_barriers, busy_for, synchronize
+from wirespeed.rank.place import Place, Site, broken_barriers, busy_for, connect, synchronize
 
 SMALL_WORK = 1 << 24
 """Elements times ranks up to which a data check is quick enough to need no bound of its own."""
@@ -40,6 +40,7 @@ def verify(place: Place, site: Site, seed: int, previous: int | None) -> Verific
     if not site.collective.has_data:
         broken, checked = broken_barriers(place, site)
         return record(wrong=broken, elements=checked)
+    connect(place, site)
     found, refusal = _attempt(place, site, seed, previous)
     if site.case.redop in ("min", "max"):
         # A second seed moves the extremes to other ranks (see Pattern._raise_holder). Every rank

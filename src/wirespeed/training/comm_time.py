@@ -13,15 +13,18 @@ Which events (seen with torch 2.13; tests/training/test_comm_time.py repeats the
   not part of it; time that an operation waits for a late peer is. `c10d::allreduce_` beside it is
   only the call that enqueues. gloo serves reduce_scatter by an all_reduce: it is named so. Sends and
   receives begin where they are posted and end where they are waited for.
-- **NCCL**: kernels on the device whose name begins with `nccl`. Such a kernel begins when the stream
-  gets to it and waits within itself for late peers. What the host calls `nccl:all_reduce` is the
-  enqueueing. (Written from NVIDIA's and torch's documentation; not yet run on GPUs.)
+- **On GPUs**: NCCL's kernels (`ncclDevKernel_…`, on symmetric memory `ncclSymkDevKernel_…`), torch's own
+  on symmetric memory (`two_shot_all_reduce_kernel` and so on), NVSHMEM's; and copies from GPU to GPU, by
+  which copy engines serve torch, and NCCL from 2.28 on. Such a kernel begins when the stream gets to it
+  and waits within itself for late peers. What the host calls `nccl:all_reduce` is the enqueueing.
+  (Written from the sources of NCCL and torch; not yet run on GPUs.)
 
 A rank that comes first waits for the last one, and this counts on the rank that waits: the figure
 of the rank with the least is nearest to what the transfer alone takes.
 """
 
 import os
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +41,10 @@ from wirespeed.training.trace import Span, stretches, uncovered_length, union_le
 _STEP = "wirespeed:step"
 _TOLD = (_STEP, "aten::", "gloo:")
 """Events of the host that are looked at."""
+_ON_DEVICE = re.compile(
+    r"(?:nccl|rccl)(?!:)|nvshmem|Memcpy PtoP|.*\b(?:multimem|one_shot|two_shot)_\w*(?:reduce|gather)"
+)
+"""Kernels and copies that communicate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +88,7 @@ class Event(NamedTuple):
 def communicates(name: str, *, on_device: bool) -> bool:
     """Whether an event of that name is a collective at work (not merely its call)."""
     if on_device:
-        return name.startswith("nccl") and not name.startswith("nccl:")
+        return _ON_DEVICE.match(name) is not None
     return name.startswith("gloo:")
 
 
@@ -167,12 +174,14 @@ def _observed(
     sent = [
         one
         for one in within
-        if one.on_device == on_device and communicates(one.name, on_device=on_device)
+        if one.on_device == on_device
+        and not one.is_mark
+        and communicates(one.name, on_device=on_device)
     ]
     kernels = (
         one
         for one in within
-        if one.on_device and not one.is_mark and not one.name.startswith("nccl")
+        if one.on_device and not one.is_mark and not communicates(one.name, on_device=True)
     )
     return ObservedStep(
         begin_s=begin,

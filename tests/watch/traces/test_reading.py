@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wirespeed.errors import InputError
+from wirespeed.watch.traces.naming import op_of_kernel
 from wirespeed.watch.traces.reading import calls_of
 
 MADE = Path(__file__).parent / "made"
@@ -47,6 +48,23 @@ def test_a_rank_is_told_by_content_then_name_then_order(tmp_path: Path) -> None:
     shutil.copy(MADE / "et_rank0.json.gz", tmp_path / "et_5.json.gz")
     shutil.copy(MADE / "et_rank0.json.gz", tmp_path / "z.json.gz")
     assert set(calls_of([str(tmp_path)])) == {1, 5, 2}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op"),
+    [
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgs4K)", "reduce_scatter"),
+        ("ncclSymkDevKernel_AllReduce_RSxLDMC_AGxSTMC_sum_bf16(ncclSymkDevWorkArgs)", "all_reduce"),
+        (
+            "void multimem_one_shot_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
+            "all_reduce",
+        ),
+        ("void two_shot_all_reduce_kernel<float, 16, 8>(float**)", "all_reduce"),
+        ("void at::native::reduce_kernel<512, 1>(float*)", None),
+    ],
+)
+def test_kernels_on_symmetric_memory_communicate_too(kernel: str, op: str | None) -> None:
+    assert op_of_kernel(kernel) == op
 
 
 def event(name: str, cat: str, ts: float, dur: float, **args: object) -> dict[str, object]:

@@ -85,20 +85,23 @@ class Engine(Protocol):
 ENGINES = ("torch", "deepspeed", "mpi4py")
 
 
-def open_engine(name: str, backend: str, device: "torch.device") -> Engine:
-    """The engine of that name on an existing process group; CannotMeasure without its extra."""
+def open_engine(name: str, backend: str, device: "torch.device", capability: int = 0) -> Engine:
+    """The engine of that name on an existing process group; CannotMeasure without its extra.
+
+    capability: the least compute capability of the ranks' GPUs, 90 for Hopper.
+    """
     try:
         if name == "deepspeed":
             from wirespeed.collectives.engines.torch_engine import DeepSpeedEngine
 
-            return DeepSpeedEngine(backend, device)
+            return DeepSpeedEngine(backend, device, capability)
         if name == "mpi4py":
             from wirespeed.collectives.engines.mpi_engine import MpiEngine
 
             return MpiEngine(device)
         from wirespeed.collectives.engines.torch_engine import TorchEngine
 
-        return TorchEngine(backend, device)
+        return TorchEngine(backend, device, capability=capability)
     except ImportError as error:
         extra = {"mpi4py": "mpi"}.get(name, name)
         raise CannotMeasure(

@@ -27,10 +27,21 @@ _REFUSALS = (
     "Cannot use",
     "Unconvertible",
 )
+_FAILURES: tuple[type[Exception], ...] = tuple(
+    found
+    for found in (getattr(torch, "AcceleratorError", None), getattr(dist, "DistBackendError", None))
+    if found is not None
+)
+"""What CUDA and NCCL themselves answer; in 2.7 and older CUDA's is a plain RuntimeError."""
+_CUDA_ERROR = "CUDA error: "
+_FP8_REDUCES = 90
+"""NCCL reduces float8 from this compute capability on (its enqueue.cc, 2.24 and later)."""
 
 
 def is_refusal(error: Exception) -> bool:
     """Whether the backend says that it has no such operation (as opposed to a failure)."""
+    if isinstance(error, _FAILURES) or _CUDA_ERROR in str(error):  # may say `not supported`, too
+        return False
     return isinstance(error, (RuntimeError, ValueError, TypeError, NotImplementedError)) and any(
         words in str(error) for words in _REFUSALS
     )
@@ -55,16 +66,23 @@ class TorchEngine:
     name = "torch"
     in_place_only = frozenset({"all_reduce", "broadcast", "reduce"})
 
-    def __init__(self, backend: str, device: torch.device, api: Any = dist) -> None:
+    def __init__(
+        self, backend: str, device: torch.device, api: Any = dist, *, capability: int = 0
+    ) -> None:
+        """capability: the least of all ranks' GPUs, 90 for Hopper; 0 on CPUs."""
         self.backend = backend
         self.device = device
-        self._api = api
+        self._api, self._capability = api, capability
 
     def why_not(self, collective: Collective, dtype: str, redop: str, in_place: bool) -> str:
         if in_place and not collective.in_place:
             return f"{collective.name} has no in-place form in torch.distributed"
         if dtype.startswith("float8") and collective.reduces:
-            return f"{self.backend} does not reduce {dtype} in this torch"
+            if self.backend != "nccl":
+                return f"{self.backend} does not reduce {dtype} in this torch"
+            if self._capability < _FP8_REDUCES:
+                had = f"{self._capability / 10:.1f}"
+                return f"NCCL reduces {dtype} on GPUs of compute capability 9.0 or later, not {had}"
         if self.backend == "gloo" and dtype.startswith("float8") and not collective.point_to_point:
             return f"gloo has no {dtype} outside send and receive"
         if redop == "avg" and not dtype.startswith(("float", "bfloat")):
@@ -191,8 +209,8 @@ class DeepSpeedEngine(TorchEngine):
 
     name = "deepspeed"
 
-    def __init__(self, backend: str, device: torch.device) -> None:
-        super().__init__(backend, device, api=_open(backend, device))
+    def __init__(self, backend: str, device: torch.device, capability: int) -> None:
+        super().__init__(backend, device, api=_open(backend, device), capability=capability)
 
     def why_not(self, collective: Collective, dtype: str, redop: str, in_place: bool) -> str:
         if collective.point_to_point and self.backend == "nccl" and not _batches(self._api):

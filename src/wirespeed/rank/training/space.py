@@ -175,8 +175,7 @@ def limit_bytes(stage: Stage) -> int:
     place = stage.place
     if stage.plan.budget_bytes is not None:
         return stage.plan.budget_bytes
-    if place.device.type == "cuda":
-        free = free_bytes(place)
-    else:
-        free = _SHARE * min(free_bytes(place) / place.local_ranks_here, address_space_left())
+    free = free_bytes(place) / len(place.sharers(place.rank))
+    if place.device.type == "cpu":
+        free = _SHARE * min(free, address_space_left())
     return int(place.control.matrix([free]).min())

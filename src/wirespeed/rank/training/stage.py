@@ -268,7 +268,7 @@ class Stage:
     def _fits_all(self) -> bool:
         """Whether all cases' trainers may live at once; decided for all ranks alike."""
         needed = len(self.plan.cases) * _STATE_BYTES * self.model.parameters
-        share = self.place.local_ranks_here if self.place.device.type == "cpu" else 1
+        share = len(self.place.sharers(self.place.rank))
         return self.place.control.all_true(needed * share < _SHARE * free_bytes(self.place))
 
 

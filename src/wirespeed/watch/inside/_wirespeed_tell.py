@@ -367,16 +367,22 @@ def _stack_file(path: str) -> str:
 # torch's flight recorder.
 
 
+_RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
+"""torch has two flight recorders: ProcessGroupNCCL writes to one of its own, all others to the first."""
+
+
 def _entries() -> dict[str, Any]:
-    try:
-        dump: dict[str, Any] = json.loads(
-            sys.modules["torch"]._C._distributed_c10d._dump_fr_trace_json()
-        )
-    except Exception:
-        return {}
-    return dump
+    found: dict[str, Any] = {}
+    for name in _RECORDERS:
+        with contextlib.suppress(Exception):
+            dump = json.loads(getattr(sys.modules["torch"]._C._distributed_c10d, name)())
+            entries = [*(found.get("entries") or []), *(dump.get("entries") or [])]
+            groups = {k: {**(found.get(k) or {}), **(dump.get(k) or {})} for k in _OF_GROUPS}
+            found = {**found, **dump, **groups, "entries": entries}
+    return found
 
 
+_OF_GROUPS = ("pg_config", "pg_status")
 _KEPT = frozenset(
     (
         "process_group",

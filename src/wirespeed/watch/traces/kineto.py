@@ -134,6 +134,8 @@ class _Reader:
     def _kernel(self, event: Event, begin: float, end: float) -> None:
         op = op_of_kernel(event.name)
         if op is None:
+            if event.name.startswith("Memcpy PtoP"):  # from GPU to GPU: it computes nothing
+                return
             if not self._gpu:  # what the CPU does hides nothing then
                 self._gpu = True
                 self._by_thread.clear()

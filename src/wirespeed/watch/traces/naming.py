@@ -7,7 +7,11 @@ from wirespeed.collectives.catalogue import CATALOGUE, collective_named
 from wirespeed.collectives.collective import dtype_named
 from wirespeed.errors import UsageError
 
-_KERNEL = re.compile(r"(?:nccl|rccl)(?:Dev)?Kernel_([A-Za-z0-9]+)")
+_KERNEL = re.compile(r"(?:nccl|rccl)(?:Symk?)?(?:Dev)?Kernel_([A-Za-z0-9]+)")
+_SYMMETRIC = re.compile(
+    r".*\b(?:multimem|one_shot|two_shot)_(?:one_shot_)?(\w+?)(?:_out)?_kernel\b"
+)
+"""torch's kernels on symmetric memory: `multimem_one_shot_all_reduce_kernel<float, 16>`."""
 _ENDS = ("_coalesced", "_base", "_single", "_tensor", "_into", "_")
 _WORDS = {"long": "int64", "longint": "int64", "int": "int32", "char": "int8", "byte": "uint8"}
 _WORDS |= {"signedchar": "int8", "unsignedchar": "uint8", "short": "int16", "bool": "bool"}
@@ -37,8 +41,8 @@ def op_named(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def op_of_kernel(name: str) -> str | None:
-    """`all_reduce` of `ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)`; None: no kernel of NCCL."""
-    match = _KERNEL.match(name)
+    """`all_reduce` of `ncclDevKernel_AllReduce_Sum_f32_RING_LL(…)`; None: it does not communicate."""
+    match = _KERNEL.match(name) or _SYMMETRIC.match(name)
     return op_named(match[1]) if match else None
 
 
