@@ -104,6 +104,14 @@ def test_graph_timing_needs_a_gpu(monkeypatch):
         plan_of(monkeypatch, "all_reduce", "--timing", "graph")
 
 
+def test_a_graph_holds_no_barrier(monkeypatch):
+    monkeypatch.setattr("wirespeed.node.limits.count_gpus", lambda: 1)
+    with pytest.raises(UsageError, match="waits on the host"):
+        plan_of(monkeypatch, "barrier", "--timing", "graph")
+    plan = plan_of(monkeypatch, "all", "--timing", "graph")
+    assert "barrier" not in {step.case.op for step in plan.steps}
+
+
 def test_o_is_a_format_or_a_reduction():
     assert split_output(("json",)) == ((), "json")
     assert split_output(("max,min", "md")) == (("max", "min"), "md")

@@ -216,13 +216,14 @@ def _steps(values: dict[str, Any], redops: tuple[str, ...], format: str) -> "tup
 
 def _left_out(collective: Collective, values: dict[str, Any]) -> bool:
     """Whether a graph cannot hold it: NCCL's barrier waits on the host."""
-    if values["timing"] == "graph" and "all" not in values["ops"]:
+    captured = bool(values["timing"] == "graph")
+    if captured and "all" not in values["ops"]:
         raise UsageError(
             f"--timing graph of a {collective.name}, which waits on the host",
             expected="operations that move data, or another way of timing",
             next=f"wirespeed bench {collective.name} --timing batch",
         )
-    return values["timing"] == "graph"
+    return captured
 
 
 def _operations(names: tuple[str, ...]) -> list[Collective]:
