@@ -13,6 +13,7 @@ from typing import Any
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.bench_records import MedianTime
 from wirespeed.model.records import Choice, Timing
+from wirespeed.model.shape_records import Shape
 from wirespeed.model.training_records import TrainingKind
 from wirespeed.model.units import format_size
 
@@ -220,6 +221,16 @@ class ReplayPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShapePlan:
+    """What the groups of a large job cost each other, and a matrix product beside them."""
+
+    shape: Shape
+    """The plan's steps are the operations of its groups, in their order."""
+    choices: tuple[Choice, ...] = ()
+    """How the job was cut down."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     command: str
     steps: tuple[Step, ...]
@@ -231,6 +242,8 @@ class Plan:
     """Soak, after the steps."""
     replay: ReplayPlan | None = None
     """Time the steps' cases as the sequence of somebody's job, after the steps."""
+    shape: ShapePlan | None = None
+    """Make the steps' calls at once and beside a matrix product, after the steps."""
     engine: str = "torch"
     seed: int = 1
     op_timeout_s: float = 30.0

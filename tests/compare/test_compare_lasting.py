@@ -10,6 +10,7 @@ from wirespeed.compare.figures import figures_of
 from wirespeed.model.derived_records import Comparison, Row
 from wirespeed.model.lasting_records import Goodput, Soak, SoakCell, SoakWindow
 from wirespeed.model.records import Run
+from wirespeed.model.training_records import Ends, LoadFigures, Ratio
 from wirespeed.views import Style
 from wirespeed.views import comparison as view
 from wirespeed.views import trend as trend_view
@@ -71,6 +72,21 @@ def test_less_goodput_is_worse_and_shown_as_a_share(side: Any) -> None:
     assert data["goodput_before"] == pytest.approx(0.9, rel=0.01)
     assert "time_before_us" not in data
     assert row(compare([after, before])).verdict == "better"
+
+
+def test_what_ran_beside_others_compares_by_its_time_there(side: Any) -> None:
+    def load(factor: float) -> tuple[LoadFigures, ...]:
+        one = LoadFigures(
+            name="tensor 4 MiB", beside="GEMM 256", alone=0.01, together=0.02 * factor,
+            ratio=Ratio(value=2.0, low=1.9, high=2.1), rounds=8,
+            together_interval=Ends(low=0.0199 * factor, high=0.0201 * factor),
+        )  # fmt: skip
+        return one, replace(one, beside="data 4 MiB, GEMM 256", together_interval=None)
+
+    found = compare([side("a", under_load=load), side("b", under_load=lambda f: load(1.5 * f))])
+    assert [one.verdict for one in found.rows] == ["WORSE", "WORSE"]
+    text = view.render(found, "table", PLAIN)
+    assert "\ntensor 4 MiB beside GEMM 256 time " in text
 
 
 def test_one_run_a_side_decides_nothing(side: Any) -> None:

@@ -119,6 +119,30 @@ _ROUND_S = 0.5
     "(files or folders; further ones stand where OP does).",
     completes="files",
 )
+@option(
+    "--shape MODEL",
+    "Instead of OP: what a training job of this model sends, cut as --tp, --pp, --dp and --ep say and "
+    "scaled to the ranks that there are: each kind of group alone, beside a matrix product, and all "
+    "at once.",
+    completes="shapes",
+)
+@option(
+    "--tp", "With --shape: tensor parallel ranks of the job.  [default: 1]", click.IntRange(min=1)
+)
+@option("--pp", "With --shape: pipeline stages of the job.  [default: 1]", click.IntRange(min=1))
+@option(
+    "--dp", "With --shape: data parallel ranks of the job.  [default: 1]", click.IntRange(min=1)
+)
+@option(
+    "--ep",
+    "With --shape: ranks that a mixture's experts are spread over, within --dp.  [default: 1]",
+    click.IntRange(min=1),
+)
+@option(
+    "--tokens",
+    "With --shape: tokens of a micro-batch.  [default: the model's context]",
+    click.IntRange(1, 1 << 24),
+)
 @common_options
 @click.pass_context
 def bench(ctx: click.Context, /, **values: Any) -> int:
@@ -140,9 +164,11 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
       wirespeed bench all_reduce --ranks 2,4,6 --sizes 1M,10M,100M   a grid: one table
       torchrun --nproc-per-node 8 -m wirespeed bench all_reduce -b 8 -e 8G -f 2
       wirespeed bench --replay traces/ --ranks 8       is it the fabric, or the job's code?
+      wirespeed bench --shape llama-70b --tp 8 --pp 4 --dp 16     a job's groups, alone and at once
     """
     from wirespeed.cli.execute import execute
     from wirespeed.cli.several import asked_settings, grid_of
+    from wirespeed.cli.shaping import refuse_without_shape
 
     redops, format = split_output(values.pop("output"))
     options = RunOptions.take(values, format, several=("ranks", "backend"))
@@ -151,6 +177,9 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
     if values["timing"] == "graph":
         _require_gpus(options.backend)
     _refuse_sizes_twice(ctx)
+    if values["shape"] is not None:
+        return _shape(ctx, values, options, redops)
+    refuse_without_shape(ctx)
     if values["replay"] is not None:
         return _replay(ctx, values, options, redops)
     plan = options.plan("bench", steps=_steps(values, redops, format))
@@ -179,6 +208,22 @@ def _replay(
             "--replay with a reduction or a grid", expected="one world, and no reduction: the job's"
         )
     plan, options = replayed(ctx, (values["replay"], *values["ops"]), options, _measure(values))
+    return execute(ctx, plan, options)
+
+
+def _shape(
+    ctx: click.Context, values: dict[str, Any], options: RunOptions, redops: tuple[str, ...]
+) -> int:
+    from wirespeed.cli.execute import execute, only_config
+    from wirespeed.cli.shaping import shaped
+
+    if only_config(ctx):
+        return 0
+    if redops:
+        raise UsageError(
+            f"--shape with -o {redops[0]}", expected="no reduction: the job's are sums"
+        )
+    plan, options = shaped(ctx, options, _measure(values))
     return execute(ctx, plan, options)
 
 

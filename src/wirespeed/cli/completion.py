@@ -243,6 +243,13 @@ def models() -> Named:
 
 
 @_from
+def shapes() -> Named:
+    from wirespeed.training.models.shapes import SHAPES
+
+    return _plain(SHAPES)
+
+
+@_from
 def check_ids() -> Named:
     """What `check --only` takes: families, prefixes and ids."""
     from wirespeed.checks.registry import CHECKS

@@ -35,17 +35,18 @@ def replayed(
     Raises UsageError for options that say nothing here, for records that cannot be replayed, and where
     this world has another size than the job's and its groups are not the whole of it.
     """
-    _refuse_others(ctx)
+    allowed = "how long is measured (-w, -n, --precision, --max-time)"
+    refuse_beside(ctx, _OWN, "--replay", allowed)
     from wirespeed.model.records import Choice
     from wirespeed.plan import ReplayPlan, Step
     from wirespeed.watch.recorded import recorded_calls, recorded_step
     from wirespeed.watch.sequence import find_sequence
 
     found = find_sequence(recorded_calls(sources), step=recorded_step(sources))
-    size = _size(options)
-    if size is None and found.world <= max(_FEW, _usual(options)):
+    size = known_size(options)
+    if size is None and found.world <= max(_FEW, usual_size(options)):
         size, options = found.world, replace(options, ranks=found.world)
-    size = size or _usual(options)
+    size = size or usual_size(options)
     choices = list(found.choices)
     if size != found.world:
         _refuse_size(found, size)
@@ -71,17 +72,17 @@ def replayed(
     return plan, options
 
 
-def _refuse_others(ctx: click.Context) -> None:
-    for name in _OWN:
+def refuse_beside(ctx: click.Context, names: Sequence[str], switch: str, allowed: str) -> None:
+    """UsageError where one of these options was typed beside `switch`, which tells what they would."""
+    for name in names:
         if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise UsageError(
-                f"{switch_of(name)} with --replay",
-                expected="no more than how long is measured (-w, -n, --precision, --max-time), where, "
-                "and how it is shown: the job's record tells the rest",
+                f"{switch_of(name)} with {switch}",
+                expected=f"no more than {allowed}, where, and how it is shown: {switch} tells the rest",
             )
 
 
-def _size(options: RunOptions) -> int | None:
+def known_size(options: RunOptions) -> int | None:
     """Ranks of this world; None: not decided yet."""
     if options.where is not None:
         return options.prepared().job.size
@@ -89,7 +90,8 @@ def _size(options: RunOptions) -> int | None:
     return identity.world_size if identity is not None else options.ranks
 
 
-def _usual(options: RunOptions) -> int:
+def usual_size(options: RunOptions) -> int:
+    """Ranks of this machine where nobody tells."""
     return int(limits.choose_ranks(options.ranks, options.backend).value)
 
 

@@ -28,9 +28,10 @@ GOODPUT = ("figure", "strategy", "model", "ranks", "for_s")
 """Time that starting takes weighs more in a short run: only what was to last as long is alike."""
 WATCHED = ("figure", "ranks")
 REPLAY = ("figure", "ranks", "sequence")
+LOAD = ("figure", "beside", "ranks")
 SOAK = ("op", "dtype", "size_bytes", "ranks")
-_Kind = Literal["collective", "training", "goodput", "soak", "watched", "replay"]
-FIELDS = tuple(dict.fromkeys(COLLECTIVE + TRAINING + GOODPUT + SOAK + WATCHED + REPLAY))
+_Kind = Literal["collective", "training", "goodput", "soak", "watched", "replay", "load"]
+FIELDS = tuple(dict.fromkeys(COLLECTIVE + TRAINING + GOODPUT + SOAK + WATCHED + REPLAY + LOAD))
 """What must be alike; `--across` takes one of them out."""
 
 
@@ -80,6 +81,7 @@ def _measured(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], F
     if r := run.replay:
         for name, time in (("sequence", r.unbroken), ("paced sequence", r.paced)):
             yield "replay", REPLAY, (name, run.world.size, r.title), _of_median(time)
+    yield from _loads(run)
     for key, cells in _soaked(run).items():
         yield "soak", SOAK, key, _of_soak(cells)
 
@@ -121,6 +123,16 @@ def _of_watched(w: Watched) -> dict[str, Figure]:
 def _of_median(time: MedianTime) -> Figure:
     within = _error(time.low, time.high, NormalDist().inv_cdf(0.975))
     return Figure(log=math.log(time.median), within=within, samples=time.samples)
+
+
+def _loads(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], Figure]]:
+    """What each takes beside the others; what it takes alone is a figure of the collective."""
+    reach = NormalDist().inv_cdf(0.975)
+    for one in (load for load in run.under_load if load.together > 0):
+        ends = one.together_interval
+        within = _error(ends.low, ends.high, reach) if ends else None
+        figure = Figure(log=math.log(one.together), within=within, samples=one.rounds)
+        yield "load", LOAD, (one.name, one.beside, run.world.size), figure
 
 
 def _of_soak(cells: Sequence[SoakCell]) -> Figure:

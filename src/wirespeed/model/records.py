@@ -26,6 +26,7 @@ from wirespeed.model.field_types import (
 )
 from wirespeed.model.lasting_records import Goodput, Soak
 from wirespeed.model.node_facts import CHECKED_FACTS, Counters, Facts, Gpu, Nic, RdmaPort
+from wirespeed.model.shape_records import Shape
 from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.watch_records import Watched
 
@@ -454,7 +455,7 @@ class Run:
     training: Annotated[tuple[Training, ...], SPARSE] = ()
     """What `train` measured."""
     under_load: Annotated[tuple[LoadFigures, ...], SPARSE] = ()
-    """What `train --load` timed alone and side by side."""
+    """What `train --load` and `bench --shape` timed alone and side by side."""
     settings: Annotated[tuple[Setting, ...], SPARSE] = ()
     """What `bench --env` found about each combination, the default first."""
     soak: Annotated[Soak | None, SPARSE] = None
@@ -466,6 +467,8 @@ class Run:
     for."""
     replay: Annotated[Replay | None, SPARSE] = None
     """Of `bench --replay`: the collectives of a step of somebody's job, without the job."""
+    shape: Annotated[Shape | None, SPARSE] = None
+    """Of `bench --shape`: what the job of a large model sends, cut down to this world."""
     watched: Annotated[Watched | None, SPARSE] = None
     """Of the user's own job: what `launch --watch` and `watch` saw."""
     unfinished: Annotated[bool, SPARSE] = False

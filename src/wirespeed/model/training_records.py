@@ -6,7 +6,7 @@ Seconds and bytes inside; figures get their units on the way out (`codec.py`).
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from wirespeed.model.field_types import ALWAYS, SPLIT, Bytes, Count, Millis, NotNegative
+from wirespeed.model.field_types import ALWAYS, SPARSE, SPLIT, Bytes, Count, Millis, NotNegative
 
 TrainingKind = Literal["compare", "strong", "weak"]
 
@@ -191,3 +191,10 @@ class LoadFigures:
     """Together over alone."""
     rounds: Count
     """Interleaved rounds."""
+    alone_interval: Annotated[Millis[Ends | None], SPARSE] = None
+    """Of `alone`; absent in runs of earlier versions."""
+    together_interval: Annotated[Millis[Ends | None], SPARSE] = None
+    """Of `together`."""
+    gain: Annotated[Ratio | None, SPARSE] = None
+    """What doing it and all beside it at once brings over one after the other: the sum of alone over
+    together. 1: nothing; their number: none slows another. Absent where nothing was at once."""

@@ -80,6 +80,10 @@ class RankProgram:
             from wirespeed.rank.replay import run_replay
 
             run_replay(place, plan, plan.replay, heartbeat)
+        if plan.shape is not None:
+            from wirespeed.rank.shape import run_shape
+
+            run_shape(place, plan, plan.shape, heartbeat)
         if plan.pairs is not None:
             from wirespeed.rank.locating import run_pairs
 

@@ -11,7 +11,7 @@ from wirespeed.collectives.collective import Collective
 from wirespeed.collectives.oracle import needed_bytes
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Verification
-from wirespeed.plan import Plan, Step
+from wirespeed.plan import Measure, Plan, Step
 from wirespeed.rank.faulty_engine import PROCESS_FAULTS, Fault, strike
 from wirespeed.rank.measure import measure, slots_of
 from wirespeed.rank.place import Place, Site, site_of
@@ -113,13 +113,17 @@ def _halving(start: int) -> Iterator[int]:
 
 def shortage(place: Place, site: Site, step: Step) -> Shortage | None:
     """Where buffers of all ranks, and what checking them takes, do not fit; collective."""
-    need = _need(place, site, step)
+    return lacking(place, needed(place, site, step.measure, check=step.verify))
+
+
+def lacking(place: Place, need: int) -> Shortage | None:
+    """Where that many bytes on this rank, and what the others need, do not fit; collective."""
     rows = place.control.matrix([float(need), float(_memory(place.device))]).tolist()
     for rank, host in enumerate(place.hosts):
         mine = [rows[other] for other in place.sharers(rank)]
-        needed, free = sum(row[0] for row in mine), min(row[1] for row in mine)
-        if needed > free:
-            return Shortage(host, int(needed), int(free))
+        wanted, free = sum(row[0] for row in mine), min(row[1] for row in mine)
+        if wanted > free:
+            return Shortage(host, int(wanted), int(free))
     refused = place.control.matrix([float(not _granted(place, need))])[:, 0].tolist()
     if not any(refused):
         return None
@@ -127,18 +131,18 @@ def shortage(place: Place, site: Site, step: Step) -> Shortage | None:
     return Shortage(place.hosts[rank], int(rows[rank][0]), int(rows[rank][1]))
 
 
-def _need(place: Place, site: Site, step: Step) -> int:
-    """Bytes on this rank."""
+def needed(place: Place, site: Site, how: Measure | None, *, check: bool = False) -> int:
+    """Bytes that timing it so, and checking its data, takes on this rank."""
     if site.group is None:
         return 0
     return needed_bytes(
         site.collective,
         site.geometry,
         site.dtype.itemsize,
-        in_place=step.case.in_place,
-        check=step.verify,
+        in_place=site.case.in_place,
+        check=check,
         backend=place.engine.backend,
-        slots=slots_of(place, site, step.measure) if step.measure else 1,
+        slots=slots_of(place, site, how) if how else 1,
     )
 
 

@@ -29,6 +29,7 @@ from wirespeed.model.records import (
     Verification,
     World,
 )
+from wirespeed.model.shape_records import Shape
 from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.watch_records import Watched
 from wirespeed.node.reading import read_whole
@@ -255,6 +256,7 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
         soak=_soak_of(start, parts["soak"]),
         goodput=last.get("goodput", start.goodput),
         replay=last.get("replay", start.replay),
+        shape=last.get("shape", start.shape),
         watched=last.get("watched", start.watched),
     )
 
@@ -284,6 +286,7 @@ _KINDS: dict[str, Any] = SOAK_KINDS | {
     "under_load": LoadFigures,
     "goodput": Goodput,
     "replay": Replay,
+    "shape": Shape,
     "watched": Watched,
 }
 """What a record of that kind holds."""

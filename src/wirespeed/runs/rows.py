@@ -90,7 +90,7 @@ class FigureRow:
     number: int
     """Its place among the run's figures, from 0."""
     kind: str
-    """`collective`, `training`, `goodput`, `soak`, `watched` or `replay`."""
+    """`collective`, `training`, `goodput`, `soak`, `watched`, `replay` or `load`."""
     name: str
     """The operation, the strategy, or which figure of the kind."""
     what: str

@@ -226,6 +226,7 @@ class Session:
             training=tuple(heard.training.values()),
             under_load=tuple(heard.load),
             replay=heard.replay,
+            shape=heard.shape,
             settings=self._settings,
             goodput=self._goodput,
             grid=self._grid,

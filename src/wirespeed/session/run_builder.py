@@ -20,6 +20,7 @@ from wirespeed.model.records import (
     Verification,
     World,
 )
+from wirespeed.model.shape_records import Shape
 from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.units import format_size
 from wirespeed.node.identity import distinct_names
@@ -121,7 +122,18 @@ class NodeRegistry:
         return {**peer, "host": self._hosts[peer["rank"]]} if self._hosts else peer
 
 
-_STORED = ("measurement", "verification", "pairs", "located", "training", "under_load", "replay")
+_STORED = (
+    *(
+        "measurement",
+        "verification",
+        "pairs",
+        "located",
+        "training",
+        "under_load",
+        "replay",
+        "shape",
+    ),
+)
 """Kinds of records that the run folder keeps as they come."""
 
 _LISTED: dict[str, tuple[type, str]] = {
@@ -167,6 +179,7 @@ class RunBuilder:
         self.proofs: list[Mapping[str, Any]] = []
         self.trace: list[str] = []
         self.replay: Replay | None = None
+        self.shape: Shape | None = None
         self.notes: list[Finding] = []
         self.refusal: Mapping[str, Any] | None = None
         self._takers: dict[str, Take] = {
@@ -187,6 +200,8 @@ class RunBuilder:
             "trouble": self._on_trouble,
             "trace": self._on_trace,
             "replay": self._on_replay,
+            "shape": self._on_shape,
+            "shape_told": self._on_shape_told,
             "refusal": self._on_refusal,
             "odd": self._on_odd,
             "identity": self._on_identity,
@@ -288,6 +303,15 @@ class RunBuilder:
 
         self.replay = from_json(Replay, data)
         self.notes += replay_findings(self.replay, self.measurements)
+
+    def _on_shape(self, data: Mapping[str, Any]) -> None:
+        self.shape = from_json(Shape, data)
+
+    def _on_shape_told(self, _: Mapping[str, Any]) -> None:
+        """All that its groups cost each other has come."""
+        from wirespeed.checks.shaping import shape_findings
+
+        self.notes += shape_findings(self.load)
 
     def _on_refusal(self, data: Mapping[str, Any]) -> None:
         """A rank cannot do what was asked: the first to say so is shown, and it is no failure."""

@@ -35,6 +35,7 @@ _BANDWIDTH_FROM = 2**20
 _SAID_BY_LABEL = ("figure", "op", "size_bytes", "strategy")
 _SPELLED: dict[str, tuple[str, object]] = {
     "batch": ("batch {}", None),
+    "beside": ("beside {}", None),
     "blocking": ("async", True),
     "bucket_mb": ("{:g} MB", None),
     "for_s": ("for {:g} s", None),
@@ -67,7 +68,8 @@ def by_rate(what: What, *busbw: float) -> bool:
 
 def label(what: What, varying: Iterable[str] = (), *, rate: bool = False) -> str:
     """`all_reduce 1 GiB busbw`, with the fields that are not alike in the whole table."""
-    said = [what.get("op") or what.get("strategy")]
+    first = "figure" if what.kind == "load" else "strategy"
+    said = [what.get("op") or what.get(first)]
     size = what.get("size_bytes")
     said += [format_size(size)] if isinstance(size, int) and size else []
     said += [_word(name, what.get(name)) for name in varying if name not in _SAID_BY_LABEL]
@@ -76,7 +78,7 @@ def label(what: What, varying: Iterable[str] = (), *, rate: bool = False) -> str
 
 def _unit(what: What, rate: bool) -> str:
     """What the figure is a figure of."""
-    if figure := what.get("figure"):
+    if (figure := what.get("figure")) and what.kind != "load":
         return "not exposed" if figure == "unexposed" else str(figure)
     if what.kind == "soak":
         return "call"

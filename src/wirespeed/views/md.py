@@ -12,6 +12,7 @@ from wirespeed.views.findings import FIELDS, of_interest, sorted_by_family
 from wirespeed.views.lasting import conclusion, goodput_tables, soak_tables, summary, timeline
 from wirespeed.views.pairs import pair_tables, simulation_lines
 from wirespeed.views.replay import replay_tables
+from wirespeed.views.shape import shape_tables
 from wirespeed.views.text import MARKS, WORDS, Grid, Style, code, escape, plain_text, table
 from wirespeed.views.training import tables as training_tables
 
@@ -23,12 +24,13 @@ def render(run: Run, style: Style) -> str:
         _findings(run, plain),
         *(_details(finding, plain) for finding in sorted_by_family(run.findings)),
         *_watched(run, plain),
+        *(_tables(shape_tables(run, run.shape), plain) if run.shape else []),
         *_tables(training_tables(run), plain),
         *_settings(run, plain),
         *(_tables(replay_tables(run, run.replay), plain) if run.replay else []),
         *_soak(run, plain),
         *_goodput(run, plain),
-        *([] if run.settings or run.replay else _measurements(run, plain)),
+        *([] if run.settings or run.replay or run.shape else _measurements(run, plain)),
         *_references(run, plain),
         *_pairs(run, plain),
         sections.choices_grid(run).markdown(plain, every=True)

@@ -48,6 +48,10 @@ def _particular(run: Run, style: Style, *, wide: bool = False) -> list[list[str]
         from wirespeed.views.watched import watched_lines
 
         blocks.append(watched_lines(run, style, wide=wide))
+    if run.shape is not None:
+        from wirespeed.views.shape import shape_lines
+
+        blocks.append(shape_lines(run, run.shape, style))
     if run.training or run.under_load or run.grid:
         from wirespeed.views.training import training_lines
 
@@ -78,7 +82,7 @@ def _figures(run: Run, style: Style) -> list[str]:
         lines = summary_grid(series).lines(style)
     else:
         joint = run.command == "bench" and bool(run.grid)
-        lines = [] if run.settings or run.replay or joint else _sizes(series, style)
+        lines = [] if run.settings or run.replay or run.shape or joint else _sizes(series, style)
         if joint:
             from wirespeed.views.combinations import grid_lines
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from wirespeed.model.bench_records import GridPoint, Missing
 from wirespeed.model.records import Run
-from wirespeed.model.training_records import Ratio, Spread, Training, TrainingMemory
+from wirespeed.model.training_records import Ends, Ratio, Spread, Training, TrainingMemory
 from wirespeed.model.units import format_duration
 from wirespeed.views.sections import note
 from wirespeed.views.text import NOTHING, Grid, Style, counted, titled
@@ -233,13 +233,32 @@ def _mib(size: int) -> str:
 
 
 def _load(run: Run) -> Grid:
-    grid = Grid.of("<what|<beside|alone|together|slower|<95 %|rounds")
+    """One row a figure; what all of them at once bring stands in the first row of a comparison."""
+    grid = Grid.of(
+        "<what|<beside|alone|95 %|together|95 %|slower|<95 %|rounds|at once brings|<95 %"
+    )
+    told: Ratio | None = None
     for one in run.under_load:
-        times = (format_duration(one.alone), format_duration(one.together))
-        ratio = one.ratio
-        interval = f"{ratio.low:.2f}× … {ratio.high:.2f}×"
-        grid.add(one.name, one.beside, *times, f"{ratio.value:.2f}×", interval, str(one.rounds))
+        gain, told = (one.gain if one.gain != told else None), one.gain
+        grid.add(
+            *(one.name, one.beside),
+            *(format_duration(one.alone), _around(one.alone, one.alone_interval)),
+            *(format_duration(one.together), _around(one.together, one.together_interval)),
+            *(f"{one.ratio.value:.2f}×", _between(one.ratio), str(one.rounds)),
+            *((f"{gain.value:.2f}×", _between(gain)) if gain else ("", "")),
+        )
     return grid
+
+
+def _between(ratio: Ratio) -> str:
+    return f"{ratio.low:.2f}× … {ratio.high:.2f}×"
+
+
+def _around(middle: float, ends: Ends | None) -> str:
+    """`±3.1 %`; nothing where no interval is known."""
+    if ends is None or middle <= 0:
+        return ""
+    return f"±{max(ends.high - middle, middle - ends.low) / middle:.1%}".replace("%", " %")
 
 
 def training_notes(run: Run, style: Style) -> list[str]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import count
 from math import isqrt
 
@@ -381,7 +382,7 @@ _SHARES = (0.5, 0.8)
 
 def under_load(place: Place) -> Iterator[list[LoadFigures]]:
     """Group after group of figures; collective over the world."""
-    from wirespeed.training.under_load import (
+    from wirespeed.rank.under_load import (
         all_reduce,
         beside_each_other,
         gemm,
@@ -390,9 +391,10 @@ def under_load(place: Place) -> Iterator[list[LoadFigures]]:
 
     control, whole = dist.new_group(backend="gloo"), dist.new_group()
     size = _SENT[place.device.type]
-    product = gemm(_GEMM_CPU if place.device.type == "cpu" else _GEMM_GPU, place.device)
+    product = gemm(place.device, _GEMM_CPU if place.device.type == "cpu" else _GEMM_GPU)
     sent = all_reduce(f"all_reduce {size >> 20} MiB", size, whole, place.device)
-    yield beside_each_other([product, sent], control=control, device=place.device)
+    beside = partial(beside_each_other, control=control, device=place.device, tick=place.tick)
+    yield beside([product, sent])
     if cuts := _two_cuts(place.world_size):
         rows, columns = ([list(group) for group in cut] for cut in cuts)
         mine = [_own(cut, place.rank) for cut in (rows, columns)]
@@ -401,7 +403,7 @@ def under_load(place: Place) -> Iterator[list[LoadFigures]]:
             all_reduce(name, size, group, place.device)
             for name, group in zip(names, mine, strict=True)
         ]
-        yield beside_each_other(both, control=control, device=place.device)
+        yield beside(both)
     if place.world_size > 1:
         shares = [share for share in _SHARES if share > 1 / place.world_size]
         yield skewed_all_to_all(shares, group=whole, control=control, device=place.device)

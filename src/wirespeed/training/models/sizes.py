@@ -283,8 +283,9 @@ _TINY = TransformerSize(
     kv_heads=4,
     tied=False,
 )
-# Shapes of Meta's Llama 3.2 1B and Llama 3.1 8B (config.json of meta-llama/Llama-3.2-1B and
-# meta-llama/Llama-3.1-8B); the contexts are ours, what a first test trains with.
+# Shapes of Meta's Llama 3.2 1B and Llama 3.1 8B and 70B (config.json of meta-llama/Llama-3.2-1B,
+# meta-llama/Llama-3.1-8B and -70B); the contexts are ours, what a first test trains with, and of 70B
+# what it was trained with at first.
 _LLAMA_8B = TransformerSize(
     name="llama-8b",
     vocab=128_256,
@@ -296,6 +297,9 @@ _LLAMA_8B = TransformerSize(
     kv_heads=8,
     tied=False,
     rope_theta=500_000.0,
+)
+_LLAMA_70B = replace(
+    _LLAMA_8B, name="llama-70b", context=8192, d_model=8192, d_ff=28_672, layers=80, heads=64
 )
 _LLAMA_1B = replace(_LLAMA_8B, name="llama-1b", d_model=2048, d_ff=8192, layers=16, tied=True)
 
@@ -310,6 +314,7 @@ TRANSFORMERS: dict[str, TransformerSize] = {
         _handout("2.7B", 2560, 10240, 32, 32),
         _LLAMA_1B,
         _LLAMA_8B,
+        _LLAMA_70B,
     )
 }
 

@@ -17,6 +17,7 @@ from wirespeed.views.html.collectives import Line, busbw_chart, lines_of, time_c
 from wirespeed.views.html.parts import Section, Spot, chart, html_tables, section, study
 from wirespeed.views.html.timeline import timeline_svg
 from wirespeed.views.sections import series_of
+from wirespeed.views.shape import shape_tables
 from wirespeed.views.text import NOTHING, Column, Grid, Style, shortened
 from wirespeed.views.training import name, number_cell, tables, training_notes
 
@@ -43,6 +44,9 @@ def study_sections(run: Run, trace: Mapping[str, Any] | None, spot: Spot) -> Ite
     yield from _timeline(run, trace, spot)
     yield from _scaling(run, spot)
     yield from _memory(run, spot)
+    if run.shape is not None:
+        found = shape_tables(run, run.shape)
+        yield study(spot, "shape", "Shape of the job", "What the job's groups send", found)
     yield from _load(run, spot)
     yield from _settings(run, spot)
     yield from _lasting(run, spot)

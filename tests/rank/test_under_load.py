@@ -4,8 +4,11 @@ from threading import Lock
 
 import pytest
 
+from wirespeed.checks.shaping import shape_findings
 from wirespeed.errors import CannotMeasure
-from wirespeed.training.under_load import Activity, _figures, _shared, expert_splits
+from wirespeed.model.codec import from_json, to_json
+from wirespeed.model.training_records import LoadFigures
+from wirespeed.rank.under_load import Activity, _figures, _shared, expert_splits
 
 
 def _cpu():
@@ -18,10 +21,17 @@ def known_case(rank, ranks):
     """Two that take turns at one thing, and two that have nothing to do with each other."""
     import torch.distributed as dist
 
-    from wirespeed.training.under_load import beside_each_other
+    from wirespeed.rank.under_load import beside_each_other
 
     control = dist.new_group()
-    only_one = Lock()
+    only_one, active = Lock(), []
+
+    def in_the_way():
+        """Quick alone; where another one is at it, both lose far more than their turns."""
+        active.append(1)
+        time.sleep(0.005)
+        time.sleep(0.03 if len(active) > 1 else 0)
+        active.pop()
 
     def held(seconds):
         with only_one:
@@ -30,7 +40,7 @@ def known_case(rank, ranks):
 
     def measured(*activities):
         found = beside_each_other(activities, control=control, device=_cpu(), rounds=6)
-        return [asdict(one) for one in found]
+        return [to_json(one) for one in found]
 
     return {
         "turns": measured(
@@ -40,6 +50,7 @@ def known_case(rank, ranks):
             Activity("short", lambda: time.sleep(0.01)),
             Activity("long", lambda: time.sleep(0.04)),
         ),
+        "thrash": measured(Activity("one", in_the_way), Activity("other", in_the_way)),
     }
 
 
@@ -51,16 +62,20 @@ def test_known_slowdowns_are_found(seen):
         assert 1.4 < one["ratio"]["value"] < 2.6
     for one in first["apart"]:
         assert 0.6 < one["ratio"]["value"] < 1.4
+    assert 0.7 < first["turns"][0]["gain"]["value"] < 1.4, "one after the other"
+    assert 1.5 < first["apart"][0]["gain"]["value"] < 2.5, "neither slows the other"
+    (said,) = shape_findings([from_json(LoadFigures, one) for one in first["thrash"]])
+    assert (said.status, said.id) == ("warn", "SHAPE-001"), "better one after the other"
     assert first == second  # the slowest rank's figures, the same on all
 
 
 def gemm_case(rank, ranks):
     import torch.distributed as dist
 
-    from wirespeed.training.under_load import all_reduce, beside_each_other, gemm
+    from wirespeed.rank.under_load import all_reduce, beside_each_other, gemm
 
     control, group = dist.new_group(), dist.new_group()
-    activities = [gemm(128, _cpu()), all_reduce("all_reduce 256 KiB", 1 << 18, group, _cpu())]
+    activities = [gemm(_cpu(), 128), all_reduce("all_reduce 256 KiB", 1 << 18, group, _cpu())]
     return [
         asdict(o) for o in beside_each_other(activities, control=control, device=_cpu(), rounds=6)
     ]
@@ -83,7 +98,7 @@ def cuts_case(rank, ranks):
     """Two ways to cut four ranks at once: {01}{23} and {02}{13}."""
     import torch.distributed as dist
 
-    from wirespeed.training.under_load import all_reduce, beside_each_other
+    from wirespeed.rank.under_load import all_reduce, beside_each_other
 
     control = dist.new_group()
     tensor = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
@@ -108,7 +123,7 @@ def test_two_cuts_of_the_world_at_once(world):
 def experts_case(rank, ranks):
     import torch.distributed as dist
 
-    from wirespeed.training.under_load import skewed_all_to_all
+    from wirespeed.rank.under_load import skewed_all_to_all
 
     control = dist.new_group()
     found = skewed_all_to_all(
@@ -127,8 +142,8 @@ def test_uneven_shares_against_even_ones(seen):
     first, second = seen["experts_case"]
     assert first == second
     assert [one["name"] for one in first] == [
-        "all_to_all_v 65536 B, 50% to one expert",
-        "all_to_all_v 65536 B, 100% to one expert",
+        "all_to_all_v 64 KiB, 50% to one expert",
+        "all_to_all_v 64 KiB, 100% to one expert",
     ]
     for one in first:
         assert one["beside"] == "even shares" and one["rounds"] == 6
@@ -140,7 +155,7 @@ def routed_case(rank, ranks):
     import torch
     import torch.distributed as dist
 
-    from wirespeed.training import under_load
+    from wirespeed.rank import under_load
 
     seen = []
     real = dist.all_to_all_single
@@ -152,7 +167,7 @@ def routed_case(rank, ranks):
 
     under_load.dist.all_to_all_single = marked
     splits = expert_splits(8, ranks, 0.75)
-    under_load._exchange(splits, 3, dist.group.WORLD, torch.device("cpu")).call()
+    under_load.exchange(splits, 3, dist.group.WORLD, torch.device("cpu")).call()
     return seen[0]
 
 

@@ -24,12 +24,14 @@ import torch
 import torch.distributed as dist
 
 from wirespeed.errors import CannotMeasure
-from wirespeed.model.training_records import LoadFigures, Ratio
-from wirespeed.statistics import paired_ratio
+from wirespeed.model.training_records import Ends, LoadFigures, Ratio
+from wirespeed.model.units import format_size
+from wirespeed.statistics import LEAST_SAMPLES, median_interval, paired_ratio, sure_interval
 
 _ROUND_S = 0.05
 """Seconds that each activity's calls are meant to take alone in one round."""
-_LEAST_CALLS, _MOST_CALLS = 4, 400
+_LEAST_CALLS, _MOST_CALLS = 4, 2000
+_MOST_ROUNDS = 40
 _WAIT_S = 600.0
 """No rank's threads wait longer for each other than this."""
 
@@ -45,11 +47,20 @@ class Activity:
     call: Callable[[], object]
 
 
-def gemm(size: int, device: torch.device) -> Activity:
-    """One product of two square matrices."""
-    first = torch.randn(size, size, device=device)
-    second, out = torch.randn_like(first), torch.empty_like(first)
-    return Activity(f"GEMM {size}", lambda: torch.mm(first, second, out=out))
+def gemm(
+    device: torch.device,
+    rows: int,
+    inner: int | None = None,
+    columns: int | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> Activity:
+    """One product of matrices, rows × inner times inner × columns; square where only `rows` is told."""
+    inner, columns = inner or rows, columns or rows
+    first = torch.randn(rows, inner, device=device).to(dtype)
+    second = torch.randn(inner, columns, device=device).to(dtype)
+    out = torch.empty(rows, columns, device=device, dtype=dtype)
+    name = str(rows) if rows == inner == columns else f"{rows} × {inner} × {columns}"
+    return Activity(f"GEMM {name}", lambda: torch.mm(first, second, out=out))
 
 
 def all_reduce(
@@ -65,31 +76,55 @@ def beside_each_other(
     *,
     control: dist.ProcessGroup,
     device: torch.device,
-    rounds: int = 8,
+    rounds: int | None = 8,
+    max_time_s: float = 0.0,
+    tick: Callable[[], object] = lambda: None,
 ) -> list[LoadFigures]:
     """Each activity alone and beside all others: one record each. Collective over `control`.
 
     `control` is a group of all ranks for CPU tensors, which none of the activities uses; activities that
     send must have groups of their own. A rank outside an activity's group gives it a call that does
-    nothing. CannotMeasure: their calls never overlapped in a round.
+    nothing. rounds: None: as many as fit into `max_time_s`, but enough for an interval. tick: called
+    after each call, by any thread. CannotMeasure: their calls never overlapped in a round.
     """
-    bench = _Bench(control, device)
-    counts = bench.calibrated(activities)
+    bench = _Bench(control, device, tick)
+    counts, times = bench.calibrated(activities)
     alone, together = [], []
-    for _ in range(rounds):
+    for _ in range(rounds or _fitting(counts, times, max_time_s)):
         alone.append(bench.each_alone(activities, counts))
         shared = _shared(bench.run(activities, counts))
         together.append(bench.slowest([_middle(calls) for calls in shared]))
+    gain = _gain(alone, together)
     return [
         _figures(
             activity.name,
             ", ".join(other.name for other in activities if other is not activity),
             *times,
+            gain=gain,
         )
         for activity, *times in zip(
             activities, zip(*alone, strict=True), zip(*together, strict=True), strict=True
         )
     ]
+
+
+def _fitting(counts: Sequence[int], times: Sequence[float], max_time_s: float) -> int:
+    """Rounds for so much time: each takes the calls one activity after the other, and again at once."""
+    round_s = 2 * sum(count * one for count, one in zip(counts, times, strict=True))
+    return max(LEAST_SAMPLES, min(_MOST_ROUNDS, int(max_time_s / max(round_s, 1e-9))))
+
+
+def _gain(alone: Sequence[Sequence[float]], together: Sequence[Sequence[float]]) -> Ratio | None:
+    """How much quicker all of it is at once than in turn, by round; None where nothing overlapped.
+
+    At once each activity gets 1 / together done a second, which in turn would take alone / together.
+    """
+    whole = [pair for pair in zip(alone, together, strict=True) if min(*pair[0], *pair[1]) > 0]
+    found = [sum(a / b for a, b in zip(*pair, strict=True)) for pair in whole]
+    if not found:
+        return None
+    ends = sure_interval(found)
+    return Ratio(value=median(found), low=ends.low, high=ends.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +133,16 @@ class _Bench:
 
     control: dist.ProcessGroup
     device: torch.device
+    tick: Callable[[], object]
 
-    def calibrated(self, activities: Sequence[Activity]) -> list[int]:
-        """Calls of each that take about as long as those of the others; equal on all ranks."""
+    def calibrated(self, activities: Sequence[Activity]) -> tuple[list[int], list[float]]:
+        """Calls of each that take about as long as those of the others, and the seconds of a call; equal
+        on all ranks."""
         self.each_alone(activities, [2] * len(activities))  # the first calls take longer
         times = self.each_alone(activities, [3] * len(activities))
         whole = max(_ROUND_S, _LEAST_CALLS * max(times))
-        return [max(_LEAST_CALLS, min(_MOST_CALLS, ceil(whole / max(one, 1e-9)))) for one in times]
+        counts = [ceil(whole / max(one, 1e-9)) for one in times]
+        return [max(_LEAST_CALLS, min(_MOST_CALLS, count)) for count in counts], times
 
     def each_alone(self, activities: Sequence[Activity], counts: Sequence[int]) -> list[float]:
         """Median seconds of a call of each, one activity after the other, of the slowest rank."""
@@ -118,8 +156,8 @@ class _Bench:
         """Begin and end of every call of each activity, all of them at once, after a barrier."""
         dist.all_reduce(torch.zeros(1), group=self.control)
         if self.device.type == "cuda":
-            return _on_streams(activities, counts, self.device)
-        return _on_threads(activities, counts)
+            return _on_streams(activities, counts, self.device, self.tick)
+        return _on_threads(activities, counts, self.tick)
 
     def slowest(self, values: Sequence[float]) -> list[float]:
         """The largest of each over all ranks."""
@@ -128,7 +166,9 @@ class _Bench:
         return [float(value) for value in row]
 
 
-def _on_threads(activities: Sequence[Activity], counts: Sequence[int]) -> list[list[Call]]:
+def _on_threads(
+    activities: Sequence[Activity], counts: Sequence[int], tick: Callable[[], object]
+) -> list[list[Call]]:
     together = Barrier(len(activities))
     threads = torch.get_num_threads()
 
@@ -140,6 +180,7 @@ def _on_threads(activities: Sequence[Activity], counts: Sequence[int]) -> list[l
             begin = perf_counter()
             activity.call()
             calls.append((begin, perf_counter()))
+            tick()
         return calls
 
     with ThreadPoolExecutor(len(activities)) as pool:
@@ -148,7 +189,10 @@ def _on_threads(activities: Sequence[Activity], counts: Sequence[int]) -> list[l
 
 
 def _on_streams(
-    activities: Sequence[Activity], counts: Sequence[int], device: torch.device
+    activities: Sequence[Activity],
+    counts: Sequence[int],
+    device: torch.device,
+    tick: Callable[[], object],
 ) -> list[list[Call]]:
     """The calls spread evenly over the issuing order, so that each stream always has work."""
     torch.cuda.synchronize(device)
@@ -166,6 +210,7 @@ def _on_streams(
             activities[index].call()
             end.record(streams[index])
         marks[index].append((begin, end))
+        tick()
     torch.cuda.synchronize(device)
     return [
         [(zero.elapsed_time(begin) / 1e3, zero.elapsed_time(end) / 1e3) for begin, end in pairs]
@@ -186,7 +231,11 @@ def _middle(calls: Sequence[Call]) -> float:
 
 
 def _figures(
-    name: str, beside: str, alone: Sequence[float], together: Sequence[float]
+    name: str,
+    beside: str,
+    alone: Sequence[float],
+    together: Sequence[float],
+    gain: Ratio | None = None,
 ) -> LoadFigures:
     """Rounds in which no call lay within the shared stretch on any rank are left out."""
     pairs = [(a, b) for a, b in zip(alone, together, strict=True) if a > 0 and b > 0]
@@ -205,7 +254,15 @@ def _figures(
         together=median(beside_s),
         ratio=Ratio(value=value, low=interval.low, high=interval.high),
         rounds=len(pairs),
+        alone_interval=_ends(apart),
+        together_interval=_ends(beside_s),
+        gain=gain,
     )
+
+
+def _ends(times: Sequence[float]) -> Ends:
+    interval = median_interval(times)
+    return Ends(low=interval.low, high=interval.high)
 
 
 def expert_splits(rows: int, ranks: int, share: float, expert: int = 0) -> list[int]:
@@ -230,37 +287,46 @@ def skewed_all_to_all(
     device: torch.device,
     rows: int = 4096,
     width: int = 256,
-    rounds: int = 8,
+    dtype: torch.dtype = torch.float32,
+    rounds: int | None = 8,
+    max_time_s: float = 0.0,
+    tick: Callable[[], object] = lambda: None,
 ) -> list[LoadFigures]:
     """all_to_all_v as in a mixture of experts, with each share of rows for expert 0 against even ones.
 
-    Every rank sends `rows` rows of `width` float32; only where they go differs. One record a share:
-    `alone` is even, `together` is skewed. Collective over `group`, whose ranks are those of `control`.
+    Every rank sends `rows` rows of `width` elements; only where they go differs. One record a share:
+    `alone` is even, `together` is skewed. Collective over `control`, whose ranks are in such groups.
+    rounds, max_time_s, tick: as of `beside_each_other`.
     """
     ranks = dist.get_world_size(group)
     activities = [
-        _exchange(expert_splits(rows, ranks, share), width, group, device)
+        exchange(expert_splits(rows, ranks, share), width, group, device, dtype)
         for share in (1 / ranks, *shares)
     ]
-    bench = _Bench(control, device)
-    counts = bench.calibrated(activities)
-    times = [bench.each_alone(activities, counts) for _ in range(rounds)]
+    bench = _Bench(control, device, tick)
+    counts, seconds = bench.calibrated(activities)
+    number = rounds or 2 * _fitting(counts, seconds, max_time_s)
+    times = [bench.each_alone(activities, counts) for _ in range(min(number, _MOST_ROUNDS))]
     even, *uneven = zip(*times, strict=True)
-    size = rows * width * 4
+    size = format_size(rows * width * dtype.itemsize)
     return [
-        _figures(f"all_to_all_v {size} B, {share:.0%} to one expert", "even shares", even, seconds)
+        _figures(f"all_to_all_v {size}, {share:.0%} to one expert", "even shares", even, seconds)
         for share, seconds in zip(shares, uneven, strict=True)
     ]
 
 
-def _exchange(
-    splits: Sequence[int], width: int, group: dist.ProcessGroup, device: torch.device
+def exchange(
+    splits: Sequence[int],
+    width: int,
+    group: dist.ProcessGroup,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
 ) -> Activity:
     """One all_to_all_v in which every rank sends by the same splits."""
     mine = dist.get_rank(group)
     received = [splits[mine]] * len(splits)
-    inputs = torch.zeros(sum(splits), width, device=device)
-    outputs = torch.empty(sum(received), width, device=device)
+    inputs = torch.zeros(sum(splits), width, device=device, dtype=dtype)
+    outputs = torch.empty(sum(received), width, device=device, dtype=dtype)
     return Activity(
         "all_to_all_v",
         lambda: dist.all_to_all_single(outputs, inputs, received, list(splits), group=group),

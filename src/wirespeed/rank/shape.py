@@ -1,0 +1,207 @@
+"""The groups of a large job at once: what each costs the others, and a matrix product beside them.
+
+What each operation takes alone is measured by the plan's steps, with its data checked. Here the
+operations of one kind of group are one activity, one turn a call: it runs beside the product, then
+beside those of all other kinds, on process groups of its own, since two kinds may be cut alike.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from itertools import cycle
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.collective import dtype_named
+from wirespeed.collectives.engines import Group
+from wirespeed.errors import CannotMeasure
+from wirespeed.model.codec import to_json
+from wirespeed.model.shape_records import ParallelGroup, Shape
+from wirespeed.model.training_records import LoadFigures
+from wirespeed.model.units import format_size
+from wirespeed.plan import Measure, Plan, ShapePlan, Step
+from wirespeed.rank.measure import shots_of
+from wirespeed.rank.place import Place, Site, site_of
+from wirespeed.rank.steps import Reporter, lacking, needed, teller
+from wirespeed.rank.under_load import (
+    Activity,
+    beside_each_other,
+    exchange,
+    expert_splits,
+    gemm,
+    skewed_all_to_all,
+)
+from wirespeed.rank.verify import reason_not_to_run
+
+_CPU_PRODUCTS = 1 << 30
+"""Multiplications in a call: a core does some 10^10 a second, and ranks may share it."""
+_SHARES = (0.5, 0.8)
+"""Of the tokens, for the favourite expert's rank; even would be 1/ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """One kind of group with its operations on this rank, over connections of its own."""
+
+    kind: ParallelGroup
+    sites: tuple[Site, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind.kind} {format_size(self.kind.size_bytes)}"
+
+
+def run_shape(place: Place, plan: Plan, asked: ShapePlan, heartbeat: Reporter) -> None:
+    """Tell the shape, then what its groups and a product cost each other. Collective."""
+    shape, tell = asked.shape, teller(place, heartbeat)
+    tell("choices", {"choices": [asdict(one) for one in asked.choices]})
+    tell("shape", to_json(shape))
+    heartbeat.enter("groups of each kind")
+    lanes = _lanes(place, shape, plan.steps)
+    short = lacking(place, _needed(place, shape, lanes))
+    if short is not None:
+        label, size = "all groups at once", max(one.size_bytes for one in shape.groups)
+        tell("memory", {"label": label, "size_bytes": size, **asdict(short)})
+    elif lanes:
+        _compare(place, plan, shape, lanes, heartbeat)
+    tell("shape_told", {})
+
+
+def _compare(
+    place: Place, plan: Plan, shape: Shape, lanes: Sequence[_Lane], heartbeat: Reporter
+) -> None:
+    """Tell of each comparison what it found, or why it found nothing."""
+    tell, how = teller(place, heartbeat), plan.steps[0].measure or Measure()
+    jobs = list(_jobs(place, shape, lanes, how))
+    for number, (label, measured) in enumerate(jobs):
+        tell("progress", {"index": number, "of": len(jobs), "label": label})
+        heartbeat.enter(label)
+        try:
+            found = measured()
+        except CannotMeasure as error:  # from gathered figures: it comes to all ranks
+            told = {"id": "SHAPE-001", "status": "not_checked", "title": label}
+            tell("trouble", {**told, "because": error.saw, "next": error.next})
+        else:
+            for one in found:
+                tell("under_load", to_json(one))
+
+
+def _jobs(
+    place: Place, shape: Shape, lanes: Sequence[_Lane], how: Measure
+) -> Iterator[tuple[str, Callable[[], list[LoadFigures]]]]:
+    """Each kind of group beside a product, all kinds at once, and experts of which one is liked best.
+
+    A comparison has --max-time for each thing that it times.
+    """
+    dtype = _torch_dtype(shape)
+    said: dict[str, Any] = {"device": place.device, "rounds": how.iterations, "tick": place.tick}
+    said["control"] = dist.new_group(backend="gloo")
+    product = gemm(place.device, _rows_of_product(place, shape), shape.width, shape.columns, dtype)
+    all_kinds = [_activity(place, shape, lane) for lane in lanes]
+    for lane, activity in zip(lanes, all_kinds, strict=True):
+        label = f"{lane.kind.kind} groups beside a matrix product"
+        yield label, partial(_beside, how, [product, activity], said)
+    if len(all_kinds) > 1:
+        yield "all kinds of groups at once", partial(_beside, how, all_kinds, said)
+    for lane in (one for one in lanes if one.kind.kind == "expert"):
+        yield (
+            "uneven shares for the experts",
+            partial(
+                skewed_all_to_all,
+                _shares(lane),
+                group=_group_of(lane).handle,
+                rows=_rows(shape, lane),
+                width=shape.width,
+                dtype=dtype,
+                max_time_s=how.max_time_s * (len(_shares(lane)) + 1),
+                **said,
+            ),
+        )
+
+
+def _beside(
+    how: Measure, activities: Sequence[Activity], said: dict[str, Any]
+) -> list[LoadFigures]:
+    return beside_each_other(activities, max_time_s=how.max_time_s * (len(activities) + 1), **said)
+
+
+def _torch_dtype(shape: Shape) -> torch.dtype:
+    found: torch.dtype = getattr(torch, shape.dtype)
+    return found
+
+
+def _rows_of_product(place: Place, shape: Shape) -> int:
+    """The micro-batch's tokens; on a core as many as it has multiplied in a moment."""
+    if place.device.type != "cpu":
+        return shape.tokens
+    return max(1, min(shape.tokens, _CPU_PRODUCTS // (shape.width * shape.columns)))
+
+
+def _lanes(place: Place, shape: Shape, steps: Sequence[Step]) -> list[_Lane]:
+    """Those whose operations this world has; the steps' data checks have told of the others."""
+    found, left = [], iter(steps)
+    for kind in shape.groups:
+        sites = [
+            site_of(place, step.case, CATALOGUE[step.case.op], step.case.size_bytes)
+            for step in (next(left) for _ in kind.ops)
+        ]
+        if not any(reason_not_to_run(place, site) for site in sites):
+            own = _own_group(place, sites[0].members)
+            found.append(_Lane(kind, tuple(replace(site, group=own) for site in sites)))
+    return found
+
+
+def _own_group(place: Place, members: Sequence[tuple[int, ...]]) -> Group | None:
+    """Of this rank; calls that another thread makes on another one never meet its."""
+    mine = None
+    for ranks in members:
+        handle = dist.new_group(list(ranks))
+        if place.rank in ranks:
+            mine = Group(ranks, ranks.index(place.rank), handle)
+        place.tick()
+    return mine
+
+
+def _group_of(lane: _Lane) -> Group:
+    """Regular cuts hold every rank."""
+    group = lane.sites[0].group
+    if group is None:
+        raise CannotMeasure(f"a rank is in no {lane.kind.kind} group")
+    return group
+
+
+def _needed(place: Place, shape: Shape, lanes: Sequence[_Lane]) -> int:
+    """Bytes on this rank: of every activity's buffers, and the product's matrices."""
+    calls = sum(needed(place, site, Measure()) for lane in lanes for site in lane.sites)
+    tokens, width, columns = shape.tokens, shape.width, shape.columns
+    elements = tokens * width + width * columns + tokens * columns
+    return calls + elements * (dtype_named(shape.dtype).itemsize + 4)
+
+
+def _activity(place: Place, shape: Shape, lane: _Lane) -> Activity:
+    """One turn of a kind of group; of experts the exchange in which one is everybody's favourite."""
+    if lane.kind.kind == "expert":
+        group, share = _group_of(lane), _shares(lane)[0]
+        splits = expert_splits(_rows(shape, lane), len(group.ranks), share)
+        sent = exchange(splits, shape.width, group.handle, place.device, _torch_dtype(shape))
+        return Activity(f"{lane.name} ({share:.0%} to one)", sent.call)
+    turns = [cycle(shots_of(place, site, Measure())) for site in lane.sites]
+
+    def turn() -> None:
+        for shots in turns:
+            next(shots)()
+
+    return Activity(lane.name, turn)
+
+
+def _rows(shape: Shape, lane: _Lane) -> int:
+    """Tokens that a rank sends away."""
+    row_bytes = shape.width * dtype_named(shape.dtype).itemsize
+    return max(lane.kind.ranks, lane.kind.size_bytes // row_bytes)
+
+
+def _shares(lane: _Lane) -> list[float]:
+    return [share for share in _SHARES if share > 1 / lane.kind.ranks]
