@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from wirespeed.model.codec import from_json
 from wirespeed.model.shape_records import Shape
 from wirespeed.model.training_records import LoadFigures
@@ -73,6 +75,7 @@ def compared(rank: int, ranks: int) -> Any:
     return [entered, told, len(ticks) > 100]
 
 
+@pytest.mark.slow
 def test_each_kind_beside_a_product_then_all_at_once_then_uneven(world: Any) -> None:
     by_rank = world("compared", ranks=4)
     labels = [

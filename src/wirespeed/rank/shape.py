@@ -6,6 +6,7 @@ beside those of all other kinds, on process groups of its own, since two kinds m
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import cycle
@@ -24,7 +25,7 @@ from wirespeed.model.training_records import LoadFigures
 from wirespeed.model.units import format_size
 from wirespeed.plan import Measure, Plan, ShapePlan, Step
 from wirespeed.rank.measure import shots_of
-from wirespeed.rank.place import Place, Site, site_of
+from wirespeed.rank.place import CONNECT_S, Place, Site, busy_for, site_of, synchronize
 from wirespeed.rank.steps import Reporter, lacking, needed, teller
 from wirespeed.rank.under_load import (
     Activity,
@@ -60,7 +61,8 @@ def run_shape(place: Place, plan: Plan, asked: ShapePlan, heartbeat: Reporter) -
     tell("choices", {"choices": [asdict(one) for one in asked.choices]})
     tell("shape", to_json(shape))
     heartbeat.enter("groups of each kind")
-    lanes = _lanes(place, shape, plan.steps)
+    with _connecting(place):
+        lanes = _lanes(place, shape, plan.steps)
     short = lacking(place, _needed(place, shape, lanes))
     if short is not None:
         label, size = "all groups at once", max(one.size_bytes for one in shape.groups)
@@ -101,6 +103,10 @@ def _jobs(
     said["control"] = dist.new_group(backend="gloo")
     product = gemm(place.device, _rows_of_product(place, shape), shape.width, shape.columns, dtype)
     all_kinds = [_activity(place, shape, lane) for lane in lanes]
+    with _connecting(place):
+        for activity in all_kinds:
+            activity.call()
+            synchronize(place.device)
     for lane, activity in zip(lanes, all_kinds, strict=True):
         label = f"{lane.kind.kind} groups beside a matrix product"
         yield label, partial(_beside, how, [product, activity], said)
@@ -126,6 +132,11 @@ def _beside(
     how: Measure, activities: Sequence[Activity], said: dict[str, Any]
 ) -> list[LoadFigures]:
     return beside_each_other(activities, max_time_s=how.max_time_s * (len(activities) + 1), **said)
+
+
+def _connecting(place: Place) -> AbstractContextManager[None]:
+    """Within, NCCL may make its communicators: one after the other, and with time for it."""
+    return busy_for(place, CONNECT_S if place.device.type == "cuda" else 0.0)
 
 
 def _torch_dtype(shape: Shape) -> torch.dtype:
