@@ -14,7 +14,7 @@ use at once.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from statistics import median
 from threading import Barrier
@@ -95,17 +95,14 @@ def beside_each_other(
         shared = _shared(bench.run(activities, counts))
         together.append(bench.slowest([_middle(calls) for calls in shared]))
     gain = _gain(alone, together)
-    return [
-        _figures(
-            activity.name,
-            ", ".join(other.name for other in activities if other is not activity),
-            *times,
-            gain=gain,
-        )
-        for activity, *times in zip(
-            activities, zip(*alone, strict=True), zip(*together, strict=True), strict=True
-        )
-    ]
+    by_activity = zip(
+        activities, zip(*alone, strict=True), zip(*together, strict=True), strict=True
+    )
+    found = []
+    for activity, apart, at_once in by_activity:
+        others = ", ".join(other.name for other in activities if other is not activity)
+        found.append(replace(_figures(activity.name, others, apart, at_once), gain=gain))
+    return found
 
 
 def _fitting(counts: Sequence[int], times: Sequence[float], max_time_s: float) -> int:
@@ -231,11 +228,7 @@ def _middle(calls: Sequence[Call]) -> float:
 
 
 def _figures(
-    name: str,
-    beside: str,
-    alone: Sequence[float],
-    together: Sequence[float],
-    gain: Ratio | None = None,
+    name: str, beside: str, alone: Sequence[float], together: Sequence[float]
 ) -> LoadFigures:
     """Rounds in which no call lay within the shared stretch on any rank are left out."""
     pairs = [(a, b) for a, b in zip(alone, together, strict=True) if a > 0 and b > 0]
@@ -256,7 +249,6 @@ def _figures(
         rounds=len(pairs),
         alone_interval=_ends(apart),
         together_interval=_ends(beside_s),
-        gain=gain,
     )
 
 
