@@ -72,7 +72,11 @@ def look_on_nodes(
         hosts = tuple(Host(host.name, 1) for host in job.hosts)
         python = job.python or sys.executable
         command = (python, "-P", "-m", "wirespeed.watch.attach.node", words)
-        one = replace(nodes.prepared, job=replace(job, command=command, hosts=hosts))
+        # One process a node needs no torchrun, which has its own to say when another node is done.
+        options = {**job.options, "torchrun": "no"}
+        one = replace(
+            nodes.prepared, job=replace(job, command=command, hosts=hosts, options=options)
+        )
         logs = JobLogs(folder.log_path(0).parent)
         end, _ = supervised(one, logs, answers, job.startup_s)
     if end.reason == "interrupted":
