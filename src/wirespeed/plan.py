@@ -8,10 +8,11 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.bench_records import MedianTime
+from wirespeed.model.compute_records import ComputeOp
 from wirespeed.model.records import Choice, Timing
 from wirespeed.model.shape_records import Shape
 from wirespeed.model.training_records import TrainingKind
@@ -231,6 +232,43 @@ class ShapePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeWork:
+    """One thing that every device of a kind does for a while."""
+
+    op: ComputeOp
+    on: Literal["cpu", "gpu"]
+    dtype: str = "float32"
+    shape: tuple[int, int, int] = (0, 0, 0)
+    """Of a product: rows, columns, and what is summed over."""
+    size_bytes: int = 0
+    """Of one array; 0: so much that no cache holds it."""
+
+    @property
+    def label(self) -> str:
+        """What the watchdog and the progress call it."""
+        size = "x".join(map(str, self.shape)) if any(self.shape) else ""
+        return " ".join(filter(None, (self.op, self.dtype, size, f"on {self.on.upper()}s")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputePlan:
+    """What devices do, alone and together, and what they prove."""
+
+    works: tuple[ComputeWork, ...]
+    proofs: tuple[ComputeWork, ...] = ()
+    """Types of products to prove; their shapes are the proof's own."""
+    prove_s: float = 0.0
+    """Of each of them."""
+    gpus_only: bool = False
+    """Where there are GPUs, CPUs do nothing."""
+    alone: bool = True
+    """Of each node one device at a time, before all together."""
+    sustain_s: float = 0.0
+    """The first product of each kind of device, all together, for so long: what heat leaves of it."""
+    how: Measure = Measure()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     command: str
     steps: tuple[Step, ...]
@@ -244,6 +282,8 @@ class Plan:
     """Time the steps' cases as the sequence of somebody's job, after the steps."""
     shape: ShapePlan | None = None
     """Make the steps' calls at once and beside a matrix product, after the steps."""
+    compute: ComputePlan | None = None
+    """Look at what the devices compute and remember, after the steps."""
     engine: str = "torch"
     seed: int = 1
     op_timeout_s: float = 30.0

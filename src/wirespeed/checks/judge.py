@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from wirespeed.checks.compute import right_findings
+from wirespeed.checks.compute_rates import Past, fast_findings
 from wirespeed.checks.correctness import correctness_findings
 from wirespeed.checks.counting import count_findings
 from wirespeed.checks.gpu_faults import gpu_cuda_findings, gpu_fault_findings
@@ -17,6 +19,7 @@ from wirespeed.checks.reach import reach_findings
 from wirespeed.checks.registry import CHECKS, tell
 from wirespeed.checks.settings import settings_findings
 from wirespeed.checks.speed import speed_findings
+from wirespeed.model.compute_records import Compute
 from wirespeed.model.records import (
     Finding,
     Measurement,
@@ -37,10 +40,14 @@ def judge(
     verifications: Sequence[Verification],
     reference: Reference,
     only: frozenset[str] = frozenset(),
+    *,
+    compute: Compute | None = None,
+    past: Past = tuple,
 ) -> list[Finding]:
     """All findings of a run that came to its end; `only` keeps those ids (empty: all).
 
-    `bench` reports figures, not grades: its data are judged, its speed is not.
+    `bench` reports figures, not grades: its data are judged, its speed is not. past: earlier runs, whose
+    devices those of `compute` are compared with.
     """
     findings = [_joined(world)] if world.size else []
     findings += node_findings(world)
@@ -50,8 +57,10 @@ def judge(
     findings += placement_findings(placed, asserted="PLACE-001" in only)
     findings += count_findings(world)
     findings += correctness_findings(verifications)
+    findings += right_findings(compute) if compute else []
     findings = [finding for finding in findings if not only or finding.id in only]
     speed = speed_findings(world, measurements, reference) if command == "check" else []
+    speed += fast_findings(compute, past) if compute and command == "check" else []
     speed = [finding for finding in speed if not only or finding.id in only]
     judged, shared = _beside_others(world, speed, asked=not only or SHARED in only)
     return [*findings, *shared, *judged]

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from wirespeed.checks.registry import check_id
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import REDOPS, Collective
 from wirespeed.errors import NothingRan
-from wirespeed.plan import Case, Measure, Step
+from wirespeed.model.compute_records import ComputeOp
+from wirespeed.plan import Case, ComputePlan, ComputeWork, Measure, Step
 
 _DTYPES = ("float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "float8_e4m3fn")
 
@@ -54,6 +56,58 @@ def steps_for(level: str, only: frozenset[str], *, gpus: bool) -> tuple[Step, ..
             next="wirespeed check --list",
         )
     return tuple(steps)
+
+
+PRODUCTS = {
+    "cpu": ((1024,) * 3, ("float32", "float64", "bfloat16", "int8")),
+    "gpu": ((8192,) * 3, ("bfloat16", "float16", "tf32", "float32", "float8_e4m3fn", "int8")),
+}
+"""By kind of device the shape that fills it, and the types that it may have; not float16 on CPUs, where
+torch has no kernel worth the name for it."""
+MEMORY: tuple[ComputeOp, ...] = ("copy", "triad")
+COPIES: dict[str, tuple[ComputeOp, ...]] = {
+    "cpu": ("numa",),
+    "gpu": ("h2d", "d2h", "both_ways", "peer"),
+}
+_LEAST_SUSTAIN_S = 8.0
+_COMPUTE = {"quick": (0.15, 0.4, 0.0), "medium": (0.4, 1.0, 0.0), "long": (1.5, 5.0, 20.0)}
+"""By level: seconds of a work, of a proof, and of the product that is kept up."""
+_PROVE, _RATE, _SUSTAIN = (
+    frozenset({"COMP-001", "COMP-002", "COMP-007"}),
+    frozenset({"COMP-003", "COMP-004", "COMP-005", "COMP-007"}),
+    frozenset({"COMP-006"}),
+)
+"""Findings that each of the three is needed for."""
+
+
+def compute_plan(level: str, only: frozenset[str]) -> ComputePlan | None:
+    """What `check` asks of the devices: at level long, and at any where COMP is selected; else None."""
+    selected = bool(only & (_PROVE | _RATE | _SUSTAIN)) if only else level == "long"
+    if level not in _COMPUTE or not selected:
+        return None
+    time_s, prove_s, sustain_s = _COMPUTE[level]
+    products = tuple(product for on in ("cpu", "gpu") for product in products_on(on))
+    rates = products + tuple(
+        ComputeWork(op=op, on=on) for on in ("cpu", "gpu") for op in (*MEMORY, *COPIES[on])
+    )
+    wanted = {
+        name: not only or bool(only & ids)
+        for name, ids in (("prove", _PROVE), ("rate", _RATE), ("sustain", _SUSTAIN))
+    }
+    return ComputePlan(
+        works=rates if wanted["rate"] else products[:1] if wanted["sustain"] else (),
+        proofs=products if wanted["prove"] else (),
+        prove_s=prove_s,
+        sustain_s=(sustain_s or _LEAST_SUSTAIN_S)
+        if wanted["sustain"] and (only or sustain_s)
+        else 0.0,
+        how=Measure(precision=0.01, max_time_s=time_s),
+    )
+
+
+def products_on(on: Literal["cpu", "gpu"]) -> tuple[ComputeWork, ...]:
+    shape, types = PRODUCTS[on]
+    return tuple(ComputeWork(op="gemm", on=on, dtype=dtype, shape=shape) for dtype in types)
 
 
 SOAK_SIZES = (4 * 1021, (256 << 10) + 4, 4 << 20)

@@ -25,7 +25,10 @@ _ROUND_S = 0.5
 
 @command(
     context_settings=CONTEXT,
-    told={"operations": fill(f"Operations: {' '.join(CATALOGUE)}; `all` means each of them.", 90)},
+    told={
+        "operations": fill(f"Operations: {' '.join(CATALOGUE)}; `all` means each of them.", 90)
+        + "\nOf each device by itself: gemm memory copy."
+    },
 )
 @argument("ops OP…", nargs=-1)
 @option("-b --min-bytes SIZE", "Smallest size, such as 8, 64K or 1.5G.", default="1K")
@@ -143,6 +146,15 @@ _ROUND_S = 0.5
     "With --shape: tokens of a micro-batch.  [default: the model's context]",
     click.IntRange(1, 1 << 24),
 )
+@option(
+    "--products MxNxK|MODEL,…",
+    "With gemm: shapes of the products, or those of a model's layer (llama-8b; `train --list`).  "
+    "[default: 1024x1024x1024 a core, 8192x8192x8192 a GPU]",
+)
+@option(
+    "--for for_ TIME",
+    "With gemm: then the first product for so long, such as 5m: what heat leaves of its rate.",
+)
 @common_options
 @click.pass_context
 def bench(ctx: click.Context, /, **values: Any) -> int:
@@ -165,6 +177,9 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
       torchrun --nproc-per-node 8 -m wirespeed bench all_reduce -b 8 -e 8G -f 2
       wirespeed bench --replay traces/ --ranks 8       is it the fabric, or the job's code?
       wirespeed bench --shape llama-70b --tp 8 --pp 4 --dp 16     a job's groups, alone and at once
+      wirespeed bench gemm -d float32,bfloat16         what the devices compute, and whether right
+      wirespeed bench memory                           bandwidth of their memory: copy and triad
+      wirespeed bench copy                             from host to GPU, back, and to the next one
     """
     from wirespeed.cli.execute import execute
     from wirespeed.cli.several import asked_settings, grid_of
@@ -180,6 +195,12 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
     if values["shape"] is not None:
         return _shape(ctx, values, options, redops)
     refuse_without_shape(ctx)
+    if {"gemm", "memory", "copy"} & set(values["ops"]):
+        from wirespeed.cli.computing import bench_devices
+
+        return bench_devices(ctx, values, options, redops)
+    if values["products"] or values["for_"]:
+        raise UsageError("--products or --for without gemm", next="wirespeed bench gemm")
     if values["replay"] is not None:
         return _replay(ctx, values, options, redops)
     plan = options.plan("bench", steps=_steps(values, redops, format))

@@ -17,8 +17,8 @@ _DEFAULT_FOR = "30m"
 @option(
     "-l --level",
     "How thorough. quick: every operation once, in seconds; medium: also each dtype, reduction, "
-    "root, and in place; long: also more sizes, and time for narrow intervals; soak: calls and checks "
-    "for hours (--for), whatever fails meanwhile.",
+    "root, and in place; long: also more sizes, time for narrow intervals, and the devices (compute); "
+    "soak: calls and checks for hours (--for), whatever fails meanwhile.",
     ["quick", "medium", "long", "soak"],
     default="medium",
 )
@@ -54,6 +54,7 @@ def check(ctx: click.Context, /, **values: Any) -> int:
       wirespeed check                             this machine, in half a minute
       wirespeed check -l quick --ranks 2          a first look, in seconds
       wirespeed check --only correctness          see --list for what there is
+      wirespeed check --only compute              GPUs and cores: right, and as fast as the others?
       wirespeed check --explain COL-001           what a finding means
       wirespeed check --inject flip:rank=1        see a flipped bit caught
       wirespeed check -l soak --for 8h            overnight: rare wrong data, stalls, drift
@@ -82,7 +83,7 @@ def check(ctx: click.Context, /, **values: Any) -> int:
 def _run(
     ctx: click.Context, level: str, only: str | None, for_: str | None, options: RunOptions
 ) -> int:
-    from wirespeed.checks.levels import soak_cases, soak_window_s, steps_for
+    from wirespeed.checks.levels import compute_plan, soak_cases, soak_window_s, steps_for
     from wirespeed.checks.registry import facts_suffice, select
     from wirespeed.cli.execute import execute
     from wirespeed.node.limits import count_gpus
@@ -103,7 +104,8 @@ def _run(
     else:
         facts_only = facts_suffice(chosen) and not options.inject
         steps = steps_for(level, chosen, gpus=gpus)
-        plan = options.plan("check", steps=steps, facts_only=facts_only)
+        compute = compute_plan(level, chosen)
+        plan = options.plan("check", steps=steps, facts_only=facts_only, compute=compute)
     return execute(ctx, plan, options, only=chosen)
 
 

@@ -305,13 +305,14 @@ def improvements() -> Named:
 def faults(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Item]:
     from wirespeed.rank.faulty_engine import (
         CALL_FAULTS,
+        COMPUTE_FAULTS,
         DATA_FAULTS,
         PROCESS_FAULTS,
         TRAINING_FAULTS,
     )
 
     training = context.info_name == "train"
-    of_calls = DATA_FAULTS | CALL_FAULTS
+    of_calls = DATA_FAULTS | CALL_FAULTS | COMPUTE_FAULTS
     known = PROCESS_FAULTS | (TRAINING_FAULTS if training else of_calls)
     return offered(((f"{name}:rank=1", says) for name, says in known.items()), incomplete)
 

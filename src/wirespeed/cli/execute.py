@@ -340,10 +340,22 @@ def _refuse_faults_of_other_verbs(plan: Plan) -> None:
     """A fault that cannot strike would prove nothing."""
     if not plan.faults:
         return
-    from wirespeed.rank.faulty_engine import CALL_FAULTS, DATA_FAULTS, TRAINING_FAULTS, Fault
+    from wirespeed.rank.faulty_engine import (
+        CALL_FAULTS,
+        COMPUTE_FAULTS,
+        DATA_FAULTS,
+        TRAINING_FAULTS,
+        Fault,
+    )
 
     for text in plan.faults:
         fault = Fault.parse(text)
+        if fault.kind in COMPUTE_FAULTS and plan.compute is None:
+            raise UsageError(
+                f"{plan.command} has nothing that {text!r} could strike",
+                expected="a check of the devices",
+                next=f"wirespeed check --only compute --inject {text}",
+            )
         training = plan.training is not None
         in_data = fault.kind in {*DATA_FAULTS, *CALL_FAULTS, "other", "clock"} or bool(fault.at)
         wrong = in_data and fault.kind not in TRAINING_FAULTS

@@ -10,6 +10,7 @@ from wirespeed.compare.estimate import Figure, quantile
 from wirespeed.errors import UsageError
 from wirespeed.model.bench_records import MedianTime
 from wirespeed.model.codec import to_json
+from wirespeed.model.compute_records import ComputeRate
 from wirespeed.model.derived_records import Difference, What
 from wirespeed.model.lasting_records import Goodput, SoakCell
 from wirespeed.model.records import Measurement, NodeFacts, Run
@@ -29,9 +30,14 @@ GOODPUT = ("figure", "strategy", "model", "ranks", "for_s")
 WATCHED = ("figure", "ranks")
 REPLAY = ("figure", "ranks", "sequence")
 LOAD = ("figure", "beside", "ranks")
+COMPUTE = ("op", "dtype", "size", "together", "host", "device")
 SOAK = ("op", "dtype", "size_bytes", "ranks")
-_Kind = Literal["collective", "training", "goodput", "soak", "watched", "replay", "load"]
-FIELDS = tuple(dict.fromkeys(COLLECTIVE + TRAINING + GOODPUT + SOAK + WATCHED + REPLAY + LOAD))
+_UNIT = 1e12
+"""Operations or bytes whose time is compared."""
+_Kind = Literal["collective", "training", "goodput", "soak", "watched", "replay", "load", "compute"]
+FIELDS = tuple(
+    dict.fromkeys(COLLECTIVE + TRAINING + GOODPUT + SOAK + WATCHED + REPLAY + LOAD + COMPUTE)
+)
 """What must be alike; `--across` takes one of them out."""
 
 
@@ -82,8 +88,17 @@ def _measured(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], F
         for name, time in (("sequence", r.unbroken), ("paced sequence", r.paced)):
             yield "replay", REPLAY, (name, run.world.size, r.title), _of_median(time)
     yield from _loads(run)
+
+    yield from _of_devices(run)
     for key, cells in _soaked(run).items():
         yield "soak", SOAK, key, _of_soak(cells)
+
+
+def _of_devices(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], Figure]]:
+    """What devices did, without what was kept up for long, which has another length each time."""
+    for one in run.compute.rates if run.compute else ():
+        if one.own_per_second > 0 and not one.held:
+            yield "compute", COMPUTE, attrgetter(*COMPUTE)(one), _of_device(one)
 
 
 def _soaked(run: Run) -> dict[tuple[Any, ...], list[SoakCell]]:
@@ -133,6 +148,19 @@ def _loads(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], Figu
         within = _error(ends.low, ends.high, reach) if ends else None
         figure = Figure(log=math.log(one.together), within=within, samples=one.rounds)
         yield "load", LOAD, (one.name, one.beside, run.world.size), figure
+
+
+def _of_device(one: ComputeRate) -> Figure:
+    """Seconds of so much work as a GPU does in one, by time of its own."""
+    low, high = (one.own_per_second * (1 + side * one.own_spread) for side in (-1, 1))
+    bytes_moved = one.own_per_second if one.op != "gemm" else 0.0
+    return Figure(
+        log=math.log(_UNIT / one.own_per_second),
+        within=_error(low, high, NormalDist().inv_cdf(0.975)),
+        busbw=bytes_moved,
+        samples=one.samples,
+        wrong=bool(one.wrong),
+    )
 
 
 def _of_soak(cells: Sequence[SoakCell]) -> Figure:

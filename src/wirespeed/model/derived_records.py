@@ -22,7 +22,9 @@ runs, what the user said, or not at all."""
 class What:
     """What was measured: figures of two runs are compared where all of this is alike."""
 
-    kind: Literal["collective", "training", "goodput", "soak", "watched", "replay", "load"]
+    kind: Literal[
+        "collective", "training", "goodput", "soak", "watched", "replay", "load", "compute"
+    ]
     fields: tuple[tuple[str, str | int | float | bool | None], ...]
     """Name and value, in the order of the record: op, engine, dtype, …"""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from wirespeed.model.bench_records import GridPoint, ReferenceFigure, Replay, Setting
+from wirespeed.model.compute_records import Compute
 from wirespeed.model.field_types import (
     ALWAYS,
     SPARSE,
@@ -469,6 +470,8 @@ class Run:
     """Of `bench --replay`: the collectives of a step of somebody's job, without the job."""
     shape: Annotated[Shape | None, SPARSE] = None
     """Of `bench --shape`: what the job of a large model sends, cut down to this world."""
+    compute: Annotated[Compute | None, SPARSE] = None
+    """What the devices compute and remember: `check --only compute`, `bench gemm`."""
     watched: Annotated[Watched | None, SPARSE] = None
     """Of the user's own job: what `launch --watch` and `watch` saw."""
     unfinished: Annotated[bool, SPARSE] = False

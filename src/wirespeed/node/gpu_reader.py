@@ -236,9 +236,7 @@ _READS: dict[str, _Read] = {
     "sram": lambda nvml, gpu: _sram(nvml, gpu),
     "clock_sm_MHz": lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),
     "clock_sm_max_MHz": lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM),
-    "slowed_by": lambda nvml, gpu: [
-        text for bit, text in _REASONS.items() if _clock_events(nvml, gpu) & bit
-    ],
+    "slowed_by": lambda nvml, gpu: slowed_by(nvml, gpu),
     "idle": lambda nvml, gpu: bool(_clock_events(nvml, gpu) & _IDLE),
     "clocks_set": lambda nvml, gpu: bool(_clock_events(nvml, gpu) & _SET),
     "temperature_C": lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(
@@ -354,6 +352,12 @@ def _error(call: str, error: Any) -> dict[str, Any]:
 def _cuda(version: int) -> str:
     """The newest CUDA that the driver can run: 12080 is 12.8."""
     return f"{version // 1000}.{version % 1000 // 10}"
+
+
+def slowed_by(nvml: Any, gpu: Any) -> list[str]:
+    """Why its clocks are lower than they may be. Raises NVMLError where it does not tell."""
+    events = _clock_events(nvml, gpu)
+    return [text for bit, text in _REASONS.items() if events & bit]
 
 
 def _clock_events(nvml: Any, gpu: Any) -> int:

@@ -52,6 +52,14 @@ TRAINING_FAULTS = {
     "twice": "that rank's gradient of one parameter counts twice",
 }
 """For `train`, beside kill, stop, raise, absent and abort; `after` counts turns, of nan steps."""
+COMPUTE_FAULTS = {
+    "mantissa": "two mantissa bits of one element of a matrix product flip",
+    "lane": "every sixteenth column of a matrix product has its lowest bit stuck",
+    "rare": "one result in a million of matrix products has a flipped bit",
+    "slow": "the times of the device are told a twentieth longer",
+}
+"""Of the rank's GPU, or of that core of its node which has the rank's place among the node's ranks;
+`after` and `every` count products (rank/compute/faults.py)."""
 CLOCK_SHIFT_S = 2.0
 STALL_S = 0.3
 
@@ -72,7 +80,13 @@ class Fault:
         """From `flip:rank=1,at=all_reduce,after=3`; UsageError with the known kinds otherwise."""
         kind, _, rest = text.partition(":")
         options = dict(part.partition("=")[::2] for part in rest.split(",") if part)
-        known = {**DATA_FAULTS, **PROCESS_FAULTS, **CALL_FAULTS, **TRAINING_FAULTS}
+        known = {
+            **DATA_FAULTS,
+            **PROCESS_FAULTS,
+            **CALL_FAULTS,
+            **TRAINING_FAULTS,
+            **COMPUTE_FAULTS,
+        }
         rank, after = options.pop("rank", "1"), options.pop("after", "0")
         at, every = options.pop("at", ""), options.pop("every", "1")
         numbers = rank.isdecimal() and after.isdecimal() and every.isdecimal() and int(every) > 0

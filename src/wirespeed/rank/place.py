@@ -265,9 +265,11 @@ def busy_for(place: Place, bound_s: float) -> Iterator[None]:
     """Within, local work goes on that may take so many seconds; 0: too little to announce it."""
     if bound_s:
         place.busy(bound_s)
-    yield
-    if bound_s:
-        place.busy(None)
+    try:
+        yield
+    finally:
+        if bound_s:
+            place.busy(None)
 
 
 def is_first_of_node(place: Place) -> bool:

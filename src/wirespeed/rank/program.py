@@ -84,6 +84,10 @@ class RankProgram:
             from wirespeed.rank.shape import run_shape
 
             run_shape(place, plan, plan.shape, heartbeat)
+        if plan.compute is not None:
+            from wirespeed.rank.compute.carry_out import run_compute
+
+            run_compute(place, plan, plan.compute, heartbeat)
         if plan.pairs is not None:
             from wirespeed.rank.locating import run_pairs
 
@@ -196,7 +200,7 @@ def told(identity: Identity, heartbeat: Heartbeat) -> Iterator[None]:
 def import_for(parts: Collection[str]) -> None:
     """Import what ranks need for those parts of a plan, so that none has to after a fork.
 
-    parts: of `steps`, `pairs`, `training` and `soak`.
+    parts: of `steps`, `compute`, `pairs`, `training` and `soak`.
     """
     import torch.distributed  # noqa: F401
 
@@ -205,6 +209,8 @@ def import_for(parts: Collection[str]) -> None:
     import wirespeed.rank.node_watch
     import wirespeed.rank.steps
 
+    if "compute" in parts:
+        import wirespeed.rank.compute.carry_out
     if "pairs" in parts:
         import wirespeed.rank.locating
     if "training" in parts:

@@ -10,6 +10,7 @@ from typing import Any
 from wirespeed.errors import InputError
 from wirespeed.model.bench_records import Replay
 from wirespeed.model.codec import from_json, validated
+from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate
 from wirespeed.model.lasting_records import (
     Goodput,
     Incident,
@@ -236,6 +237,7 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
         + len(training)
         + ("goodput" in last)
         + ("watched" in last)
+        + len(parts["compute_rate"])
     )
     return replace(
         start,
@@ -257,6 +259,9 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
         goodput=last.get("goodput", start.goodput),
         replay=last.get("replay", start.replay),
         shape=last.get("shape", start.shape),
+        compute=Compute(rates=tuple(parts["compute_rate"]), proofs=tuple(parts["compute_proof"]))
+        if parts["compute_rate"] or parts["compute_proof"]
+        else start.compute,
         watched=last.get("watched", start.watched),
     )
 
@@ -287,6 +292,8 @@ _KINDS: dict[str, Any] = SOAK_KINDS | {
     "goodput": Goodput,
     "replay": Replay,
     "shape": Shape,
+    "compute_rate": ComputeRate,
+    "compute_proof": ComputeProof,
     "watched": Watched,
 }
 """What a record of that kind holds."""

@@ -90,7 +90,8 @@ class FigureRow:
     number: int
     """Its place among the run's figures, from 0."""
     kind: str
-    """`collective`, `training`, `goodput`, `soak`, `watched`, `replay` or `load`."""
+    """`collective`, `training`, `goodput`, `soak`, `watched`, `replay`, `load` or
+    `compute`."""
     name: str
     """The operation, the strategy, or which figure of the kind."""
     what: str

@@ -187,7 +187,8 @@ class LocalRanks:
 
 def _parts(plan: Plan) -> list[str]:
     """What `ranks.program.import_for` shall import for the plan; nothing where no torch is needed."""
-    parts = {"steps": True, "pairs": plan.pairs, "training": plan.training, "soak": plan.soak}
+    names = ("compute", "pairs", "training", "soak")
+    parts = {"steps": True, **{name: getattr(plan, name) for name in names}}
     return [] if plan.facts_only else [name for name, wanted in parts.items() if wanted]
 
 

@@ -227,6 +227,7 @@ class Session:
             under_load=tuple(heard.load),
             replay=heard.replay,
             shape=heard.shape,
+            compute=heard.compute,
             settings=self._settings,
             goodput=self._goodput,
             grid=self._grid,
@@ -258,6 +259,8 @@ class Session:
             [one for one in self._heard.verifications if not one.setting],
             self.reference,
             self.only,
+            compute=self._heard.compute,
+            past=_past_of(self.plan),
         )
         if outcome.ok:
             return [*judged, *outcome.findings]
@@ -273,7 +276,7 @@ class Session:
     @property
     def _needs_only_a_world(self) -> bool:
         plan = self.plan
-        return not (plan.steps or plan.pairs or plan.training or plan.soak)
+        return not (plan.steps or plan.pairs or plan.training or plan.soak or plan.compute)
 
 
 class TurnRecorder:
@@ -287,6 +290,15 @@ class TurnRecorder:
 
     def phase(self, text: str) -> None:
         self.session.phase(text)
+
+
+def _past_of(plan: Plan) -> Callable[[], Iterable[Run]]:
+    """Runs that devices may be compared with, read only where there is something to compare."""
+    if plan.command != "check" or plan.compute is None:
+        return tuple
+    from wirespeed.runs.store import past_runs
+
+    return past_runs
 
 
 def _refused(refusal: Mapping[str, Any]) -> Finding:

@@ -6,10 +6,11 @@ It judges nothing. What must survive a session that is killed goes into the run 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from wirespeed.model.bench_records import Replay
 from wirespeed.model.codec import from_json, to_json
+from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate
 from wirespeed.model.records import (
     Choice,
     Finding,
@@ -123,16 +124,8 @@ class NodeRegistry:
 
 
 _STORED = (
-    *(
-        "measurement",
-        "verification",
-        "pairs",
-        "located",
-        "training",
-        "under_load",
-        "replay",
-        "shape",
-    ),
+    *("measurement", "verification", "pairs", "located", "training", "under_load", "replay"),
+    *("shape", "compute_rate", "compute_proof"),
 )
 """Kinds of records that the run folder keeps as they come."""
 
@@ -140,8 +133,19 @@ _LISTED: dict[str, tuple[type, str]] = {
     "measurement": (Measurement, "measurements"),
     "verification": (Verification, "verifications"),
     "under_load": (LoadFigures, "load"),
+    "compute_rate": (ComputeRate, "rates"),
+    "compute_proof": (ComputeProof, "device_proofs"),
 }
 """Kinds that are kept one by one, and where."""
+
+T = TypeVar("T", ComputeRate, ComputeProof)
+
+
+def _by_rank(told: Sequence[T]) -> tuple[T, ...]:
+    """They come from all ranks at once; the same run is always told in one order."""
+    return tuple(sorted(told, key=lambda one: (one.rank, one.device)))
+
+
 _WHOLE = ("versions", "environment")
 """Of rank 0's node; the environment only where that is not this one."""
 _OF_NODES = ("joined", "node", "peers", "neighbours")
@@ -180,6 +184,8 @@ class RunBuilder:
         self.trace: list[str] = []
         self.replay: Replay | None = None
         self.shape: Shape | None = None
+        self.rates: list[ComputeRate] = []
+        self.device_proofs: list[ComputeProof] = []
         self.notes: list[Finding] = []
         self.refusal: Mapping[str, Any] | None = None
         self._takers: dict[str, Take] = {
@@ -213,7 +219,15 @@ class RunBuilder:
     def measured(self) -> int:
         """Figures and comparisons of data, together: with none of them a run knows nothing."""
         checked = sum(one.wrong is not None for one in self.verifications)
+        checked += sum(not one.reason for one in (*self.rates, *self.device_proofs))
         return len(self.pairs) + len(self.measurements) + len(self.training) + checked
+
+    @property
+    def compute(self) -> Compute | None:
+        """What devices were seen to do; None where none was asked."""
+        if not self.rates and not self.device_proofs:
+            return None
+        return Compute(rates=_by_rank(self.rates), proofs=_by_rank(self.device_proofs))
 
     def take(self, kind: str, data: dict[str, Any]) -> bool:
         """One record of a rank; False where nobody here knows its kind, which is left alone."""

@@ -46,6 +46,7 @@ _SPELLED: dict[str, tuple[str, object]] = {
     "ranks": ("{} ranks", 0),
     "redop": ("{}", "none"),
     "root": ("root {}", -1),
+    "together": ("all at once", False),
     "study": ("{} scaling", "compare"),
 }
 """How a field is told, and what is the usual, which is not told."""
@@ -62,7 +63,7 @@ def by_rate(what: What, *busbw: float) -> bool:
     """Whether it is told by what is better when it is more: a large size's busbw, a share."""
     if what.is_ratio:
         return True
-    size = what.get("size_bytes")
+    size = what.get("size_bytes") or (what.kind == "compute" and what.get("size"))
     return isinstance(size, int) and size > _BANDWIDTH_FROM and all(b > 0 for b in busbw)
 
 
@@ -82,6 +83,8 @@ def _unit(what: What, rate: bool) -> str:
         return "not exposed" if figure == "unexposed" else str(figure)
     if what.kind == "soak":
         return "call"
+    if what.kind == "compute":
+        return "rate" if rate else "time of 10¹² operations"
     return "busbw" if rate else "step" if what.kind == "training" else "time"
 
 

@@ -105,6 +105,8 @@ def _rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [_lasted(goodput)]
     if data.get("soak", {}).get("windows"):
         return list(_soaked(data["soak"]))
+    if (compute := data.get("compute")) and not data["measurements"]:
+        return list(compute.get("rates", ()))
     if data.get("training"):
         return list(data["training"])
     return _graded(data) or list(data["findings"])

@@ -17,6 +17,7 @@ _FAMILIES = {
     "BW": "bandwidth",
     "CAP": "correctness",
     "COL": "correctness",
+    "COMP": "compute",
     "COUNT": "counters",
     "DIAG": "logs",
     "DIED": "watchdog",

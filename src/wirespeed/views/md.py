@@ -8,6 +8,7 @@ from wirespeed.model.units import format_duration
 from wirespeed.views import comparison as comparison_view
 from wirespeed.views import sections, watched
 from wirespeed.views.combinations import grid_tables, settings_tables, winner_lines
+from wirespeed.views.compute import compute_tables
 from wirespeed.views.findings import FIELDS, of_interest, sorted_by_family
 from wirespeed.views.lasting import conclusion, goodput_tables, soak_tables, summary, timeline
 from wirespeed.views.pairs import pair_tables, simulation_lines
@@ -28,6 +29,7 @@ def render(run: Run, style: Style) -> str:
         *_tables(training_tables(run), plain),
         *_settings(run, plain),
         *(_tables(replay_tables(run, run.replay), plain) if run.replay else []),
+        *(_tables(compute_tables(run.compute), plain) if run.compute else []),
         *_soak(run, plain),
         *_goodput(run, plain),
         *([] if run.settings or run.replay or run.shape else _measurements(run, plain)),

@@ -183,6 +183,31 @@ def _rates(located: Located) -> dict[str, tuple[list[float], list[float]]]:
     return {host: both for host, both in rates.items() if all(both)}
 
 
+def _devices(run: Run) -> _Figures:
+    for r in run.compute.rates if run.compute else ():
+        if r.reason:
+            continue
+        working = "sustained" if r.held else "together" if r.together else "alone"
+        yield (
+            (r.host, r.device, r.op, r.dtype, r.size, working),
+            {
+                "device_rate_per_second": r.per_second,
+                "device_rate_low_per_second": r.low,
+                "device_rate_high_per_second": r.high,
+                "device_own_rate_per_second": r.own_per_second,
+                "device_peak_ratio": r.per_second / r.peak if r.peak else None,
+                "device_held_ratio": r.held or None,
+                "device_clock_hertz": r.clock_MHz * 1e6 or None,
+                "device_temperature_celsius": r.temperature_C or None,
+                "device_power_watts": r.power_W or None,
+            },
+        )
+    for p in run.compute.proofs if run.compute else ():
+        wrong = sum(fault.wrong for fault in p.faults)
+        figures = {"device_results_compared": p.elements, "device_wrong_results": wrong}
+        yield (p.host, p.device, p.dtype), figures if not p.reason else {}
+
+
 def _goodput(run: Run) -> _Figures:
     if run.goodput is None:
         return
@@ -262,7 +287,7 @@ def _watched(run: Run) -> _Figures:
 
 
 _SOURCES = (
-    *(_whole, _findings, _measurements, _graded, _pairs, _trainings, _goodput, _soak),
+    *(_whole, _findings, _measurements, _graded, _pairs, _trainings, _devices, _goodput, _soak),
     _watched,
 )
 

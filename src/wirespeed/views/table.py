@@ -60,6 +60,10 @@ def _particular(run: Run, style: Style, *, wide: bool = False) -> list[list[str]
         from wirespeed.views.combinations import settings_lines
 
         blocks.append(settings_lines(run, style))
+    if run.compute is not None:
+        from wirespeed.views.compute import compute_lines
+
+        blocks.append(compute_lines(run.compute, style, wide=wide))
     if run.replay is not None:
         from wirespeed.views.replay import replay_lines
 

@@ -12,6 +12,7 @@ from wirespeed.views import comparison as words
 from wirespeed.views import lasting, sections
 from wirespeed.views.combinations import grid_tables, settings_tables, winner_lines
 from wirespeed.views.comparison import versus_grid
+from wirespeed.views.compute import compute_tables
 from wirespeed.views.html import training_charts as charts
 from wirespeed.views.html.collectives import Line, busbw_chart, lines_of, time_chart
 from wirespeed.views.html.parts import Section, Spot, chart, html_tables, section, study
@@ -49,6 +50,7 @@ def study_sections(run: Run, trace: Mapping[str, Any] | None, spot: Spot) -> Ite
         yield study(spot, "shape", "Shape of the job", "What the job's groups send", found)
     yield from _load(run, spot)
     yield from _settings(run, spot)
+    yield from _compute(run, spot)
     yield from _lasting(run, spot)
 
 
@@ -153,6 +155,12 @@ def _settings(run: Run, spot: Spot) -> Iterator[Section]:
         found = settings_tables(run)
         said = " ".join(line.strip() for line in winner_lines(run))
         yield study(spot, "settings", "Settings", "Which setting is faster", found, said=said)
+
+
+def _compute(run: Run, spot: Spot) -> Iterator[Section]:
+    if run.compute is not None:
+        found = compute_tables(run.compute, every=len(run.compute.rates) <= _MOST_ROWS)
+        yield study(spot, "compute", "Devices", "What the devices compute and remember", found)
 
 
 def _lasting(run: Run, spot: Spot) -> Iterator[Section]:

@@ -1,0 +1,80 @@
+"""How often `check` accuses a healthy device of being slow, and how often it finds one that is 5 % slower.
+
+Fleets are simulated: devices of a product differ by a lognormal spread, each figure of a device by a noise
+of its own. The verdict is that of `checks/compute_rates.py`, on the figures that `check -l long` takes of a
+GPU. Run it as
+
+    python benchmarks/compute_verdicts.py [FLEETS]
+
+and see docs/benchmarks.md for what it gave.
+"""
+
+import sys
+from dataclasses import replace
+from random import Random
+
+from wirespeed.checks.compute_rates import fast_findings
+from wirespeed.checks.levels import compute_plan
+from wirespeed.model.compute_records import Compute, ComputeRate
+from wirespeed.plan import ComputeWork
+
+SLOWER = 0.95
+DEVICES = 20_000
+"""Healthy ones of each row of the table, at least."""
+INTERVAL = 0.003
+"""Half width of a figure's own 95 % interval."""
+
+
+def main() -> None:
+    wanted = int(sys.argv[1]) if len(sys.argv) > 1 else DEVICES
+    print(
+        f"{'devices':>8} {'spread':>7} {'noise':>6} {'healthy':>8} {'accused':>8} {'per 1,000':>10} "
+        f"{'slower':>7} {'found':>6}"
+    )
+    for count in (8, 64, 1000):
+        for spread, noise in ((0.002, 0.002), (0.005, 0.005), (0.01, 0.003)):
+            row(count, spread, noise, max(1, wanted // count))
+
+
+def row(count: int, spread: float, noise: float, fleets: int) -> None:
+    draw = Random(f"{count} {spread} {noise}")
+    accused = found = 0
+    for _ in range(fleets):
+        accused += len(named(count, spread, noise, draw, slow=False))
+        found += "slow" in named(count, spread, noise, draw, slow=True)
+    healthy = fleets * count
+    print(
+        f"{count:>8} {spread:>7.1%} {noise:>6.1%} {healthy:>8,} {accused:>8} "
+        f"{1000 * accused / healthy:>10.2f} {fleets:>7,} {found / fleets:>6.1%}",
+        flush=True,
+    )
+
+
+def named(count: int, spread: float, noise: float, draw: Random, *, slow: bool) -> set[str]:
+    """Hosts that a verdict names; with `slow` one of them is 5 % slower than it would be."""
+    rates = []
+    for number in range(count):
+        own = draw.lognormvariate(0, spread)
+        host = "slow" if slow and number == 0 else f"n{number}"
+        for work in works():
+            value = own * draw.lognormvariate(0, noise) * (SLOWER if host == "slow" else 1.0)
+            rates.append(figure(host, work, value))
+    findings = fast_findings(Compute(rates=tuple(rates)), tuple)
+    return {one.subject.name for one in findings if one.status in ("warn", "fail")}
+
+
+def works() -> list[ComputeWork]:
+    plan = compute_plan("long", frozenset())
+    return [one for one in plan.works if one.on == "gpu"] if plan else []
+
+
+def figure(host: str, work: ComputeWork, value: float) -> ComputeRate:
+    about = ComputeRate(
+        host=host, device="GPU0", product="GPU", rank=0, dtype=work.dtype, op=work.op
+    )
+    timed = {"per_second": value, "low": value, "high": value, "own_per_second": value}
+    return replace(about, together=True, own_spread=INTERVAL, samples=20, **timed)
+
+
+if __name__ == "__main__":
+    main()

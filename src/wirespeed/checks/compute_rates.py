@@ -1,0 +1,274 @@
+"""Findings about how fast devices are: against others of their product, their data sheet, and cool.
+
+A device is slow where its rate lies below the fleet's median by more than healthy devices do: the
+fleet is the devices of one product in this world and in earlier READY runs. docs/compute.md says how
+often that accuses a good one (benchmarks/compute_verdicts.py).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist, median
+
+from wirespeed.checks.compute import node_of, place_of
+from wirespeed.checks.registry import absent, tell
+from wirespeed.model.compute_records import Compute, ComputeRate
+from wirespeed.model.records import Finding, Run, Status
+from wirespeed.model.units import counted
+from wirespeed.statistics import MAD_TO_SIGMA
+
+Past = Callable[[], Iterable[Run]]
+SPREAD = 0.01
+"""Relative deviation between healthy devices of a product that is expected at least."""
+FALSE_ALARMS = 0.0005
+"""Of a healthy device over all of its figures."""
+FAIL_BELOW = 0.8
+"""Of the median: a job that waits for it loses a fifth."""
+FEW, FEW_BELOW = 4, 0.9
+"""So many devices tell a spread; of fewer one is slow below this share of the best only."""
+LEAST_RUNS = 5
+"""Of a device's own past from which on it counts."""
+NOISY = 0.04
+"""Half width of a rate's interval from which on it is not judged."""
+BUSY = 0.5
+"""Share of the time that a device's cores must be ours for its rate to be judged."""
+NEAR_PEAK = 0.5
+"""Share of a data sheet's peak that large products reach on healthy GPUs; usual are 0.6 to 0.95."""
+NOT_TOLD = "clock, temperature and power are not told here"
+HELD = 0.95
+"""Share of its first rate that a device keeps when it is hot."""
+_Who = tuple[str, str]
+"""Host and device."""
+_Key = tuple[str, str, str, str | int, bool, bool]
+
+
+def fast_findings(found: Compute, past: Past) -> list[Finding]:
+    """COMP-004 to 006: rates against the fleet, the data sheet, and the device's own before."""
+    if not found.rates:
+        return []
+    earlier = [run.compute for run in past() if run.compute is not None and _speaks(run)]
+    return [*_slow(found.rates, earlier), *_peaks(found.rates), *_held(found.rates)]
+
+
+def _speaks(run: Run) -> bool:
+    alone = not any(node.facts.neighbours for node in run.world.nodes)
+    return run.verdict == "READY" and alone and not run.config.get("inject")
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """How far a rate lies below what it is compared with."""
+
+    share: float
+    """Of the median."""
+    fails: bool
+    sigmas: float
+    spread: float
+    """Relative deviation of the others that it was held against."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Rates that one is held against, itself among them."""
+
+    middle: float
+    """Their median; of few the best."""
+    spread: float
+    """Relative deviation: of the median absolute one, and SPREAD at least."""
+    count: int
+
+    @staticmethod
+    def of(rates: Collection[float]) -> "Fleet":
+        if len(rates) < FEW:
+            return Fleet(max(rates), SPREAD, len(rates))
+        middle = median(rates)
+        apart = median(abs(math.log(one / middle)) for one in rates)
+        return Fleet(middle, max(SPREAD, MAD_TO_SIGMA * apart), len(rates))
+
+
+def judged(rate: float, fleet: Fleet, tests: int, own: float = 0.0) -> Slow | None:
+    """Whether a rate is slow beside those of others; None: it is not, or there are none.
+
+    tests: figures of a device that may each accuse it; own: half width of its 95 % interval, relative.
+    """
+    share = rate / fleet.middle
+    if fleet.count < 2 or (fleet.count < FEW and share > FEW_BELOW):
+        return None
+    sigmas = -math.log(share) / math.hypot(fleet.spread, own / 1.96)
+    limit = NormalDist().inv_cdf(1 - FALSE_ALARMS / max(1, tests))
+    if sigmas <= limit:
+        return None
+    return Slow(share, share * (1 + own) < FAIL_BELOW, sigmas, fleet.spread)
+
+
+def _key(one: ComputeRate) -> _Key:
+    return one.product, one.op, one.dtype, one.size, one.together, bool(one.held)
+
+
+def _judgeable(one: ComputeRate) -> bool:
+    return not one.reason and one.own_spread <= NOISY and one.own_share >= BUSY
+
+
+def _slow(rates: Sequence[ComputeRate], earlier: Sequence[Compute]) -> list[Finding]:
+    """One for each slow device, with its worst figure."""
+    timed = [one for one in rates if not one.reason]
+    if not timed:
+        return []
+    fit = [one for one in timed if _judgeable(one)]
+    if not fit:
+        worst = max(timed, key=lambda one: (one.own_spread, -one.own_share))
+        return [tell("COMP-004", "noisy", one=worst, at=place_of(worst))]
+    groups: dict[_Key, dict[_Who, ComputeRate]] = defaultdict(dict)
+    for one in fit:
+        groups[_key(one)][one.host, one.device] = one
+    found: dict[_Who, list[tuple[Slow, ComputeRate, str]]] = defaultdict(list)
+    compared, before = 0, _earlier(earlier, groups.keys())
+    for key, group in groups.items():
+        for one, what, fleet in _compared(group, before[key]):
+            compared += 1
+            if slow := judged(one.own_per_second, fleet, 2 * len(groups), one.own_spread):
+                found[one.host, one.device].append((slow, one, what))
+    if found:
+        return [_told(cases) for cases in found.values()]
+    if not compared:
+        return [tell("COMP-004", "alone", one=fit[0], figure=fit[0].text(fit[0].own_per_second))]
+    devices = counted(len({(one.host, one.device) for one in fit}), "device")
+    return [tell("COMP-004", "good", devices=devices, figures=compared, left=_left(timed, fit))]
+
+
+def _left(timed: Sequence[ComputeRate], fit: Sequence[ComputeRate]) -> str:
+    left = len(timed) - len(fit)
+    return f"; {counted(left, 'figure')} too noisy to judge" if left else ""
+
+
+def _earlier(
+    earlier: Iterable[Compute], keys: Iterable[_Key]
+) -> dict[_Key, dict[_Who, list[float]]]:
+    """Rates of earlier runs: by what was done, then by device."""
+    found: dict[_Key, dict[_Who, list[float]]] = {key: defaultdict(list) for key in keys}
+    for run in earlier:
+        for one in run.rates:
+            if _judgeable(one) and (key := _key(one)) in found:
+                found[key][one.host, one.device].append(one.own_per_second)
+    return found
+
+
+def _compared(
+    group: Mapping[_Who, ComputeRate], before: Mapping[_Who, Sequence[float]]
+) -> Iterator[tuple[ComputeRate, str, Fleet]]:
+    """Each rate with what it is held against: other devices now or earlier, and its own past."""
+    now = {who: one.own_per_second for who, one in group.items()}
+    every = {who: median(rates) for who, rates in before.items()} | now
+    fleet = Fleet.of(every.values())
+    for who, one in group.items():
+        if fleet.count > 1:
+            what = "median" if fleet.count >= FEW else "best"
+            yield one, f"the {what} of {fleet.count} devices of its product", fleet
+        own = before.get(who, ())
+        if len(own) >= LEAST_RUNS:
+            what = f"the median of its own {len(own)} earlier runs"
+            yield one, what, Fleet.of([*own, one.own_per_second])
+
+
+def _told(cases: Sequence[tuple[Slow, ComputeRate, str]]) -> Finding:
+    slow, one, what = min(cases, key=lambda case: case[0].share)
+    status: Status = "fail" if slow.fails else "warn"
+    lines = tuple(f"{_what(each)}: {case.share:.3f} of {named}" for case, each, named in cases)
+    return tell(
+        "COMP-004",
+        "slow",
+        status=status,
+        subject=node_of(one),
+        at=place_of(one),
+        slow=slow,
+        what=what,
+        less=1 - slow.share,
+        figure=one.text(one.own_per_second),
+        of=_what(one),
+        evidence=lines,
+        felt=one.felt or NOT_TOLD,
+        core=_slow_core(one),
+    )
+
+
+def _slow_core(one: ComputeRate) -> str:
+    """The core that holds it back, where one does."""
+    if not one.slowest or one.slowest_share > FEW_BELOW:
+        return ""
+    return f"; {one.slowest} gives {one.slowest_share:.2f} of the median core"
+
+
+def _what(one: ComputeRate) -> str:
+    """`gemm bfloat16 8192x8192x8192, all at once`."""
+    words = [one.op, one.dtype if one.op == "gemm" else "", one.shape]
+    return " ".join(filter(None, words)) + (", all at once" if one.together else ", alone")
+
+
+def _peaks(rates: Sequence[ComputeRate]) -> list[Finding]:
+    """The best large product of each type against the data sheet, of each device."""
+    best: dict[tuple[str, str, str], ComputeRate] = {}
+    for one in rates:
+        key = one.host, one.device, one.dtype
+        if one.peak and (key not in best or one.per_second > best[key].per_second):
+            best[key] = one
+    low = [one for one in best.values() if one.high < NEAR_PEAK * one.peak]
+    if low:
+        return [
+            tell(
+                "COMP-005",
+                "low",
+                subject=node_of(one),
+                at=place_of(one),
+                of=_what(one),
+                figure=one.text(one.own_per_second),
+                share=one.per_second / one.peak,
+                peak=one.text(one.peak),
+                felt=one.felt or NOT_TOLD,
+            )
+            for one in low
+        ]
+    if best:
+        least = min(best.values(), key=lambda one: one.per_second / one.peak)
+        return [
+            tell(
+                "COMP-005",
+                "good",
+                devices=counted(len({key[:2] for key in best}), "device"),
+                share=least.per_second / least.peak,
+                of=_what(least),
+                at=place_of(least),
+            )
+        ]
+    return [absent("COMP-005", "share of the peak", "no peak is known of these devices")]
+
+
+def _held(rates: Sequence[ComputeRate]) -> list[Finding]:
+    long = [one for one in rates if one.held]
+    fell = [one for one in long if one.held < HELD and _judgeable(one)]
+    if fell:
+        return [
+            tell(
+                "COMP-006",
+                "fell",
+                subject=node_of(one),
+                at=place_of(one),
+                of=_what(one),
+                held=one.held,
+                less=1 - one.held,
+                felt=one.felt or NOT_TOLD or "clock and temperature are not told here",
+            )
+            for one in fell
+        ]
+    if not long:
+        return []
+    least = min(long, key=lambda one: one.held)
+    return [
+        tell(
+            "COMP-006",
+            "good",
+            devices=counted(len({(o.host, o.device) for o in long}), "device"),
+            held=least.held,
+            felt=least.felt or NOT_TOLD,
+        )
+    ]

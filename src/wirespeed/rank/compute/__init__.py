@@ -1,0 +1,1 @@
+"""What the devices of a world compute and remember: how fast, and whether right."""

@@ -1,0 +1,197 @@
+"""Verdicts on devices: who is wrong, who is slow, and who is neither."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from wirespeed.checks.compute import right_findings
+from wirespeed.checks.compute_rates import fast_findings
+from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate, WrongProducts
+from wirespeed.model.node_facts import Facts
+from wirespeed.model.records import Finding, NodeFacts, Run, World
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+def rate(host: str = "a", tera: float = 700.0, **fields: Any) -> ComputeRate:
+    told: dict[str, Any] = {
+        "host": host,
+        "device": "GPU0",
+        "product": H100,
+        "rank": 0,
+        "dtype": "bfloat16",
+        "shape": "8192x8192x8192",
+        "op": "gemm",
+        "together": True,
+        "per_second": tera * 1e12,
+        "low": tera * 0.999e12,
+        "high": tera * 1.001e12,
+        "own_per_second": tera * 1e12,
+        "own_spread": 0.001,
+        "samples": 20,
+    }
+    return ComputeRate(**told | fields)
+
+
+def proof(host: str = "a", digest: str = "1", **fields: Any) -> ComputeProof:
+    told: dict[str, Any] = {
+        "host": host,
+        "device": "GPU0",
+        "product": H100,
+        "rank": 0,
+        "dtype": "bfloat16",
+        "shape": "4096x4096x2048",
+        "software": "torch 2.13",
+        "products": 100,
+        "elements": 100 << 24,
+        "digest": digest,
+    }
+    return ComputeProof(**told | fields)
+
+
+def fast(*rates: ComputeRate, past: tuple[Run, ...] = ()) -> dict[str, list[Finding]]:
+    return by_id(fast_findings(Compute(rates=rates), lambda: past))
+
+
+def right(*proofs: ComputeProof, rates: tuple[ComputeRate, ...] = ()) -> dict[str, list[Finding]]:
+    return by_id(right_findings(Compute(rates=rates, proofs=proofs)))
+
+
+def by_id(findings: list[Finding]) -> dict[str, list[Finding]]:
+    found: dict[str, list[Finding]] = {}
+    for one in findings:
+        found.setdefault(one.id, []).append(one)
+    return found
+
+
+def test_a_wrong_core_is_named_with_its_bits_and_lane() -> None:
+    fault = WrongProducts(
+        core="core 5",
+        kind="known",
+        products=3,
+        made=40,
+        wrong=96,
+        example="product 7, row 1, column 3: 9.0 instead of 8.0",
+        bits="mantissa bit 0",
+        pattern="every one in columns 3 of each 16",
+    )
+    (one,) = right(proof("n7", device="NUMA node 1", faults=(fault,), odd=("core 5",)))["COMP-001"]
+    assert (one.status, one.subject.name) == ("fail", "n7")
+    assert "n7 core 5" in one.title
+    assert "columns 3 of each 16" in one.because
+    assert "COMP-002" not in right(proof("n7", faults=(fault,), odd=("core 5",))), "told once"
+
+
+def test_the_device_with_other_bits_than_most_is_named() -> None:
+    found = right(*(proof(host) for host in "abc"), proof("d", "2"))["COMP-002"]
+    assert [(one.status, one.subject.name) for one in found] == [("fail", "d")]
+
+
+def test_two_that_differ_accuse_nobody_and_do_not_pass() -> None:
+    (one,) = right(proof("a"), proof("b", "2"))["COMP-002"]
+    assert one.status == "warn"
+    assert "a GPU0" in one.title
+    assert "b GPU0" in one.title
+
+
+def test_other_software_may_compute_otherwise() -> None:
+    (one,) = right(proof("a"), proof("b", "2", software="torch 2.14"))["COMP-002"]
+    assert one.status == "pass"
+
+
+def test_cores_that_differ_two_and_two_are_both_told() -> None:
+    found = right(proof(device="NUMA node 0", digest="", odd=("core 0", "core 1")))["COMP-002"]
+    assert [one.status for one in found] == ["fail", "fail"]
+
+
+def test_an_error_of_one_device_fails_and_a_type_that_none_has_does_not() -> None:
+    broke = rate("b", own_per_second=0.0, reason="CUDA error: uncorrectable ECC", broke=True)
+    (one,) = right(rates=(rate("a"), broke))["COMP-007"]
+    assert (one.status, one.subject.name) == ("fail", "b")
+    full = rate("b", own_per_second=0.0, reason="out of memory")
+    assert right(rates=(rate("a"), full))["COMP-007"][0].status == "fail", "the others can"
+    none = [rate(host, dtype="fp8", own_per_second=0.0, reason="not supported") for host in "ab"]
+    assert [one.status for one in right(rates=tuple(none))["COMP-007"]] == ["not_checked"]
+
+
+def test_memory_that_changed_is_named() -> None:
+    bad = rate("b", op="copy", shape="", size_bytes=1 << 30, wrong=3)
+    (one,) = right(rates=(replace(bad, host="a", wrong=0), bad))["COMP-003"]
+    assert (one.status, one.subject.name) == ("fail", "b")
+
+
+def fleet(count: int, spread: float = 0.005) -> list[ComputeRate]:
+    draw = Random(1)
+    return [rate(f"n{i}", 700 * draw.lognormvariate(0, spread)) for i in range(count)]
+
+
+def test_five_percent_slower_is_found_and_good_ones_are_not() -> None:
+    for count in (4, 16, 1000):
+        others = fleet(count)
+        found = fast(*others, rate("slow", 700 * 0.95))["COMP-004"]
+        assert [(one.status, one.subject.name) for one in found] == [("warn", "slow")], count
+        assert [one.status for one in fast(*others)["COMP-004"]] == ["pass"]
+
+
+def test_far_below_the_others_it_fails() -> None:
+    (one,) = fast(*fleet(8), rate("slow", 500))["COMP-004"]
+    assert one.status == "fail"
+    assert "0.71" in one.saw
+
+
+def test_a_wide_fleet_accuses_nobody_for_five_percent() -> None:
+    assert [one.status for one in fast(*fleet(64, 0.04), rate("slow", 700 * 0.95))["COMP-004"]] == [
+        "pass"
+    ]
+
+
+def test_of_two_devices_only_a_large_difference_tells() -> None:
+    assert fast(rate("a"), rate("b", 660))["COMP-004"][0].status == "pass"
+    assert fast(rate("a"), rate("b", 600))["COMP-004"][0].subject.name == "b"
+
+
+def test_a_busy_machine_is_not_judged() -> None:
+    (one,) = fast(rate("a", own_share=0.2), rate("b", 300, own_spread=0.3))["COMP-004"]
+    assert one.status == "not_checked"
+
+
+def earlier(tera: float, host: str = "a", **fields: Any) -> Run:
+    node = NodeFacts(host=host, ranks=(0,), facts=Facts())
+    told: dict[str, Any] = {
+        "id": "00000000",
+        "command": "check",
+        "verdict": "READY",
+        "exit_code": 0,
+        "started": "2026-11-20T00:00:00Z",
+        "seconds": 1.0,
+        "world": World(size=1, nodes=(node,), backend="nccl", launcher="local"),
+        "compute": Compute(rates=(rate(host, tera),)),
+    }
+    return Run(**told | fields)
+
+
+def test_a_lone_device_is_held_against_its_own_past() -> None:
+    past = tuple(earlier(700 + i) for i in range(6))
+    assert fast(rate())["COMP-004"][0].status == "not_checked"
+    assert fast(rate(), past=past)["COMP-004"][0].status == "pass"
+    (one,) = fast(rate(tera=660), past=past)["COMP-004"]
+    assert "6 earlier runs" in one.saw
+    injected = tuple(replace(run, config={"inject": ["slow:rank=0"]}) for run in past)
+    assert fast(rate(tera=660), past=injected)["COMP-004"][0].status == "not_checked"
+
+
+def test_the_fleet_of_stored_runs_counts_too() -> None:
+    past = tuple(earlier(700 + i, f"n{i}") for i in range(6))
+    (one,) = fast(rate("new", 660), past=past)["COMP-004"]
+    assert one.subject.name == "new"
+    assert "7 devices" in one.saw
+
+
+def test_peak_and_heat() -> None:
+    found = fast(rate(peak=989e12), rate(device="GPU1", tera=400, peak=989e12, power_W=300.0))
+    (one,) = found["COMP-005"]
+    assert (one.status, "GPU1" in one.title, "300 W" in one.saw) == ("warn", True, True)
+    (hot,) = fast(rate(held=0.9, temperature_C=88.0, slowed_by=("power cap",)))["COMP-006"]
+    assert hot.status == "warn"
+    assert "88 °C, slowed by power cap" in hot.saw
+    assert fast(rate(held=0.99))["COMP-006"][0].status == "pass"
