@@ -1,10 +1,10 @@
-"""How often `check` accuses a healthy device of being slow, and how often it finds one that is 5 % slower.
+"""How often `check` accuses a healthy device of being slow, and finds one that is 5 % slower.
 
-Fleets are simulated: devices of a product differ by a lognormal spread, each figure of a device by a noise
-of its own. The verdict is that of `checks/compute_rates.py`, on the figures that `check -l long` takes of a
-GPU. Run it as
+Fleets are simulated: devices of a product differ by a lognormal spread, each figure of a device by a
+noise of its own. The verdict is that of `checks/compute_rates.py`, on the figures that `check -l long`
+takes of a GPU. Run it as
 
-    python benchmarks/compute_verdicts.py [FLEETS]
+    python benchmarks/compute_verdicts.py [DEVICES]
 
 and see docs/benchmarks.md for what it gave.
 """

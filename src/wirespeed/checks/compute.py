@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from wirespeed.checks.registry import tell
-from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate
+from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate, OfDevice
 from wirespeed.model.records import Finding, Subject
 from wirespeed.model.units import counted, listed
 
@@ -17,13 +17,13 @@ def right_findings(found: Compute) -> list[Finding]:
     return [*_known(found.proofs), *_alike(found.proofs), *_memory(found.rates), *_broken(found)]
 
 
-def place_of(one: ComputeRate | ComputeProof, core: str = "") -> str:
+def place_of(one: OfDevice, core: str = "") -> str:
     """`node-b core 5`, `node-b GPU5 (rank 13)`; cores of a node are no rank's."""
     rank = "" if one.device.startswith("NUMA") else f" (rank {one.rank})"
     return f"{one.host} {core or one.device}{rank}"
 
 
-def node_of(one: ComputeRate | ComputeProof) -> Subject:
+def node_of(one: OfDevice) -> Subject:
     return Subject("node", one.host)
 
 
@@ -64,7 +64,7 @@ def _known(proofs: Sequence[ComputeProof]) -> list[Finding]:
     ]
 
 
-def _reasons(ones: Sequence[ComputeRate | ComputeProof]) -> str:
+def _reasons(ones: Sequence[OfDevice]) -> str:
     return "; ".join(f"{one.dtype}: {one.reason}" for one in ones[:3])
 
 
@@ -134,7 +134,7 @@ def _memory(rates: Sequence[ComputeRate]) -> Iterator[Finding]:
 
 def _broken(found: Compute) -> Iterator[Finding]:
     """Each device once; what none of its product does, it does not have."""
-    every = [*found.rates, *found.proofs]
+    every: list[OfDevice] = [*found.rates, *found.proofs]
     does = {_what(one) for one in every if not one.reason}
     ones = [one for one in every if one.broke or (one.reason and _what(one) in does)]
     first = {(one.host, one.device): one for one in reversed(ones)}
@@ -146,7 +146,7 @@ def _broken(found: Compute) -> Iterator[Finding]:
         yield tell("COMP-007", "refused", what=what, because=f"{place_of(group[0])}: {reason}")
 
 
-def _what(one: ComputeRate | ComputeProof) -> tuple[str, ...]:
+def _what(one: OfDevice) -> tuple[str, ...]:
     return one.product, one.dtype, one.shape, getattr(one, "op", "proof")
 
 

@@ -24,7 +24,7 @@ ComputeOp = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OfDevice:
+class OfDevice:
     """What was done, and where."""
 
     host: str
@@ -39,11 +39,15 @@ class _OfDevice:
     """Element type; `tf32` is float32 multiplied with 10 bits of mantissa."""
     shape: str = ""
     """Of a product: `1024x1024x1024`, rows, columns, and what is summed over."""
+    reason: Annotated[str, SPARSE] = ""
+    """Why it was not done; there are no figures then."""
+    broke: Annotated[bool, SPARSE] = False
+    """Whether that is an error that the device answered with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComputeRate(_OfDevice):
-    """How fast one device did one thing. All figures are zero where `reason` says why not."""
+class ComputeRate(OfDevice):
+    """How fast one device did one thing."""
 
     op: ComputeOp
     """`gemm`: matrix product; `copy` and `triad` (a = b + 2 c) within the device's own memory; `numa`:
@@ -89,10 +93,6 @@ class ComputeRate(_OfDevice):
     """Why a GPU lowered its clocks meanwhile: `power cap`, `thermal, by hardware`, …"""
     wrong: Count | None = None
     """Elements of the last result that are not what they must be; null: not compared."""
-    reason: Annotated[str, SPARSE] = ""
-    """Why it was not measured."""
-    broke: Annotated[bool, SPARSE] = False
-    """Whether that is an error that the device answered with."""
 
     @property
     def size(self) -> str | int:
@@ -144,7 +144,7 @@ class WrongProducts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComputeProof(_OfDevice):
+class ComputeProof(OfDevice):
     """Products of one device whose results are known, or are repeated, compared bit for bit."""
 
     software: str
@@ -162,10 +162,6 @@ class ComputeProof(_OfDevice):
     """Cores that got another first result than most."""
     faults: Annotated[tuple[WrongProducts, ...], SPARSE] = ()
     """What was wrong, by core."""
-    reason: Annotated[str, SPARSE] = ""
-    """Why it was not proven."""
-    broke: Annotated[bool, SPARSE] = False
-    """Whether that is an error that the device answered with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -219,7 +219,8 @@ class RunBuilder:
     def measured(self) -> int:
         """Figures and comparisons of data, together: with none of them a run knows nothing."""
         checked = sum(one.wrong is not None for one in self.verifications)
-        checked += sum(not one.reason for one in (*self.rates, *self.device_proofs))
+        checked += sum(not one.reason for one in self.rates)
+        checked += sum(not one.reason for one in self.device_proofs)
         return len(self.pairs) + len(self.measurements) + len(self.training) + checked
 
     @property

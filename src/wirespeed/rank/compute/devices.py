@@ -58,7 +58,6 @@ class Cores:
         """The first exception of any core is raised, once all have ended."""
         found: dict[int, T] = {}
         raised: list[Exception] = []
-        threads_before = torch.get_num_threads()
 
         def work(lane: int) -> None:
             try:
@@ -78,7 +77,6 @@ class Cores:
             while thread.is_alive():
                 thread.join(_BEAT_S)
                 self._tick()
-        torch.set_num_threads(threads_before)
         if raised:
             raise raised[0]
         return [found[lane] for lane in range(self.lanes)]

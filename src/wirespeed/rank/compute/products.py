@@ -8,6 +8,7 @@ from math import isqrt
 import torch
 
 from wirespeed.collectives.oracle import bits
+from wirespeed.errors import CannotMeasure
 
 Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 """(a, b, out)."""
@@ -38,8 +39,18 @@ _TYPES = {
 more on sm90 without fast accumulation."""
 
 
+_TF32_FROM = (8, 0)
+
+
 def multiplier(dtype: str, device: torch.device) -> Multiply:
-    """The call; RuntimeError where this torch or device has no such product, once it is tried."""
+    """The call; RuntimeError where this torch or device has no such product, once it is tried.
+
+    CannotMeasure for TF32 before sm80: float32 would be multiplied, and nothing said.
+    """
+    if dtype == "tf32" and (
+        device.type != "cuda" or torch.cuda.get_device_capability(device) < _TF32_FROM
+    ):
+        raise CannotMeasure("this device has no TF32")
     if dtype == "int8":
         return lambda a, b, out: torch._int_mm(a, b, out=out)
     if dtype == "float8_e4m3fn":

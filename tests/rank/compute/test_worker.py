@@ -1,0 +1,86 @@
+"""A device that refuses, one that breaks, and how many samples are enough."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from wirespeed.plan import ComputeWork, Measure
+from wirespeed.rank.compute import worker as module
+from wirespeed.rank.compute.devices import Cores, Fire, Spent
+from wirespeed.rank.compute.sensors import Felt
+from wirespeed.rank.compute.units import Unit
+from wirespeed.rank.compute.worker import Worker
+from wirespeed.rank.faulty_engine import Fault
+
+HOW = Measure(iterations=6)
+GEMM = ComputeWork(op="gemm", on="cpu", shape=(32, 32, 32))
+
+
+def worker(*faults: str) -> Worker:
+    place: Any = SimpleNamespace(
+        hosts=("here",),
+        rank=0,
+        gpus=("",),
+        device=torch.device("cpu"),
+        tick=lambda: None,
+        cache_bytes=1 << 20,
+    )
+    unit = Unit("cpu", "NUMA node 0", "CPU", 0, (0, 0), (0,), ((0, 0),))
+    return Worker(place, unit, [Fault.parse(text) for text in faults], 1)
+
+
+def timed(one: Worker, work: ComputeWork) -> Any:
+    with ExitStack() as stack:
+        one.prepare(stack, work, sharing=1)
+        one.begin(0)
+        while one.look(HOW)[0] < 6:
+            one.chunk(HOW)
+        return one.told(work, Felt(), together=True)
+
+
+def test_a_rate_is_operations_over_seconds_of_the_cores() -> None:
+    told = timed(worker(), GEMM)
+    assert (told.samples, told.reason, told.shape) == (6, "", "32x32x32")
+    assert told.own_per_second >= 0.99 * told.per_second > 0
+    assert told.slowest == "core 0"
+
+
+def test_what_torch_does_not_have_is_no_fault() -> None:
+    told = timed(worker(), ComputeWork(op="gemm", on="cpu", dtype="tf32", shape=(8, 8, 8)))
+    assert (told.broke, told.reason) == (False, "this device has no TF32")
+    told = timed(worker(), ComputeWork(op="copy", on="cpu", size_bytes=1 << 60))
+    assert "are free" in told.reason
+    assert not told.broke
+
+
+def test_a_device_that_breaks_is_not_asked_again(monkeypatch: Any) -> None:
+    one, asked = worker(), []
+
+    def fails(self: Cores, fires: Sequence[Fire], counts: Sequence[int]) -> list[Spent]:
+        asked.append(counts)
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
+
+    monkeypatch.setattr(Cores, "timed", fails)
+    told = timed(one, GEMM)
+    assert (told.broke, told.per_second) == (True, 0.0)
+    assert "uncorrectable" in told.reason
+    again = timed(one, GEMM)
+    assert "before" in again.reason
+    assert again.broke
+    assert one.proof(GEMM, 0.0).broke
+    assert len(asked) == 1
+
+
+def test_copies_are_compared_with_their_source(monkeypatch: Any) -> None:
+    for op in ("copy", "numa", "triad"):
+        work = ComputeWork(op=op, on="cpu", size_bytes=1 << 16)
+        assert timed(worker(), work).wrong == 0
+    monkeypatch.setattr(torch.Tensor, "copy_", lambda self, *_, **__: self)
+    assert timed(worker(), ComputeWork(op="copy", on="cpu", size_bytes=1 << 16)).wrong > 0
+
+
+def test_the_fault_slow_takes_five_percent() -> None:
+    assert module.slowness(worker("slow:rank=0").unit, [Fault.parse("slow:rank=0")]) == 1.05
