@@ -1,7 +1,7 @@
 """Carry out a `ComputePlan`: proofs first, then every work alone and together; each rank tells its own.
 
 Devices work by themselves, so that each counts its calls; what is collective is when a turn begins and
-when it ends. A device that answers with an error is told, and its rank goes on meeting the others.
+when it ends. A device that answers with an error is told, and its rank stays with the others.
 """
 
 import time
