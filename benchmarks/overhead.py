@@ -9,8 +9,11 @@ a block of each; the figure is the median of the rounds' ratios with its bootstr
 A row is **kept** when the whole interval lies within 2 % or within 3 µs, **over** when it lies beyond
 both, **not shown** in between. Exit code 1 unless every row is kept; run it on a quiet machine. What
 `--same` shows, the plain script against itself, is the machine's own noise: less cannot be told apart.
+With `--engine mpi4py` both worlds are started by mpirun, and mpi4py's own loop (plain_mpi.py) is the
+peer.
 
     [chrt -r 1] python benchmarks/overhead.py [--rounds 40] [--calls 400] [--sizes 4096,65536] [--same]
+        [--engine mpi4py]
 """
 
 import argparse
@@ -28,6 +31,8 @@ from statistics import median
 from typing import IO, Any
 
 PLAIN = Path(__file__).with_name("plain_all_reduce.py")
+PLAIN_MPI = PLAIN.with_name("plain_mpi.py")
+MPIRUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n")
 LIMIT_RATIO, LIMIT_S = 1.02, 3e-6
 RESAMPLED, CONFIDENCE = 2000, 0.95
 HEADER = (
@@ -45,11 +50,14 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--sizes", default="4096,65536,1048576")
     parser.add_argument("--same", action="store_true", help="the plain script against itself")
+    parser.add_argument("--engine", choices=("torch", "mpi4py"), default="torch")
     asked = parser.parse_args()
     sizes = [int(size) for size in asked.sizes.split(",")]
-    sys.stdout.write(f"{asked.ranks} ranks, {os.cpu_count()} cores, {scheduler()}\n\n{HEADER}")
+    where = f"{asked.ranks} ranks, {os.cpu_count()} cores, {asked.engine}, {scheduler()}"
+    sys.stdout.write(f"{where}\n\n{HEADER}")
     other = plain_world if asked.same else our_world
-    with plain_world(asked.ranks) as plain, other(asked.ranks) as ours:
+    engine: str = asked.engine
+    with plain_world(asked.ranks, engine) as plain, other(asked.ranks, engine) as ours:
         rows = [compare(plain, ours, size, asked.rounds, asked.calls) for size in sizes]
     return 0 if all(rows) else 1
 
@@ -102,14 +110,23 @@ def judged(ratio: tuple[float, float, float], added: tuple[float, float, float])
 
 
 @contextmanager
-def plain_world(ranks: int) -> Iterator[Turn]:
+def plain_world(ranks: int, engine: str) -> Iterator[Turn]:
     ports = {"MASTER_PORT": str(free_port()), "TURNS_PORT": str(free_port())}
-    with started([sys.executable, str(PLAIN), "-"], ranks, ports) as turn:
+    words = [sys.executable, str(PLAIN), "-"] if engine == "torch" else mpi(ranks, PLAIN_MPI)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        started(words, ranks, {**ports, "TURNS_FOLDER": folder}) as turn,
+    ):
         yield turn
 
 
+def mpi(ranks: int, script: Path) -> list[str]:
+    """The command that starts all ranks."""
+    return [*MPIRUN, str(ranks), sys.executable, str(script)]
+
+
 @contextmanager
-def our_world(ranks: int) -> Iterator[Turn]:
+def our_world(ranks: int, engine: str) -> Iterator[Turn]:
     """With the session's monitor in this process, which also polls as `session/local.py` does."""
     from wirespeed.session.local import POLL_S
     from wirespeed.watchdog import Monitor, new_token
@@ -129,11 +146,14 @@ def our_world(ranks: int) -> Iterator[Turn]:
             "WIRESPEED_CONSOLE": f"127.0.0.1:{monitor.start()}",
             "WIRESPEED_TOKEN": token,
             "BENCH_STORE": str(Path(folder) / "store"),
+            "BENCH_ENGINE": engine,
         }
+        script = Path(__file__)
+        words = [sys.executable, str(script)] if engine == "torch" else mpi(ranks, script)
         poller = threading.Thread(target=poll, args=(monitor,))
         poller.start()
         try:
-            with started([sys.executable, __file__], ranks, told) as turn:
+            with started(words, ranks, told) as turn:
                 yield turn
         finally:
             over.set()
@@ -142,18 +162,20 @@ def our_world(ranks: int) -> Iterator[Turn]:
 
 @contextmanager
 def started(command: list[str], ranks: int, more: dict[str, str]) -> Iterator[Turn]:
-    """Ranks of one world; rank 0 is told by its standard input, and answers on its output."""
+    """Ranks of one world; rank 0 is told by its standard input, and answers on its output. mpirun is
+    one process, which hands both on."""
     shared = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **more}
     shared |= {"MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": str(ranks)}
+    by_mpirun = command[0] == MPIRUN[0]
     processes = [
         subprocess.Popen(
             command,
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            env=shared if by_mpirun else {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdin=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
             stdout=subprocess.PIPE if rank == 0 else None,
             text=True,
         )
-        for rank in range(ranks)
+        for rank in range(1 if by_mpirun else ranks)
     ]
     try:
         yield lambda line: told(processes[0], line)
@@ -205,7 +227,7 @@ def our_rank() -> int:
     )
     heartbeat.connect(20)
     store = dist.FileStore(os.environ["BENCH_STORE"], identity.world_size)
-    plan = Plan(command="bench", steps=(), op_timeout_s=600)
+    plan = Plan(command="bench", steps=(), op_timeout_s=600, engine=os.environ["BENCH_ENGINE"])
     place = join(identity, plan, store, "gloo", heartbeat.tick, lambda bound: None)
     heartbeat.phase("running")
     while True:

@@ -247,12 +247,16 @@ def export(parquet: str, **told: Any) -> None:
 @option("--ranks N", "Ranks of one group, if the file does not tell.", click.IntRange(min=1))
 @shape_options
 def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **told: Any) -> None:
-    """Import the results of nccl-tests, or of a benchmark script for DDP.
+    """Import what other tools measured: nccl-tests, OSU, perftest, iperf3, nvbandwidth, dcgmi diag,
+    SuperBench, or a benchmark script for DDP.
 
-    FILE is what nccl-tests printed, or its JSON (-J), or the JSON {name, world_size, timestamp,
-    config, results} that scripts after cuda-lab's distributed_benchmarks.py write; `-` is standard
-    input. The text may be part of a larger log, with the prefixes of mpirun, srun or kubectl. Each
-    table in it becomes a run. Nothing is stored unless every FILE can be read.
+    FILE is what nccl-tests, the OSU micro-benchmarks or perftest (ib_write_bw and the like) printed;
+    the JSON of nccl-tests -J, perftest --out_json, iperf3 -J, nvbandwidth -j or dcgmi diag -j;
+    SuperBench's results-summary.jsonl; or the JSON {name, world_size, timestamp, config, results} that
+    scripts after cuda-lab's distributed_benchmarks.py write. `-` is standard input. Which it is, is told
+    by the content. Text may be part of a larger log, with the prefixes of mpirun, srun or kubectl. Each
+    table of nccl-tests and each JSON document becomes a run. Nothing is stored unless every FILE can be
+    read.
 
     Which nodes it was is read out of the file as far as it tells; --gpu and the like complete that
     and are kept. The last line of each run says whether its best figure is normal for such nodes.
@@ -261,6 +265,8 @@ def import_command(files: tuple[str, ...], op: str | None, ranks: int | None, **
     Examples:
       wirespeed runs import all_reduce.log
       wirespeed runs import nccl.json
+      wirespeed runs import osu_allreduce.log --ranks 16
+      wirespeed runs import iperf3.json nvbandwidth.json dcgm.json results-summary.jsonl
       wirespeed runs import old.log --gpu A100 --nodes 16 --gpus-per-node 8 --interconnect ib
       kubectl logs nccl-test-launcher | wirespeed runs import - --op all_reduce
     """

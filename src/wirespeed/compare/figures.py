@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from wirespeed.compare.estimate import Figure, quantile
 from wirespeed.errors import UsageError
-from wirespeed.model.bench_records import MedianTime
+from wirespeed.model.bench_records import MedianTime, ToolFigure
 from wirespeed.model.codec import to_json
 from wirespeed.model.compute_records import ComputeRate
 from wirespeed.model.derived_records import Difference, What
@@ -34,9 +34,12 @@ COMPUTE = ("op", "dtype", "size", "together", "host", "device")
 SOAK = ("op", "dtype", "size_bytes", "ranks")
 _UNIT = 1e12
 """Operations or bytes whose time is compared."""
-_Kind = Literal["collective", "training", "goodput", "soak", "watched", "replay", "load", "compute"]
+TOOL = ("tool", "test", "place", "size_bytes", "unit")
+_Kind = Literal[
+    "collective", "training", "goodput", "soak", "watched", "replay", "load", "compute", "tool"
+]
 FIELDS = tuple(
-    dict.fromkeys(COLLECTIVE + TRAINING + GOODPUT + SOAK + WATCHED + REPLAY + LOAD + COMPUTE)
+    dict.fromkeys(COLLECTIVE + TRAINING + GOODPUT + SOAK + WATCHED + REPLAY + LOAD + COMPUTE + TOOL)
 )
 """What must be alike; `--across` takes one of them out."""
 
@@ -72,12 +75,10 @@ def _all(run: Run, across: Collection[str]) -> Iterator[tuple[What, tuple[object
 
 def _measured(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], Figure]]:
     """(kind, names of its fields, their values, figure)."""
-    for m in run.measurements:
-        if m.time.median > 0:
-            yield "collective", COLLECTIVE, attrgetter(*COLLECTIVE)(m), _of_measurement(m)
-    for t in run.training:
-        if t.step.mean > 0:
-            yield "training", TRAINING, attrgetter(*TRAINING)(t), _of_training(t)
+    for m in (one for one in run.measurements if one.time.median > 0):
+        yield "collective", COLLECTIVE, attrgetter(*COLLECTIVE)(m), _of_measurement(m)
+    for t in (one for one in run.training if one.step.mean > 0):
+        yield "training", TRAINING, attrgetter(*TRAINING)(t), _of_training(t)
     if g := run.goodput:
         for name, figure in _of_goodput(g).items():
             yield "goodput", GOODPUT, (name, g.strategy, g.model, g.ranks, g.asked_s), figure
@@ -88,8 +89,9 @@ def _measured(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], F
         for name, time in (("sequence", r.unbroken), ("paced sequence", r.paced)):
             yield "replay", REPLAY, (name, run.world.size, r.title), _of_median(time)
     yield from _loads(run)
-
     yield from _of_devices(run)
+    for f in (one for one in run.figures if one.unit and one.value > 0):
+        yield "tool", TOOL, attrgetter(*TOOL)(f), _of_tool(f)
     for key, cells in _soaked(run).items():
         yield "soak", SOAK, key, _of_soak(cells)
 
@@ -189,6 +191,16 @@ def _of_measurement(m: Measurement) -> Figure:
         samples=m.iterations,
         wrong=bool(m.wrong),
     )
+
+
+def _of_tool(f: ToolFigure) -> Figure:
+    """Of a rate the time of one of its unit, so that more is better."""
+    sign = 1 if f.unit == "s" else -1
+    within = None
+    if f.low is not None and f.high is not None:
+        within = _error(f.low, f.high, NormalDist().inv_cdf(0.975))
+    rate = f.value if f.unit == "B/s" else 0.0
+    return Figure(log=sign * math.log(f.value), within=within, busbw=rate, samples=f.samples)
 
 
 def _of_training(t: Training) -> Figure:

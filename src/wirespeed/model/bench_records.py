@@ -250,3 +250,32 @@ class Replay:
         calls = sum(one.calls for one in self.calls)
         sent = sum(one.calls * one.size_bytes for one in self.calls)
         return f"{counted(calls, 'call')}, {format_size(sent)}"
+
+
+FigureUnit = Literal["B/s", "FLOP/s", "1/s", "s", ""]
+"""Base units; empty: another one, which the tool's documentation tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFigure:
+    """What another tool measured that is no collective: a copy, a link, a kernel (`runs import`)."""
+
+    tool: str
+    """`dcgm`, `iperf3`, `nvbandwidth`, `osu`, `perftest` or `superbench`."""
+    test: str
+    """As the tool calls it: `host_to_device_memcpy_ce`, `ib_write_bw`, `kernel-launch/event_time`."""
+    place: str = ""
+    """Where: `node-a`, `node-a -> node-b`, `GPU 0 -> GPU 1`, `node-a:3` for its rank 3; empty: not
+    told."""
+    size_bytes: Count = 0
+    """Of a message; 0: it has none."""
+    unit: FigureUnit
+    """What `value` is in."""
+    value: float
+    """In that unit: the median of the samples, or the one figure that the tool tells."""
+    low: float | None = None
+    """Lower end of the 95 % interval of the median; null where the tool tells no samples."""
+    high: float | None = None
+    """Upper end of that interval."""
+    samples: Count = 0
+    """Repetitions behind it; 0: not told."""

@@ -23,7 +23,7 @@ class What:
     """What was measured: figures of two runs are compared where all of this is alike."""
 
     kind: Literal[
-        "collective", "training", "goodput", "soak", "watched", "replay", "load", "compute"
+        "collective", "training", "goodput", "soak", "watched", "replay", "load", "compute", "tool"
     ]
     fields: tuple[tuple[str, str | int | float | bool | None], ...]
     """Name and value, in the order of the record: op, engine, dtype, …"""
@@ -37,6 +37,13 @@ class What:
         """Whether it is a share that is better when it is more, a goodput or the part of a step that
         is not exposed communication: its time is then seconds of wall time for such a one."""
         return self.get("figure") in ("goodput", "unexposed")
+
+    @property
+    def unit(self) -> str:
+        """Of another tool's rate, such as `B/s`, which is better when it is more: its time is then
+        seconds for such a one. Empty for all else."""
+        unit = str(self.get("unit") or "")
+        return unit if unit.endswith("/s") else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,13 @@ how it is measured or shown.
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from wirespeed.model.bench_records import GridPoint, ReferenceFigure, Replay, Setting
+from wirespeed.model.bench_records import (
+    GridPoint,
+    ReferenceFigure,
+    Replay,
+    Setting,
+    ToolFigure,
+)
 from wirespeed.model.compute_records import Compute
 from wirespeed.model.field_types import (
     ALWAYS,
@@ -129,7 +135,7 @@ class Measurement:
     op: str
     """`all_reduce`, `reduce_scatter`, … ; the catalogue's name."""
     engine: str
-    """Who ran it: `torch`, `deepspeed`, `mpi4py`; `nccl-tests` in an import."""
+    """Who ran it: `torch`, `deepspeed`, `mpi4py`; `nccl-tests` or `osu` in an import."""
     dtype: str
     """`float32`, `bfloat16`, …"""
     redop: str
@@ -389,7 +395,7 @@ class World:
     backend: str
     """`gloo`, `nccl`, …"""
     launcher: str
-    """`local`, `torchrun`, `openmpi`, `mpich`, `slurm`, `deepspeed`; `nccl-tests` in an import."""
+    """`local`, `torchrun`, `openmpi`, `mpich`, `slurm`, `deepspeed`; the tool in an import."""
     told: Annotated[ToldShape | None, SPARSE] = None
     """Of an import: what completes the facts of its nodes; absent where nothing was told."""
 
@@ -449,6 +455,8 @@ class Run:
     """What was timed."""
     verifications: tuple[Verification, ...] = ()
     """The data checks."""
+    figures: Annotated[tuple[ToolFigure, ...], SPARSE] = ()
+    """Of an import: what the tool measured beside collectives."""
     located: Annotated[Located | None, SPARSE] = None
     """What `locate` measured."""
     simulation: Annotated[Simulation | None, SPARSE] = None

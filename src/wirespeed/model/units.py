@@ -69,6 +69,28 @@ def format_bandwidth(bytes_per_second: float) -> str:
     return _digits(bytes_per_second / GIGA) + " GB/s"
 
 
+def format_figure(value: float, unit: str) -> str:
+    """Of a base unit (`FigureUnit`), with three significant digits: `45.4 GB/s`, `312 TFLOP/s`."""
+    if unit == "s":
+        return format_duration(value)
+    for base, least, scale, name in _RATES:
+        if unit == base and value >= least:
+            return f"{_digits(value / scale)} {name}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+_RATES = (
+    ("B/s", 1e8, GIGA, "GB/s"),
+    ("B/s", 0.0, 1e6, "MB/s"),
+    ("FLOP/s", 1e11, 1e12, "TFLOP/s"),
+    ("FLOP/s", 0.0, GIGA, "GFLOP/s"),
+    ("1/s", 1e11, 1e12, "T/s"),
+    ("1/s", 1e6, 1e6, "M/s"),
+    ("1/s", 0.0, 1.0, "/s"),
+)
+"""(base unit, from which value, what it is divided by, name)."""
+
+
 def _digits(value: float) -> str:
     value = _three(value)
     if value >= 100:

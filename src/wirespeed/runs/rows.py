@@ -59,7 +59,7 @@ class RunRow:
     wirespeed: str = ""
     """Version that made it."""
     measurements: int = 0
-    """How many figures of collectives it holds."""
+    """How many figures of collectives and of other tools it holds."""
     failed: int = 0
     """Findings that failed."""
     warned: int = 0
@@ -90,10 +90,10 @@ class FigureRow:
     number: int
     """Its place among the run's figures, from 0."""
     kind: str
-    """`collective`, `training`, `goodput`, `soak`, `watched`, `replay`, `load` or
-    `compute`."""
+    """`collective`, `training`, `goodput`, `soak`, `watched`, `replay`, `load`, `compute` or
+    `tool`."""
     name: str
-    """The operation, the strategy, or which figure of the kind."""
+    """The operation, the strategy, the test of another tool, or which figure of the kind."""
     what: str
     """All that must be alike for comparing it, as JSON: a list of names with their values."""
     backend: str
@@ -117,7 +117,8 @@ class FigureRow:
 
     @property
     def seconds(self) -> float:
-        """The time; of a ratio (`What.is_ratio`) seconds of wall time for such a one."""
+        """The time; of a ratio (`What.is_ratio`) seconds of wall time for such a one, of another tool's
+        rate (`What.unit`) those for one of its unit."""
         return math.exp(self.log_s)
 
     def told(self) -> "tuple[What, Figure]":
@@ -289,7 +290,7 @@ def _line(run: "Run", name: str) -> RunRow:
         job=_job(run.config),
         gpu=_once([*(name for node in run.world.nodes for name in _products(node)), *told]),
         wirespeed=run.versions.get("wirespeed", ""),
-        measurements=len(run.measurements),
+        measurements=len(run.measurements) + len(run.figures),
         failed=len(by_status["fail"]),
         warned=len(by_status["warn"]),
         headline=next(iter(by_status["fail"] + by_status["warn"]), ""),
@@ -303,7 +304,7 @@ def _figures(line: RunRow, run: "Run") -> Iterator[FigureRow]:
 
     for number, (what, figure) in enumerate(figures_of(run).items()):
         told = dict(what.fields)
-        names = (told.get(name) for name in ("op", "strategy", "figure"))
+        names = (told.get(name) for name in ("op", "strategy", "test", "figure"))
         yield FigureRow(
             run=line.run,
             started=line.started,

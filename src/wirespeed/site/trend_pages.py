@@ -105,8 +105,9 @@ def _remark(one: Series) -> str:
 
 
 def _shown(one: Series, seconds: float) -> float:
-    """Shares are better when they are more, as they are told."""
-    return 100 / seconds if one.what.is_ratio else seconds
+    """Shares and rates are better when they are more, as they are told."""
+    scale = 100 if one.what.is_ratio else 1 if one.what.unit else 0
+    return scale / seconds if scale else seconds
 
 
 def _told(one: Series, n: int, rate: bool) -> str:
@@ -114,7 +115,7 @@ def _told(one: Series, n: int, rate: bool) -> str:
 
 
 def _tick(one: Series, value: float, rate: bool) -> str:
-    time = 100 / value if one.what.is_ratio and value > 0 else value
+    time = _shown(one, value) if value > 0 else value
     return comparison.value(one.what, time, value, rate=rate)
 
 

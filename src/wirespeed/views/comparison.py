@@ -15,7 +15,13 @@ from wirespeed.model.derived_records import (
     Versus,
     What,
 )
-from wirespeed.model.units import GIGA, format_bandwidth, format_duration, format_size
+from wirespeed.model.units import (
+    GIGA,
+    format_bandwidth,
+    format_duration,
+    format_figure,
+    format_size,
+)
 from wirespeed.views.text import (
     NOTHING,
     Column,
@@ -32,7 +38,7 @@ from wirespeed.views.text import (
 
 _BANDWIDTH_FROM = 2**20
 """Above this size an operation is told by its bus bandwidth, up to it by its time."""
-_SAID_BY_LABEL = ("figure", "op", "size_bytes", "strategy")
+_SAID_BY_LABEL = ("figure", "op", "place", "size_bytes", "strategy", "test", "unit")
 _SPELLED: dict[str, tuple[str, object]] = {
     "batch": ("batch {}", None),
     "beside": ("beside {}", None),
@@ -61,7 +67,7 @@ _NOISE = {
 
 def by_rate(what: What, *busbw: float) -> bool:
     """Whether it is told by what is better when it is more: a large size's busbw, a share."""
-    if what.is_ratio:
+    if what.is_ratio or what.unit:
         return True
     size = what.get("size_bytes") or (what.kind == "compute" and what.get("size"))
     return isinstance(size, int) and size > _BANDWIDTH_FROM and all(b > 0 for b in busbw)
@@ -69,8 +75,8 @@ def by_rate(what: What, *busbw: float) -> bool:
 
 def label(what: What, varying: Iterable[str] = (), *, rate: bool = False) -> str:
     """`all_reduce 1 GiB busbw`, with the fields that are not alike in the whole table."""
-    first = "figure" if what.kind == "load" else "strategy"
-    said = [what.get("op") or what.get(first)]
+    first = "figure" if what.kind == "load" else "test" if what.kind == "tool" else "strategy"
+    said = [what.get("op") or what.get(first), what.get("place")]
     size = what.get("size_bytes")
     said += [format_size(size)] if isinstance(size, int) and size else []
     said += [_word(name, what.get(name)) for name in varying if name not in _SAID_BY_LABEL]
@@ -81,10 +87,10 @@ def _unit(what: What, rate: bool) -> str:
     """What the figure is a figure of."""
     if (figure := what.get("figure")) and what.kind != "load":
         return "not exposed" if figure == "unexposed" else str(figure)
-    if what.kind == "soak":
-        return "call"
     if what.kind == "compute":
         return "rate" if rate else "time of 10¹² operations"
+    if what.kind in ("soak", "tool"):
+        return "call" if what.kind == "soak" else ""
     return "busbw" if rate else "step" if what.kind == "training" else "time"
 
 
@@ -124,6 +130,8 @@ def value(what: What, time: float, busbw: float, *, rate: bool) -> str:
     """One figure with its unit."""
     if what.is_ratio:
         return f"{100 / time:.1f} %"
+    if what.unit:
+        return format_figure(1 / time, what.unit)
     return format_bandwidth(busbw) if rate else format_duration(time)
 
 
@@ -380,6 +388,8 @@ def _figures(row: Row) -> dict[str, float]:
     if row.what.is_ratio:
         before, after = share(row.what, row.before), share(row.what, row.after)
         return {f"{before[0]}_before": before[1], f"{after[0]}_after": after[1]}
+    if row.what.unit:
+        return {"rate_before": 1 / row.before, "rate_after": 1 / row.after}
     return {
         "time_before_us": row.before * _US,
         "time_after_us": row.after * _US,

@@ -55,6 +55,7 @@ _LISTS = {
     "measurements": "measurement",
     "verifications": "verification",
     "findings": "finding",
+    "figures": "figure",
     "training": "training",
     "under_load": "load",
 }
@@ -109,7 +110,7 @@ def _rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
         return list(compute.get("rates", ()))
     if data.get("training"):
         return list(data["training"])
-    return _graded(data) or list(data["findings"])
+    return [*_graded(data), *data.get("figures", ())] or list(data["findings"])
 
 
 def _of_job(watched: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

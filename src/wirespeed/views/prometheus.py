@@ -286,9 +286,16 @@ def _watched(run: Run) -> _Figures:
         yield (use.group, use.op), {f"watched_traffic_{name}": v for name, v in figures.items()}
 
 
+def _tools(run: Run) -> _Figures:
+    names = {"B/s": "bytes_per_second", "FLOP/s": "flops", "1/s": "per_second", "s": "seconds"}
+    for f in run.figures:
+        if f.unit:
+            yield (f.tool, f.test, f.place, f.size_bytes), {f"tool_{names[f.unit]}": f.value}
+
+
 _SOURCES = (
     *(_whole, _findings, _measurements, _graded, _pairs, _trainings, _devices, _goodput, _soak),
-    _watched,
+    *(_watched, _tools),
 )
 
 

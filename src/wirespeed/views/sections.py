@@ -201,17 +201,20 @@ def closing_lines(run: Run, style: Style) -> list[str]:
 
 def import_lines(run: Run, style: Style) -> list[str]:
     """What an import found: the run, its table, its best figure, and what is wrong with it."""
-    ops = ", ".join(dict.fromkeys(m.op for m in run.measurements)) or "training"
-    head = f"run {run.id}  {ops}  {counted(run.world.size, 'rank') if run.world.size else ''}"
+    named = [*(m.op for m in run.measurements), *(f.tool for f in run.figures)]
+    told = str(run.config.get("program") or run.world.launcher)
+    ops = ", ".join(dict.fromkeys(named)) or ("training" if run.training else told)
+    head = [f"run {run.id}", ops, counted(run.world.size, "rank") if run.world.size else ""]
     found = [counted(len(run.measurements), "measurement")] if run.measurements else []
     if run.measurements:
         best = max(run.measurements, key=lambda m: m.busbw)
         found.append(f"peak busbw {bandwidth(best.busbw)} at {format_size(best.size_bytes)}")
+    found += [counted(len(run.figures), "figure")] if run.figures else []
     if run.training:
         quick = max(run.training, key=lambda one: one.samples_per_s)
         found.append(counted(len(run.training), "training result"))
         found.append(f"at most {quick.samples_per_s:,.0f} samples/s ({quick.model})")
-    lines = [style.text(f"{head}  {', '.join(found)}")]
+    lines = [style.text("  ".join(filter(None, [*head, ", ".join(found)])))]
     for finding in run.findings:
         title = style.text(f"{finding.title}  {finding.id}")
         lines.append(f"  {style.mark(finding.status)} {title}")

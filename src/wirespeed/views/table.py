@@ -9,7 +9,7 @@ from wirespeed.model.records import Measurement, Run, Verification
 from wirespeed.model.units import format_duration, format_size
 from wirespeed.views import sections
 from wirespeed.views.findings import finding_lines, folded, of_interest
-from wirespeed.views.text import NOTHING, Grid, Style
+from wirespeed.views.text import NOTHING, Grid, Style, titled
 
 _NOT_CHECKED = "wrong –: the data of that row was not checked"
 _IMPORTED = "imported figures are shown, not judged: the verdict stays UNKNOWN"
@@ -68,6 +68,10 @@ def _particular(run: Run, style: Style, *, wide: bool = False) -> list[list[str]
         from wirespeed.views.replay import replay_lines
 
         blocks.append(replay_lines(run, run.replay, style))
+    if run.figures:
+        from wirespeed.views.tools import tool_tables
+
+        blocks.append(titled(tool_tables(run, every=wide), style)[:-1])
     if run.soak is not None or run.goodput is not None:
         from wirespeed.views.lasting import goodput_lines, soak_lines
 
@@ -99,7 +103,8 @@ def _notes(run: Run, style: Style) -> list[str]:
     unknown = any(m.wrong is None for m in run.measurements)
     if unknown and run.command != "check":
         notes += sections.note(_NOT_CHECKED, style)
-    if any(m.time.low == m.time.high for m in run.measurements):
+    one_average = any(m.time.low == m.time.high for m in run.measurements)
+    if one_average or any(f.low is None for f in run.figures):
         notes += sections.note(_ONE_AVERAGE if run.command == "import" else _ONE_SAMPLE, style)
     if run.command == "import" and run.verdict == "UNKNOWN":
         notes += sections.note(_IMPORTED, style)

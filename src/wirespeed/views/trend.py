@@ -143,6 +143,8 @@ def _series(one: Series) -> dict[str, Any]:
 def _figures(what: What, time: float, busbw: float) -> dict[str, float]:
     if what.is_ratio:
         return dict([comparison.share(what, time)])
+    if what.unit:
+        return {"rate": 1 / time}
     return {"time_us": time * _US, "busbw_GBps": busbw / GIGA}
 
 

@@ -1,7 +1,8 @@
 """What other tools wrote, as runs: one file a format."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,15 +16,20 @@ from wirespeed.model.records import (
     Measurement,
     NodeFacts,
     Run,
-    TimeStats,
     ToldShape,
     World,
 )
-from wirespeed.model.training_records import Spread, Training
 from wirespeed.runs import jsontext
 from wirespeed.runs.findings import make_finding
 from wirespeed.runs.folder import new_id
+from wirespeed.runs.importers.dcgm import runs_of_dcgm
+from wirespeed.runs.importers.ddp_script import run_of_script
+from wirespeed.runs.importers.iperf3 import runs_of_iperf3
 from wirespeed.runs.importers.nccl_tests import read_json, read_tables
+from wirespeed.runs.importers.nvbandwidth import runs_of_nvbandwidth
+from wirespeed.runs.importers.osu import runs_of_osu
+from wirespeed.runs.importers.perftest import runs_of_perftest
+from wirespeed.runs.importers.superbench import runs_of_superbench
 from wirespeed.runs.importers.table import (
     OPERATIONS,
     Device,
@@ -36,12 +42,25 @@ from wirespeed.runs.importers.table import (
     choose_ranks,
     fabric_in,
     layout_of,
+    one_figure,
 )
 from wirespeed.runs.jsontext import damage
 
+_Readers = tuple[tuple[re.Pattern[str], Callable[[str, str], Iterator[Run]]], ...]
+_DOCUMENTS: _Readers = (
+    (re.compile(r'"DCGM (?:GPU )?Diagnostic"\s*:'), runs_of_dcgm),
+    (re.compile(r'"nvbandwidth"\s*:'), runs_of_nvbandwidth),
+    (re.compile(r'"version"\s*:\s*"iperf 3'), runs_of_iperf3),
+    (re.compile(r'\A\s*\{\s*"node"\s*:\s*"[^\n]{1,4000}?/'), runs_of_superbench),
+    (re.compile(r'"?test_info"?\s*:\s*\{\s*"?test"?\s*:'), runs_of_perftest),
+)
+"""JSON of other tools, by what stands near its beginning; the first that fits."""
+_NEAR = 1 << 16
+
 
 def import_bytes(data: bytes, *, name: str, op: str = "", ranks: int = 0) -> list[Run]:
-    """One run for each table in the text or JSON of nccl-tests, or of a known script's JSON.
+    """The runs in what another tool wrote: nccl-tests (one a table), OSU, perftest, iperf3, nvbandwidth,
+    dcgmi, SuperBench, or a known script. Told by the content.
 
     `name` is the file's, for messages and as the last hint to the operation; `op` and `ranks` are
     what the user said, or nothing. InputError for anything else than such a file.
@@ -52,21 +71,28 @@ def import_bytes(data: bytes, *, name: str, op: str = "", ranks: int = 0) -> lis
 
 def _imported(data: bytes, name: str, op: str, ranks: int) -> list[Run]:
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    for form, reader in _DOCUMENTS:
+        if form.search(text, 0, _NEAR) and (found := list(reader(text, name))):
+            return found
     if (script := _script(text)) is not None:
-        return [_run_of_ddp_script(script, name=name)]
+        return [run_of_script(script, name=name)]
+    others: list[Run] = []
     if text.lstrip().startswith("{"):
         tables = [read_json(text, source=name)]
     else:
+        others = [*runs_of_osu(text, name, ranks), *runs_of_perftest(text, name)]
         tables = read_tables(text)
     tables = [table for table in tables if any(row.sides for row in table.rows)]
-    if not tables:
+    if not tables and not others:
         raise InputError(
-            f"{name}: no rows of nccl-tests in {_size(data)}",
-            expected="rows such as `1024  256  float  sum  -1  61.2  0.02  0.03  0 …`, "
-            "or the JSON of nccl-tests -J",
+            f"{name}: no rows of nccl-tests or of another known tool in {_size(data)}",
+            expected="rows of nccl-tests such as `1024  256  float  sum  -1  61.2  0.02  0.03  0 …`, "
+            "its JSON (-J), or what OSU, perftest, iperf3 -J, nvbandwidth -j, dcgmi diag -j or "
+            "SuperBench wrote",
         )
     fabric = fabric_in(text)
-    return [run_from_table(one, name=name, op=op, ranks=ranks, fabric=fabric) for one in tables]
+    ours = [run_from_table(one, name=name, op=op, ranks=ranks, fabric=fabric) for one in tables]
+    return [*others, *ours]
 
 
 def _script(text: str) -> dict[str, Any] | None:
@@ -193,12 +219,6 @@ def _finer(exact: float, printed: float, step: float) -> float:
     return exact if exact and close else printed
 
 
-def one_figure(time: float) -> TimeStats:
-    """See `_ONE_FIGURE`: the run says with it that the interval is not known."""
-    names = ("median", "mean", "low", "high", "min", "p95", "p99", "max")
-    return TimeStats(**dict.fromkeys(names, time))
-
-
 def _wrong(row: Row, side: Side) -> int | None:
     if side.error is None:
         return side.wrong
@@ -284,146 +304,3 @@ def _contradiction(measurements: tuple[Measurement, ...]) -> Iterator[Finding]:
     if abs(ratio - model) > _SLACK * model:
         about = f"{clearest.op} over {clearest.ranks} ranks"
         yield make_finding("contradiction", about=about, ratio=ratio, model=model)
-
-
-# The JSON of a known benchmark script for DDP: {name, world_size, timestamp, config, results}.
-#
-# Source: distributed-training/benchmarks/distributed_benchmarks.py of sdodlapati3/cuda-lab. What it
-# writes, and what of it can be taken:
-#
-# - communication: `time_ms` is the mean over calls back to back with a barrier at their end, on rank
-#   0's clock, always after 10 calls over 100 (whatever --warmup and --iters say). `bandwidth_GB_s` is
-#   busbw as nccl-tests has it; for p2p the time holds a barrier.
-# - training: the mean step of torch's DDP on rank 0's clock. `memory_gb` is read right after the
-#   counter was reset, so it is no peak and is left out.
-# - memory: activations are taken without gradients, and gradients are not measured: left out.
-
-_OPS = {
-    "allreduce": "all_reduce",
-    "allgather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "p2p": "send_recv",
-}
-_CALLS, _WARMUP = 100, 10
-_GIGA = 1e9
-_MOST_RANKS = 1 << 20
-
-
-def _run_of_ddp_script(data: Mapping[str, Any], *, name: str) -> Run:
-    """The run; InputError where the document holds no figures."""
-    ranks, results = data["world_size"], data["results"]
-    if not isinstance(ranks, int) or not 1 <= ranks <= _MOST_RANKS or not isinstance(results, dict):
-        raise InputError(
-            f"{name}: world_size {str(ranks)[:40]!r} with results of another kind",
-            expected="a number of ranks, and an object of results",
-        )
-    measurements = tuple(_communication(results.get("communication"), ranks, name))
-    training = tuple(_training(results.get("training"), data.get("config"), ranks, name))
-    if not measurements and not training:
-        raise InputError(
-            f"{name}: no figures of communication or training in it",
-            expected="results with `communication` or `training`",
-        )
-    config = data.get("config")
-    memory = "training" in results or "memory" in results
-    return Run(
-        id=new_id(),
-        command="import",
-        verdict="UNKNOWN",
-        exit_code=3,
-        started=_started(data["timestamp"]),
-        seconds=0.0,
-        world=World(size=ranks, nodes=(), backend="nccl", launcher="torchrun"),
-        config={"source": name, **(config if isinstance(config, dict) else {})},
-        choices=(
-            Choice(
-                "interval", "not known", "the script writes one mean, from rank 0's clock alone"
-            ),
-        ),
-        findings=(make_finding("memory_left_out"),) if memory else (),
-        measurements=measurements,
-        training=training,
-    )
-
-
-def _communication(part: object, ranks: int, name: str) -> Iterator[Measurement]:
-    for theirs, rows in _items(part):
-        if theirs not in _OPS:
-            continue
-        op = OPERATIONS[_OPS[theirs]]
-        for label, row in _items(rows):
-            seconds = _positive(row, "time_ms", name) / 1e3
-            busbw = _positive(row, "bandwidth_GB_s", name) * _GIGA
-            factor = op.bus_factor(ranks) or 1.0
-            algbw = busbw / factor
-            size = _bytes(label, name) * (ranks if op.name == "all_gather" else 1)
-            yield Measurement(
-                op=op.name,
-                engine="torch",
-                dtype="float32",
-                redop="sum" if op.reduces else "none",
-                root=-1,
-                in_place=op.name == "all_reduce",
-                size_bytes=size,
-                count=size // 4,
-                ranks=ranks,
-                timing="batch",
-                warmup=_WARMUP,
-                iterations=_CALLS,
-                time=one_figure(seconds),
-                algbw=algbw,
-                busbw=busbw,
-            )
-
-
-def _training(part: object, config: object, ranks: int, name: str) -> Iterator[Training]:
-    rows = part.get("training_results") if isinstance(part, dict) else None
-    steps = config.get("benchmark_iters") if isinstance(config, dict) else None
-    for row in rows if isinstance(rows, list) else ():
-        if not isinstance(row, dict):
-            raise InputError(f"{name}: a training result that is no object", expected="an object")
-        mean = _positive(row, "time_per_step_ms", name) / 1e3
-        batch = int(_positive(row, "global_batch_size", name))
-        yield Training(
-            strategy="ddp",
-            bucket_mb=25.0,
-            model=f"{str(row.get('model_size', 'unknown'))[:40]} (script's MLP)",
-            ranks=ranks,
-            nodes=0,
-            batch=batch,
-            rounds=1,
-            step=Spread(
-                mean=mean,
-                std=0.0,
-                low=mean,
-                high=mean,
-                samples=steps if isinstance(steps, int) and steps > 0 else 1,
-            ),
-            samples_per_s=_positive(row, "samples_per_sec", name),
-        )
-
-
-def _items(part: object) -> list[tuple[str, Any]]:
-    return list(part.items()) if isinstance(part, dict) else []
-
-
-def _positive(row: object, key: str, name: str) -> float:
-    value = row.get(key) if isinstance(row, dict) else None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e15:
-        raise InputError(f"{name}: {key} is {str(value)[:40]!r}", expected="a number above 0")
-    return float(value)
-
-
-def _bytes(label: str, name: str) -> int:
-    number = label.removesuffix("KB")
-    if not number.isdecimal() or len(number) > 12:
-        raise InputError(f"{name}: size {label[:40]!r}", expected="such as 1024KB")
-    return int(number) * 1024
-
-
-def _started(stamp: object) -> str:
-    """ISO 8601; the script writes local time without a zone, which is taken as UTC."""
-    try:
-        return datetime.fromisoformat(str(stamp)).isoformat(timespec="milliseconds") + "Z"
-    except ValueError:
-        return "1970-01-01T00:00:00.000Z"

@@ -211,9 +211,9 @@ def _read_side(words: dict[str, str], unit: float) -> Side | str | None:
     shown = words.get("time") or words.get("cputime") or ""
     if shown.lower() in ("nan", "n/a", "-nan"):
         return "absent"
-    figures = [_number(text) for text in (shown, words.get("algbw", ""), words.get("busbw", ""))]
+    figures = [number(text) for text in (shown, words.get("algbw", ""), words.get("busbw", ""))]
     mark = words.get("#wrong", words.get("error", "N/A"))
-    checked = _number(mark)
+    checked = number(mark)
     if None in figures or (checked is None and mark.upper() != "N/A"):
         return None
     time, algbw, busbw = (value or 0.0 for value in figures)
@@ -281,7 +281,7 @@ def read_json(text: str, *, source: str) -> Table:
     if not isinstance(data, dict) or not isinstance(data.get("results"), list):
         raise InputError(
             f"{source}: JSON without a list `results`",
-            expected="the file that nccl-tests -J writes, or its text output",
+            expected="the JSON of nccl-tests -J, or of another tool that runs import --help names",
         )
     config = _object(data.get("config"))
     table = Table(
@@ -387,8 +387,8 @@ def _row(item: Mapping[str, Any]) -> Row | None:
 
 
 def _side(fields: Mapping[str, Any], per_iteration: Mapping[str, Any]) -> Side | None:
-    time = _number(fields.get("time", fields.get("cpu_time")))
-    algbw, busbw = _number(fields.get("alg_bw")), _number(fields.get("bus_bw"))
+    time = number(fields.get("time", fields.get("cpu_time")))
+    algbw, busbw = number(fields.get("alg_bw")), number(fields.get("bus_bw"))
     if time is None or algbw is None or busbw is None:
         return None
     return Side(
@@ -404,11 +404,11 @@ def _side(fields: Mapping[str, Any], per_iteration: Mapping[str, Any]) -> Side |
 
 def _stats(fields: Mapping[str, Any]) -> TimeStats | None:
     """Of the per-iteration report; the interval of the median and the mean from its times."""
-    numbers = [_number(fields.get(name)) for name in _ITER_STATS]
-    times = [t * _US for item in _list(fields.get("times_us")) if (t := _number(item)) is not None]
+    numbers = [number(fields.get(name)) for name in _ITER_STATS]
+    times = [t * _US for item in _list(fields.get("times_us")) if (t := number(item)) is not None]
     if None in numbers or not times:
         return None
-    median, least, p95, p99, most = ((number or 0.0) * _US for number in numbers)
+    median, least, p95, p99, most = ((one or 0.0) * _US for one in numbers)
     interval = median_interval(times)
     return TimeStats(
         median=median,
@@ -431,15 +431,15 @@ def _seconds(data: Mapping[str, Any]) -> float:
         return 0.0
 
 
-def _number(value: object) -> float | None:
+def number(value: object) -> float | None:
     """A finite figure that is not negative, also where it is written as a text."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        number = float(value)
+        found = float(value)
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) and 0 <= number < 1e18 else None
+    return found if math.isfinite(found) and 0 <= found < 1e18 else None
 
 
 def _integer(value: object, *, least: int = 0) -> int | None:
@@ -447,8 +447,8 @@ def _integer(value: object, *, least: int = 0) -> int | None:
         return -1
     if value == -1 and least < 0 and not isinstance(value, bool):
         return -1
-    number = _number(value)
-    return int(number) if number is not None else None
+    found = number(value)
+    return int(found) if found is not None else None
 
 
 def _object(value: object) -> Mapping[str, Any]:

@@ -103,6 +103,12 @@ class Table:
                 yield row, side
 
 
+def one_figure(time: float) -> TimeStats:
+    """Of a source that tells one average; its run says that the interval is not known."""
+    names = ("median", "mean", "low", "high", "min", "p95", "p99", "max")
+    return TimeStats(**dict.fromkeys(names, time))
+
+
 # Nodes, GPUs a node and what lies between nodes, as far as a log of nccl-tests tells them.
 
 Fabric = tuple[ToldShape, Choice]

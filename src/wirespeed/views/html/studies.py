@@ -20,6 +20,7 @@ from wirespeed.views.html.timeline import timeline_svg
 from wirespeed.views.sections import series_of
 from wirespeed.views.shape import shape_tables
 from wirespeed.views.text import NOTHING, Column, Grid, Style, shortened
+from wirespeed.views.tools import tool_tables
 from wirespeed.views.training import name, number_cell, tables, training_notes
 
 _UNWRAPPED = Style(width=100_000)
@@ -51,6 +52,8 @@ def study_sections(run: Run, trace: Mapping[str, Any] | None, spot: Spot) -> Ite
     yield from _load(run, spot)
     yield from _settings(run, spot)
     yield from _compute(run, spot)
+    if run.figures:
+        yield study(spot, "tools", "Other tools", "What the tool measured", tool_tables(run))
     yield from _lasting(run, spot)
 
 

@@ -1,0 +1,117 @@
+"""`iperf3 -J`: TCP or UDP between two hosts, of the client or the server.
+
+{"start": {connected, version, system_info, timestamp, test_start}, "intervals": [{streams, sum}], "end":
+{sum_sent, sum_received or sum, cpu_utilization_percent}, "error"}. Rates are bits a second. Source:
+src/iperf_api.c of esnet/iperf.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from wirespeed.model.bench_records import ToolFigure
+from wirespeed.model.records import Run
+from wirespeed.model.units import counted
+from wirespeed.runs.importers.nccl_tests import number
+from wirespeed.runs.importers.told import (
+    MILLI,
+    documents,
+    moment,
+    node,
+    objects,
+    part,
+    reported,
+    sampled,
+    tool_run,
+    words,
+)
+
+_SUMS = {"sum": False, "sum_bidir_reverse": True}
+"""Of an interval: by its sum, whether it goes the other way, of `--bidir`."""
+_SHORT = 0.5
+"""An interval shorter than this share of the first is the rest at the end."""
+
+
+def runs_of_iperf3(text: str, name: str) -> Iterator[Run]:
+    """A run a document."""
+    for data in documents(text, source=name):
+        if "start" in data and "end" in data:
+            yield _run(data, name)
+
+
+def _run(data: Mapping[str, Any], name: str) -> Run:
+    start, error = part(data, "start"), words(data.get("error"), 500)
+    setting = part(start, "test_start")
+    here, there = _hosts(start)
+    figures = list(_figures(data, setting, here, there))
+    return tool_run(
+        "iperf3",
+        name=name,
+        figures=figures,
+        findings=[reported("iperf3", error)] if error else [],
+        nodes=[node(here)] if here else [],
+        versions={"iperf3": words(start.get("version")).removeprefix("iperf ")},
+        config={key: value for key, value in setting.items() if isinstance(value, (int, str))},
+        started=moment(part(start, "timestamp").get("timesecs")),
+        seconds=number(part(data, "end", "sum_sent").get("seconds")) or 0.0,
+    )
+
+
+def _hosts(start: Mapping[str, Any]) -> tuple[str, str]:
+    """(this host's name as `uname` tells it, the other's as it was given or its address)."""
+    found = re.match(r"\w+ (\S{1,255}) ", words(start.get("system_info"), 500))
+    connected = next(iter(objects(start.get("connected"))), {})
+    other = part(start, "connecting_to").get("host") or connected.get("remote_host")
+    here = found[1] if found else words(connected.get("local_host"))
+    return here, words(other) or "the other host"
+
+
+def _figures(
+    data: Mapping[str, Any], setting: Mapping[str, Any], here: str, there: str
+) -> Iterator[ToolFigure]:
+    protocol = words(setting.get("protocol")).lower() or "tcp"
+    streams = number(setting.get("num_streams"))
+    test = f"{protocol}, {counted(int(streams or 1), 'stream')}"
+    sends = "accepted_connection" not in part(data, "start")
+    forth = sends != bool(setting.get("reverse"))
+    for key, turned in _SUMS.items():
+        first, second = (here, there) if forth != turned else (there, here)
+        told = {"tool": "iperf3", "place": f"{first} -> {second}"}
+        suffix = "_bidir_reverse" if turned else ""
+        received = part(data, "end", f"sum_received{suffix}")
+        total = received or part(data, "end", key)
+        if protocol == "udp":
+            yield from _lost(total, test, told["place"])
+        if rates := _rates(data, key) if protocol != "udp" else []:
+            yield sampled(rates, test=test, unit="B/s", **told)
+        elif (rate := number(total.get("bits_per_second"))) is not None:
+            lost = 0.0 if received else (number(total.get("lost_percent")) or 0.0) / 100
+            yield ToolFigure(test=test, unit="B/s", value=rate / 8 * (1 - lost), **told)
+        resent = number(part(data, "end", f"sum_sent{suffix}").get("retransmits"))
+        if resent is not None:
+            yield ToolFigure(test=f"{test}: retransmits", unit="", value=resent, **told)
+
+
+def _rates(data: Mapping[str, Any], key: str) -> list[float]:
+    """Bytes a second of each whole interval after those that `--omit` leaves out."""
+    sums = [part(one, key) for one in objects(data.get("intervals"))]
+    kept = [one for one in sums if one and not one.get("omitted")]
+    whole = number(kept[0].get("seconds")) if kept else None
+    return [
+        rate / 8
+        for one in kept
+        if (rate := number(one.get("bits_per_second"))) is not None
+        and (number(one.get("seconds")) or 0.0) >= _SHORT * (whole or 0.0)
+    ]
+
+
+def _lost(total: Mapping[str, Any], test: str, place: str) -> Iterator[ToolFigure]:
+    """What tells of a lossy link."""
+    if (jitter := number(total.get("jitter_ms"))) is not None:
+        yield ToolFigure(
+            tool="iperf3", test=f"{test}: jitter", place=place, unit="s", value=jitter * MILLI
+        )
+    if (lost := number(total.get("lost_percent"))) is not None:
+        yield ToolFigure(
+            tool="iperf3", test=f"{test}: lost share", place=place, unit="", value=lost / 100
+        )

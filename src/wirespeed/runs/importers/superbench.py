@@ -1,0 +1,101 @@
+"""SuperBench's `results-summary.jsonl`: a line a node, {"node": HOST, "BENCHMARK/METRIC[:RANK]": …}.
+
+Units are not in it; they are those of its documentation, by benchmark and by the name's end. A figure
+whose unit is not known stays without one and is not compared. Source: docs/user-tutorial/benchmarks of
+microsoft/superbenchmark.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from wirespeed.model.bench_records import FigureUnit, ToolFigure
+from wirespeed.model.records import Finding, Run, Subject
+from wirespeed.model.units import counted
+from wirespeed.runs.findings import make_finding
+from wirespeed.runs.importers.nccl_tests import number
+from wirespeed.runs.importers.told import (
+    GIGA,
+    MEBI,
+    MICRO,
+    MILLI,
+    behind_others,
+    documents,
+    node,
+    tool_run,
+    words,
+)
+
+_METRIC = re.compile(r"([\w.+-]{1,100}(?:/[\w.+-]{1,100})*/[^/:]{1,300}?)(?::([\w:]{1,40}))?")
+_UNITS: tuple[tuple[str, FigureUnit, float], ...] = (
+    (r"cpu-stream.*_throughput|cpu-memory-bw.*_bw", "B/s", 1e6),
+    (r"cpu-memory-bw.*_lat", "s", 1e-9),
+    (r"gpcnet.*_bw_(?!x_).*", "B/s", MEBI),
+    (r"cublaslt.*_flops|hipblaslt.*_flops", "FLOP/s", 1e12),
+    (r"gemm-flops.*/(?:\w+_flops|(?:FP|TF|BF)\d+\w*)|cpu-hpl.*throughput", "FLOP/s", GIGA),
+    (r"gemm-flops.*/(?:\w+_iops|INT\d+\w*)", "1/s", GIGA),
+    (r"ib-loopback/.*_Avg_\d+", "B/s", MEBI),
+    (r".*(?:_bw|_busbw|_algbw|ib_\w+_bw_\d+)|.*(?:mem-bw|copy-bw).*", "B/s", GIGA),
+    (r"(?:nccl|rccl)-bw.*_time|cud?nn-function.*_time|cublas-function.*_time", "s", MICRO),
+    (r"(?:ib-traffic|gpcnet).*_(?:lat|time).*", "s", MICRO),
+    (r"(?:gpu-burn|cpu-hpl|cpu-stream).*time.*", "s", 1.0),
+    (r".*(?:steptime|_time|_cost|_overhead)(?:_\w+)?", "s", MILLI),
+    (r".*throughput.*", "1/s", 1.0),
+)
+"""(form of the name, unit, what one of theirs is in it); the first that fits."""
+_LONGEST = 500
+"""Characters of a metric's name."""
+_FAILED = re.compile(r"(?:.*/)?return_code(?::\w+)?")
+
+
+def runs_of_superbench(text: str, name: str) -> Iterator[Run]:
+    """One run of all nodes."""
+    lines = [data for data in documents(text, source=name) if isinstance(data.get("node"), str)]
+    hosts = list(dict.fromkeys(words(data["node"]) for data in lines))
+    figures = [figure for data in lines for figure in _figures(data)]
+    findings = [finding for data in lines for finding in _failed(data)]
+    yield tool_run(
+        "superbench",
+        name=name,
+        figures=figures,
+        findings=[*findings, *behind_others(figures, hosts)],
+        nodes=[node(host) for host in hosts],
+    )
+
+
+def _figures(data: Mapping[str, Any]) -> Iterator[ToolFigure]:
+    host = words(data["node"])
+    for key, value in data.items():
+        found = _METRIC.fullmatch(key) if len(key) <= _LONGEST else None
+        if not found or _FAILED.fullmatch(key) or (figure := number(value)) is None:
+            continue
+        unit, scale = _unit(found[1])
+        yield ToolFigure(
+            tool="superbench",
+            test=found[1],
+            place=f"{host}:{found[2]}" if found[2] else host,
+            unit=unit,
+            value=figure * scale,
+        )
+
+
+def _unit(metric: str) -> tuple[FigureUnit, float]:
+    for pattern, unit, scale in _UNITS:
+        if re.fullmatch(pattern, metric):
+            return unit, scale
+    return "", 1.0
+
+
+def _failed(data: Mapping[str, Any]) -> Iterator[Finding]:
+    """Benchmarks that ended with an error on this node: one finding."""
+    host = words(data["node"])
+    told = ((key, value) for key, value in data.items() if _FAILED.fullmatch(key))
+    bad = [f"{key}: {words(value)}" for key, value in told if number(value) != 0]
+    if bad:
+        yield make_finding(
+            "tool_failed",
+            subject=Subject("node", host),
+            what=f"SuperBench: {counted(len(bad), 'benchmark')} failed on {host}",
+            saw=bad[0],
+            evidence=bad[:20],
+        )

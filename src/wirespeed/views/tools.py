@@ -1,0 +1,71 @@
+"""Figures that other tools measured, as imported: a row a test with its places, the worst one named."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from wirespeed.model.bench_records import ToolFigure
+from wirespeed.model.records import Run
+from wirespeed.model.units import format_figure, format_size
+from wirespeed.views.text import NOTHING, Grid
+
+_TESTS = "<test|size|places|median|95 %|n|worst|<at|best"
+_EACH = "<test|size|<place|figure|95 %|n"
+
+
+def tool_tables(run: Run, *, every: bool = False) -> list[tuple[str, Grid]]:
+    """(title, table) of each tool; every: a row a figure."""
+    tools = dict.fromkeys(one.tool for one in run.figures)
+    grid = _each if every else _by_test
+    return [
+        (f"measured by {tool}", grid([one for one in run.figures if one.tool == tool]))
+        for tool in tools
+    ]
+
+
+def _by_test(figures: Sequence[ToolFigure]) -> Grid:
+    tests: dict[tuple[object, ...], list[ToolFigure]] = {}
+    for one in figures:
+        tests.setdefault((one.test, one.size_bytes, one.unit), []).append(one)
+    grid = Grid.of(_TESTS)
+    for same in tests.values():
+        grid.add(*_row(same))
+    return grid
+
+
+def _row(same: Sequence[ToolFigure]) -> list[str]:
+    """Of a unit that is not known neither end is worse: the least and the most."""
+    first = same[0]
+    ordered = sorted(same, key=lambda one: one.value, reverse=first.unit == "s")
+    usual = first.value if len(same) == 1 else median(one.value for one in same)
+    ends = [NOTHING, ordered[0].place, NOTHING]
+    if len(same) > 1:
+        ends = [_value(ordered[0]), ordered[0].place, _value(ordered[-1])]
+    alone = [_reach(first), _samples(first)] if len(same) == 1 else [NOTHING, NOTHING]
+    shown = format_figure(usual, first.unit)
+    return [first.test, _size(first), str(len(same)), shown, *alone, *ends]
+
+
+def _each(figures: Sequence[ToolFigure]) -> Grid:
+    grid = Grid.of(_EACH)
+    for one in figures:
+        grid.add(one.test, _size(one), one.place, _value(one), _reach(one), _samples(one))
+    return grid
+
+
+def _value(one: ToolFigure) -> str:
+    return format_figure(one.value, one.unit)
+
+
+def _size(one: ToolFigure) -> str:
+    return format_size(one.size_bytes) if one.size_bytes else NOTHING
+
+
+def _samples(one: ToolFigure) -> str:
+    return f"{one.samples:,}" if one.samples else NOTHING
+
+
+def _reach(one: ToolFigure) -> str:
+    """`±3.1 %`, as of a measurement."""
+    if one.low is None or one.high is None or one.value <= 0:
+        return NOTHING
+    return f"±{max(one.high - one.value, one.value - one.low) / one.value * 100:.1f} %"
