@@ -7,6 +7,7 @@ src/iperf_api.c of esnet/iperf.
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from wirespeed.model.bench_records import ToolFigure
@@ -26,8 +27,6 @@ from wirespeed.runs.importers.told import (
     words,
 )
 
-_SUMS = {"sum": False, "sum_bidir_reverse": True}
-"""Of an interval: by its sum, whether it goes the other way, of `--bidir`."""
 _SHORT = 0.5
 """An interval shorter than this share of the first is the rest at the end."""
 
@@ -74,22 +73,28 @@ def _figures(
     test = f"{protocol}, {counted(int(streams or 1), 'stream')}"
     sends = "accepted_connection" not in part(data, "start")
     forth = sends != bool(setting.get("reverse"))
-    for key, turned in _SUMS.items():
+    for turned in (False, True):
         first, second = (here, there) if forth != turned else (there, here)
-        told = {"tool": "iperf3", "place": f"{first} -> {second}"}
-        suffix = "_bidir_reverse" if turned else ""
-        received = part(data, "end", f"sum_received{suffix}")
-        total = received or part(data, "end", key)
-        if protocol == "udp":
-            yield from _lost(total, test, told["place"])
-        if rates := _rates(data, key) if protocol != "udp" else []:
-            yield sampled(rates, test=test, unit="B/s", **told)
-        elif (rate := number(total.get("bits_per_second"))) is not None:
-            lost = 0.0 if received else (number(total.get("lost_percent")) or 0.0) / 100
-            yield ToolFigure(test=test, unit="B/s", value=rate / 8 * (1 - lost), **told)
-        resent = number(part(data, "end", f"sum_sent{suffix}").get("retransmits"))
-        if resent is not None:
-            yield ToolFigure(test=f"{test}: retransmits", unit="", value=resent, **told)
+        yield from _one_way(data, test, f"{first} -> {second}", "_bidir_reverse" if turned else "")
+
+
+def _one_way(data: Mapping[str, Any], test: str, place: str, suffix: str) -> Iterator[ToolFigure]:
+    """suffix: of the names of its sums; of the way that `--bidir` adds not empty."""
+    told = partial(ToolFigure, tool="iperf3", place=place)
+    received = part(data, "end", f"sum_received{suffix}")
+    total = received or part(data, "end", f"sum{suffix}")
+    rates = [] if test.startswith("udp") else _rates(data, f"sum{suffix}")
+    if rates:
+        yield sampled(rates, tool="iperf3", test=test, place=place, unit="B/s")
+    elif (rate := number(total.get("bits_per_second"))) is not None:
+        lost = 0.0 if received else (number(total.get("lost_percent")) or 0.0) / 100
+        yield told(test=test, unit="B/s", value=rate / 8 * (1 - lost))
+    if (resent := number(part(data, "end", f"sum_sent{suffix}").get("retransmits"))) is not None:
+        yield told(test=f"{test}: retransmits", unit="", value=resent)
+    if (jitter := number(total.get("jitter_ms"))) is not None:
+        yield told(test=f"{test}: jitter", unit="s", value=jitter * MILLI)
+    if (lost_percent := number(total.get("lost_percent"))) is not None:
+        yield told(test=f"{test}: lost share", unit="", value=lost_percent / 100)
 
 
 def _rates(data: Mapping[str, Any], key: str) -> list[float]:
@@ -103,15 +108,3 @@ def _rates(data: Mapping[str, Any], key: str) -> list[float]:
         if (rate := number(one.get("bits_per_second"))) is not None
         and (number(one.get("seconds")) or 0.0) >= _SHORT * (whole or 0.0)
     ]
-
-
-def _lost(total: Mapping[str, Any], test: str, place: str) -> Iterator[ToolFigure]:
-    """What tells of a lossy link."""
-    if (jitter := number(total.get("jitter_ms"))) is not None:
-        yield ToolFigure(
-            tool="iperf3", test=f"{test}: jitter", place=place, unit="s", value=jitter * MILLI
-        )
-    if (lost := number(total.get("lost_percent"))) is not None:
-        yield ToolFigure(
-            tool="iperf3", test=f"{test}: lost share", place=place, unit="", value=lost / 100
-        )
