@@ -8,7 +8,7 @@ from wirespeed.checks.shaping import shape_findings
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.training_records import LoadFigures
-from wirespeed.rank.under_load import Activity, _figures, _shared, expert_splits
+from wirespeed.rank.under_load import Activity, _figures, _paces, expert_splits
 
 
 def _cpu():
@@ -30,7 +30,7 @@ def known_case(rank, ranks):
         """Quick alone; where another one is at it, both lose far more than their turns."""
         active.append(1)
         time.sleep(0.005)
-        time.sleep(0.03 if len(active) > 1 else 0)
+        time.sleep(0.015 if len(active) > 1 else 0)
         active.pop()
 
     def held(seconds):
@@ -202,13 +202,15 @@ def test_splits(rows, ranks, share, expert, splits):
     assert expert_splits(rows, ranks, share, expert) == splits
 
 
-def test_only_calls_within_the_shared_stretch_count():
-    first = [(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)]
+def test_of_each_call_counts_what_lies_within_the_shared_stretch():
+    first = [(0.0, 1.0), (1.0, 2.0), (2.0, 6.0)]
     second = [(0.5, 1.5), (1.5, 2.5)]
-    assert _shared([first, second]) == [[(1.0, 2.0)], second]
+    assert _paces([second]) == [1.0]
+    assert _paces([first, second]) == [2 / (0.5 + 1 + 0.125), 1.0]
+    assert _paces([[(0.0, 1.0)], [(2.0, 3.0)]]) == [-1.0, -1.0]
 
 
 def test_calls_that_never_overlap_are_said_to():
-    with pytest.raises(CannotMeasure, match="a never ran wholly beside b"):
+    with pytest.raises(CannotMeasure, match="a never ran beside b"):
         _figures("a", "b", [1.0, 1.0], [-1.0, -1.0])
     assert _figures("a", "b", [1.0, 1.0], [-1.0, 3.0]).rounds == 1

@@ -1,10 +1,10 @@
 """What computing and sending cost each other, several groups at once, and uneven all_to_all.
 
 Each activity is timed alone and with others at the same time, in interleaved rounds. Together, all
-begin after one barrier with amounts of work that take about the same time alone, and only those
-calls count that lie wholly within the stretch in which every activity was at work; so a call that ran
-on after the others had finished dilutes nothing. A round's figure is the median of its calls, of the
-slowest rank; ratios are taken round by round.
+begin after one barrier with amounts of work that take about the same time alone, and what counts is how
+far each gets in the stretch in which every activity is at work; so a call that runs on after the others
+have finished dilutes nothing. A round's figure is the mean of its calls there, of the slowest rank;
+ratios are taken round by round.
 
 On CPUs each activity has a thread (torch lets go of Python's lock while it computes or waits) and its
 calls are timed by the host's clock. On CUDA each has a stream and its calls are timed by events; one
@@ -92,8 +92,7 @@ def beside_each_other(
     alone, together = [], []
     for _ in range(rounds or _fitting(counts, times, max_time_s)):
         alone.append(bench.each_alone(activities, counts))
-        shared = _shared(bench.run(activities, counts))
-        together.append(bench.slowest([_middle(calls) for calls in shared]))
+        together.append(bench.slowest(_paces(bench.run(activities, counts))))
     gain = _gain(alone, together)
     by_activity = zip(
         activities, zip(*alone, strict=True), zip(*together, strict=True), strict=True
@@ -142,11 +141,10 @@ class _Bench:
         return [max(_LEAST_CALLS, min(_MOST_CALLS, count)) for count in counts], times
 
     def each_alone(self, activities: Sequence[Activity], counts: Sequence[int]) -> list[float]:
-        """Median seconds of a call of each, one activity after the other, of the slowest rank."""
+        """Seconds of a call of each, one activity after the other, of the slowest rank."""
         found = []
         for activity, count in zip(activities, counts, strict=True):
-            (calls,) = self.run([activity], [count])
-            found += self.slowest([_middle(calls)])
+            found += self.slowest(_paces(self.run([activity], [count])))
         return found
 
     def run(self, activities: Sequence[Activity], counts: Sequence[int]) -> list[list[Call]]:
@@ -215,26 +213,29 @@ def _on_streams(
     ]
 
 
-def _shared(lanes: Sequence[Sequence[Call]]) -> list[list[Call]]:
-    """Of each lane the calls within the stretch in which all lanes were at work."""
+def _paces(lanes: Sequence[Sequence[Call]]) -> list[float]:
+    """Seconds a call of each lane within the stretch in which all lanes were at work; else negative.
+
+    Of calls that lie partly within it their part counts: those wholly within are the short ones.
+    """
     begin = max(lane[0][0] for lane in lanes)
     end = min(lane[-1][1] for lane in lanes)
-    return [[call for call in lane if begin <= call[0] and call[1] <= end] for lane in lanes]
-
-
-def _middle(calls: Sequence[Call]) -> float:
-    """Median seconds of the calls; negative when there are none."""
-    return median(end - begin for begin, end in calls) if calls else -1.0
+    found = []
+    for lane in lanes:
+        parts = [(min(end, last) - max(begin, first), last - first) for first, last in lane]
+        done = sum(within / max(whole, 1e-9) for within, whole in parts if within > 0)
+        found.append((end - begin) / done if done > 0 else -1.0)
+    return found
 
 
 def _figures(
     name: str, beside: str, alone: Sequence[float], together: Sequence[float]
 ) -> LoadFigures:
-    """Rounds in which no call lay within the shared stretch on any rank are left out."""
+    """Rounds in which the activities never were at work at once are left out."""
     pairs = [(a, b) for a, b in zip(alone, together, strict=True) if a > 0 and b > 0]
     if not pairs:
         raise CannotMeasure(
-            f"{name} never ran wholly beside {beside}",
+            f"{name} never ran beside {beside}",
             expected="calls that overlap; pieces of about the same length",
             next="smaller pieces of the longer one",
         )

@@ -148,7 +148,7 @@ def scaled(job: Degrees, ranks: int) -> Degrees:
         base = job.tensor * job.pipeline
         raise UsageError(
             f"{job} cannot be cut down to {ranks} ranks" if ranks > 1 else "one rank sends nothing",
-            expected=f"another number of ranks; above {job.ranks} a multiple of {base}",
+            expected=f"2 to {job.ranks} ranks, though not every number; above, a multiple of {base}",
             next=f"the same command with --ranks {min(8, job.ranks)}",
         )
     return found

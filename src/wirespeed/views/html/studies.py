@@ -33,6 +33,9 @@ _SCALING_NOTE = (
     "Throughput over ranks times that of the smallest world; whiskers are 95 % intervals. "
     "strong: the same batch on any number of ranks; weak: the same batch a rank."
 )
+_LOAD_NOTE = (
+    "Time beside the others over time alone (the dotted line); whiskers are 95 % intervals."
+)
 _GRID_NOTE = "Samples a second over all ranks, from the mean step; whiskers are its 95 % intervals."
 
 
@@ -143,8 +146,16 @@ def _load(run: Run, spot: Spot) -> Iterator[Section]:
         f"(95 %: {ratio.low:.2f} to {ratio.high:.2f})."
     )
     title = "Computing beside sending"
-    found = tables(replace(run, training=()))
-    yield study(spot, "load", title, title, found, said=said if ratio.low > 1 else "")
+    drawn = charts.load_chart(run.under_load)
+    yield study(
+        spot,
+        "load",
+        title,
+        title,
+        tables(replace(run, training=())),
+        said=said if ratio.low > 1 else "",
+        charts=[chart(spot, "load", "What each costs the others", drawn, _LOAD_NOTE)],
+    )
 
 
 def _tables(run: Run, rows: Iterable[Training]) -> list[tuple[str, Grid]]:

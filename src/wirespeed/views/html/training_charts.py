@@ -8,7 +8,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from wirespeed.model.training_records import Ratio, Spread, Training, TrainingMemory
+from wirespeed.model.training_records import (
+    LoadFigures,
+    Ratio,
+    Spread,
+    Training,
+    TrainingMemory,
+)
 from wirespeed.model.units import format_duration
 from wirespeed.views.html import parts
 from wirespeed.views.html.parts import Figure
@@ -213,6 +219,30 @@ def _bar_layout(titles: Sequence[str], unit: str, above: int = 0) -> Figure:
             "showgrid": False,
         },
         "legend": parts.LEGEND | {"traceorder": "normal", "y": 1 + above / plot},
+    }
+
+
+def load_chart(rows: Sequence[LoadFigures]) -> Figure:
+    """How many times as long each takes beside others, with its interval, on a logarithmic axis."""
+    ratios = [one.ratio for one in rows]
+    ends = [_reach(one.value, one.low, one.high, 1) for one in ratios]
+    color = parts.LINES[0]
+    drawn = parts.marks(
+        *("beside the others, 95 % interval", [one.value for one in ratios], range(len(rows))),
+        "%{x:.2f} times as long<extra></extra>",
+        {"color": color, "size": 9},
+    )
+    layout = _bar_layout([one.name for one in rows], "times as long as alone")
+    layout["xaxis"] |= {"type": "log", "dtick": "D2"}
+    layout["yaxis"]["ticktext"] = [
+        f"{parts.label(one.name)}<br>beside {parts.label(shortened(one.beside, 60))} "
+        for one in rows
+    ]
+    line = {"color": "--text", "width": 1.5, "dash": "dot"}
+    alone = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": 1, "x1": 1, "line": line}
+    return {
+        "data": [drawn | {"error_x": _errors(ends, color)}],
+        "layout": layout | {"shapes": [alone]},
     }
 
 
