@@ -35,6 +35,7 @@ def shaped(bench: Run) -> Run:
         columns=256,
         job_columns=3584,
         groups=(group, refused),
+        lost=("pipeline",),
     )
     gain, ends = Ratio(value=1.25, low=1.1, high=1.3), Ends(low=0.009, high=0.012)
     product = LoadFigures(
@@ -55,7 +56,7 @@ def shaped(bench: Run) -> Run:
 def test_groups_alone_and_at_once(shaped: Run, format: str) -> None:
     text = render(shaped, format, Style(width=200)).replace("\\", "")
     assert "llama-70b: tensor 8 × data 16 (128 ranks) · here tensor" in text
-    assert "256 of 8192 tokens a micro-batch · bfloat16" in text
+    assert "256 of 8192 tokens a micro-batch · bfloat16 · too few ranks for pipeline groups" in text
     assert "128 MiB" in text
     (refused,) = [line for line in text.split("\n") if " gather " in line]
     assert refused.count("–") >= 5, "what could not be timed is shown, too"

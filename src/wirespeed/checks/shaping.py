@@ -21,8 +21,8 @@ def shape_findings(load: Sequence[LoadFigures]) -> list[Finding]:
     if slower:
         told = {"saw": "; ".join(slower), "number": len(slower), "of": len(gains)}
         return [tell("SHAPE-001", "slower", **told)]
-    least, most = (pick(gain.value for _, gain in gains) for pick in (min, max))
-    return [tell("SHAPE-001", "gains", least=least, most=most, evidence=said)]
+    ends = dict.fromkeys(f"{pick(gain.value for _, gain in gains):.2f}" for pick in (min, max))
+    return [tell("SHAPE-001", "gains", times=" to ".join(ends), evidence=said)]
 
 
 def _said(gain: Ratio) -> str:

@@ -23,6 +23,7 @@ def shape_tables(run: Run, shape: Shape) -> list[tuple[str, Grid]]:
         said.append("here " + " × ".join(f"{one.kind} {one.ranks}" for one in shape.groups))
     fewer = f" of {shape.job_tokens}" if shape.tokens < shape.job_tokens else ""
     said += [f"{shape.tokens}{fewer} tokens a micro-batch", shape.dtype]
+    said += [f"too few ranks for {' and '.join(shape.lost)} groups"] if shape.lost else []
     return [(" · ".join(said), groups_grid(run, shape))]
 
 
