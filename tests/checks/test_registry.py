@@ -78,6 +78,7 @@ def test_what_only_other_verbs_give_is_explained_and_not_selected() -> None:
         *(f"GATE-{number:03}" for number in range(1, 9)),
         "GRID-001",
         "REPLAY-001",
+        "SHAPE-001",
     }
     with pytest.raises(UsageError):
         select("IMP-002")
