@@ -233,9 +233,11 @@ def load_chart(rows: Sequence[LoadFigures]) -> Figure:
         {"color": color, "size": 9},
     )
     layout = _bar_layout([one.name for one in rows], "times as long as alone")
-    layout["xaxis"] |= {"type": "log", "dtick": "D2"}
+    ticks = [times * 10**power for power in range(-2, 5) for times in (1, 2, 5)]
+    said = {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+    layout["xaxis"] |= {"type": "log"} | said
     layout["yaxis"]["ticktext"] = [
-        f"{parts.label(one.name)}<br>beside {parts.label(shortened(one.beside, 60))} "
+        f"{parts.label(one.name)} <br>beside {parts.label(shortened(one.beside, 60))} "
         for one in rows
     ]
     line = {"color": "--text", "width": 1.5, "dash": "dot"}
