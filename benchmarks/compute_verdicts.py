@@ -10,7 +10,6 @@ and see docs/benchmarks.md for what it gave.
 """
 
 import sys
-from dataclasses import replace
 from random import Random
 
 from wirespeed.checks.compute_rates import fast_findings
@@ -69,11 +68,21 @@ def works() -> list[ComputeWork]:
 
 
 def figure(host: str, work: ComputeWork, value: float) -> ComputeRate:
-    about = ComputeRate(
-        host=host, device="GPU0", product="GPU", rank=0, dtype=work.dtype, op=work.op
+    return ComputeRate(
+        host=host,
+        device="GPU0",
+        product="GPU",
+        rank=0,
+        dtype=work.dtype,
+        op=work.op,
+        together=True,
+        per_second=value,
+        low=value,
+        high=value,
+        own_per_second=value,
+        own_spread=INTERVAL,
+        samples=20,
     )
-    timed = {"per_second": value, "low": value, "high": value, "own_per_second": value}
-    return replace(about, together=True, own_spread=INTERVAL, samples=20, **timed)
 
 
 if __name__ == "__main__":

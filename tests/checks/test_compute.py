@@ -175,7 +175,7 @@ def test_a_lone_device_is_held_against_its_own_past() -> None:
     assert fast(rate())["COMP-004"][0].status == "not_checked"
     assert fast(rate(), past=past)["COMP-004"][0].status == "pass"
     (one,) = fast(rate(tera=660), past=past)["COMP-004"]
-    assert "6 earlier runs" in one.saw
+    assert "6 earlier runs" in one.title
     injected = tuple(replace(run, config={"inject": ["slow:rank=0"]}) for run in past)
     assert fast(rate(tera=660), past=injected)["COMP-004"][0].status == "not_checked"
 
@@ -184,7 +184,7 @@ def test_the_fleet_of_stored_runs_counts_too() -> None:
     past = tuple(earlier(700 + i, f"n{i}") for i in range(6))
     (one,) = fast(rate("new", 660), past=past)["COMP-004"]
     assert one.subject.name == "new"
-    assert "7 devices" in one.saw
+    assert "7 devices" in one.title
 
 
 def test_peak_and_heat() -> None:

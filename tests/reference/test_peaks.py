@@ -62,7 +62,8 @@ def test_unknown_products_have_no_peak(name, dtype):
 def test_dtypes_that_a_product_lacks_or_nobody_knows():
     assert peak_flops("Tesla V100-SXM2-16GB", "bfloat16") is None
     assert peak_flops("AMD Instinct MI250X", "tf32") is None
-    assert peak_flops("NVIDIA H200", "int8") is None
+    assert peak_flops("NVIDIA H200", "int64") is None
+    assert peak_flops("NVIDIA A40", "float8_e4m3fn") is None
     assert peak_flops("NVIDIA H200", "pattern") is None
 
 

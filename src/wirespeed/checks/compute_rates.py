@@ -206,10 +206,10 @@ def _what(one: ComputeRate) -> str:
 
 
 def _peaks(rates: Sequence[ComputeRate]) -> list[Finding]:
-    """The best large product of each type against the data sheet, of each device."""
+    """The best of each type, and of memory, against the data sheet; of each device."""
     best: dict[tuple[str, str, str], ComputeRate] = {}
     for one in rates:
-        key = one.host, one.device, one.dtype
+        key = one.host, one.device, one.dtype if one.op == "gemm" else "memory"
         if one.peak and (key not in best or one.per_second > best[key].per_second):
             best[key] = one
     low = [one for one in best.values() if one.high < NEAR_PEAK * one.peak]

@@ -80,7 +80,7 @@ class ComputeRate(OfDevice):
     slowest_share: Annotated[float, SPARSE] = 0.0
     """Its rate over the median core's, by time of its own."""
     peak: Annotated[NotNegative, SPARSE] = 0.0
-    """Operations a second by the product's data sheet; 0: not known."""
+    """The same by the product's data sheet, of products and of its own memory; 0: not known."""
     held: Annotated[NotNegative, SPARSE] = 0.0
     """Rate of the last third of the time over that of the first; 0: too short to tell."""
     clock_MHz: Annotated[NotNegative, SPARSE] = 0.0

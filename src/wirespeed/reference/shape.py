@@ -48,7 +48,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """One row of data/gpus.csv; TFLOP/s are dense, None where the data sheet gives none.
+    """One row of data/gpus.csv; TFLOP/s (of int8 TOP/s) are dense, None where the data sheet gives none.
 
     A device is known only by its whole product name as the driver reports it: a slice of a GPU (MIG), a
     variant for one customer or a new product is unknown, not "nearly". Where a data sheet gives a figure
@@ -65,6 +65,12 @@ class Product:
     tf32: float | None = None
     float32: float | None = None
     """Without TF32."""
+    float8: float | None = None
+    """e4m3 and e5m2 alike."""
+    int8: float | None = None
+    """TOP/s."""
+    memory_GBps: float | None = None
+    """Of its own memory, read and written together."""
     link: str = ""
     link_GBps: float = 0.0
     """In one direction of one GPU."""
@@ -82,13 +88,14 @@ GPU_LINKS["GB300"] = GPU_LINKS["GB200"]  # of which no peak is published
 def peak_flops(device_name: str, dtype: str) -> Peak | None:
     """The peak of a device for multiplications in dtype; None: not known.
 
-    device_name: as `torch.cuda.get_device_name()` tells it. dtype: bfloat16, float16, tf32 or
-    float32 (also bf16, fp16, fp32), with or without `torch.` before it; tf32 is float32 where the
-    program allows TF32 for it.
+    device_name: as `torch.cuda.get_device_name()` tells it. dtype: bfloat16, float16, tf32, float32,
+    float8_e4m3fn, float8_e5m2 or int8 (also bf16, fp16, fp32), with or without `torch.` before it;
+    tf32 is float32 where the program allows TF32 for it.
     """
     kind = dtype.removeprefix("torch.").lower()
     kind = ALIASES.get(kind, kind)
-    if kind not in ("bfloat16", "float16", "tf32", "float32"):
+    kind = "float8" if kind.startswith("float8_") else kind
+    if kind not in ("bfloat16", "float16", "tf32", "float32", "float8", "int8"):
         return None
     product = product_named(device_name)
     tera: float | None = getattr(product, kind) if product else None

@@ -129,9 +129,7 @@ def _add(grid: Grid, group: Sequence[ComputeRate]) -> None:
         _name(slowest) if several else one.slowest,
         f"{median(each.per_second for each in group) / one.peak:.0%}" if one.peak else "",
         f"{min(each.held for each in group):.3f}" if one.held else "",
-        f"{min(each.own_share for each in group):.0%}"
-        if not one.product.startswith("NVIDIA")
-        else "",
+        f"{min(each.own_share for each in group):.0%}" if one.device.startswith("NUMA") else "",
         *_felt(group),
         f"{sum(each.wrong or 0 for each in group):,} elements wrong" if wrong else "",
         color="red" if wrong else "",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -57,17 +58,17 @@ def _steps(
     """Label and what to do, alike on every rank."""
     for work in compute.proofs:
         if units.turns[work.on]:
-            yield f"proving {work.dtype} on {work.on.upper()}s", lambda work=work: stage.prove(work)
+            yield f"proving {work.dtype} on {work.on.upper()}s", partial(stage.prove, work)
     # A check need not copy from the next NUMA node where there is one only.
     single = plan.command == "check" and units.turns["cpu"] < 2
     works = [
         one for one in compute.works if units.turns[one.on] and not (single and one.op == "numa")
     ]
     for work in works:
-        yield work.label, lambda work=work: stage.time(work)
+        yield work.label, partial(stage.time, work)
     if compute.sustain_s:
         for work in _first_products(works):
-            yield f"{work.label} for {compute.sustain_s:g} s", lambda work=work: stage.sustain(work)
+            yield f"{work.label} for {compute.sustain_s:g} s", partial(stage.sustain, work)
 
 
 def _first_products(works: Sequence[ComputeWork]) -> list[ComputeWork]:
@@ -104,8 +105,8 @@ class _Stage:
             for number in several if self.compute.alone and len(several) > 1 else ():
                 self._turn(work, self.compute.how, number)
             self._turn(work, self.compute.how)
-        if self.place.device.type == "cuda":
-            torch.cuda.empty_cache()
+        for one in self._of(work.on):
+            one.release()
 
     def sustain(self, work: ComputeWork) -> None:
         """All together, for the time that the plan has for it."""
@@ -119,7 +120,7 @@ class _Stage:
         return [one for one in self.workers if one.unit.kind == kind]
 
     def _prepare(self, stack: ExitStack, work: ComputeWork) -> None:
-        sharing = max(1, self.turns["cpu"]) if work.on == "cpu" else 1
+        sharing = max(1, self.turns[work.on])
         with busy_for(self.place, _BUILD_S):
             for one in self._of(work.on):
                 one.prepare(stack, work, sharing)

@@ -8,6 +8,7 @@ import torch
 
 from wirespeed.collectives.oracle import bits
 from wirespeed.errors import CannotMeasure
+from wirespeed.model.units import format_size
 from wirespeed.plan import ComputeWork
 from wirespeed.rank.compute.devices import Cores, Device, Fire
 from wirespeed.rank.compute.products import arithmetic, multiplier, operands
@@ -17,9 +18,16 @@ _CACHES = 4
 """Arrays of all cores together are so many times the last-level cache (STREAM's rule)."""
 _LEAST, _MOST = 16 << 20, 512 << 20
 """Bytes of one array of a core."""
-_GPU_BYTES = 1 << 30
+_GPU_BYTES, _LINK_BYTES = 1 << 30, 256 << 20
+MEMORY = ("copy", "triad")
+OVER_PCIE = ("h2d", "d2h", "h2d_pageable", "d2h_pageable", "both_ways")
+"""Operations whose buffers lie in both memories."""
 _OF_FREE = 0.25
 """Share of the free memory that the arrays of all devices of a node may take."""
+_ELEMENT_BYTES = 8
+"""Of an operand while it is made, in float32, and then in its own type."""
+_Pair = tuple[torch.Tensor, torch.Tensor]
+"""Source and target."""
 _NUMBERS = 1021
 """What is copied repeats itself after so many, a prime: a block in another's place is seen."""
 
@@ -44,36 +52,41 @@ def job_for(
     """
     if work.op == "gemm":
         with arithmetic(work.dtype, device.torch_device):
-            yield _product(device, work, seed)
+            yield _product(device, work, free, seed)
         return
     arrays = 3 if work.op == "triad" else 4 if work.op == "both_ways" else 2
-    size = work.size_bytes or _size(unit, device, cache)
+    size = work.size_bytes or _size(unit, device, cache, work.op)
     most = int(free * _OF_FREE) // arrays // device.lanes
     if size > most and (work.size_bytes or most < _LEAST):
         raise CannotMeasure(
-            f"{arrays} arrays of {size:,} bytes a core need more than a quarter of the "
-            f"{free:,} that are free"
+            f"{arrays} arrays of {format_size(size)} a core, or GPU, need more than a quarter of the "
+            f"{format_size(free)} that are free"
         )
     count = min(size, most) // 4
     yield _triad(device, count) if work.op == "triad" else _copies(unit, device, work.op, count)
 
 
-def _size(unit: Unit, device: Device, cache: int) -> int:
+def _size(unit: Unit, device: Device, cache: int, op: str) -> int:
     if unit.kind == "gpu":
-        return _GPU_BYTES
+        return _LINK_BYTES if op in OVER_PCIE else _GPU_BYTES
     return min(_MOST, max(_LEAST, _CACHES * cache // device.lanes))
 
 
-def _product(device: Device, work: ComputeWork, seed: int) -> Job:
-    multiply, fires = multiplier(work.dtype, device.torch_device), []
+def _product(device: Device, work: ComputeWork, free: int, seed: int) -> Job:
+    multiply = multiplier(work.dtype, device.torch_device)
     rows, columns, inner = work.shape
+    elements = rows * inner + inner * columns + rows * columns
+    if (need := _ELEMENT_BYTES * elements * device.lanes) > free:
+        raise CannotMeasure(
+            f"operands take {format_size(need)} of {device.lanes} core(s) or GPUs, and "
+            f"{format_size(free)} are free"
+        )
 
     def bound(lane: int) -> Fire:
         a, b, out = operands(work.dtype, work.shape, device.torch_device, seed + lane)
         return lambda: multiply(a, b, out)
 
-    fires = device.each(bound)
-    return Job(fires, 2.0 * rows * columns * inner, 0, None)
+    return Job(device.each(bound), 2.0 * rows * columns * inner, 0, None)
 
 
 def _triad(device: Device, count: int) -> Job:
@@ -97,17 +110,14 @@ def _triad(device: Device, count: int) -> Job:
 
 def _copies(unit: Unit, device: Device, op: str, count: int) -> Job:
     """Within a device a byte counts twice, read and written; over a link once."""
-    pairs = (
-        [_pairs(device, op, lane, count) for lane in range(device.lanes)]
-        if unit.kind == "gpu"
-        else (
-            _far_pairs(unit, device, count)
-            if op == "numa"
-            else device.each(lambda _: [_pair(count)])
-        )
-    )
+    if unit.kind == "gpu":
+        pairs = [_gpu_pairs(device.torch_device, op, count)]
+    elif op == "numa":
+        pairs = _far_pairs(unit, device, count)
+    else:
+        pairs = device.each(lambda _: [_pair(count)])
 
-    def fire(own: list[tuple[torch.Tensor, torch.Tensor]]) -> Fire:
+    def fire(own: list[_Pair]) -> Fire:
         if len(own) == 1:
             source, target = own[0]
             return lambda: target.copy_(source, non_blocking=True)
@@ -129,8 +139,8 @@ def _copies(unit: Unit, device: Device, op: str, count: int) -> Job:
     return Job([fire(own) for own in pairs], amount, 4 * count, lambda: sum(device.each(differing)))
 
 
-def _pair(count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """(source, target), touched first by who calls: they lie at its NUMA node."""
+def _pair(count: int) -> _Pair:
+    """Touched first by who calls: both lie at its NUMA node."""
     return _numbers(count, torch.device("cpu")), torch.zeros(count)
 
 
@@ -138,9 +148,7 @@ def _numbers(count: int, device: torch.device) -> torch.Tensor:
     return (torch.arange(count, device=device, dtype=torch.int64) % _NUMBERS).to(torch.float32)
 
 
-def _far_pairs(
-    unit: Unit, device: Device, count: int
-) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
+def _far_pairs(unit: Unit, device: Device, count: int) -> list[list[_Pair]]:
     """Sources lie at the next NUMA node, targets at the own one."""
     far = Cores(unit.beside, lambda: None)
     share = [lane % far.lanes for lane in range(device.lanes)]
@@ -155,17 +163,16 @@ def _far_pairs(
     return [[(sources[share[lane]][lane], target)] for lane, target in enumerate(targets)]
 
 
-def _pairs(device: Device, op: str, _: int, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Of a GPU."""
-    here = device.torch_device
+def _gpu_pairs(here: torch.device, op: str, count: int) -> list[_Pair]:
+    """Two where both ways are copied at once."""
 
     def host(tensor: torch.Tensor) -> torch.Tensor:
         return tensor if op.endswith("pageable") else tensor.pin_memory()
 
-    def up() -> tuple[torch.Tensor, torch.Tensor]:
+    def up() -> _Pair:
         return host(_numbers(count, torch.device("cpu"))), torch.zeros(count, device=here)
 
-    def down() -> tuple[torch.Tensor, torch.Tensor]:
+    def down() -> _Pair:
         return _numbers(count, here), host(torch.zeros(count))
 
     if op == "peer":

@@ -57,7 +57,8 @@ def units_of(place: Place, *, gpus_only: bool, root: Path = _ROOT) -> Units:
     cpus = sorted({cpu for rank in here for cpu in masks[rank]})
     own = _gpu(place, here)
     choices: tuple[Choice, ...] = ()
-    if not gpus_only or not any(place.gpus):
+    any_gpu = not place.control.all_true(place.device.type == "cpu")
+    if not gpus_only or not any_gpu:
         cores, choices = _cores(place, here, cpus, root)
         own += cores
     counts = (

@@ -1,11 +1,12 @@
 """One device of a rank at work: its samples, what they come to, and the errors that it answers with."""
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -15,15 +16,16 @@ from wirespeed.node.limits import memory_available_bytes
 from wirespeed.plan import ComputeWork, Measure
 from wirespeed.rank.compute.devices import Spent, device_of
 from wirespeed.rank.compute.faults import corruptions, slowness
-from wirespeed.rank.compute.jobs import Job, job_for
+from wirespeed.rank.compute.jobs import MEMORY, OVER_PCIE, Job, job_for
 from wirespeed.rank.compute.proof import prove
 from wirespeed.rank.compute.sensors import Felt, Sensors
 from wirespeed.rank.compute.units import Kind, Unit
 from wirespeed.rank.faulty_engine import Fault
 from wirespeed.rank.place import Place
-from wirespeed.reference.shape import peak_flops
+from wirespeed.reference.shape import peak_flops, product_named
 from wirespeed.statistics import LEAST_SAMPLES, median_interval, relative_half_width
 
+T = TypeVar("T")
 _SAMPLE_S = 0.04
 """About so long a sample takes, unless one call takes longer."""
 _CHUNK_S = 0.25
@@ -61,10 +63,9 @@ class Worker:
 
     def proof(self, work: ComputeWork, seconds: float) -> ComputeProof:
         """Products of that type, compared bit for bit."""
-        found, self._reason = None, ""
-        with self._answered():
-            self._refuse_broken()
-            found = prove(
+        self._reason = ""
+        found = self._answer(
+            lambda: prove(
                 self.unit,
                 self.device,
                 work.dtype,
@@ -73,6 +74,7 @@ class Worker:
                 corrupt=corruptions(self.unit, self._faults),
                 tick=self._place.tick,
             )
+        )
         about = self._about(work) | {"software": _software(self.unit.kind)}
         if found is None:
             return ComputeProof(**about)
@@ -83,42 +85,42 @@ class Worker:
         )
 
     def prepare(self, stack: ExitStack, work: ComputeWork, sharing: int) -> None:
-        """Buffers for a work, which live as long as `stack`; sharing: devices of the node's memory."""
-        self._job, self._reason = None, ""
-        with self._answered():
-            self._refuse_broken()
+        """Buffers for a work, which live as long as `stack`; sharing: devices of one node's memory."""
+
+        def prepared() -> Job:
             job = stack.enter_context(
                 job_for(
                     self.unit,
                     self.device,
                     work,
                     cache=self._place.cache_bytes or _CACHE_BYTES,
-                    free=self._free() // sharing,
+                    free=self._free(work, sharing),
                     seed=self._seed,
                 )
             )
             self._once(job)
-            self._job = job
+            return job
+
+        self._reason = ""
+        self._job = self._answer(prepared)
 
     def begin(self, warmup: int) -> None:
         """A turn begins: some calls, the last of which tells how many make a sample."""
         self._turn = _Turn()
-        if self._job is None:
+        job = self._job
+        if job is None:
             return
-        with self._answered():
-            for _ in range(warmup):
-                self._once(self._job)
-            spent = self._once(self._job)
-            self._counts = [max(1, round(_SAMPLE_S / max(one.own_s, 1e-7))) for one in spent]
+        self._answer(lambda: [self._once(job) for _ in range(warmup)])
+        spent = self._answer(lambda: self._once(job)) or []
+        self._counts = [max(1, round(_SAMPLE_S / max(one.own_s, 1e-7))) for one in spent]
 
     def chunk(self, how: Measure) -> None:
         """Samples for a moment; no more than are wanted."""
         begin = time.monotonic()
-        with self._answered():  # it has no job where it has answered with an error
-            while self._job is not None and time.monotonic() - begin < _CHUNK_S:
-                if how.iterations and len(self._turn.walls) >= how.iterations:
-                    return
-                self._sample(self._job)
+        while (job := self._job) is not None and time.monotonic() - begin < _CHUNK_S:
+            if how.iterations and len(self._turn.walls) >= how.iterations:
+                return
+            self._answer(partial(self._sample, job))
 
     def look(self, how: Measure) -> tuple[float, float]:
         """(samples, half width of their interval), as if there were enough where it does not work."""
@@ -134,12 +136,15 @@ class Worker:
         if job is not None and turn.walls:
             figures = felt.told() | _figures(turn) | _slowest(self.unit, turn)
             figures |= {"size_bytes": job.size_bytes, "peak": _peak(self.unit, work)}
-            with self._answered():
-                figures["wrong"] = job.wrong() if job.wrong else None
-        about = self._about(work)
+            figures["wrong"] = self._answer(job.wrong) if job.wrong else None
         if self._reason:
             figures = {}
-        return ComputeRate(op=work.op, together=together, **about, **figures)
+        return ComputeRate(op=work.op, together=together, **self._about(work), **figures)
+
+    def release(self) -> None:
+        """What was kept for further buffers of that size goes back to the GPU."""
+        if self.unit.kind == "gpu" and not self._broken:
+            self._answer(torch.cuda.empty_cache)
 
     def _about(self, work: ComputeWork) -> dict[str, Any]:
         return {
@@ -153,29 +158,32 @@ class Worker:
             "broke": bool(self._reason and self._broken),
         }
 
-    @contextmanager
-    def _answered(self) -> Iterator[None]:
-        """What a device answers with becomes the reason; one that broke is not asked again."""
+    def _answer(self, do: Callable[[], T]) -> T | None:
+        """What that gives; None where the device answers with an error, which becomes the reason.
+
+        One that broke is not asked again.
+        """
         try:
-            yield
+            if self._broken:
+                raise CannotMeasure(f"it answered with an error before: {self._broken}")
+            return do()
         except CannotMeasure as error:
             self._job, self._reason = None, error.saw
         except _DEVICE_ERRORS as error:
             text = " ".join(str(error).split())[:200] or type(error).__name__
             refused = any(word in text.lower() for word in _REFUSALS)
-            full = isinstance(error, (MemoryError, torch.OutOfMemoryError))
-            if not refused and not full:
+            if not refused and not isinstance(error, (MemoryError, torch.OutOfMemoryError)):
                 self._broken = text
             self._job, self._reason = None, text
+        return None
 
-    def _refuse_broken(self) -> None:
-        if self._broken:
-            raise CannotMeasure(f"it answered with an error before: {self._broken}")
-
-    def _free(self) -> int:
-        if self.unit.kind == "gpu":
-            return int(torch.cuda.mem_get_info(self._place.device)[0])
-        return memory_available_bytes()
+    def _free(self, work: ComputeWork, sharing: int) -> int:
+        """Bytes that it may fill: of a GPU's memory, of its part of the host's, or the less of both."""
+        host = memory_available_bytes() // sharing
+        if self.unit.kind == "cpu":
+            return host
+        own = int(torch.cuda.mem_get_info(self._place.device)[0])
+        return min(own, host) if work.op in OVER_PCIE else own
 
     def _once(self, job: Job) -> list[Spent]:
         return self.device.timed(job.fires, [1] * self.device.lanes)
@@ -223,9 +231,12 @@ def _slowest(unit: Unit, turn: _Turn) -> dict[str, Any]:
 
 
 def _peak(unit: Unit, work: ComputeWork) -> float:
-    """Operations a second by the data sheet; 0: not known."""
-    if work.op != "gemm" or unit.kind == "cpu":
+    """Operations a second by the data sheet, or bytes of its own memory; 0: not known."""
+    product = product_named(unit.product) if unit.kind == "gpu" else None
+    if product is None or work.op not in ("gemm", *MEMORY):
         return 0.0
+    if work.op in MEMORY:
+        return (product.memory_GBps or 0.0) * 1e9
     found = peak_flops(unit.product, work.dtype)
     return found.flops_per_s if found else 0.0
 
