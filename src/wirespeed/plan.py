@@ -269,6 +269,28 @@ class ComputePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoragePlan:
+    """How to look at a folder that holds data and checkpoints, and what its figures are told for."""
+
+    folder: str
+    """An absolute path, on every node."""
+    max_time_s: float
+    """Of one kind of access."""
+    precision: float = 0.05
+    """Half width of the 95 % interval of the median round, relative to the median."""
+    most_bytes: int = 1 << 30
+    """Of one rank's file."""
+    small_files: int = 64
+    """Of one rank in one round."""
+    sample_bytes: int = 128 << 10
+    model: str = ""
+    checkpoint_bytes: int = 0
+    """Of that model; 0: no model was named."""
+    needed_per_s: float = 0.0
+    """Samples a second that the job reads; 0: not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     command: str
     steps: tuple[Step, ...]
@@ -284,6 +306,8 @@ class Plan:
     """Make the steps' calls at once and beside a matrix product, after the steps."""
     compute: ComputePlan | None = None
     """Look at what the devices compute and remember, after the steps."""
+    storage: StoragePlan | None = None
+    """Look at a folder and measure it, after the steps."""
     engine: str = "torch"
     seed: int = 1
     op_timeout_s: float = 30.0

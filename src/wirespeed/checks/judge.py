@@ -19,6 +19,7 @@ from wirespeed.checks.reach import reach_findings
 from wirespeed.checks.registry import CHECKS, tell
 from wirespeed.checks.settings import settings_findings
 from wirespeed.checks.speed import speed_findings
+from wirespeed.checks.storage import storage_findings
 from wirespeed.model.compute_records import Compute
 from wirespeed.model.records import (
     Finding,
@@ -29,6 +30,7 @@ from wirespeed.model.records import (
     Verification,
     World,
 )
+from wirespeed.model.storage_records import Storage
 from wirespeed.model.units import counted
 from wirespeed.reference import Reference
 
@@ -43,6 +45,7 @@ def judge(
     *,
     compute: Compute | None = None,
     past: Past = tuple,
+    storage: Storage | None = None,
 ) -> list[Finding]:
     """All findings of a run that came to its end; `only` keeps those ids (empty: all).
 
@@ -58,6 +61,7 @@ def judge(
     findings += count_findings(world)
     findings += correctness_findings(verifications)
     findings += right_findings(compute) if compute else []
+    findings += storage_findings(storage) if storage else []
     findings = [finding for finding in findings if not only or finding.id in only]
     speed = speed_findings(world, measurements, reference) if command == "check" else []
     speed += fast_findings(compute, past) if compute and command == "check" else []

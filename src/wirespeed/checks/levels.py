@@ -1,15 +1,18 @@
 """What `check` runs at each level: data checks of every operation, then latency and bandwidth."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from math import prod
+from typing import Any, Literal
 
 from wirespeed.checks.registry import check_id
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import REDOPS, Collective
-from wirespeed.errors import NothingRan
+from wirespeed.errors import NothingRan, UsageError
 from wirespeed.model.compute_records import ComputeOp
-from wirespeed.plan import Case, ComputePlan, ComputeWork, Measure, Step
+from wirespeed.plan import Case, ComputePlan, ComputeWork, Measure, Step, StoragePlan
+from wirespeed.training.models.sizes import Size, TransformerSize, size_named
 
 _DTYPES = ("float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "float8_e4m3fn")
 
@@ -108,6 +111,57 @@ def compute_plan(level: str, only: frozenset[str]) -> ComputePlan | None:
 def products_on(on: Literal["cpu", "gpu"]) -> tuple[ComputeWork, ...]:
     shape, types = PRODUCTS[on]
     return tuple(ComputeWork(op="gemm", on=on, dtype=dtype, shape=shape) for dtype in types)
+
+
+_STORAGE_S = {"quick": 0.5, "medium": 1.5, "long": 4.0}
+"""For each kind of access."""
+_ADAMW_BYTES = 12
+"""Of a parameter: its own float32, and AdamW's two moments."""
+_TOKEN_BYTES = 4
+
+
+def storage_plan(
+    level: str,
+    only: frozenset[str],
+    *,
+    data: str | None = None,
+    model: str | None = None,
+    samples_per_s: float = 0.0,
+) -> StoragePlan | None:
+    """What to do with that folder, whose path is made absolute; None where it is not asked for.
+
+    UsageError: storage is selected and no folder named, or the other way round, or no such model.
+    """
+    wanted = any(id.startswith("STOR-") for id in only)
+    if data is None:
+        if wanted and all(id.startswith("STOR-") for id in only):
+            raise UsageError(
+                "no folder to check is named",
+                expected="--data FOLDER, seen by all nodes",
+                next="wirespeed check --only storage --data FOLDER",
+            )
+        return None
+    if only and not wanted:
+        raise UsageError(
+            "--data says nothing with this --only",
+            expected="storage among what --only names",
+            next="wirespeed check --only storage --data FOLDER",
+        )
+    told: dict[str, Any] = {"needed_per_s": samples_per_s}
+    if model is not None:
+        size = size_named(model)
+        checkpoint = size.parameters * _ADAMW_BYTES
+        told |= {"model": model, "checkpoint_bytes": checkpoint, "sample_bytes": _sample(size)}
+    # Nothing is asked of the folder here, as `resolve` would: it may hang.
+    folder = os.path.abspath(data)  # noqa: PTH100
+    return StoragePlan(folder=folder, max_time_s=_STORAGE_S[level], **told)
+
+
+def _sample(size: Size) -> int:
+    """Bytes of one: its tokens, or a byte for each colour of a pixel."""
+    if isinstance(size, TransformerSize):
+        return size.context * _TOKEN_BYTES
+    return prod(size.sample_shape)
 
 
 SOAK_SIZES = (4 * 1021, (256 << 10) + 4, 4 << 20)

@@ -1,11 +1,20 @@
 """`wirespeed check`: is this cluster ready?"""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import click
 
-from wirespeed.cli.options import CONTEXT, command, flag, option, parse_duration
+from wirespeed.cli.options import (
+    CONTEXT,
+    FiniteRange,
+    command,
+    flag,
+    option,
+    parse_duration,
+    switch_of,
+)
 from wirespeed.cli.run_options import RunOptions, common_options
 from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
@@ -34,6 +43,21 @@ _DEFAULT_FOR = "30m"
     "Only these checks: ids (COL-001), prefixes (COL) or families (correctness).",
     completes="check_ids",
 )
+@option(
+    "--data FOLDER",
+    "Also check this folder of data and checkpoints, seen by all nodes: how fast, how full, the same "
+    "on each (docs/storage.md). What is written there is small beside what is free, and removed.",
+)
+@option(
+    "--model",
+    "With --data: tell what its figures mean for this model of train --list.",
+    completes="models",
+)
+@option(
+    "--samples-per-s",
+    "With --data: samples that the job reads in a second.",
+    FiniteRange(0, min_open=True),
+)
 @flag("--list list_", "List the checks and stop.")
 @option(
     "--explain ID",
@@ -57,6 +81,7 @@ def check(ctx: click.Context, /, **values: Any) -> int:
       wirespeed check --only compute              GPUs and cores: right, and as fast as the others?
       wirespeed check --explain COL-001           what a finding means
       wirespeed check --inject flip:rank=1        see a flipped bit caught
+      wirespeed check --only storage --data /mnt/shared --model llama-8b
       wirespeed check -l soak --for 8h            overnight: rare wrong data, stalls, drift
       torchrun --nnodes 2 --nproc-per-node 8 ... -m wirespeed check
     """
@@ -71,19 +96,46 @@ def check(ctx: click.Context, /, **values: Any) -> int:
             next=f"wirespeed check -l soak --for {values['for_']}",
         )
     options = replace(RunOptions.take(values, values["output"]), resumed=resumed)
+    asked = values["level"], values["only"], values["for_"]
     if values["explain"]:
         click.echo(_explanation(values["explain"]))
     elif values["list_"]:
         click.echo(_listing())
     else:
-        return _run(ctx, values["level"], values["only"], values["for_"], options)
+        return _run(ctx, *asked, options, _storage_words(values))
     return 0
 
 
+def _storage_words(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of storage that were given, by name."""
+    names = ("data", "model", "samples_per_s")
+    told = {name: values[name] for name in names if values[name] is not None}
+    if told and ("data" not in told or values["level"] == "soak"):
+        first = next(iter(told))
+        lacks = "with -l soak" if "data" in told else "without --data"
+        raise UsageError(
+            f"{switch_of(first)} says nothing {lacks}",
+            expected="--data FOLDER, with -l quick, medium or long",
+            next="wirespeed check --only storage --data FOLDER",
+        )
+    return told
+
+
 def _run(
-    ctx: click.Context, level: str, only: str | None, for_: str | None, options: RunOptions
+    ctx: click.Context,
+    level: str,
+    only: str | None,
+    for_: str | None,
+    options: RunOptions,
+    storage: Mapping[str, Any],
 ) -> int:
-    from wirespeed.checks.levels import compute_plan, soak_cases, soak_window_s, steps_for
+    from wirespeed.checks.levels import (
+        compute_plan,
+        soak_cases,
+        soak_window_s,
+        steps_for,
+        storage_plan,
+    )
     from wirespeed.checks.registry import facts_suffice, select
     from wirespeed.cli.execute import execute
     from wirespeed.node.limits import count_gpus
@@ -102,10 +154,11 @@ def _run(
         soak = SoakPlan(cases=soak_cases(chosen, gpus=gpus), for_s=seconds, window_s=window_s)
         plan = options.plan("check", soak=soak)
     else:
-        facts_only = facts_suffice(chosen) and not options.inject
+        facts_only = facts_suffice(chosen) and not options.inject and not storage
         steps = steps_for(level, chosen, gpus=gpus)
-        compute = compute_plan(level, chosen)
-        plan = options.plan("check", steps=steps, facts_only=facts_only, compute=compute)
+        compute, folder = compute_plan(level, chosen), storage_plan(level, chosen, **storage)
+        parts = {"steps": steps, "compute": compute, "storage": folder}
+        plan = options.plan("check", facts_only=facts_only, **parts)
     return execute(ctx, plan, options, only=chosen)
 
 

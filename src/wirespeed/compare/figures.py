@@ -4,17 +4,19 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from statistics import NormalDist, fmean, median
-from typing import Any, Literal
+from typing import Any
 
 from wirespeed.compare.estimate import Figure, quantile
 from wirespeed.errors import UsageError
 from wirespeed.model.bench_records import MedianTime, ToolFigure
 from wirespeed.model.codec import to_json
 from wirespeed.model.compute_records import ComputeRate
-from wirespeed.model.derived_records import Difference, What
+from wirespeed.model.derived_records import Difference, FigureKind, What
 from wirespeed.model.lasting_records import Goodput, SoakCell
 from wirespeed.model.records import Measurement, NodeFacts, Run
+from wirespeed.model.storage_records import StorageFigure
 from wirespeed.model.training_records import Training
+from wirespeed.model.units import GIGA
 from wirespeed.model.watch_records import Watched
 from wirespeed.statistics import LEAST_SAMPLES, median_interval
 
@@ -35,12 +37,9 @@ SOAK = ("op", "dtype", "size_bytes", "ranks")
 _UNIT = 1e12
 """Operations or bytes whose time is compared."""
 TOOL = ("tool", "test", "place", "size_bytes", "unit")
-_Kind = Literal[
-    "collective", "training", "goodput", "soak", "watched", "replay", "load", "compute", "tool"
-]
-FIELDS = tuple(
-    dict.fromkeys(COLLECTIVE + TRAINING + GOODPUT + SOAK + WATCHED + REPLAY + LOAD + COMPUTE + TOOL)
-)
+STORAGE = ("figure", "ranks", "folder")
+_PARTS = (COLLECTIVE, TRAINING, GOODPUT, SOAK, WATCHED, REPLAY, LOAD, COMPUTE, TOOL, STORAGE)
+FIELDS = tuple(dict.fromkeys(name for part in _PARTS for name in part))
 """What must be alike; `--across` takes one of them out."""
 
 
@@ -73,7 +72,7 @@ def _all(run: Run, across: Collection[str]) -> Iterator[tuple[What, tuple[object
         yield What(kind, fields), tuple(value for name, value in told if name in across), figure
 
 
-def _measured(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], Figure]]:
+def _measured(run: Run) -> Iterator[tuple[FigureKind, Sequence[str], Sequence[Any], Figure]]:
     """(kind, names of its fields, their values, figure)."""
     for m in (one for one in run.measurements if one.time.median > 0):
         yield "collective", COLLECTIVE, attrgetter(*COLLECTIVE)(m), _of_measurement(m)
@@ -94,9 +93,16 @@ def _measured(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], F
         yield "tool", TOOL, attrgetter(*TOOL)(f), _of_tool(f)
     for key, cells in _soaked(run).items():
         yield "soak", SOAK, key, _of_soak(cells)
+    yield from _stored(run)
 
 
-def _of_devices(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], Figure]]:
+def _stored(run: Run) -> Iterator[tuple[FigureKind, Sequence[str], Sequence[Any], Figure]]:
+    for one in run.storage.figures if run.storage else ():
+        name, figure = _of_storage(one)
+        yield "storage", STORAGE, (name, one.ranks, run.storage and run.storage.folder), figure
+
+
+def _of_devices(run: Run) -> Iterator[tuple[FigureKind, Sequence[str], Sequence[Any], Figure]]:
     """What devices did, without what was kept up for long, which has another length each time."""
     for one in run.compute.rates if run.compute else ():
         if one.own_per_second > 0 and not one.held:
@@ -142,7 +148,7 @@ def _of_median(time: MedianTime) -> Figure:
     return Figure(log=math.log(time.median), within=within, samples=time.samples)
 
 
-def _loads(run: Run) -> Iterator[tuple[_Kind, Sequence[str], Sequence[Any], Figure]]:
+def _loads(run: Run) -> Iterator[tuple[FigureKind, Sequence[str], Sequence[Any], Figure]]:
     """What each takes beside the others; what it takes alone is a figure of the collective."""
     reach = NormalDist().inv_cdf(0.975)
     for one in (load for load in run.under_load if load.together > 0):
@@ -163,6 +169,16 @@ def _of_device(one: ComputeRate) -> Figure:
         samples=one.samples,
         wrong=bool(one.wrong),
     )
+
+
+def _of_storage(one: StorageFigure) -> tuple[str, Figure]:
+    """Seconds of all ranks together for 10^9 bytes, or for one small file, which need not be as many."""
+    files = one.per_s
+    rate = files or one.rate or one.latency
+    scale = 1.0 if files else GIGA
+    within = _error(scale / rate.high, scale / rate.low, NormalDist().inv_cdf(0.975))
+    what = f"{one.access} {'a file' if files else '1 GB'} ({one.engine})"
+    return what, Figure(log=math.log(scale / rate.median), within=within, samples=rate.samples)
 
 
 def _of_soak(cells: Sequence[SoakCell]) -> Figure:

@@ -13,6 +13,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 CompareVerdict = Literal["WORSE", "better", "same", "not enough runs", "wrong data"]
+FigureKind = Literal[
+    "collective",
+    "training",
+    "goodput",
+    "soak",
+    "watched",
+    "replay",
+    "load",
+    "compute",
+    "tool",
+    "storage",
+]
 Noise = Literal["repeats", "history", "stated", "unknown"]
 """From where the noise between runs is known: the sides' own repeats, also stored repeats of such
 runs, what the user said, or not at all."""
@@ -22,9 +34,7 @@ runs, what the user said, or not at all."""
 class What:
     """What was measured: figures of two runs are compared where all of this is alike."""
 
-    kind: Literal[
-        "collective", "training", "goodput", "soak", "watched", "replay", "load", "compute", "tool"
-    ]
+    kind: FigureKind
     fields: tuple[tuple[str, str | int | float | bool | None], ...]
     """Name and value, in the order of the record: op, engine, dtype, …"""
 

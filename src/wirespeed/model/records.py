@@ -34,6 +34,7 @@ from wirespeed.model.field_types import (
 from wirespeed.model.lasting_records import Goodput, Soak
 from wirespeed.model.node_facts import CHECKED_FACTS, Counters, Facts, Gpu, Nic, RdmaPort
 from wirespeed.model.shape_records import Shape
+from wirespeed.model.storage_records import Storage
 from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.watch_records import Watched
 
@@ -480,6 +481,8 @@ class Run:
     """Of `bench --shape`: what the job of a large model sends, cut down to this world."""
     compute: Annotated[Compute | None, SPARSE] = None
     """What the devices compute and remember: `check --only compute`, `bench gemm`."""
+    storage: Annotated[Storage | None, SPARSE] = None
+    """Of `check --data`: a folder that holds data and checkpoints."""
     watched: Annotated[Watched | None, SPARSE] = None
     """Of the user's own job: what `launch --watch` and `watch` saw."""
     unfinished: Annotated[bool, SPARSE] = False

@@ -1,6 +1,6 @@
 """Processes that do not outlive who started them: when to end, and how all that was started is ended.
 
-`StopRequest` says when this process shall end. `end_group` ends a process group, `end_descendants`
+`StopRequest` says when this process shall end. `end_groups` ends process groups, `end_descendants`
 all below this process, SIGTERM before SIGKILL. `see_to_end` is a guard's life: wait for one program,
 and end it when it is time. `death_signal` makes the kernel end a child whose guard was killed.
 Linux: prctl(2), proc(5).
@@ -13,7 +13,7 @@ import signal
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import FrameType
 from typing import Literal
@@ -172,12 +172,15 @@ def signal_group(group: int, *numbers: int) -> bool:
     return False
 
 
-def end_group(group: int, grace_s: float) -> None:
-    """What is left of a group whose leader has ended: SIGTERM, then SIGKILL."""
+def end_groups(groups: Iterable[int], grace_s: float) -> None:
+    """What is left of groups whose leaders have ended: SIGTERM, then SIGKILL."""
     until = time.monotonic() + grace_s
-    while signal_group(group, signal.SIGTERM) and time.monotonic() < until:
+    while groups := [one for one in groups if signal_group(one, signal.SIGTERM)]:
+        if time.monotonic() > until:
+            break
         time.sleep(LOOK_S)
-    signal_group(group, signal.SIGKILL)
+    for one in groups:
+        signal_group(one, signal.SIGKILL)
 
 
 def end_descendants(grace_s: float) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from wirespeed.node.limits import count_gpus
-from wirespeed.process.guard import die_with_parent
+from wirespeed.process.guard import die_with_parent, end_groups
 from wirespeed.rank.own_log import VARIABLE as LOG
 from wirespeed.rank.own_log import print_to
 from wirespeed.rank.program import import_for, leave_at_once, run_local_rank
@@ -82,8 +82,14 @@ class _Ranks:
     def __init__(self, reports: int) -> None:
         self._reports = reports
         self._running: dict[int, int] = {}
+        self._groups: list[int] = []
 
     def run(self, size: int, *, start_anew: bool) -> int:
+        code = self._ran(size, start_anew=start_anew)
+        end_groups(self._groups, GRACE_S)  # what ranks have started removes what it has written
+        return code
+
+    def _ran(self, size: int, *, start_anew: bool) -> int:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, their ends would be lost
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
         for rank in range(size):
@@ -101,6 +107,7 @@ class _Ranks:
         if pid == 0:
             _be(rank, here, mask, start_anew=start_anew)
         self._running[pid] = rank
+        self._groups.append(pid)
         self._report(f"{rank} {pid}")
 
     def _reap(self) -> None:

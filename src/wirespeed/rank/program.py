@@ -88,6 +88,10 @@ class RankProgram:
             from wirespeed.rank.compute.carry_out import run_compute
 
             run_compute(place, plan, plan.compute, heartbeat)
+        if plan.storage is not None:
+            from wirespeed.rank.storage.study import run_storage
+
+            run_storage(place, plan, plan.storage, heartbeat)
         if plan.pairs is not None:
             from wirespeed.rank.locating import run_pairs
 

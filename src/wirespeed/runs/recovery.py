@@ -31,6 +31,7 @@ from wirespeed.model.records import (
     World,
 )
 from wirespeed.model.shape_records import Shape
+from wirespeed.model.storage_records import Storage
 from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.watch_records import Watched
 from wirespeed.node.reading import read_whole
@@ -262,6 +263,7 @@ def rebuild(folder: Path, header: Run | None, reason: str) -> Run:
         compute=Compute(rates=tuple(parts["compute_rate"]), proofs=tuple(parts["compute_proof"]))
         if parts["compute_rate"] or parts["compute_proof"]
         else start.compute,
+        storage=last.get("storage", start.storage),
         watched=last.get("watched", start.watched),
     )
 
@@ -294,6 +296,7 @@ _KINDS: dict[str, Any] = SOAK_KINDS | {
     "shape": Shape,
     "compute_rate": ComputeRate,
     "compute_proof": ComputeProof,
+    "storage": Storage,
     "watched": Watched,
 }
 """What a record of that kind holds."""

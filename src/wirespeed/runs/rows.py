@@ -90,8 +90,8 @@ class FigureRow:
     number: int
     """Its place among the run's figures, from 0."""
     kind: str
-    """`collective`, `training`, `goodput`, `soak`, `watched`, `replay`, `load`, `compute` or
-    `tool`."""
+    """`collective`, `training`, `goodput`, `soak`, `watched`, `replay`, `load`, `compute`,
+    `tool` or `storage`."""
     name: str
     """The operation, the strategy, the test of another tool, or which figure of the kind."""
     what: str

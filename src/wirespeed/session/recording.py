@@ -26,6 +26,7 @@ from wirespeed.model.records import (
     Subject,
     World,
 )
+from wirespeed.model.storage_records import Storage
 from wirespeed.plan import Plan
 from wirespeed.reference import Reference
 from wirespeed.runs.folder import RunFolder
@@ -228,6 +229,7 @@ class Session:
             replay=heard.replay,
             shape=heard.shape,
             compute=heard.compute,
+            storage=heard.storage,
             settings=self._settings,
             goodput=self._goodput,
             grid=self._grid,
@@ -261,12 +263,18 @@ class Session:
             self.only,
             compute=self._heard.compute,
             past=_past_of(self.plan),
+            storage=self._heard.storage or self._unseen_storage(),
         )
         if outcome.ok:
             return [*judged, *outcome.findings]
         joined = "" if self._heard.nodes.joined else "WORLD-001"
         proven = [f for f in judged if f.id != joined and f.status != "not_checked"]
         return cause_first(outcome.findings, proven, joined=self._heard.nodes.joined)
+
+    def _unseen_storage(self) -> Storage | None:
+        """Of a check that looks at all there is, and was given no folder."""
+        whole = self.plan.command == "check" and self.config.get("level") == "long"
+        return Storage(folder="", sample=0) if whole else None
 
     def _tells(self, finding: Finding) -> bool:
         """Whether a finding says something where nothing is measured; joining alone does not."""
@@ -276,7 +284,8 @@ class Session:
     @property
     def _needs_only_a_world(self) -> bool:
         plan = self.plan
-        return not (plan.steps or plan.pairs or plan.training or plan.soak or plan.compute)
+        measures = (plan.steps, plan.pairs, plan.training, plan.soak, plan.compute, plan.storage)
+        return not any(measures)
 
 
 class TurnRecorder:

@@ -22,6 +22,7 @@ from wirespeed.model.records import (
     World,
 )
 from wirespeed.model.shape_records import Shape
+from wirespeed.model.storage_records import Storage
 from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.units import format_size
 from wirespeed.node.identity import distinct_names
@@ -125,7 +126,7 @@ class NodeRegistry:
 
 _STORED = (
     *("measurement", "verification", "pairs", "located", "training", "under_load", "replay"),
-    *("shape", "compute_rate", "compute_proof"),
+    *("shape", "compute_rate", "compute_proof", "storage"),
 )
 """Kinds of records that the run folder keeps as they come."""
 
@@ -186,6 +187,7 @@ class RunBuilder:
         self.shape: Shape | None = None
         self.rates: list[ComputeRate] = []
         self.device_proofs: list[ComputeProof] = []
+        self.storage: Storage | None = None
         self.notes: list[Finding] = []
         self.refusal: Mapping[str, Any] | None = None
         self._takers: dict[str, Take] = {
@@ -208,6 +210,7 @@ class RunBuilder:
             "replay": self._on_replay,
             "shape": self._on_shape,
             "shape_told": self._on_shape_told,
+            "storage": self._on_storage,
             "refusal": self._on_refusal,
             "odd": self._on_odd,
             "identity": self._on_identity,
@@ -221,6 +224,7 @@ class RunBuilder:
         checked = sum(one.wrong is not None for one in self.verifications)
         checked += sum(not one.reason for one in self.rates)
         checked += sum(not one.reason for one in self.device_proofs)
+        checked += len(self.storage.figures) if self.storage else 0
         return len(self.pairs) + len(self.measurements) + len(self.training) + checked
 
     @property
@@ -327,6 +331,10 @@ class RunBuilder:
         from wirespeed.checks.shaping import shape_findings
 
         self.notes += shape_findings(self.load)
+
+    def _on_storage(self, data: Mapping[str, Any]) -> None:
+        """What was known before gives way to what is known now."""
+        self.storage = from_json(Storage, data)
 
     def _on_refusal(self, data: Mapping[str, Any]) -> None:
         """A rank cannot do what was asked: the first to say so is shown, and it is no failure."""

@@ -14,6 +14,7 @@ from wirespeed.views.lasting import conclusion, goodput_tables, soak_tables, sum
 from wirespeed.views.pairs import pair_tables, simulation_lines
 from wirespeed.views.replay import replay_tables
 from wirespeed.views.shape import shape_tables
+from wirespeed.views.storage import storage_tables
 from wirespeed.views.text import MARKS, WORDS, Grid, Style, code, escape, plain_text, table
 from wirespeed.views.tools import tool_tables
 from wirespeed.views.training import tables as training_tables
@@ -32,6 +33,7 @@ def render(run: Run, style: Style) -> str:
         *(_tables(replay_tables(run, run.replay), plain) if run.replay else []),
         *(_tables(compute_tables(run.compute), plain) if run.compute else []),
         *_tables(tool_tables(run), plain),
+        *(_tables(storage_tables(run.storage), plain) if run.storage else []),
         *_soak(run, plain),
         *_goodput(run, plain),
         *([] if run.settings or run.replay or run.shape else _measurements(run, plain)),

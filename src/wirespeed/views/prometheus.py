@@ -260,6 +260,28 @@ def _soak(run: Run) -> _Figures:
         yield (call.op, call.dtype, call.size_bytes, ranks), figures
 
 
+def _storage(run: Run) -> _Figures:
+    if run.storage is None:
+        return
+    for one in run.storage.figures:
+        rate, calls = one.rate, one.per_s
+        yield (
+            (one.access, one.engine, one.ranks),
+            {
+                "storage_bytes_per_second": rate.median if rate else None,
+                "storage_low_bytes_per_second": rate.low if rate else None,
+                "storage_high_bytes_per_second": rate.high if rate else None,
+                "storage_calls_per_second": calls.median if calls else None,
+                "storage_call_seconds": one.latency.median,
+                "storage_call_p99_seconds": one.p99,
+            },
+        )
+    for node in run.storage.nodes:
+        files = node.free_inodes if node.inodes else None
+        free = {"storage_free_bytes": node.free, "storage_size_bytes": node.total}
+        yield (node.host,), {**free, "storage_free_files": files}
+
+
 def _watched(run: Run) -> _Figures:
     """Of the ranks only the latest: each would be a series."""
     if run.watched is None:
@@ -295,7 +317,7 @@ def _tools(run: Run) -> _Figures:
 
 _SOURCES = (
     *(_whole, _findings, _measurements, _graded, _pairs, _trainings, _devices, _goodput, _soak),
-    *(_watched, _tools),
+    *(_watched, _tools, _storage),
 )
 
 

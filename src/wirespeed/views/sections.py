@@ -124,6 +124,7 @@ def counts(run: Run) -> str:
     return ", ".join(parts) or "no findings"
 
 
+_KEPT = ("ranks", "only", "data", "model", "backend", "engine")
 _NEXT_LEVEL = {"quick": "", "medium": "-l long"}
 _UNIT = "GB/s: 10⁹ bytes a second, not Gbit/s; busbw can exceed the wire where switches reduce"
 
@@ -241,7 +242,7 @@ def _more(run: Run) -> str:
     if level not in _NEXT_LEVEL or launcher != "local":
         return f"wirespeed runs show {run.id} -o wide"
     words = ["wirespeed check", _NEXT_LEVEL[str(level)]]
-    options = {name: run.config.get(name) for name in ("ranks", "only", "backend", "engine")}
+    options = {name: run.config.get(name) for name in _KEPT}
     usual = (None, "", "auto", "torch")
     words += [f"--{name} {value}" for name, value in options.items() if value not in usual]
     return " ".join(filter(None, words))

@@ -42,7 +42,7 @@ def _pairs(run: Run, style: Style) -> list[list[str]]:
 
 
 def _particular(run: Run, style: Style, *, wide: bool = False) -> list[list[str]]:
-    """Blocks of a watched job, of training, of compared settings, and of what lasted."""
+    """Blocks of a watched job, of training, of compared settings, of storage, and of what lasted."""
     blocks = []
     if run.watched is not None:
         from wirespeed.views.watched import watched_lines
@@ -72,6 +72,10 @@ def _particular(run: Run, style: Style, *, wide: bool = False) -> list[list[str]
         from wirespeed.views.tools import tool_tables
 
         blocks.append(titled(tool_tables(run, every=wide), style)[:-1])
+    if run.storage is not None:
+        from wirespeed.views.storage import storage_lines
+
+        blocks.append(storage_lines(run.storage, style))
     if run.soak is not None or run.goodput is not None:
         from wirespeed.views.lasting import goodput_lines, soak_lines
 

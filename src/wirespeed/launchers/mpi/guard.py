@@ -58,7 +58,7 @@ def _outer(words: Sequence[str]) -> int:
     code = guard.see_to_end(
         lambda: guard.reap().get(pid), partial(guard.signal_group, pid), stop, ORDERLY_S + REST_S
     )
-    guard.end_group(pid, REST_S)
+    guard.end_groups([pid], REST_S)
     if all(relay.taken(REST_S) for relay in relays):
         while not all(relay.given(LOOK_S) for relay in relays) and not stop.reason:
             stop.wait(0.0)

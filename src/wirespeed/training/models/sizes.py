@@ -335,3 +335,14 @@ CONVNETS: dict[str, ConvnetSize] = {
 
 SIZES: dict[str, Size] = {**TRANSFORMERS, **MLPS, **CONVNETS}
 """Small ones first within each kind."""
+
+
+def size_named(name: str) -> Size:
+    """UsageError names those that there are."""
+    if name not in SIZES:
+        raise UsageError(
+            f"no model is called {name!r}",
+            expected="one of " + ", ".join(SIZES),
+            next="wirespeed train --list",
+        )
+    return SIZES[name]

@@ -19,6 +19,8 @@ from wirespeed.views.html.parts import Section, Spot, chart, html_tables, sectio
 from wirespeed.views.html.timeline import timeline_svg
 from wirespeed.views.sections import series_of
 from wirespeed.views.shape import shape_tables
+from wirespeed.views.storage import conclusion as storage_said
+from wirespeed.views.storage import storage_tables
 from wirespeed.views.text import NOTHING, Column, Grid, Style, shortened
 from wirespeed.views.tools import tool_tables
 from wirespeed.views.training import name, number_cell, tables, training_notes
@@ -57,6 +59,7 @@ def study_sections(run: Run, trace: Mapping[str, Any] | None, spot: Spot) -> Ite
     yield from _compute(run, spot)
     if run.figures:
         yield study(spot, "tools", "Other tools", "What the tool measured", tool_tables(run))
+    yield from _storage(run, spot)
     yield from _lasting(run, spot)
 
 
@@ -175,6 +178,12 @@ def _compute(run: Run, spot: Spot) -> Iterator[Section]:
     if run.compute is not None:
         found = compute_tables(run.compute, every=len(run.compute.rates) <= _MOST_ROWS)
         yield study(spot, "compute", "Devices", "What the devices compute and remember", found)
+
+
+def _storage(run: Run, spot: Spot) -> Iterator[Section]:
+    if run.storage is not None and (found := storage_tables(run.storage)):
+        title = "Data and checkpoints"
+        yield study(spot, "storage", "Storage", title, found, said=storage_said(run))
 
 
 def _lasting(run: Run, spot: Spot) -> Iterator[Section]:

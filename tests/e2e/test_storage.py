@@ -1,0 +1,69 @@
+"""`check --only storage` on real ranks: figures, what is left behind, and how it ends early."""
+
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WORDS = ("check", "--only", "storage", "-l", "quick", "--ranks", "2")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+@pytest.mark.slow
+def test_a_good_folder(cli: Any, data: Path, finding: Any) -> None:
+    more = ("--model", "tiny", "--samples-per-s", "0.001", "-o", "json")
+    done = cli(*WORDS, "--data", str(data), *more)
+    assert done.code == 0, done.err
+    run = done.json
+    assert {one["status"] for one in run["findings"]} == {"pass"}
+    assert "tiny" in finding(run, "STOR-004")["title"]
+    figures = {one["access"]: one for one in run["storage"]["figures"]}
+    assert list(figures)[:3] == ["write", "read", "random read"]
+    assert all(one["latency_us"]["samples"] >= 2 for one in figures.values())
+    assert run["storage"]["compared_bytes"] > 0
+    assert list(data.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_without_fio_files_are_read_by_own_hand_beside_the_other_checks(
+    cli: Any, data: Path, tmp_path: Path
+) -> None:
+    words = ("check", "-l", "quick", "--only", "COL-001,storage", "--ranks", "2", "-o", "json")
+    done = cli(*words, "--data", str(data), env={"PATH": str(tmp_path)})
+    assert done.code == 0, done.err
+    assert {one["engine"] for one in done.json["storage"]["figures"]} == {
+        "own",
+        "torch.distributed.checkpoint",
+    }
+    assert "COL-001" in {one["id"] for one in done.json["findings"]}
+
+
+def test_a_folder_that_is_not_there(cli: Any, data: Path) -> None:
+    done = cli(*WORDS, "--data", str(data / "absent"))
+    assert done.code == 1, done.err
+    assert f"has no {data}/absent" in done.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_ended_in_the_middle_it_leaves_nothing(
+    cli: Any, data: Path, number: signal.Signals, code: int
+) -> None:
+    running = cli.start(*WORDS, "--data", str(data))
+    until = time.monotonic() + 60
+    while not list(data.glob("*/rank-1.bin")):
+        assert time.monotonic() < until, running.err()
+        time.sleep(0.01)
+    running.signal(number)
+    assert running.wait().code == code
+    if number == signal.SIGKILL:  # nobody is left to wait for the workers
+        while list(data.iterdir()) and time.monotonic() < until:
+            time.sleep(0.05)
+    assert list(data.iterdir()) == []

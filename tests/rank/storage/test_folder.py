@@ -1,0 +1,113 @@
+"""What a run's folder is, and which of those that lie there may be removed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wirespeed.process import boot_id, pid_space, started
+from wirespeed.rank.storage import folder
+
+TOKEN = "0123456789abcdef"
+
+
+def own(tmp_path: Path) -> Path:
+    return tmp_path / f"{folder.PREFIX}{TOKEN}"
+
+
+def leavings(tmp_path: Path, digit: str, pid: int, began: int, boot: str = "") -> Path:
+    path = tmp_path / f"{folder.PREFIX}{digit * 16}"
+    (path / "rank-0.small").mkdir(parents=True)
+    (path / "rank-0.small" / "1").write_bytes(b"data")
+    told = {"boot": boot or boot_id(), "space": pid_space(), "pid": pid, "started": began}
+    (path / "rank-0.owner").write_text(json.dumps(told))
+    return path
+
+
+def swept(tmp_path: Path) -> int:
+    return folder.begin(tmp_path, own(tmp_path), 0, first=True)[0]
+
+
+def test_what_a_dead_run_has_left_is_removed_and_what_a_living_one_has_is_not(
+    tmp_path: Path,
+) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    dead = leavings(tmp_path, "a", child.pid, 1)
+    living = leavings(tmp_path, "b", os.getpid(), started(os.getpid()) or 0)
+    assert swept(tmp_path) == 1
+    assert not dead.exists()
+    assert living.exists()
+
+
+def test_of_another_machine_only_what_has_not_changed_for_long(tmp_path: Path) -> None:
+    new = leavings(tmp_path, "a", 1, 1, boot="another")
+    old = leavings(tmp_path, "b", 1, 1, boot="another")
+    for path in (*old.iterdir(), old):
+        os.utime(path, (1, 1))
+    assert swept(tmp_path) == 1
+    assert new.exists()
+    assert not old.exists()
+
+
+@pytest.mark.hostile("tampered stores")
+def test_nothing_else_is_removed(tmp_path: Path) -> None:
+    """Folders of other names, links, and such as hold anything that is not ours."""
+    foreign = leavings(tmp_path, "a", 1, 1)
+    (foreign / "thesis.tex").write_text("")
+    elsewhere = tmp_path / "elsewhere"
+    leavings(elsewhere, "c", 1, 1).rename(elsewhere / "kept")
+    (tmp_path / f"{folder.PREFIX}{'d' * 16}").symlink_to(elsewhere / "kept")
+    other = tmp_path / ".wirespeed-storage-backup"
+    other.mkdir()
+    assert swept(tmp_path) == 0
+    assert (foreign / "thesis.tex").exists()
+    assert (elsewhere / "kept" / "rank-0.small" / "1").exists()
+    assert other.exists()
+
+
+def test_each_rank_removes_its_own_and_the_last_the_folder(tmp_path: Path) -> None:
+    folder.begin(tmp_path, own(tmp_path), 0, first=True)
+    (own(tmp_path) / "rank-1.bin").write_bytes(b"")
+    assert folder.clean(own(tmp_path), 0, last=False) == []
+    assert [one.name for one in own(tmp_path).iterdir()] == ["rank-1.bin"]
+    assert folder.clean(own(tmp_path), 0, last=True) != []
+    assert folder.clean(own(tmp_path), 1, last=True) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there(tmp_path: Path) -> None:
+    found = folder.look(tmp_path)
+    assert found["filesystem"]
+    assert found["total"] >= found["free"] > 0
+    with pytest.raises(NotADirectoryError):
+        folder.look(Path(__file__))
+    with pytest.raises(FileNotFoundError):
+        folder.look(tmp_path / "absent")
+
+
+def test_options_that_may_hold_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = (
+        "36 27 0:31 / /mnt/a\\040b rw,relatime shared:1 - nfs4 srv:/export "
+        "rw,vers=4.2,hard,username=me,password=x,nconnect=4"
+    )
+    monkeypatch.setattr(Path, "read_text", lambda *_: line)
+    assert folder._mount_of(Path("/mnt/a b/c")) == (
+        *("nfs4", "srv:/export", "vers=4.2,hard,nconnect=4"),
+        "/mnt/a b",
+    )
+
+
+def test_what_a_quota_leaves() -> None:
+    """Lines as quota 4.06 prints them with -w -p --show-mntpoint --hide-device."""
+    told = (
+        "Disk quotas for user ann (uid 1000): \n"
+        "     Filesystem  blocks   quota   limit   grace   files   quota   limit   grace\n"
+        "/mnt/home   9000   10000   12000       0       7       0       0       0\n"
+        "/mnt/data   4100*   4000   5000 1795660000       1       0       0       0\n"
+    )
+    assert folder.quota_of(told, "/mnt/data") == 900 * 1024
+    assert folder.quota_of(told, "/mnt/other") is None
