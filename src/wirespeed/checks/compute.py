@@ -4,7 +4,9 @@ Rates are judged by `checks/compute_rates.py`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from wirespeed.checks.registry import tell
 from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate, OfDevice
@@ -14,7 +16,7 @@ from wirespeed.model.units import counted, listed
 
 def right_findings(found: Compute) -> list[Finding]:
     """COMP-001 to 003 and 007: results, memory, and devices that answer with errors."""
-    return [*_known(found.proofs), *_alike(found.proofs), *_memory(found.rates), *_broken(found)]
+    return [*_products(found.proofs), *_memory(found.rates), *_broken(found)]
 
 
 def place_of(one: OfDevice, core: str = "") -> str:
@@ -27,99 +29,83 @@ def node_of(one: OfDevice) -> Subject:
     return Subject("node", one.host)
 
 
-def _known(proofs: Sequence[ComputeProof]) -> list[Finding]:
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    """A device or core that computes wrong in one type."""
+
+    id: str
+    case: str
+    one: ComputeProof
+    core: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _products(proofs: Sequence[ComputeProof]) -> Iterator[Finding]:
+    """COMP-001 and COMP-002: each core or device once in each way that it is wrong."""
     done = [one for one in proofs if not one.reason]
-    wrong = [
-        tell(
-            f"COMP-00{1 if fault.kind == 'known' else 2}",
-            "wrong" if fault.kind == "known" else "unsteady",
-            subject=node_of(one),
-            at=place_of(one, fault.core),
-            fault=fault,
-            dtype=one.dtype,
-            product=one.product,
-            where=f"; {fault.pattern}" if fault.pattern else "",
-        )
-        for one in done
-        for fault in one.faults
-    ]
     if not done:
-        return [tell("COMP-001", "unproven", because=_reasons(proofs))] if proofs else []
-    if any(one.id == "COMP-001" for one in wrong):
-        return wrong
-    elements = sum(one.elements for one in done)
-    devices = len({(one.host, one.device) for one in done})
-    types = listed(list(dict.fromkeys(one.dtype for one in done)), 8)
-    return [
-        *wrong,
-        tell(
-            "COMP-001",
-            "good",
-            devices=counted(devices, "device"),
-            types=types,
-            products=sum(one.products for one in done),
-            elements=elements,
-            one_in=elements / devices / 3,
-        ),
-    ]
+        if proofs:
+            reasons = "; ".join(f"{one.dtype}: {one.reason}" for one in proofs[:3])
+            yield tell("COMP-001", "unproven", because=reasons)
+        return
+    wrongs = [*_faults(done), *_odd(done)]
+    groups: dict[tuple[str, ...], list[_Wrong]] = defaultdict(list)
+    for wrong in wrongs:
+        groups[wrong.id, wrong.case, place_of(wrong.one, wrong.core)].append(wrong)
+    for (id, case, at), group in groups.items():
+        one, types = group[0].one, _types([wrong.one for wrong in group])
+        told = {"at": at, "types": types, "product": one.product, **group[0].values}
+        yield tell(id, case, subject=node_of(one), **told)
+    ids = {wrong.id for wrong in wrongs}
+    devices, types = _devices(done), _types(done)
+    if "COMP-001" not in ids:
+        per_device = Counter[str]()
+        for one in done:
+            per_device[place_of(one)] += one.elements
+        told = {"products": sum(one.products for one in done), "elements": per_device.total()}
+        rare = min(per_device.values()) / 3
+        yield tell("COMP-001", "good", devices=devices, types=types, one_in=rare, **told)
+    if not ids:
+        yield tell("COMP-002", "good", devices=devices, types=types)
 
 
-def _reasons(ones: Sequence[OfDevice]) -> str:
-    return "; ".join(f"{one.dtype}: {one.reason}" for one in ones[:3])
+def _types(proofs: Sequence[ComputeProof]) -> str:
+    return listed(list(dict.fromkeys(one.dtype for one in proofs)), 8)
 
 
-def _alike(proofs: Sequence[ComputeProof]) -> Iterator[Finding]:
-    """Of each product and type: who got other bits than most."""
+def _devices(ones: Sequence[OfDevice]) -> str:
+    return counted(len({(one.host, one.device) for one in ones}), "device")
+
+
+def _faults(proofs: Sequence[ComputeProof]) -> Iterator[_Wrong]:
+    """Against the known result, and against the first of the same product."""
+    for one in proofs:
+        for fault in one.faults:
+            where = f"; {fault.pattern}" if fault.pattern else ""
+            values = {"fault": fault, "where": where, "dtype": one.dtype}
+            known = fault.kind == "known"
+            id, case = ("COMP-001", "wrong") if known else ("COMP-002", "unsteady")
+            yield _Wrong(id, case, one, fault.core, values)
+
+
+def _odd(proofs: Sequence[ComputeProof]) -> Iterator[_Wrong]:
+    """Of each product, software and type who got other bits than most, and has no fault above."""
     groups: dict[tuple[str, ...], list[ComputeProof]] = defaultdict(list)
     for one in proofs:
-        if not one.reason:
-            groups[one.product, one.software, one.dtype, one.shape].append(one)
-    told = [
-        finding for (_, _, dtype, _), group in groups.items() for finding in _others(dtype, group)
-    ]
-    yield from told
-    if groups and not told and not any(one.faults or one.odd for one in proofs):
-        most = max(map(len, groups.values()))
-        yield tell("COMP-002", "good", devices=counted(most, "device"), types=len(groups))
-
-
-def _others(dtype: str, group: Sequence[ComputeProof]) -> Iterator[Finding]:
-    counts = Counter(one.digest for one in group if one.digest).most_common()
-    settled = len(counts) == 1 or (len(counts) > 1 and counts[0][1] > counts[1][1])
-    for one in group:
-        named = {fault.core for fault in one.faults}
-        for core in one.odd if one.digest or not named else ():
-            if core in named:
-                continue
-            yield tell(
-                "COMP-002",
-                "core" if one.digest else "two",
-                subject=node_of(one),
-                at=place_of(one, core),
-                dtype=dtype,
-                product=one.product,
+        groups[one.product, one.software, one.dtype, one.shape].append(one)
+    for group in groups.values():
+        counts = Counter(one.digest for one in group if one.digest).most_common()
+        settled = len(counts) < 2 or counts[0][1] > counts[1][1]
+        for one in (one for one in group if not one.faults):
+            yield from (
+                _Wrong("COMP-002", "core" if one.digest else "two", one, core) for core in one.odd
             )
-        if one.digest and settled and one.digest != counts[0][0]:
-            yield tell(
-                "COMP-002",
-                "device",
-                subject=node_of(one),
-                at=place_of(one),
-                dtype=dtype,
-                product=one.product,
-                most=counts[0][1],
-                of=len(group),
-            )
-    if not settled and len(counts) > 1:
-        names = listed([place_of(one) for one in group], 6)
-        yield tell(
-            "COMP-002",
-            "split",
-            subject=node_of(group[0]),
-            names=names,
-            dtype=dtype,
-            product=group[0].product,
-        )
+            if settled and one.digest and one.digest != counts[0][0]:
+                values = {"most": counts[0][1], "of": len(group)}
+                yield _Wrong("COMP-002", "device", one, values=values)
+        if not settled:
+            names = listed([place_of(one) for one in group], 6)
+            yield _Wrong("COMP-002", "split", group[0], values={"names": names})
 
 
 def _memory(rates: Sequence[ComputeRate]) -> Iterator[Finding]:
@@ -128,8 +114,7 @@ def _memory(rates: Sequence[ComputeRate]) -> Iterator[Finding]:
         if one.wrong:
             yield tell("COMP-003", "wrong", subject=node_of(one), at=place_of(one), one=one)
     if checked and not any(one.wrong for one in checked):
-        devices = len({(one.host, one.device) for one in checked})
-        yield tell("COMP-003", "good", devices=counted(devices, "device"), copies=len(checked))
+        yield tell("COMP-003", "good", devices=_devices(checked), copies=len(checked))
 
 
 def _broken(found: Compute) -> Iterator[Finding]:
