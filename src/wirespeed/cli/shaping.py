@@ -55,6 +55,8 @@ def shaped(
     if ranks is None:
         ranks = _ranks_for(job, options)
         options = replace(options, ranks=ranks)
+    elif options.where is not None and options.prepared().findings:
+        ranks = max(2, ranks)  # nodes that cannot be used are told by who starts the ranks
     dtype, most = _dtype(ctx), _most_bytes(values["max_bytes"], options)
     shape = shape_of(
         *(model, job, ranks),
