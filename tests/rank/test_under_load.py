@@ -7,6 +7,7 @@ import pytest
 from wirespeed.checks.shaping import shape_findings
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.codec import from_json, to_json
+from wirespeed.model.records import World
 from wirespeed.model.training_records import LoadFigures
 from wirespeed.rank.under_load import Activity, _figures, _paces, expert_splits
 
@@ -29,8 +30,8 @@ def known_case(rank, ranks):
     def in_the_way():
         """Quick alone; where another one is at it, both lose far more than their turns."""
         active.append(1)
-        time.sleep(0.005)
-        time.sleep(0.015 if len(active) > 1 else 0)
+        time.sleep(0.01)
+        time.sleep(0.06 if len(active) > 1 else 0)
         active.pop()
 
     def held(seconds):
@@ -64,7 +65,8 @@ def test_known_slowdowns_are_found(seen):
         assert 0.6 < one["ratio"]["value"] < 1.4
     assert 0.7 < first["turns"][0]["gain"]["value"] < 1.4, "one after the other"
     assert 1.5 < first["apart"][0]["gain"]["value"] < 2.5, "neither slows the other"
-    (said,) = shape_findings([from_json(LoadFigures, one) for one in first["thrash"]])
+    world = World(size=2, nodes=(), backend="gloo", launcher="local")
+    (said,) = shape_findings([from_json(LoadFigures, one) for one in first["thrash"]], world)
     assert (said.status, said.id) == ("warn", "SHAPE-001"), "better one after the other"
     assert first == second  # the slowest rank's figures, the same on all
 

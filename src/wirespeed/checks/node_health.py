@@ -139,10 +139,12 @@ def _judge_governor(node: NodeFacts) -> Finding | Blind | None:
 
 
 def _cpus(world: World) -> list[Finding]:
-    short = [node for node in world.nodes if (_visible(node) or len(node.ranks)) < len(node.ranks)]
+    short = [
+        node for node in world.nodes if (visible_cpus(node) or len(node.ranks)) < len(node.ranks)
+    ]
     limited = [node for node in world.nodes if _quota(node) is not None]
     if len(world.nodes) == 1 and world.backend == "gloo" and short and not limited:
-        return [tell("NODE-015", "shared", ranks=len(short[0].ranks), cpus=_visible(short[0]))]
+        return [tell("NODE-015", "shared", ranks=len(short[0].ranks), cpus=visible_cpus(short[0]))]
     told = (_tell_quota(node) for node in limited)
     return judge_nodes(
         "NODE-015", world.nodes, _judge_cpus, saw="; ".join(text for text in told if text)
@@ -154,13 +156,13 @@ def _quota(node: NodeFacts) -> float | None:
     return float(quota) if isinstance(quota, int | float) else None
 
 
-def _visible(node: NodeFacts) -> int | None:
+def visible_cpus(node: NodeFacts) -> int | None:
     """CPUs of all ranks here; a rank's own affinity (`cpu.allowed`) may be its binding only."""
     return node.facts.cpu_shared or node.facts.cpu_logical
 
 
 def _tell_quota(node: NodeFacts) -> str:
-    quota, visible = _quota(node), _visible(node)
+    quota, visible = _quota(node), visible_cpus(node)
     if quota is None or visible is None or quota >= visible:
         return ""
     return (
@@ -170,7 +172,7 @@ def _tell_quota(node: NodeFacts) -> str:
 
 
 def _judge_cpus(node: NodeFacts) -> Finding | Blind | None:
-    ranks, quota, visible = len(node.ranks), _quota(node), _visible(node)
+    ranks, quota, visible = len(node.ranks), _quota(node), visible_cpus(node)
     if quota is not None and quota < ranks:
         return on_node("NODE-015", "quota", node, quota=quota, ranks=ranks)
     if visible is None:

@@ -330,7 +330,7 @@ class RunBuilder:
         """All that its groups cost each other has come."""
         from wirespeed.checks.shaping import shape_findings
 
-        self.notes += shape_findings(self.load)
+        self.notes += shape_findings(self.load, self.world())
 
     def _on_storage(self, data: Mapping[str, Any]) -> None:
         """What was known before gives way to what is known now."""
