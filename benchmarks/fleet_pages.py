@@ -45,6 +45,7 @@ BATCH = 2000
 PAGES = {
     "overview": "/",
     "nodes": "/nodes",
+    "lemons": "/lemons",
     "nodes by name": "/nodes?name=node-00012",
     "a node": "/nodes/node-00012",
     "runs": "/runs",
@@ -222,11 +223,13 @@ def main() -> None:
                 print(
                     f"{name:16} first {took[0]:.3f} s, then {rest:.3f} s, {sizes[0] / 1e3:.0f} kB"
                 )
-            added = home / "runs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-00ff00ff"
-            shutil.copytree(home / "runs" / names[-1], added)
-            waits = [ask(address)[0] for _ in range(4 * ASKED)]
-            shutil.rmtree(added)
-            print(f"overview while a new run is taken in: at most {max(waits):.3f} s")
+            for name, path in PAGES.items():
+                path = path.format(run=names[-1], other=names[0])
+                added = home / "runs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}-00ff00ff"
+                shutil.copytree(home / "runs" / names[-1], added)
+                waits = [ask(address + path)[0] for _ in range(3 * ASKED)]
+                shutil.rmtree(added)
+                print(f"{name:16} while a new run is taken in: at most {max(waits):.3f} s")
             print(f"memory at most {peak_mb(process):.0f} MB")
 
 

@@ -129,7 +129,7 @@ def find_lemons(table: JobTable, now_s: float, *, alpha: float = ALPHA) -> Judge
 def judged(index: StoredRuns, now_s: float, *, alpha: float = ALPHA) -> Judged:
     """By the jobs that the stored runs know; its `jobs` is 0 where they know none of that time."""
     known = stored_jobs(index, now_s - WINDOW_S)
-    jobs = apart(known, renewed(index, days=WINDOW_S / DAY_S))
+    jobs = apart(known, renewed(index, days=WINDOW_S / DAY_S)) if known else known
     found = find_lemons(JobTable.of(jobs), now_s, alpha=alpha)
     there = tuple(one for one in found.suspects if not one.node.endswith(BEFORE))
     return replace(found, suspects=there)

@@ -9,6 +9,7 @@ from wirespeed.errors import StorageError
 from wirespeed.runs.place import FOLDER_NAME
 
 _STEP_S = 2.0
+_FEW = 64
 GOES_ON = "goes on "
 """Begins the stamp of a run that somebody holds: of its header, which is enough."""
 _LOCK = ".wirespeed-lock."
@@ -71,8 +72,16 @@ def folder_names(runs: Path, known: AbstractSet[str] = frozenset()) -> set[str]:
     StorageError where they cannot be read.
     """
     try:
-        with os.scandir(runs) as found:
-            return {one.name for one in found if one.name in known or _is_run(one)}
+        there = set(os.listdir(runs))  # noqa: PTH208  in half the time of looking at each
+        new = there - known
+        if len(new) <= _FEW:
+            others = {
+                one for one in new if not (FOLDER_NAME.fullmatch(one) and (runs / one).is_dir())
+            }
+        else:
+            with os.scandir(runs) as found:
+                others = {one.name for one in found if one.name in new and not _is_run(one)}
+        return there - others
     except FileNotFoundError:
         return set()
     except OSError as error:

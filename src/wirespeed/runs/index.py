@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,15 +27,7 @@ from wirespeed.runs.index_file import (
     unpacked,
 )
 from wirespeed.runs.place import home, runs_home
-from wirespeed.runs.rows import (
-    FigureRow,
-    FindingRow,
-    NodeMark,
-    NodeRow,
-    Rows,
-    RunRow,
-    order_of,
-)
+from wirespeed.runs.rows import FigureRow, FindingRow, NodeMark, NodeRow, Rows, RunRow, order_of
 
 _T = TypeVar("_T")
 _ATTEMPTS = 3
@@ -43,7 +36,7 @@ _BATCH_S = 0.5
 _ORDER = "substr(run, 1, 15), started, run"
 """Of runs, as SQL: see `order_of`."""
 _FALLING = "substr(run, 1, 15) DESC, started DESC, run DESC"
-_PAGE = 500
+_PAGE, _PART = 500, 1000
 _FEW = 8
 """Runs that are read while the file is locked: to lock it again takes longer."""
 _MANY = 200
@@ -195,21 +188,27 @@ class Index:
 
     def spans(self) -> dict[str, tuple[str, str, int]]:
         """By host its first and its last run (their folders' names), and in how many it took part."""
-        sql = "SELECT host, min(run), max(run), count(*) FROM nodes GROUP BY host"
-        found = self._asked(lambda: self._file.ask(sql))
+        sql = "SELECT host, min(run), max(run), count(*) FROM nodes WHERE host > ? GROUP BY host"
+        found = self._in_parts(f"{sql} ORDER BY host LIMIT {_PART}", [""], 0)
         return {host: (first, last, count) for host, first, last, count in found}
 
     def latest(self) -> list[NodeRow]:
         """Of each node the row of its last run, by host."""
-        newest = "(host, run) IN (SELECT host, max(run) FROM nodes GROUP BY host)"
-        sql = f"SELECT {', '.join(columns(NodeRow))}, crc FROM nodes WHERE {newest} ORDER BY host"
-        return self._asked(lambda: self._file.rows(NodeRow, sql, ()))
+        newest = "SELECT host, max(run) FROM nodes WHERE host > ? GROUP BY host ORDER BY host"
+        names = columns(NodeRow)
+        sql = f"SELECT {', '.join(names)}, crc FROM nodes"
+        sql += f" WHERE (host, run) IN ({newest} LIMIT {_PART}) ORDER BY host"
+        found = self._in_parts(sql, [""], names.index("host"))
+        return self._file.mended(lambda: [made(NodeRow, row) for row in found])
 
     def marks(self, since: str = "") -> list[NodeMark]:
         """What each run since then said of each of its nodes, as little as tells a change; ordered."""
         first = since[:19].replace("-", "").replace(":", "").replace("T", "-")
-        sql = f"SELECT {', '.join(NodeMark._fields)} FROM nodes WHERE run >= ? ORDER BY run"
-        return [NodeMark(*row) for row in self._asked(lambda: self._file.ask(sql, [first]))]
+        names = NodeMark._fields
+        sql = f"SELECT {', '.join(names)} FROM nodes WHERE (run, host) > (?, ?) ORDER BY run, host"
+        places = [names.index("run"), names.index("host")]
+        found = self._in_parts(f"{sql} LIMIT {10 * _PART}", [first, ""], *places)
+        return [NodeMark(*row) for row in found]
 
     def blames(self, since: str = "") -> dict[str, int]:
         """By host how many findings since then failed because of it."""
@@ -219,11 +218,8 @@ class Index:
 
     def pages(self, kind: type[_T], which: RunFilter = EVERYTHING) -> Iterator[list[_T]]:
         """All rows of that kind, some hundred runs at a time, so that they need not fit into memory."""
-        where, values = which.where()
-        asked = f"SELECT run FROM runs WHERE {where} ORDER BY run"
-        if which.last is not None:
-            newest, values = _newest(where, values, which.last)
-            asked = f"SELECT run FROM ({newest}) ORDER BY run"
+        chosen, values = _chosen(which)
+        asked = f"SELECT run FROM ({chosen}) ORDER BY run"
         names = [run for (run,) in self._asked(lambda: self._file.ask(asked, values))]
         for first in range(0, len(names), _PAGE):
             within = _any_of("run", names[first : first + _PAGE])
@@ -236,13 +232,9 @@ class Index:
         self, kind: type[_T], which: RunFilter, condition: str = "1", more: Sequence[Any] = ()
     ) -> list[_T]:
         """Rows that are packed, of the runs that also fulfil a condition."""
-        where, values = which.where()
-        where, values = f"{where} AND {condition}", [*values, *more]
-        if which.last is not None:
-            newest, values = _newest(where, values, which.last)
-            where = f"run IN ({newest})"
-        sql = f"SELECT run, started, packed FROM runs JOIN details USING (run) WHERE {where}"
-        sql += f" ORDER BY {_ORDER}"
+        chosen, values = _chosen(which, condition, more)
+        sql = "SELECT run, started, packed FROM runs JOIN details USING (run)"
+        sql += f" WHERE run IN ({chosen}) ORDER BY {_ORDER}"
 
         def read() -> list[_T]:
             return [row for one in self._file.ask(sql, values) for row in unpacked(kind, *one)]
@@ -251,6 +243,21 @@ class Index:
 
     def _asked(self, action: Callable[[], _T]) -> _T:
         return self._file.mended(lambda: self._file.steady(action))
+
+    def _in_parts(self, sql: str, after: list[str], *places: int) -> list[tuple[Any, ...]]:
+        """All rows of a statement that gives some thousands, those after some values, which stand at
+        these places of a row: a long one would hold up who writes, and who comes after him."""
+
+        def read() -> list[tuple[Any, ...]]:
+            found: list[tuple[Any, ...]] = []
+            part = self._file.steady(lambda: self._file.ask(sql, after))
+            while part:
+                found += part
+                last = [part[-1][place] for place in places]
+                part = self._file.steady(partial(self._file.ask, sql, last))
+            return found
+
+        return self._file.mended(read)
 
     def _of_runs(
         self, kind: type[_T], conditions: Iterable[tuple[str, list[Any]]], which: RunFilter
@@ -261,22 +268,15 @@ class Index:
         names = ", ".join(columns(kind))
         sql = f"SELECT {names}, crc FROM {table} WHERE {condition}"
         if which != EVERYTHING:
-            where, more = which.where()
-            chosen = f"SELECT run FROM runs WHERE {where}"
-            if which.last is not None:
-                such = f"SELECT 1 FROM {table} t WHERE t.run = runs.run AND {condition}"
-                where, more = f"{where} AND EXISTS ({such})", more + values
-                chosen, more = _newest(where, more, which.last)
+            such = f"EXISTS (SELECT 1 FROM {table} t WHERE t.run = runs.run AND {condition})"
+            chosen, more = _chosen(which, such, values) if which.last else _chosen(which)
             sql, values = f"{sql} AND run IN ({chosen})", values + more
         sql += f" ORDER BY {_ORDER}" + ", number" * ("number" in columns(kind))
         return self._asked(lambda: self._file.rows(kind, sql, values))
 
     def _current(self, which: RunFilter) -> list[RunRow]:
-        where, values = which.where()
-        if which.last is not None:
-            newest, values = _newest(where, values, which.last)
-            where = f"run IN ({newest})"
-        sql = f"SELECT seen, {', '.join(columns(RunRow))}, crc FROM runs WHERE {where}"
+        chosen, values = _chosen(which)
+        sql = f"SELECT seen, {', '.join(columns(RunRow))}, crc FROM runs WHERE run IN ({chosen})"
         found: list[tuple[str, RunRow]] = []
         for _ in range(_ATTEMPTS):
             rows = self._file.steady(lambda: self._file.ask(sql, values))
@@ -328,8 +328,8 @@ class Index:
         with file.transaction():
             stamp = folder_stamp(self._folders)
             names = "SELECT group_concat(run, '/') FROM"  # quicker than a row for each
-            told = [file.ask(f"{names} {one}")[0][0] or "" for one in ("runs", "pending")]
-            known = {run for text in told for run in text.split("/") if run}
+            told = [file.ask(f"{names} {one}")[0][0] for one in ("runs", "pending")]
+            known = set("/".join(filter(None, told)).split("/")) - {""}
             there = folder_names(self._folders, known)
             self._forget(known - there)
             new = there - known
@@ -376,13 +376,19 @@ class Index:
             self._file.change(f"DELETE FROM {table} WHERE run = ?", gone)
 
 
-def _newest(condition: str, values: list[Any], last: int) -> tuple[str, list[Any]]:
-    """SQL for the names of the newest runs of a condition: of the second that holds the oldest of them
-    all are looked at, and no others are sorted."""
-    some = f"SELECT run FROM runs WHERE {condition} ORDER BY run DESC LIMIT {last}"
-    second = f"SELECT substr(min(run), 1, 15) FROM ({some})"
-    sql = f"SELECT run FROM runs WHERE {condition} AND run >= ({second}) ORDER BY {_FALLING}"
-    return f"{sql} LIMIT {last}", values * 2
+def _chosen(
+    which: RunFilter, condition: str = "1", more: Sequence[Any] = ()
+) -> tuple[str, list[Any]]:
+    """SQL for the names of the runs that also fulfil a condition, and its values.
+
+    Of the newest: of the second that holds the oldest of them all are looked at, no others are sorted.
+    """
+    where, values = which.where()
+    sql, values = f"SELECT run FROM runs WHERE {where} AND {condition}", [*values, *more]
+    if which.last is None:
+        return sql, values
+    second = f"SELECT substr(min(run), 1, 15) FROM ({sql} ORDER BY run DESC LIMIT {which.last})"
+    return f"{sql} AND run >= ({second}) ORDER BY {_FALLING} LIMIT {which.last}", values * 2
 
 
 def _any_of(column: str, values: Iterable[str]) -> tuple[str, list[Any]]:

@@ -11,7 +11,7 @@ from wirespeed.errors import WirespeedError
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.source import StoredRuns
 
-_WAIT_S, _SHARE = 0.05, 0.2
+_FIRST_S, _WAIT_S, _SHARE = 0.3, 0.05, 0.2
 _OLDEST_S = 60.0
 _T = TypeVar("_T")
 Opened = Callable[[], AbstractContextManager[StoredRuns]]
@@ -35,10 +35,8 @@ class Beside(Generic[_T]):
     next_s: float = 0.0
     """When it may be looked for again: that shall take a small share of the time."""
 
-    def of(
-        self, index: StoredRuns, opened: Opened, *, here: bool = False, wait_s: float = _WAIT_S
-    ) -> _T | None:
-        """What is known after so long at most; None: nothing yet.
+    def of(self, index: StoredRuns, opened: Opened, *, here: bool = False) -> _T | None:
+        """What is known after a moment; None: nothing yet.
 
         opened: rows of the stored runs for the thread. here: where nothing is known it is found at once,
         and what reading the runs raises is raised.
@@ -53,7 +51,7 @@ class Beside(Generic[_T]):
                 self.finding.start()
             finding = self.finding
         if finding is not None:
-            finding.join(wait_s)
+            finding.join(_WAIT_S if self.known is not None else _FIRST_S)
         return self.known
 
     def _beside(self, opened: Opened, version: tuple[object, ...]) -> None:

@@ -16,14 +16,13 @@ from wirespeed.views.text import Grid
 if TYPE_CHECKING:
     from wirespeed.fleet.lemons import Judged, Suspect
 
-_WAIT_S = 0.3
 _AGAIN_S = 2.0
 
 
 def lemons_page(site: Site, _: Request) -> Response:
     """The accused and the suspects, the surest first."""
     with site.index() as index:
-        found = site.lemons.of(index, site.index, wait_s=_WAIT_S)
+        found = site.lemons.of(index, site.index)
         hosts = {name: node.host for node in site.nodes(index).nodes for name in names(node.host)}
     accused = [one for one in found.suspects if one.accused] if found else []
     title = f"{counted(len(accused), 'lemon')}" if accused else "Nobody is accused"
