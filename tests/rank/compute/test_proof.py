@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from wirespeed.rank.compute import faults, proof
 from wirespeed.rank.compute.devices import Cores
 from wirespeed.rank.compute.faults import corruptions, slowness
 from wirespeed.rank.compute.products import digest, known, multiplier, operands
@@ -44,17 +45,24 @@ def test_a_digest_sees_one_bit_and_a_change_of_places() -> None:
     assert digest(result.clone()) == before
 
 
-def proven(*faults: str, cores: int = 3, seconds: float = 0.0, dtype: str = "float32") -> Proven:
-    """On cores that are all this process's first: the thread's number is what counts."""
+@pytest.fixture(autouse=True)
+def small(monkeypatch: Any) -> None:
+    """Products that take no time."""
+    monkeypatch.setattr(proof, "CPU_SIDE", 64)
+    monkeypatch.setattr(faults, "_RARE", 1000)
+
+
+def proven(*told: str, cores: int = 3) -> Proven:
+    """On cores that are all the machine's first: the thread's number is what counts."""
     stricken = tuple((n, n) for n in range(cores))
     unit = Unit("cpu", "NUMA node 0", "CPU", 0, tuple(range(cores)), stricken=stricken)
     return prove(
         unit,
         Cores((0,) * cores, lambda: None),
-        dtype,
-        seconds=seconds,
+        "float32",
+        seconds=0.0,
         seed=1,
-        corrupt=corruptions(unit, [Fault.parse(text) for text in faults]),
+        corrupt=corruptions(unit, [Fault.parse(text) for text in told]),
         tick=lambda: None,
     )
 
@@ -75,7 +83,7 @@ def test_good_cores_agree() -> None:
     ],
 )
 def test_a_fault_is_found_on_its_core(fault: str, told: dict[str, Any]) -> None:
-    one = proven(fault, seconds=0.3 if fault.startswith("rare") else 0.0)
+    one = proven(fault)
     assert {wrong.core for wrong in one.faults} == {"core 1"}
     assert all(getattr(one.faults[0], name) == value for name, value in told.items())
 

@@ -24,10 +24,10 @@ def test_hyper_threads_are_one_core(tmp_path: Path) -> None:
 
 
 def test_cores_by_numa_node(tmp_path: Path) -> None:
-    assert numa_nodes(tmp_path, [0, 1]) == {0: {0, 1}}
+    assert numa_nodes(tmp_path, [0, 1]) == [(0, {0, 1})]
     put(tmp_path, "sys/devices/system/node/node0/cpulist", "0-1,4")
     put(tmp_path, "sys/devices/system/node/node1/cpulist", "2-3")
-    assert numa_nodes(tmp_path, [0, 3]) == {0: {0, 1, 4}, 1: {2, 3}}
+    assert numa_nodes(tmp_path, [0, 3]) == [(0, {0, 1, 4}), (1, {2, 3})]
 
 
 def test_what_a_core_raises_is_raised() -> None:

@@ -8,18 +8,19 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Literal
 
 import torch
 
 from wirespeed.model.records import Choice
+from wirespeed.model.units import counted
 from wirespeed.node.limits import cpu_quota, gather_cpus
 from wirespeed.node.reading import Notes, numbered, read_text
 from wirespeed.rank.place import Place
 
 Kind = Literal["cpu", "gpu"]
+_KINDS: tuple[Kind, ...] = ("cpu", "gpu")
 _ROOT = Path("/")
 _PART = re.compile(r"(\d+)(?:-(\d+))?")
 
@@ -61,17 +62,9 @@ def units_of(place: Place, *, gpus_only: bool, root: Path = _ROOT) -> Units:
     if not gpus_only or not any_gpu:
         cores, choices = _cores(place, here, cpus, root)
         own += cores
-    counts = (
-        place.control.matrix(
-            [
-                float(max((u.turn for u in own if u.kind == k), default=-1) + 1)
-                for k in ("cpu", "gpu")
-            ]
-        )
-        .max(0)
-        .values.tolist()
-    )
-    return Units(tuple(own), {"cpu": int(counts[0]), "gpu": int(counts[1])}, choices)
+    mine = [max((one.turn + 1 for one in own if one.kind == kind), default=0) for kind in _KINDS]
+    turns = place.control.matrix(list(map(float, mine))).max(0).values.tolist()
+    return Units(tuple(own), {kind: int(n) for kind, n in zip(_KINDS, turns, strict=True)}, choices)
 
 
 def _gpu(place: Place, here: Sequence[int]) -> list[Unit]:
@@ -95,39 +88,35 @@ def _cores(
     cores = one_of_each_core(cpus, root)
     quota = cpu_quota(root)
     kept = cores[: max(1, int(quota))] if quota else cores
-    nodes = {
-        n: found
-        for n, all_ in numa_nodes(root, cpus).items()
-        if (found := tuple(c for c in kept if c in all_))
-    }
-    lists = list(nodes.values())
-    position = here.index(place.rank)
-    units, first = [], count()
-    numbers = {cpu: next(first) for found in lists for cpu in found}
-    for turn, (node, found) in enumerate(nodes.items()):
-        if turn % len(here) == position:
-            stricken = [
-                (found.index(cpu), rank)
-                for place_, rank in enumerate(here)
-                for cpu in found
-                if numbers[cpu] == place_ % len(numbers)
-            ]
-            units.append(
-                Unit(
-                    "cpu",
-                    f"NUMA node {node}",
-                    notes.facts.cpu_model or "CPU",
-                    turn,
-                    found,
-                    lists[(turn + 1) % len(lists)],
-                    tuple(stricken),
-                )
-            )
+    shared = ((n, tuple(cpu for cpu in kept if cpu in all_)) for n, all_ in numa_nodes(root, cpus))
+    nodes = [(number, own) for number, own in shared if own]
+    model = notes.facts.cpu_model or "CPU"
+    units = [
+        Unit(
+            kind="cpu",
+            name=f"NUMA node {number}",
+            product=model,
+            turn=turn,
+            cpus=own,
+            beside=nodes[(turn + 1) % len(nodes)][1],
+            stricken=_stricken(own, [cpu for _, others in nodes for cpu in others], here),
+        )
+        for turn, (number, own) in enumerate(nodes)
+        if turn % len(here) == here.index(place.rank)
+    ]
     why = f"one of each core that the ranks of {place.hosts[place.rank]} may run on"
     if len(kept) < len(cores):
         why += f"; of {len(cores)} as many as the CPU quota ({quota:g}) lets run at once"
-    choice = Choice("cores", f"{len(kept)} on {len(nodes)} NUMA node(s)", why)
+    choice = Choice("cores", f"{len(kept)} on {counted(len(nodes), 'NUMA node')}", why)
     return units, (choice,) if place.rank == 0 else ()
+
+
+def _stricken(
+    own: Sequence[int], every: Sequence[int], here: Sequence[int]
+) -> tuple[tuple[int, int], ...]:
+    """Each rank of a node has one of its cores, by its place among them."""
+    ranks = ((every[place % len(every)], rank) for place, rank in enumerate(here))
+    return tuple((own.index(cpu), rank) for cpu, rank in ranks if cpu in own)
 
 
 def one_of_each_core(cpus: Iterable[int], root: Path = _ROOT) -> list[int]:
@@ -140,14 +129,14 @@ def one_of_each_core(cpus: Iterable[int], root: Path = _ROOT) -> list[int]:
     return list(found.values())
 
 
-def numa_nodes(root: Path, cpus: Sequence[int]) -> dict[int, frozenset[int]]:
+def numa_nodes(root: Path, cpus: Sequence[int]) -> list[tuple[int, frozenset[int]]]:
     """CPUs by NUMA node; one node 0 with all of them where the kernel does not tell."""
-    found = {
-        int(node.name.removeprefix("node")): _listed(read_text(node / "cpulist") or "")
+    found = [
+        (int(node.name.removeprefix("node")), _listed(read_text(node / "cpulist") or ""))
         for node in numbered(root / "sys/devices/system/node", "node")
-    }
-    known = frozenset().union(*found.values())
-    return found if known.issuperset(cpus) else {0: frozenset(cpus)}
+    ]
+    known = frozenset[int]().union(*(own for _, own in found))
+    return found if known.issuperset(cpus) else [(0, frozenset(cpus))]
 
 
 def _listed(text: str) -> frozenset[int]:
