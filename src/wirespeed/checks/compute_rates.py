@@ -200,9 +200,9 @@ def _slow_core(one: ComputeRate) -> str:
 
 
 def _what(one: ComputeRate) -> str:
-    """`gemm bfloat16 8192x8192x8192, all at once`."""
+    """`gemm bfloat16 8192x8192x8192 (all at once)`."""
     words = [one.op, one.dtype if one.op == "gemm" else "", one.shape]
-    return " ".join(filter(None, words)) + (", all at once" if one.together else ", alone")
+    return " ".join([*filter(None, words), "(all at once)" if one.together else "(alone)"])
 
 
 def _peaks(rates: Sequence[ComputeRate]) -> list[Finding]:

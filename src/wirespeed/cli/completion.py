@@ -216,10 +216,11 @@ def presets() -> Named:
 
 
 def operations(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[Item]:
-    """Collectives; for `bench` also `all`."""
+    """Collectives; for `bench` also `all`, and what devices do by themselves."""
     from wirespeed.collectives.catalogue import CATALOGUE
 
-    several = [("all", "each of them")] if context.info_name == "bench" else []
+    devices = (("gemm", "products"), ("memory", "its memory"), ("copy", "between memories"))
+    several = [("all", "each of them"), *devices] if context.info_name == "bench" else []
     return offered([*_plain(CATALOGUE), *several], incomplete)
 
 

@@ -107,6 +107,7 @@ def _add(grid: Grid, group: Sequence[ComputeRate]) -> None:
     one = group[0]
     who = _name(one) if len(group) == 1 else f"{counted(len(group), 'device')} {one.product}"
     working = "all at once" if one.together else "alone"
+    working += ", kept up" if one.held else ""
     size = one.shape or (format_size(one.size_bytes) if one.size_bytes else NOTHING)
     what = [OPERATIONS[one.op], one.dtype if one.op == "gemm" else "", size, who, working]
     if one.reason:

@@ -1,10 +1,12 @@
 """One device of a rank at work: its samples, what they come to, and the errors that it answers with."""
 
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
@@ -13,6 +15,7 @@ import torch
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.compute_records import ComputeProof, ComputeRate
 from wirespeed.node.limits import memory_available_bytes
+from wirespeed.node.reading import read_fields
 from wirespeed.plan import ComputeWork, Measure
 from wirespeed.rank.compute.devices import Spent, device_of
 from wirespeed.rank.compute.faults import corruptions, slowness
@@ -34,6 +37,8 @@ _HELD_S = 6.0
 """From so long on a rate is split into thirds, to tell what heat leaves of it."""
 _CACHE_BYTES = 32 << 20
 """Where the machine does not tell its last-level cache."""
+_UNITS = ("amx", "asimd", "avx", "bf16", "f16", "fma", "i8mm", "sme", "sve")
+"""Begins of what the kernel calls units that multiply; libraries choose their code by them."""
 _DEVICE_ERRORS = (RuntimeError, MemoryError)
 _REFUSALS = ("not implemented", "not supported", "unsupported", "only supported", "requires")
 """Words of torch where a device has no such product, which is no fault of it."""
@@ -242,6 +247,10 @@ def _peak(unit: Unit, work: ComputeWork) -> float:
 
 
 def _software(kind: Kind) -> str:
+    """What decides how a product is added up; of a processor with the units that we may use."""
     if kind == "gpu":
         return f"torch {torch.__version__}, CUDA {torch.version.cuda}"
-    return f"torch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}"
+    fields = read_fields(Path("/proc/cpuinfo"))
+    words = (fields.get("flags") or fields.get("Features", "")).split()
+    units = " ".join(sorted(word for word in words if word.startswith(_UNITS)))
+    return f"torch {torch.__version__}, units {zlib.crc32(units.encode()):08x}"
