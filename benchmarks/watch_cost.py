@@ -1,10 +1,11 @@
-"""What a watch costs the job that is watched: step time, CPU of its thread, memory, bytes on the wire.
+"""What a watch costs the job that is watched: CPU time of a step, step time, memory, bytes on the wire.
 
-Five strategies (benchmarks/watched_job.py), four gloo ranks. *Hooks*: one job each, watched in every
-other block of 20 steps, the blocks paired; by time, and by what the training thread computes more, as a
-share of the step (which noise of the machine hardly touches). *Whole*: `launch --watch` against
-`launch`, runs in turns, which also counts the session, which is on this machine. Goals: 1.005 × the step
-time, 50 MB and 1 KB/s a rank; the same losses, to the bit.
+Four gloo ranks, five strategies (benchmarks/watched_job.py), and DDP of wider layers for longer steps.
+*Hooks*: what rank 0's training thread computes more in blocks of four steps with hooks than in those
+without beside them. *Thread*: CPU time of the thread that tells, by step. *Together*: both as a share
+of the step, which is what the job loses where ranks have no core to spare. *Time*: the same blocks by
+the clock. *Whole*: `launch --watch` against `launch`, runs in turns, which also counts the session on
+this machine. Goals: 1.005 of the step, 50 MB and 1 KB/s a rank; the same losses, to the bit.
 
 Run: python benchmarks/watch_cost.py [--pairs 6] [--steps 600]
 """
@@ -25,43 +26,60 @@ from watched_job import STRATEGIES
 from wirespeed.launchers.rank_wrapper import rank_variables
 from wirespeed.launchers.watch_relay import WatchRelay
 from wirespeed.process import free_port
-from wirespeed.statistics import mean_interval
+from wirespeed.statistics import median_interval
 
 JOB = Path(__file__).with_name("watched_job.py")
-RANKS, WARM_UP, BOUND_S = 4, 40, 300.0
+WIDTHS = 192, 768, 1536
+RANKS, WARM_UP, BOUND_S = 4, 32, 300.0
 Told = dict[str, Any]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=6, help="runs with and without; 0: hooks")
+    parser.add_argument("--pairs", type=int, default=6, help="runs with and without; 0: hooks only")
     parser.add_argument("--steps", type=int, default=600)
     asked = parser.parse_args()
     sys.stdout.write(
-        "| strategy | hooks, time | hooks, CPU | thread | KB/s a rank | whole | memory | losses |\n"
+        "| job | step | hooks, µs a step | thread, µs a step | together | time | KB/s a rank "
+        "| whole | memory | losses |\n|---|---|---|---|---|---|---|---|---|---|\n"
     )
-    sys.stdout.write("|---|---|---|---|---|---|---|---|\n")
-    for strategy in STRATEGIES:
-        words = ["--strategy", strategy, "--steps", str(asked.steps), "--pause", "5"]
+    jobs = [(strategy, WIDTHS[0]) for strategy in STRATEGIES] + [
+        ("ddp", wide) for wide in WIDTHS[1:]
+    ]
+    for strategy, wide in jobs:
+        steps = str(asked.steps if wide == WIDTHS[0] else asked.steps // 3)
+        words = ["--strategy", strategy, "--steps", steps, "--wide", str(wide), "--pause", "5"]
         told, rate = _hooks([*words, "--turns"])
         pairs = [_pair(words) for _ in range(asked.pairs)]
-        whole = [_step_s(on) / _step_s(off) for on, off in pairs]
         memory = median(on["rss"] - off["rss"] for on, off in pairs) / 1e6 if pairs else 0.0
         same = all(on["losses"] == off["losses"] for on, off in pairs)
         sys.stdout.write(
-            f"| {strategy} | {_interval(_blocks(told))} | {_interval(_computed(told))} "
-            f"| {told['thread']:.2%} | {rate / 1e3:.2f} "
-            f"| {_interval(whole)} | {memory:.0f} MB | {'same' if same else 'OTHERS'} |\n"
+            f"| {strategy} | {_step_s(told) * 1e3:.0f} ms | {_costs(told)} | {rate / 1e3:.2f} "
+            f"| {_interval([_step_s(on) / _step_s(off) for on, off in pairs])} "
+            f"| {memory:.0f} MB | {'same' if same else 'OTHERS'} |\n"
         )
         sys.stdout.flush()
     return 0
 
 
+def _costs(told: Told) -> str:
+    hooks = [on - off for off, on in _pairs(told, "cpu")]
+    ends, thread, step_s = median_interval(hooks), told["thread"], _step_s(told)
+    hook = median(hooks)
+    together = (1 + (one + thread) / step_s for one in (hook, ends.low, ends.high))
+    times = _interval([on / off for off, on in _pairs(told, "times")])
+    return (
+        f"{hook * 1e6:.0f} ({ends.low * 1e6:.0f} … {ends.high * 1e6:.0f}) | {thread * 1e6:.0f} "
+        "| {:.4f} ({:.4f} … {:.4f})".format(*together)
+        + f" | {times}"
+    )
+
+
 def _interval(ratios: list[float]) -> str:
     if not ratios:
         return "not run"
-    ends = mean_interval(ratios)
-    return f"{sum(ratios) / len(ratios):.4f} ({ends.low:.4f} … {ends.high:.4f})"
+    ends = median_interval(ratios)
+    return f"{median(ratios):.4f} ({ends.low:.4f} … {ends.high:.4f})"
 
 
 def _step_s(told: Told) -> float:
@@ -69,23 +87,12 @@ def _step_s(told: Told) -> float:
     return median(times[WARM_UP:])
 
 
-def _blocks(told: Told) -> list[float]:
-    """Of neighbouring blocks: the median step with hooks over that without."""
-    return [on / off for off, on in _pairs(told, "times")]
-
-
-def _computed(told: Told) -> list[float]:
-    """Of neighbouring blocks: 1 and the CPU time that hooks add to a step, as a share of its time."""
-    step_s = _step_s(told)
-    return [1 + (on - off) / step_s for off, on in _pairs(told, "cpu")]
-
-
 def _pairs(told: Told, name: str) -> Iterator[tuple[float, float]]:
     """Medians of blocks (without, with hooks)."""
     size = told["block"]
     values = told[name][WARM_UP : len(told[name]) // (2 * size) * 2 * size]
     blocks = [median(values[i : i + size]) for i in range(0, len(values) - size + 1, size)]
-    # The first change, at step 40, switches the hooks off.
+    # The first change, at step 32, switches the hooks off.
     return zip(blocks[::2], blocks[1::2], strict=False)
 
 

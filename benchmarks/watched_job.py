@@ -29,8 +29,8 @@ from torch.utils.data import DataLoader, IterableDataset
 STRATEGIES = ("ddp", "fsdp", "zero1", "tpdp", "loop")
 SLOW = ("sleep", "compute", "neighbour", "data", "gc", "checkpoint", "skew", "now-and-then")
 HANGS = ("stop", "interpreter", "loader", "other", "early")
-WIDE, BATCH = 192, 24
-_WARM_UP, _BLOCK = 30, 20
+BATCH = 24
+_WARM_UP, _BLOCK = 32, 4
 Step = Callable[[torch.Tensor], float]
 
 
@@ -39,24 +39,25 @@ def main() -> None:
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
-    step = _strategy(asked.strategy)
+    step = _strategy(asked)
     fault = _Fault(asked, rank)
     losses, times, cpu = [], [], []
+    begin, used = time.perf_counter(), time.thread_time()
     for number, batch in enumerate(DataLoader(_Data(asked, rank), batch_size=None)):
-        if asked.turns:
-            _take_turns(number)
-        begin, used = time.perf_counter(), time.thread_time()
         fault.before(number, len(batch))
         losses.append(step(batch))
         fault.after(number)
         time.sleep(asked.pause / 1e3)
         times.append(time.perf_counter() - begin)
         cpu.append(time.thread_time() - used)
+        if asked.turns:
+            _take_turns(number + 1)
+        begin, used = time.perf_counter(), time.thread_time()
     fault.over()
     if rank == 0 and asked.told:
         told = {"losses": [loss.hex() for loss in losses], "times": times, "block": _BLOCK}
         told["cpu"] = cpu
-        told |= {"thread": _thread_share(sum(times)), "rss": _resident()}
+        told |= {"thread": _thread_cpu_s() / len(times), "rss": _resident()}
         asked.told.write_text(json.dumps(told))
     dist.barrier()
     dist.destroy_process_group()
@@ -74,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--from", dest="begin", type=int, default=50)
     parser.add_argument("--ms", type=float, default=30.0)
     parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--wide", type=int, default=192, help="of each layer")
     parser.add_argument("--pause", type=float, default=10.0, help="ms a step on every rank")
     parser.add_argument("--told", type=Path, help="where rank 0 writes its losses and times")
     parser.add_argument(
@@ -90,12 +92,12 @@ def _take_turns(number: int) -> None:
         inside.RANK.thread = -1 if inside.RANK.thread == own else own
 
 
-def _thread_share(seconds: float) -> float:
-    """Of that time the CPU time of the thread that tells; 0 where there is none."""
+def _thread_cpu_s() -> float:
+    """Of the thread that tells; 0 where there is none."""
     for one in threading.enumerate():
         if one.name == "wirespeed-watch":
             used = Path(f"/proc/self/task/{one.native_id}/schedstat").read_text().split()[0]
-            return int(used) / 1e9 / seconds
+            return int(used) / 1e9
     return 0.0
 
 
@@ -121,7 +123,7 @@ class _Data(IterableDataset[torch.Tensor]):
             rows = BATCH
             if number >= asked.begin and asked.fault == "skew":
                 rows = BATCH * (4 if torch.randint(4, (1,), generator=made).item() == 0 else 1)
-            yield torch.randn(rows, WIDE, generator=made)
+            yield torch.randn(rows, asked.wide, generator=made)
 
 
 class _Fault:
@@ -182,13 +184,14 @@ def _burn(seconds: float) -> None:
         pass
 
 
-def _model() -> nn.Module:
-    return nn.Sequential(*[nn.Linear(WIDE, WIDE) for _ in range(6)])
+def _model(wide: int) -> nn.Module:
+    return nn.Sequential(*[nn.Linear(wide, wide) for _ in range(6)])
 
 
-def _strategy(name: str) -> Step:
+def _strategy(asked: argparse.Namespace) -> Step:
     """What makes one step of a batch, and gives the loss."""
-    return {"ddp": _ddp, "fsdp": _fsdp, "zero1": _zero1, "tpdp": _tpdp, "loop": _loop}[name]()
+    made = {"ddp": _ddp, "fsdp": _fsdp, "zero1": _zero1, "tpdp": _tpdp, "loop": _loop}
+    return made[asked.strategy](asked.wide)
 
 
 def _stepping(model: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
@@ -202,35 +205,35 @@ def _stepping(model: nn.Module, optimizer: torch.optim.Optimizer) -> Step:
     return step
 
 
-def _ddp() -> Step:
-    model = DistributedDataParallel(_model())
+def _ddp(wide: int) -> Step:
+    model = DistributedDataParallel(_model(wide))
     return _stepping(model, torch.optim.SGD(model.parameters(), lr=1e-3))
 
 
-def _fsdp() -> Step:
+def _fsdp(wide: int) -> Step:
     from torch.distributed.fsdp import fully_shard
 
-    model = _model()
+    model = _model(wide)
     for layer in model.children():
         fully_shard(layer)
     fully_shard(model)
     return _stepping(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
 
 
-def _zero1() -> Step:
+def _zero1(wide: int) -> Step:
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    model = DistributedDataParallel(_model())
+    model = DistributedDataParallel(_model(wide))
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=1e-3)
     return _stepping(model, optimizer)
 
 
-def _tpdp() -> Step:
+def _tpdp(wide: int) -> Step:
     """Two ranks share each layer by columns; two such pairs average their gradients."""
-    rank, half = dist.get_rank(), WIDE // 2
+    rank, half = dist.get_rank(), wide // 2
     tensor = [dist.new_group([0, 1]), dist.new_group([2, 3])][rank // 2]
     data = [dist.new_group([0, 2]), dist.new_group([1, 3])][rank % 2]
-    layers = nn.ModuleList(nn.Linear(WIDE, half) for _ in range(4))
+    layers = nn.ModuleList(nn.Linear(wide, half) for _ in range(4))
     optimizer = torch.optim.SGD(layers.parameters(), lr=1e-3)
 
     def step(batch: torch.Tensor) -> float:
@@ -252,9 +255,9 @@ def _tpdp() -> Step:
     return step
 
 
-def _loop() -> Step:
+def _loop(wide: int) -> Step:
     """By hand: no optimizer, no wrapper, sums that are waited for at the end."""
-    model = _model()
+    model = _model(wide)
 
     def step(batch: torch.Tensor) -> float:
         loss = model(batch).pow(2).mean()

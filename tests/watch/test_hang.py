@@ -25,9 +25,8 @@ class Job:
     def beat(self, rank: int, phase: str, *, moves: bool = False, cores: float = 0.0) -> None:
         self.moves[rank] += moves
         self.cpu[rank] += cores
-        self.tell(
-            rank, k="t", s=7, m=self.moves[rank], p=phase, i=0.1, q={}, c=self.cpu[rank], io=5
-        )
+        used = {} if moves else {"c": self.cpu[rank], "io": 5}
+        self.tell(rank, k="t", s=7, m=self.moves[rank], p=phase, **used)
 
     def train(self, seconds: int = 5) -> None:
         for _ in range(seconds):

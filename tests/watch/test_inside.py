@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +18,8 @@ INSIDE = Path(__file__).parents[2] / "src" / "wirespeed" / "watch" / "inside"
 
 def load(name: str) -> ModuleType:
     """A copy of its own."""
+    if str(INSIDE) not in sys.path:
+        sys.path.append(str(INSIDE))
     spec = importlib.util.spec_from_file_location(name, INSIDE / f"{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -26,162 +27,228 @@ def load(name: str) -> ModuleType:
     return module
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.at = 50.0
-
-    def __call__(self) -> float:
-        return self.at
-
-    def work(self, seconds: float) -> None:
-        self.at += seconds
-
-
 @pytest.fixture
-def inside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def inside(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What runs in a rank, with a clock that stands still."""
     module: Any = load("_wirespeed_inside")
-    module.clock = Clock()
-    monkeypatch.setattr(module, "now", module.clock)
-    module.RANK.__init__()
+    module.at = 50.0
+    monkeypatch.setattr(module, "now", lambda: module.at)
     module.RANK.activate()
     return module
 
 
-def row(inside: Any) -> dict[str, float]:
-    """Of the last step."""
-    return dict(zip(COLUMNS, inside.RANK.told[-1][2], strict=True))
+@pytest.fixture
+def around(inside: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What it puts around functions of torch."""
+    monkeypatch.setitem(sys.modules, "_wirespeed_inside", inside)
+    module: Any = load("_wirespeed_around")
+    monkeypatch.setattr(module, "now", lambda: inside.at)
+    return module
 
 
-def one_step(inside: Any, *, wait_s: float = 0.0, data_s: float = 0.0) -> None:
-    rank, work = inside.RANK, inside.clock.work
-    loading = rank.enter("data")
-    work(data_s)
-    rank.leave(loading, inside.DATA, "step")
-    rank.mark()
-    work(0.030)
-    rank.forward_over()
-    backward = rank.enter("backward")
-    work(0.050)
-    sync = rank.enter("sync")[1]
-    work(wait_s)
-    rank.sync_over(sync)
-    rank.leave(backward, inside.BACKWARD, "step")
-    rank.backward_over(None)
-    stepping = rank.enter("optimizer")
-    work(0.010)
-    rank.leave(stepping, inside.OPTIMIZER, "step")
-    rank.optimizer_over(inside)
+class Training:
+    """Notes as the training thread of a rank does, and the steps that they are."""
+
+    def __init__(self) -> None:
+        self.steps: Any = load("_wirespeed_steps").Steps(0.0)
+        self.at = self.ready = self.cpu = 0.0
+
+    def note(self, what: str, *values: float) -> None:
+        self.steps.take([(what, self.at, *(values or (-1.0,)))])
+
+    def spend(self, what: str, seconds: float) -> None:
+        self.note(what)
+        self.at += seconds
+        self.note(f"-{what}")
+
+    def backward(self, *, wait_s: float = 0.0) -> None:
+        self.note("backward")
+        self.at += 0.050
+        self.note("sync")
+        self.at += wait_s
+        self.note("-backward", -1.0, 0, self.cpu)
+
+    def optimizer(self, number: int = 7) -> None:
+        self.note("optimizer")
+        self.at += 0.010
+        self.cpu += 0.01
+        self.note("-optimizer", self.ready, number, self.cpu)
+
+    def step(self, *, wait_s: float = 0.0, data_s: float = 0.0) -> None:
+        self.spend("data", data_s)
+        self.at += 0.030
+        self.backward(wait_s=wait_s)
+        self.optimizer()
+
+    def row(self) -> dict[str, float]:
+        """Of the last step."""
+        return dict(zip(COLUMNS, self.steps.told[-1][2], strict=True))
+
+    def sampled(self) -> Any:
+        found, self.steps.sampled = self.steps.sampled, None
+        return found
 
 
-def test_a_step_is_cut_into_its_parts(inside: Any) -> None:
-    one_step(inside, wait_s=0.2, data_s=0.005)
-    found = row(inside)
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Training:
+    return Training()
+
+
+def test_a_step_is_cut_into_its_parts(job: Training) -> None:
+    job.step(wait_s=0.2, data_s=0.005)
+    found = job.row()
     want = {"step": 0.295, "blocked": 0.2, "data": 0.005, "forward": 0.03, "backward": 0.05}
-    want |= {"optimizer": 0.01, "checkpoint": 0.0}
+    want |= {"optimizer": 0.01, "checkpoint": 0.0, "load": -1.0, "cpu": -1.0}
     assert {name: found[name] for name in want} == pytest.approx(want)
-    assert inside.RANK.at.phase == ""
+    assert job.steps.at.phase == ""
+    job.note("load", 64.0)
+    job.note("gc", 0.003)
+    job.step()
+    assert (job.row()["load"], job.row()["gc"], job.row()["cpu"]) == pytest.approx(
+        (64, 0.003, 0.01)
+    )
 
 
-def test_what_waits_within_a_part_is_not_part_of_it(inside: Any) -> None:
-    rank = inside.RANK
-    writing = rank.enter("checkpoint")
-    inside.clock.work(0.1)
-    waiting = rank.enter("wait")
-    inside.clock.work(0.4)
-    rank.leave(waiting, inside.BLOCKED, "communication")
-    rank.leave(writing, inside.CHECKPOINT, "step")
-    rank.end_step()
-    found = row(inside)
-    assert (found["checkpoint"], found["blocked"]) == pytest.approx((0.1, 0.4))
+def test_what_waits_within_a_part_is_not_part_of_it(job: Training) -> None:
+    job.note("checkpoint")
+    job.at += 0.1
+    job.spend("checkpoint", 0.05)  # one that calls another is one
+    job.note("wait")
+    job.spend("wait", 0.4)
+    job.note("-wait")
+    job.note("-checkpoint")
+    job.note("step", -1.0, 0, 0.0)
+    found = job.row()
+    assert (found["checkpoint"], found["blocked"]) == pytest.approx((0.15, 0.4))
+    assert job.steps.boundary == "step()"
 
 
-def test_steps_end_with_the_first_optimizer_after_a_backward(inside: Any) -> None:
-    rank, first, second = inside.RANK, object(), object()
+def test_what_ends_by_an_error_or_was_lost_does_no_harm(job: Training) -> None:
+    job.note("-wait")  # its begin was lost
+    for _ in range(200):
+        job.note("checkpoint")  # its end was lost
+    job.note("optimizer")
+    job.note("-backward", -1.0, 0, 0.0)
+    job.step(wait_s=0.1)
+    assert job.row()["blocked"] == pytest.approx(0.1) and job.steps.number == 1
+
+
+def test_steps_end_with_the_first_optimizer_after_a_backward(job: Training) -> None:
     for _ in range(3):  # two optimizers, and one that is called twice a step
-        rank.backward_over(None)
-        rank.optimizer_over(first)
-        rank.optimizer_over(second)
-        rank.optimizer_over(first)
-    assert rank.steps == 3 and rank.boundary == "optimizer"
+        job.backward()
+        for number in (1, 2, 1):
+            job.optimizer(number)
+    assert job.steps.number == 3 and (job.steps.boundary, job.steps.anchor) == ("optimizer", 1)
     for _ in range(20):  # the first is not used any more
-        rank.backward_over(None)
-        rank.optimizer_over(second)
-    assert 3 < rank.steps <= 13
+        job.backward()
+        job.optimizer(2)
+    assert 3 < job.steps.number <= 13
 
 
-def test_accumulated_backwards_are_one_step(inside: Any) -> None:
+def test_accumulated_backwards_are_one_step(job: Training) -> None:
     for _ in range(4):
         for _ in range(8):
-            inside.RANK.backward_over(None)
-        inside.RANK.optimizer_over(inside)
-    assert inside.RANK.steps == 4
+            job.backward()
+        job.optimizer()
+    assert job.steps.number == 4
 
 
-def test_without_optimizers_a_step_is_a_backward_and_keeps_its_number(inside: Any) -> None:
+def test_without_optimizers_a_step_is_a_backward_and_keeps_its_number(job: Training) -> None:
     for _ in range(30):
-        inside.clock.work(0.1)
-        inside.RANK.backward_over(None)
-    assert inside.RANK.boundary == "backward"
-    assert [number for number, _, _ in inside.RANK.told] == list(range(21, 30))
-    assert row(inside)["step"] == pytest.approx(0.1)
+        job.at += 0.05
+        job.backward()
+    assert job.steps.boundary == "backward"
+    assert [number for number, _, _ in job.steps.told] == list(range(21, 30))
+    assert job.row()["step"] == pytest.approx(0.1)
 
 
-def test_a_program_may_say_where_its_steps_end(inside: Any) -> None:
+def test_a_program_may_say_where_its_steps_end(job: Training, inside: Any) -> None:
     for _ in range(3):
-        inside.RANK.backward_over(None)
-        inside.RANK.optimizer_over(inside)
+        job.backward()
+        job.optimizer()
         inside.RANK.step_by_hand()
+        job.steps.take(inside.RANK.events)
+        inside.RANK.events.clear()
     # The one before it was told still ended as the hooks saw it.
-    assert inside.RANK.steps == 4 and inside.RANK.boundary == "step()"
+    assert job.steps.number == 4 and job.steps.boundary == "step()"
 
 
-def test_one_step_in_many_is_sampled(inside: Any) -> None:
-    inside.RANK.sample_every = 4
+def test_one_step_in_many_is_sampled(job: Training) -> None:
+    job.steps.sample_every = 4
     seen = []
     for _ in range(9):
-        one_step(inside, wait_s=0.1)
-        if inside.RANK.sampled:
-            seen.append(inside.RANK.sampled[0])
-            spans = {(lane, name) for lane, name, _, _ in inside.RANK.sampled[3]}
-            inside.RANK.sampled = None
+        job.step(wait_s=0.1)
+        if one := job.sampled():
+            seen.append(one[0])
+            spans = {(lane, name) for lane, name, _, _ in one[2]}
     assert seen == [4, 8]
-    inside.RANK.sample_every = 1 << 30
+    job.steps.sample_every = 1 << 30
     for _ in range(60):
-        one_step(inside)
-        if inside.RANK.sampled:
-            seen.append(inside.RANK.sampled[0])
-            inside.RANK.sampled = None
+        job.step()
+        if one := job.sampled():
+            seen.append(one[0])
     assert seen == [4, 8, 32]
     assert {("step", "forward"), ("step", "backward"), ("communication", "sync")} <= spans
 
 
-def test_rows_that_nobody_takes_are_bounded(inside: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inside, "_MOST_ROWS", 5)
+def test_what_nobody_takes_is_bounded(
+    job: Training, inside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(job.steps._end.__func__.__globals__, "_MOST_ROWS", 5)
     for _ in range(9):
-        inside.RANK.end_step()
-    assert len(inside.RANK.told) == 5 and inside.RANK.steps == 9
+        job.step()
+    assert len(job.steps.told) == 5 and job.steps.number == 9
+    assert inside.RANK.events.maxlen == 200_000
 
 
-def test_a_fault_of_ours_ends_the_watching_and_nothing_else(inside: Any) -> None:
-    assert inside._safely(lambda: 1 / 0) is None
-    assert not inside.RANK.active and "ZeroDivisionError" in inside.RANK.hurt
-    one_step(inside)
+def test_the_loss_that_is_no_number_has_its_step(job: Training, around: Any) -> None:
+    torch = pytest.importorskip("torch")
+    around._know_types(torch)
+    numbers = [3.0, 1e38, -0.0, float("nan"), float("inf"), float("-inf")]
+    for kind in (torch.float64, torch.float32, torch.bfloat16):
+        values = torch.tensor(numbers, dtype=kind)
+        assert [around._is_bad(one) for one in values] == [False] * 3 + [True] * 3
+    half = torch.tensor([65504.0, 1e9], dtype=torch.float16)
+    assert [around._is_bad(one) for one in half] == [False, True]
+    for other in (torch.tensor(3), torch.zeros(0), torch.zeros(1, device="meta"), None, "loss"):
+        assert not around._is_bad(other)
+    for number in range(5):
+        if number in (2, 4):
+            job.note("bad", 0.0)
+        job.step()
+    assert job.steps.bad_loss == 2
+
+
+def test_a_fault_of_ours_ends_the_watching_and_nothing_else(inside: Any, around: Any) -> None:
+    assert inside.safely(lambda: 1 / 0) is None
+    assert not inside.RANK.thread and "ZeroDivisionError" in inside.RANK.hurt
+    assert around._timed(len, "checkpoint")("four") == 4
     inside.RANK.activate()
-    assert not inside.RANK.active
+    assert not inside.RANK.thread and not inside.RANK.events
 
 
-def test_a_timed_function_keeps_its_result_its_name_and_its_errors(inside: Any) -> None:
+def test_a_timed_function_keeps_its_result_its_name_and_its_errors(
+    inside: Any, around: Any
+) -> None:
     def save(value: int) -> int:
-        inside.clock.work(0.25)
+        inside.at += 0.25
         return 7 // value
 
-    timed = inside._timed(save, "checkpoint", inside.CHECKPOINT, "step")
+    timed = around._timed(save, "checkpoint")
     assert timed(1) == 7 and timed.__name__ == "save" and timed.__wrapped__ is save
     with pytest.raises(ZeroDivisionError):
         timed(0)
-    inside.RANK.end_step()
-    assert row(inside)["checkpoint"] == pytest.approx(0.5)
-    assert inside.RANK.at.phase == ""
+    noted = [(what, at) for what, at, _ in inside.RANK.events]
+    assert noted == [
+        ("checkpoint", 50.0),
+        ("-checkpoint", 50.25),
+        ("checkpoint", 50.25),
+        ("-checkpoint", 50.5),
+    ]
+    other = threading.Thread(target=timed, args=(1,))
+    other.start()
+    other.join()
+    assert len(inside.RANK.events) == 4
 
 
 def told(count: int) -> list[tuple[int, float, list[float]]]:
@@ -190,38 +257,38 @@ def told(count: int) -> list[tuple[int, float, list[float]]]:
 
 def test_rows_of_a_second_are_one_message_and_few_bytes() -> None:
     tell: Any = load("_wirespeed_tell")
-    (few,) = tell._rows(told(3))
+    (few,) = tell._rows(told(3), 0.0)
     assert (few["n"], few["e"], few["t"]) == (0, 1, 1000.0)
     assert few["d"][0] == [1000, 200, 0, 0, 0, 0, 0, 0, 0, -1, 64]
-    many = tell._rows(told(430))
+    many = tell._rows(told(430), 0.0)
     assert sum(len(one["d"]) * one["e"] for one in many) == 430
     assert sum(len(str(one)) for one in many) < 2500
     assert [one["n"] for one in many] == sorted(one["n"] for one in many)
-    assert tell._rows([]) == []
+    assert tell._rows([], 0.0) == []
 
 
 def test_the_line_of_the_program_is_told_and_no_line_of_torch_or_python(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tell: Any = load("_wirespeed_tell")
-    own = tell._own_line(threading.get_ident())
+    seen: Any = load("_wirespeed_seen")
+    own = seen.own_line(threading.get_ident())
     assert own[0] == __file__ and own[2].startswith("test_the_line")
-    place, text = tell._told_place(own)
-    assert place == f"{own[2]} ({__file__}:{own[1]})" and text.startswith("own = tell._own_line(")
-    assert tell._told_place((__file__, 0, "between_lines"))[1] == ""
+    place, text = seen.told_place(own)
+    assert place == f"{own[2]} ({__file__}:{own[1]})" and text.startswith("own = seen.own_line(")
+    assert seen.told_place((__file__, 0, "between_lines"))[1] == ""
     told = ("login(key='sk-0123456789abcdef', n=5)", "x.to('cpu')", 'f("0123456789')
     want = ["login(key='…', n=5)", "x.to('cpu')", 'f("…']
-    monkeypatch.setattr(tell.linecache, "getline", lambda file, line: told[line])
-    assert [tell._told_place(("a.py", line, "f"))[1] for line in range(3)] == want
+    monkeypatch.setattr(seen.linecache, "getline", lambda file, line: told[line])
+    assert [seen.told_place(("a.py", line, "f"))[1] for line in range(3)] == want
     library = f"{sys.prefix}/lib/python3/site-packages"
-    assert tell._is_own(f"{library}/transformers/trainer.py") and tell._is_own("/home/me/train.py")
+    assert seen.is_own(f"{library}/transformers/trainer.py") and seen.is_own("/home/me/train.py")
     for theirs in (
         f"{library}/torch/_tensor.py",
         threading.__file__,
         "<frozen runpy>",
-        tell.__file__,
+        seen.__file__,
     ):
-        assert not tell._is_own(theirs), theirs
+        assert not seen.is_own(theirs), theirs
 
 
 def python(code: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -251,21 +318,39 @@ def test_a_torch_without_what_we_look_for_is_imported_all_the_same(tmp_path: Pat
     assert (done.returncode, done.stdout) == (0, "42\n")
 
 
-def test_what_is_waited_for_a_core_is_no_waiting_for_others(
+def test_what_is_waited_for_a_core_is_no_waiting_for_others(job: Training) -> None:
+    job.note("step", 0.0, 0, 0.0)
+    for _ in range(2):
+        job.note("wait", job.ready)
+        job.at += 0.1
+        job.ready += 0.07  # the message was there, the core was not
+        job.note("-wait", job.ready)
+        job.note("step", job.ready, 0, 0.0)
+    assert job.row()["blocked"] == pytest.approx(0.03) and job.row()["waited"] == pytest.approx(
+        0.07
+    )
+    assert job.steps.lacks_cores
+
+
+def test_the_kernels_account_is_looked_at_seldom(
     inside: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rank, lacked = inside.RANK, [0.0]
-    monkeypatch.setattr(rank._ready, "total", lambda: lacked[0])
-    rank._ready._before = 0.0
-    for _ in range(2):  # the first step shows that the rank lacks cores
-        waiting = rank.enter("wait")
-        inside.clock.work(0.1)
-        lacked[0] += 0.07  # the message was there, the core was not
-        rank.leave(waiting, inside.BLOCKED, "communication")
-        rank.end_step()
-    first, second = (dict(zip(COLUMNS, one[2], strict=True)) for one in rank.told)
-    assert (first["blocked"], second["blocked"]) == pytest.approx((0.1, 0.03))
-    assert first["waited"] == second["waited"] == pytest.approx(0.07)
+    rank, looks = inside.RANK, [0]
+
+    def pread(*_: int) -> bytes:
+        looks[0] += 1
+        return b"5 %d 3\n" % (looks[0] * 10**9)
+
+    monkeypatch.setattr(inside.os, "pread", pread)
+    assert rank.ready_in_wait(60.0) == -1 and looks == [0]  # there are cores enough
+    rank.lacks_cores = True
+    told = [rank.ready_in_wait(60 + ms / 1e3) for ms in (0, 0.2, 0.4, 9)]
+    assert told == [1, 1, 2, 3]
+    rank.end("-optimizer", 60.011)
+    rank.end("-optimizer", 60.02)
+    rank.lacks_cores = False
+    rank.end("-optimizer", 60.05)
+    assert [event[2] for event in rank.events] == [3, 4, 4]
 
 
 def test_a_torch_that_another_finder_brings_is_heard_of(tmp_path: Path) -> None:
@@ -286,13 +371,13 @@ def test_a_torch_that_another_finder_brings_is_heard_of(tmp_path: Path) -> None:
 
 
 def test_ranks_that_were_forked_are_ranks_and_workers_of_ranks_are_not(inside: Any) -> None:
-    inside.RANK.active = False
+    inside.RANK.thread = 0
     inside._forked()
     inside.RANK.activate()
-    assert inside.RANK.active
+    assert inside.RANK.thread
     inside._forked()
     inside.RANK.activate()
-    assert not inside.RANK.active
+    assert not inside.RANK.thread
 
 
 def test_collectives_of_nccl_stand_in_a_recorder_of_their_own(
@@ -313,9 +398,9 @@ def test_collectives_of_nccl_stand_in_a_recorder_of_their_own(
     monkeypatch.setitem(
         sys.modules, "torch", SimpleNamespace(_C=SimpleNamespace(_distributed_c10d=c10d))
     )
-    tell: Any = load("_wirespeed_tell")
-    names = [entry["profiling_name"] for entry in tell._recorder()["entries"]]
+    seen: Any = load("_wirespeed_seen")
+    names = [entry["profiling_name"] for entry in seen.newest_calls()["entries"]]
     assert names == ["gloo:all_reduce", "nccl:all_gather"]
-    assert set(tell._recorder()["pg_config"]) == {"control", "0"}
+    assert set(seen.newest_calls()["pg_config"]) == {"control", "0"}
     del c10d._dump_nccl_trace_json  # a torch without NCCL
-    assert [entry["profiling_name"] for entry in tell._entries()["entries"]] == ["gloo:all_reduce"]
+    assert [entry["profiling_name"] for entry in seen.recorded()["entries"]] == ["gloo:all_reduce"]

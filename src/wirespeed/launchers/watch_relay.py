@@ -33,7 +33,7 @@ _MOST = 256
 """Processes of one wrapper that are looked after."""
 _MOST_PATH = 100
 """Bytes of a socket's path that every kernel takes are 107."""
-_STACK_SIGNAL = signal.SIGRTMIN + 7  # as watch/inside/_wirespeed_tell.py
+_STACK_SIGNAL = signal.SIGRTMIN + 7  # as watch/inside/_wirespeed_seen.py
 
 
 @dataclass(slots=True)

@@ -61,7 +61,7 @@ class RankState:
     steps: int = 0
     phase: str = ""
     used: deque[tuple[float, float, int]] = field(default_factory=lambda: deque(maxlen=16))
-    """(when, CPU seconds, bytes read and written)."""
+    """(when, CPU seconds, bytes read and written), since it moved."""
     stack: tuple[str, ...] = ()
     dump: Dump | None = None
     outside: str = ""
@@ -132,8 +132,10 @@ class Liveness:
     def _moved(self, one: RankState, told: _Told, now: float) -> None:
         if told.m != one.moves:
             one.moves, one.moved_at, one.dump, one.stack = told.m, now, None, ()
+            one.used.clear()
+        else:
+            one.used.append((now, told.c, told.io))
         one.steps, one.phase = told.s, told.p
-        one.used.append((now, told.c, told.io))
 
     def over(self, rank: int, how: str) -> None:
         """The process of that rank ended."""

@@ -1,0 +1,277 @@
+"""What is put around functions of torch: it notes when they begin and end in the thread that trains."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import threading
+import time
+from contextlib import suppress
+from typing import Any, Callable
+
+from _wirespeed_inside import RANK, safely
+
+_MOST_OPTIMIZERS = 64
+
+now = time.perf_counter
+_ident = threading.get_ident
+
+
+def _gradients(optimizer: Any) -> list[int]:
+    groups = getattr(optimizer, "param_groups", ())
+    every = [one for group in groups for one in group["params"]]
+    return [one.numel() * one.element_size() for one in every if one.requires_grad]
+
+
+def _elements(data: object, depth: int = 3) -> float:
+    """Elements of the tensors of a batch, of the first sixteen of each list."""
+    count = getattr(data, "numel", None)
+    if callable(count):
+        return float(count())
+    if depth and isinstance(data, dict):
+        data = list(data.values())
+    if depth and isinstance(data, (list, tuple)):
+        return sum(_elements(one, depth - 1) for one in data[:16])
+    return 0.0
+
+
+def _is_bad(loss: Any) -> bool:
+    """Whether it is a number of the CPU that is none: looking at a GPU's would make it wait.
+
+    Its bits are read where they lie: an operation of torch would take 30 µs of a step.
+    """
+    known = _EXPONENTS.get(loss.dtype) if getattr(loss, "is_cpu", False) else None
+    if known is None:
+        return False
+    try:
+        place = loss.data_ptr()
+    except RuntimeError:  # it has no memory of its own
+        return False
+    kind, exponent = known
+    return bool(place) and kind.from_address(place).value & exponent == exponent
+
+
+_EXPONENTS: dict[Any, tuple[Any, int]] = {}
+"""By torch's type: what its bits are read as, and the exponent of what is no finite number."""
+
+
+def _know_types(torch: Any) -> None:
+    _EXPONENTS.update(
+        {
+            torch.float64: (ctypes.c_uint64, 0x7FF << 52),
+            torch.float32: (ctypes.c_uint32, 0xFF << 23),
+            torch.bfloat16: (ctypes.c_uint16, 0xFF << 7),
+            torch.float16: (ctypes.c_uint16, 0x1F << 10),
+        }
+    )
+
+
+def _like(ours: Any, original: Any) -> Any:
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        with suppress(AttributeError, TypeError):
+            setattr(ours, name, getattr(original, name))
+    ours._torchdynamo_disable = True  # torch.compile runs it, and does not look into it
+    ours.__wrapped__ = original
+    return ours
+
+
+def _timed(original: Any, phase: str) -> Any:
+    """Notes when `original` begins and ends."""
+    over, note, waits = f"-{phase}", RANK.events.append, phase == "wait"
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        if RANK.thread != _ident():
+            return original(*args, **kwargs)
+        begin = now()
+        note((phase, begin, RANK.ready_in_wait(begin) if waits else -1.0))
+        try:
+            return original(*args, **kwargs)
+        finally:
+            end = now()
+            note((over, end, RANK.ready_in_wait(end) if waits else -1.0))
+
+    return _like(timed, original)
+
+
+def _loading(original: Any) -> Any:
+    """Of the data loader's `__next__`."""
+    rank, note = RANK, RANK.events.append
+
+    def next_batch(self: Any) -> Any:
+        if rank.thread != _ident():
+            return original(self)
+        note(("data", now(), -1.0))
+        try:
+            batch = original(self)
+        finally:
+            note(("-data", now(), -1.0))
+        safely(lambda: note(("load", 0.0, _elements(batch))))
+        return batch
+
+    return _like(next_batch, original)
+
+
+def _backward(original: Any, engine: Any) -> Any:
+    """Of `torch.autograd.backward`: when it begins, when autograd's own work is done, when it ends.
+
+    Callbacks that are queued during a backward run when autograd's work is done, in the order in
+    which they were queued. Ours is queued first, by a hook of the loss; those of DDP and FSDP, which
+    wait for their last buckets, come after it.
+    """
+    rank, note, within, armed = RANK, RANK.events.append, False, False
+
+    def computed() -> None:
+        if rank.thread == _ident():
+            begin = now()
+            note(("sync", begin, rank.ready_in_wait(begin)))
+
+    def begins(_: Any) -> None:
+        nonlocal armed
+        if armed:
+            armed = False
+            safely(engine.queue_callback, computed)
+
+    def over(loss: Any) -> None:
+        end = now()
+        if _is_bad(loss):
+            note(("bad", end))
+        if rank.ends_backward:
+            rank.end("-backward", end)
+        else:
+            note(("-backward", end, rank.ready_in_wait(end), 0, -1.0))
+
+    hooks = {0: begins}
+
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal within, armed
+        if not rank.thread:
+            safely(rank.activate)
+        if rank.thread != _ident() or within:
+            return original(tensors, *args, **kwargs)
+        within, armed = True, rank.communicates
+        note(("backward", now(), -1.0))
+        loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
+        unhook = safely(_hook_loss, loss, hooks) if armed else None
+        try:
+            return original(tensors, *args, **kwargs)
+        finally:
+            within = armed = False
+            safely(over, loss)
+            if unhook is not None:
+                safely(unhook)
+
+    return _like(backward, original)
+
+
+def _hook_loss(loss: Any, hooks: dict[int, Any]) -> Any:
+    """Have `hooks` called when the backward of `loss` begins; what takes them away again.
+
+    `Tensor.register_hook` does the same with a dictionary and a handle of its own for each loss, which
+    takes a step 25 µs more.
+    """
+    if not getattr(loss, "requires_grad", False):
+        return None
+    if type(loss) is not sys.modules["torch"].Tensor or loss._backward_hooks is not None:
+        return loss.register_hook(hooks[0]).remove
+    loss._backward_hooks = hooks
+    if loss.grad_fn is not None:
+        loss.grad_fn._register_hook_dict(loss)
+    return lambda: setattr(loss, "_backward_hooks", None)
+
+
+def _joining(original: Any) -> Any:
+    """Of `init_process_group`: a world is there; the thread finds out which."""
+
+    def init(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        safely(RANK.activate)
+        RANK.communicates = safely(sys.modules["torch"].distributed.get_world_size) != 1
+        return result
+
+    return _like(init, original)
+
+
+def hook(torch: Any) -> None:
+    """Around what of torch is known to be there; what is not, is not seen."""
+    from torch.optim.optimizer import (
+        register_optimizer_step_post_hook,
+        register_optimizer_step_pre_hook,
+    )
+
+    _know_types(torch)
+    before, after = _stepping()
+    register_optimizer_step_pre_hook(before)
+    register_optimizer_step_post_hook(after)
+    autograd = torch.autograd
+    autograd.backward = _backward(autograd.backward, autograd.Variable._execution_engine)
+    loader = torch.utils.data.dataloader._BaseDataLoaderIter
+    loader.__next__ = _loading(loader.__next__)
+    torch.save = torch.serialization.save = _timed(torch.save, "checkpoint")
+    if torch.distributed.is_available():
+        c10d = torch.distributed.distributed_c10d
+        work = torch._C._distributed_c10d.Work
+        work.wait = _timed(work.wait, "wait")
+        init = _joining(c10d.init_process_group)
+        c10d.init_process_group = torch.distributed.init_process_group = init
+    gc.callbacks.append(_collecting())
+
+
+def _stepping() -> tuple[Any, Any]:
+    """Hooks before and after an optimizer's step; of one within another's the inner's end counts."""
+    rank, within = RANK, False
+
+    def before(*_: Any) -> None:
+        nonlocal within
+        if not rank.thread:
+            safely(rank.activate)
+        if rank.thread == _ident() and not within:
+            within = True
+            rank.events.append(("optimizer", now(), -1.0))
+
+    def after(optimizer: object, *_: Any) -> None:
+        nonlocal within
+        if within and rank.thread == _ident():
+            within = False
+            safely(over, optimizer)
+
+    def over(optimizer: object) -> None:
+        rank.end("-optimizer", now(), id(optimizer))
+        if id(optimizer) not in rank.gradients and len(rank.gradients) < _MOST_OPTIMIZERS:
+            rank.gradients[id(optimizer)] = _gradients(optimizer)
+
+    return _like(before, before), _like(after, after)
+
+
+def _collecting() -> Callable[[str, Any], None]:
+    """Of `gc.callbacks`."""
+    begin = 0.0
+
+    def collected(phase: str, _: Any) -> None:
+        nonlocal begin
+        if RANK.thread == _ident():
+            at = now()
+            if phase == "start":
+                begin = at
+            elif begin:
+                RANK.events.append(("gc", at, at - begin))
+
+    return collected
+
+
+LATER = {
+    "torch.distributed.checkpoint": ("save", "checkpoint"),
+    "torch.distributed._functional_collectives": ("wait_tensor", "wait"),
+}
+"""By module: the function that is timed once the program has imported it."""
+
+
+def hook_later() -> None:
+    """Called now and then: what the program has imported meanwhile."""
+    for name in list(LATER):
+        module = sys.modules.get(name)
+        loading = getattr(getattr(module, "__spec__", None), "_initializing", False)
+        if module is not None and not loading:
+            function, phase = LATER.pop(name)
+            if hasattr(module, function):
+                setattr(module, function, _timed(getattr(module, function), phase))

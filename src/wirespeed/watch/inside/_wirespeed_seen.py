@@ -1,0 +1,267 @@
+"""What a watched process knows of itself: its stacks, memory, flight recorders and TCP connections.
+
+Standard library only, and the process's own torch; nothing here changes anything of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import linecache
+import os
+import re
+import signal
+import socket
+import struct
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, Iterator
+
+STACK_SIGNAL = signal.SIGRTMIN + 7
+"""Has the process write its stacks into a file beside the socket, whatever holds the interpreter."""
+TCP_INFO_BYTES = 192
+
+
+def distributed() -> Any:
+    """torch.distributed, where a world is there."""
+    torch = sys.modules.get("torch")
+    dist = getattr(torch, "distributed", None)
+    return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
+
+
+def moved_bytes() -> int:
+    """Bytes that it has read and written, by the kernel's account."""
+    total = 0
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/self/io").read_text().splitlines():
+            if line.startswith(("rchar", "wchar")):
+                total += int(line.split()[1])
+    return total
+
+
+def resident() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def own_line(thread: int) -> tuple[str, int, str] | None:
+    """File, line and function of the innermost call that is neither torch's nor Python's own.
+
+    None within what is timed, which is called by a function of ours.
+    """
+    frame = sys._current_frames().get(thread)
+    while frame is not None and not is_own(frame.f_code.co_filename):
+        frame = frame.f_back if frame.f_code.co_filename != _AROUND else None
+    return (frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name) if frame else None
+
+
+def is_own(file: str) -> bool:
+    _, package, name = file.rpartition("-packages/")
+    return not (name.startswith("torch/") if package else file.startswith(_NOT_OWN))
+
+
+_AROUND = str(Path(__file__).with_name("_wirespeed_around.py"))
+_NOT_OWN = (str(Path(os.__file__).parent), str(Path(__file__).parent), "<")
+
+
+def told_place(place: tuple[str, int, str]) -> tuple[str, str]:
+    """`step (train.py:31)`, and the text of that line without what longer strings in it say: keys."""
+    file, line, function = place
+    text = re.sub(r"""(['"])[^'"]{9,}(['"]|$)""", r"\1…\2", linecache.getline(file, line).strip())
+    return f"{function} ({file}:{line})"[-250:], text[:120]
+
+
+def device() -> str:
+    """`cuda` where the program uses one."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return "cuda" if cuda is not None and cuda.is_initialized() else ""
+
+
+def stack(thread: int) -> list[str]:
+    """Of the training thread, the innermost call first."""
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return []
+    calls = [one for one in traceback.extract_stack(frame) if "_wirespeed_" not in one.filename]
+    return [f"{one.name} ({one.filename}:{one.lineno})" for one in calls[-16:][::-1]]
+
+
+def stack_file(path: str) -> str:
+    """Where the signal has the stacks written to; empty: nowhere."""
+    name = str(Path(path).with_name(f"stack-{os.getpid()}"))
+    try:
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        faulthandler.register(STACK_SIGNAL, file=handle, all_threads=True)
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return name
+
+
+# torch's flight recorder.
+
+
+_RECORDERS = ("_dump_fr_trace_json", "_dump_nccl_trace_json")
+"""torch has two flight recorders: ProcessGroupNCCL writes to one of its own, all others to the first."""
+
+
+def recorded() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in _RECORDERS:
+        with contextlib.suppress(Exception):
+            dump = json.loads(getattr(sys.modules["torch"]._C._distributed_c10d, name)())
+            entries = [*(found.get("entries") or []), *(dump.get("entries") or [])]
+            groups = {k: {**(found.get(k) or {}), **(dump.get(k) or {})} for k in _OF_GROUPS}
+            found = {**found, **dump, **groups, "entries": entries}
+    return found
+
+
+_OF_GROUPS = ("pg_config", "pg_status")
+_KEPT = frozenset(
+    (
+        "process_group",
+        "collective_seq_id",
+        "p2p_seq_id",
+        "op_id",
+        "record_id",
+        "is_p2p",
+        "profiling_name",
+        "input_sizes",
+        "input_dtypes",
+        "state",
+        "retired",
+        "time_created_ns",
+        "time_discovered_completed_ns",
+    )
+)
+
+
+def newest_calls() -> dict[str, Any]:
+    """A dump with the newest collectives of each group."""
+    dump = recorded()
+    by_group: dict[str, list[dict[str, Any]]] = {}
+    for entry in dump.get("entries") or []:
+        kept = {name: told for name, told in entry.items() if name in _KEPT}
+        kept["input_sizes"] = [one[:8] for one in kept.get("input_sizes") or []][:4]
+        kept["input_dtypes"] = (kept.get("input_dtypes") or [])[:4]
+        by_group.setdefault(str(entry.get("process_group")), []).append(kept)
+    newest = [entry for entries in by_group.values() for entry in entries[-6:]]
+    newest.sort(key=lambda entry: entry.get("record_id") or 0)
+    return {
+        **{k: v for k, v in dump.items() if k in ("pg_config", "pg_status", "version")},
+        "entries": newest[-60:],
+    }
+
+
+def calls_between(begin: float, end: float) -> list[list[Any]]:
+    """Collectives that were issued between two unix times: group, operation, number, bytes, type, µs."""
+    dist = distributed()
+    members: dict[str, list[int]] = {}
+    if dist is not None:
+        world = dist.distributed_c10d._world
+        members = {
+            world.pg_names[g]: sorted(of)
+            for g, of in world.pg_group_ranks.items()
+            if g in world.pg_names
+        }
+    found = []
+    for entry in recorded().get("entries") or []:
+        at = entry.get("time_created_ns", 0) / 1e9
+        if begin <= at <= end:
+            name, description = [*map(str, entry.get("process_group") or []), "", ""][:2]
+            sizes, types = entry.get("input_sizes") or [], entry.get("input_dtypes") or []
+            found.append(
+                [
+                    name,
+                    description,
+                    members.get(name, [])[:64],
+                    str(entry.get("profiling_name")),
+                    entry.get("p2p_seq_id")
+                    if entry.get("is_p2p")
+                    else entry.get("collective_seq_id"),
+                    sizes[:4],
+                    types[:1],
+                    round((at - begin) * 1e6),
+                    entry.get("duration_ms"),
+                ]
+            )
+    return found
+
+
+# Its TCP connections, as the kernel sees them: struct tcp_info of linux/tcp.h.
+
+
+def tcp_rtt_us(info: bytes) -> int:
+    return int(struct.unpack_from("=I", info, 68)[0])
+
+
+def tcp_retransmits(info: bytes) -> int:
+    return int(struct.unpack_from("=I", info, 100)[0])
+
+
+def tcp_acked(info: bytes) -> int:
+    return int(struct.unpack_from("=Q", info, 120)[0])
+
+
+def tcp_busy_us(info: bytes) -> int:
+    return int(struct.unpack_from("=Q", info, 168)[0])
+
+
+class Connections:
+    """Of this process; looked for again where its open files are others than before."""
+
+    def __init__(self) -> None:
+        self._open: list[str] = []
+        self._sockets: list[tuple[int, int]] = []
+
+    def infos(self) -> list[tuple[tuple[str, int], str, bytes]]:
+        """(address and port of the other end, its address, tcp_info) of each."""
+        found = []
+        for one, peer in self._each():
+            with contextlib.suppress(OSError, ValueError):
+                info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+                if len(info) >= TCP_INFO_BYTES - 16:
+                    found.append(((peer[0], peer[1]), _plain(peer[0]), info))
+        return found
+
+    def own_addresses(self) -> list[str]:
+        """Of this end, but loopback."""
+        found = set()
+        for one, _ in self._each():
+            with contextlib.suppress(OSError):
+                found.add(_plain(one.getsockname()[0]))
+        return sorted(one for one in found if one and not one.startswith(("127.", "::")))[:16]
+
+    def _each(self) -> Iterator[tuple[socket.socket, Any]]:
+        """Each by a descriptor of ours, and its other end."""
+        now_open = os.listdir("/proc/self/fd")  # noqa: PTH208 (a tenth of iterdir's time)
+        if now_open != self._open:
+            self._open = now_open
+            self._sockets = [(int(one), family) for one in now_open if (family := _family(one))]
+        for number, family in self._sockets:
+            with (
+                contextlib.suppress(OSError),
+                socket.socket(family, socket.SOCK_STREAM, fileno=os.dup(number)) as one,
+            ):
+                yield one, one.getpeername()
+
+
+def _family(number: str) -> int:
+    """Of an open file that is a TCP socket; 0: it is none."""
+    with contextlib.suppress(OSError):
+        if str(Path("/proc/self/fd", number).readlink()).startswith("socket:"):
+            with socket.socket(fileno=os.dup(int(number))) as one:
+                return (
+                    one.family if one.type == socket.SOCK_STREAM and one.family in _INTERNET else 0
+                )
+    return 0
+
+
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
+
+
+def _plain(address: str) -> str:
+    return address[7:] if address.startswith("::ffff:") else address

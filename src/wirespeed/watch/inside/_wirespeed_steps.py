@@ -1,0 +1,218 @@
+"""The steps of a watched rank, made of what its training thread has noted, by the thread that tells.
+
+A step ends with the first optimizer's `step` after a backward; in a program without optimizers, with
+a backward. The time that a rank waits in communication is known without comparing clocks: within
+`Work.wait`, and from the end of autograd's own work to the return of `backward`, where DDP and FSDP
+wait for their last buckets.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, NamedTuple
+
+STEP, BLOCKED, DATA, FORWARD, BACKWARD, OPTIMIZER, CHECKPOINT, GC, CPU, WAITED, LOAD = range(11)
+"""Columns of a row, as `wirespeed.watch.steps.COLUMNS` has them."""
+PHASES = {
+    "wait": BLOCKED,
+    "sync": BLOCKED,
+    "data": DATA,
+    "forward": FORWARD,
+    "backward": BACKWARD,
+    "optimizer": OPTIMIZER,
+    "checkpoint": CHECKPOINT,
+}
+"""With the column that their seconds go into."""
+_LANES = {"wait": "communication", "sync": "communication"}
+_OVER = {f"-{phase}": phase for phase in PHASES}
+_APART = (BLOCKED, DATA, CHECKPOINT)
+_NESTED = {("wait", "sync"), *((phase, phase) for phase in PHASES)}
+"""(inner, outer): what counts in the outer one alone."""
+_BEFORE_FORWARD = ("data", "backward", "optimizer")
+"""What follows these, up to the next backward, is a forward."""
+_ALONE = 20
+"""Backwards without any optimizer's step after which a step is taken to be a backward."""
+_STALE = 10
+"""Steps of other optimizers after which the one that ended steps is forgotten."""
+_MOST_ROWS = 20_000
+_MOST_SPANS = 400
+_MOST_NESTED = 64
+_FIRST_SAMPLED = 8
+_LACKS = 0.02
+"""Share of a step without a core from which on it is also looked at within waits."""
+_UNKNOWN = -1.0
+
+Event = tuple[Any, ...]
+"""(what, when, …), times by `time.perf_counter`:
+
+- a phase, or `-` and the phase where it ends; seconds that the thread had no core by then, negative:
+  not read. Then for an `-optimizer` its identity, and for what may end a step the thread's CPU time by
+  then, negative: not read;
+- `step`, which ends one by the program's own word: seconds as above, 0, CPU time;
+- `load`, elements of a batch; `gc`, seconds; `bad`: the loss of the backward that follows is no number.
+"""
+
+
+class Stretch(NamedTuple):
+    """Something that the training thread is in."""
+
+    phase: str
+    """`wait`, `sync` (the end of a backward), `data`, `backward`, `optimizer`, `checkpoint`; empty:
+    the program's own code."""
+    begin: float
+    apart: float
+    """Seconds by then of what is counted apart: waiting, loading, writing checkpoints."""
+    ready: float = _UNKNOWN
+    counts: bool = True
+    """False within one that counts all of it."""
+
+
+class Steps:
+    """Of one process of the job."""
+
+    def __init__(self, begin: float) -> None:
+        self.boundary = "optimizer"
+        self.number = 0
+        """Steps that have ended."""
+        self.moves = 0
+        """Counts what the training thread does: who stands still does nothing."""
+        self.told: list[tuple[int, float, list[float]]] = []
+        """(step, its begin, row) of steps that ended and were not taken yet."""
+        self.anchor = 0
+        """Identity of the optimizer that ends steps."""
+        self.lacks_cores = False
+        self.bad_loss = -1
+        """Step of the first loss that is no number."""
+        self.sample_every = 1 << 30
+        """Steps with a number that it divides are sampled, the same on all ranks: a power of two;
+        and 8, 32, 128 and so on, so that short jobs have some, too."""
+        self.sampled: tuple[int, float, list[tuple[str, str, float, float]]] | None = None
+        """(step, its begin, its (lane, name, begin, end)) of the last step that was sampled."""
+        self._spans: list[tuple[str, str, float, float]] | None = None
+        self._within = [Stretch("", begin, 0.0)]
+        self._others = self._backwards = self._since_boundary = 0
+        self._bad = False
+        self._apart = 0.0
+        self._cpu = self._ready = _UNKNOWN
+        self._fresh(begin)
+
+    @property
+    def at(self) -> Stretch:
+        """What the training thread is in."""
+        return self._within[-1]
+
+    def take(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.moves += 1
+            kind, when = event[:2]
+            if kind in _OVER:
+                self._leave(_OVER[kind], event)
+            elif kind in PHASES:
+                self._enter(kind, when, event[2])
+            elif kind == "load":
+                self._row[LOAD] = max(self._row[LOAD], 0.0) + event[2]
+            elif kind == "gc":
+                self._row[GC] += event[2]
+            elif kind == "bad":
+                self._bad = True
+            elif kind == "step":
+                self.boundary = "step()"
+                self._end(event)
+
+    def _enter(self, phase: str, when: float, ready: float) -> None:
+        if phase == "backward":
+            self._count(self._mark, when, _UNKNOWN)
+        if len(self._within) > _MOST_NESTED:
+            del self._within[1:]  # of what lasts so long no end is to come
+        counts = (phase, self._within[-1][0]) not in _NESTED
+        self._within.append(_new(Stretch, (phase, when, self._apart, ready, counts)))
+
+    def _leave(self, phase: str, event: Event) -> None:
+        when, ready, within = event[1], event[2], self._within
+        if within[-1][0] != phase and all(one[0] != phase for one in within):
+            return  # its begin was lost
+        one = within.pop()
+        self._count(one, when, ready)
+        while one[0] != phase:
+            one = within.pop()
+            self._count(one, when, ready)
+        if phase == "backward":
+            self._backward_over(event)
+        elif phase == "optimizer":
+            self._optimizer_over(event)
+        if phase in _BEFORE_FORWARD:
+            self._mark = _new(Stretch, ("forward", when, self._apart, _UNKNOWN, True))
+
+    def _count(self, one: Stretch, end: float, ready: float) -> None:
+        """Its seconds go into its column, without those within it that are counted apart."""
+        phase, begin, apart, before, counts = one
+        if not counts:
+            return
+        column = PHASES[phase]
+        seconds = end - begin - (self._apart - apart)
+        if (
+            before >= 0 and ready > before
+        ):  # what it waited for was there, and it had no core to go on
+            seconds -= ready - before
+        if seconds > 0:
+            self._row[column] += seconds
+            if column in _APART:
+                self._apart += seconds
+        if self._spans is not None and len(self._spans) < _MOST_SPANS:
+            self._spans.append((_LANES.get(phase, "step"), phase, begin, end))
+
+    def _backward_over(self, event: Event) -> None:
+        self._backwards += 1
+        self._since_boundary += 1
+        if self._bad and self.bad_loss < 0:
+            self.bad_loss = self.number
+        self._bad = False
+        if self.boundary == "backward":
+            self._end(event)
+        elif self.boundary == "optimizer" and not self.anchor and self._backwards > _ALONE:
+            self.boundary, self.number = "backward", self._backwards
+            self._cpu = self._ready = _UNKNOWN
+            self._fresh(event[1])
+
+    def _optimizer_over(self, event: Event) -> None:
+        if self.boundary == "step()":
+            return
+        if not self.anchor or self._others > _STALE:
+            self.anchor, self._others = event[3], 0
+            self.boundary = "optimizer"
+        if event[3] != self.anchor:
+            self._others += 1
+        elif self._since_boundary or not self._backwards:
+            self._others = 0
+            self._end(event)
+
+    def _end(self, event: Event) -> None:
+        """The row of the step that ends here is kept; the next one begins."""
+        _, end, ready, _, cpu = event
+        row = self._row
+        row[STEP] = end - self._begin
+        row[CPU], self._cpu = _grown(self._cpu, cpu), cpu
+        row[WAITED], self._ready = _grown(self._ready, ready), ready
+        self.lacks_cores = row[WAITED] > _LACKS * row[STEP]
+        if len(self.told) < _MOST_ROWS:
+            self.told.append((self.number, self._begin, row))
+        if self._spans is not None:
+            self.sampled, self._spans = (self.number, self._begin, self._spans), None
+        self.number += 1
+        power = self.number.bit_length() if not self.number & (self.number - 1) else 0
+        alone = self.number >= _FIRST_SAMPLED and power % 2 == 0 < power
+        if alone or self.number % self.sample_every == 0:
+            self._spans = []
+        self._fresh(end)
+
+    def _fresh(self, begin: float) -> None:
+        self._row = [0.0] * LOAD + [_UNKNOWN]
+        self._begin, self._since_boundary = begin, 0
+        self._mark = Stretch("forward", begin, self._apart)
+
+
+_new: Any = tuple.__new__
+"""A fifth of the time that the class's own takes."""
+
+
+def _grown(before: float, after: float) -> float:
+    return after - before if before >= 0 and after >= 0 else _UNKNOWN
