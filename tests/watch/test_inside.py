@@ -330,6 +330,14 @@ def test_what_is_waited_for_a_core_is_no_waiting_for_others(job: Training) -> No
         0.07
     )
     assert job.steps.lacks_cores
+    for _ in range(4):  # short ones are not looked at each: in proportion
+        job.spend("wait", 0.01)
+        job.at += 0.01
+    job.ready += 0.02
+    job.note("step", job.ready, 0, 0.0)
+    assert job.row()["blocked"] == pytest.approx(0.03) and job.row()["waited"] == pytest.approx(
+        0.02
+    )
 
 
 def test_the_kernels_account_is_looked_at_seldom(
@@ -342,15 +350,14 @@ def test_the_kernels_account_is_looked_at_seldom(
         return b"5 %d 3\n" % (looks[0] * 10**9)
 
     monkeypatch.setattr(inside.os, "pread", pread)
-    assert rank.ready_in_wait(60.0) == -1 and looks == [0]  # there are cores enough
+    assert rank.look(60.0) == -1 and looks == [0]  # there are cores enough
     rank.lacks_cores = True
-    told = [rank.ready_in_wait(60 + ms / 1e3) for ms in (0, 0.2, 0.4, 9)]
-    assert told == [1, 1, 2, 3]
-    rank.end("-optimizer", 60.011)
-    rank.end("-optimizer", 60.02)
+    assert [rank.look(60 + ms / 1e3) for ms in (0, 0.2, 6, 9)] == [1, -1, 2, -1]
+    rank.end("-optimizer", 60.012)
     rank.lacks_cores = False
     rank.end("-optimizer", 60.05)
-    assert [event[2] for event in rank.events] == [3, 4, 4]
+    rank.end("-optimizer", 60.07)
+    assert [event[2] for event in rank.events] == [3, -1, 4]
 
 
 def test_a_torch_that_another_finder_brings_is_heard_of(tmp_path: Path) -> None:

@@ -48,21 +48,21 @@ def _is_bad(loss: Any) -> bool:
         place = loss.data_ptr()
     except RuntimeError:  # it has no memory of its own
         return False
-    kind, exponent = known
-    return bool(place) and kind.from_address(place).value & exponent == exponent
+    read, exponent = known
+    return bool(place) and read(place).value & exponent == exponent
 
 
 _EXPONENTS: dict[Any, tuple[Any, int]] = {}
-"""By torch's type: what its bits are read as, and the exponent of what is no finite number."""
+"""By torch's type: what reads its bits, and the exponent of what is no finite number."""
 
 
 def _know_types(torch: Any) -> None:
     _EXPONENTS.update(
         {
-            torch.float64: (ctypes.c_uint64, 0x7FF << 52),
-            torch.float32: (ctypes.c_uint32, 0xFF << 23),
-            torch.bfloat16: (ctypes.c_uint16, 0xFF << 7),
-            torch.float16: (ctypes.c_uint16, 0x1F << 10),
+            torch.float64: (ctypes.c_uint64.from_address, 0x7FF << 52),
+            torch.float32: (ctypes.c_uint32.from_address, 0xFF << 23),
+            torch.bfloat16: (ctypes.c_uint16.from_address, 0xFF << 7),
+            torch.float16: (ctypes.c_uint16.from_address, 0x1F << 10),
         }
     )
 
@@ -84,12 +84,12 @@ def _timed(original: Any, phase: str) -> Any:
         if RANK.thread != _ident():
             return original(*args, **kwargs)
         begin = now()
-        note((phase, begin, RANK.ready_in_wait(begin) if waits else -1.0))
+        note((phase, begin, RANK.look(begin) if waits else -1.0))
         try:
             return original(*args, **kwargs)
         finally:
             end = now()
-            note((over, end, RANK.ready_in_wait(end) if waits else -1.0))
+            note((over, end, RANK.look(end) if waits else -1.0))
 
     return _like(timed, original)
 
@@ -124,7 +124,7 @@ def _backward(original: Any, engine: Any) -> Any:
     def computed() -> None:
         if rank.thread == _ident():
             begin = now()
-            note(("sync", begin, rank.ready_in_wait(begin)))
+            note(("sync", begin, rank.look(begin)))
 
     def begins(_: Any) -> None:
         nonlocal armed
@@ -139,7 +139,7 @@ def _backward(original: Any, engine: Any) -> Any:
         if rank.ends_backward:
             rank.end("-backward", end)
         else:
-            note(("-backward", end, rank.ready_in_wait(end), 0, -1.0))
+            note(("-backward", end, rank.look(end), 0, -1.0))
 
     hooks = {0: begins}
 
@@ -247,9 +247,9 @@ def _collecting() -> Callable[[str, Any], None]:
     """Of `gc.callbacks`."""
     begin = 0.0
 
-    def collected(phase: str, _: Any) -> None:
+    def collected(phase: str, told: dict[str, int]) -> None:
         nonlocal begin
-        if RANK.thread == _ident():
+        if told["generation"] and RANK.thread == _ident():  # the youngest alone takes no time
             at = now()
             if phase == "start":
                 begin = at

@@ -19,9 +19,9 @@ from collections import deque
 from contextlib import suppress
 from typing import Any, Callable
 
-_WAIT_S, _STEP_S, _WELL_S = 3e-4, 5e-3, 5e-2
-"""A look at the kernel's account takes up to 10 µs: none is taken so soon after another within waits, at
-the end of a step, and there where the rank has cores enough. What it misses is the next step's."""
+_SOON_S, _WELL_S = 5e-3, 5e-2
+"""A look at the kernel's account takes up to 10 µs: none is taken so soon after another where the rank
+lacks cores, and where it has enough."""
 _MOST_EVENTS = 200_000
 """That wait for the thread that tells: the oldest are lost where it does not come."""
 
@@ -53,7 +53,7 @@ class Rank:
         """From here on steps count: what the program did before its first is no step."""
         if not self.thread and not self.hurt:
             self.pid, self.began = os.getpid(), now()
-            self.ready = _Ready(threading.get_native_id())
+            self._ready = _Ready(threading.get_native_id())
             self.events.clear()
             self.thread = _ident()
             self.on_active()
@@ -62,12 +62,13 @@ class Rank:
         """A fault of ours is nobody else's, and ends the watching."""
         self.hurt, self.thread = repr(error)[:200], 0
 
-    def ready_in_wait(self, at: float) -> float:
-        return self.ready.total(at, _WAIT_S) if self.lacks_cores else -1.0
+    def look(self, at: float) -> float:
+        """Seconds that the thread had no core by then; negative: it is not looked at."""
+        return self._ready.total(at, _SOON_S) if self.lacks_cores else -1.0
 
     def end(self, what: str, at: float, by: int = 0) -> None:
         """Of what may end a step."""
-        lacked = self.ready.total(at, _STEP_S if self.lacks_cores else _WELL_S)
+        lacked = self._ready.total(at, _SOON_S if self.lacks_cores else _WELL_S)
         self.events.append((what, at, lacked, by, time.thread_time()))
 
     def step_by_hand(self) -> None:
@@ -84,17 +85,17 @@ class _Ready:
         self._file = -1
         with suppress(OSError):
             self._file = os.open(f"/proc/self/task/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        self._read_at, self._total = 0.0, -1.0
+        self._read_at = 0.0
 
     def total(self, at: float, soon: float) -> float:
-        """By now, which is `at`, or `soon` before; negative where the kernel does not tell."""
-        if at - self._read_at > soon and self._file >= 0:
-            self._read_at = at
-            try:
-                self._total = int(os.pread(self._file, 80, 0).split()[1]) / 1e9
-            except (OSError, ValueError, IndexError):
-                self._total = -1.0
-        return self._total
+        """By now, which is `at`; negative: `soon` after the last look, or the kernel does not tell."""
+        if at - self._read_at < soon or self._file < 0:
+            return -1.0
+        self._read_at = at
+        try:
+            return int(os.pread(self._file, 80, 0).split()[1]) / 1e9
+        except (OSError, ValueError, IndexError):
+            return -1.0
 
 
 RANK = Rank()

@@ -37,16 +37,16 @@ _MOST_ROWS = 20_000
 _MOST_SPANS = 400
 _MOST_NESTED = 64
 _FIRST_SAMPLED = 8
-_LACKS = 0.02
-"""Share of a step without a core from which on it is also looked at within waits."""
+_LACKS, _SMOOTH = 0.02, 0.1
+"""Share of a step without a core, smoothed over ten, from which on waits are looked at, too."""
 _UNKNOWN = -1.0
 
 Event = tuple[Any, ...]
 """(what, when, …), times by `time.perf_counter`:
 
 - a phase, or `-` and the phase where it ends; seconds that the thread had no core by then, negative:
-  not read. Then for an `-optimizer` its identity, and for what may end a step the thread's CPU time by
-  then, negative: not read;
+  not looked at. Then for an `-optimizer` its identity, and for what may end a step the CPU time of the
+  thread by then, negative: not read;
 - `step`, which ends one by the program's own word: seconds as above, 0, CPU time;
 - `load`, elements of a batch; `gc`, seconds; `bad`: the loss of the backward that follows is no number.
 """
@@ -61,7 +61,6 @@ class Stretch(NamedTuple):
     begin: float
     apart: float
     """Seconds by then of what is counted apart: waiting, loading, writing checkpoints."""
-    ready: float = _UNKNOWN
     counts: bool = True
     """False within one that counts all of it."""
 
@@ -92,7 +91,8 @@ class Steps:
         self._others = self._backwards = self._since_boundary = 0
         self._bad = False
         self._apart = 0.0
-        self._cpu = self._ready = _UNKNOWN
+        self._cpu = self._lacked = _UNKNOWN
+        self._looked_at = self._waiting = self._lacks = 0.0
         self._fresh(begin)
 
     @property
@@ -116,49 +116,64 @@ class Steps:
                 self._bad = True
             elif kind == "step":
                 self.boundary = "step()"
+                if event[2] >= 0:
+                    self._look(when, event[2])
                 self._end(event)
 
-    def _enter(self, phase: str, when: float, ready: float) -> None:
+    def _enter(self, phase: str, when: float, lacked: float) -> None:
+        if lacked >= 0:
+            self._look(when, lacked)
         if phase == "backward":
-            self._count(self._mark, when, _UNKNOWN)
+            self._count(self._mark, when)
         if len(self._within) > _MOST_NESTED:
             del self._within[1:]  # of what lasts so long no end is to come
         counts = (phase, self._within[-1][0]) not in _NESTED
-        self._within.append(_new(Stretch, (phase, when, self._apart, ready, counts)))
+        self._within.append(_new(Stretch, (phase, when, self._apart, counts)))
 
     def _leave(self, phase: str, event: Event) -> None:
-        when, ready, within = event[1], event[2], self._within
+        when, within = event[1], self._within
         if within[-1][0] != phase and all(one[0] != phase for one in within):
             return  # its begin was lost
         one = within.pop()
-        self._count(one, when, ready)
+        self._count(one, when)
         while one[0] != phase:
             one = within.pop()
-            self._count(one, when, ready)
+            self._count(one, when)
+        if event[2] >= 0:
+            self._look(when, event[2])
         if phase == "backward":
             self._backward_over(event)
         elif phase == "optimizer":
             self._optimizer_over(event)
         if phase in _BEFORE_FORWARD:
-            self._mark = _new(Stretch, ("forward", when, self._apart, _UNKNOWN, True))
+            self._mark = _new(Stretch, ("forward", when, self._apart, True))
 
-    def _count(self, one: Stretch, end: float, ready: float) -> None:
+    def _count(self, one: Stretch, end: float) -> None:
         """Its seconds go into its column, without those within it that are counted apart."""
-        phase, begin, apart, before, counts = one
+        phase, begin, apart, counts = one
         if not counts:
             return
         column = PHASES[phase]
         seconds = end - begin - (self._apart - apart)
-        if (
-            before >= 0 and ready > before
-        ):  # what it waited for was there, and it had no core to go on
-            seconds -= ready - before
         if seconds > 0:
             self._row[column] += seconds
             if column in _APART:
                 self._apart += seconds
+            if column == BLOCKED:
+                self._waiting += seconds
         if self._spans is not None and len(self._spans) < _MOST_SPANS:
             self._spans.append((_LANES.get(phase, "step"), phase, begin, end))
+
+    def _look(self, when: float, lacked: float) -> None:
+        """Without a core by then; as far as it waited since the last look, it waited for nobody else."""
+        if self._lacked >= 0:
+            grown = max(lacked - self._lacked, 0.0)
+            waiting = min(self._waiting, self._row[BLOCKED])
+            not_waiting = min(grown * waiting / max(when - self._looked_at, 1e-9), waiting)
+            self._row[WAITED] = max(self._row[WAITED], 0.0) + grown
+            self._row[BLOCKED] -= not_waiting
+            self._apart -= not_waiting
+        self._lacked, self._looked_at, self._waiting = lacked, when, 0.0
 
     def _backward_over(self, event: Event) -> None:
         self._backwards += 1
@@ -170,7 +185,7 @@ class Steps:
             self._end(event)
         elif self.boundary == "optimizer" and not self.anchor and self._backwards > _ALONE:
             self.boundary, self.number = "backward", self._backwards
-            self._cpu = self._ready = _UNKNOWN
+            self._cpu = _UNKNOWN
             self._fresh(event[1])
 
     def _optimizer_over(self, event: Event) -> None:
@@ -187,12 +202,12 @@ class Steps:
 
     def _end(self, event: Event) -> None:
         """The row of the step that ends here is kept; the next one begins."""
-        _, end, ready, _, cpu = event
+        _, end, _, _, cpu = event
         row = self._row
         row[STEP] = end - self._begin
         row[CPU], self._cpu = _grown(self._cpu, cpu), cpu
-        row[WAITED], self._ready = _grown(self._ready, ready), ready
-        self.lacks_cores = row[WAITED] > _LACKS * row[STEP]
+        self._lacks += _SMOOTH * (max(row[WAITED], 0.0) / max(row[STEP], 1e-9) - self._lacks)
+        self.lacks_cores = self._lacks > _LACKS
         if len(self.told) < _MOST_ROWS:
             self.told.append((self.number, self._begin, row))
         if self._spans is not None:
@@ -206,6 +221,7 @@ class Steps:
 
     def _fresh(self, begin: float) -> None:
         self._row = [0.0] * LOAD + [_UNKNOWN]
+        self._row[WAITED] = 0.0 if self._lacked >= 0 else _UNKNOWN
         self._begin, self._since_boundary = begin, 0
         self._mark = Stretch("forward", begin, self._apart)
 
