@@ -64,7 +64,7 @@ def predict(
     \f
     REF is a run's id, the start of one, `last`, or the path of a run folder or of a run's JSON:
     runs of `bench` on several numbers of nodes (imported nccl-tests runs too), and for steps one of
-    `train`, or of your own DDP job by `launch --watch`.
+    `train`, or of your own DDP job by `launch --watch`, or of any job by `bench --replay`.
 
     Examples:
       wirespeed predict 7f3c 91ae 02bd --nodes 4,16,64,256
@@ -73,6 +73,7 @@ def predict(
       wirespeed predict 7f3c 91ae 02bd --nodes 16 --improve nic=2x --improve rdma=100gbit
       wirespeed predict 7f3c 91ae 02bd --ranks 8,16              worlds on one machine
       wirespeed predict 7f3c 3a7c --ranks 4 --bucket-mb 1,25,100  other buckets of a watched job
+      wirespeed predict 7f3c 91ae 02bd 4e91 --nodes 4,16,64      4e91: a replay of a job's step
       wirespeed predict 7f3c 91ae 02bd --nodes 4,16,64 --html predicted.html
 
     Exit codes: 0 all predicted; 3 something was refused, with the reason and the runs that would help.
@@ -88,7 +89,7 @@ def predict(
     runs = {run.id: run for run in (load(find(ref)) for ref in refs)}
     say = (lambda _: None) if quiet else (lambda text: click.echo(text, err=True))
     found = answer(list(runs.values()), question, say)
-    if not (found.collectives or found.steps) and output == "table":
+    if not (found.collectives or found.steps or found.replays) and output == "table":
         raise _nothing(found.refusals)
     if html is not None:
         from wirespeed.views.html.page import prediction_page

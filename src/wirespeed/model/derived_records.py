@@ -319,6 +319,21 @@ class StepTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayTime:
+    """The collectives of one step of somebody's job, as a replay measured them elsewhere."""
+
+    run: str
+    """The replay."""
+    world: WorldSize
+    calls: Estimate
+    """Nothing between them."""
+    step: Estimate
+    """The same with the job's own work between them."""
+    here: float
+    """`calls` where the replay measured, seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BestStep:
     """The strategy to choose on one world."""
 
@@ -383,6 +398,7 @@ class Prediction:
     steps: tuple[StepTime, ...] = ()
     best: tuple[BestStep, ...] = ()
     stretches: tuple[Stretch, ...] = ()
+    replays: tuple[ReplayTime, ...] = ()
     gains: tuple[Gain, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()

@@ -38,6 +38,7 @@ from wirespeed.predict.forecast import (
     refuse_world,
 )
 from wirespeed.predict.points import Series, collect, known_ops
+from wirespeed.predict.replays import replayed_steps
 from wirespeed.predict.steps import (
     KNOWN,
     Choice,
@@ -88,6 +89,7 @@ def predict(
         answer.tell_collective(forecast)
     answer.tell_gains()
     answer.tell_steps(runs)
+    replays, refused = replayed_steps(runs, answer.forecasts, answer.worlds)
     return Prediction(
         sources=sources,
         models=tuple(_model(one) for one in answer.forecasts.values()),
@@ -96,7 +98,8 @@ def predict(
         best=tuple(answer.best),
         stretches=answer.stretches,
         gains=tuple(answer.gains),
-        refusals=tuple(dict.fromkeys(answer.refusals)),
+        replays=tuple(replays),
+        refusals=tuple(dict.fromkeys((*answer.refusals, *refused))),
         notes=(*notes, *answer.notes),
     )
 

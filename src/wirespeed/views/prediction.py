@@ -12,6 +12,7 @@ from wirespeed.model.derived_records import (
     FittedModel,
     Gain,
     Prediction,
+    ReplayTime,
     StepTime,
     Stretch,
     WorldSize,
@@ -65,6 +66,7 @@ def sections(prediction: Prediction, *, every: bool = False) -> Iterable[Section
         ("Fitted", _models(prediction.models)),
         ("Collectives", _collectives(prediction)),
         ("Training steps", _steps(prediction.steps, None if every else _MOST_ROWS)),
+        ("Replayed steps", _replays(prediction.replays)),
         ("Improvements", _gains(prediction.gains)),
     )
     return [(title, grid) for title, grid in parts if grid.rows]
@@ -138,6 +140,23 @@ def _steps(steps: Sequence[StepTime], most: int | None) -> Grid:
                 f"{one.first:.0%}",
                 str(one.samples),
             )
+    return grid
+
+
+def _replays(replays: Sequence[ReplayTime]) -> Grid:
+    grid = Grid.of("<of run|nodes × ranks|its collectives|95 %|as measured|with its own work|95 %")
+    for one in replays:
+        calls, step = format_duration(one.calls.value), format_duration(one.step.value)
+        times = f"{one.calls.value / one.here:.2f} ×"
+        grid.add(
+            one.run,
+            world_name(one.world),
+            calls,
+            between(one.calls),
+            times,
+            step,
+            between(one.step),
+        )
     return grid
 
 
@@ -226,6 +245,9 @@ def _document(prediction: Prediction) -> dict[str, Any]:
         one["measured_us"] = None if measured is None else measured * 1e6
     for one in data["steps"]:
         one["step_us"] = _scaled(one.pop("step"), 1e6)
+    for one in data["replays"]:
+        one |= {f"{name}_us": _scaled(one.pop(name), 1e6) for name in ("calls", "step")}
+        one["here_us"] = one.pop("here") * 1e6
     for one in data["gains"]:
         one["before_us"] = _scaled(one.pop("before"), 1e6)
         one["after_us"] = _scaled(one.pop("after"), 1e6)

@@ -44,21 +44,22 @@ def prediction_sections(prediction: Prediction, spot: Spot) -> Iterator[Section]
     """In the order of the page; those that have nothing to say are left out."""
     tables = dict(sections(prediction, every=True))
     steps = {name: tables.pop(name) for name in ("Training steps",) if name in tables}
-    collectives = {name: tables.pop(name) for name in ("Collectives",) if name in tables}
+    told = ("Collectives", "Replayed steps")
+    collectives = {name: tables.pop(name) for name in told if name in tables}
     for name, title, charts, shown in (
         ("steps", "Training steps", _step_charts, steps),
         ("collectives", "Collectives", _collective_charts, collectives),
         ("models", "What it rests on", None, tables),
     ):
         if shown:
-            told = {"name": name, "title": title, "tables": parts.html_tables(shown.items(), name)}
+            grids = {"name": name, "title": title, "tables": parts.html_tables(shown.items(), name)}
             drawn = list(charts(prediction, spot)) if charts else []
-            yield parts.section(spot, name, title, "prediction.html", charts=drawn, **told)
+            yield parts.section(spot, name, title, "prediction.html", charts=drawn, **grids)
 
 
 def prediction_head(prediction: Prediction, contents: str) -> str:
     """What it comes to, in words; what is refused, with the runs that would help."""
-    found = len(prediction.collectives) + len(prediction.steps)
+    found = len(prediction.collectives) + len(prediction.steps) + len(prediction.replays)
     refused = len(prediction.refusals)
     return parts.filled(
         "predicted.html",
