@@ -148,7 +148,8 @@ _ROUND_S = 0.5
 )
 @option(
     "--products MxNxK|MODEL,…",
-    "With gemm: shapes of the products, or those of a model's layer (llama-8b; `train --list`).  "
+    "With gemm (of -d, else of each type that a device has): shapes of the products, or those of a "
+    "model's layer (llama-8b; `train --list`).  "
     "[default: 1024x1024x1024 a core, 8192x8192x8192 a GPU]",
 )
 @option(

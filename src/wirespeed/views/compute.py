@@ -35,7 +35,8 @@ _NOTE = (
 
 
 def compute_lines(compute: Compute, style: Style, *, wide: bool = False) -> list[str]:
-    return [*titled(compute_tables(compute, every=wide), style), *note(_NOTE, style)]
+    lines = titled(compute_tables(compute, every=wide), style)
+    return [*lines, *note(_NOTE, style)] if compute.rates else lines[:-1]
 
 
 def compute_tables(compute: Compute, *, every: bool = False) -> list[tuple[str, Grid]]:
