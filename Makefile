@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: run test test-slow test-system test-hostile test-cluster test-machine test-quiet lint types contracts unit benchmark reliability diagnose-score \
+.PHONY: run test test-slow test-system test-hostile test-cluster test-machine test-quiet lint types contracts unit benchmark gpu reliability diagnose-score \
 	diagnose-texts mutants docs man images dist sbom audit clean
 
 # A test that fails is run once more by itself: what fails there too is broken, and what passes is named
@@ -63,6 +63,13 @@ unit: $(VENV)/.dev
 
 benchmark: $(VENV)/.dev ## ratios to a peer; see docs/benchmarks.md
 	$(BIN)/python benchmarks/run.py
+
+# What is missing is said before anything is installed; a Python that has all it takes is taken as it is.
+gpu: ## all that a GPU can show, in at most 9 minutes and one file: docs/gpu.md; without a GPU error 3
+	@$(PYTHON) benchmarks/gpu.py --look
+	@$(PYTHON) benchmarks/gpu.py --able 2>/dev/null || $(MAKE) --no-print-directory $(VENV)/.run
+	@python=$(PYTHON); $$python benchmarks/gpu.py --able 2>/dev/null || python=$(BIN)/python; \
+	  exec $$python benchmarks/gpu.py $(if $(PARTS),--only $(PARTS))
 
 reliability: $(VENV)/.dev ## each fault made, and what was said of it: the tables of docs/reliability.md
 	$(BIN)/python benchmarks/reliability.py

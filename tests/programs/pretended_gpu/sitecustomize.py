@@ -6,7 +6,6 @@ captured, and its replay does nothing. Its times and rates say nothing.
 """
 
 import importlib.abc
-import importlib.machinery
 import os
 import sys
 import time
@@ -23,8 +22,10 @@ class Finder(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
         change = {"torch": pretend, "wirespeed.node.limits": count}.get(name)
-        spec = change and importlib.machinery.PathFinder.find_spec(name, path, target)
-        if not spec or spec.loader is None:
+        others = [one for one in sys.meta_path if one is not self] if change else []
+        found = (one.find_spec(name, path, target) for one in others)
+        spec = next((one for one in found if one is not None), None)
+        if change is None or spec is None or spec.loader is None:
             return None
         load = spec.loader.exec_module
 
@@ -103,6 +104,9 @@ def pretend(torch: Any) -> None:
     cuda.Stream, cuda.Event = Stream, Event
     cuda.CUDAGraph = lambda: SimpleNamespace(replay=lambda: None)
     cuda.nccl.version = lambda: (2, 30, 7)
+    profiler, profile = torch.profiler, torch.profiler.profile
+    host = [profiler.ProfilerActivity.CPU]
+    profiler.profile = lambda activities=None, **given: profile(activities=host, **given)
     _send_by_gloo(dist)
     _on_the_cpu(torch)
 

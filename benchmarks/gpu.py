@@ -1,0 +1,165 @@
+"""All that a GPU can show of wirespeed, in at most nine minutes and one file: `make gpu`.
+
+It calls the public commands, reads their JSON and notes figures, each with its command; what cannot run
+says why. The file is written after each part, so that a run that is cut off leaves what it had. Without
+a GPU it says within a second what is missing, and ends with 3. Exit codes: 0 all that ran was good; 1
+something was not; 3 no GPU; 130 interrupted.
+
+    python benchmarks/gpu.py [--only PART,…] [--out FILE]
+    python benchmarks/gpu.py --page FILE     the table of such a file, as docs/gpu.md shows it
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import TimeoutExpired
+from typing import Any
+
+from gpu_day import LEAST_S, WHOLE_S, CannotRun, Day
+from gpu_parts import PARTS
+
+HERE = Path(__file__).resolve().parent
+NEEDED = ("torch", "msgspec", "pydantic", "click", "rich", "yaml", "numpy", "psutil", "jinja2")
+NEEDED += ("plotly", "zstandard", "ahocorasick_rs", "pynvml")
+NOTHING = "Nothing was measured yet: no machine with a GPU has run `make gpu`.\n"
+
+
+# What is missing, with the standard library alone.
+
+
+def missing_gpu() -> list[str]:
+    """What a GPU needs and this machine lacks."""
+    if "WIRESPEED_TEST_PRETENDED_GPUS" in os.environ:  # tests/programs/pretended_gpu
+        return []
+    lacks = []
+    devices = [*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("dxg")]
+    if not devices:
+        lacks.append("a GPU: there is no device /dev/nvidia0 of NVIDIA's driver")
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        lacks.append(f"the driver's library: {error}")
+    return lacks
+
+
+def missing_packages() -> list[str]:
+    """What this Python lacks."""
+    lacks = [f"the package {name} in {sys.executable}" for name in NEEDED if not find_spec(name)]
+    with suppress(PackageNotFoundError):
+        torch = version("torch")
+        if "+cpu" in torch and "WIRESPEED_TEST_PRETENDED_GPUS" not in os.environ:
+            lacks.append(f"a torch that is built for CUDA: torch here is {torch}")
+    return lacks
+
+
+def refuse(lacks: list[str]) -> int:
+    sys.stderr.write("gpu: nothing measured; what is missing on this machine:\n")
+    for one in lacks:
+        sys.stderr.write(f"  - {one}\n")
+    sys.stderr.write("next: make gpu on a machine with an NVIDIA GPU (docs/gpu.md)\n")
+    return 3
+
+
+def measure(out: Path, only: list[str]) -> int:
+    day = Day(out)
+    source = str(HERE.parent / "src")
+    path = os.environ.get("PYTHONPATH", "")
+    day.environ["PYTHONPATH"] = f"{source}{os.pathsep}{path}" if path else source
+    told: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), "parts": {}}
+    code = 0
+    for name in only or PARTS:
+        part = day.part = {
+            "shows": first_line(PARTS[name]),
+            "commands": [],
+            "figures": [],
+            "cannot": [],
+        }
+        told["parts"][name] = part
+        sys.stderr.write(f"{name}: {part['shows']} ({day.left_s():.0f} s left)\n")
+        begin = time.monotonic()
+        try:
+            if day.left_s() < LEAST_S:
+                raise CannotRun("the nine minutes were over")
+            PARTS[name](day)
+        except CannotRun as error:
+            day.cannot(str(error))
+        except (TimeoutExpired, OSError, KeyError, IndexError, TypeError) as error:
+            day.cannot(f"{type(error).__name__}: {error}"[:200])
+        except KeyboardInterrupt:
+            day.cannot("interrupted")
+            code = 130
+        part["seconds"] = round(time.monotonic() - begin, 1)
+        told |= {"gpu": day.notes.get("gpu", ""), "seconds": round(WHOLE_S - day.left_s())}
+        write(out, told)
+        if code == 130:
+            break
+    good = all(one["good"] for part in told["parts"].values() for one in part["figures"])
+    sys.stdout.write(page(told))
+    sys.stderr.write(f"written: {out}, after {told['seconds']} s\n")
+    return code or int(not good)
+
+
+def first_line(part: Callable[..., Any]) -> str:
+    return (part.__doc__ or "").splitlines()[0].rstrip(".")
+
+
+def write(out: Path, told: dict[str, Any]) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    beside = out.with_name(f"{out.name}.new")
+    beside.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    beside.replace(out)
+
+
+def page(told: dict[str, Any] | None) -> str:
+    """What docs/gpu.md shows of a file of figures; None: there is none yet."""
+    if told is None:
+        return NOTHING
+    lines = [f"{told['date']}, {told['gpu'] or 'no GPU named'}, {told['seconds']} s.", ""]
+    for name, part in told["parts"].items():
+        lines += [f"### {name}", "", f"{part['shows']} ({part['seconds']} s).", ""]
+        if part["figures"]:
+            rows = [(cell(one["what"]), cell(one["value"])) for one in part["figures"]]
+            lines += ["| what | figure |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows), ""]
+        lines += [f"- Not run: {cell(why)}" for why in part["cannot"]]
+        lines += [""] * bool(part["cannot"])
+    return "\n".join(lines)
+
+
+def cell(text: str) -> str:
+    return " ".join(text.replace("|", "/").replace("<", "‹").replace(">", "›").split())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--look", action="store_true", help="only whether there is a GPU")
+    parser.add_argument(
+        "--able", action="store_true", help="only whether this Python has all packages"
+    )
+    parser.add_argument("--only", default="", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "gpu.json")
+    parser.add_argument("--page", type=Path, help="print the table of such a file")
+    asked = parser.parse_args()
+    if asked.page:
+        sys.stdout.write(page(json.loads(asked.page.read_text())))
+        return 0
+    only = [name for name in asked.only.split(",") if name]
+    if unknown := [name for name in only if name not in PARTS]:
+        parser.error(f"no part is called {unknown[0]}: {', '.join(PARTS)}")
+    lacks = missing_gpu()
+    if not asked.look:
+        lacks += missing_packages()
+    if lacks:
+        return refuse(lacks)
+    return 0 if asked.look or asked.able else measure(asked.out, only)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""What parts of `make gpu` are made with: commands of ours as processes, and figures of their JSON."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+WHOLE_S = 540.0
+LEAST_S = 20.0
+"""A part is not begun with less than this left."""
+_END_S = 5.0
+Run = dict[str, Any]
+
+
+class CannotRun(Exception):
+    """Why a part, or some of it, has no figures."""
+
+
+@dataclass
+class Day:
+    """What every part needs, and what it has noted."""
+
+    out: Path
+    began: float = field(default_factory=time.monotonic)
+    environ: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+    part: dict[str, Any] = field(default_factory=dict)
+
+    def left_s(self) -> float:
+        return WHOLE_S - (time.monotonic() - self.began)
+
+    def figure(self, what: str, value: str, good: bool = True) -> None:
+        self.part["figures"].append({"what": what, "value": value, "good": good})
+        sys.stderr.write(f"    {'  ' if good else '✗ '}{what}: {value}\n")
+
+    def cannot(self, why: str) -> None:
+        if why not in self.part["cannot"]:
+            self.part["cannot"].append(why)
+            sys.stderr.write(f"    - {why}\n")
+
+    def command(self, *words: str) -> None:
+        self.part["commands"].append(" ".join(words))
+
+    def run(self, *words: str, bound_s: float = 90.0, **environ: str) -> Run:
+        """A command of ours; CannotRun where it gives no run."""
+        self.command("wirespeed", *words)
+        return self._finish([self._start([*words, "-o", "json", "-q"], environ)], bound_s)
+
+    def world(self, each: Iterable[Mapping[str, str]], *words: str, bound_s: float) -> Run:
+        """The same command as each rank of a world that we start, with variables of each rank's own."""
+        ranks = list(each)
+        port = free_port()
+        shared = {"WORLD_SIZE": len(ranks), "LOCAL_WORLD_SIZE": len(ranks), "MASTER_PORT": port}
+        self.command("wirespeed", *words, f"(as {len(ranks)} ranks)")
+        started = []
+        for rank, own in enumerate(ranks):
+            place = {"RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", **shared}
+            environ = {**{name: str(one) for name, one in place.items()}, **own}
+            started.append(self._start([*words, "-o", "json", "-q"], environ))
+        return self._finish(started, bound_s)
+
+    def _start(self, words: list[str], environ: Mapping[str, str]) -> "Started":
+        """Its output goes to files: no pipe that fills up holds a rank."""
+        out, err = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115  (run_of closes)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "wirespeed", *words],
+            env={**os.environ, **self.environ, **environ},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        return Started(process, out, err)
+
+    def _finish(self, started: "list[Started]", bound_s: float) -> Run:
+        end = time.monotonic() + max(min(bound_s, self.left_s()), 1.0)
+        try:
+            for one in started:
+                one.process.wait(max(end - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
+            raise CannotRun(f"no end within {bound_s:.0f} s") from None
+        finally:
+            for one in started:
+                end_group(one.process)
+        return run_of(started[0])
+
+
+@dataclass(frozen=True)
+class Started:
+    """A command under way, and what it prints."""
+
+    process: subprocess.Popen[bytes]
+    out: IO[bytes]
+    err: IO[bytes]
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """SIGTERM, then SIGKILL, to what is left of a command."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+
+
+def run_of(started: Started) -> Run:
+    """The JSON that a command printed; CannotRun with its words where there is none."""
+    texts = []
+    for stream in (started.out, started.err):
+        stream.seek(0)
+        texts.append(stream.read().decode(errors="replace"))
+        stream.close()
+    try:
+        run = json.loads(texts[0])
+    except ValueError:
+        run = None
+    if not isinstance(run, dict):
+        code, lines = (
+            started.process.returncode,
+            [one for one in texts[1].splitlines() if one.strip()],
+        )
+        said = lines[0 if code in (2, 3) else -1] if lines else "no word"
+        raise CannotRun(f"exit {code}: {said.strip()[:200]}")
+    return run
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+# Figures of a run.
+
+
+def verdict(day: Day, run: Run, what: str) -> None:
+    """The verdict, the failures by name, and what the backend refused."""
+    failed = [one for one in run["findings"] if one["status"] == "fail"]
+    warned = [one for one in run["findings"] if one["status"] == "warn"]
+    passed = sum(one["status"] == "pass" for one in run["findings"])
+    count = f"{passed} passed, {len(warned)} warnings, {len(failed)} failed"
+    day.figure(what, f"{run['verdict']}, {count}, {run['seconds']:.0f} s", not failed)
+    for one in (*failed, *warned):
+        day.figure(f"{one['id']} {one['status']}", f"{one['title']}: {one['saw']}"[:200], False)
+
+
+def data(day: Day, run: Run) -> None:
+    """How much was compared bit for bit."""
+    checked = [one for one in run["verifications"] if one["wrong"] is not None]
+    elements, wrong = (sum(one[name] for one in checked) for name in ("elements", "wrong"))
+    ops = {one["op"] for one in checked}
+    day.figure(
+        "data",
+        f"{len(checked)} configurations of {len(ops)} operations, {elements:,} elements, {wrong} wrong",
+        not wrong,
+    )
+    for reason in sorted({one["reason"] for one in run["verifications"] if one["wrong"] is None}):
+        of = {one["op"] for one in run["verifications"] if one["reason"] == reason}
+        day.cannot(f"{', '.join(sorted(of))}: {reason}")
+
+
+def times(day: Day, runs: Iterable[Run], *, name: str = "") -> None:
+    """A row for each operation, type and size of these runs, with the figures of each way of timing."""
+    rows: dict[str, list[tuple[str, bool]]] = {}
+    for one in (measured for run in runs for measured in run["measurements"]):
+        time_us, size = one["time_us"], size_text(one["size_bytes"])
+        ranks = "1 rank" if one["ranks"] == 1 else f"{one['ranks']} ranks"
+        half = ""
+        if time_us["low"] is not None:
+            half = f" ± {(time_us['high'] - time_us['low']) / 2 / time_us['median']:.1%}"
+        told = f"{one['timing']} {time_us['median']:.1f} µs{half}, {one['algbw_GBps']:.2f} GB/s"
+        row = f"{one['op']} {one['dtype']} {size}, {ranks}{name}"
+        rows.setdefault(row, []).append((told, not one["wrong"]))
+    for row, found in rows.items():
+        day.figure(row, "; ".join(told for told, _ in found), all(good for _, good in found))
+
+
+def size_text(size: int) -> str:
+    power = 2 if size >= 1 << 20 else 1
+    return f"{size / 1024**power:g} {'MiB' if power == 2 else 'KiB'}"
