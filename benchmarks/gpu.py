@@ -12,23 +12,24 @@ something was not; 3 no GPU; 130 interrupted.
 import argparse
 import ctypes
 import json
+import math
 import os
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from subprocess import TimeoutExpired
 from typing import Any
 
-from gpu_day import LEAST_S, WHOLE_S, CannotRun, Day
+from gpu_day import LEAST_S, CannotRun, Day
 from gpu_parts import PARTS
 
 HERE = Path(__file__).resolve().parent
-NEEDED = ("torch", "msgspec", "pydantic", "click", "rich", "yaml", "numpy", "psutil", "jinja2")
-NEEDED += ("plotly", "zstandard", "ahocorasick_rs", "pynvml")
+NEEDED = (
+    *("torch", "msgspec", "pydantic", "click", "rich", "yaml", "numpy", "psutil", "jinja2"),
+    *("plotly", "zstandard", "ahocorasick_rs", "pynvml"),
+)
 NOTHING = "Nothing was measured yet: no machine with a GPU has run `make gpu`.\n"
 
 
@@ -68,47 +69,48 @@ def refuse(lacks: list[str]) -> int:
     return 3
 
 
+NAMED = {part.__name__: part for part in PARTS}
+
+
 def measure(out: Path, only: list[str]) -> int:
-    day = Day(out)
-    source = str(HERE.parent / "src")
-    path = os.environ.get("PYTHONPATH", "")
+    day = Day()
+    source, path = str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")
     day.environ["PYTHONPATH"] = f"{source}{os.pathsep}{path}" if path else source
-    told: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), "parts": {}}
+    told: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), "gpu": "", "parts": {}}
     code = 0
-    for name in only or PARTS:
-        part = day.part = {
-            "shows": first_line(PARTS[name]),
-            "commands": [],
-            "figures": [],
-            "cannot": [],
-        }
-        told["parts"][name] = part
-        sys.stderr.write(f"{name}: {part['shows']} ({day.left_s():.0f} s left)\n")
-        begin = time.monotonic()
+    for name in only or NAMED:
         try:
-            if day.left_s() < LEAST_S:
-                raise CannotRun("the nine minutes were over")
-            PARTS[name](day)
-        except CannotRun as error:
-            day.cannot(str(error))
-        except (TimeoutExpired, OSError, KeyError, IndexError, TypeError) as error:
-            day.cannot(f"{type(error).__name__}: {error}"[:200])
+            carry_out(day, name, told)
         except KeyboardInterrupt:
             day.cannot("interrupted")
             code = 130
-        part["seconds"] = round(time.monotonic() - begin, 1)
-        told |= {"gpu": day.notes.get("gpu", ""), "seconds": round(WHOLE_S - day.left_s())}
+        told["seconds"] = round(time.monotonic() - day.began)
+        told["gpu"] = day.notes.get("gpu", "")
         write(out, told)
-        if code == 130:
+        if code:
             break
-    good = all(one["good"] for part in told["parts"].values() for one in part["figures"])
     sys.stdout.write(page(told))
     sys.stderr.write(f"written: {out}, after {told['seconds']} s\n")
+    good = all(one["good"] for part in told["parts"].values() for one in part["figures"])
     return code or int(not good)
 
 
-def first_line(part: Callable[..., Any]) -> str:
-    return (part.__doc__ or "").splitlines()[0].rstrip(".")
+def carry_out(day: Day, name: str, told: dict[str, Any]) -> None:
+    """One part, within its own time and the day's."""
+    part = NAMED[name]
+    shows = (part.__doc__ or "").splitlines()[0].rstrip(".")
+    day.part = {"shows": shows, "seconds": 0.0, "commands": [], "figures": [], "cannot": []}
+    told["parts"][name] = day.part
+    begin, day.until = time.monotonic(), math.inf
+    sys.stderr.write(f"{name}: {shows} ({day.left_s():.0f} s left)\n")
+    with day.trying(name):
+        if day.left_s() < LEAST_S:
+            raise CannotRun("the nine minutes were over")
+        day.until = begin + PARTS[part]
+        try:
+            part(day)
+        finally:
+            day.part["seconds"] = round(time.monotonic() - begin, 1)
 
 
 def write(out: Path, told: dict[str, Any]) -> None:
@@ -143,7 +145,7 @@ def main() -> int:
     parser.add_argument(
         "--able", action="store_true", help="only whether this Python has all packages"
     )
-    parser.add_argument("--only", default="", help=f"of {', '.join(PARTS)}")
+    parser.add_argument("--only", default="", help=f"of {', '.join(NAMED)}")
     parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "gpu.json")
     parser.add_argument("--page", type=Path, help="print the table of such a file")
     asked = parser.parse_args()
@@ -151,8 +153,8 @@ def main() -> int:
         sys.stdout.write(page(json.loads(asked.page.read_text())))
         return 0
     only = [name for name in asked.only.split(",") if name]
-    if unknown := [name for name in only if name not in PARTS]:
-        parser.error(f"no part is called {unknown[0]}: {', '.join(PARTS)}")
+    if unknown := [name for name in only if name not in NAMED]:
+        parser.error(f"no part is called {unknown[0]}: {', '.join(NAMED)}")
     lacks = missing_gpu()
     if not asked.look:
         lacks += missing_packages()

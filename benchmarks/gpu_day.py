@@ -1,6 +1,7 @@
 """What parts of `make gpu` are made with: commands of ours as processes, and figures of their JSON."""
 
 import json
+import math
 import os
 import signal
 import socket
@@ -8,10 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO, Any
 
 WHOLE_S = 540.0
@@ -25,18 +25,24 @@ class CannotRun(Exception):
     """Why a part, or some of it, has no figures."""
 
 
+TROUBLE = (CannotRun, subprocess.TimeoutExpired, OSError, KeyError, IndexError, TypeError)
+"""What ends one thing that a part tries, and not the day: a figure may be missing from a run, too."""
+
+
 @dataclass
 class Day:
     """What every part needs, and what it has noted."""
 
-    out: Path
     began: float = field(default_factory=time.monotonic)
     environ: dict[str, str] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)
     part: dict[str, Any] = field(default_factory=dict)
+    until: float = math.inf
+    """When the part must have ended, by time.monotonic."""
 
     def left_s(self) -> float:
-        return WHOLE_S - (time.monotonic() - self.began)
+        """Of the day, and of the part that is on."""
+        return min(self.began + WHOLE_S, self.until) - time.monotonic()
 
     def figure(self, what: str, value: str, good: bool = True) -> None:
         self.part["figures"].append({"what": what, "value": value, "good": good})
@@ -46,6 +52,17 @@ class Day:
         if why not in self.part["cannot"]:
             self.part["cannot"].append(why)
             sys.stderr.write(f"    - {why}\n")
+
+    @contextmanager
+    def trying(self, what: str) -> Iterator[None]:
+        """What cannot be run within is told, and the part goes on."""
+        try:
+            yield
+        except TROUBLE as error:
+            told = (
+                str(error) if isinstance(error, CannotRun) else f"{type(error).__name__}: {error}"
+            )
+            self.cannot(f"{what}: {told[:200]}")
 
     def command(self, *words: str) -> None:
         self.part["commands"].append(" ".join(words))
@@ -87,7 +104,7 @@ class Day:
             for one in started:
                 one.process.wait(max(end - time.monotonic(), 0.1))
         except subprocess.TimeoutExpired:
-            raise CannotRun(f"no end within {bound_s:.0f} s") from None
+            raise CannotRun("it did not end in its time") from None
         finally:
             for one in started:
                 end_group(one.process)

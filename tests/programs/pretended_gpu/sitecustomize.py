@@ -138,6 +138,8 @@ def _on_the_cpu(torch: Any) -> None:
         ) -> Any:
             if func is torch.device:
                 return func(*args, **(kwargs or {}))
+            if func is torch.Tensor.pin_memory:
+                return args[0]
             given = {name: there(value) for name, value in (kwargs or {}).items()}
             return func(*map(there, args), **given)
 

@@ -38,9 +38,14 @@ _FP8_REDUCES = 90
 """NCCL reduces float8 from this compute capability on (its enqueue.cc, 2.24 and later)."""
 
 
+def device_failed(error: Exception) -> bool:
+    """Whether CUDA or NCCL answered with an error, in whose words there may be `not supported`, too."""
+    return isinstance(error, _FAILURES) or _CUDA_ERROR in str(error)
+
+
 def is_refusal(error: Exception) -> bool:
     """Whether the backend says that it has no such operation (as opposed to a failure)."""
-    if isinstance(error, _FAILURES) or _CUDA_ERROR in str(error):  # may say `not supported`, too
+    if device_failed(error):
         return False
     return isinstance(error, (RuntimeError, ValueError, TypeError, NotImplementedError)) and any(
         words in str(error) for words in _REFUSALS

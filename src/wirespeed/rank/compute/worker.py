@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from wirespeed.collectives.engines.torch_engine import device_failed
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.compute_records import ComputeProof, ComputeRate
 from wirespeed.node.limits import memory_available_bytes
@@ -176,7 +177,8 @@ class Worker:
             self._job, self._reason = None, error.saw
         except _DEVICE_ERRORS as error:
             text = " ".join(str(error).split())[:200] or type(error).__name__
-            refused = any(word in text.lower() for word in _REFUSALS)
+            words = any(word in text.lower() for word in _REFUSALS)
+            refused = words and not device_failed(error)
             if not refused and not isinstance(error, (MemoryError, torch.OutOfMemoryError)):
                 self._broken = text
             self._job, self._reason = None, text
