@@ -39,6 +39,7 @@ _FAMILIES = {
     "RUN": "run",
     "SKEW": "stragglers",
     "SLURM": "hosts",
+    "STOR": "storage",
 }
 _LABEL = 10
 _EVIDENCE_SHOWN = 5
