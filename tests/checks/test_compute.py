@@ -145,6 +145,12 @@ def test_a_wide_fleet_accuses_nobody_for_five_percent() -> None:
     ]
 
 
+def test_fewer_cores_are_no_slow_device() -> None:
+    past = tuple(earlier(700 + i, cores=64) for i in range(6))
+    (one,) = fast(rate(tera=350, cores=32), past=past)["COMP-004"]
+    assert one.status == "not_checked"
+
+
 def test_of_two_devices_only_a_large_difference_tells() -> None:
     assert fast(rate("a"), rate("b", 660))["COMP-004"][0].status == "pass"
     assert fast(rate("a"), rate("b", 600))["COMP-004"][0].subject.name == "b"
@@ -155,7 +161,7 @@ def test_a_busy_machine_is_not_judged() -> None:
     assert one.status == "not_checked"
 
 
-def earlier(tera: float, host: str = "a", **fields: Any) -> Run:
+def earlier(tera: float, host: str = "a", cores: int = 0) -> Run:
     node = NodeFacts(host=host, ranks=(0,), facts=Facts())
     told: dict[str, Any] = {
         "id": "00000000",
@@ -165,9 +171,9 @@ def earlier(tera: float, host: str = "a", **fields: Any) -> Run:
         "started": "2026-11-20T00:00:00Z",
         "seconds": 1.0,
         "world": World(size=1, nodes=(node,), backend="nccl", launcher="local"),
-        "compute": Compute(rates=(rate(host, tera),)),
+        "compute": Compute(rates=(rate(host, tera, cores=cores),)),
     }
-    return Run(**told | fields)
+    return Run(**told)
 
 
 def test_a_lone_device_is_held_against_its_own_past() -> None:

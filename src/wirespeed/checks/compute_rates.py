@@ -40,7 +40,7 @@ HELD = 0.95
 """Share of its first rate that a device keeps when it is hot."""
 _Who = tuple[str, str]
 """Host and device."""
-_Key = tuple[str, str, str, str | int, bool, bool]
+_Key = tuple[str, str, str, str | int, bool, bool, int]
 
 
 def fast_findings(found: Compute, past: Past) -> list[Finding]:
@@ -103,7 +103,9 @@ def judged(rate: float, fleet: Fleet, tests: int, own: float = 0.0) -> Slow | No
 
 
 def _key(one: ComputeRate) -> _Key:
-    return one.product, one.op, one.dtype, one.size, one.together, bool(one.held)
+    """What must be alike for two rates to be compared."""
+    how = one.together, bool(one.held), one.cores
+    return one.product, one.op, one.dtype, one.size, *how
 
 
 def _judgeable(one: ComputeRate) -> bool:
@@ -245,7 +247,8 @@ def _peaks(rates: Sequence[ComputeRate]) -> list[Finding]:
 
 def _held(rates: Sequence[ComputeRate]) -> list[Finding]:
     long = [one for one in rates if one.held]
-    fell = [one for one in long if one.held < HELD and _judgeable(one)]
+    sure = [(one, one.held * (1 + 2 * one.own_spread)) for one in long if _judgeable(one)]
+    fell = [one for one, most in sure if most < HELD]
     if fell:
         return [
             tell(

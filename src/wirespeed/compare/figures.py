@@ -32,7 +32,7 @@ GOODPUT = ("figure", "strategy", "model", "ranks", "for_s")
 WATCHED = ("figure", "ranks")
 REPLAY = ("figure", "ranks", "sequence")
 LOAD = ("figure", "beside", "ranks")
-COMPUTE = ("op", "dtype", "size", "together", "host", "device")
+COMPUTE = ("op", "dtype", "size", "together", "cores", "host", "device")
 SOAK = ("op", "dtype", "size_bytes", "ranks")
 _UNIT = 1e12
 """Operations or bytes whose time is compared."""

@@ -75,6 +75,8 @@ class ComputeRate(OfDevice):
     """Share of the time that the cores were ours."""
     call: Micros[NotNegative] = 0.0
     """Median time of one call of a core, or of the GPU."""
+    cores: Annotated[Count, SPARSE] = 0
+    """Cores that worked; only rates of as many are compared. 0: a GPU."""
     slowest: Annotated[str, SPARSE] = ""
     """The core that was slowest, such as `core 5`."""
     slowest_share: Annotated[float, SPARSE] = 0.0

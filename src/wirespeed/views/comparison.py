@@ -52,6 +52,7 @@ _SPELLED: dict[str, tuple[str, object]] = {
     "ranks": ("{} ranks", 0),
     "redop": ("{}", "none"),
     "root": ("root {}", -1),
+    "cores": ("{} cores", 0),
     "together": ("all at once", False),
     "study": ("{} scaling", "compare"),
 }

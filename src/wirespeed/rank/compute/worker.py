@@ -142,6 +142,7 @@ class Worker:
         if job is not None and turn.walls:
             figures = felt.told() | _figures(turn) | _slowest(self.unit, turn)
             figures |= {"size_bytes": job.size_bytes, "peak": _peak(self.unit, work)}
+            figures["cores"] = len(self.unit.cpus)
             figures["wrong"] = self._answer(job.wrong) if job.wrong else None
         if self._reason:
             figures = {}
