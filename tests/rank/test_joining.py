@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from wirespeed.errors import WorldError
 from wirespeed.process import free_port
 from wirespeed.rank import joining
 from wirespeed.rank.place import Place
@@ -49,6 +50,29 @@ def test_ranks_may_share_a_gpu_where_nccl_lets_them(
     choice = joining.of_all([["", "GPU-a"], ["", "GPU-a"]])
     assert choice.value == value
     assert said in choice.reason
+
+
+class Store(dict[str, str]):
+    """Where ranks of a launcher's world meet."""
+
+    store = None
+    set = dict.__setitem__
+    get = dict.__getitem__
+
+
+def test_a_stranger_in_the_store_chooses_no_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rank(number: int) -> Any:
+        return SimpleNamespace(rank=number, world_size=2, local_rank=number, local_world_size=2)
+
+    store: Any = Store()
+    monkeypatch.setattr(joining.torch.cuda, "is_available", lambda: False)
+    store["wirespeed/backend/1"] = f'["{NO_GPU}", ""]'
+    assert joining.choose_backend("auto", rank(0), store).value == "gloo"
+    assert joining.choose_backend("auto", rank(1), store).reason == NO_GPU
+    for said in ('["mpi", "why not"]', '{"value": "nccl"}', "[1, 2]", "no JSON"):
+        store["wirespeed/backend"] = said
+        with pytest.raises(WorldError, match="that no rank has told"):
+            joining.choose_backend("auto", rank(1), store)
 
 
 def test_ranks_of_one_gpu_share_its_memory() -> None:

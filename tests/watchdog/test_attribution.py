@@ -225,6 +225,8 @@ def test_return_codes_in_words(code, text):
         ("RuntimeError: Timed out waiting 30000ms for recv operation to complete", True),
         ("ValueError: bad shape", False),
         ("torch.OutOfMemoryError: CUDA out of memory", False),
+        ("torch.AcceleratorError: CUDA error: an illegal memory access was encountered", False),
+        ("DistBackendError: NCCL error in: NCCLUtils.cpp:94, unhandled cuda error", False),
     ],
 )
 def test_which_messages_only_say_that_a_peer_is_gone(error, consequence):

@@ -4,7 +4,6 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from datetime import timedelta
 
 import torch
@@ -19,6 +18,7 @@ from wirespeed.node.secret import SealedStore
 from wirespeed.plan import Plan
 from wirespeed.rank.faulty_engine import CALL_FAULTS, DATA_FAULTS, Fault, FaultyEngine
 from wirespeed.rank.place import Control, Place, synchronize
+from wirespeed.training.exchange import read
 
 SLACK_S = 60.0
 """The process group's own time-out lies this far behind the watchdog's, which names the culprit."""
@@ -79,15 +79,18 @@ def _agreed(own: Sequence[str], identity: Identity, store: SealedStore) -> Choic
     store.set(f"{key}/{identity.rank}", json.dumps(own))
     try:
         if identity.rank == 0:
-            ranks = range(identity.world_size)
-            told = [json.loads(store.get(f"{key}/{rank}")) for rank in ranks]
-            store.set(key, json.dumps(asdict(of_all(told))))
-        return Choice(**json.loads(store.get(key)))
-    except (ValueError, TypeError) as error:
+            keys = [f"{key}/{rank}" for rank in range(identity.world_size)]
+            choice = of_all([read((str, str), json.loads(store.get(one))) for one in keys])
+            store.set(key, json.dumps([choice.value, choice.reason]))
+        value, reason = read((str, str), json.loads(store.get(key)))
+        if value not in ("gloo", "nccl"):
+            raise ValueError(f"{value!r:.40} is neither gloo nor nccl")
+    except ValueError as error:
         raise WorldError(
             f"the store holds a choice of the backend that no rank has told: {error}",
             expected="nobody else who writes to the store",
         ) from error
+    return Choice("backend", value, reason)
 
 
 def of_all(told: Sequence[Sequence[str]]) -> Choice:
