@@ -113,7 +113,7 @@ def test_who_fails_jobs_is_named(empty: Path, shown: Any) -> None:
     while "being read" in (text := shown(lemons_page)):
         assert time.monotonic() < end
     said = words(text)
-    assert "1 lemon " in said and "LEMON &lt;b&gt;n3 50 of 100 jobs" in said and "<b>n3" not in text
+    assert "1 lemon " in said and "&lt;b&gt;n3 LEMON 50 of 100 jobs" in said and "<b>n3" not in text
     assert f'href="/nodes/{quote(host, safe="")}"' in text
     assert "LEMON: 50 of 100 jobs failed" in shown(node_page, host=host)
 

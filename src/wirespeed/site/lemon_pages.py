@@ -42,7 +42,7 @@ def names(host: str) -> set[str]:
 
 def _table(found: "Judged", hosts: Mapping[str, str]) -> str:
     """hosts: of the nodes that have a page, by name."""
-    grid = Grid.of("<|<node|<failed|by chance|evidence|<since|<remark")
+    grid = Grid.of("<node|<said|<failed|by chance|evidence|<since|<remark")
     links = {}
     for n, one in enumerate(found.suspects):
         word, color = ("LEMON", "red") if one.accused else ("suspect", "yellow")
@@ -51,9 +51,9 @@ def _table(found: "Judged", hosts: Mapping[str, str]) -> str:
         since = datetime.fromtimestamp(one.since_s, UTC).date().isoformat()
         failed = f"{one.failures} of {counted(one.jobs, 'job')}"
         figures = (f"{one.expected:.1f}", f"10^{one.evidence:.1f}")
-        grid.add(word, one.node, failed, *figures, since, remark, color=color, at=0)
+        grid.add(one.node, word, failed, *figures, since, remark, color=color, at=1)
         if one.node in hosts:
-            links[n, 1] = node_link(hosts[one.node])
+            links[n, 0] = node_link(hosts[one.node])
     return html_table(grid, "nodes that fail jobs, the surest first", "lemons", links)
 
 

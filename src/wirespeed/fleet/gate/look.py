@@ -123,7 +123,7 @@ def link_problems(node: NodeFacts, before: Counters | None, now: Counters) -> li
     ]
 
 
-def blamed(host: str, run: str, said: str, ago: str) -> Finding:
+def blamed(host: str, run: str, said: str, at: str) -> Finding:
     """GATE-008: what the last check of the node says of it."""
     who = Subject("node", host)
-    return tell("GATE-008", "blamed", subject=who, host=host, run=run, said=said, ago=ago)
+    return tell("GATE-008", "blamed", subject=who, host=host, run=run, said=said, at=at)

@@ -52,8 +52,8 @@ def last_blame(names: Collection[str], host: str, now: float) -> list[Finding]:
         for blame in sorted(newest.values(), key=lambda one: one.started, reverse=True):
             later = RunFilter(node=blame.host, since=blame.started)
             if not _cleared(blame, index.findings(which=later), real):
-                ago = _ago(now - datetime.fromisoformat(blame.started).timestamp())
-                return [blamed(host, blame.run.rpartition("-")[2], blame.title, ago)]
+                at = blame.started[:16].replace("T", " ")
+                return [blamed(host, blame.run.rpartition("-")[2], blame.title, at)]
     return []
 
 
@@ -64,8 +64,3 @@ def _cleared(blame: FindingRow, findings: list[FindingRow], real: Collection[str
 
 def _family(one: FindingRow) -> str:
     return one.id.partition("-")[0]
-
-
-def _ago(seconds: float) -> str:
-    hours = seconds / 3600
-    return f"{hours / 24:.0f} days" if hours >= 48 else f"{max(hours, 0):.1f} h"
