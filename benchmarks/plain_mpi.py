@@ -21,8 +21,9 @@ COMM = MPI.COMM_WORLD
 
 def timed(size_bytes: int, buffers: int, calls: int) -> float:
     """Median seconds of the slowest rank."""
-    sent = [np.zeros(size_bytes // 4, np.float32) for _ in range(buffers)]
-    received = [np.zeros_like(one) for one in sent]
+    # Written, so that each has pages of its own: untouched ones are all the same page of zeros.
+    sent = [np.ones(size_bytes // 4, np.float32) for _ in range(buffers)]
+    received = [np.ones_like(one) for one in sent]
     times = np.zeros(WARM_UP + calls)
     for call in range(WARM_UP + calls):
         one, other = sent[call % buffers], received[call % buffers]

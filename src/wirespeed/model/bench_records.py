@@ -272,9 +272,9 @@ class ToolFigure:
     unit: FigureUnit
     """What `value` is in."""
     value: float
-    """In that unit: the median of the samples, or the one figure that the tool tells."""
+    """In that unit: the figure that the tool tells, mostly its mean."""
     low: float | None = None
-    """Lower end of the 95 % interval of the median; null where the tool tells no samples."""
+    """Lower end of its 95 % interval; null where the tool tells no samples."""
     high: float | None = None
     """Upper end of that interval."""
     samples: Count = 0

@@ -8,7 +8,7 @@ from wirespeed.model.records import Run
 from wirespeed.model.units import format_figure, format_size
 from wirespeed.views.text import NOTHING, Grid
 
-_TESTS = "<test|size|places|median|95 %|n|worst|<at|best"
+_TESTS = "<test|size|places|figure|95 %|n|worst|<at|best"
 _EACH = "<test|size|<place|figure|95 %|n"
 
 
@@ -33,11 +33,11 @@ def _by_test(figures: Sequence[ToolFigure]) -> Grid:
 
 
 def _row(same: Sequence[ToolFigure]) -> list[str]:
-    """Of a unit that is not known neither end is worse: the least and the most."""
+    """Of several places the median; of a unit that is not known the least and the most."""
     first = same[0]
     ordered = sorted(same, key=lambda one: one.value, reverse=first.unit == "s")
     usual = first.value if len(same) == 1 else median(one.value for one in same)
-    ends = [NOTHING, ordered[0].place, NOTHING]
+    ends = ["", ordered[0].place, ""]
     if len(same) > 1:
         ends = [_value(ordered[0]), ordered[0].place, _value(ordered[-1])]
     alone = [_reach(first), _samples(first)] if len(same) == 1 else [NOTHING, NOTHING]

@@ -8,7 +8,7 @@ src/iperf_api.c of esnet/iperf.
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 from wirespeed.model.bench_records import ToolFigure
 from wirespeed.model.records import Run
@@ -22,10 +22,10 @@ from wirespeed.runs.importers.told import (
     objects,
     part,
     reported,
-    sampled,
     tool_run,
     words,
 )
+from wirespeed.statistics import LEAST_SAMPLES, mean_interval
 
 _SHORT = 0.5
 """An interval shorter than this share of the first is the rest at the end."""
@@ -83,12 +83,11 @@ def _one_way(data: Mapping[str, Any], test: str, place: str, suffix: str) -> Ite
     told = partial(ToolFigure, tool="iperf3", place=place)
     received = part(data, "end", f"sum_received{suffix}")
     total = received or part(data, "end", f"sum{suffix}")
-    rates = [] if test.startswith("udp") else _rates(data, f"sum{suffix}")
-    if rates:
-        yield sampled(rates, tool="iperf3", test=test, place=place, unit="B/s")
-    elif (rate := number(total.get("bits_per_second"))) is not None:
+    if (rate := number(total.get("bits_per_second"))) is not None:
         lost = 0.0 if received else (number(total.get("lost_percent")) or 0.0) / 100
-        yield told(test=test, unit="B/s", value=rate / 8 * (1 - lost))
+        value = rate / 8 * (1 - lost)
+        ends = _interval(value, data, f"sum{suffix}") if test.startswith("tcp") else {}
+        yield told(test=test, unit="B/s", value=value, **ends)
     if (resent := number(part(data, "end", f"sum_sent{suffix}").get("retransmits"))) is not None:
         yield told(test=f"{test}: retransmits", unit="", value=resent)
     if (jitter := number(total.get("jitter_ms"))) is not None:
@@ -97,14 +96,25 @@ def _one_way(data: Mapping[str, Any], test: str, place: str, suffix: str) -> Ite
         yield told(test=f"{test}: lost share", unit="", value=lost_percent / 100)
 
 
-def _rates(data: Mapping[str, Any], key: str) -> list[float]:
-    """Bytes a second of each whole interval after those that `--omit` leaves out."""
+class _Ends(TypedDict, total=False):
+    low: float
+    high: float
+    samples: int
+
+
+def _interval(value: float, data: Mapping[str, Any], key: str) -> _Ends:
+    """Of the mean, by Student's t over the whole intervals after those that `--omit` leaves out; it is
+    drawn out to the receiver's figure, which lags by what was under way."""
     sums = [part(one, key) for one in objects(data.get("intervals"))]
     kept = [one for one in sums if one and not one.get("omitted")]
-    whole = number(kept[0].get("seconds")) if kept else None
-    return [
+    whole = (number(kept[0].get("seconds")) or 0.0) if kept else 0.0
+    rates = [
         rate / 8
         for one in kept
         if (rate := number(one.get("bits_per_second"))) is not None
-        and (number(one.get("seconds")) or 0.0) >= _SHORT * (whole or 0.0)
+        and (number(one.get("seconds")) or 0.0) >= _SHORT * whole
     ]
+    if len(rates) < LEAST_SAMPLES:
+        return {}
+    ends = mean_interval(rates)
+    return {"low": min(ends.low, value), "high": max(ends.high, value), "samples": len(rates)}

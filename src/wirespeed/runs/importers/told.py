@@ -8,13 +8,13 @@ from statistics import median
 from typing import Any
 
 from wirespeed.errors import InputError
-from wirespeed.model.bench_records import FigureUnit, ToolFigure
+from wirespeed.model.bench_records import ToolFigure
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Choice, Finding, Measurement, NodeFacts, Run, Subject, World
 from wirespeed.model.units import counted, format_figure
 from wirespeed.runs.findings import make_finding
 from wirespeed.runs.folder import new_id
-from wirespeed.statistics import LEAST_SAMPLES, MAD_TO_SIGMA, median_interval
+from wirespeed.statistics import MAD_TO_SIGMA
 
 GIGA, MEBI, MICRO, MILLI = 1e9, float(2**20), 1e-6, 1e-3
 MOST_FIGURES = 200_000
@@ -84,24 +84,6 @@ def part(data: Mapping[str, Any], *keys: str) -> dict[str, Any]:
 def words(value: object, most: int = 200) -> str:
     """A text of others on one line."""
     return " ".join(str(value).split())[:most] if value is not None else ""
-
-
-def sampled(
-    samples: Sequence[float], *, tool: str, test: str, place: str, unit: FigureUnit
-) -> ToolFigure:
-    """The median of the samples with its 95 % interval, which takes six of them."""
-    middle = median(samples)
-    ends = median_interval(samples) if len(samples) >= LEAST_SAMPLES else None
-    return ToolFigure(
-        tool=tool,
-        test=test,
-        place=place,
-        unit=unit,
-        value=middle,
-        low=min(ends.low, middle) if ends else None,
-        high=max(ends.high, middle) if ends else None,
-        samples=len(samples),
-    )
 
 
 def reported(tool: str, text: str, *, evidence: Iterable[str] = ()) -> Finding:
