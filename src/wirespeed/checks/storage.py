@@ -29,7 +29,6 @@ _MEANS = {
     "EROFS": "read-only",
     "ESTALE": "stale handle",
 }
-_IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
 
 
 def storage_findings(storage: Storage) -> list[Finding]:
@@ -180,13 +179,17 @@ def _enough(storage: Storage) -> Finding:
 
 def _checkpoints(storage: Storage) -> Finding:
     """Writing and reading by all ranks at once, and what that means for the model."""
-    told = [one for name in ("write", "read", "save", "load") if (one := storage.best(name))]
-    figures = ", ".join(f"{one.access} {rate(one)}" for one in told)
-    ranks = counted(told[0].ranks if told else 0, "rank")
-    evidence = [*map(_line, told), *_cache_notes(storage)]
-    save, load = storage.checkpoint_s("save"), storage.checkpoint_s("load")
+    found = [one for name in ("write", "read", "save", "load") if (one := storage.best(name))]
+    told = {one.access: f"{one.access} {rate(one)}" for one in found}
+    files = ", ".join(told[name] for name in ("write", "read") if name in told)
+    saved = ", ".join(told[name] for name in ("save", "load") if name in told) or "not measured"
+    ranks = counted(found[0].ranks if found else 0, "rank")
+    evidence = [*map(_line, found), *_cache_notes(storage)]
+    save = storage.checkpoint_s("save") or storage.checkpoint_s("write")
+    load = storage.checkpoint_s("load") or storage.checkpoint_s("read")
     if save is None:
-        return tell("STOR-004", "figures", figures=figures, ranks=ranks, evidence=evidence)
+        texts = {"files": files, "saved": saved, "ranks": ranks}
+        return tell("STOR-004", "figures", evidence=evidence, **texts)
     size = format_size(storage.checkpoint)
     means = f"{size} of {storage.model} ({storage.checkpoint // 12:,} parameters with AdamW)"
     case = "long" if save.low > PAUSE_S else "good"
@@ -196,7 +199,7 @@ def _checkpoints(storage: Storage) -> Finding:
         save=_middle(save, format_duration),
         load=_middle(load, format_duration) if load else "not known",
         means=means,
-        figures=figures,
+        figures=f"{files}; by torch.distributed.checkpoint: {saved}",
         ranks=ranks,
         evidence=evidence,
     )
@@ -225,14 +228,17 @@ def _line(one: StorageFigure) -> str:
 def _cache_notes(storage: Storage) -> Iterator[str]:
     """What the figures are of."""
     node = storage.nodes[0]
-    if node.filesystem in _IN_MEMORY:
+    for one in storage.troubles:
+        if one.kind == "skipped":
+            yield f"torch.distributed.checkpoint: not measured, torch did not start: {one.text}"
+    if node.in_memory:
         yield f"{node.filesystem} lies in memory: these are figures of memory"
     elif node.direct:
         yield "plain files past the page cache (O_DIRECT); the cache of a server cannot be left out"
     else:
         yield "the page cache was emptied of files before they were read; a server's cannot be"
     warm = [one for one in storage.figures if one.cached > CACHED]
-    if warm and node.filesystem not in _IN_MEMORY:
+    if warm and not node.in_memory:
         shares = ", ".join(f"{one.access} {one.cached:.0%}" for one in warm)
         yield f"in the reader's page cache all the same: {shares}"
 

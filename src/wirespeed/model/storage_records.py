@@ -53,11 +53,6 @@ class StorageFigure:
     slowest_ratio: Annotated[MedianTime | None, SPARSE] = None
     """Its time over the middle one of the other nodes."""
 
-    @property
-    def key(self) -> tuple[str, str]:
-        """What tells it from the run's other figures."""
-        return self.access, self.engine
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageNode:
@@ -86,6 +81,7 @@ class StorageNode:
     """What the quota leaves; null: none, or not known (`quota_unknown`)."""
     quota_unknown: Annotated[str, SPARSE] = ""
     """Why the quota could not be read."""
+
     same: bool | None = None
     """Whether it sees what the first node wrote; null: not looked at."""
     change_seen: Seconds[NotNegative | None] = None
@@ -94,14 +90,19 @@ class StorageNode:
     """Until a new file of another node was there under a name looked for before; null: not within
     5 s."""
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether what it holds is the page cache itself."""
+        return self.filesystem in ("tmpfs", "ramfs", "devtmpfs")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageTrouble:
     """Something that went wrong on one rank."""
 
-    kind: Literal["hung", "error", "wrong", "left"]
+    kind: Literal["hung", "error", "wrong", "left", "skipped"]
     """`hung`: no answer; `error`: refused by the system; `wrong`: other data than were written;
-    `left`: files that could not be removed."""
+    `left`: files that could not be removed; `skipped`: not the storage's fault."""
     rank: Count
     """Global rank."""
     host: str

@@ -376,7 +376,7 @@ class _SessionLoss:
             if now != last:
                 last, since = now, time.monotonic()
             bound = self.plan.op_timeout_s if now[1] else self.plan.startup_timeout_s
-            bound += SLACK_S
+            bound = max(bound, heartbeat.announced_s) + SLACK_S
             if time.monotonic() - since > bound:
                 who, where = f"rank {self.identity.rank}", now[0] or "start-up"
                 saw = f"{who} made no progress for {bound:.0f} s in {where}"

@@ -59,6 +59,7 @@ def nodes_grid(storage: Storage) -> Grid:
     for node in storage.nodes:
         quota = "" if node.quota is None else format_size(node.quota)
         cache = "passed by" if node.direct else "emptied before reading"
+        cache = "is all there is" if node.in_memory else cache
         grid.add(
             *(node.host, node.filesystem, node.source, node.options, cache),
             *(format_size(node.free), format_size(node.total)),

@@ -149,6 +149,11 @@ class Heartbeat:
         if self._socket is not None:
             self._send(self._beat())
 
+    @property
+    def announced_s(self) -> float:
+        """Seconds that the phase may go without progress, as it was announced; 0: the usual bound."""
+        return self._bound
+
     def record(self, kind: str, data: dict[str, Any]) -> None:
         """Send a result. Order is kept. Raises WorldError when the session is gone."""
         self._send(protocol.Record(kind, data))

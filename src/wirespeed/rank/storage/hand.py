@@ -42,6 +42,11 @@ class Hand:
             bufsize=0,
         )
 
+    @property
+    def gone(self) -> bool:
+        """Whether the worker was given up, or has ended."""
+        return self._hung is not None
+
     def ask(self, do: str, quiet_s: float, **told: Any) -> Answer:
         """Have it done; after so many seconds without progress the worker is given up, for good."""
         if self._hung is not None:

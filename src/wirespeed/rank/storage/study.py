@@ -35,8 +35,10 @@ _MOST_S = 45.0
 """Of one kind of access, starting programs and waiting for each other included."""
 _SLACK_S = 60.0
 """For a worker that is given up to end, and for ranks to hear of it."""
-_TORCH_S = 30.0
-"""For its import, beside the bound of an operation."""
+_TORCH_S = 50.0
+"""For its import, beside the bound of an operation; ranks wait for each other 60 s longer than that."""
+_AGAIN_S = 5.0
+"""For storage that had hung, to remove files."""
 
 
 class _Stopped(Exception):
@@ -45,13 +47,12 @@ class _Stopped(Exception):
 
 def run_storage(place: Place, plan: Plan, storage: StoragePlan, heartbeat: Reporter) -> None:
     """Look at the folder, and measure it where there is room. Collective; bounded."""
-    hand = Hand(place.tick)
-    study = _Study(place, plan, storage, heartbeat, hand)
+    study = _Study(place, plan, storage, heartbeat)
     place.busy(plan.op_timeout_s + _TORCH_S + _SLACK_S)
     try:
         study.run()
     finally:
-        hand.close()
+        study.hand.close()
     place.control.barrier()  # every worker has ended, and left nothing
     place.busy(None)
 
@@ -62,11 +63,11 @@ def _missing(slowest: Sequence[float], *, late: bool) -> int:
 
 
 class _Study:
-    def __init__(
-        self, place: Place, plan: Plan, storage: StoragePlan, heartbeat: Reporter, hand: Hand
-    ) -> None:
+    def __init__(self, place: Place, plan: Plan, storage: StoragePlan, heartbeat: Reporter) -> None:
         self._place, self._storage, self._heartbeat = place, storage, heartbeat
-        self._hand, self._quiet_s = hand, plan.op_timeout_s
+        self.hand, self._quiet_s = Hand(place.tick), plan.op_timeout_s
+        token = place.control.objects(secrets.token_hex(8), str)[0]
+        self._work = {"rank": place.rank, "directory": storage.folder, "token": token}
         self._tell = teller(place, heartbeat)
         self._first = [place.hosts.index(host) for host in dict.fromkeys(place.hosts)]
         self._engine = "own"
@@ -93,9 +94,7 @@ class _Study:
         self._keep(complete=whole)
 
     def _measure(self) -> None:
-        token = self._place.control.objects(secrets.token_hex(8), str)[0]
-        folder = self._storage.folder
-        self._all("start", "work", rank=self._place.rank, directory=folder, token=token)
+        self._all("start", "work", **self._work)
         self._look()
         if not self._has_room():
             return
@@ -236,8 +235,12 @@ class _Study:
         )
 
     def _checkpoints(self) -> None:
-        """Of the large file's size; what torch refuses ends this part alone."""
-        self._all("torch", "prepare", quiet_s=self._quiet_s + _TORCH_S, size=self._size)
+        """Of the large file's size; where torch is not there in time, storage is not to blame."""
+        answers = self._answers("torch", "prepare", self._quiet_s + _TORCH_S, size=self._size)
+        if late := [rank for rank, one in enumerate(answers) if one.kind]:
+            one = answers[late[0]]
+            self._note(self._trouble(late[0], "torch", one, kind="skipped"))
+            return
         load = partial(self._all, "load", "load", of=self._reads_of)
         save = partial(self._all, "save", "save")
         self._rounds("torch.distributed.checkpoint", ("save", save), ("load", load))
@@ -284,7 +287,7 @@ class _Study:
 
     def _answers(self, label: str, do: str, quiet_s: float, **told: Any) -> list[Answer]:
         self._heartbeat.enter(f"storage: {label}")
-        answer = self._hand.ask(do, quiet_s, **told) if do else Answer()
+        answer = self.hand.ask(do, quiet_s, **told) if do else Answer()
         return self._place.control.objects(answer, Answer)
 
     def _trouble(self, rank: int, doing: str, one: Answer, **other: Any) -> StorageTrouble:
@@ -300,10 +303,16 @@ class _Study:
         )
 
     def _clean(self) -> None:
-        """Everybody's files, then the folders; where a worker hangs, what it has written stays."""
+        """Everybody's files, then the folders; for a worker that was given up another one tries."""
+        quiet_s = self._quiet_s
+        if self.hand.gone:
+            self.hand.close()
+            self.hand = Hand(self._place.tick)
+            quiet_s = min(quiet_s, _AGAIN_S)
+            self.hand.ask("work", quiet_s, begun=True, **self._work)
         for last in (False, True):
             doing = "removing its files"
-            answers = self._answers(doing, "clean", self._quiet_s, last=last and self._leads)
+            answers = self._answers(doing, "clean", quiet_s, last=last and self._leads)
             left = [
                 self._trouble(rank, doing, one, kind="left", text=text)
                 for rank, one in enumerate(answers)

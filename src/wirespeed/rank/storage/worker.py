@@ -38,13 +38,14 @@ class _Ended(BaseException):
 class Worker:
     """Carries out the orders of one rank; a method each."""
 
-    def __init__(self, rank: int, directory: str, token: str) -> None:
+    def __init__(self, rank: int, directory: str, token: str, begun: bool = False) -> None:
+        """begun: another worker was given up that may have written files."""
         self._rank, self._folder = rank, Path(directory)
         self._own = self._folder / f"{folder.PREFIX}{token}"
         self._token = token
         self._told = 0.0
         self._direct = False
-        self._begun = False
+        self._begun = begun
         self._pattern = files.Pattern.of(token, self._tick)
         self._checkpoints: Any = None
 
