@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from wirespeed.process import free_port
 
 WORDS = ("check", "--only", "storage", "-l", "quick", "--ranks", "2")
 BOUND_S = 30.0
@@ -76,6 +79,34 @@ def test_a_hang_in_the_kernel_is_bounded_and_the_next_run_removes_what_was_left(
     assert "hangs" in one["title"]
     assert "state D" in " ".join(one["evidence"])
     assert done.seconds < 60
+
+
+_NODE = """
+hostname node-$RANK
+mount --make-rprivate /
+test "$RANK" = 0 || mount -t tmpfs none "$1"
+exec "$2" -m wirespeed check --only storage -l quick -o json -q --data "$1"
+"""
+
+
+def test_a_node_that_sees_another_folder_is_named(cli: Any, tmp_path: Path, finding: Any) -> None:
+    """Two nodes by their host names and mounts; nothing is said of who is slower."""
+    needs("unshare", "hostname")
+    place = tmp_path / "data"
+    place.mkdir()
+    shell = ("unshare", "-um", "sh", "-c", _NODE, "node", str(place), sys.executable)
+    meet = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    meet |= {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    ranks = [cli.start_words(shell, env={**meet, "RANK": str(rank)}) for rank in range(2)]
+    done = [rank.wait() for rank in ranks]
+    one = finding(done[0].json, "STOR-001")
+    assert (one["status"], one["subject"]["name"]) == ("fail", "node-1")
+    assert "STOR-007" not in {found["id"] for found in done[0].json["findings"]}
+    assert list(place.iterdir()) == []
 
 
 @pytest.fixture

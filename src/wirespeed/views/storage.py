@@ -4,7 +4,7 @@ from wirespeed.model.bench_records import MedianTime
 from wirespeed.model.records import Run
 from wirespeed.model.storage_records import Storage, StorageFigure
 from wirespeed.model.units import format_duration, format_size
-from wirespeed.views.sections import bandwidth
+from wirespeed.views.sections import bandwidth, note
 from wirespeed.views.text import NOTHING, Grid, Style, titled
 
 _FIGURES = (
@@ -13,8 +13,16 @@ _FIGURES = (
 _NODES = "<node|<file system|<of|<options|<page cache|free|of|files left|quota left"
 
 
+NOTE = (
+    "rates: bytes or calls of a round over the slowest rank's time; a call: the middle rank's median, "
+    "and the percentiles of the rank where they are highest (docs/storage.md)"
+)
+
+
 def storage_lines(storage: Storage, style: Style) -> list[str]:
-    return titled(storage_tables(storage), style)[:-1]
+    return titled(storage_tables(storage), style)[:-1] + (
+        note(NOTE, style) if storage.figures else []
+    )
 
 
 def storage_tables(storage: Storage) -> list[tuple[str, Grid]]:

@@ -19,6 +19,7 @@ from wirespeed.views.html.parts import Section, Spot, chart, html_tables, sectio
 from wirespeed.views.html.timeline import timeline_svg
 from wirespeed.views.sections import series_of
 from wirespeed.views.shape import shape_tables
+from wirespeed.views.storage import NOTE as STORAGE_NOTE
 from wirespeed.views.storage import conclusion as storage_said
 from wirespeed.views.storage import storage_tables
 from wirespeed.views.text import NOTHING, Column, Grid, Style, shortened
@@ -183,7 +184,8 @@ def _compute(run: Run, spot: Spot) -> Iterator[Section]:
 def _storage(run: Run, spot: Spot) -> Iterator[Section]:
     if run.storage is not None and (found := storage_tables(run.storage)):
         title = "Data and checkpoints"
-        yield study(spot, "storage", "Storage", title, found, said=storage_said(run))
+        told = {"said": storage_said(run), "notes": [STORAGE_NOTE]}
+        yield study(spot, "storage", "Storage", title, found, **told)
 
 
 def _lasting(run: Run, spot: Spot) -> Iterator[Section]:
