@@ -288,6 +288,8 @@ class StoragePlan:
     """Of that model; 0: no model was named."""
     needed_per_s: float = 0.0
     """Samples a second that the job reads; 0: not told."""
+    needed_from: str = ""
+    """Who says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -159,7 +159,8 @@ def test_what_a_checkpoint_takes(gigabytes: int, status: str) -> None:
 
 @pytest.mark.parametrize(("need", "status"), [(800, "pass"), (3000, "warn"), (9000, "fail")])
 def test_samples_against_what_steps_need(need: float, status: str) -> None:
-    assert told(replace(GOOD, needed_per_s=need))["STOR-006"].status == status
+    one = told(replace(GOOD, needed_per_s=need, needed_from="train run 7f3c"))["STOR-006"]
+    assert (one.status, "train run 7f3c" in one.expected) == (status, True)
 
 
 def test_a_node_that_is_slower_than_the_others() -> None:

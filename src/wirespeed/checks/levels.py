@@ -126,7 +126,7 @@ def storage_plan(
     *,
     data: str | None = None,
     model: str | None = None,
-    samples_per_s: float = 0.0,
+    samples_per_s: tuple[float, str] = (0.0, ""),
 ) -> StoragePlan | None:
     """What to do with that folder, whose path is made absolute; None where it is not asked for.
 
@@ -147,7 +147,7 @@ def storage_plan(
             expected="storage among what --only names",
             next="wirespeed check --only storage --data FOLDER",
         )
-    told: dict[str, Any] = {"needed_per_s": samples_per_s}
+    told: dict[str, Any] = dict(zip(("needed_per_s", "needed_from"), samples_per_s, strict=True))
     if model is not None:
         size = size_named(model)
         checkpoint = size.parameters * _ADAMW_BYTES

@@ -262,7 +262,7 @@ def _samples(storage: Storage) -> Finding:
     best = max(one.per_s.high for _, one in ways if one.per_s)
     least = min(one.per_s.low for _, one in ways if one.per_s)
     case = "too slow" if best < need else "by one way" if least < need else "good"
-    return tell("STOR-006", case, need=f"{need:,.0f}", **told)
+    return tell("STOR-006", case, need=f"{need:,.0f}", source=storage.needed_from, **told)
 
 
 def per_s(one: StorageFigure) -> str:

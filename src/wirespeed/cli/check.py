@@ -55,7 +55,8 @@ _DEFAULT_FOR = "30m"
 )
 @option(
     "--samples-per-s",
-    "With --data: samples that the job reads in a second.",
+    "With --data: samples that the job reads in a second.  [default: those of the newest stored run of "
+    "train with that --model]",
     FiniteRange(0, min_open=True),
 )
 @flag("--list list_", "List the checks and stop.")
@@ -118,7 +119,21 @@ def _storage_words(values: Mapping[str, Any]) -> dict[str, Any]:
             expected="--data FOLDER, with -l quick, medium or long",
             next="wirespeed check --only storage --data FOLDER",
         )
+    if "samples_per_s" in told:
+        told["samples_per_s"] = told["samples_per_s"], "--samples-per-s"
+    elif "model" in told:
+        told["samples_per_s"] = _trained(told["model"])
     return told
+
+
+def _trained(model: str) -> tuple[float, str]:
+    """Samples a second of the fastest strategy in the newest stored run of that model, and its name."""
+    from wirespeed.runs.store import past_runs
+
+    for run in past_runs():
+        if known := [one.samples_per_s for one in run.training if one.model == model]:
+            return max(known), f"train run {run.id}, {run.world.size} ranks"
+    return 0.0, ""
 
 
 def _run(

@@ -147,6 +147,8 @@ class Storage:
     """Of one small file, which stands for a sample."""
     needed_per_s: NotNegative = 0.0
     """Samples a second that the job reads; 0: not told."""
+    needed_from: Annotated[str, SPARSE] = ""
+    """Who says so: `--samples-per-s`, or a stored run of `train`."""
 
     def best(self, *accesses: Access) -> StorageFigure | None:
         """Of these the figure with the highest rate."""

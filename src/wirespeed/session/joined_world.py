@@ -375,13 +375,17 @@ class _SessionLoss:
             now = heartbeat.position()
             if now != last:
                 last, since = now, time.monotonic()
-            bound = self.plan.op_timeout_s if now[1] else self.plan.startup_timeout_s
-            bound = max(bound, heartbeat.announced_s) + SLACK_S
+            bound = self._bound_s(heartbeat, started=bool(now[1]))
             if time.monotonic() - since > bound:
                 who, where = f"rank {self.identity.rank}", now[0] or "start-up"
                 saw = f"{who} made no progress for {bound:.0f} s in {where}"
                 self._tell("its process is stopped, or its machine hangs", saw)
                 os._exit(ABORTED)
+
+    def _bound_s(self, heartbeat: Heartbeat, *, started: bool) -> float:
+        """Without progress; work that was announced may take its time, as the session lets it."""
+        usual = self.plan.op_timeout_s if started else self.plan.startup_timeout_s
+        return max(usual, heartbeat.announced_s) + SLACK_S
 
     def _tell(self, cause: str, saw: str) -> None:
         if self.identity.rank != SPEAKER:

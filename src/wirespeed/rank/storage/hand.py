@@ -23,6 +23,11 @@ _KILLED_S = 2.0
 _LOOK_S = 0.25
 
 
+def _short(value: Any) -> Any:
+    """Six digits: what all ranks tell each other at once shall fit into one small message each."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
 class Hand:
     """One worker, until `close`."""
 
@@ -64,7 +69,7 @@ class Hand:
                 if line is None:
                     return self._gone()
                 if "answer" in line:
-                    return Answer(**line["answer"])
+                    return Answer(**{name: _short(one) for name, one in line["answer"].items()})
         waited = time.monotonic() - begun
         self._hung = Answer(
             kind="hung", waited=waited, where=self._where(), text=f"no answer to {do}"

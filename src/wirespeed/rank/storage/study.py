@@ -67,7 +67,11 @@ class _Study:
         self._place, self._storage, self._heartbeat = place, storage, heartbeat
         self.hand, self._quiet_s = Hand(place.tick), plan.op_timeout_s
         token = place.control.objects(secrets.token_hex(8), str)[0]
-        self._work = {"rank": place.rank, "directory": storage.folder, "token": token}
+        self._work: dict[str, Any] = {
+            "rank": place.rank,
+            "directory": storage.folder,
+            "token": token,
+        }
         self._tell = teller(place, heartbeat)
         self._first = [place.hosts.index(host) for host in dict.fromkeys(place.hosts)]
         self._engine = "own"
@@ -78,6 +82,7 @@ class _Study:
             checkpoint=storage.checkpoint_bytes,
             sample=storage.sample_bytes,
             needed_per_s=storage.needed_per_s,
+            needed_from=storage.needed_from,
         )
 
     @property
