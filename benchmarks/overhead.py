@@ -13,7 +13,7 @@ With `--engine mpi4py` both worlds are started by mpirun, and mpi4py's own loop 
 peer.
 
     [chrt -r 1] python benchmarks/overhead.py [--rounds 40] [--calls 400] [--sizes 4096,65536] [--same]
-        [--engine mpi4py]
+        [--engine mpi4py] [--launches 5]
 """
 
 import argparse
@@ -39,6 +39,8 @@ HEADER = (
     "| size | plain µs | ours µs | ratio, 95 % interval | added µs, 95 % interval | rounds | |\n"
     "|---|---|---|---|---|---|---|\n"
 )
+Pair = tuple[float, float]
+"""Seconds of one round: the plain world's, ours."""
 Turn = Callable[[str], float]
 """Hands a world what to time, `SIZE BUFFERS CALLS`; seconds, the median of its slowest rank."""
 
@@ -48,6 +50,7 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--calls", type=int, default=400)
+    parser.add_argument("--launches", type=int, default=1)
     parser.add_argument("--sizes", default="4096,65536,1048576")
     parser.add_argument("--same", action="store_true", help="the plain script against itself")
     parser.add_argument("--engine", choices=("torch", "mpi4py"), default="torch")
@@ -57,8 +60,12 @@ def main() -> int:
     sys.stdout.write(f"{where}\n\n{HEADER}")
     other = plain_world if asked.same else our_world
     engine: str = asked.engine
-    with plain_world(asked.ranks, engine) as plain, other(asked.ranks, engine) as ours:
-        rows = [compare(plain, ours, size, asked.rounds, asked.calls) for size in sizes]
+    launches: dict[int, list[list[Pair]]] = {size: [] for size in sizes}
+    for _ in range(asked.launches):
+        with plain_world(asked.ranks, engine) as plain, other(asked.ranks, engine) as ours:
+            for size, found in launches.items():
+                found.append(compared(plain, ours, size, asked.rounds, asked.calls))
+    rows = [row(size, found) for size, found in launches.items()]
     return 0 if all(rows) else 1
 
 
@@ -67,8 +74,8 @@ def scheduler() -> str:
     return "default scheduler" if default else "real-time scheduler"
 
 
-def compare(plain: Turn, ours: Turn, size: int, rounds: int, calls: int) -> bool:
-    """Measure and print one row; whether it is kept."""
+def compared(plain: Turn, ours: Turn, size: int, rounds: int, calls: int) -> list[Pair]:
+    """The rounds of one launch."""
     from wirespeed.collectives.oracle import rotation
     from wirespeed.node.limits import llc_bytes
 
@@ -80,16 +87,26 @@ def compare(plain: Turn, ours: Turn, size: int, rounds: int, calls: int) -> bool
         else:
             theirs, mine = plain(line), ours(line)
         pairs.append((theirs, mine))
-    pairs = pairs[1:]  # the first connects
-    ratio = interval([mine / theirs for theirs, mine in pairs])
-    added = interval([mine - theirs for theirs, mine in pairs])
+    return pairs[1:]  # the first connects
+
+
+def row(size: int, launches: list[list[Pair]]) -> bool:
+    """Print it; whether it is kept. Of several launches each gives one sample, its median: where memory
+    lies differs from launch to launch, and all rounds of one share that."""
+    ratios = [[mine / theirs for theirs, mine in one] for one in launches]
+    more = [[mine - theirs for theirs, mine in one] for one in launches]
+    ratio, added = (
+        interval(found[0] if len(found) == 1 else list(map(median, found)))
+        for found in (ratios, more)
+    )
     verdict = judged(ratio, added)
+    pairs = [pair for one in launches for pair in one]
     bare, own = (median(side) * 1e6 for side in zip(*pairs, strict=True))
     print(
         f"| {size >> 10} KiB | {bare:.1f} | {own:.1f} "
         f"| {ratio[1]:.3f} ({ratio[0]:.3f} … {ratio[2]:.3f}) "
         f"| {added[1] * 1e6:+.1f} ({added[0] * 1e6:+.1f} … {added[2] * 1e6:+.1f}) "
-        f"| {rounds} | {verdict} |",
+        f"| {len(pairs)} | {verdict} |",
         flush=True,
     )
     return verdict == "kept"

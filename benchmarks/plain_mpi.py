@@ -24,8 +24,9 @@ def timed(size_bytes: int, buffers: int, calls: int) -> float:
     # Written, so that each has pages of its own: untouched ones are all the same page of zeros.
     sent = [np.ones(size_bytes // 4, np.float32) for _ in range(buffers)]
     received = [np.ones_like(one) for one in sent]
-    times = np.zeros(WARM_UP + calls)
-    for call in range(WARM_UP + calls):
+    warm_up = max(WARM_UP, buffers)
+    times = np.zeros(warm_up + calls)
+    for call in range(warm_up + calls):
         one, other = sent[call % buffers], received[call % buffers]
         COMM.Barrier()
         begin = MPI.Wtime()
@@ -33,7 +34,7 @@ def timed(size_bytes: int, buffers: int, calls: int) -> float:
         times[call] = MPI.Wtime() - begin
     slowest = np.zeros_like(times)
     COMM.Allreduce(times, slowest, op=MPI.MAX)
-    return float(median(slowest[WARM_UP:]))
+    return float(median(slowest[warm_up:]))
 
 
 def main() -> None:
