@@ -2,7 +2,7 @@
 
 Fleets are simulated: devices of a product differ by a lognormal spread, each figure of a device by a
 noise of its own. The verdict is that of `checks/compute_rates.py`, on the figures that `check -l long`
-takes of a GPU. Run it as
+takes of a GPU. Then one device, held against its own past alone. Run it as
 
     python benchmarks/compute_verdicts.py [DEVICES]
 
@@ -15,6 +15,7 @@ from random import Random
 from wirespeed.checks.compute_rates import fast_findings
 from wirespeed.checks.levels import compute_plan
 from wirespeed.model.compute_records import Compute, ComputeRate
+from wirespeed.model.records import Run, World
 from wirespeed.plan import ComputeWork
 
 SLOWER = 0.95
@@ -33,6 +34,43 @@ def main() -> None:
     for count in (8, 64, 1000):
         for spread, noise in ((0.002, 0.002), (0.005, 0.005), (0.01, 0.003)):
             row(count, spread, noise, max(1, wanted // count))
+
+    print(f"{'runs':>8} {'noise':>7} {'nights':>8} {'accused':>8} {'5 % slower found':>17}")
+    for runs in (5, 10, 30):
+        for noise in (0.002, 0.005, 0.01, 0.03):
+            nights(runs, noise, max(1, wanted // 10))
+
+
+def nights(runs: int, noise: float, count: int) -> None:
+    """One device against its own past, whose figures differ so much from run to run."""
+    draw = Random(f"{runs} {noise}")
+    told = [0, 0]
+    for _ in range(count):
+        past = [Compute(rates=one_night(noise, draw)) for _ in range(runs)]
+        earlier = [run_of(one) for one in past]
+        for slower, factor in enumerate((1.0, SLOWER)):
+            now = Compute(rates=one_night(noise, draw, factor))
+            findings = fast_findings(now, lambda earlier=earlier: earlier)
+            told[slower] += any(one.status in ("warn", "fail") for one in findings)
+    print(f"{runs:>8} {noise:>7.1%} {count:>8,} {told[0]:>8} {told[1] / count:>17.1%}", flush=True)
+
+
+def one_night(noise: float, draw: Random, factor: float = 1.0) -> tuple[ComputeRate, ...]:
+    return tuple(figure("n0", work, factor * draw.lognormvariate(0, noise)) for work in works())
+
+
+def run_of(compute: Compute) -> Run:
+    world = World(size=1, nodes=(), backend="nccl", launcher="local")
+    return Run(
+        id="00000000",
+        command="check",
+        verdict="READY",
+        exit_code=0,
+        started="2026-11-26T00:00:00Z",
+        seconds=1.0,
+        world=world,
+        compute=compute,
+    )
 
 
 def row(count: int, spread: float, noise: float, fleets: int) -> None:

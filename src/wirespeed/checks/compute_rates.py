@@ -9,20 +9,22 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, median
+from statistics import NormalDist, median, stdev
 
 from wirespeed.checks.compute import node_of, place_of
 from wirespeed.checks.registry import absent, tell
 from wirespeed.model.compute_records import Compute, ComputeRate
 from wirespeed.model.records import Finding, Run, Status
 from wirespeed.model.units import counted
-from wirespeed.statistics import MAD_TO_SIGMA
+from wirespeed.statistics import MAD_TO_SIGMA, student_t
 
 Past = Callable[[], Iterable[Run]]
 SPREAD = 0.01
 """Relative deviation between healthy devices of a product that is expected at least."""
 FALSE_ALARMS = 0.0005
 """Of a healthy device over all of its figures."""
+_FIGURES = 24
+"""About so many figures has a device that are each held against two things."""
 FAIL_BELOW = 0.8
 """Of the median: a job that waits for it loses a fifth."""
 FEW, FEW_BELOW = 4, 0.9
@@ -85,6 +87,18 @@ class Fleet:
         middle = median(rates)
         apart = median(abs(math.log(one / middle)) for one in rates)
         return Fleet(middle, max(SPREAD, MAD_TO_SIGMA * apart), len(rates))
+
+    @staticmethod
+    def of_past(rates: Sequence[float]) -> "Fleet":
+        """Of a device's own good runs, LEAST_RUNS at least.
+
+        What made some of them slow may come again, so that none is left out; and so few tell their
+        deviation badly: it is widened as Student's t is wider than a normal distribution out there.
+        """
+        count, sure = len(rates), 1 - 2 * FALSE_ALARMS / _FIGURES
+        wider = student_t(sure, count - 1) / NormalDist().inv_cdf((1 + sure) / 2)
+        spread = stdev(map(math.log, rates)) * wider * math.sqrt(1 + 1 / count)
+        return Fleet(median(rates), max(SPREAD, spread), count)
 
 
 def judged(rate: float, fleet: Fleet, tests: int, own: float = 0.0) -> Slow | None:
@@ -170,7 +184,7 @@ def _compared(
         own = before.get(who, ())
         if len(own) >= LEAST_RUNS:
             what = f"the median of its own {len(own)} earlier runs"
-            yield one, what, Fleet.of([*own, one.own_per_second])
+            yield one, what, Fleet.of_past(own)
 
 
 def _told(cases: Sequence[tuple[Slow, ComputeRate, str]]) -> Finding:
