@@ -190,6 +190,8 @@ def test_superbench_has_units_nodes_and_failures() -> None:
 def test_a_node_that_falls_behind_is_told_once() -> None:
     lines = [
         {"node": f"n{n}", "mem-bw/h2d_bw:0": 20.0 if n == 3 else 26.0 + n / 100, "a/b_time": 5.0}
+        | {f"mem-bw/h2d_bw:{rank}": 13.0 for rank in (1, 2)}  # slower everywhere: no news
+        | {f"mem-bw/h2d_bw:{rank}": 26.0 for rank in range(3, 16)}
         for n in range(8)
     ]
     run = one("\n".join(map(json.dumps, [*lines, {"node": "n3", "mem-bw/d2h_bw:1": float("nan")}])))

@@ -7,6 +7,7 @@ microsoft/superbenchmark.
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from wirespeed.model.bench_records import FigureUnit, ToolFigure
@@ -79,6 +80,7 @@ def _figures(data: Mapping[str, Any]) -> Iterator[ToolFigure]:
         )
 
 
+@lru_cache(maxsize=4096)
 def _unit(metric: str) -> tuple[FigureUnit, float]:
     for pattern, unit, scale in _UNITS:
         if re.fullmatch(pattern, metric):

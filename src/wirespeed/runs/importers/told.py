@@ -97,11 +97,12 @@ def behind_others(figures: Iterable[ToolFigure], hosts: Iterable[str] = ()) -> I
     Far is more than 10 % and more than six robust sigmas (1.4826 times the median absolute deviation)
     from the median of at least five places. Where more than a quarter of the places are, there are
     several kinds of place (sockets, bridges), and none is named. hosts: places that begin with one of
-    these are told as that node, one finding a node.
+    these are told as that node, one finding a node; of at least five a rank is held against the same
+    rank of the others.
     """
     known = frozenset(hosts)
     told: dict[str, list[str]] = {}
-    for same in _alike(figures).values():
+    for same in _alike(figures, apart=len(known) >= _LEAST_PLACES).values():
         for one, usual in _far(same):
             name = one.place.partition(":")[0]
             line = f"{one.place}: {shown(one)} in {one.test}, median {shown(one, usual)}"
@@ -117,12 +118,15 @@ def behind_others(figures: Iterable[ToolFigure], hosts: Iterable[str] = ()) -> I
         )
 
 
-def _alike(figures: Iterable[ToolFigure]) -> dict[tuple[object, ...], list[ToolFigure]]:
-    """Figures whose better is known, by test."""
+def _alike(
+    figures: Iterable[ToolFigure], *, apart: bool
+) -> dict[tuple[object, ...], list[ToolFigure]]:
+    """Figures whose better is known, by test; apart: and by rank."""
     found: dict[tuple[object, ...], list[ToolFigure]] = {}
     for one in figures:
         if one.unit and one.value > 0:
-            found.setdefault((one.test, one.size_bytes, one.unit), []).append(one)
+            rank = one.place.partition(":")[2] if apart else ""
+            found.setdefault((one.test, one.size_bytes, one.unit, rank), []).append(one)
     return found
 
 
