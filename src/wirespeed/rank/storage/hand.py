@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,18 @@ _END_S = 12.0
 _KILLED_S = 2.0
 """After SIGKILL a process ends at once, unless the kernel holds it."""
 _LOOK_S = 0.25
+_IDLE = ("hrtimer_nanosleep", "futex_do_wait", "futex_wait_queue", "do_wait", "do_poll")
+_IDLE += ("pipe_read", "anon_pipe_read", "do_select", "poll_schedule_timeout")
+"""Where those wait that wait for others of their own."""
+
+
+def _threads(pid: int) -> Iterator[tuple[str, str, str]]:
+    """Of each thread its name, the letter of its state, and the kernel's function that it waits in."""
+    with suppress(OSError):
+        for folder in Path(f"/proc/{pid}/task").iterdir():
+            name, _, after = (folder / "stat").read_text(errors="replace").rpartition(")")
+            waits = (folder / "wchan").read_text().strip("0\n")
+            yield name.partition("(")[2], after.split()[0], waits
 
 
 def _short(value: Any) -> Any:
@@ -96,17 +108,14 @@ class Hand:
     def _where(self) -> str:
         """State of the worker, or of the program that it runs, and where in the kernel it waits."""
         processes = read_processes()
-        found = [processes[pid] for pid in [self._process.pid] if pid in processes]
-        found += descendants(self._process.pid, processes)
-        told = ""
-        for one in found:
-            waits = ""
-            with suppress(OSError):
-                waits = Path(f"/proc/{one.pid}/wchan").read_text().strip("0\n")
-            told = f"{one.name}: state {one.state}" + (f" in {waits}" if waits else "")
-            if one.state == "D":
-                break
-        return told
+        below = [one.pid for one in descendants(self._process.pid, processes)]
+        found = [one for pid in (self._process.pid, *below) for one in _threads(pid)]
+        # Who waits in state D first, then who waits for no thread or process of its own.
+        found.sort(key=lambda one: (one[1] != "D", one[2] in _IDLE, one[2] == ""))
+        if not found:
+            return ""
+        name, state, waits = found[0]
+        return f"{name}: state {state}" + (f" in {waits}" if waits else "")
 
     def _kill(self) -> None:
         with suppress(ProcessLookupError):
