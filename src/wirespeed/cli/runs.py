@@ -312,7 +312,10 @@ def _table(summaries: "list[RunRow]") -> list[str]:
 
 
 def _remark(one: "RunRow") -> str:
-    return f"damaged: {one.damaged}" if one.damaged else "" if one.finished else "unfinished"
+    if one.damaged:
+        return f"damaged: {one.damaged}"
+    whose = one.launcher if one.command == "import" else ""
+    return whose if one.finished else "unfinished"
 
 
 def _ask(paths: list[Path]) -> None:

@@ -6,7 +6,7 @@ from statistics import median
 from wirespeed.model.bench_records import ToolFigure
 from wirespeed.model.records import Run
 from wirespeed.model.units import format_figure, format_size
-from wirespeed.views.text import NOTHING, Grid
+from wirespeed.views.text import Grid
 
 _TESTS = "<test|size|places|figure|95 %|n|worst|<at|best"
 _EACH = "<test|size|<place|figure|95 %|n"
@@ -40,7 +40,7 @@ def _row(same: Sequence[ToolFigure]) -> list[str]:
     ends = ["", ordered[0].place, ""]
     if len(same) > 1:
         ends = [_value(ordered[0]), ordered[0].place, _value(ordered[-1])]
-    alone = [_reach(first), _samples(first)] if len(same) == 1 else [NOTHING, NOTHING]
+    alone = [_reach(first), _samples(first)] if len(same) == 1 else ["", ""]
     shown = format_figure(usual, first.unit)
     return [first.test, _size(first), str(len(same)), shown, *alone, *ends]
 
@@ -57,15 +57,15 @@ def _value(one: ToolFigure) -> str:
 
 
 def _size(one: ToolFigure) -> str:
-    return format_size(one.size_bytes) if one.size_bytes else NOTHING
+    return format_size(one.size_bytes) if one.size_bytes else ""
 
 
 def _samples(one: ToolFigure) -> str:
-    return f"{one.samples:,}" if one.samples else NOTHING
+    return f"{one.samples:,}" if one.samples else ""
 
 
 def _reach(one: ToolFigure) -> str:
     """`±3.1 %`, as of a measurement."""
     if one.low is None or one.high is None or one.value <= 0:
-        return NOTHING
+        return ""
     return f"±{max(one.high - one.value, one.value - one.low) / one.value * 100:.1f} %"
