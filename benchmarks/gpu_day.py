@@ -174,7 +174,7 @@ def verdict(day: Day, run: Run, what: str) -> None:
 
 def data(day: Day, run: Run) -> None:
     """How much was compared bit for bit."""
-    checked = [one for one in run["verifications"] if one["wrong"] is not None]
+    checked = [one for one in run.get("verifications", ()) if one["wrong"] is not None]
     elements, wrong = (sum(one[name] for one in checked) for name in ("elements", "wrong"))
     ops = {one["op"] for one in checked}
     day.figure(
@@ -182,15 +182,17 @@ def data(day: Day, run: Run) -> None:
         f"{len(checked)} configurations of {len(ops)} operations, {elements:,} elements, {wrong} wrong",
         not wrong,
     )
-    for reason in sorted({one["reason"] for one in run["verifications"] if one["wrong"] is None}):
-        of = {one["op"] for one in run["verifications"] if one["reason"] == reason}
+    for reason in sorted(
+        {one["reason"] for one in run.get("verifications", ()) if one["wrong"] is None}
+    ):
+        of = {one["op"] for one in run.get("verifications", ()) if one["reason"] == reason}
         day.cannot(f"{', '.join(sorted(of))}: {reason}")
 
 
 def times(day: Day, runs: Iterable[Run], *, name: str = "") -> None:
     """A row for each operation, type and size of these runs, with the figures of each way of timing."""
     rows: dict[str, list[tuple[str, bool]]] = {}
-    for one in (measured for run in runs for measured in run["measurements"]):
+    for one in (measured for run in runs for measured in run.get("measurements", ())):
         time_us, size = one["time_us"], size_text(one["size_bytes"])
         ranks = "1 rank" if one["ranks"] == 1 else f"{one['ranks']} ranks"
         half = ""
