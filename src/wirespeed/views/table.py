@@ -108,7 +108,7 @@ def _notes(run: Run, style: Style) -> list[str]:
     if unknown and run.command != "check":
         notes += sections.note(_NOT_CHECKED, style)
     one_average = any(m.time.low == m.time.high for m in run.measurements)
-    if one_average or any(f.low is None for f in run.figures):
+    if one_average or any(f.unit and f.low is None for f in run.figures):
         notes += sections.note(_ONE_AVERAGE if run.command == "import" else _ONE_SAMPLE, style)
     if run.command == "import" and run.verdict == "UNKNOWN":
         notes += sections.note(_IMPORTED, style)

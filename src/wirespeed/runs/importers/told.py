@@ -184,7 +184,7 @@ def tool_run(
             f"{name}: {len(figures):,} figures", expected=f"at most {MOST_FIGURES:,}: cut the file"
         )
     failed = any(one.status == "fail" for one in findings)
-    unsure = any(one.low is None for one in figures) or bool(measurements)
+    unsure = any(one.unit and one.low is None for one in figures) or bool(measurements)
     why = f"{tool} tells one figure and no samples"
     return Run(
         id=new_id(),
