@@ -295,16 +295,16 @@ def test_findings_by_node(small_run: Run) -> None:
 def test_runs_that_come_and_go_while_it_lists(
     stored: list[Path], small_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = index_module.folder_names
+    names = index_module.folder_changes
 
     def while_another_is_made(runs: Path, known: frozenset[str]) -> set[str]:
         found = names(runs, known)
-        monkeypatch.setattr(index_module, "folder_names", names)
+        monkeypatch.setattr(index_module, "folder_changes", names)
         stored.append(save(replace(small_run, id="aaaaaaaa")))
         remove(stored.pop(0).name)
         return found
 
-    monkeypatch.setattr(index_module, "folder_names", while_another_is_made)
+    monkeypatch.setattr(index_module, "folder_changes", while_another_is_made)
     everything()
     assert everything()[0] == as_folders_tell(stored)
 

@@ -66,24 +66,28 @@ def _of_file(path: Path) -> str:
     return f"{told.st_ino},{told.st_mtime_ns},{told.st_size}"
 
 
-def folder_names(runs: Path, known: AbstractSet[str] = frozenset()) -> set[str]:
-    """Names of the run folders; what is known to be one is not looked at closely.
+def folder_names(runs: Path) -> set[str]:
+    """Names of the run folders. StorageError where they cannot be read."""
+    return folder_changes(runs, set())[0]
 
-    StorageError where they cannot be read.
+
+def folder_changes(runs: Path, known: AbstractSet[str]) -> tuple[set[str], set[str]]:
+    """Names of run folders that have come, and of those that have gone.
+
+    What is known to be one is not looked at closely. StorageError where they cannot be read.
     """
     try:
         there = set(os.listdir(runs))  # noqa: PTH208  in half the time of looking at each
         new = there - known
+        gone = set(known - there) if len(there) - len(new) < len(known) else set[str]()
         if len(new) <= _FEW:
-            others = {
-                one for one in new if not (FOLDER_NAME.fullmatch(one) and (runs / one).is_dir())
-            }
+            new = {one for one in new if FOLDER_NAME.fullmatch(one) and (runs / one).is_dir()}
         else:
             with os.scandir(runs) as found:
-                others = {one.name for one in found if one.name in new and not _is_run(one)}
-        return there - others
+                new = {one.name for one in found if one.name in new and _is_run(one)}
+        return new, gone
     except FileNotFoundError:
-        return set()
+        return set(), set(known)
     except OSError as error:
         raise StorageError(f"cannot read {runs}: {error.strerror or error}") from error
 

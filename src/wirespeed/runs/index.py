@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wirespeed.runs.folder_stamps import folder_names, folder_stamp, is_as
+from wirespeed.runs.folder_stamps import folder_changes, folder_stamp, is_as
 from wirespeed.runs.index_file import (
     FLAT,
     TABLES,
@@ -330,9 +330,8 @@ class Index:
             names = "SELECT group_concat(run, '/') FROM"  # quicker than a row for each
             told = [file.ask(f"{names} {one}")[0][0] for one in ("runs", "pending")]
             known = set("/".join(filter(None, told)).split("/")) - {""}
-            there = folder_names(self._folders, known)
-            self._forget(known - there)
-            new = there - known
+            new, gone = folder_changes(self._folders, known)
+            self._forget(gone)
             file.change("INSERT INTO pending VALUES (?)", [(run,) for run in new])
             file.change("INSERT OR REPLACE INTO told VALUES ('stamp', ?)", [(stamp,)])
             if len(new) <= _FEW:
