@@ -30,7 +30,8 @@ _PROBE = 8 * BLOCK
 _PIECES = 256
 _ROUNDS = 8
 """In the time of a kind of access, at least as aimed at."""
-_MOST_ROUNDS = 12
+_ROUNDS_PER_S = 16
+"""At most, of the time of a kind of access: starting fio takes longer than its short rounds."""
 _MOST_S = 45.0
 """Of one kind of access, starting programs and waiting for each other included."""
 _SLACK_S = 60.0
@@ -256,7 +257,7 @@ class _Study:
         rule = StopRule(
             precision=storage.precision,
             max_time_s=storage.max_time_s,
-            max_iterations=_MOST_ROUNDS,
+            max_iterations=max(_ROUNDS, round(_ROUNDS_PER_S * storage.max_time_s)),
         )
         rounds: dict[Access, list[Round]] = {access: [] for access, _ in accesses}
         slowest: list[float] = []
