@@ -40,6 +40,7 @@ USAGE = {
     "check --only COL-999": "COL-999",
     "check --explain COL-999": "COL-999",
     "check --only storage": "--data FOLDER",
+    "check --only COL,storage -l long": "--data FOLDER",
     "check --only COL --data /tmp": "--only",
     "check -l soak --data /tmp": "-l soak",
     "check --model tiny": "--data",

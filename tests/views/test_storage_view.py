@@ -64,4 +64,4 @@ def test_page_and_metrics(stored: Run) -> None:
 def test_runs_are_compared_by_it(stored: Run) -> None:
     found = {what.get("figure"): one for what, one in figures_of(stored).items()}
     assert found["write 1 GB (fio)"].log == pytest.approx(math.log(0.5))
-    assert "open a file (own)" in found
+    assert "open a sample (own)" in found

@@ -134,7 +134,7 @@ def storage_plan(
     """
     wanted = any(id.startswith("STOR-") for id in only)
     if data is None:
-        if wanted and all(id.startswith("STOR-") for id in only):
+        if wanted:
             raise UsageError(
                 "no folder to check is named",
                 expected="--data FOLDER, seen by all nodes",

@@ -172,12 +172,12 @@ def _of_device(one: ComputeRate) -> Figure:
 
 
 def _of_storage(one: StorageFigure) -> tuple[str, Figure]:
-    """Seconds of all ranks together for 10^9 bytes, or for one small file, which need not be as many."""
+    """Seconds of all ranks together for 10^9 bytes, or for one small file or piece."""
     files = one.per_s
     rate = files or one.rate or one.latency
     scale = 1.0 if files else GIGA
     within = _error(scale / rate.high, scale / rate.low, NormalDist().inv_cdf(0.975))
-    what = f"{one.access} {'a file' if files else '1 GB'} ({one.engine})"
+    what = f"{one.access} {'a sample' if files else '1 GB'} ({one.engine})"
     return what, Figure(log=math.log(scale / rate.median), within=within, samples=rate.samples)
 
 
