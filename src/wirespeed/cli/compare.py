@@ -54,7 +54,7 @@ _plain_color = option("--color", kind=["auto", "always", "never"], default="auto
 )
 @option(
     "--only OP",
-    "Operations or strategies, with commas.",
+    "Operations, strategies or imported tools, with commas.",
     multiple=True,
     completes="measured",
 )
@@ -265,7 +265,7 @@ def rm(name: str) -> None:
 def trend(ops: tuple[str, ...], output: str, quiet: bool, color: str, **asked: Any) -> int:
     """One figure over many runs: its levels, since when, and what was different then.
 
-    OP is an operation or a strategy; without any it is all of them.
+    OP is an operation, a strategy or an imported tool; without any it is all of them.
 
     \f
     Examples:
@@ -327,13 +327,15 @@ def load_refs(text: str) -> "tuple[Run, ...]":
 def operations(only: Collection[str]) -> tuple[str, ...]:
     """Names given with --only, or as OP: with commas, or several times; UsageError if unknown."""
     from wirespeed.collectives.catalogue import CATALOGUE
+    from wirespeed.model.bench_records import TOOLS
     from wirespeed.training.strategies.registry import STRATEGIES
 
+    known = [*CATALOGUE, *STRATEGIES, *TOOLS]
     names = [name for text in only for name in words_of(text)]
     for name in names:
-        if name not in CATALOGUE and name not in STRATEGIES:
+        if name not in known:
             raise UsageError(
-                f"{name!r} is neither an operation nor a strategy",
-                expected=", ".join((*CATALOGUE, *STRATEGIES)),
+                f"{name!r} is neither an operation nor a strategy nor a tool that is imported",
+                expected=", ".join(known),
             )
     return tuple(names)

@@ -190,7 +190,7 @@ def _figures(runs: Sequence[Run], only: Collection[str], across: Collection[str]
 
 
 def _wanted(what: What, only: Collection[str]) -> bool:
-    return not only or what.get("op") in only or what.get("strategy") in only
+    return not only or any(what.get(name) in only for name in ("op", "strategy", "tool"))
 
 
 def _unpaired(before: Figures, after: Figures) -> Unpaired:

@@ -252,6 +252,8 @@ class Replay:
         return f"{counted(calls, 'call')}, {format_size(sent)}"
 
 
+TOOLS = ("dcgm", "iperf3", "nvbandwidth", "osu", "perftest", "superbench")
+"""Other tools whose figures a run may hold."""
 FigureUnit = Literal["B/s", "FLOP/s", "1/s", "s", ""]
 """Base units; empty: another one, which the tool's documentation tells."""
 
@@ -261,7 +263,7 @@ class ToolFigure:
     """What another tool measured that is no collective: a copy, a link, a kernel (`runs import`)."""
 
     tool: str
-    """`dcgm`, `iperf3`, `nvbandwidth`, `osu`, `perftest` or `superbench`."""
+    """One of `dcgm`, `iperf3`, `nvbandwidth`, `osu`, `perftest` and `superbench`."""
     test: str
     """As the tool calls it: `host_to_device_memcpy_ce`, `ib_write_bw`, `kernel-launch/event_time`."""
     place: str = ""

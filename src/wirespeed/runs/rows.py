@@ -93,7 +93,7 @@ class FigureRow:
     """`collective`, `training`, `goodput`, `soak`, `watched`, `replay`, `load`, `compute`,
     `tool` or `storage`."""
     name: str
-    """The operation, the strategy, the test of another tool, or which figure of the kind."""
+    """The operation, the strategy, the other tool, or which figure of the kind."""
     what: str
     """All that must be alike for comparing it, as JSON: a list of names with their values."""
     backend: str
@@ -304,7 +304,7 @@ def _figures(line: RunRow, run: "Run") -> Iterator[FigureRow]:
 
     for number, (what, figure) in enumerate(figures_of(run).items()):
         told = dict(what.fields)
-        names = (told.get(name) for name in ("op", "strategy", "test", "figure"))
+        names = (told.get(name) for name in ("op", "strategy", "tool", "figure"))
         yield FigureRow(
             run=line.run,
             started=line.started,

@@ -69,7 +69,7 @@ def name(one: Series) -> str:
 def how(one: Series) -> str:
     """How it was measured."""
     told, _ = comparison.common_words([one.what])
-    return f"{told} · {one.backend}"
+    return " · ".join(filter(None, (told, one.backend)))
 
 
 def rows(one: Series) -> list[list[str]]:
