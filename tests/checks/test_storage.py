@@ -78,6 +78,11 @@ def test_all_is_good() -> None:
     assert {one.status for one in found.values()} == {"pass"}
 
 
+def test_on_one_node_nobody_else_sees_it() -> None:
+    one = node("a", same=None, change_seen=None, name_seen=None)
+    assert told(replace(GOOD, nodes=(one,)))["STOR-001"].status == "not_checked"
+
+
 def test_no_folder_is_not_checked() -> None:
     (one,) = storage_findings(Storage(folder="", sample=0))
     assert (one.status, one.because) == ("not_checked", "no --data given")

@@ -38,7 +38,7 @@ def storage_findings(storage: Storage) -> list[Finding]:
     looked_at = any(one.same is not None for one in storage.nodes)
     wrong = [one for one in storage.troubles if one.kind == "wrong"]
     return [
-        *(_same_folder(storage) if looked_at else ()),
+        *(_same_folder(storage) if looked_at else _unseen(storage)),
         *_answers(storage),
         *_room(storage),
         *([_trouble("STOR-005", "wrong", storage, wrong)] if wrong else ()),
@@ -71,6 +71,11 @@ def _same_folder(storage: Storage) -> Iterator[Finding]:
         seconds = [s for n in storage.nodes for s in (n.change_seen, n.name_seen) if s is not None]
         nodes = counted(len(storage.nodes), "node")
         yield tell("STOR-001", "good", nodes=nodes, longest=format_duration(max(seconds)))
+
+
+def _unseen(storage: Storage) -> Iterator[Finding]:
+    if storage.complete and len(storage.nodes) == 1:
+        yield tell("STOR-001", "alone", at=storage.folder)
 
 
 def _sight(node: StorageNode) -> tuple[str, dict[str, Any]]:

@@ -224,7 +224,6 @@ class RunBuilder:
         checked = sum(one.wrong is not None for one in self.verifications)
         checked += sum(not one.reason for one in self.rates)
         checked += sum(not one.reason for one in self.device_proofs)
-        checked += len(self.storage.figures) if self.storage else 0
         return len(self.pairs) + len(self.measurements) + len(self.training) + checked
 
     @property
