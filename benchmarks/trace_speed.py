@@ -1,6 +1,7 @@
 """How quickly `wirespeed watch` reads traces, against `json.load` of the same file.
 
     python benchmarks/trace_speed.py --mib 200 --rounds 5
+    python benchmarks/trace_speed.py --mib 1024 --ranks 20    a job's traces, packed: who is late, memory
 
 A made-up trace in kineto's layout, plain and packed, in interleaved rounds, each in a process of its
 own. Prints CPU seconds a GiB, the ratio, and peak memory; exit code 1 where the reader's memory grows
@@ -10,6 +11,7 @@ with the file.
 import argparse
 import gzip
 import json
+import resource
 import shutil
 import statistics
 import subprocess
@@ -53,6 +55,57 @@ def make(path: Path, mib: int) -> None:
         stream.write("\n]}")
 
 
+_EVENT = (
+    '{"ph": "X", "cat": "%s", "name": "%s", "pid": 9, "tid": %d, "ts": %d, "dur": %d, "args": '
+    '{"External id": 1, "Input Dims": [[256, 256], [256]], "Input type": ["float", "float"]}}'
+)
+
+
+def make_job(folder: Path, mib: int, ranks: int, late: int) -> int:
+    """A packed trace for each rank; `late` works 18 ms a step where the others work 15. Bytes of one."""
+    size = 0
+    for name, work in (("usual", 15), ("late", 18)):
+        with gzip.open(folder / name, "wt", 1) as stream:
+            size, step = 0, 0
+            while size < mib << 20:
+                at = 20_000 * step
+                ops = [
+                    _EVENT % ("cpu_op", "aten::addmm", 1, at + work * i, work - 5)
+                    for i in range(1000)
+                ]
+                wait = at + work * 1000, 19_000 - work * 1000
+                ops.append(_EVENT % ("user_annotation", "gloo:all_reduce", 7, *wait))
+                ops.append(_EVENT % ("user_annotation", f"ProfilerStep#{step}", 1, at, 19_500))
+                size += stream.write((",\n" if step else "") + ",\n".join(ops))
+                step += 1
+            stream.write("\n]}")
+    for rank in range(ranks):
+        head = json.dumps({"distributedInfo": {"rank": rank, "world_size": ranks}})[:-1]
+        with (folder / f"rank{rank}.json.gz").open("wb") as target:
+            target.write(gzip.compress((head + ', "traceEvents": [\n').encode()))
+            with (folder / ("late" if rank == late else "usual")).open("rb") as source:
+                shutil.copyfileobj(source, target)
+    (folder / "usual").unlink()
+    (folder / "late").unlink()
+    return size
+
+
+def read_job(mib: int, ranks: int) -> int:
+    """By the command; exit code 1 where it does not name who is late, and nobody else."""
+    late = ranks // 3
+    with tempfile.TemporaryDirectory() as folder:
+        size = make_job(Path(folder), mib, ranks, late)
+        words = [sys.executable, "-m", "wirespeed", "watch", folder, "-q", "-o", "json"]
+        run = json.loads(subprocess.run(words, capture_output=True, text=True, check=False).stdout)
+    named = [one["subject"]["name"] for one in run["findings"] if one["status"] == "fail"]
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(
+        f"{ranks} traces of {size / 1e9:.2f} GB: {', '.join(named)} named, rank {late} is late; "
+        f"{used.ru_utime + used.ru_stime:.0f} s of CPU, {used.ru_maxrss / 1024:.0f} MiB at most"
+    )
+    return int(named != [f"rank {late}"])
+
+
 def measure(program: str, path: Path) -> tuple[float, float]:
     """(CPU seconds, MiB at most)."""
     words = [sys.executable, "-c", program + USED, str(path)]
@@ -64,7 +117,10 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mib", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ranks", type=int, default=0)
     asked = parser.parse_args()
+    if asked.ranks:
+        return read_job(asked.mib, asked.ranks)
     with tempfile.TemporaryDirectory() as folder:
         plain, packed, small = (Path(folder) / name for name in ("t.json", "t.json.gz", "s.json"))
         make(plain, asked.mib)

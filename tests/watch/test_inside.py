@@ -1,12 +1,13 @@
 """What runs inside a watched rank: how it counts, and that it never is in the way."""
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -210,6 +211,8 @@ def test_the_loss_that_is_no_number_has_its_step(job: Training, around: Any) -> 
         assert [around._is_bad(one) for one in values] == [False] * 3 + [True] * 3
     half = torch.tensor([65504.0, 1e9], dtype=torch.float16)
     assert [around._is_bad(one) for one in half] == [False, True]
+    whole = SimpleNamespace(is_cpu=True, dtype=kind, data_ptr=lambda: 0, _local_tensor=values[3])
+    assert around._is_bad(whole), "a DTensor"
     for other in (torch.tensor(3), torch.zeros(0), torch.zeros(1, device="meta"), None, "loss"):
         assert not around._is_bad(other)
     for number in range(5):
@@ -390,9 +393,6 @@ def test_ranks_that_were_forked_are_ranks_and_workers_of_ranks_are_not(inside: A
 def test_collectives_of_nccl_stand_in_a_recorder_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import json
-    from types import SimpleNamespace
-
     def recorder(name: str, group: str) -> Any:
         entries = [{"profiling_name": name, "process_group": [group, ""]}]
         told = {"entries": entries, "pg_config": {group: {"ranks": "[0]"}}, "version": "2.10"}

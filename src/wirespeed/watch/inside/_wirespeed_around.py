@@ -48,8 +48,10 @@ def _is_bad(loss: Any) -> bool:
         place = loss.data_ptr()
     except RuntimeError:  # it has no memory of its own
         return False
+    if not place:  # a DTensor's lies in its part
+        return _is_bad(getattr(loss, "_local_tensor", None))
     read, exponent = known
-    return bool(place) and read(place).value & exponent == exponent
+    return bool(read(place).value & exponent == exponent)
 
 
 _EXPONENTS: dict[Any, tuple[Any, int]] = {}
