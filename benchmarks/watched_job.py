@@ -42,7 +42,7 @@ def main() -> None:
     step = _strategy(asked)
     fault = _Fault(asked, rank)
     losses, times, cpu = [], [], []
-    begin, used = time.perf_counter(), time.thread_time()
+    begin, used, thread = time.perf_counter(), time.thread_time(), 0.0
     for number, batch in enumerate(DataLoader(_Data(asked, rank), batch_size=None)):
         fault.before(number, len(batch))
         losses.append(step(batch))
@@ -50,6 +50,8 @@ def main() -> None:
         time.sleep(asked.pause / 1e3)
         times.append(time.perf_counter() - begin)
         cpu.append(time.thread_time() - used)
+        if number == _WARM_UP:
+            thread = _thread_cpu_s()
         if asked.turns:
             _take_turns(number + 1)
         begin, used = time.perf_counter(), time.thread_time()
@@ -57,7 +59,8 @@ def main() -> None:
     if rank == 0 and asked.told:
         told = {"losses": [loss.hex() for loss in losses], "times": times, "block": _BLOCK}
         told["cpu"] = cpu
-        told |= {"thread": _thread_cpu_s() / len(times), "rss": _resident()}
+        told["thread"] = (_thread_cpu_s() - thread) / max(len(times) - _WARM_UP, 1)
+        told["rss"] = _resident()
         asked.told.write_text(json.dumps(told))
     dist.barrier()
     dist.destroy_process_group()
