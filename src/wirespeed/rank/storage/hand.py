@@ -21,10 +21,8 @@ _END_S = 12.0
 _KILLED_S = 2.0
 """After SIGKILL a process ends at once, unless the kernel holds it."""
 _LOOK_S = 0.25
-_IDLE = frozenset(
-    ("hrtimer_nanosleep", "futex_do_wait", "futex_wait_queue", "do_wait", "do_poll", "do_select")
-    + ("pipe_read", "anon_pipe_read", "poll_schedule_timeout")
-)
+_IDLE = {"hrtimer_nanosleep", "futex_do_wait", "futex_wait_queue", "do_wait", "do_poll"}
+_IDLE |= {"do_select", "pipe_read", "anon_pipe_read", "poll_schedule_timeout"}
 """Where those wait that wait for others of their own."""
 
 
