@@ -187,6 +187,27 @@ def test_superbench_has_units_nodes_and_failures() -> None:
     assert [row.status for row in rows.nodes] == ["warn", "", "fail"]
 
 
+def test_superbench_as_it_writes_itself() -> None:
+    """The node last, and benchmarks by their names in the configuration."""
+    data = {
+        "nccl-bw:nvlink/return_code": 124,
+        "nccl-bw:nvlink/allreduce_8388608_busbw:0": 200.5,
+        "nccl-bw:nvlink/allreduce_8388608_time:0": 60,
+        "model-benchmarks:gpt/pytorch-gpt2-large/fp16_train_step_time:3": 12.5,
+        "monitor/gpu_temperature:0": 60,
+        "node": "n1",
+    }
+    run = one("\n".join(json.dumps(data | {"node": host}) for host in ("n1", "n2")))
+    assert [node.host for node in run.world.nodes] == ["n1", "n2"]
+    assert [(f.test, f.place, f.unit, f.value) for f in run.figures[:4]] == [
+        ("nccl-bw:nvlink/allreduce_8388608_busbw", "n1:0", "B/s", 200.5e9),
+        ("nccl-bw:nvlink/allreduce_8388608_time", "n1:0", "s", pytest.approx(60e-6)),
+        ("model-benchmarks:gpt/pytorch-gpt2-large/fp16_train_step_time", "n1:3", "s", 12.5e-3),
+        ("monitor/gpu_temperature", "n1:0", "", 60),
+    ]
+    assert [f.saw for f in run.findings] == ["nccl-bw:nvlink/return_code: 124"] * 2
+
+
 def test_a_node_that_falls_behind_is_told_once() -> None:
     lines = [
         {"node": f"n{n}", "mem-bw/h2d_bw:0": 20.0 if n == 3 else 26.0 + n / 100, "a/b_time": 5.0}

@@ -51,7 +51,7 @@ _DOCUMENTS: _Readers = (
     (re.compile(r'"DCGM (?:GPU )?Diagnostic"\s*:'), runs_of_dcgm),
     (re.compile(r'"nvbandwidth"\s*:'), runs_of_nvbandwidth),
     (re.compile(r'"version"\s*:\s*"iperf 3'), runs_of_iperf3),
-    (re.compile(r'\A\s*\{\s*"node"\s*:\s*"[^\n]{1,4000}?/'), runs_of_superbench),
+    (re.compile(r'\A\s*\{\s*"(?:node"\s*:\s*"[^\n]{1,4000}?|[^"/\n]{1,100})/'), runs_of_superbench),
     (re.compile(r'"?test_info"?\s*:\s*\{\s*"?test"?\s*:'), runs_of_perftest),
 )
 """JSON of other tools, by what stands near its beginning; the first that fits."""

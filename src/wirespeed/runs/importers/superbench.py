@@ -1,4 +1,7 @@
-"""SuperBench's `results-summary.jsonl`: a line a node, {"node": HOST, "BENCHMARK/METRIC[:RANK]": …}.
+"""SuperBench's `results-summary.jsonl`: a line a node, {"BENCHMARK/METRIC[:RANK]": …, "node": HOST}.
+
+The node stands last as SuperBench writes it, and first in files that were sorted. BENCHMARK is its name
+in the configuration, such as `nccl-bw:nvlink` or `model-benchmarks:gpt/pytorch-gpt2-large`.
 
 Units are not in it; they are those of its documentation, by benchmark and by the name's end. A figure
 whose unit is not known stays without one and is not compared. Source: docs/user-tutorial/benchmarks of
@@ -27,7 +30,7 @@ from wirespeed.runs.importers.told import (
     words,
 )
 
-_METRIC = re.compile(r"([\w.+-]{1,100}(?:/[\w.+-]{1,100})*/[^/:]{1,300}?)(?::([\w:]{1,40}))?")
+_METRIC = re.compile(r"([\w.+:-]{1,100}(?:/[\w.+:-]{1,100})*/[^/:]{1,300}?)(?::([\w:]{1,40}))?")
 _UNITS: tuple[tuple[str, FigureUnit, float], ...] = (
     (r"cpu-stream.*_throughput|cpu-memory-bw.*_bw", "B/s", 1e6),
     (r"cpu-memory-bw.*_lat", "s", 1e-9),
@@ -35,7 +38,7 @@ _UNITS: tuple[tuple[str, FigureUnit, float], ...] = (
     (r"cublaslt.*_flops|hipblaslt.*_flops", "FLOP/s", 1e12),
     (r"gemm-flops.*/(?:\w+_flops|(?:FP|TF|BF)\d+\w*)|cpu-hpl.*throughput", "FLOP/s", GIGA),
     (r"gemm-flops.*/(?:\w+_iops|INT\d+\w*)", "1/s", GIGA),
-    (r"ib-loopback/.*_Avg_\d+", "B/s", MEBI),
+    (r"ib-loopback.*_Avg_\d+", "B/s", MEBI),
     (r".*(?:_bw|_busbw|_algbw|ib_\w+_bw_\d+)|.*(?:mem-bw|copy-bw).*", "B/s", GIGA),
     (r"(?:nccl|rccl)-bw.*_time|cud?nn-function.*_time|cublas-function.*_time", "s", MICRO),
     (r"(?:ib-traffic|gpcnet).*_(?:lat|time).*", "s", MICRO),
