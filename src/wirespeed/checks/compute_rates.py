@@ -7,7 +7,7 @@ often that accuses a good one (benchmarks/compute_verdicts.py).
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median, stdev
 
@@ -16,9 +16,9 @@ from wirespeed.checks.registry import absent, tell
 from wirespeed.model.compute_records import Compute, ComputeRate
 from wirespeed.model.records import Finding, Run, Status
 from wirespeed.model.units import counted
+from wirespeed.reference.known import Past
 from wirespeed.statistics import MAD_TO_SIGMA, student_t
 
-Past = Callable[[], Iterable[Run]]
 SPREAD = 0.01
 """Relative deviation between healthy devices of a product that is expected at least."""
 FALSE_ALARMS = 0.0005

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from wirespeed.checks.compute import right_findings
-from wirespeed.checks.compute_rates import Past, fast_findings
 from wirespeed.checks.correctness import correctness_findings
 from wirespeed.checks.counting import count_findings
 from wirespeed.checks.gpu_faults import gpu_cuda_findings, gpu_fault_findings
@@ -19,7 +17,6 @@ from wirespeed.checks.reach import reach_findings
 from wirespeed.checks.registry import CHECKS, tell
 from wirespeed.checks.settings import settings_findings
 from wirespeed.checks.speed import speed_findings
-from wirespeed.checks.storage import storage_findings
 from wirespeed.model.compute_records import Compute
 from wirespeed.model.records import (
     Finding,
@@ -33,6 +30,7 @@ from wirespeed.model.records import (
 from wirespeed.model.storage_records import Storage
 from wirespeed.model.units import counted
 from wirespeed.reference import Reference
+from wirespeed.reference.known import Past
 
 
 def judge(
@@ -60,11 +58,18 @@ def judge(
     findings += placement_findings(placed, asserted="PLACE-001" in only)
     findings += count_findings(world)
     findings += correctness_findings(verifications)
-    findings += right_findings(compute) if compute else []
-    findings += storage_findings(storage) if storage else []
-    findings = [finding for finding in findings if not only or finding.id in only]
     speed = speed_findings(world, measurements, reference) if command == "check" else []
-    speed += fast_findings(compute, past) if compute and command == "check" else []
+    if compute is not None:  # imported where they were measured
+        from wirespeed.checks.compute import right_findings
+        from wirespeed.checks.compute_rates import fast_findings
+
+        findings += right_findings(compute)
+        speed += fast_findings(compute, past) if command == "check" else []
+    if storage is not None:
+        from wirespeed.checks.storage import storage_findings
+
+        findings += storage_findings(storage)
+    findings = [finding for finding in findings if not only or finding.id in only]
     speed = [finding for finding in speed if not only or finding.id in only]
     judged, shared = _beside_others(world, speed, asked=not only or SHARED in only)
     return [*findings, *shared, *judged]

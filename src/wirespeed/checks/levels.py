@@ -12,7 +12,6 @@ from wirespeed.collectives.collective import REDOPS, Collective
 from wirespeed.errors import NothingRan, UsageError
 from wirespeed.model.compute_records import ComputeOp
 from wirespeed.plan import Case, ComputePlan, ComputeWork, Measure, Step, StoragePlan
-from wirespeed.training.models.sizes import Size, TransformerSize, size_named
 
 _DTYPES = ("float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "float8_e4m3fn")
 
@@ -149,19 +148,17 @@ def storage_plan(
         )
     told: dict[str, Any] = dict(zip(("needed_per_s", "needed_from"), samples_per_s, strict=True))
     if model is not None:
+        from wirespeed.training.models.sizes import TransformerSize, size_named
+
         size = size_named(model)
-        checkpoint = size.parameters * _ADAMW_BYTES
-        told |= {"model": model, "checkpoint_bytes": checkpoint, "sample_bytes": _sample(size)}
+        told |= {"model": model, "checkpoint_bytes": size.parameters * _ADAMW_BYTES}
+        if isinstance(size, TransformerSize):
+            told["sample_bytes"] = size.context * _TOKEN_BYTES
+        else:  # a byte for each colour of a pixel
+            told["sample_bytes"] = prod(size.sample_shape)
     # Nothing is asked of the folder here, as `resolve` would: it may hang.
     folder = os.path.abspath(data)  # noqa: PTH100
     return StoragePlan(folder=folder, max_time_s=_STORAGE_S[level], **told)
-
-
-def _sample(size: Size) -> int:
-    """Bytes of one: its tokens, or a byte for each colour of a pixel."""
-    if isinstance(size, TransformerSize):
-        return size.context * _TOKEN_BYTES
-    return prod(size.sample_shape)
 
 
 SOAK_SIZES = (4 * 1021, (256 << 10) + 4, 4 << 20)

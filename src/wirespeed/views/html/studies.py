@@ -183,9 +183,8 @@ def _compute(run: Run, spot: Spot) -> Iterator[Section]:
 
 def _storage(run: Run, spot: Spot) -> Iterator[Section]:
     if run.storage is not None and (found := storage_tables(run.storage)):
-        title = "Data and checkpoints"
-        told = {"said": storage_said(run), "notes": [STORAGE_NOTE]}
-        yield study(spot, "storage", "Storage", title, found, **told)
+        title, said = "Data and checkpoints", storage_said(run)
+        yield study(spot, "storage", "Storage", title, found, said=said, notes=[STORAGE_NOTE])
 
 
 def _lasting(run: Run, spot: Spot) -> Iterator[Section]:
