@@ -75,6 +75,23 @@ def test_dcgm_before_version_4_after_a_warning_with_its_bandwidths() -> None:
     assert (rate.test, rate.place, rate.value) == ("PCIe GPU to Host", "GPU 0,1", 26.41e9)
 
 
+def test_dcgm_4_tells_what_is_of_no_gpu_in_the_summary_alone() -> None:
+    data = dcgm({"entity_group": "GPU", "entity_id": 0, "status": "Skip"})
+    (test,) = data["DCGM GPU Diagnostic"]["test_categories"][1]["tests"][1:]
+    told = {"warning": "the plugin crashed", "error_severity": 2}
+    test["test_summary"] = {"status": "Fail", "warnings": [told]}
+    run = one(data)
+    assert (run.verdict, run.findings[0].saw) == ("NOT READY", "the plugin crashed")
+    test["results"][0] |= {"status": "Fail", "warnings": [told]}
+    assert [f.title for f in one(data).findings] == ["DCGM: PCIe failed on GPU 0"], "once"
+
+
+def test_a_warning_of_dcgm_is_no_failure() -> None:
+    """nvvs, called without dcgmi, says beside its results that nobody should."""
+    run = one(dcgm({"gpu_ids": "0", "status": "PASS"}) | {"Warning": "use dcgmi"})
+    assert (run.verdict, run.findings[-1].status) == ("UNKNOWN", "warn")
+
+
 def test_dcgm_that_could_not_run_is_a_failure() -> None:
     run = one({"DCGM GPU Diagnostic": {"runtime_error": "unsupported GPU", "version": "4.2.3"}})
     assert (run.verdict, run.findings[0].saw) == ("NOT READY", "unsupported GPU")

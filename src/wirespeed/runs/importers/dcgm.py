@@ -1,14 +1,14 @@
 """`dcgmi diag -j`: what NVIDIA's diagnostic says of each GPU, DCGM 2 to 4.
 
 Version 4 writes {"DCGM Diagnostic": {test_categories}, entity_groups, metadata}, with results by
-entity and a summary a test; versions before it {"DCGM GPU Diagnostic": {test_categories, version}},
-with results by `gpu_id` or a list of them in `gpu_ids`, and warnings that are texts. `runtime_error`
-stands where nothing ran. Source: nvvs/include/NvvsJsonStrings.h, dcgmi/Diag.cpp and
-dcgmlib/dcgm_errors.h of NVIDIA/DCGM.
+entity and a summary a test, which alone has the errors of no entity; versions before it {"DCGM GPU
+Diagnostic": {test_categories, version}}, with results by `gpu_id` or a list of them in `gpu_ids`, and
+warnings that are texts. `runtime_error` stands where nothing ran. Source: nvvs/include/NvvsJsonStrings.h,
+dcgmi/Diag.cpp and dcgmlib/dcgm_errors.h of NVIDIA/DCGM.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from wirespeed.model.bench_records import ToolFigure
@@ -55,9 +55,10 @@ def runs_of_dcgm(text: str, name: str) -> Iterator[Run]:
 def _run(data: Mapping[str, Any], body: Mapping[str, Any], name: str) -> Run:
     results = list(_results(body))
     findings = list(_findings(results))
-    for key in ("runtime_error", "Warning"):
-        if text := words(body.get(key) or data.get(key), 500):
-            findings.append(reported("dcgmi diag", text))
+    if error := words(body.get("runtime_error") or data.get("runtime_error"), 500):
+        findings.append(reported("dcgmi diag", error))
+    if warning := words(body.get("Warning") or data.get("Warning"), 500):
+        findings.append(make_finding("tool_warned", what="dcgmi diag warns", saw=warning))
     about = {**part(data, "metadata"), **body}
     return tool_run(
         "dcgm",
@@ -72,8 +73,18 @@ def _results(body: Mapping[str, Any]) -> Iterator[_Result]:
     for category in objects(body.get("test_categories")):
         for test in objects(category.get("tests")):
             title = words(test.get("name")) or words(category.get("category")) or "a test"
-            results = objects(test.get("results")) or [part(test, "test_summary")]
-            yield from (_result(title, one) for one in results)
+            results = [_result(title, one) for one in objects(test.get("results"))]
+            whole = _result(title, part(test, "test_summary"))
+            yield from results
+            if not results or _says_more(whole, results):
+                yield whole
+
+
+def _says_more(whole: _Result, results: Sequence[_Result]) -> bool:
+    """Whether a test's summary has what is of no GPU: a failure, or a warning of its own."""
+    told = {text for one in results for text in one.warnings}
+    known = any(one.status == whole.status for one in results) and told.issuperset(whole.warnings)
+    return whole.status in ("fail", "warn") and not known
 
 
 def _result(test: str, data: Mapping[str, Any]) -> _Result:
