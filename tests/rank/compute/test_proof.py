@@ -1,5 +1,8 @@
 """Products that are known bit for bit, and devices that are made to compute wrong."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -33,6 +36,25 @@ def test_the_known_product_is_what_this_machine_computes(dtype: str) -> None:
 def test_sums_stay_exact_in_any_order(dtype: str, most: int) -> None:
     a, b, _ = known(dtype, 64, 512, 1, CPU, seed=3)
     assert float((a.abs().double() @ b.abs().double()).max()) <= most
+
+
+_INT8 = """
+import torch
+from wirespeed.rank.compute.products import known, multiplier
+cpu = torch.device("cpu")
+a, b, expected = known("int8", 512, 512, 1, cpu, seed=3)
+out = torch.empty_like(expected)
+multiplier("int8", cpu)(a, b, out)
+raise SystemExit(not torch.equal(out, expected))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("units", ["SSE41", "AVX2", "AVX512_CORE"])
+def test_processors_without_vnni_multiply_int8_right(units: str) -> None:
+    """oneDNN adds up pairs in 16 bits there."""
+    told = {**os.environ, "ONEDNN_MAX_CPU_ISA": units}
+    assert subprocess.run([sys.executable, "-c", _INT8], env=told, timeout=60).returncode == 0
 
 
 def test_a_digest_sees_one_bit_and_a_change_of_places() -> None:

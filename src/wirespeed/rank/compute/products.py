@@ -33,10 +33,11 @@ _TYPES = {
     "float16": _Type(torch.float16, torch.float16, 2**11, 2**11),
     "bfloat16": _Type(torch.bfloat16, torch.bfloat16, 2**8, 2**8),
     "float8_e4m3fn": _Type(torch.float8_e4m3fn, torch.bfloat16, 2**8, 2**4),
-    "int8": _Type(torch.int8, torch.int32, 2**31 - 1, 127),
+    "int8": _Type(torch.int8, torch.int32, 2**31 - 1, 63),
 }
-"""float8: 16 is the last of the whole numbers without a gap; its products are added up in 14 bits or
-more on sm90 without fast accumulation."""
+"""int8: oneDNN without AVX-512 VNNI shifts one operand to 0 to 255 and adds up pairs in 16 bits, which
+numbers beyond 63 may overflow: a product that is wrong by design. float8: 16 is the last of the whole
+numbers without a gap; its products are added up in 14 bits or more on sm90 without fast accumulation."""
 
 
 _TF32_FROM = (8, 0)
