@@ -3,8 +3,8 @@
 Version 4 writes {"DCGM Diagnostic": {test_categories}, entity_groups, metadata}, with results by
 entity and a summary a test, which alone has the errors of no entity; versions before it {"DCGM GPU
 Diagnostic": {test_categories, version}}, with results by `gpu_id` or a list of them in `gpu_ids`, and
-warnings that are texts. `runtime_error` stands where nothing ran. Source: nvvs/include/NvvsJsonStrings.h,
-dcgmi/Diag.cpp and dcgmlib/dcgm_errors.h of NVIDIA/DCGM.
+warnings that are texts. `runtime_error` stands where nothing ran.
+Source: nvvs/include/NvvsJsonStrings.h, dcgmi/Diag.cpp and dcgmlib/dcgm_errors.h of NVIDIA/DCGM.
 """
 
 import re
