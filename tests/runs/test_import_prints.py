@@ -170,3 +170,16 @@ def test_osu_that_found_wrong_data_is_not_ready() -> None:
 def test_headers_without_rows_are_no_results(text: str) -> None:
     with pytest.raises(InputError, match="no rows of nccl-tests or of another"):
         one(text)
+
+
+@pytest.mark.hostile("lines that are slow to read")
+@pytest.mark.parametrize(
+    "line",
+    ["#bytes\nSend_" + "a_" * 3000, "# OSU\n" + "mpirun " * 100_000],
+    ids=["perftest", "osu"],
+)
+def test_long_lines_are_passed_over(line: str, count_attacks: Any) -> None:
+    """The first took hours."""
+    count_attacks("lines that are slow to read", 1)
+    with pytest.raises(InputError, match="no rows of"):
+        one(line)

@@ -26,6 +26,8 @@ _COLUMNS = re.compile(r"#\s*((?:Size|Avg Latency|Bandwidth|Overall|MB/s)\b.*)")
 _RANKS = re.compile(
     r"\b(?:mpirun|mpiexec|srun|prun)\b[^\n]{0,2000}?\s(?:-np?|--np|--ntasks=?)\s*(\d{1,7})\b"
 )
+_LONGEST = 4096
+"""Characters of a line in which a command is looked for."""
 _PREFIX = re.compile(r"\[\d+,\d+\]<std(?:out|err)>:|^\s*\d+:\s+(?=\d|#)")
 _OPERATIONS = {
     "Allreduce": "all_reduce",
@@ -101,7 +103,7 @@ def _blocks(text: str) -> Iterator[_Block]:
     block, ranks = None, 0
     for raw in text.split("\n"):
         line = _PREFIX.sub("", raw).strip()
-        if found := _RANKS.search(line):
+        if found := _RANKS.search(line, 0, _LONGEST):
             ranks = int(found[1])
         if found := _TITLE.match(line):
             if block is not None:

@@ -16,8 +16,8 @@ from wirespeed.runs.importers.nccl_tests import number
 from wirespeed.runs.importers.told import GIGA, MEBI, MICRO, reported, tool_run
 
 _TITLE = re.compile(
-    r"(?:^|\s|\")(RDMA_Write|RDMA_Read|Send|Atomic)(_imm)?[ _]((?:\w+[ _]){0,4})(BW|Latency)[ _]"
-    r"(?:\w+[ _])?Test\b"
+    r"(?:^|\s|\")(RDMA_Write|RDMA_Read|Send|Atomic)(_imm)?[ _]((?:[^\W_]+[ _]){0,4})(BW|Latency)[ _]"
+    r"(?:[^\W_]+[ _])?Test\b"
 )
 _VERBS = {"RDMA_Write": "write", "RDMA_Read": "read", "Send": "send", "Atomic": "atomic"}
 _DEVICE = re.compile(r"\bDevice\"?\s*:\s*\"?([\w.-]{1,64})")
