@@ -22,6 +22,9 @@ from wirespeed.cli.computing import _shapes
         (("gemm", "--ranks", "1,2"), "a grid of worlds with devices"),
         (("gemm", "--for", "soon"), "no length of time"),
         (("all_reduce", "--inject", "lane:rank=0"), "nothing that 'lane:rank=0' could strike"),
+        (("gemm", "--inject", "flip:rank=0"), "nothing that 'flip:rank=0' could strike"),
+        (("memory", "--inject", "rare:rank=0"), "nothing that 'rare:rank=0' could strike"),
+        (("gemm", "--inject", "kill:rank=0,at=all_reduce"), "nothing that 'kill:"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

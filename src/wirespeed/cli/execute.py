@@ -22,7 +22,7 @@ from wirespeed.node.identity import Identity, detect
 from wirespeed.node.limits import choose_ranks, require_torch
 from wirespeed.node.neighbours import refuse_separate_worlds
 from wirespeed.node.redact import redact_words
-from wirespeed.plan import Plan
+from wirespeed.plan import ComputePlan, Plan
 from wirespeed.session.backends import OneWorld, run_workload
 
 if TYPE_CHECKING:
@@ -350,23 +350,35 @@ def _refuse_faults_of_other_verbs(plan: Plan) -> None:
 
     for text in plan.faults:
         fault = Fault.parse(text)
-        if fault.kind in COMPUTE_FAULTS and plan.compute is None:
+        if fault.kind in COMPUTE_FAULTS and not _strikes_devices(fault.kind, plan.compute):
             raise UsageError(
                 f"{plan.command} has nothing that {text!r} could strike",
-                expected="a check of the devices",
+                expected="devices that are timed" if fault.kind == "slow" else "proofs of products",
                 next=f"wirespeed check --only compute --inject {text}",
             )
         training = plan.training is not None
-        in_data = fault.kind in {*DATA_FAULTS, *CALL_FAULTS, "other", "clock"} or bool(fault.at)
-        wrong = in_data and fault.kind not in TRAINING_FAULTS
-        if wrong if training else fault.kind in TRAINING_FAULTS and fault.kind not in DATA_FAULTS:
+        called = {*DATA_FAULTS, *CALL_FAULTS, "other"}
+        in_data = fault.kind in called or bool(fault.at)
+        if training:
+            wrong = (in_data or fault.kind == "clock") and fault.kind not in TRAINING_FAULTS
+        else:
+            calls = plan.steps or plan.pairs or plan.soak
+            wrong = fault.kind in {*TRAINING_FAULTS} - called or (in_data and not calls)
+        if wrong:
             raise UsageError(
                 f"{plan.command} has nothing that {text!r} could strike",
                 expected=", ".join(("kill", "stop", "raise", *TRAINING_FAULTS))
                 if training
                 else f"a fault of {plan.command} (CONTRIBUTING.md lists them)",
-                next=f"wirespeed {'check' if training else 'train'} --inject {text}",
+                next=f"wirespeed {'check' if training else 'train'} --inject {text}"
+                if training or fault.kind in TRAINING_FAULTS
+                else f"wirespeed check --inject {text}",
             )
+
+
+def _strikes_devices(kind: str, compute: ComputePlan | None) -> bool:
+    """Whether some work or proof of devices would show it."""
+    return compute is not None and bool(compute.works if kind == "slow" else compute.proofs)
 
 
 def _refuse_faults_beyond(faults: tuple[str, ...], size: int) -> None:
