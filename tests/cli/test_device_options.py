@@ -50,3 +50,6 @@ def test_which_levels_look_at_devices() -> None:
     quick = compute_plan("quick", frozenset({"COMP-001"}))
     assert quick is not None
     assert (quick.works, quick.sustain_s, bool(quick.proofs)) == ((), 0.0, True)
+    hot = compute_plan("quick", frozenset({"COMP-006"}))
+    assert hot is not None
+    assert [one.on for one in hot.works] == ["cpu", "gpu"]

@@ -88,7 +88,8 @@ def compute_plan(level: str, only: frozenset[str]) -> ComputePlan | None:
     if level not in _COMPUTE or not selected:
         return None
     time_s, prove_s, sustain_s = _COMPUTE[level]
-    products = tuple(product for on in ("cpu", "gpu") for product in products_on(on))
+    by_kind = products_on("cpu"), products_on("gpu")
+    products, firsts = (*by_kind[0], *by_kind[1]), tuple(some[0] for some in by_kind)
     rates = products + tuple(
         ComputeWork(op=op, on=on) for on in ("cpu", "gpu") for op in (*MEMORY, *COPIES[on])
     )
@@ -97,7 +98,7 @@ def compute_plan(level: str, only: frozenset[str]) -> ComputePlan | None:
         for name, ids in (("prove", _PROVE), ("rate", _RATE), ("sustain", _SUSTAIN))
     }
     return ComputePlan(
-        works=rates if wanted["rate"] else products[:1] if wanted["sustain"] else (),
+        works=rates if wanted["rate"] else firsts if wanted["sustain"] else (),
         proofs=products if wanted["prove"] else (),
         prove_s=prove_s,
         sustain_s=(sustain_s or _LEAST_SUSTAIN_S)
