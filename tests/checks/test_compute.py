@@ -6,9 +6,11 @@ from typing import Any
 
 from wirespeed.checks.compute import right_findings
 from wirespeed.checks.compute_rates import fast_findings
+from wirespeed.checks.judge import judge
 from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate, WrongProducts
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, World
+from wirespeed.reference import NoReference
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -110,8 +112,26 @@ def test_an_error_of_one_device_fails_and_a_type_that_none_has_does_not() -> Non
     assert (one.status, one.subject.name) == ("fail", "b")
     full = rate("b", own_per_second=0.0, reason="out of memory")
     assert right(rates=(rate("a"), full))["COMP-007"][0].status == "fail", "the others can"
+    alone = rate("b", op="peer", own_per_second=0.0, reason="this rank sees no other GPU")
+    found = right(rates=(rate("a", op="peer"), alone))["COMP-007"]
+    assert [one.status for one in found] == ["not_checked"], "its node has one GPU"
     none = [rate(host, dtype="fp8", own_per_second=0.0, reason="not supported") for host in "ab"]
     assert [one.status for one in right(rates=tuple(none))["COMP-007"]] == ["not_checked"]
+
+
+def test_a_device_that_broke_is_told_whatever_was_asked() -> None:
+    broke = proof("b", digest="", reason="CUDA error: uncorrectable ECC", broke=True)
+    world = World(size=2, nodes=(), backend="nccl", launcher="local")
+    compute = Compute(proofs=(proof("a"), broke))
+    only = frozenset({"COMP-001"})
+    found = judge("check", world, (), (), NoReference(), only, compute=compute)
+    assert [(one.id, one.status) for one in found] == [("COMP-001", "pass"), ("COMP-007", "fail")]
+
+
+def test_what_none_can_prove_is_told() -> None:
+    none = [proof(host, digest="", dtype="fp8", reason="not supported") for host in "ab"]
+    (one,) = right(proof("a"), *none)["COMP-007"]
+    assert (one.status, one.title) == ("not_checked", "gemm fp8")
 
 
 def test_memory_that_changed_is_named() -> None:

@@ -125,18 +125,21 @@ def _broken(found: Compute) -> Iterator[Finding]:
     first = {(one.host, one.device): one for one in reversed(ones)}
     for one in first.values():
         yield tell("COMP-007", "broke", subject=node_of(one), at=place_of(one), reason=one.reason)
-    refused = [one for one in found.rates if one.reason and one not in ones]
+    refused = [one for one in every if one.reason and one not in ones]
     for reason, group in _by_reason(refused).items():
-        what = listed(list(dict.fromkeys(f"{one.op} {one.dtype}" for one in group)), 6)
+        names = dict.fromkeys(f"{getattr(one, 'op', 'gemm')} {one.dtype}" for one in group)
+        what = listed(list(names), 6)
         yield tell("COMP-007", "refused", what=what, because=f"{place_of(group[0])}: {reason}")
 
 
 def _what(one: OfDevice) -> tuple[str, ...]:
-    return one.product, one.dtype, one.shape, getattr(one, "op", "proof")
+    """Where others of the product do it a device must: of `peer` those of its node, as one GPU has none."""
+    op = getattr(one, "op", "proof")
+    return one.product, one.dtype, one.shape, op, one.host if op == "peer" else ""
 
 
-def _by_reason(ones: Iterable[ComputeRate]) -> dict[str, list[ComputeRate]]:
-    found: dict[str, list[ComputeRate]] = defaultdict(list)
+def _by_reason(ones: Iterable[OfDevice]) -> dict[str, list[OfDevice]]:
+    found: dict[str, list[OfDevice]] = defaultdict(list)
     for one in ones:
         found[one.reason].append(one)
     return found

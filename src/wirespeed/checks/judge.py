@@ -119,6 +119,7 @@ def hardware_findings(world: World) -> list[Finding]:
 # Other runs on the same nodes.
 
 SHARED = "WORLD-003"
+_BROKEN = "COMP-007"
 _SKEW = "SKEW-001"
 
 
