@@ -133,7 +133,7 @@ def _broken(found: Compute) -> Iterator[Finding]:
 
 
 def _what(one: OfDevice) -> tuple[str, ...]:
-    """Where others of the product do it a device must: of `peer` those of its node, as one GPU has none."""
+    """What a device must do if others of its product do; of `peer` others of its node alone."""
     op = getattr(one, "op", "proof")
     return one.product, one.dtype, one.shape, op, one.host if op == "peer" else ""
 

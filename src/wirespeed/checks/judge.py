@@ -69,7 +69,8 @@ def judge(
         from wirespeed.checks.storage import storage_findings
 
         findings += storage_findings(storage)
-    findings = [finding for finding in findings if not only or finding.id in only]
+    kept = only and only | {_BROKEN}  # whatever is asked of devices, one that broke did not give it
+    findings = [finding for finding in findings if not only or finding.id in kept]
     speed = [finding for finding in speed if not only or finding.id in only]
     judged, shared = _beside_others(world, speed, asked=not only or SHARED in only)
     return [*findings, *shared, *judged]
