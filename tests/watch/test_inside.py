@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -213,7 +214,15 @@ def test_the_loss_that_is_no_number_has_its_step(job: Training, around: Any) -> 
     assert [around._is_bad(one) for one in half] == [False, True]
     whole = SimpleNamespace(is_cpu=True, dtype=kind, data_ptr=lambda: 0, _local_tensor=values[3])
     assert around._is_bad(whole), "a DTensor"
-    for other in (torch.tensor(3), torch.zeros(0), torch.zeros(1, device="meta"), None, "loss"):
+    activations = torch.full((2,), float("-inf"))  # of a pipeline's stage, with a mask
+    for other in (
+        activations,
+        torch.tensor(3),
+        torch.zeros(0),
+        torch.zeros(1, device="meta"),
+        None,
+        "loss",
+    ):
         assert not around._is_bad(other)
     for number in range(5):
         if number in (2, 4):
@@ -361,6 +370,22 @@ def test_the_kernels_account_is_looked_at_seldom(
     rank.end("-optimizer", 60.05)
     rank.end("-optimizer", 60.07)
     assert [event[2] for event in rank.events] == [3, -1, 4]
+
+
+def test_sockets_of_the_job_stay_as_they_are() -> None:
+    seen: Any = load("_wirespeed_seen")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as store,
+    ):
+        store.settimeout(None)
+        socket.setdefaulttimeout(20)
+        try:
+            told = seen.Connections().infos()
+        finally:
+            socket.setdefaulttimeout(None)
+        assert server.getsockname()[:2] in [key for key, _, _ in told]
+        assert os.get_blocking(store.fileno()) and os.get_blocking(server.fileno())
 
 
 def test_a_torch_that_another_finder_brings_is_heard_of(tmp_path: Path) -> None:

@@ -242,10 +242,7 @@ class Connections:
             self._open = now_open
             self._sockets = [(int(one), family) for one in now_open if (family := _family(one))]
         for number, family in self._sockets:
-            with (
-                contextlib.suppress(OSError),
-                socket.socket(family, socket.SOCK_STREAM, fileno=os.dup(number)) as one,
-            ):
+            with contextlib.suppress(OSError), _ours(number, family) as one:
                 yield one, one.getpeername()
 
 
@@ -253,13 +250,22 @@ def _family(number: str) -> int:
     """Of an open file that is a TCP socket; 0: it is none."""
     with contextlib.suppress(OSError):
         if str(Path("/proc/self/fd", number).readlink()).startswith("socket:"):
-            with socket.socket(fileno=os.dup(int(number))) as one:
-                return (
-                    one.family if one.type == socket.SOCK_STREAM and one.family in _INTERNET else 0
-                )
+            with _ours(int(number), _NOT_KNOWN) as one:
+                kind = one.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE)
+                return one.family if kind == socket.SOCK_STREAM and one.family in _INTERNET else 0
     return 0
 
 
+def _ours(number: int, family: int) -> socket.socket:
+    """A descriptor of ours of an open socket.
+
+    Called non-blocking, so that Python sets nothing: where the program has a default time-out of
+    sockets it would make the socket itself non-blocking, which ends the job's TCPStore.
+    """
+    return socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK, fileno=os.dup(number))
+
+
+_NOT_KNOWN = -1
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
