@@ -37,7 +37,7 @@ def _elements(data: object, depth: int = 3) -> float:
 
 
 def _is_bad(loss: Any) -> bool:
-    """Whether it is a number of the CPU that is none: looking at a GPU's would make it wait.
+    """Whether it is one number of the CPU that is none: looking at a GPU's would make it wait.
 
     Its bits are read where they lie: an operation of torch would take 30 µs of a step.
     """
@@ -51,7 +51,7 @@ def _is_bad(loss: Any) -> bool:
     if not place:  # a DTensor's lies in its part
         return _is_bad(getattr(loss, "_local_tensor", None))
     read, exponent = known
-    return bool(read(place).value & exponent == exponent)
+    return bool(read(place).value & exponent == exponent) and loss.numel() == 1
 
 
 _EXPONENTS: dict[Any, tuple[Any, int]] = {}
