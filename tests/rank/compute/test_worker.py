@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 
 from wirespeed.plan import ComputeWork, Measure
@@ -72,6 +73,29 @@ def test_a_device_that_breaks_is_not_asked_again(monkeypatch: Any) -> None:
     assert again.broke
     assert one.proof(GEMM, 0.0).broke
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "broke"),
+    [
+        ("mat2 shape (32x100) must be divisible by 16", False),
+        ("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmul`", False),
+        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`", True),
+    ],
+)
+def test_a_refusal_of_one_product_does_not_end_the_others(
+    monkeypatch: Any, error: str, broke: bool
+) -> None:
+    one, times = worker(), Cores.timed
+
+    def fails(self: Cores, fires: Sequence[Fire], counts: Sequence[int]) -> list[Spent]:
+        raise RuntimeError(error)
+
+    monkeypatch.setattr(Cores, "timed", fails)
+    told = timed(one, GEMM)
+    assert (told.broke, told.reason) == (broke, error)
+    monkeypatch.setattr(Cores, "timed", times)
+    assert bool(timed(one, GEMM).reason) == broke
 
 
 def test_copies_are_compared_with_their_source(monkeypatch: Any) -> None:

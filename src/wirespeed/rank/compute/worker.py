@@ -41,8 +41,8 @@ _CACHE_BYTES = 32 << 20
 _UNITS = ("amx", "asimd", "avx", "bf16", "f16", "fma", "i8mm", "sme", "sve")
 """Begins of what the kernel calls units that multiply; libraries choose their code by them."""
 _DEVICE_ERRORS = (RuntimeError, MemoryError)
-_REFUSALS = ("not implemented", "not supported", "unsupported", "only supported", "requires")
-"""Words of torch where a device has no such product, which is no fault of it."""
+_REFUSAL = "CUBLAS_STATUS_NOT_SUPPORTED"
+"""Told as an error of CUDA, where this device or version has no such product."""
 
 
 @dataclass(slots=True)
@@ -178,9 +178,7 @@ class Worker:
             self._job, self._reason = None, error.saw
         except _DEVICE_ERRORS as error:
             text = " ".join(str(error).split())[:200] or type(error).__name__
-            words = any(word in text.lower() for word in _REFUSALS)
-            refused = words and not device_failed(error)
-            if not refused and not isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+            if device_failed(error) and _REFUSAL not in text:
                 self._broken = text
             self._job, self._reason = None, text
         return None
