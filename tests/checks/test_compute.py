@@ -217,6 +217,10 @@ def test_peak_and_heat() -> None:
     found = fast(rate(peak=989e12), rate(device="GPU1", tera=400, peak=989e12, power_W=300.0))
     (one,) = found["COMP-005"]
     assert (one.status, "GPU1" in one.title, "300 W" in one.saw) == ("warn", True, True)
+    (none,) = fast(rate(peak=1979e12, tera=300, dtype="int8"))["COMP-005"]
+    assert none.status == "not_checked", "torch's int8 is far from the peak on good GPUs"
+    (four,) = fast(rate(product="NVIDIA L4", peak=121e12, tera=53.8))["COMP-005"]
+    assert four.status == "pass", "72 W keep a good one there"
     (hot,) = fast(rate(held=0.9, temperature_C=88.0, slowed_by=("power cap",)))["COMP-006"]
     assert hot.status == "warn"
     assert "88 °C, slowed by power cap" in hot.saw

@@ -17,6 +17,7 @@ from wirespeed.model.compute_records import Compute, ComputeRate
 from wirespeed.model.records import Finding, Run, Status
 from wirespeed.model.units import counted
 from wirespeed.reference.known import Past
+from wirespeed.reference.shape import product_named
 from wirespeed.statistics import MAD_TO_SIGMA, student_t
 
 SPREAD = 0.01
@@ -35,8 +36,11 @@ NOISY = 0.04
 """Half width of a rate's interval from which on it is not judged."""
 BUSY = 0.5
 """Share of the time that a device's cores must be ours for its rate to be judged."""
-NEAR_PEAK = 0.5
-"""Share of a data sheet's peak that large products reach on healthy GPUs; usual are 0.6 to 0.95."""
+NEAR_PEAK, NEAR_PEAK_BY_POWER = 0.5, 0.3
+"""Share of a data sheet's peak that large products reach on healthy GPUs. Reports of V100, A40, A100 and
+H100 tell of 0.6 to 0.9, of L4 0.35 to 0.5 (github.com/zzc0721/torch-performance-test-data)."""
+_LITTLE_POWER = ("L4", "A10")
+"""Products whose power limit (72 and 150 W) keeps large products far below the peak."""
 NOT_TOLD = "clock, temperature and power are not told here"
 HELD = 0.95
 """Share of its first rate that a device keeps when it is hot."""
@@ -222,13 +226,21 @@ def _what(one: ComputeRate) -> str:
 
 
 def _peaks(rates: Sequence[ComputeRate]) -> list[Finding]:
-    """The best of each type, and of memory, against the data sheet; of each device."""
+    """The best of each type, and of memory, against the data sheet; of each device.
+
+    Not of int8: torch's call names no workspace and takes kernels of sm80 on Blackwell, far below the
+    peak on good GPUs (github.com/pytorch/pytorch/issues/187094).
+    """
     best: dict[tuple[str, str, str], ComputeRate] = {}
     for one in rates:
         key = one.host, one.device, one.dtype if one.op == "gemm" else "memory"
-        if one.peak and (key not in best or one.per_second > best[key].per_second):
+        if (
+            one.peak
+            and one.dtype != "int8"
+            and (key not in best or one.per_second > best[key].per_second)
+        ):
             best[key] = one
-    low = [one for one in best.values() if one.high < NEAR_PEAK * one.peak]
+    low = [one for one in best.values() if one.high < _near(one) * one.peak]
     if low:
         return [
             tell(
@@ -240,6 +252,7 @@ def _peaks(rates: Sequence[ComputeRate]) -> list[Finding]:
                 figure=one.text(one.own_per_second),
                 share=one.per_second / one.peak,
                 peak=one.text(one.peak),
+                near=_near(one),
                 felt=one.felt or NOT_TOLD,
             )
             for one in low
@@ -259,6 +272,12 @@ def _peaks(rates: Sequence[ComputeRate]) -> list[Finding]:
     return [absent("COMP-005", "share of the peak", "no peak is known of these devices")]
 
 
+def _near(one: ComputeRate) -> float:
+    product = product_named(one.product)
+    little = product is not None and product.name in _LITTLE_POWER
+    return NEAR_PEAK_BY_POWER if little else NEAR_PEAK
+
+
 def _held(rates: Sequence[ComputeRate]) -> list[Finding]:
     long = [one for one in rates if one.held]
     sure = [(one, one.held * (1 + 2 * one.own_spread)) for one in long if _judgeable(one)]
@@ -273,7 +292,7 @@ def _held(rates: Sequence[ComputeRate]) -> list[Finding]:
                 of=_what(one),
                 held=one.held,
                 less=1 - one.held,
-                felt=one.felt or NOT_TOLD or "clock and temperature are not told here",
+                felt=one.felt or NOT_TOLD,
             )
             for one in fell
         ]
