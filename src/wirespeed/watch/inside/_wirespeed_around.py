@@ -58,7 +58,12 @@ _EXPONENTS: dict[Any, tuple[Any, int]] = {}
 """By torch's type: what reads its bits, and the exponent of what is no finite number."""
 
 
+_PLAIN: set[type] = set()
+"""torch's tensor, but no class made of it."""
+
+
 def _know_types(torch: Any) -> None:
+    _PLAIN.add(torch.Tensor)
     _EXPONENTS.update(
         {
             torch.float64: (ctypes.c_uint64.from_address, 0x7FF << 52),
@@ -108,7 +113,10 @@ def _loading(original: Any) -> Any:
             batch = original(self)
         finally:
             note(("-data", now(), -1.0))
-        safely(lambda: note(("load", 0.0, _elements(batch))))
+        try:
+            note(("load", 0.0, _elements(batch)))
+        except Exception as error:
+            rank.give_up(error)
         return batch
 
     return _like(next_batch, original)
@@ -134,7 +142,7 @@ def _backward(original: Any, engine: Any) -> Any:
             armed = False
             safely(engine.queue_callback, computed)
 
-    def over(loss: Any) -> None:
+    def over(loss: Any, unhook: Callable[[], None] | None) -> None:
         end = now()
         if _is_bad(loss):
             note(("bad", end))
@@ -142,6 +150,8 @@ def _backward(original: Any, engine: Any) -> Any:
             rank.end("-backward", end)
         else:
             note(("-backward", end, rank.look(end), 0, -1.0))
+        if unhook is not None:
+            unhook()
 
     hooks = {0: begins}
 
@@ -159,9 +169,7 @@ def _backward(original: Any, engine: Any) -> Any:
             return original(tensors, *args, **kwargs)
         finally:
             within = armed = False
-            safely(over, loss)
-            if unhook is not None:
-                safely(unhook)
+            safely(over, loss, unhook)
 
     return _like(backward, original)
 
@@ -174,7 +182,7 @@ def _hook_loss(loss: Any, hooks: dict[int, Any]) -> Any:
     """
     if not getattr(loss, "requires_grad", False):
         return None
-    if type(loss) is not sys.modules["torch"].Tensor or loss._backward_hooks is not None:
+    if type(loss) not in _PLAIN or loss._backward_hooks is not None:
         return loss.register_hook(hooks[0]).remove
     loss._backward_hooks = hooks
     if loss.grad_fn is not None:
