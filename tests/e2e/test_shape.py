@@ -51,6 +51,7 @@ def test_what_has_no_shape(cli: Any) -> None:
         (("--shape", "tiny", "--dp", "2", "-e", "16"), "no call above 16 B"),
         (("--shape", "tiny", "--dp", "2", "--ranks", "1"), "one rank sends nothing"),
         (("--shape", "tiny", "--dp", "2", "--engine", "mpi4py"), "--engine mpi4py"),
+        (("--shape", "tiny", "--tp", "4", "--tokens", "3"), "--tokens 3 with --tp 4"),
         (("--tp", "2", "all_reduce"), "--tp without --shape"),
     ):
         done = cli.here("bench", *words)

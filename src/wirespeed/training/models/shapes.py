@@ -188,6 +188,11 @@ def shape_of(
     check_degrees(model, job)
     here, size = scaled(job, ranks), model.size
     job_tokens = tokens or size.context
+    if job_tokens < job.tensor:
+        raise UsageError(
+            f"--tokens {job_tokens} with --tp {job.tensor}",
+            expected=f"{job.tensor} or more: each tensor parallel rank has its part of them",
+        )
     token_bytes = size.d_model * itemsize
     limit = most_bytes or 1 << 62
     if limit < token_bytes * job.tensor:
