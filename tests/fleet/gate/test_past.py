@@ -46,6 +46,17 @@ def test_a_check_blames_and_a_later_one_of_that_family_clears(stored: Callable[.
     assert blames() == []
 
 
+def test_a_device_that_multiplied_wrong_is_blamed_until_it_is_right(
+    stored: Callable[..., str],
+) -> None:
+    wrong = [said("COMP-001", "fail"), said("COL-001", "pass")]
+    stored(ago(5), "n1", "n2", verdict="NOT READY", findings=wrong)
+    stored(ago(4), "n1", "n2", findings=[said("COL-001", "pass")])
+    assert len(blames()) == 1
+    stored(ago(3), "n1", "n2", findings=[said("COMP-001", "pass")])
+    assert blames() == []
+
+
 def test_a_week_of_blame_that_is_over_takes_no_longer_to_read(
     stored: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ _REMEMBERED_S = 7 * 86_400.0
 _READ_S = 1.0
 """For runs that are new to the index, the newest first."""
 _COMMANDS = ("check", "locate")
-_FAMILIES = ("BW", "COL", "COUNT", "LAT", "LOC")
+_FAMILIES = ("BW", "COL", "COMP", "COUNT", "LAT", "LOC")
 """Of findings that name a node; its settings are its user's, and its health is looked at anew."""
 _KINDS = ("node", "rank")
 """A link has two ends, and only one of them is bad."""
