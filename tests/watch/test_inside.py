@@ -372,6 +372,15 @@ def test_the_kernels_account_is_looked_at_seldom(
     assert [event[2] for event in rank.events] == [3, -1, 4]
 
 
+def test_garbage_is_noted_by_its_time_whatever_its_age(inside: Any, around: Any) -> None:
+    collected = around._collecting()
+    for generation, seconds in ((0, 0.1), (0, 1e-5), (2, 1e-5), (2, 0.3)):
+        collected("start", {"generation": generation})
+        inside.at += seconds
+        collected("stop", {"generation": generation})
+    assert [event[2] for event in inside.RANK.events] == pytest.approx([0.1, 0.3])
+
+
 def test_sockets_of_the_job_stay_as_they_are() -> None:
     seen: Any = load("_wirespeed_seen")
     with (

@@ -13,6 +13,8 @@ from typing import Any, Callable
 from _wirespeed_inside import RANK, safely
 
 _MOST_OPTIMIZERS = 64
+_LONG_S = 5e-5
+"""Of a garbage collection; shorter ones, as those of young objects are by default, are not noted."""
 
 now = time.perf_counter
 _ident = threading.get_ident
@@ -257,13 +259,13 @@ def _collecting() -> Callable[[str, Any], None]:
     """Of `gc.callbacks`."""
     begin = 0.0
 
-    def collected(phase: str, told: dict[str, int]) -> None:
+    def collected(phase: str, _: object) -> None:
         nonlocal begin
-        if told["generation"] and RANK.thread == _ident():  # the youngest alone takes no time
+        if RANK.thread == _ident():
             at = now()
             if phase == "start":
                 begin = at
-            elif begin:
+            elif begin and at - begin >= _LONG_S:
                 RANK.events.append(("gc", at, at - begin))
 
     return collected
