@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from wirespeed.rank import measure
+from wirespeed.rank import measure, steps
 
 
 class Noted:
@@ -99,3 +99,34 @@ def test_devices_go_on_together_and_the_launch_of_a_single_call_is_hidden(cuda: 
 def test_a_torch_without_such_a_kernel_times_too(cuda: Noted, monkeypatch: Any) -> None:
     monkeypatch.delattr(Noted, "_sleep")
     assert timer(cuda).each(cycle([lambda: None]), 2) == [2e-3, 2e-3]
+
+
+def test_a_rank_outside_of_all_groups_warms_up_as_long_as_the_others(
+    cuda: Noted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each decides by figures of all; a bound of its own would end its warm-up at another call."""
+    seen: list[int] = []
+
+    def warm_up(place: Any, timer: Any, turn: Any, how: Any, buffers: int) -> int:
+        seen.append(buffers)
+        raise InterruptedError
+
+    for name in ("connect", "align_point", "timer_for", "sync_point"):
+        monkeypatch.setattr(measure, name, lambda *_: None)
+    monkeypatch.setattr(measure, "shots_of", lambda *_: [lambda: None])
+    monkeypatch.setattr(measure, "warm_up", warm_up)
+    control = SimpleNamespace(matrix=lambda _: torch.tensor([[1.0], [64.0]]))
+    place: Any = SimpleNamespace(device=DEVICE, control=control, tick=None)
+    for group in (None, object()):
+        site: Any = SimpleNamespace(group=group)
+        with pytest.raises(InterruptedError):
+            measure.measure(place, site, measure.Measure(timing="graph"), None)
+    assert seen == [8, 8]
+
+
+def test_what_the_allocator_keeps_is_free_for_the_next_step(
+    cuda: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda.mem_get_info = lambda _: (10 << 30, 80 << 30)
+    cuda.memory_reserved, cuda.memory_allocated = lambda _: 60 << 30, lambda _: 10 << 30
+    assert steps._memory(DEVICE) == int((60 << 30) * 0.9)

@@ -204,9 +204,11 @@ def measure(place: Place, site: Site, how: Measure, wrong: int | None) -> Measur
     shots = shots_of(place, site, how)
     # The v variants give ranks buffers of different sizes, so they rotate through different numbers.
     buffers = int(place.control.matrix([float(len(shots))]).max())
-    if how.timing == "graph" and site.group is not None:
+    if how.timing == "graph":
         calls = _batches(how)[0]
-        shots, buffers = as_graphs(shots, place.device, calls, -(-buffers // calls)), 1
+        buffers = -(-buffers // calls)
+        if site.group is not None:
+            shots = as_graphs(shots, place.device, calls, buffers)
     turn = cycle(shots)
     warmup = warm_up(place, timer, turn, how, buffers)
     samples, stopped_by, per_sample = sample(place, timer, turn, how)

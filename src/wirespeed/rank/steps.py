@@ -158,7 +158,9 @@ def _granted(place: Place, need: int) -> bool:
 def _memory(device: torch.device) -> int:
     """Bytes that are free for buffers on this device."""
     if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0] * 0.9)
+        # What torch's allocator keeps of steps before is taken for the driver, and free for ours.
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int((torch.cuda.mem_get_info(device)[0] + kept) * 0.9)
     from wirespeed.node.limits import memory_available_bytes
 
     return int(memory_available_bytes() * 0.9)
