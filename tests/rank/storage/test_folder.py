@@ -1,5 +1,6 @@
 """What a run's folder is, and which of those that lie there may be removed."""
 
+import errno
 import json
 import os
 import subprocess
@@ -28,7 +29,7 @@ def leavings(tmp_path: Path, digit: str, pid: int, began: int, boot: str = "") -
 
 
 def swept(tmp_path: Path) -> int:
-    return folder.begin(tmp_path, own(tmp_path), 0, first=True)[0]
+    return folder.begin(tmp_path, own(tmp_path), 0, lambda: None, first=True)[0]
 
 
 def test_what_a_dead_run_has_left_is_removed_and_what_a_living_one_has_is_not(
@@ -53,6 +54,65 @@ def test_of_another_machine_only_what_has_not_changed_for_long(tmp_path: Path) -
     assert not old.exists()
 
 
+def test_without_a_boot_id_no_machine_is_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as in a sandbox that hides it: pids of others say nothing here."""
+    monkeypatch.setattr(folder, "boot_id", lambda: "")
+    living = leavings(tmp_path, "a", 1, 1)
+    told = {"boot": "", "space": pid_space(), "pid": 1, "started": 1}
+    (living / "rank-0.owner").write_text(json.dumps(told))
+    assert swept(tmp_path) == 0
+
+
+def test_what_nfs_keeps_of_a_file_that_was_held_is_removed_as_well(tmp_path: Path) -> None:
+    dead = leavings(tmp_path, "a", 1, 1)
+    (dead / ".nfs000000000c4a1b2d00000001").write_bytes(b"data")
+    assert swept(tmp_path) == 1
+    assert not dead.exists()
+
+
+def test_a_folder_of_very_many_files_is_looked_through_with_signs_of_progress(
+    tmp_path: Path,
+) -> None:
+    for number in range(50):
+        (tmp_path / str(number)).touch()
+    ticks: list[None] = []
+    folder.begin(tmp_path, own(tmp_path), 0, lambda: ticks.append(None), first=True)
+    assert len(ticks) >= 50
+
+
+@pytest.mark.hostile("tampered stores")
+def test_folders_in_what_is_ours_are_not_removed(tmp_path: Path) -> None:
+    dead = leavings(tmp_path, "a", 1, 1)
+    (dead / "rank-0.small" / "2").mkdir()
+    (dead / "rank-0.small" / "2" / "thesis.tex").touch()
+    assert swept(tmp_path) == 0
+    with pytest.raises(OSError):
+        folder.discard(dead / "rank-0.small")
+    assert (dead / "rank-0.small" / "2" / "thesis.tex").exists()
+
+
+@pytest.mark.hostile("tampered stores")
+def test_what_is_mounted_in_what_is_ours_is_not_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = leavings(tmp_path, "a", 1, 1)
+    lstat = Path.lstat
+
+    def another(path: Path) -> os.stat_result:
+        found = lstat(path)
+        return os.stat_result((*found[:2], found[2] + 1, *found[3:])) if path.is_dir() else found
+
+    with monkeypatch.context() as mounted:
+        mounted.setattr(Path, "lstat", another)
+        assert swept(tmp_path) == 0
+        with pytest.raises(OSError) as raised:
+            folder.discard(dead / "rank-0.small")
+    assert raised.value.errno == errno.EXDEV
+    assert (dead / "rank-0.small" / "1").exists()
+
+
 @pytest.mark.hostile("tampered stores")
 def test_nothing_else_is_removed(tmp_path: Path) -> None:
     """Folders of other names, links, and such as hold anything that is not ours."""
@@ -70,7 +130,7 @@ def test_nothing_else_is_removed(tmp_path: Path) -> None:
 
 
 def test_each_rank_removes_its_own_and_the_last_the_folder(tmp_path: Path) -> None:
-    folder.begin(tmp_path, own(tmp_path), 0, first=True)
+    folder.begin(tmp_path, own(tmp_path), 0, lambda: None, first=True)
     (own(tmp_path) / "rank-1.bin").write_bytes(b"")
     assert folder.clean(own(tmp_path), 0, last=False) == []
     assert [one.name for one in own(tmp_path).iterdir()] == ["rank-1.bin"]
@@ -89,16 +149,25 @@ def test_what_is_there(tmp_path: Path) -> None:
         folder.look(tmp_path / "absent")
 
 
-def test_options_that_may_hold_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = (
-        "36 27 0:31 / /mnt/a\\040b rw,relatime shared:1 - nfs4 srv:/export "
-        "rw,vers=4.2,hard,username=me,password=x,nconnect=4"
-    )
+@pytest.mark.parametrize(
+    ("told", "source", "options"),
+    [
+        (
+            "nfs4 srv:/export rw,vers=4.2,hard,username=me,password=x,nconnect=4",
+            "srv:/export",
+            "vers=4.2,hard,nconnect=4",
+        ),
+        ("fuse https://me:secret@dav.example/a rw", "https://***@dav.example/a", ""),
+        ("tmpfs  rw", "", ""),
+    ],
+)
+def test_of_a_mount_no_secrets_are_told(
+    told: str, source: str, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = f"36 27 0:31 / /mnt/a\\040b rw,relatime shared:1 - {told}"
     monkeypatch.setattr(Path, "read_text", lambda *_: line)
-    assert folder._mount_of(Path("/mnt/a b/c")) == (
-        *("nfs4", "srv:/export", "vers=4.2,hard,nconnect=4"),
-        "/mnt/a b",
-    )
+    kind = told.split(" ")[0]
+    assert folder._mount_of(Path("/mnt/a b/c")) == (kind, source, options, "/mnt/a b")
 
 
 def test_what_a_quota_leaves() -> None:

@@ -158,8 +158,9 @@ def create(folder: Path, count: int, size: int, ticks: Callable[[], None]) -> An
     No bytes are told: where closing does not wait for the disk, their rate would be that of memory.
     """
     folder.mkdir(exist_ok=True)
-    data, times = random.randbytes(size), []
+    times = []
     for number in range(count):
+        data = random.randbytes(size)  # of each file: a storage may keep equal ones once
         begin = time.perf_counter()
         with _opened(folder / str(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, False) as handle:
             if os.write(handle, data) < size:
@@ -210,7 +211,7 @@ def put(path: Path, text: str) -> None:
         os.write(handle, text.encode())
 
 
-def seen_after(path: Path, text: str, within_s: float) -> float:
+def seen_after(path: Path, text: str, within_s: float, ticks: Callable[[], None]) -> float:
     """Seconds until the file shows that text; -1: not within so many."""
     begin = time.monotonic()
     while True:
@@ -219,4 +220,5 @@ def seen_after(path: Path, text: str, within_s: float) -> float:
                 return time.monotonic() - begin
         if time.monotonic() - begin > within_s:
             return -1.0
+        ticks()
         time.sleep(_POLL_S)

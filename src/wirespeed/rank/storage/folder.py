@@ -12,20 +12,28 @@ import errno
 import json
 import os
 import re
-import shutil
+import stat
 import subprocess
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from wirespeed.node.redact import redact_words
 from wirespeed.process import boot_id, pid_space, started
 
 PREFIX = ".wirespeed-storage-"
 _OURS = re.compile(re.escape(PREFIX) + "[0-9a-f]{16}")
-_FILE = re.compile(r"rank-\d+\.\w+")
+_FILE = re.compile(
+    r"rank-\d+\.(bin|dcp|late|owner|probe|small|token)|\.nfs[0-9a-f]+|\.fuse_hidden\w+"
+)
+"""Ours, and what NFS and FUSE make of one that was removed while a process held it."""
 _OLD_S = 600.0
 _MOST_OWNER = 4096
 _MOST_FOLDERS = 100
+_LOOKED_S = 20.0
+"""For such folders among all that lies there: a data set may be millions of files."""
 _QUOTA_S = 10.0
 _TOLD = re.compile(
     r"(ro|soft|hard|softerr|vers|nfsvers|proto|rsize|wsize|timeo|retrans|nconnect|lookupcache|noac"
@@ -65,13 +73,13 @@ def _mount_of(folder: Path) -> tuple[str, str, str, str]:
     best = ("", "", "", "")
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
-        words, what = before.split(), after.split()
+        words, what = before.split(), after.split(" ")  # the source may be empty
         where = re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), words[4])
         holds = path == where or path.startswith(where.rstrip("/") + "/")
         if holds and len(where) >= len(best[3]):  # of two on one point the later one is seen
             told = dict.fromkeys([*words[5].split(","), *what[2].split(",")])
             kept = ",".join(filter(_TOLD.match, told))
-            best = what[0], what[1], kept, where
+            best = what[0], redact_words([what[1]])[0], kept, where
     return best
 
 
@@ -106,10 +114,12 @@ def quota_of(text: str, mounted: str) -> int | None:
     return min(left, default=None)
 
 
-def begin(folder: Path, own: Path, rank: int, *, first: bool) -> tuple[int, bool]:
+def begin(
+    folder: Path, own: Path, rank: int, tick: Callable[[], None], *, first: bool
+) -> tuple[int, bool]:
     """Make the run's folder; (folders of dead runs that were removed, whether O_DIRECT works here).
 
-    first: of its node; it looks after what others have left.
+    tick: called while there is progress. first: of its node; it looks after what others have left.
     """
     own.mkdir(mode=0o700, exist_ok=True)
     removed = 0
@@ -117,7 +127,7 @@ def begin(folder: Path, own: Path, rank: int, *, first: bool) -> tuple[int, bool
         owner = {"boot": boot_id(), "space": pid_space(), "pid": os.getpid()}
         owner["started"] = started(os.getpid()) or 0
         (own / f"rank-{rank}.owner").write_text(json.dumps(owner))
-        removed = _sweep(folder, own)
+        removed = _sweep(folder, own, tick)
     return removed, _takes_direct(own / f"rank-{rank}.probe")
 
 
@@ -134,30 +144,59 @@ def _takes_direct(probe: Path) -> bool:
     return True
 
 
-def _sweep(folder: Path, own: Path) -> int:
+def _sweep(folder: Path, own: Path, tick: Callable[[], None]) -> int:
     """Remove what dead runs of this user have left; how many folders."""
     mine, removed = own.stat(), 0
-    with os.scandir(folder) as entries:
-        found = [one for one in entries if _OURS.fullmatch(one.name) and one.name != own.name]
-    for entry in found[:_MOST_FOLDERS]:
+    for path in _alike(folder, tick):
         with suppress(OSError):
-            there = entry.stat(follow_symlinks=False)
-            if not entry.is_dir(follow_symlinks=False) or there.st_uid != mine.st_uid:
+            there = path.lstat()
+            if (there.st_uid, there.st_dev) != (mine.st_uid, mine.st_dev) or path == own:
                 continue
-            names = os.listdir(entry.path)  # noqa: PTH208
-            path = Path(entry.path)
+            names = os.listdir(path)  # noqa: PTH208
             if all(map(_FILE.fullmatch, names)) and _is_dead(path, names, mine.st_mtime):
-                shutil.rmtree(path)
+                for name in names:
+                    discard(path / name, tick)
+                path.rmdir()
                 removed += 1
     return removed
+
+
+def _alike(folder: Path, tick: Callable[[], None]) -> list[Path]:
+    """What has the name of a run's folder there, as far as the time allows to look."""
+    found, until = [], time.monotonic() + _LOOKED_S
+    with os.scandir(folder) as entries:
+        for one in entries:
+            tick()
+            if _OURS.fullmatch(one.name) and one.is_dir(follow_symlinks=False):
+                found.append(Path(one.path))
+            if len(found) > _MOST_FOLDERS or time.monotonic() > until:
+                break
+    return found
+
+
+def discard(path: Path, tick: Callable[[], None] = lambda: None) -> None:
+    """Remove a file, or a folder of files: nothing deeper, and nothing that is mounted there.
+
+    Where it is gone already, or goes meanwhile, that is as well: other nodes may do the same.
+    """
+    with suppress(FileNotFoundError):
+        there = path.lstat()
+        if not stat.S_ISDIR(there.st_mode):
+            path.unlink()
+            return
+        if there.st_dev != path.parent.stat().st_dev:
+            raise OSError(errno.EXDEV, "something is mounted there")
+        for name in os.listdir(path):  # noqa: PTH208
+            tick()
+            (path / name).unlink(missing_ok=True)
+        path.rmdir()
 
 
 def _is_dead(path: Path, names: list[str], now: float) -> bool:
     """now: by the clock of the file system."""
     owners = [_owner(path / name) for name in names if name.endswith(".owner")]
-    here = [
-        one for one in owners if (one.get("boot"), one.get("space")) == (boot_id(), pid_space())
-    ]
+    known = boot_id() and (boot_id(), pid_space())
+    here = [one for one in owners if (one.get("boot"), one.get("space")) == known]
     if any(started(one["pid"]) == one.get("started") for one in here):
         return False
     if here and len(here) == len(owners):
@@ -186,7 +225,7 @@ def clean(own: Path, rank: int, *, last: bool) -> list[str]:
             if name.startswith(f"rank-{rank}."):
                 path = own / name
                 try:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+                    discard(path)
                 except OSError as error:
                     left.append(f"{path}: {error.strerror}")
     try:

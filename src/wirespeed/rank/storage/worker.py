@@ -8,14 +8,13 @@ process removes its files and ends.
 
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from errno import errorcode
 from pathlib import Path
 from types import FrameType
@@ -64,7 +63,9 @@ class Worker:
 
     def begin(self, first: bool) -> Answer:
         self._begun = True
-        removed, self._direct = folder.begin(self._folder, self._own, self._rank, first=first)
+        removed, self._direct = folder.begin(
+            self._folder, self._own, self._rank, self._tick, first=first
+        )
         return Answer(said=json.dumps({"removed": removed, "direct": self._direct}))
 
     def put(self, name: str, text: str) -> Answer:
@@ -74,7 +75,7 @@ class Worker:
     def see(self, name: str, texts: Mapping[str, str], within_s: float) -> Answer:
         """texts: by rank what its file must show; seconds until all do, -1: one does not."""
         waits = [
-            files.seen_after(self._path(name, int(one)), text, within_s)
+            files.seen_after(self._path(name, int(one)), text, within_s, self._tick)
             for one, text in texts.items()
         ]
         return Answer(seconds=-1.0 if -1.0 in waits else max(waits, default=0.0))
@@ -95,14 +96,18 @@ class Worker:
     def read(self, of: int, seconds: float, engine: str, compare: bool = False) -> Answer:
         path, direct = self._path("bin", of), self._direct
         if engine == "fio":
-            return fio.run("read", path, path.stat().st_size, seconds, direct=direct)
+            cached = files.cached_share(path)
+            found = fio.run("read", path, path.stat().st_size, seconds, direct=direct)
+            return replace(found, cached=cached)
         return files.read(path, self._pattern, of, seconds, direct=direct, compare=compare)
 
     def read_pieces(self, of: int, size: int, calls: int, seconds: float, engine: str) -> Answer:
         path, direct = self._path("bin", of), self._direct
         if engine == "fio":
-            whole = path.stat().st_size
-            return fio.run("random read", path, whole, seconds, direct=direct, pieces=(calls, size))
+            whole, cached = path.stat().st_size, files.cached_share(path)
+            pieces = calls, size
+            found = fio.run("random read", path, whole, seconds, direct=direct, pieces=pieces)
+            return replace(found, cached=cached)
         return files.read_pieces(path, size, calls, time.time_ns(), direct=direct)
 
     # Small files.
@@ -135,7 +140,7 @@ class Worker:
     def save(self) -> Answer:
         """Into a new folder; the one before has been loaded by whom it was for."""
         path = self._path("dcp")
-        shutil.rmtree(path, ignore_errors=True)
+        folder.discard(path)
         answer: Answer = self._checkpoints.save(path)
         return answer
 
