@@ -46,6 +46,7 @@ def test_without_fio_files_are_read_by_own_hand_beside_the_other_checks(
     assert "COL-001" in {one["id"] for one in done.json["findings"]}
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_not_there(cli: Any, data: Path, finding: Any) -> None:
     done = cli(*WORDS, "--data", str(data / "absent"), "-o", "json")
     assert done.code == 1, done.err

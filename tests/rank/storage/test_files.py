@@ -68,22 +68,39 @@ def test_small_files(tmp_path: Path) -> None:
     names = [tmp_path / "small" / str(number) for number in range(5)]
     read = files.each(names, files.read_small, lambda: None)
     assert (made.calls, made.size_bytes, read.size_bytes) == (5, 0, 5000)
+    assert len({name.read_bytes() for name in names}) == 5, "a storage may keep equal ones once"
 
 
 def test_a_change_is_seen_or_not_in_time(tmp_path: Path) -> None:
     files.put(tmp_path / "token", "old")
-    assert files.seen_after(tmp_path / "token", "old", 5.0) >= 0
-    assert files.seen_after(tmp_path / "token", "new", 0.02) == -1
-    assert files.seen_after(tmp_path / "absent", "new", 0.0) == -1
+    ticks: list[None] = []
+
+    def seen(name: str, text: str, within_s: float) -> float:
+        return files.seen_after(tmp_path / name, text, within_s, lambda: ticks.append(None))
+
+    assert seen("token", "old", 5.0) >= 0
+    assert ticks == []
+    assert seen("token", "new", 0.02) == -1
+    assert ticks, "who waits for another node is no storage that hangs"
+    assert seen("absent", "new", 0.0) == -1
 
 
 @pytest.mark.filterwarnings("ignore:torch.distributed is")  # that is meant
 @pytest.mark.slow  # imports torch
 def test_a_checkpoint_of_another_rank_is_loaded_without_its_pickle(tmp_path: Path) -> None:
+    import torch
+
     from wirespeed.rank.storage.checkpoint import Checkpoints
 
+    torch.manual_seed(0)
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):  # what torch raises is no Exception
+        Checkpoints(1 << 20).save(tmp_path / "file" / "below")
+    torch.manual_seed(0)
     mine, theirs = Checkpoints(1 << 20), Checkpoints(1 << 20)
     assert mine.save(tmp_path / "mine").size_bytes == 1 << 20
     theirs.save(tmp_path / "theirs")
+    same = [(tmp_path / one / "__0_0.distcp").read_bytes() for one in ("mine", "theirs")]
+    assert same[0] != same[1], "a storage may keep equal ones once"
     (tmp_path / "theirs" / ".metadata").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
     assert mine.load(tmp_path / "theirs").seconds > 0

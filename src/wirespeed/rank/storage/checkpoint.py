@@ -7,6 +7,8 @@ written and never read: on loading it is what saving has returned.
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +33,27 @@ class Reader(dcp.FileSystemReader):
         return self._known
 
 
+@contextmanager
+def _as_met() -> Iterator[None]:
+    """Raise what the system refused, or what ends this process: torch hides both, in no Exception."""
+    try:
+        yield
+    except dcp.CheckpointException as error:
+        found = [one for one, _ in error.failures.values()]
+        while (before := found[-1].__context__) is not None:
+            found.append(before)
+        own = (one for one in found if isinstance(one, OSError) or not isinstance(one, Exception))
+        raise next(own, found[0]) from None
+
+
 class Checkpoints:
     """Saves and loads tensors of `size` bytes together."""
 
     def __init__(self, size: int) -> None:
-        each = max(1, size // _TENSORS)
+        each, noise = max(1, size // _TENSORS), torch.Generator()
+        noise.seed()  # as it is made, it is that of every other rank
         self._state = {
-            f"{_KEY}.{number}": torch.randint(256, (each,), dtype=torch.uint8)
+            f"{_KEY}.{number}": torch.randint(256, (each,), dtype=torch.uint8, generator=noise)
             for number in range(_TENSORS)
         }
         self._metadata: dcp.Metadata | None = None
@@ -47,7 +63,8 @@ class Checkpoints:
         """A new checkpoint, durable (sync_files)."""
         begin = time.perf_counter()
         writer = dcp.FileSystemWriter(folder, sync_files=True)
-        self._metadata = dcp.save(self._state, storage_writer=writer, no_dist=True)
+        with _as_met():
+            self._metadata = dcp.save(self._state, storage_writer=writer, no_dist=True)
         seconds = time.perf_counter() - begin
         for name in os.listdir(folder):  # noqa: PTH208
             synchronise(folder / name)
@@ -59,7 +76,8 @@ class Checkpoints:
             raise ValueError("nothing was saved before")
         into = {name: torch.empty_like(one) for name, one in self._state.items()}
         begin = time.perf_counter()
-        dcp.load(into, storage_reader=Reader(folder, self._metadata), no_dist=True)
+        with _as_met():
+            dcp.load(into, storage_reader=Reader(folder, self._metadata), no_dist=True)
         return self._answer(time.perf_counter() - begin)
 
     def _answer(self, seconds: float) -> Answer:
