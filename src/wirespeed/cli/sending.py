@@ -56,9 +56,11 @@ def send(refs: tuple[str, ...], all: bool, url: str | None, set_up: bool) -> int
         click.echo(f"sent {counted(len(done.names), 'run')}{known}")
     for name, why in done.unfit.items():
         click.echo(f"wirespeed: run {name} was not sent: {why}", err=True)
+    for name in done.busy:
+        click.echo(f"wirespeed: run {name} was not sent: another sender has it in hand", err=True)
     if done.refused is not None:
         raise done.refused
-    return 3 if done.unfit else 0
+    return 3 if done.unfit or done.busy else 0
 
 
 def _to_send(refs: tuple[str, ...], all: bool) -> list[str]:

@@ -221,7 +221,7 @@ def test_a_run_whose_process_was_killed_arrives_as_far_as_it_came(
 
 
 def test_a_sender_that_stood_still_puts_no_old_content_over_newer(
-    postgres: Any, sending: str, run: Run, monkeypatch: pytest.MonkeyPatch
+    postgres: Any, sending: str, run: Run, monkeypatch: pytest.MonkeyPatch, cli: Any
 ) -> None:
     path = save(replace(run, verdict="UNKNOWN", exit_code=3))
     reached, resumed = threading.Event(), threading.Event()
@@ -241,7 +241,9 @@ def test_a_sender_that_stood_still_puts_no_old_content_over_newer(
     kept = json.loads((path / "run.json").read_text())
     (path / "run.json").write_text(json.dumps({**kept, "verdict": "READY", "exit_code": 0}))
     unsent.put(path)
-    assert send_now(outbox.waiting()) == Sent(), "the other one has it in hand"
+    assert send_now(outbox.waiting()) == Sent(busy=[path.name]), "the other one has it in hand"
+    done = cli.here("runs", "send")
+    assert done.code == 3 and f"run {path.name} was not sent: another sender" in done.err
     assert len(outbox.waiting()) == 1
     resumed.set()
     slow.join()

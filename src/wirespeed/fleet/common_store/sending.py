@@ -35,6 +35,8 @@ class Sent:
     """Runs that it had before, as they are."""
     unfit: dict[str, str] = field(default_factory=dict)
     """Why not, by name: the run cannot be read, or holds what no table takes."""
+    busy: list[str] = field(default_factory=list)
+    """Runs that another sender is about to put there: they wait until it has."""
     refused: WirespeedError | None = None
     """By the store: the rest still waits."""
 
@@ -71,6 +73,7 @@ def _send(connection: "Connection", one: Unsent, sent: Sent) -> None:
             sent.unfit[one.name] = error.saw
             return
         if new is None:
+            sent.busy.append(one.name)
             return
         sent.known += not new
         sent.names += [one.name] * new
