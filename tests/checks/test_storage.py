@@ -124,6 +124,7 @@ def test_what_hangs_is_named_with_the_place_and_nothing_else_passes() -> None:
         ("EROFS", "STOR-002", "read-only"),
         ("ESTALE", "STOR-002", "does not know"),
         ("EIO", "STOR-002", "fails on b"),
+        ("", "STOR-002", "was not measured"),
     ],
 )
 def test_errors_by_their_meaning(error: str, id: str, said: str) -> None:

@@ -42,6 +42,7 @@ USAGE = {
     "check --only storage": "--data FOLDER",
     "check --only COL,storage -l long": "--data FOLDER",
     "check --only COL --data /tmp": "--only",
+    "check --data=": "no folder",
     "check -l soak --data /tmp": "-l soak",
     "check --model tiny": "--data",
     "check --data /tmp --model tini": "no model is called 'tini'",

@@ -133,8 +133,8 @@ def storage_plan(
     UsageError: storage is selected and no folder named, or the other way round, or no such model.
     """
     wanted = any(id.startswith("STOR-") for id in only)
-    if data is None:
-        if wanted:
+    if not data:
+        if wanted or data is not None:  # empty: of a shell's variable that was not set
             raise UsageError(
                 "no folder to check is named",
                 expected="--data FOLDER, seen by all nodes",

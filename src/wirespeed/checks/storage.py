@@ -99,7 +99,8 @@ def _answers(storage: Storage) -> Iterator[Finding]:
         if one.kind in ("hung", "error") and one.error not in _FULL:
             groups.setdefault((one.kind, one.error, one.doing), []).append(one)
     for (kind, error, _), found in groups.items():
-        case = "hung" if kind == "hung" else _MEANS.get(error, "refused")
+        refused = _MEANS.get(error, "refused") if error else "broke off"
+        case = "hung" if kind == "hung" else refused
         yield _trouble("STOR-002", case, storage, found)
     if storage.complete and not groups:
         kinds = dict.fromkeys(f"{one.filesystem} ({one.source})" for one in storage.nodes)

@@ -31,7 +31,7 @@ def _threads(pid: int) -> Iterator[tuple[str, str, str]]:
     with suppress(OSError):
         for folder in Path(f"/proc/{pid}/task").iterdir():
             name, _, after = (folder / "stat").read_text(errors="replace").rpartition(")")
-            waits = (folder / "wchan").read_text().strip("0\n")
+            waits = (folder / "wchan").read_text().strip("0\n").partition(".")[0]
             yield name.partition("(")[2], after.split()[0], waits
 
 

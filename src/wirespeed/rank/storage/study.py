@@ -36,8 +36,9 @@ _MOST_S = 45.0
 """Of one kind of access, starting programs and waiting for each other included."""
 _SLACK_S = 60.0
 """For a worker that is given up to end, and for ranks to hear of it."""
-_TORCH_S = 50.0
-"""For its import, beside the bound of an operation; ranks wait for each other 60 s longer than that."""
+_START_S = 50.0
+"""For a worker to start, or to import torch, beside the bound of an operation; ranks wait for each
+other 60 s longer than that."""
 _AGAIN_S = 5.0
 """For storage that had hung, to remove files."""
 
@@ -49,7 +50,7 @@ class _Stopped(Exception):
 def run_storage(place: Place, plan: Plan, storage: StoragePlan, heartbeat: Reporter) -> None:
     """Look at the folder, and measure it where there is room. Collective; bounded."""
     study = _Study(place, plan, storage, heartbeat)
-    place.busy(plan.op_timeout_s + _TORCH_S + _SLACK_S)
+    place.busy(plan.op_timeout_s + _START_S + _SLACK_S)
     try:
         study.run()
     finally:
@@ -100,7 +101,7 @@ class _Study:
         self._keep(complete=whole)
 
     def _measure(self) -> None:
-        self._all("start", "work", **self._work)
+        self._all("start", "work", self._quiet_s + _START_S, **self._work)
         self._look()
         if not self._has_room():
             return
@@ -217,17 +218,16 @@ class _Study:
         per_s = min(one.size_bytes / max(one.seconds, 1e-6) for one in written)
         aimed = int(per_s * self._storage.max_time_s / 2 / _ROUNDS) // BLOCK * BLOCK
         self._size = max(_LEAST_BYTES, min(self._size, aimed))
-        engine = self._engine
-        write = partial(
-            self._all, "write", "write", size=self._size, seconds=bound_s, engine=engine
-        )
+        told: dict[str, Any] = {"engine": self._engine}
+        if self._engine == "fio":  # which tells of no progress
+            told["quiet_s"] = self._quiet_s + bound_s
+        write = partial(self._all, "write", "write", size=self._size, seconds=bound_s, **told)
         self._rounds(
-            engine,
-            ("write", write),
-            ("read", partial(read, "read", "read", engine=engine)),
+            self._engine, ("write", write), ("read", partial(read, "read", "read", **told))
         )
-        told = {"size": self._storage.sample_bytes, "calls": _PIECES, "engine": engine}
-        self._rounds(engine, ("random read", partial(read, "random read", "read_pieces", **told)))
+        told |= {"size": self._storage.sample_bytes, "calls": _PIECES}
+        pieces = partial(read, "random read", "read_pieces", **told)
+        self._rounds(self._engine, ("random read", pieces))
 
     def _small_files(self) -> None:
         count, of = self._storage.small_files, self._reads_of
@@ -242,7 +242,7 @@ class _Study:
 
     def _checkpoints(self) -> None:
         """Of the large file's size; where torch is not there in time, storage is not to blame."""
-        answers = self._answers("torch", "prepare", self._quiet_s + _TORCH_S, size=self._size)
+        answers = self._answers("torch", "prepare", self._quiet_s + _START_S, size=self._size)
         if late := [rank for rank, one in enumerate(answers) if one.kind]:
             one = answers[late[0]]
             self._note(self._trouble(late[0], "torch", one, kind="skipped"))
