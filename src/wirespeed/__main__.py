@@ -1,5 +1,6 @@
 """The command `wirespeed`, and `python -m wirespeed`: errors become a message and an exit code."""
 
+import gc
 import os
 import sys
 
@@ -23,6 +24,7 @@ def main() -> None:
     except KeyboardInterrupt:  # while modules were loaded, or while `run` told of another one
         sys.stderr.write("\nwirespeed: interrupted\n")
         code = 130
+    gc.freeze()  # else all classes are looked through once more before the process ends
     sys.exit(code)
 
 

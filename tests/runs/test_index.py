@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from wirespeed.errors import InputError
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Finding, NodeFacts, Run, Subject
+from wirespeed.runs import folder_stamps, index_file, loading
 from wirespeed.runs import index as index_module
-from wirespeed.runs import index_file, loading
 from wirespeed.runs.folder import PatientFolder, RunFolder
 from wirespeed.runs.index import Index, RunFilter
 from wirespeed.runs.loading import load
@@ -297,8 +298,8 @@ def test_runs_that_come_and_go_while_it_lists(
 ) -> None:
     names = index_module.folder_changes
 
-    def while_another_is_made(runs: Path, known: frozenset[str]) -> set[str]:
-        found = names(runs, known)
+    def while_another_is_made(*told: Any) -> tuple[set[str], set[str], str]:
+        found = names(*told)
         monkeypatch.setattr(index_module, "folder_changes", names)
         stored.append(save(replace(small_run, id="aaaaaaaa")))
         remove(stored.pop(0).name)
@@ -309,8 +310,15 @@ def test_runs_that_come_and_go_while_it_lists(
     assert everything()[0] == as_folders_tell(stored)
 
 
-def test_a_damaged_branch_hides_nothing(small_run: Run, home: Path) -> None:
-    """SQLite reads what is left of it, and says nothing."""
+@pytest.mark.parametrize("large", [False, True])
+def test_a_damaged_branch_hides_nothing(
+    large: bool, small_run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite reads what is left of it, and says nothing. Of a large file another process looks."""
+    begun: list[int] = []
+    if large:
+        monkeypatch.setattr(index_file, "_SMALL_BYTES", 0)
+        monkeypatch.setattr(index_file, "_begin_to_look", lambda: begun.append(1))
     node = small_run.world.nodes[0]
     nodes = tuple(replace(node, host=f"node-{number:02}") for number in range(80))
     stored = save(replace(small_run, world=replace(small_run.world, nodes=nodes)))
@@ -324,7 +332,38 @@ def test_a_damaged_branch_hides_nothing(small_run: Run, home: Path) -> None:
         assert file.read(5)[-1] > 1, "no branch"
         file.seek(-1, os.SEEK_CUR)
         file.write(b"\1")
+    if large:
+        with Index.opened() as index:
+            index.look_over()
+        subprocess.run(index_file._LOOK, check=True)
     assert everything() == told
+    assert begun == [1] * large, "more than once a day"
+
+
+def test_of_many_names_those_that_are_as_they_were_are_not_compared(
+    stored: list[Path], small_run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that has gone, or come with an older name than others, is seen all the same."""
+    monkeypatch.setattr(folder_stamps, "_MANY", 2)
+    compared: list[int] = []
+    changes = index_module.folder_changes
+
+    def seen(*told: Any) -> tuple[set[str], set[str], str]:
+        runs, known, names = told
+        return changes(
+            runs, lambda after: compared.append(len(known(after))) or known(after), names
+        )
+
+    monkeypatch.setattr(index_module, "folder_changes", seen)
+    assert everything()[0] == as_folders_tell(stored)
+    stored.append(save(replace(small_run, id="aaaaaaaa", started="2031-01-01T00:00:00.000Z")))
+    assert everything()[0] == as_folders_tell(stored)
+    assert compared[-1] < len(stored) - 1
+    first = stored.pop(0)
+    away = first.rename(home / first.name)
+    assert everything()[0] == as_folders_tell(stored)
+    stored.insert(0, away.rename(first))
+    assert everything()[0] == as_folders_tell(stored)
 
 
 WRITER = """

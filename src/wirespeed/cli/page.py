@@ -15,7 +15,6 @@ import click
 
 from wirespeed.errors import StorageError, UsageError
 from wirespeed.model.units import format_size
-from wirespeed.node.reading import read_whole
 
 if TYPE_CHECKING:
     from wirespeed.cli.options import Output
@@ -141,6 +140,8 @@ def write_trace(run: "Run", file: str) -> None:
         )
         click.echo(f"wirespeed: no timeline was recorded{why}, so {file} was not written", err=True)
         return
+    from wirespeed.node.reading import read_whole  # not for a table of runs
+
     stored = folder / _TRACE
     write_whole(file, read_whole(stored, _LARGEST_TRACE, links=False), next=f"cp {stored} FILE")
     click.echo("open it in https://ui.perfetto.dev or chrome://tracing", err=True)
@@ -158,6 +159,8 @@ def _picture_of(trace: Path) -> Path | None:
 
 def timeline_of(folder: Path) -> Mapping[str, Any] | None:
     """The run's stored trace; None where there is none, and a line on stderr where it is damaged."""
+    from wirespeed.node.reading import read_whole
+
     stored = folder / _TRACE
     if not stored.is_file():
         return None

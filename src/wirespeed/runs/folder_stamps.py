@@ -2,14 +2,16 @@
 
 import os
 import time
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from hashlib import sha256
 from pathlib import Path
 
 from wirespeed.errors import StorageError
 from wirespeed.runs.place import FOLDER_NAME
 
 _STEP_S = 2.0
-_FEW = 64
+_FEW, _MANY = 64, 1000
 GOES_ON = "goes on "
 """Begins the stamp of a run that somebody holds: of its header, which is enough."""
 _LOCK = ".wirespeed-lock."
@@ -68,28 +70,45 @@ def _of_file(path: Path) -> str:
 
 def folder_names(runs: Path) -> set[str]:
     """Names of the run folders. StorageError where they cannot be read."""
-    return folder_changes(runs, set())[0]
+    return folder_changes(runs, lambda after: set())[0]
 
 
-def folder_changes(runs: Path, known: AbstractSet[str]) -> tuple[set[str], set[str]]:
-    """Names of run folders that have come, and of those that have gone.
+def folder_changes(
+    runs: Path, known: Callable[[str], AbstractSet[str]], seen: str = ""
+) -> tuple[set[str], set[str], str]:
+    """Names of run folders that have come, of those that have gone, and `seen` for the next time.
 
-    What is known to be one is not looked at closely. StorageError where they cannot be read.
+    known: all that come after a name; these are not looked at closely. seen: "" or what an earlier call
+    gave, while nothing has become unknown since: where the names up to its own are as they were, those
+    after it are compared. StorageError where they cannot be read.
     """
     try:
-        there = set(os.listdir(runs))  # noqa: PTH208  in half the time of looking at each
-        new = there - known
-        gone = set(known - there) if len(there) - len(new) < len(known) else set[str]()
+        names = os.listdir(runs)  # noqa: PTH208  in half the time of looking at each
+        last = seen.partition(" ")[0]
+        if _up_to(last, names) != seen:
+            last = ""
+        there, before = {one for one in names if one > last}, known(last)
+        new = there - before
+        gone = set(before - there) if len(there) - len(new) < len(before) else set[str]()
         if len(new) <= _FEW:
             new = {one for one in new if FOLDER_NAME.fullmatch(one) and (runs / one).is_dir()}
         else:
             with os.scandir(runs) as found:
                 new = {one.name for one in found if one.name in new and _is_run(one)}
-        return new, gone
+        if len(there) >= _MANY:  # without others among them, which may become run folders
+            are = (before - gone) | new
+            seen = _up_to(max(are, default=""), names) if not last and there == are else ""
+        return new, gone, seen
     except FileNotFoundError:
-        return set(), set(known)
+        return set(), set(known("")), ""
     except OSError as error:
         raise StorageError(f"cannot read {runs}: {error.strerror or error}") from error
+
+
+def _up_to(last: str, names: Sequence[str]) -> str:
+    """That name, and what tells whether those up to it are the same, in the same order."""
+    told = os.fsencode("/".join([one for one in names if one <= last]))
+    return f"{last} {sha256(told).hexdigest()}" if last else ""
 
 
 def _is_run(entry: os.DirEntry[str]) -> bool:

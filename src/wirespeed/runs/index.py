@@ -135,6 +135,10 @@ class Index:
         self._end = float("inf") if seconds is None else time.monotonic() + seconds
         self._file.mended(self._synchronise)
 
+    def look_over(self) -> None:
+        """Have the whole file looked over; where it is damaged it is made anew."""
+        self._file.mended(self._file.look_closely)
+
     # Reading: always in the order in which the runs started.
 
     def runs(self, which: RunFilter = EVERYTHING) -> list[RunRow]:
@@ -144,7 +148,8 @@ class Index:
     def count(self, which: RunFilter = EVERYTHING) -> int:
         """How many there are, whatever `last` says."""
         where, values = which.where()
-        sql = f"SELECT count(*) FROM runs WHERE {where}"
+        table = "runs" if values else "details"  # whose tree of names alone is a small one
+        sql = f"SELECT count(*) FROM {table} WHERE {where}"
         return int(self._asked(lambda: self._file.ask(sql, values)[0][0]))
 
     def figures(self, names: Iterable[str] = (), which: RunFilter = EVERYTHING) -> list[FigureRow]:
@@ -327,13 +332,11 @@ class Index:
         file = self._file
         with file.transaction():
             stamp = folder_stamp(self._folders)
-            names = "SELECT group_concat(run, '/') FROM"  # quicker than a row for each
-            told = [file.ask(f"{names} {one}")[0][0] for one in ("runs", "pending")]
-            known = set("/".join(filter(None, told)).split("/")) - {""}
-            new, gone = folder_changes(self._folders, known)
+            seen = file.told().get("listed", "")
+            new, gone, seen = folder_changes(self._folders, file.known, seen)
             self._forget(gone)
             file.change("INSERT INTO pending VALUES (?)", [(run,) for run in new])
-            file.change("INSERT OR REPLACE INTO told VALUES ('stamp', ?)", [(stamp,)])
+            file.tell(stamp=stamp, listed=seen)
             if len(new) <= _FEW:
                 self._take(list(new))
 
@@ -360,7 +363,9 @@ class Index:
         with self._file.transaction():
             self._forget(name for name, _, _ in read)
             for _, seen, rows in read:
-                if rows is not None:
+                if rows is None:  # it may come back under its name
+                    self._file.tell(listed="")
+                else:
                     names = dict.fromkeys(row.name for row in rows.figures)
                     self._file.insert("runs", [rows.run], seen, f" {' '.join(names)} ")
                     told = [row for row in rows.findings if row.status in FLAT]

@@ -12,10 +12,11 @@ import json
 import os
 import secrets
 import sqlite3
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,9 +42,12 @@ _UNUSABLE = {
 }
 """Errors that say nothing of what is in the file: it cannot be had, or written, now."""
 _PAGE_BYTES = 4096
-_SMALL_BYTES, _LARGE_BYTES = 4 << 20, 1 << 30
-"""A file that is checked in some 20 ms; and one for which 5 s do not suffice."""
-_DAY_S = 86400
+_SMALL_BYTES = 4 << 20
+"""A file that is checked in some 20 ms."""
+_QUICK, _GOOD = "quick_check(1)", [("ok",)]
+_LOOK = (sys.executable, "-P", "-m", "wirespeed.runs.look_over")
+_TRIED_S, _DAY_S = 600, 86400
+"""Until a file is looked over again: where that was begun, and where it was found good."""
 _LOCKED_BYTES = 512
 _FIRST_LOCKED = 0x40000000
 """The bytes that SQLite locks to read or write (https://www.sqlite.org/fileformat2.html, 1.2.1)."""
@@ -123,25 +127,46 @@ class IndexFile:
         """What is kept of the whole, by name."""
         return dict(self.ask("SELECT name, value FROM told"))
 
+    def tell(self, **told: str) -> None:
+        """Keep that."""
+        self.change("INSERT OR REPLACE INTO told VALUES (?, ?)", list(told.items()))
+
+    def known(self, after: str) -> set[str]:
+        """Names of the runs that come after that one, read or to be read."""
+        sql = "SELECT group_concat(run, '/') FROM {} WHERE run > ?"  # quicker than a row for each
+        told = [self.ask(sql.format(one), [after])[0][0] for one in ("runs", "pending")]
+        return set("/".join(filter(None, told)).split("/")) - {""}
+
     def look_over(self, *, patient: bool) -> None:
         """Damaged where SQLite finds it so: garbage in a branch of a tree hides rows, and says nothing.
 
-        A small file each time; a larger one, where somebody is patient, once a day.
+        A small file each time; a larger one, where somebody is patient, once a day by another process.
         """
         size = 0
         if not self.in_memory:
             with suppress(OSError):
                 size = self._path.stat().st_size
-        today = str(int(time.time()) // _DAY_S)
-        small = size <= _SMALL_BYTES
-        due = patient and size <= _LARGE_BYTES and self.told().get("looked over") != today
-        if not size or not (small or due):
-            return
-        found = self.ask(f"PRAGMA {'integrity_check' if small else 'quick_check'}(1)")
-        if found != [("ok",)]:
+        if 0 < size <= _SMALL_BYTES:
+            self._look("integrity_check(1)")
+        elif size and patient and not _in(0) < str(self.told().get("look")) <= _in(_DAY_S):
+            with suppress(OSError, sqlite3.Error):
+                self.tell(look=_in(_TRIED_S))
+                _begin_to_look()
+
+    def look_closely(self) -> None:
+        """The same of any file, in the time that it takes: nobody who writes waits for it."""
+        name = f"file:{quote(bytes(self._path))}?mode=ro&immutable=1"
+        found = None
+        with suppress(sqlite3.Error), closing(sqlite3.connect(name, uri=True)) as unlocked:
+            found = unlocked.execute(f"PRAGMA {_QUICK}").fetchall()
+        if found != _GOOD:
+            self._look(_QUICK)  # it may be that somebody wrote meanwhile
+        self.tell(look=_in(_DAY_S))
+
+    def _look(self, how: str) -> None:
+        found = self.ask(f"PRAGMA {how}")
+        if found != _GOOD:
             raise Damaged(str(found[0][0]))
-        if not small:
-            self.change("INSERT OR REPLACE INTO told VALUES ('looked over', ?)", ((today,),))
 
     def _step_back(self, attempt: int, error: Exception) -> None:
         self.close()
@@ -235,6 +260,16 @@ class IndexFile:
             with suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             raise
+
+
+def _in(seconds: int) -> str:
+    return str(int(time.time()) + seconds)
+
+
+def _begin_to_look() -> None:
+    from subprocess import DEVNULL, Popen  # once a day
+
+    Popen(_LOOK, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
 
 
 def _copied(path: Path) -> sqlite3.Connection:
