@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from wirespeed.process import guard
+
 BOUND_S = 30.0
 MARK = "WIRESPEED_TEST_PROCESS"
 PROGRAM = """
@@ -152,6 +154,21 @@ def test_when_the_guard_is_killed_the_kernel_ends_its_child(start: Start, mark: 
     process.kill()
     process.wait(BOUND_S)
     until(lambda: not alive(mark))
+
+
+def test_groups_that_are_left_are_ended_and_no_others_that_got_their_pids(mark: str) -> None:
+    """The leader of the first ends and leaves a child; the second is as if its pid was given anew."""
+    environ = {**os.environ, MARK: mark}
+    words = ("sleep 60 > /dev/null & exit", "exec sleep 60")
+    left, other = (
+        subprocess.Popen(["sh", "-c", one], env=environ, start_new_session=True) for one in words
+    )
+    left.wait(BOUND_S)
+    guard.end_groups([left.pid, other.pid], 5.0)
+    until(lambda: alive(mark) == [other.pid])
+    assert other.poll() is None
+    other.kill()
+    other.wait()
 
 
 def test_the_death_of_the_parent_asks(mark: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Literal
 
-from wirespeed.process import Process, descendants, read_processes, shell_code
+from wirespeed.process import Process, descendants, read_processes, shell_code, started
 
 HUNG_UP = 128 + signal.SIGHUP
 """Exit code of a process whose starter is gone."""
@@ -173,9 +173,14 @@ def signal_group(group: int, *numbers: int) -> bool:
 
 
 def end_groups(groups: Iterable[int], grace_s: float) -> None:
-    """What is left of groups whose leaders have ended: SIGTERM, then SIGKILL."""
+    """What is left of groups whose leaders have ended: SIGTERM, then SIGKILL.
+
+    One that has a leader is another's, whose process got that pid since.
+    """
     until = time.monotonic() + grace_s
-    while groups := [one for one in groups if signal_group(one, signal.SIGTERM)]:
+    while groups := [
+        one for one in groups if not started(one) and signal_group(one, signal.SIGTERM)
+    ]:
         if time.monotonic() > until:
             break
         time.sleep(LOOK_S)
