@@ -283,7 +283,7 @@ def test_what_is_too_large_is_refused_before_it_is_read(monkeypatch: pytest.Monk
     assert len(one(text).figures) == 100, "a line is a document"
     monkeypatch.setattr(told, "MOST_FIGURES", 99)
     with pytest.raises(InputError, match="100 figures"):
-        one(text)
+        one(text + '\n{"what follows is not looked at')
 
 
 @pytest.mark.hostile("fuzzed files")

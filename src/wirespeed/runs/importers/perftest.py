@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from wirespeed.model.bench_records import FigureUnit, ToolFigure
 from wirespeed.model.records import Run
 from wirespeed.runs.importers.nccl_tests import number
-from wirespeed.runs.importers.told import GIGA, MEBI, MICRO, reported, tool_run
+from wirespeed.runs.importers.told import GIGA, MEBI, MICRO, check_number, reported, tool_run
 
 _TITLE = re.compile(
     r"(?:^|\s|\")(RDMA_Write|RDMA_Read|Send|Atomic)(_imm)?[ _]((?:[^\W_]+[ _]){0,4})(BW|Latency)[ _]"
@@ -54,6 +54,7 @@ def runs_of_perftest(text: str, name: str) -> Iterator[Run]:
         if row and test:
             # The client and the server of one test print the same row.
             figures.update(dict.fromkeys(_figures(row, test, device)))
+            check_number(len(figures), name)
     if figures or (errors and test):
         findings = [reported("perftest", errors[0], evidence=errors)] if errors else []
         yield tool_run("perftest", name=name, figures=list(figures), findings=findings)

@@ -24,6 +24,7 @@ from wirespeed.runs.importers.told import (
     MICRO,
     MILLI,
     behind_others,
+    check_number,
     documents,
     node,
     tool_run,
@@ -54,10 +55,15 @@ _FAILED = re.compile(r"(?:.*/)?return_code(?::\w+)?")
 
 def runs_of_superbench(text: str, name: str) -> Iterator[Run]:
     """One run of all nodes."""
-    lines = [data for data in documents(text, source=name) if isinstance(data.get("node"), str)]
-    hosts = list(dict.fromkeys(words(data["node"]) for data in lines))
-    figures = [figure for data in lines for figure in _figures(data)]
-    findings = [finding for data in lines for finding in _failed(data)]
+    hosts: dict[str, None] = {}
+    figures: list[ToolFigure] = []
+    findings: list[Finding] = []
+    for data in documents(text, source=name):
+        if isinstance(data.get("node"), str):
+            hosts[words(data["node"])] = None
+            figures += _figures(data)
+            findings += _failed(data)
+            check_number(len(figures), name)
     yield tool_run(
         "superbench",
         name=name,

@@ -157,6 +157,15 @@ def node(host: str, gpus: Iterable[Mapping[str, Any]] = ()) -> NodeFacts:
     return NodeFacts(host=host, ranks=(), facts=Facts(), gpus=tuple(map(dict, gpus)))
 
 
+def check_number(figures: int, name: str) -> None:
+    """InputError for more figures of one file than anybody reads; long files are asked on the way."""
+    if figures > MOST_FIGURES:
+        raise InputError(
+            f"{name}: {figures:,} figures or more",
+            expected=f"at most {MOST_FIGURES:,}: cut the file",
+        )
+
+
 def tool_run(
     tool: str,
     *,
@@ -179,10 +188,7 @@ def tool_run(
         raise InputError(
             f"{name}: no results of {tool} in it", expected="the output of a whole test"
         )
-    if len(figures) > MOST_FIGURES:
-        raise InputError(
-            f"{name}: {len(figures):,} figures", expected=f"at most {MOST_FIGURES:,}: cut the file"
-        )
+    check_number(len(figures), name)
     failed = any(one.status == "fail" for one in findings)
     unsure = any(one.unit and one.low is None for one in figures) or bool(measurements)
     why = f"{tool} tells one figure and no samples"
