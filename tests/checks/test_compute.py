@@ -206,6 +206,16 @@ def test_a_lone_device_is_held_against_its_own_past() -> None:
     assert fast(rate(tera=660), past=injected)["COMP-004"][0].status == "not_checked"
 
 
+def test_a_device_that_stays_slow_is_told_every_night() -> None:
+    past, told = [earlier(700 + i) for i in range(6)], []
+    for night in range(12):
+        now = rate(tera=660 + night % 3)
+        (one,) = fast(now, past=tuple(past))["COMP-004"]
+        told.append(one.status)
+        past.append(replace(earlier(660 + night % 3), findings=(one,)))
+    assert told == ["warn"] * 12
+
+
 def test_the_fleet_of_stored_runs_counts_too() -> None:
     past = tuple(earlier(700 + i, f"n{i}") for i in range(6))
     (one,) = fast(rate("new", 660), past=past)["COMP-004"]

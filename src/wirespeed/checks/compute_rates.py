@@ -53,13 +53,21 @@ def fast_findings(found: Compute, past: Past) -> list[Finding]:
     """COMP-004 to 006: rates against the fleet, the data sheet, and the device's own before."""
     if not found.rates:
         return []
-    earlier = [run.compute for run in past() if run.compute is not None and _speaks(run)]
+    earlier = [_unsuspected(run) for run in past() if _speaks(run)]
     return [*_slow(found.rates, earlier), *_peaks(found.rates), *_held(found.rates)]
 
 
 def _speaks(run: Run) -> bool:
     alone = not any(node.facts.neighbours for node in run.world.nodes)
     return run.verdict == "READY" and alone and not run.config.get("inject")
+
+
+def _unsuspected(run: Run) -> list[ComputeRate]:
+    """Without nodes that it told to be slow: who stays slow would be its own measure in the end."""
+    slow = {
+        one.subject.name for one in run.findings if one.id == "COMP-004" and one.status == "warn"
+    }
+    return [one for one in run.compute.rates if one.host not in slow] if run.compute else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +138,7 @@ def _judgeable(one: ComputeRate) -> bool:
     return not one.reason and one.own_spread <= NOISY and one.own_share >= BUSY
 
 
-def _slow(rates: Sequence[ComputeRate], earlier: Sequence[Compute]) -> list[Finding]:
+def _slow(rates: Sequence[ComputeRate], earlier: Iterable[Sequence[ComputeRate]]) -> list[Finding]:
     """One for each slow device, with its worst figure."""
     timed = [one for one in rates if not one.reason]
     if not timed:
@@ -163,12 +171,12 @@ def _left(timed: Sequence[ComputeRate], fit: Sequence[ComputeRate]) -> str:
 
 
 def _earlier(
-    earlier: Iterable[Compute], keys: Iterable[_Key]
+    earlier: Iterable[Sequence[ComputeRate]], keys: Iterable[_Key]
 ) -> dict[_Key, dict[_Who, list[float]]]:
     """Rates of earlier runs: by what was done, then by device."""
     found: dict[_Key, dict[_Who, list[float]]] = {key: defaultdict(list) for key in keys}
     for run in earlier:
-        for one in run.rates:
+        for one in run:
             if _judgeable(one) and (key := _key(one)) in found:
                 found[key][one.host, one.device].append(one.own_per_second)
     return found
