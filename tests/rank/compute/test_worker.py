@@ -1,5 +1,6 @@
 """A device that refuses, one that breaks, and how many samples are enough."""
 
+import gc
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -47,6 +48,19 @@ def test_a_rate_is_operations_over_seconds_of_the_cores() -> None:
     assert (told.samples, told.reason, told.shape) == (6, "", "32x32x32")
     assert told.own_per_second >= 0.99 * told.per_second > 0
     assert told.slowest == "core 0"
+
+
+def test_buffers_are_gone_when_the_next_ones_are_made() -> None:
+    def large() -> int:
+        return sum(
+            isinstance(one, torch.Tensor) and one.numel() == 3 << 19 for one in gc.get_objects()
+        )
+
+    one = worker()
+    timed(one, ComputeWork(op="copy", on="cpu", size_bytes=3 << 21))
+    assert large()
+    one.release()
+    assert not large()
 
 
 def test_what_torch_does_not_have_is_no_fault() -> None:

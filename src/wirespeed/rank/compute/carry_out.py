@@ -105,8 +105,6 @@ class _Stage:
             for number in several if self.compute.alone and len(several) > 1 else ():
                 self._turn(work, self.compute.how, number)
             self._turn(work, self.compute.how)
-        for one in self._of(work.on):
-            one.release()
 
     def sustain(self, work: ComputeWork) -> None:
         """All together, for the time that the plan has for it."""
@@ -120,7 +118,10 @@ class _Stage:
         return [one for one in self.workers if one.unit.kind == kind]
 
     def _prepare(self, stack: ExitStack, work: ComputeWork) -> None:
+        """Buffers that live as long as `stack`."""
         sharing = max(1, self.turns[work.on])
+        for one in self._of(work.on):
+            stack.callback(one.release)
         with busy_for(self.place, _BUILD_S):
             for one in self._of(work.on):
                 one.prepare(stack, work, sharing)

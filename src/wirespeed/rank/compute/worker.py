@@ -149,7 +149,8 @@ class Worker:
         return ComputeRate(op=work.op, together=together, **self._about(work), **figures)
 
     def release(self) -> None:
-        """What was kept for further buffers of that size goes back to the GPU."""
+        """Buffers go, and of a GPU also what torch keeps for further ones of that size."""
+        self._job = None
         if self.unit.kind == "gpu" and not self._broken:
             self._answer(torch.cuda.empty_cache)
 
