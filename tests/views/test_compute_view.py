@@ -8,7 +8,7 @@ from typing import Any
 from wirespeed.compare.figures import figures_of
 from wirespeed.model.codec import to_json
 from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate, WrongProducts
-from wirespeed.model.records import Run, World
+from wirespeed.model.records import Finding, Run, World
 from wirespeed.runs.recovery import rebuild
 from wirespeed.views import Style, prometheus, render
 from wirespeed.views.html.page import page
@@ -71,6 +71,9 @@ PROOFS = (
 )
 
 
+FOUND = Finding(id="COMP-001", status="fail", title="wrong")
+
+
 def run(**fields: Any) -> Run:
     told: dict[str, Any] = {
         "id": "0a1b2c3d",
@@ -104,6 +107,8 @@ def test_other_formats() -> None:
     assert "### how fast the devices are" in render(run(), "md", Style())
     rows = list(csv.DictReader(io.StringIO(render(run(), "csv", Style()))))
     assert [row["host"] for row in rows] == ["a", "b", "c", "a"]
+    proven = render(run(compute=Compute(proofs=PROOFS), findings=(FOUND,)), "csv", Style())
+    assert "COMP-001" in proven, "no rates: its findings"
     told = prometheus.render(run(), Style())
     assert 'wirespeed_device_peak_ratio{command="bench",host="a",device="GPU0",op="gemm"' in told
     assert 'wirespeed_device_wrong_results{command="bench",host="b",device="GPU0"' in told

@@ -106,8 +106,8 @@ def _rows(data: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [_lasted(goodput)]
     if data.get("soak", {}).get("windows"):
         return list(_soaked(data["soak"]))
-    if (compute := data.get("compute")) and not data["measurements"]:
-        return list(compute.get("rates", ()))
+    if (rates := data.get("compute", {}).get("rates")) and not data["measurements"]:
+        return list(rates)
     if data.get("training"):
         return list(data["training"])
     return [*_graded(data), *data.get("figures", ())] or list(data["findings"])
