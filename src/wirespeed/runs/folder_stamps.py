@@ -12,6 +12,8 @@ from wirespeed.runs.place import FOLDER_NAME
 
 _STEP_S = 2.0
 _FEW, _MANY = 64, 1000
+CHANGING = "changing "
+"""Begins the stamp of the runs' folder where it changed just now."""
 GOES_ON = "goes on "
 """Begins the stamp of a run that somebody holds: of its header, which is enough."""
 _LOCK = ".wirespeed-lock."
@@ -35,7 +37,7 @@ def folder_stamp(folder: Path) -> str:
     finally:
         os.close(handle)
     if abs(time.time() - told.st_mtime) < _STEP_S:
-        return f"changing {time.time_ns()}"
+        return f"{CHANGING}{time.time_ns()}"
     return f"{told.st_ino} {told.st_mtime_ns} {told.st_nlink} {told.st_size}"
 
 

@@ -15,12 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wirespeed.runs.folder_stamps import folder_changes, folder_stamp, is_as
+from wirespeed.runs.folder_stamps import CHANGING, folder_changes, folder_stamp, is_as
 from wirespeed.runs.index_file import (
     FLAT,
     TABLES,
     VERSION,
     IndexFile,
+    any_of,
     columns,
     made,
     packed,
@@ -115,7 +116,8 @@ class Index:
     ) -> Iterator["Index"]:
         """The index of this user's runs, made current.
 
-        seconds: for making it so, the newest runs first; what is left out is counted as `missing`.
+        seconds: for making it so, the newest runs first; what is left out is counted as `missing`; 0: it
+        is taken as it was made last.
         say: told where that takes long. StorageError where the runs' folder cannot be read.
         """
         index = cls(home() / f"index-{VERSION}.sqlite", runs_home(), say)
@@ -148,8 +150,7 @@ class Index:
     def count(self, which: RunFilter = EVERYTHING) -> int:
         """How many there are, whatever `last` says."""
         where, values = which.where()
-        table = "runs" if values else "details"  # whose tree of names alone is a small one
-        sql = f"SELECT count(*) FROM {table} WHERE {where}"
+        sql = f"SELECT count(*) FROM {'runs' if values else 'details'} WHERE {where}"  # few bytes a name
         return int(self._asked(lambda: self._file.ask(sql, values)[0][0]))
 
     def figures(self, names: Iterable[str] = (), which: RunFilter = EVERYTHING) -> list[FigureRow]:
@@ -171,8 +172,8 @@ class Index:
         then `last` is of the runs that have such findings."""
         wanted, said = set(ids), set(status)
         if said and said.issubset(FLAT):
-            about = (_ABOUT, [node, node]) if node else _any_of("host", ())
-            such = [about, _any_of("id", wanted), _any_of("status", said)]
+            about = (_ABOUT, [node, node]) if node else any_of("host", ())
+            such = [about, any_of("id", wanted), any_of("status", said)]
             return self._of_runs(FindingRow, such, which)
         return [
             row
@@ -184,7 +185,7 @@ class Index:
 
     def nodes(self, *, node: str = "", which: RunFilter = EVERYTHING) -> list[NodeRow]:
         """Each node in each run, or that one in each. `last`: of the runs that have such."""
-        return self._of_runs(NodeRow, [_any_of("host", [node] if node else ())], which)
+        return self._of_runs(NodeRow, [any_of("host", [node] if node else ())], which)
 
     def hosts(self) -> list[str]:
         """Every node that took part in a run, sorted."""
@@ -227,7 +228,7 @@ class Index:
         asked = f"SELECT run FROM ({chosen}) ORDER BY run"
         names = [run for (run,) in self._asked(lambda: self._file.ask(asked, values))]
         for first in range(0, len(names), _PAGE):
-            within = _any_of("run", names[first : first + _PAGE])
+            within = any_of("run", names[first : first + _PAGE])
             if kind in (FigureRow, FindingRow):
                 yield self._details(kind, EVERYTHING, *within)
             else:
@@ -292,8 +293,6 @@ class Index:
             self._take(stale)
         return sorted((one for _, one in found), key=order_of)
 
-    # Keeping it current.
-
     def _synchronise(self) -> None:
         """Until nothing is left to be read, or no time; whatever other processes do to the file."""
         self._file.look_over(patient=self._end == float("inf"))
@@ -307,8 +306,10 @@ class Index:
         self._file.made = told.get("made", "")
 
     def _catch_up(self) -> None:
-        file = self._file
-        if file.told().get("stamp") != folder_stamp(self._folders):
+        file, stamp = self._file, self._file.told().get("stamp")
+        if stamp is None or (
+            time.monotonic() <= self._end and stamp != folder_stamp(self._folders)
+        ):
             self._list()
         open_ones = file.ask("SELECT run, seen FROM runs WHERE finished = 0")
         self._take([run for run, seen in open_ones if not is_as(seen, self._folders / run)])
@@ -326,16 +327,20 @@ class Index:
     def _list(self) -> None:
         """What has come is pending from now on, what has gone is forgotten.
 
-        In one step: of two processes that do this at once, the stamp that stays belongs to the list
-        that stays.
+        In one step: whoever else does this, the stamp that stays belongs to the list that stays. Where
+        nothing has, but still may, nothing is written, since others would wait for that.
         """
-        file = self._file
+        file, stamp = self._file, folder_stamp(self._folders)
+        told = file.told()
+        new, gone, seen = folder_changes(self._folders, file.known, told.get("listed", ""))
+        if "stamp" in told and stamp.startswith(CHANGING) and not (new or gone):
+            return
         with file.transaction():
-            stamp = folder_stamp(self._folders)
-            seen = file.told().get("listed", "")
-            new, gone, seen = folder_changes(self._folders, file.known, seen)
+            if file.told() != told:
+                self._list()
+                return
             self._forget(gone)
-            file.change("INSERT INTO pending VALUES (?)", [(run,) for run in new])
+            file.change("INSERT OR IGNORE INTO pending VALUES (?)", [(run,) for run in new])
             file.tell(stamp=stamp, listed=seen)
             if len(new) <= _FEW:
                 self._take(list(new))
@@ -366,8 +371,8 @@ class Index:
                 if rows is None:  # it may come back under its name
                     self._file.tell(listed="")
                 else:
-                    names = dict.fromkeys(row.name for row in rows.figures)
-                    self._file.insert("runs", [rows.run], seen, f" {' '.join(names)} ")
+                    names = " ".join(dict.fromkeys(row.name for row in rows.figures))
+                    self._file.insert("runs", [rows.run], seen, f" {names} ")
                     told = [row for row in rows.findings if row.status in FLAT]
                     self._file.insert("findings", told)
                     self._file.insert("nodes", rows.nodes)
@@ -393,8 +398,3 @@ def _chosen(
         return sql, values
     second = f"SELECT substr(min(run), 1, 15) FROM ({sql} ORDER BY run DESC LIMIT {which.last})"
     return f"{sql} AND run >= ({second}) ORDER BY {_FALLING} LIMIT {which.last}", values * 2
-
-
-def _any_of(column: str, values: Iterable[str]) -> tuple[str, list[Any]]:
-    told = list(values)
-    return (f"{column} IN ({','.join('?' * len(told))})", told) if told else ("1", [])

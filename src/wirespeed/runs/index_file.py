@@ -262,6 +262,12 @@ class IndexFile:
             raise
 
 
+def any_of(column: str, values: Iterable[str]) -> tuple[str, list[Any]]:
+    """A condition of SQL, and its values; no values: any."""
+    told = list(values)
+    return (f"{column} IN ({','.join('?' * len(told))})", told) if told else ("1", [])
+
+
 def _in(seconds: int) -> str:
     return str(int(time.time()) + seconds)
 

@@ -34,6 +34,13 @@ class Beside(Generic[_T]):
     finding: threading.Thread | None = None
     next_s: float = 0.0
     """When it may be looked for again: that shall take a small share of the time."""
+    took_s: float = 0.0
+    """What it took the last time."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is being found, which takes more than a moment."""
+        return self.finding is not None and self.took_s > _FIRST_S
 
     def of(self, index: StoredRuns, opened: Opened, *, here: bool = False) -> _T | None:
         """What is known after a moment; None: nothing yet.
@@ -64,5 +71,5 @@ class Beside(Generic[_T]):
     def _find(self, index: StoredRuns, version: tuple[object, ...]) -> None:
         begun = time.monotonic()
         self.known, self.version = self.find(index), version
-        ended = time.monotonic()
-        self.next_s = ended + (ended - begun) / _SHARE
+        self.took_s = time.monotonic() - begun
+        self.next_s = time.monotonic() + self.took_s / _SHARE

@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from markupsafe import Markup, escape
@@ -75,6 +75,8 @@ class Fleet:
     groups: Sequence[Group] = ()
     cells: Sequence[Markup] = ()
     """Of each group a link for each node."""
+    reasons: dict[str, str] = field(default_factory=dict)
+    """By node what `reason` has found."""
 
 
 def whole(index: StoredRuns) -> Fleet:
@@ -117,10 +119,13 @@ def checked(index: StoredRuns, group: Group) -> Group:
     return replace(group, check=max(found, key=lambda row: row.run, default=None))
 
 
-def reason(index: StoredRuns, node: NodeState) -> str:
+def reason(index: StoredRuns, whole: Fleet, node: NodeState) -> str:
     """Why it fails or warns: what the newest run that blames it says."""
-    found = index.findings(node=node.host, status=(node.said,))
-    return next((one.title for one in reversed(found) if one.host == node.host), "")
+    if node.host not in whole.reasons:
+        found = index.findings(node=node.host, status=(node.said,))
+        said = (one.title for one in reversed(found) if one.host == node.host)
+        whole.reasons[node.host] = next(said, "")
+    return whole.reasons[node.host]
 
 
 def news(nodes: Iterable[NodeState], now: datetime) -> list[News]:

@@ -49,13 +49,18 @@ _FILES: Mapping[str, tuple[str, Callable[[], str]]] = {
 class Site:
     """What is served."""
 
-    index: Callable[[], AbstractContextManager[StoredRuns]]
-    """Rows of the stored runs, opened for one page."""
+    opened: Callable[..., AbstractContextManager[StoredRuns]]
+    """Rows of the stored runs, for so many seconds; see `index`."""
     store: str
     """Where they are, in words."""
     fleet: Beside[Fleet] = field(default_factory=lambda: Beside(whole))
     """Asked for by `nodes`."""
     lemons: Beside["Judged"] = field(default_factory=lambda: Beside(_judged))
+
+    def index(self) -> AbstractContextManager[StoredRuns]:
+        """Rows of the stored runs, for one page: those of a moment ago while the states of a large fleet
+        are found, since to look what has come takes long beside that."""
+        return self.opened(seconds=0.0 if self.fleet.is_long else None)
 
     def nodes(self, index: StoredRuns) -> Fleet:
         """As they are now, or were a moment ago."""

@@ -44,7 +44,8 @@ def overview(site: Site, _: Request) -> Response:
         failing = [node for node in nodes if node.said == "fail"]
         failing.sort(key=lambda node: node.since, reverse=True)
         faults = [
-            _fault_line(node, fleet.reason(index, node), now) for node in failing[:_MOST_FAULTS]
+            _fault_line(node, fleet.reason(index, whole, node), now)
+            for node in failing[:_MOST_FAULTS]
         ]
     changed = fleet.news(nodes, now)
     counts = Counter(node.said for node in nodes)
@@ -133,15 +134,17 @@ def nodes_page(site: Site, request: Request) -> Response:
     page = max(1, int(number)) if number.isascii() and number.isdigit() and len(number) < 6 else 1
     said = {"unknown": ""}.get(asked, asked)
     with site.index() as index:
-        nodes = site.nodes(index).nodes
+        whole = site.nodes(index)
         found = [
             node
-            for node in nodes
+            for node in whole.nodes
             if name.lower() in node.host.lower() and (not asked or node.said == said)
         ]
         found.sort(key=lambda node: fleet.ORDER.index(node.said))
         shown = found[_PAGE * (page - 1) : _PAGE * page]
-        why = [fleet.reason(index, one) if one.said in ("fail", "warn") else "" for one in shown]
+        why = [
+            fleet.reason(index, whole, one) if one.said in ("fail", "warn") else "" for one in shown
+        ]
     links = {"name": name, "state": asked}
     part = made(
         "nodes_list.html",
