@@ -3,7 +3,7 @@
 It calls the public commands, reads their JSON and notes figures, each with its command; what cannot run
 says why. The file is written after each part, so that a run that is cut off leaves what it had. Without
 a GPU it says within a second what is missing, and ends with 3. Exit codes: 0 all that ran was good; 1
-something was not; 3 no GPU; 130 interrupted.
+something was not; 3 no GPU that torch can use, or nothing to measure; 130 interrupted.
 
     python benchmarks/gpu.py [--only PART,…] [--out FILE]
     python benchmarks/gpu.py --page FILE     the table of such a file, as docs/gpu.md shows it
@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gpu_day import LEAST_S, CannotRun, Day
+from gpu_day import LEAST_S, Broke, CannotRun, Day
 from gpu_parts import PARTS
 
 HERE = Path(__file__).resolve().parent
@@ -61,6 +61,19 @@ def missing_packages() -> list[str]:
     return lacks
 
 
+TRIED = "import torch; torch.zeros(1, device='cuda').item(); torch.cuda.nccl.version()"
+
+
+def missing_for_torch(day: Day) -> list[str]:
+    """What torch itself lacks: it may be of a newer CUDA than the driver, or built without one."""
+    try:
+        code, out, err = day.program([sys.executable, "-c", TRIED], bound_s=90.0)
+    except Broke as error:
+        return [f"a GPU that answers: to use it from torch, {error}"]
+    said = [one for one in (err or out).splitlines() if one.strip()] or ["no word"]
+    return [f"a GPU that torch can use: {said[-1].strip()[:300]}"] if code else []
+
+
 def refuse(lacks: list[str]) -> int:
     sys.stderr.write("gpu: nothing measured; what is missing on this machine:\n")
     for one in lacks:
@@ -76,6 +89,8 @@ def measure(out: Path, only: list[str]) -> int:
     day = Day()
     source, path = str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")
     day.environ["PYTHONPATH"] = f"{source}{os.pathsep}{path}" if path else source
+    if lacks := missing_for_torch(day):
+        return refuse(lacks)
     told: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), "gpu": "", "parts": {}}
     code = 0
     for name in only or NAMED:
@@ -91,8 +106,8 @@ def measure(out: Path, only: list[str]) -> int:
             break
     sys.stdout.write(page(told))
     sys.stderr.write(f"written: {out}, after {told['seconds']} s\n")
-    good = all(one["good"] for part in told["parts"].values() for one in part["figures"])
-    return code or int(not good)
+    figures = [one["good"] for part in told["parts"].values() for one in part["figures"]]
+    return code or (int(not all(figures)) if figures else 3)
 
 
 def carry_out(day: Day, name: str, told: dict[str, Any]) -> None:
@@ -128,11 +143,14 @@ def page(told: dict[str, Any] | None) -> str:
     for name, part in told["parts"].items():
         lines += [f"### {name}", "", f"{part['shows']} ({part['seconds']} s).", ""]
         if part["figures"]:
-            rows = [(cell(one["what"]), cell(one["value"])) for one in part["figures"]]
-            lines += ["| what | figure |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows), ""]
+            lines += ["| what | figure |", "|---|---|", *map(row, part["figures"]), ""]
         lines += [f"- Not run: {cell(why)}" for why in part["cannot"]]
         lines += [""] * bool(part["cannot"])
     return "\n".join(lines)
+
+
+def row(figure: dict[str, Any]) -> str:
+    return f"| {cell(figure['what'])} | {'' if figure['good'] else '✗ '}{cell(figure['value'])} |"
 
 
 def cell(text: str) -> str:

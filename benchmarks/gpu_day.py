@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO, Any
@@ -21,10 +21,17 @@ _END_S = 5.0
 _AFTER_S = 2.0
 """How much later than the first the other ranks of a world may end."""
 Run = dict[str, Any]
+OURS = (sys.executable, "-m", "wirespeed")
+JSON = ("-o", "json", "-q")
+NOTHING: Mapping[str, str] = {}
 
 
 class CannotRun(Exception):
-    """Why a part, or some of it, has no figures."""
+    """Why a part, or some of it, has no figures: what it needs is not here."""
+
+
+class Broke(CannotRun):
+    """A command that should have run did not end in its time, or told nothing."""
 
 
 TROUBLE = (CannotRun, subprocess.TimeoutExpired, OSError, KeyError, IndexError, TypeError)
@@ -57,9 +64,11 @@ class Day:
 
     @contextmanager
     def trying(self, what: str) -> Iterator[None]:
-        """What cannot be run within is told, and the part goes on."""
+        """What cannot be run within is told, and the part goes on; what broke is not good."""
         try:
             yield
+        except (Broke, subprocess.TimeoutExpired) as error:
+            self.figure(what, f"broke: {error}"[:200], False)
         except TROUBLE as error:
             told = (
                 str(error) if isinstance(error, CannotRun) else f"{type(error).__name__}: {error}"
@@ -70,9 +79,15 @@ class Day:
         self.part["commands"].append(" ".join(words))
 
     def run(self, *words: str, bound_s: float = 90.0, **environ: str) -> Run:
-        """A command of ours; CannotRun where it gives no run."""
+        """A command of ours; Broke where it gives no run."""
         self.command("wirespeed", *words)
-        return self._finish([self._start([*words, "-o", "json", "-q"], environ)], bound_s)
+        return self._finish([self._start([*OURS, *words, *JSON], environ)], bound_s)
+
+    def program(
+        self, words: Sequence[str], environ: Mapping[str, str] = NOTHING, bound_s: float = 60.0
+    ) -> tuple[int, str, str]:
+        """Any program's exit code, stdout and stderr; Broke where it does not end in its time."""
+        return self._ended([self._start(words, environ)], bound_s)
 
     def world(self, each: Iterable[Mapping[str, str]], *words: str, bound_s: float) -> Run:
         """The same command as each rank of a world that we start, with variables of each rank's own."""
@@ -84,14 +99,14 @@ class Day:
         for rank, own in enumerate(ranks):
             place = {"RANK": rank, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", **shared}
             environ = {**{name: str(one) for name, one in place.items()}, **own}
-            started.append(self._start([*words, "-o", "json", "-q"], environ))
+            started.append(self._start([*OURS, *words, *JSON], environ))
         return self._finish(started, bound_s)
 
-    def _start(self, words: list[str], environ: Mapping[str, str]) -> "Started":
+    def _start(self, words: Sequence[str], environ: Mapping[str, str]) -> "Started":
         """Its output goes to files: no pipe that fills up holds a rank."""
-        out, err = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115  (run_of closes)
+        out, err = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115  (ended closes)
         process = subprocess.Popen(
-            [sys.executable, "-m", "wirespeed", *words],
+            words,
             env={**os.environ, **self.environ, **environ},
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -102,17 +117,20 @@ class Day:
 
     def _finish(self, started: "list[Started]", bound_s: float) -> Run:
         """What the first one, whose process is the session, printed; the others may hang on purpose."""
+        return run_of(*self._ended(started, bound_s))
+
+    def _ended(self, started: "list[Started]", bound_s: float) -> tuple[int, str, str]:
+        """The first one's exit code, stdout and stderr, with nothing left of any."""
         try:
             started[0].process.wait(max(min(bound_s, self.left_s()), 1.0))
             for one in started[1:]:
                 with suppress(subprocess.TimeoutExpired):
                     one.process.wait(_AFTER_S)
         except subprocess.TimeoutExpired:
-            raise CannotRun("it did not end in its time") from None
+            raise Broke("it did not end in its time") from None
         finally:
-            for one in started:
-                end_group(one.process)
-        return run_of(started[0])
+            texts = [one.ended() for one in started]
+        return texts[0]
 
 
 @dataclass(frozen=True)
@@ -122,6 +140,16 @@ class Started:
     process: subprocess.Popen[bytes]
     out: IO[bytes]
     err: IO[bytes]
+
+    def ended(self) -> tuple[int, str, str]:
+        """Its exit code, and what it printed; it is ended where it goes on."""
+        end_group(self.process)
+        texts = []
+        for stream in (self.out, self.err):
+            stream.seek(0)
+            texts.append(stream.read().decode(errors="replace"))
+            stream.close()
+        return self.process.returncode, texts[0], texts[1]
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
@@ -136,24 +164,16 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
             process.wait(_END_S)
 
 
-def run_of(started: Started) -> Run:
-    """The JSON that a command printed; CannotRun with its words where there is none."""
-    texts = []
-    for stream in (started.out, started.err):
-        stream.seek(0)
-        texts.append(stream.read().decode(errors="replace"))
-        stream.close()
+def run_of(code: int, out: str, err: str) -> Run:
+    """The JSON that a command printed; Broke with its words where there is none."""
     try:
-        run = json.loads(texts[0])
+        run = json.loads(out)
     except ValueError:
         run = None
     if not isinstance(run, dict):
-        code, lines = (
-            started.process.returncode,
-            [one for one in texts[1].splitlines() if one.strip()],
-        )
+        lines = [one for one in err.splitlines() if one.strip()]
         said = lines[0 if code in (2, 3) else -1] if lines else "no word"
-        raise CannotRun(f"exit {code}: {said.strip()[:200]}")
+        raise Broke(f"exit {code}: {said.strip()[:200]}")
     return run
 
 
@@ -172,9 +192,17 @@ def verdict(day: Day, run: Run, what: str) -> None:
     warned = [one for one in run["findings"] if one["status"] == "warn"]
     passed = sum(one["status"] == "pass" for one in run["findings"])
     count = f"{passed} passed, {len(warned)} warnings, {len(failed)} failed"
-    day.figure(what, f"{run['verdict']}, {count}, {run['seconds']:.0f} s", not failed)
+    good = run["verdict"] == "READY" and not failed
+    day.figure(what, f"{run['verdict']}, {count}, {run['seconds']:.0f} s", good)
     for one in (*failed, *warned):
         day.figure(f"{one['id']} {one['status']}", f"{one['title']}: {one['saw']}"[:200], False)
+
+
+def sound(day: Day, run: Run, what: str) -> Run:
+    """The run, of which figures are shown; its verdict, too, where it is not READY."""
+    if run["verdict"] != "READY":
+        verdict(day, run, what)
+    return run
 
 
 def data(day: Day, run: Run) -> None:
@@ -185,7 +213,7 @@ def data(day: Day, run: Run) -> None:
     day.figure(
         "data",
         f"{len(checked)} configurations of {len(ops)} operations, {elements:,} elements, {wrong} wrong",
-        not wrong,
+        elements > 0 and not wrong,
     )
     for reason in sorted(
         {one["reason"] for one in run.get("verifications", ()) if one["wrong"] is None}

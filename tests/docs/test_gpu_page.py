@@ -68,10 +68,43 @@ def wrong(day: Any) -> None:
     day.figure("data", "3 wrong", False)
 
 
-@pytest.mark.parametrize(("parts", "code"), [((good, absent), 0), ((wrong, good), 1)])
+def hung(day: Any) -> None:
+    """What does not end."""
+    day.program([sys.executable, "-c", "import time; time.sleep(60)"], bound_s=0.0)
+
+
+def broken(day: Any) -> None:
+    """A run that broke off."""
+    bad = {"id": "RAISED-001", "status": "fail", "title": "rank 0 raised", "saw": "CUDA error"}
+    run = {"verdict": "NOT READY", "findings": [bad], "seconds": 2.0, "measurements": []}
+    day_of: Any = sys.modules["gpu_day"]
+    day_of.sound(day, run, "graph")
+
+
+def empty(day: Any) -> None:
+    """A check that checked nothing."""
+    day_of: Any = sys.modules["gpu_day"]
+    day_of.verdict(day, {"verdict": "UNKNOWN", "findings": [], "seconds": 2.0}, "check")
+
+
+def unchecked(day: Any) -> None:
+    """No data were compared."""
+    day_of: Any = sys.modules["gpu_day"]
+    day_of.data(day, {"verifications": []})
+
+
+@pytest.mark.parametrize(
+    ("parts", "code"),
+    [
+        ((good, absent), 0),
+        ((absent,), 3),
+        *(((one, good), 1) for one in (wrong, hung, broken, empty, unchecked)),
+    ],
+)
 def test_what_cannot_run_says_why_and_what_is_wrong_counts(
     gpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: Any, code: int
 ) -> None:
+    monkeypatch.setattr(gpu, "missing_for_torch", lambda _: [])
     monkeypatch.setattr(gpu, "NAMED", {part.__name__: part for part in parts})
     monkeypatch.setattr(gpu, "PARTS", dict.fromkeys(parts, 30.0))
     file = tmp_path / "build" / "gpu.json"
@@ -79,10 +112,22 @@ def test_what_cannot_run_says_why_and_what_is_wrong_counts(
     told = json.loads(file.read_text())
     assert [*told["parts"]] == [part.__name__ for part in parts]
     text = gpu.page(told)
-    assert "| all_reduce | 12 µs / 3 ‹GB/s› |" in text
+    assert ("| all_reduce | 12 µs / 3 ‹GB/s› |" in text) == (good in parts)
+    assert ("| ✗ " in text) == (code == 1)
     if absent in parts:
         assert "- Not run: one thing: FileNotFoundError: no such program" in text
         assert "- Not run: absent: KeyError: 'time_us'" in text
+
+
+def test_a_gpu_that_torch_cannot_use_is_said_and_nothing_measured(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any
+) -> None:
+    """As of a torch whose CUDA is newer than the driver."""
+    monkeypatch.setattr(gpu, "TRIED", "raise RuntimeError('driver too old (found version 12020)')")
+    assert gpu.measure(tmp_path / "gpu.json", ["facts"]) == 3
+    said = capfd.readouterr().err
+    assert "torch can use: RuntimeError: driver too old (found version 12020)" in said
+    assert not (tmp_path / "gpu.json").exists()
 
 
 def test_no_part_begins_when_the_time_is_over(
@@ -90,7 +135,8 @@ def test_no_part_begins_when_the_time_is_over(
 ) -> None:
     day = sys.modules["gpu_day"]
     monkeypatch.setattr(day, "WHOLE_S", 1.0)
-    assert gpu.measure(tmp_path / "gpu.json", ["soak"]) == 0
+    monkeypatch.setattr(gpu, "missing_for_torch", lambda _: [])
+    assert gpu.measure(tmp_path / "gpu.json", ["soak"]) == 3
     part = json.loads((tmp_path / "gpu.json").read_text())["parts"]["soak"]
     assert part["cannot"] == ["soak: the nine minutes were over"] and not part["commands"]
 
