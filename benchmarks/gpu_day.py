@@ -185,17 +185,22 @@ def free_port() -> int:
 
 # Figures of a run.
 
+UNJUDGED = ("WORLD-003", "not_checked")
+"""Others measured here meanwhile, for which a verdict is UNKNOWN."""
+
 
 def verdict(day: Day, run: Run, what: str) -> None:
     """The verdict, the failures by name, and what the backend refused."""
     failed = [one for one in run["findings"] if one["status"] == "fail"]
     warned = [one for one in run["findings"] if one["status"] == "warn"]
+    warned += [one for one in run["findings"] if (one["id"], one["status"]) == UNJUDGED]
     passed = sum(one["status"] == "pass" for one in run["findings"])
     count = f"{passed} passed, {len(warned)} warnings, {len(failed)} failed"
     good = run["verdict"] == "READY" and not failed
     day.figure(what, f"{run['verdict']}, {count}, {run['seconds']:.0f} s", good)
     for one in (*failed, *warned):
-        day.figure(f"{one['id']} {one['status']}", f"{one['title']}: {one['saw']}"[:200], False)
+        told = f"{one['title']}: {one.get('saw') or one.get('because')}"
+        day.figure(f"{one['id']} {one['status']}", told[:200], False)
 
 
 def sound(day: Day, run: Run, what: str) -> Run:

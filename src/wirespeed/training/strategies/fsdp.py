@@ -165,10 +165,26 @@ def _groups(table: list[list[int]], whole: dist.ProcessGroup, device: torch.devi
 def _group(ranks: list[int], whole: dist.ProcessGroup) -> dist.ProcessGroup:
     if len(ranks) == dist.get_world_size(whole):
         return whole
-    group: dist.ProcessGroup = dist.new_group(
-        sorted(ranks), backend=dist.get_backend(whole), use_local_synchronization=True
-    )
+    with _unsplit():
+        group: dist.ProcessGroup = dist.new_group(
+            sorted(ranks), backend=dist.get_backend(whole), use_local_synchronization=True
+        )
     return group
+
+
+@contextmanager
+def _unsplit() -> Iterator[None]:
+    """Within, torch makes groups anew.
+
+    Else, where the world is bound to GPUs, it splits them from the world's communicator, for which NCCL
+    waits until all ranks of the world take part.
+    """
+    world = dist.group.WORLD
+    bound, world.bound_device_id = world.bound_device_id, None
+    try:
+        yield
+    finally:
+        world.bound_device_id = bound
 
 
 def _level(whole: dist.ProcessGroup, device: torch.device) -> None:
