@@ -7,10 +7,14 @@ from typing import Any
 from wirespeed.checks.compute import right_findings
 from wirespeed.checks.compute_rates import fast_findings
 from wirespeed.checks.judge import judge
+from wirespeed.checks.levels import compute_plan
 from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate, WrongProducts
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, World
+from wirespeed.plan import Plan
 from wirespeed.reference import NoReference
+from wirespeed.runs import store
+from wirespeed.session.recording import _past_of
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -235,3 +239,10 @@ def test_peak_and_heat() -> None:
     assert hot.status == "warn"
     assert "88 °C, slowed by power cap" in hot.saw
     assert fast(rate(held=0.99))["COMP-006"][0].status == "pass"
+
+
+def test_runs_of_other_libraries_are_no_past(monkeypatch: Any) -> None:
+    plan = Plan(command="check", steps=(), compute=compute_plan("quick", frozenset({"COMP-004"})))
+    stored = [replace(earlier(700), versions={"torch": name}) for name in ("2.13.0", "2.12.1")]
+    monkeypatch.setattr(store, "past_runs", lambda: iter(stored))
+    assert list(_past_of(plan, {"torch": "2.13.0", "python": "3.11"})()) == stored[:1]

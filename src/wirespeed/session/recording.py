@@ -262,7 +262,7 @@ class Session:
             self.reference,
             self.only,
             compute=self._heard.compute,
-            past=_past_of(self.plan),
+            past=_past_of(self.plan, self._heard.versions),
             storage=self._heard.storage or self._unseen_storage(),
         )
         if outcome.ok:
@@ -302,13 +302,19 @@ class TurnRecorder:
         self.session.phase(text)
 
 
-def _past_of(plan: Plan) -> Callable[[], Iterable[Run]]:
-    """Runs that devices may be compared with, read only where there is something to compare."""
+def _past_of(plan: Plan, versions: Mapping[str, str]) -> Callable[[], Iterable[Run]]:
+    """Runs that devices may be compared with, read only where there is something to compare.
+
+    Those of the same libraries: others' products have another speed on the same device.
+    """
     if plan.command != "check" or plan.compute is None:
         return tuple
     from wirespeed.runs.store import past_runs
 
-    return past_runs
+    def alike(run: Run) -> bool:
+        return all(run.versions.get(name) == versions.get(name) for name in ("torch", "cuda"))
+
+    return lambda: filter(alike, past_runs())
 
 
 def _refused(refusal: Mapping[str, Any]) -> Finding:
