@@ -74,6 +74,8 @@ class Day:
                 str(error) if isinstance(error, CannotRun) else f"{type(error).__name__}: {error}"
             )
             self.cannot(f"{what}: {told[:200]}")
+        except Exception as error:  # a fault of ours, which must not take the other parts with it
+            self.figure(what, f"broke: {type(error).__name__}: {error}"[:200], False)
 
     def command(self, *words: str) -> None:
         self.part["commands"].append(" ".join(words))

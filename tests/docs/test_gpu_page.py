@@ -81,6 +81,11 @@ def broken(day: Any) -> None:
     day_of.sound(day, run, "graph")
 
 
+def faulty(day: Any) -> None:
+    """An error of ours."""
+    day.figure("ratio", f"{1 / len(day.part['figures'])}")
+
+
 def empty(day: Any) -> None:
     """A check that checked nothing."""
     day_of: Any = sys.modules["gpu_day"]
@@ -98,7 +103,7 @@ def unchecked(day: Any) -> None:
     [
         ((good, absent), 0),
         ((absent,), 3),
-        *(((one, good), 1) for one in (wrong, hung, broken, empty, unchecked)),
+        *(((one, good), 1) for one in (wrong, hung, broken, faulty, empty, unchecked)),
     ],
 )
 def test_what_cannot_run_says_why_and_what_is_wrong_counts(
