@@ -95,7 +95,8 @@ def sharing(day: Day) -> tuple[str, Callable[[int], dict[str, str]]]:
     known = tuple(int(word) for word in said.split(".")[:2] if word.isdecimal())
     if not known:
         raise CannotRun("the version of NCCL is not known")
-    shared = {"NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2"}
+    gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or "0"  # of a machine with more
+    shared = {"NCCL_NVLS_ENABLE": "0", "NCCL_MAX_CTAS": "2", "CUDA_VISIBLE_DEVICES": gpu}
     if known >= (2, 30):
         return "shared GPU", lambda rank: {**shared, "NCCL_MULTI_RANK_GPU_ENABLE": "1"}
     return "as hosts over sockets", lambda rank: {
@@ -127,12 +128,13 @@ def together(day: Day) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="wirespeed-mps-") as folder:
         places = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
         environ = {name: str(folder) for name in places}
+        # The GPUs that the daemon sees are counted anew for who uses it: it sees all.
+        whole = {**os.environ, **environ}
+        whole.pop("CUDA_VISIBLE_DEVICES", None)
         # Not with pipes: the daemon may keep them, and who reads them would wait for its end.
         with Path(folder, "said").open("w+") as said:
             words = [control, "-d"]
-            started = subprocess.run(
-                words, env={**os.environ, **environ}, stdout=said, stderr=said, timeout=20
-            )
+            started = subprocess.run(words, env=whole, stdout=said, stderr=said, timeout=20)
             said.seek(0)
             told = said.read().strip()[:200]
         if started.returncode:
@@ -148,7 +150,7 @@ def together(day: Day) -> Iterator[None]:
             subprocess.run(
                 [control],
                 input=b"quit\n",
-                env={**os.environ, **environ},
+                env=whole,
                 capture_output=True,
                 timeout=20,
             )

@@ -146,12 +146,16 @@ def test_no_part_begins_when_the_time_is_over(
     assert part["cannot"] == ["soak: the nine minutes were over"] and not part["commands"]
 
 
-def test_ranks_of_an_nccl_before_2_30_call_themselves_hosts(gpu: Any) -> None:
+def test_ranks_of_an_nccl_before_2_30_call_themselves_hosts(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     parts: Any = sys.modules["gpu_parts"]
     for nccl, variable in (("2.30.7", "NCCL_MULTI_RANK_GPU_ENABLE"), ("2.28.9", "NCCL_HOSTID")):
         day = sys.modules["gpu_day"].Day(notes={"nccl": nccl})
         _, each = parts.sharing(day)
         assert variable in each(1) and each(1)["NCCL_NVLS_ENABLE"] == "0"
+        assert {each(rank)["CUDA_VISIBLE_DEVICES"] for rank in range(4)} == {"0"}  # of eight, say
     assert each(0)["NCCL_HOSTID"] != each(1)["NCCL_HOSTID"]
 
 

@@ -75,6 +75,22 @@ def test_a_stranger_in_the_store_chooses_no_backend(monkeypatch: pytest.MonkeyPa
             joining.choose_backend("auto", rank(1), store)
 
 
+@pytest.mark.parametrize(("user", "value"), [(None, "0"), ("1", "1")])
+def test_communicators_are_waited_for_unless_the_user_says_otherwise(
+    user: str | None, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch 2.6 and 2.7.0 would not, where a group is bound to a GPU."""
+    name = "TORCH_NCCL_USE_COMM_NONBLOCKING"
+    monkeypatch.setenv(name, user or "")
+    if user is None:
+        monkeypatch.delenv(name)
+    known = {"is_available": lambda: True, "device_count": lambda: 2, "set_device": lambda _: None}
+    monkeypatch.setattr(joining.torch, "cuda", SimpleNamespace(**known))
+    identity: Any = SimpleNamespace(local_rank=3)
+    assert joining._device("nccl", identity) == joining.torch.device("cuda", 1)
+    assert os.environ[name] == value
+
+
 def test_ranks_of_one_gpu_share_its_memory() -> None:
     told: Any = SimpleNamespace(
         device=SimpleNamespace(type="cuda"), gpus=("GPU-a", "GPU-b", "GPU-a", ""), hosts=("h",) * 4

@@ -202,6 +202,9 @@ def _device(backend: str, identity: Identity) -> torch.device:
             expected="torch.cuda.is_available() on every node",
             next="wirespeed check --backend gloo",
         )
+    # Of a group that is bound to a GPU torch 2.6 and 2.7.0 make communicators without waiting for
+    # them, in which NCCL 2.26 hangs (pytorch's issue 153960).
+    os.environ.setdefault("TORCH_NCCL_USE_COMM_NONBLOCKING", "0")
     device = _gpu(identity)
     torch.cuda.set_device(device)
     return device
