@@ -306,7 +306,7 @@ def test_the_line_of_the_program_is_told_and_no_line_of_torch_or_python(
 def python(code: str, folder: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "PYTHONPATH": f"{INSIDE}{os.pathsep}{folder}", **variables}
     return subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=240
     )
 
 
@@ -395,6 +395,36 @@ def test_sockets_of_the_job_stay_as_they_are() -> None:
             socket.setdefaulttimeout(None)
         assert server.getsockname()[:2] in [key for key, _, _ in told]
         assert os.get_blocking(store.fileno()) and os.get_blocking(server.fileno())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_whole_step_may_be_compiled(tmp_path: Path, whole: bool) -> None:
+    """With its call of backward, where torch.compile breaks off; whole: autograd's work, too."""
+    pytest.importorskip("torch")
+    code = f"""
+import torch, torch._dynamo
+from _wirespeed_inside import RANK
+torch._dynamo.config.compiled_autograd = {whole}
+weights = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(weights.parameters(), 1e-3)
+
+@torch.compile(backend="eager")
+def step(batch):
+    loss = weights(batch).sum()
+    loss.backward()
+    return loss
+
+for _ in range(4):
+    RANK.activate()
+    RANK.communicates = True  # as with other ranks
+    step(torch.ones(2, 4))
+    optimizer.step()
+print(repr(RANK.hurt), torch._dynamo.utils.counters["stats"]["unique_graphs"])
+"""
+    done = python(code, tmp_path, WIRESPEED_WATCH=str(tmp_path / "nobody"))
+    assert (done.returncode, done.stdout[:3]) == (0, "'' "), done.stderr
+    assert "_wirespeed_" not in done.stderr
 
 
 def test_a_torch_that_another_finder_brings_is_heard_of(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from types import CodeType, FunctionType
 from typing import Any, Callable
 
+import _wirespeed_inside
 from _wirespeed_inside import RANK, safely
 
 _MOST_OPTIMIZERS = 64
@@ -163,7 +165,7 @@ def _backward(original: Any, engine: Any) -> Any:
             safely(rank.activate)
         if rank.thread != _ident() or within:
             return original(tensors, *args, **kwargs)
-        within, armed = True, rank.communicates
+        within, armed = True, rank.communicates and not _compiles_autograd()
         note(("backward", now(), -1.0))
         loss = tensors[0] if isinstance(tensors, (list, tuple)) and tensors else tensors
         unhook = safely(_hook_loss, loss, hooks) if armed else None
@@ -174,6 +176,12 @@ def _backward(original: Any, engine: Any) -> Any:
             safely(over, loss, unhook)
 
     return _like(backward, original)
+
+
+def _compiles_autograd() -> bool:
+    """Then a hook of ours would be compiled, too, which it cannot be."""
+    compiling = sys.modules.get("torch._dynamo.compiled_autograd")
+    return bool(getattr(compiling, "compiled_autograd_enabled", False))
 
 
 def _hook_loss(loss: Any, hooks: dict[int, Any]) -> Any:
@@ -212,6 +220,7 @@ def hook(torch: Any) -> None:
     )
 
     _know_types(torch)
+    _keep_uncompiled(torch)
     before, after = _stepping()
     register_optimizer_step_pre_hook(before)
     register_optimizer_step_post_hook(after)
@@ -227,6 +236,28 @@ def hook(torch: Any) -> None:
         init = _joining(c10d.init_process_group)
         c10d.init_process_group = torch.distributed.init_process_group = init
     gc.callbacks.append(_collecting())
+
+
+def _keep_uncompiled(torch: Any) -> None:
+    """torch.compile would compile what its own code calls where it has broken off: a training step that
+    calls `backward` would run ours as a graph, with conditions on what it has noted."""
+    frames = torch._C._dynamo.eval_frame
+    skip = getattr(frames, "skip_code", None)  # up to torch 2.6
+    if skip is None:
+        plain = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
+
+        def skip(code: Any) -> None:
+            frames.set_code_exec_strategy(code, plain)
+
+    codes: list[Any] = []
+    for module in (_wirespeed_inside, sys.modules[__name__]):
+        ours = [o for o in vars(module).values() if getattr(o, "__module__", "") == module.__name__]
+        members = [member for one in ours if isinstance(one, type) for member in vars(one).values()]
+        codes += [one.__code__ for one in (*ours, *members) if isinstance(one, FunctionType)]
+    while codes:
+        code = codes.pop()
+        skip(code)
+        codes += [one for one in code.co_consts if isinstance(one, CodeType)]
 
 
 def _stepping() -> tuple[Any, Any]:
