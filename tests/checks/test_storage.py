@@ -133,6 +133,11 @@ def test_errors_by_their_meaning(error: str, id: str, said: str) -> None:
     assert said in found[id].title
 
 
+def test_a_folder_with_a_blank_can_be_pasted_from_what_to_do_next() -> None:
+    one = told(replace(GOOD, folder="/mnt/my data", troubles=(trouble("left"),)))["STOR-008"]
+    assert one.next == "wirespeed check --only storage --data '/mnt/my data'"
+
+
 @pytest.mark.parametrize(
     ("room", "said"),
     [

@@ -1,6 +1,7 @@
 """Findings about a folder that holds data and checkpoints (STOR-…)."""
 
 from collections.abc import Callable, Iterator, Sequence
+from shlex import quote
 from typing import Any
 
 from wirespeed.checks.registry import first_lines, tell
@@ -64,7 +65,7 @@ def _same_folder(storage: Storage) -> Iterator[Finding]:
         case, told = _sight(node)
         if case:
             bad.append(
-                _on("STOR-001", case, node.host, first=first.host, at=storage.folder, **told)
+                _on("STOR-001", case, node.host, first=first.host, at=quote(storage.folder), **told)
             )
     yield from bad
     if not bad:
@@ -75,7 +76,7 @@ def _same_folder(storage: Storage) -> Iterator[Finding]:
 
 def _unseen(storage: Storage) -> Iterator[Finding]:
     if storage.complete and len(storage.nodes) == 1:
-        yield tell("STOR-001", "alone", at=storage.folder)
+        yield tell("STOR-001", "alone", at=quote(storage.folder))
 
 
 def _sight(node: StorageNode) -> tuple[str, dict[str, Any]]:
@@ -104,7 +105,7 @@ def _answers(storage: Storage) -> Iterator[Finding]:
         yield _trouble("STOR-002", case, storage, found)
     if storage.complete and not groups:
         kinds = dict.fromkeys(f"{one.filesystem} ({one.source})" for one in storage.nodes)
-        yield tell("STOR-002", "good", at=storage.folder, kinds=listed(list(kinds)))
+        yield tell("STOR-002", "good", at=quote(storage.folder), kinds=listed(list(kinds)))
 
 
 def _trouble(
@@ -114,7 +115,7 @@ def _trouble(
     hosts = list(dict.fromkeys(one.host for one in found))
     first = found[0]
     told = {
-        "at": storage.folder,
+        "at": quote(storage.folder),
         "host": listed(hosts),
         "doing": first.doing,
         "text": first.text,
@@ -140,7 +141,7 @@ def _room(storage: Storage) -> Iterator[Finding]:
     if full:
         yield _trouble("STOR-003", _FULL[full[0].error], storage, full)
     elif storage.refused:
-        yield tell("STOR-003", "refused", at=storage.folder, why=storage.refused)
+        yield tell("STOR-003", "refused", at=quote(storage.folder), why=storage.refused)
     elif storage.nodes:
         low = [found for node in storage.nodes if (found := _low(storage, node))]
         yield from low or [_enough(storage)]
@@ -148,7 +149,7 @@ def _room(storage: Storage) -> Iterator[Finding]:
 
 def _low(storage: Storage, node: StorageNode) -> Finding | None:
     free, more = _free(node), 3 * storage.checkpoint
-    told = {"at": storage.folder, "free": format_size(free)}
+    told = {"at": quote(storage.folder), "free": format_size(free)}
     if node.inodes and node.free_inodes < LOW * node.inodes:
         files = f"{node.free_inodes:,} of {node.inodes:,} files"
         return _on("STOR-003", "few inodes", node.host, files=files, **told)
@@ -167,16 +168,16 @@ def _free(node: StorageNode) -> int:
 def _enough(storage: Storage) -> Finding:
     node = min(storage.nodes, key=_free)
     inodes = f", {node.free_inodes:,} files" if node.inodes else ""
-    quota = node.quota_unknown and f"quota not known: {node.quota_unknown}"
+    left = node.quota_unknown and f"quota not known: {node.quota_unknown}"
     if node.quota is not None:
-        quota = f"the quota leaves {format_size(node.quota)}"
+        left = f"the quota leaves {format_size(node.quota)}"
     return tell(
         *("STOR-003", "good"),
-        at=storage.folder,
+        at=quote(storage.folder),
         free=format_size(node.free),
         total=format_size(node.total),
         inodes=inodes,
-        evidence=filter(None, [quota]),
+        evidence=filter(None, [left]),
     )
 
 
@@ -301,7 +302,7 @@ def _left(storage: Storage) -> Iterator[Finding]:
         yield _trouble("STOR-008", "left", storage, left)
     elif storage.complete and not storage.refused:
         earlier = f", nor of {counted(storage.removed, 'earlier run')}" if storage.removed else ""
-        yield tell("STOR-008", "good", earlier=earlier, at=storage.folder)
+        yield tell("STOR-008", "good", earlier=earlier, at=quote(storage.folder))
 
 
 def _on(id: str, case: str, host: str, **values: Any) -> Finding:

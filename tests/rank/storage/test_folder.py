@@ -180,3 +180,17 @@ def test_what_a_quota_leaves() -> None:
     )
     assert folder.quota_of(told, "/mnt/data") == 900 * 1024
     assert folder.quota_of(told, "/mnt/other") is None
+
+
+def test_a_quota_that_cannot_be_read_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "quota"
+    program.write_text(
+        "#!/bin/sh\necho 'quota: error of srv:/data: Connection refused' >&2\nexit 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = folder.look(tmp_path)
+    assert found["quota"] is None
+    assert "Connection refused" in found["quota_unknown"]

@@ -35,6 +35,7 @@ _MOST_FOLDERS = 100
 _LOOKED_S = 20.0
 """For such folders among all that lies there: a data set may be millions of files."""
 _QUOTA_S = 10.0
+_MOST_SAID = 200
 _TOLD = re.compile(
     r"(ro|soft|hard|softerr|vers|nfsvers|proto|rsize|wsize|timeo|retrans|nconnect|lookupcache|noac"
     r"|actimeo|acregmax|acdirmax|sync|flock|cache|local_lock)(=|$)"
@@ -94,7 +95,9 @@ def _quota_left(mounted: str) -> tuple[int | None, str]:
         return None, "the program quota is not installed"
     except (OSError, subprocess.TimeoutExpired) as error:
         return None, f"quota: {type(error).__name__}"
-    return quota_of(done.stdout.decode(errors="replace"), mounted), ""
+    left = quota_of(done.stdout.decode(errors="replace"), mounted)
+    said = done.stderr.decode(errors="replace").strip()  # such as of a server that is not asked
+    return left, said.partition("\n")[0][:_MOST_SAID] if left is None else ""
 
 
 def quota_of(text: str, mounted: str) -> int | None:
