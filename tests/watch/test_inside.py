@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from wirespeed.watch import step
 from wirespeed.watch.steps import COLUMNS
 
 INSIDE = Path(__file__).parents[2] / "src" / "wirespeed" / "watch" / "inside"
@@ -237,6 +238,18 @@ def test_a_fault_of_ours_ends_the_watching_and_nothing_else(inside: Any, around:
     assert around._timed(len, "checkpoint")("four") == 4
     inside.RANK.activate()
     assert not inside.RANK.thread and not inside.RANK.events
+
+
+def test_a_step_by_hand_never_raises(inside: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread() -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setitem(sys.modules, "_wirespeed_inside", inside)
+    monkeypatch.setattr(inside.RANK, "thread", 0)
+    monkeypatch.setattr(inside.RANK, "on_active", no_thread)
+    step()
+    step()
+    assert "new thread" in inside.RANK.hurt
 
 
 def test_a_timed_function_keeps_its_result_its_name_and_its_errors(

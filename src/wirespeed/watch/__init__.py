@@ -34,4 +34,4 @@ def step() -> None:
 
     inside = sys.modules.get("_wirespeed_inside")
     if inside is not None:
-        inside.RANK.step_by_hand()
+        inside.safely(inside.RANK.step_by_hand)
