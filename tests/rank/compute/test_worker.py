@@ -1,6 +1,8 @@
 """A device that refuses, one that breaks, and how many samples are enough."""
 
 import gc
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ import pytest
 import torch
 
 from wirespeed.plan import ComputeWork, Measure
+from wirespeed.rank.compute import jobs
 from wirespeed.rank.compute import worker as module
 from wirespeed.rank.compute.devices import Cores, Fire, Spent
 from wirespeed.rank.compute.sensors import Felt
@@ -61,6 +64,27 @@ def test_buffers_are_gone_when_the_next_ones_are_made() -> None:
     assert large()
     one.release()
     assert not large()
+
+
+_PEAK = """
+import resource
+import sys
+import torch
+from wirespeed.rank.compute.products import operands
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+operands(sys.argv[1], (8, 8, 8), torch.device("cpu"), 1)
+before = peak()
+operands(sys.argv[1], (8, 4096, 4096), torch.device("cpu"), 1)
+print((peak() - before) / 4096**2)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float64", "int8"])
+def test_operands_take_no_more_memory_than_they_are_counted_for(dtype: str) -> None:
+    words = [sys.executable, "-c", _PEAK, dtype]
+    peak = float(subprocess.run(words, capture_output=True, timeout=60, check=True).stdout)
+    assert 8 < peak <= jobs._ELEMENT_BYTES * 1.1
 
 
 def test_what_torch_does_not_have_is_no_fault() -> None:

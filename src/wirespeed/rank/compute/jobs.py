@@ -24,8 +24,8 @@ OVER_PCIE = ("h2d", "d2h", "h2d_pageable", "d2h_pageable", "both_ways")
 """Operations whose buffers lie in both memories."""
 _OF_FREE = 0.25
 """Share of the free memory that the arrays of all devices of a node may take."""
-_ELEMENT_BYTES = 8
-"""Of an operand while it is made, in float32, and then in its own type."""
+_ELEMENT_BYTES = 12
+"""Of an operand while it is made at most: float32 and float64, or int64 and twice int8."""
 _Pair = tuple[torch.Tensor, torch.Tensor]
 """Source and target."""
 _NUMBERS = 1021
