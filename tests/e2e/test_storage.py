@@ -17,33 +17,25 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_good_folder(cli: Any, data: Path, finding: Any) -> None:
-    more = ("--model", "tiny", "--samples-per-s", "0.001", "-o", "json")
-    done = cli(*WORDS, "--data", str(data), *more)
+def test_a_good_folder_beside_another_check_and_without_fio(
+    cli: Any, data: Path, tmp_path: Path, finding: Any
+) -> None:
+    words = ("check", "-l", "quick", "--only", "COL-001,storage", "--ranks", "2", "-o", "json")
+    more = ("--model", "tiny", "--samples-per-s", "0.001")
+    done = cli(*words, "--data", str(data), *more, env={"PATH": str(tmp_path)})
     assert done.code == 0, done.err
     run = done.json
     assert {one["status"] for one in run["findings"] if one["id"] != "STOR-001"} == {"pass"}
+    assert finding(run, "COL-001")["status"] == "pass"
     assert finding(run, "STOR-001")["status"] == "not_checked", "there is one node"
     assert "tiny" in finding(run, "STOR-004")["title"]
     figures = {one["access"]: one for one in run["storage"]["figures"]}
     assert list(figures)[:3] == ["write", "read", "random read"]
     assert all(one["latency_us"]["samples"] >= 2 for one in figures.values())
+    engines = {one["engine"] for one in figures.values()}
+    assert engines == {"own", "torch.distributed.checkpoint"}
     assert run["storage"]["compared_bytes"] > 0
     assert list(data.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_without_fio_files_are_read_by_own_hand_beside_the_other_checks(
-    cli: Any, data: Path, tmp_path: Path
-) -> None:
-    words = ("check", "-l", "quick", "--only", "COL-001,storage", "--ranks", "2", "-o", "json")
-    done = cli(*words, "--data", str(data), env={"PATH": str(tmp_path)})
-    assert done.code == 0, done.err
-    assert {one["engine"] for one in done.json["storage"]["figures"]} == {
-        "own",
-        "torch.distributed.checkpoint",
-    }
-    assert "COL-001" in {one["id"] for one in done.json["findings"]}
 
 
 @pytest.mark.slow

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from wirespeed.rank.storage import fio
+from wirespeed.rank.storage import files, fio
+from wirespeed.rank.storage.worker import Worker
 
 JOB: dict[str, Any] = {
     "jobname": "wirespeed",
@@ -57,3 +58,19 @@ def test_fio_itself(tmp_path: Path) -> None:
     assert fio.run("write", path, 1 << 20, 5.0, direct=False).size_bytes == 1 << 20
     pieces = fio.run("random read", path, 1 << 20, 5.0, direct=False, pieces=(16, 4000))
     assert (pieces.calls, pieces.size_bytes) == (16, 1 << 16)
+
+
+@pytest.mark.skipif(not fio.version(), reason="Requires: fio")
+def test_a_worker_has_fio_write_and_read_and_looks_into_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = Worker(0, str(tmp_path), "0123456789abcdef")
+    worker.begin(first=True)
+    written = worker.write(4 << 20, 5.0, "fio")
+    monkeypatch.setattr(files, "cached_share", lambda path: 0.75)
+    read = worker.read(0, 5.0, "fio")
+    pieces = worker.read_pieces(0, 4000, 16, 5.0, "fio")
+    assert (written.size_bytes, read.size_bytes, pieces.calls) == (4 << 20, 4 << 20, 16)
+    assert (read.cached, pieces.cached) == (0.75, 0.75)
+    worker.clean(last=True)
+    assert list(tmp_path.iterdir()) == []
