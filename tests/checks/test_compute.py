@@ -239,6 +239,8 @@ def test_peak_and_heat() -> None:
     assert hot.status == "warn"
     assert "88 °C, slowed by power cap" in hot.saw
     assert fast(rate(held=0.99))["COMP-006"][0].status == "pass"
+    (noisy,) = fast(rate(held=0.7, own_share=0.2))["COMP-006"]
+    assert noisy.status == "not_checked", "no pass of what could not be judged"
 
 
 def test_runs_of_other_libraries_are_no_past(monkeypatch: Any) -> None:

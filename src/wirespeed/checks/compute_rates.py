@@ -288,8 +288,8 @@ def _near(one: ComputeRate) -> float:
 
 def _held(rates: Sequence[ComputeRate]) -> list[Finding]:
     long = [one for one in rates if one.held]
-    sure = [(one, one.held * (1 + 2 * one.own_spread)) for one in long if _judgeable(one)]
-    fell = [one for one, most in sure if most < HELD]
+    sure = [one for one in long if _judgeable(one)]
+    fell = [one for one in sure if one.held * (1 + 2 * one.own_spread) < HELD]
     if fell:
         return [
             tell(
@@ -304,14 +304,14 @@ def _held(rates: Sequence[ComputeRate]) -> list[Finding]:
             )
             for one in fell
         ]
-    if not long:
-        return []
-    least = min(long, key=lambda one: one.held)
+    if not sure:
+        return [tell("COMP-006", "noisy", one=one, at=place_of(one)) for one in long[:1]]
+    least = min(sure, key=lambda one: one.held)
     return [
         tell(
             "COMP-006",
             "good",
-            devices=counted(len({(o.host, o.device) for o in long}), "device"),
+            devices=counted(len({(o.host, o.device) for o in sure}), "device"),
             held=least.held,
             felt=least.felt or NOT_TOLD,
         )
