@@ -178,7 +178,12 @@ def main() -> int:
         lacks += missing_packages()
     if lacks:
         return refuse(lacks)
-    return 0 if asked.look or asked.able else measure(asked.out, only)
+    if asked.look or asked.able:
+        return 0
+    try:
+        return measure(asked.out, only)
+    except KeyboardInterrupt:  # before the first part
+        return 130
 
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ def _unsplit() -> Iterator[None]:
     Else, where the world is bound to GPUs, it splits them from the world's communicator, for which NCCL
     waits until all ranks of the world take part.
     """
-    world = dist.group.WORLD
+    world: Any = dist.group.WORLD
     bound, world.bound_device_id = world.bound_device_id, None
     try:
         yield
