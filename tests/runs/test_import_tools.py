@@ -175,6 +175,19 @@ def test_iperf3_backwards_both_ways_and_by_udp() -> None:
     assert told_figures["udp, 1 stream: jitter"].value == pytest.approx(5e-4)
 
 
+def test_an_iperf3_server_knows_what_it_sent() -> None:
+    """And not what came through: its sum of that is 0."""
+    data = json.loads(sample("iperf3.json"))
+    data["start"] |= {"accepted_connection": {"host": "node-1", "port": 1}}
+    del data["start"]["connecting_to"]
+    data["start"]["test_start"]["reverse"] = 1
+    data["end"]["sum_received"]["bits_per_second"] = 0
+    data["end"]["sum_sent"]["bits_per_second"] = 8e6
+    rate = one(data).figures[0]
+    assert rate.value == 1e6
+    assert rate.place.startswith("node-0 -> "), "it sends"
+
+
 def test_iperf3_that_could_not_connect_is_a_failure() -> None:
     start = {"connected": [], "version": "iperf 3.12", "system_info": "Linux node-0 6.1"}
     run = one({"start": start, "intervals": [], "end": {}, "error": "unable to connect to server"})

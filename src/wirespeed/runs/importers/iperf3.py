@@ -71,17 +71,22 @@ def _figures(
     protocol = words(setting.get("protocol")).lower() or "tcp"
     streams = number(setting.get("num_streams"))
     test = f"{protocol}, {counted(int(streams or 1), 'stream')}"
-    sends = "accepted_connection" not in part(data, "start")
-    forth = sends != bool(setting.get("reverse"))
+    served = "accepted_connection" in part(data, "start")
+    forth = served == bool(setting.get("reverse"))
     for turned in (False, True):
         first, second = (here, there) if forth != turned else (there, here)
-        yield from _one_way(data, test, f"{first} -> {second}", "_bidir_reverse" if turned else "")
+        suffix = "_bidir_reverse" if turned else ""
+        # What came through is told to the client alone: of what a server sent it tells that.
+        known = "sum_sent" if served and first == here else "sum_received"
+        yield from _one_way(data, test, f"{first} -> {second}", suffix, known)
 
 
-def _one_way(data: Mapping[str, Any], test: str, place: str, suffix: str) -> Iterator[ToolFigure]:
-    """suffix: of the names of its sums; of the way that `--bidir` adds not empty."""
+def _one_way(
+    data: Mapping[str, Any], test: str, place: str, suffix: str, known: str
+) -> Iterator[ToolFigure]:
+    """suffix: of the names of its sums, of the way that `--bidir` adds; known: the sum that tells most."""
     told = partial(ToolFigure, tool="iperf3", place=place)
-    received = part(data, "end", f"sum_received{suffix}")
+    received = part(data, "end", f"{known}{suffix}")
     total = received or part(data, "end", f"sum{suffix}")
     if (rate := number(total.get("bits_per_second"))) is not None:
         lost = 0.0 if received else (number(total.get("lost_percent")) or 0.0) / 100
