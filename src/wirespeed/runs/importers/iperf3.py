@@ -84,7 +84,7 @@ def _figures(
 def _one_way(
     data: Mapping[str, Any], test: str, place: str, suffix: str, known: str
 ) -> Iterator[ToolFigure]:
-    """suffix: of the names of its sums, of the way that `--bidir` adds; known: the sum that tells most."""
+    """suffix: of the names of its sums, of the way that `--bidir` adds. known: the sum to take."""
     told = partial(ToolFigure, tool="iperf3", place=place)
     received = part(data, "end", f"{known}{suffix}")
     total = received or part(data, "end", f"sum{suffix}")
