@@ -22,7 +22,7 @@ def kind(schema: dict[str, Any]) -> str:
         return " or ".join(kind(one) for one in schema["anyOf"])
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name})"
+        return f"[{name}](#{name.lower()})"
     if schema["type"] == "array":
         return f"list of {kind(schema['items'])}"
     if "type" not in schema:
