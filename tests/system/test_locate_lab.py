@@ -73,22 +73,22 @@ def test_a_healthy_fabric_has_no_culprit(located: Callable[..., Any], turn: int)
 
 
 FAULTS: dict[str, tuple[Callable[[Lab], object], Named]] = {
-    "one slow node": (lambda lab: lab.slow("node-2", "300mbit"), {("LOC-001", "node", "node-2")}),
+    "one slow node": (lambda lab: lab.slow("node-2", "100mbit"), {("LOC-001", "node", "node-2")}),
     "one slow link": (
-        lambda lab: lab.slow_link("node-0", "node-2", "300mbit"),
+        lambda lab: lab.slow_link("node-0", "node-2", "100mbit"),
         {("LOC-006", "link", "node-0 <-> node-2")},
     ),
     "sending": (
-        lambda lab: lab.one_way("node-0", "400mbit", "out"),
+        lambda lab: lab.one_way("node-0", "200mbit", "out"),
         {("LOC-002", "node", "node-0")},
     ),
     "receiving": (
-        lambda lab: lab.one_way("node-3", "400mbit", "in"),
+        lambda lab: lab.one_way("node-3", "200mbit", "in"),
         {("LOC-002", "node", "node-3")},
     ),
     "delay": (lambda lab: lab.delay("node-3", "5ms"), {("LOC-001", "node", "node-3")}),
     "two slow nodes": (
-        lambda lab: (lab.slow("node-1", "200mbit"), lab.slow("node-3", "400mbit")),
+        lambda lab: (lab.slow("node-1", "100mbit"), lab.slow("node-3", "200mbit")),
         {("LOC-001", "node", "node-1"), ("LOC-001", "node", "node-3")},
     ),
     "a CPU quota": (lambda lab: lab.straggler("node-1", "30%"), {("LOC-007", "node", "node-1")}),
@@ -167,7 +167,7 @@ def test_a_node_that_is_cut_off_is_named(lab: Lab, located: Callable[..., Any]) 
 
 @pytest.mark.quiet
 def test_under_torchrun_by_hand_rank_0_alone_prints(lab: Lab, tmp_path: Path) -> None:
-    lab.slow("node-1", "300mbit")
+    lab.slow("node-1", "100mbit")
     words = [
         *(sys.executable, "-m", "torch.distributed.run", "--nnodes", "{nodes}"),
         *("--nproc-per-node", "1", "--node-rank", "{rank}", "--master-addr", "{master}"),
