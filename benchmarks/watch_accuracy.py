@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,7 @@ def _score_hang(job: Job, score: Score) -> None:
         )
         try:
             line, seconds = _accusation(process)
+            how = "ended by itself, nobody named" if process.poll() is not None else "nobody"
         finally:
             process.send_signal(signal.SIGINT)
             try:
@@ -180,20 +182,22 @@ def _score_hang(job: Job, score: Score) -> None:
     score.found += named and seconds <= WITHIN_S
     score.right_id += named
     score.wrong += bool(line) and not named
-    sys.stdout.write(f"{job.title}: {line or 'nobody'} after {seconds:.0f} s\n")
+    sys.stdout.write(f"{job.title}: {line or how} after {seconds:.0f} s\n")
     sys.stdout.flush()
 
 
 def _accusation(process: "subprocess.Popen[bytes]") -> tuple[str, float]:
-    """(the line that accuses, seconds that it says nothing had moved)."""
+    """(the line that accuses, seconds that it says nothing had moved; without one, all seconds)."""
     began = time.monotonic()
     for raw in process.stderr or ():
         text = raw.decode(errors="replace").strip()
         if _NAMED.search(text):
             return text, _still(process)
         if time.monotonic() - began > BOUND_S:
-            break
-    return "", BOUND_S
+            return "", BOUND_S
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(5)
+    return "", time.monotonic() - began
 
 
 def _still(process: "subprocess.Popen[bytes]") -> float:
