@@ -80,6 +80,7 @@ def test_a_barrier_has_no_sizes_and_a_moving_operation_no_reduction(monkeypatch)
         (["all_reduce", "-f", "2", "-i", "1K"], "both -f and -i"),
         (["all_reduce", "-b", "1", "-e", "1G", "-i", "1"], "more than 10,000 sizes"),
         (["all_redcue"], "unknown operation"),
+        (["gem"], "or of devices gemm, memory, copy"),
         (["all_reduce", "-d", "float33"], "unknown dtype"),
         (["all_reduce", "-o", "yaml"], "neither an output format nor a reduction"),
         (["all_reduce", "--groups", "racks"], "unknown groups"),

@@ -228,6 +228,21 @@ def test_two_zones_fail_where_placement_alone_is_asked_for(tmp_path, monkeypatch
     assert (one.verdict, one.exit_code) == ("READY", 0)
 
 
+@pytest.mark.parametrize(
+    ("only", "verdict"), [("PLACE-001", "UNKNOWN"), ("PLACE-001,WORLD-001", "READY"), ("", "READY")]
+)
+def test_measured_and_nothing_judged_of_what_was_asked_for_is_unknown(
+    tmp_path, monkeypatch, only, verdict
+):
+    monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
+    session = opened(only=frozenset(filter(None, only.split(","))))
+    feed(session)
+    session.on_record(0, "measurement", measurement())
+    run = session.close(Outcome(kind="finished"))
+    asked = [one.status for one in run.findings if one.id == "PLACE-001"]
+    assert (run.verdict, asked) == (verdict, ["not_checked"])
+
+
 def test_a_run_that_broke_off_is_not_to_be_allowed(tmp_path, monkeypatch):
     monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
     session = opened(strictness=Strictness(allow=frozenset({"DIED-001"})))

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 _ROUND_S = 0.5
 """Default of --max-time where settings are compared: certainty comes from the rounds."""
+_DEVICES = ("gemm", "memory", "copy")
 
 
 @command(
     context_settings=CONTEXT,
     told={
         "operations": fill(f"Operations: {' '.join(CATALOGUE)}; `all` means each of them.", 90)
-        + "\nOf each device by itself: gemm memory copy."
+        + f"\nOf each device by itself: {' '.join(_DEVICES)}."
     },
 )
 @argument("ops OP…", nargs=-1)
@@ -196,7 +197,7 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
     if values["shape"] is not None:
         return _shape(ctx, values, options, redops)
     refuse_without_shape(ctx)
-    if {"gemm", "memory", "copy"} & set(values["ops"]):
+    if set(_DEVICES) & set(values["ops"]):
         from wirespeed.cli.computing import bench_devices
 
         return bench_devices(ctx, values, options, redops)
@@ -297,12 +298,16 @@ def _operations(names: tuple[str, ...]) -> list[Collective]:
     if not names:
         raise UsageError(
             "no operation given",
-            expected="one or more of " + ", ".join(CATALOGUE) + ", or all",
+            expected=f"one or more of {', '.join(CATALOGUE)}, or all; or of {', '.join(_DEVICES)}",
             next="wirespeed bench all_reduce",
         )
     if "all" in names:
         return list(CATALOGUE.values())
-    return list(dict.fromkeys(map(collective_named, names)))
+    try:
+        return list(dict.fromkeys(map(collective_named, names)))
+    except UsageError as error:
+        error.expected += f"; or of devices {', '.join(_DEVICES)}"
+        raise
 
 
 def _sides(asked: str, format: str) -> tuple[bool, ...]:

@@ -182,6 +182,8 @@ class Session:
             measured += len(world.nodes)
         elif self._needs_only_a_world:
             measured += sum(self._tells(finding) for finding in findings)
+        elif self.only and not any(map(self._tells, findings)):
+            measured = 0  # of what was asked for nothing was judged, whatever was measured for it
         verdict, code = verdict_of(findings, measured)
         if outcome.kind == "interrupted":
             verdict, code = "UNKNOWN", 130
