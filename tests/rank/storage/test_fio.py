@@ -50,6 +50,7 @@ def test_what_cannot_be_read_is_shown(text: str) -> None:
         fio.answer_of(text, "write")
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not fio.version(), reason="Requires: fio")
 def test_fio_itself(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ValueError"):
@@ -60,6 +61,7 @@ def test_fio_itself(tmp_path: Path) -> None:
     assert (pieces.calls, pieces.size_bytes) == (16, 1 << 16)
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not fio.version(), reason="Requires: fio")
 def test_a_worker_has_fio_write_and_read_and_looks_into_the_page_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
