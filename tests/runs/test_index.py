@@ -17,6 +17,7 @@ import pytest
 
 from wirespeed.errors import InputError
 from wirespeed.model.codec import to_json
+from wirespeed.model.compute_records import Compute, ComputeRate
 from wirespeed.model.records import Finding, NodeFacts, Run, Subject
 from wirespeed.runs import folder_stamps, index_file, loading
 from wirespeed.runs import index as index_module
@@ -291,6 +292,14 @@ def test_findings_by_node(small_run: Run) -> None:
         assert index.findings(status=["warn"]) == []
         assert index.nodes()[0].status == "fail"
     assert rows_of(replace(small_run, findings=findings), "x").run.failed == 4
+
+
+def test_what_devices_did_counts_as_measured(small_run: Run) -> None:
+    where = {"host": "a", "device": "NUMA node 0", "product": "CPU", "rank": 0}
+    rate = ComputeRate(**where, dtype="float32", op="copy")
+    plain = rows_of(small_run, "x").run.measurements
+    told = replace(small_run, compute=Compute(rates=(rate, replace(rate, reason="busy"))))
+    assert rows_of(told, "x").run.measurements == plain + 1
 
 
 def test_runs_that_come_and_go_while_it_lists(

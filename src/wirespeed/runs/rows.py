@@ -6,7 +6,7 @@ seconds, sizes bytes, bandwidths bytes a second, moments ISO 8601 in UTC as the 
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,7 +59,7 @@ class RunRow:
     wirespeed: str = ""
     """Version that made it."""
     measurements: int = 0
-    """How many figures of collectives and of other tools it holds."""
+    """How many figures of collectives, devices, storage and other tools it holds."""
     failed: int = 0
     """Findings that failed."""
     warned: int = 0
@@ -290,7 +290,7 @@ def _line(run: "Run", name: str) -> RunRow:
         job=_job(run.config),
         gpu=_once([*(name for node in run.world.nodes for name in _products(node)), *told]),
         wirespeed=run.versions.get("wirespeed", ""),
-        measurements=len(run.measurements) + len(run.figures),
+        measurements=sum(len(one) for one in _measured(run)),
         failed=len(by_status["fail"]),
         warned=len(by_status["warn"]),
         headline=next(iter(by_status["fail"] + by_status["warn"]), ""),
@@ -387,6 +387,14 @@ def _job(config: Mapping[str, Any]) -> str:
 
 def _products(node: "NodeFacts") -> list[str]:
     return [_text(gpu.get("name")) for gpu in node.gpus]
+
+
+def _measured(run: "Run") -> Iterator[Sized]:
+    yield from (run.measurements, run.figures)
+    if run.compute is not None:
+        yield [one for one in run.compute.rates if not one.reason]
+    if run.storage is not None:
+        yield run.storage.figures
 
 
 def _once(names: Any) -> str:
