@@ -220,6 +220,14 @@ def test_a_device_that_stays_slow_is_told_every_night() -> None:
     assert told == ["warn"] * 12
 
 
+def test_nights_on_which_nothing_could_be_judged_are_a_past() -> None:
+    nights = [replace(earlier(700 + i % 2), verdict="UNKNOWN", exit_code=3) for i in range(12)]
+    (one,) = fast(rate(tera=660), past=tuple(nights))["COMP-004"]
+    assert one.status == "warn"
+    broken = [replace(one, verdict="NOT READY", exit_code=1) for one in nights]
+    assert fast(rate(tera=660), past=tuple(broken))["COMP-004"][0].status == "not_checked"
+
+
 def test_the_fleet_of_stored_runs_counts_too() -> None:
     past = tuple(earlier(700 + i, f"n{i}") for i in range(6))
     (one,) = fast(rate("new", 660), past=past)["COMP-004"]
@@ -246,5 +254,5 @@ def test_peak_and_heat() -> None:
 def test_runs_of_other_libraries_are_no_past(monkeypatch: Any) -> None:
     plan = Plan(command="check", steps=(), compute=compute_plan("quick", frozenset({"COMP-004"})))
     stored = [replace(earlier(700), versions={"torch": name}) for name in ("2.13.0", "2.12.1")]
-    monkeypatch.setattr(store, "past_runs", lambda: iter(stored))
+    monkeypatch.setattr(store, "past_runs", lambda which: iter(stored))
     assert list(_past_of(plan, {"torch": "2.13.0", "python": "3.11"})()) == stored[:1]

@@ -42,6 +42,8 @@ H100 tell of 0.6 to 0.9, of L4 0.35 to 0.5 (github.com/zzc0721/torch-performance
 _LITTLE_POWER = ("L4", "A10")
 """Products whose power limit (72 and 150 W) keeps large products far below the peak."""
 NOT_TOLD = "clock, temperature and power are not told here"
+_NOT_JUDGED = 3
+"""Exit code of the first nights of a check of speed alone, which nothing can be compared with."""
 HELD = 0.95
 """Share of its first rate that a device keeps when it is hot."""
 _Who = tuple[str, str]
@@ -59,7 +61,8 @@ def fast_findings(found: Compute, past: Past) -> list[Finding]:
 
 def _speaks(run: Run) -> bool:
     alone = not any(node.facts.neighbours for node in run.world.nodes)
-    return run.verdict == "READY" and alone and not run.config.get("inject")
+    good = run.verdict == "READY" or run.exit_code == _NOT_JUDGED
+    return good and alone and not run.config.get("inject")
 
 
 def _unsuspected(run: Run) -> list[ComputeRate]:

@@ -214,14 +214,20 @@ def stored_runs(like: Sequence[Run], most: int) -> list[Run]:
 
 MOST_RUNS = 100
 MOST_SECONDS = 3.0
+_READY = RunFilter(verdict="READY")
 
 
-def past_runs(*, most: int = MOST_RUNS, seconds: float = MOST_SECONDS) -> Iterator[Run]:
-    """READY runs that have ended, newest first, until there are `most` or the time is gone."""
+def past_runs(
+    which: RunFilter = _READY,
+    *,
+    most: int = MOST_RUNS,
+    seconds: float = MOST_SECONDS,
+) -> Iterator[Run]:
+    """Such runs that have ended, newest first, until there are `most` or the time is gone."""
     end = time.monotonic() + seconds
     try:
         with Index.opened(seconds=seconds) as index:
-            found = index.runs(RunFilter(verdict="READY", finished=True, last=most))
+            found = index.runs(replace(which, finished=True, last=most))
     except StorageError:
         return
     for one in reversed(found):

@@ -311,12 +311,13 @@ def _past_of(plan: Plan, versions: Mapping[str, str]) -> Callable[[], Iterable[R
     """
     if plan.command != "check" or plan.compute is None:
         return tuple
+    from wirespeed.runs.index import RunFilter
     from wirespeed.runs.store import past_runs
 
     def alike(run: Run) -> bool:
         return all(run.versions.get(name) == versions.get(name) for name in ("torch", "cuda"))
 
-    return lambda: filter(alike, past_runs())
+    return lambda: filter(alike, past_runs(RunFilter(command="check")))
 
 
 def _refused(refusal: Mapping[str, Any]) -> Finding:
