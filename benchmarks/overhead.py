@@ -196,7 +196,7 @@ def started(command: list[str], ranks: int, more: dict[str, str]) -> Iterator[Tu
     ]
     try:
         yield lambda line: told(processes[0], line)
-        processes[0].communicate("", timeout=60)
+        processes[0].communicate("\n", timeout=60)  # Open MPI 5 does not hand the end on
     finally:
         for process in processes:
             if process.poll() is None:
