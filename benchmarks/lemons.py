@@ -1,6 +1,6 @@
 """Are lemons found, and nobody else? Simulated fleets of 1,000 nodes over a year, 1 % of them lemons.
 
-Each row is some fleets (fleet/lemon_simulator.py); it is looked every three days, over what was known
+Each row is some fleets (lemon_fleet.py); it is looked every three days, over what was known
 then. Accused wrongly is who is accused at any look without being a lemon by then; found is a lemon that
 is accused at most 60 days after it became one. Lemons stay in use all the year, found or not.
 
@@ -14,8 +14,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, fields
 from statistics import median
 
+from lemon_fleet import FleetSpec, SimulatedFleet
 from wirespeed.fleet.job_ends import JobTable
-from wirespeed.fleet.lemon_simulator import FleetSpec, SimulatedFleet
 from wirespeed.fleet.lemons import find_lemons
 
 DAY_S = 86400.0

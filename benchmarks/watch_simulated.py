@@ -17,8 +17,8 @@ from statistics import median
 
 import numpy as np
 
+from watch_simulator import IDS, Fault, FaultKind, Job, messages, simulate, subject
 from wirespeed.watch.judge import Judged, judge
-from wirespeed.watch.simulator import IDS, Fault, FaultKind, Job, messages, simulate, subject
 from wirespeed.watch.stream import StepStore
 
 LEAST = 0.99

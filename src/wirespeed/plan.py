@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.model.bench_records import MedianTime
+from wirespeed.model.bench_records import MedianTime, Shape
 from wirespeed.model.compute_records import ComputeOp
 from wirespeed.model.records import Choice, Timing
-from wirespeed.model.shape_records import Shape
 from wirespeed.model.training_records import TrainingKind
 from wirespeed.model.units import format_size
 

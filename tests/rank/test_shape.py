@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from wirespeed.model.bench_records import Shape
 from wirespeed.model.codec import from_json
-from wirespeed.model.shape_records import Shape
 from wirespeed.model.training_records import LoadFigures
 from wirespeed.plan import Case, Measure, Plan, ShapePlan, Step
 from wirespeed.training.models.shapes import SHAPES, Degrees, shape_of

@@ -4,7 +4,7 @@ from threading import Lock
 
 import pytest
 
-from wirespeed.checks.shaping import shape_findings
+from wirespeed.checks.job_traffic import shape_findings
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.records import World

@@ -24,14 +24,13 @@ from wirespeed.runs.index import Index
 from wirespeed.runs.place import LIVE
 from wirespeed.runs.source import opened, reading_from
 from wirespeed.runs.store import load, save
-from wirespeed.site.beside import Beside
 from wirespeed.site.fleet import whole
-from wirespeed.site.lemon_pages import lemons_page
+from wirespeed.site.framing import Beside
 from wirespeed.site.links import kind_of
 from wirespeed.site.live_pages import job_page, live_page
-from wirespeed.site.metrics import _told as metrics_of_names
-from wirespeed.site.metrics import metrics
-from wirespeed.site.node_pages import node_page, nodes_page, overview
+from wirespeed.site.node_pages import lemons_page, node_page, nodes_page, overview
+from wirespeed.site.pages import _told as metrics_of_names
+from wirespeed.site.pages import metrics
 from wirespeed.site.run_pages import compare_page, run_page, runs_page
 from wirespeed.site.trend_pages import trends_page
 from wirespeed.views.live import LiveJob, LiveStep
@@ -219,7 +218,7 @@ def test_a_run_that_could_not_be_read_is_read_by_the_next_scrape(
 
     metrics_of_names.cache_clear()  # runs of that name are in other tests' stores
     with monkeypatch.context() as meanwhile:
-        meanwhile.setattr("wirespeed.site.metrics.load", busy)
+        meanwhile.setattr("wirespeed.site.pages.load", busy)
         assert "wirespeed_verdict" not in shown(metrics)
     assert "wirespeed_verdict" in shown(metrics)
 

@@ -20,12 +20,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wirespeed.errors import CannotMeasure, InputError, UsageError
-from wirespeed.site import callers
 from wirespeed.site.access import Access
 from wirespeed.site.app import Answer, application
-from wirespeed.site.callers import MOST_CONNECTIONS
 from wirespeed.site.listening import Place, address_of, bound, parse_listen, tls_context
-from wirespeed.site.server import Server
+from wirespeed.site.server import MOST_CONNECTIONS, Server
 
 BOUND_S = 10.0
 TOKEN = "t" * 32
@@ -220,7 +218,7 @@ def test_a_flood_of_requests_ends_and_a_reader_beside_it_is_answered(
 def test_a_request_has_one_bound_for_all_its_bytes(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callers, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr("wirespeed.site.server.TIMEOUT_S", 0.3)
     with socket.create_connection(("127.0.0.1", port), BOUND_S) as link:
         link.settimeout(0.05)
         link.sendall(b"GET / HTTP/1.0\r\nX: ")

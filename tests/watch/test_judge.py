@@ -3,10 +3,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from watch_simulator import IDS, Fault, Job, simulate, subject
 from wirespeed.model.records import Finding
 from wirespeed.model.watch_records import Traffic
 from wirespeed.watch.judge import Judged, judge
-from wirespeed.watch.simulator import IDS, Fault, Job, simulate, subject
 from wirespeed.watch.steps import COLUMNS, MemoryUse, StepTable
 
 

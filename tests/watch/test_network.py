@@ -2,9 +2,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from watch_simulator import Fault, Job, simulate
 from wirespeed.watch.judge import judge
 from wirespeed.watch.network import slow_parts
-from wirespeed.watch.simulator import Fault, Job, simulate
 from wirespeed.watch.steps import COLUMNS, LinkUse, StepTable
 
 HOSTS = ("a", "b", "c", "d")

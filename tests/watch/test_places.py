@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from watch_simulator import Fault, Job, simulate
 from wirespeed.watch.judge import Judged, judge
 from wirespeed.watch.places import place_of, synchronising
-from wirespeed.watch.simulator import Fault, Job, simulate
 from wirespeed.watch.steps import RankPlaces, StepTable
 
 SLEEP, ITEM = "step (job.py:12)", "train (job.py:20)"

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wirespeed.watch.simulator import Job, messages, simulate
+from watch_simulator import Job, messages, simulate
 from wirespeed.watch.step_grid import ROWS
 from wirespeed.watch.steps import COLUMNS, LinkUse, MemoryUse
 from wirespeed.watch.stream import StepStore

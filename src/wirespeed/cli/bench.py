@@ -184,8 +184,8 @@ def bench(ctx: click.Context, /, **values: Any) -> int:
       wirespeed bench copy                             from host to GPU, back, and to the next one
     """
     from wirespeed.cli.execute import execute
+    from wirespeed.cli.job_traffic import refuse_without_shape
     from wirespeed.cli.several import asked_settings, grid_of
-    from wirespeed.cli.shaping import refuse_without_shape
 
     redops, format = split_output(values.pop("output"))
     options = RunOptions.take(values, format, several=("ranks", "backend"))
@@ -222,7 +222,7 @@ def _replay(
     ctx: click.Context, values: dict[str, Any], options: RunOptions, redops: tuple[str, ...]
 ) -> int:
     from wirespeed.cli.execute import execute, only_config
-    from wirespeed.cli.replaying import replayed
+    from wirespeed.cli.job_traffic import replayed
 
     if only_config(ctx):
         return 0
@@ -238,7 +238,7 @@ def _shape(
     ctx: click.Context, values: dict[str, Any], options: RunOptions, redops: tuple[str, ...]
 ) -> int:
     from wirespeed.cli.execute import execute, only_config
-    from wirespeed.cli.shaping import shaped
+    from wirespeed.cli.job_traffic import shaped
 
     if only_config(ctx):
         return 0

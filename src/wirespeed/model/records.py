@@ -13,6 +13,7 @@ from wirespeed.model.bench_records import (
     ReferenceFigure,
     Replay,
     Setting,
+    Shape,
     ToolFigure,
 )
 from wirespeed.model.compute_records import Compute
@@ -33,7 +34,6 @@ from wirespeed.model.field_types import (
 )
 from wirespeed.model.lasting_records import Goodput, Soak
 from wirespeed.model.node_facts import CHECKED_FACTS, Counters, Facts, Gpu, Nic, RdmaPort
-from wirespeed.model.shape_records import Shape
 from wirespeed.model.storage_records import Storage
 from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.watch_records import Watched

@@ -19,8 +19,8 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.collectives.collective import dtype_named
 from wirespeed.collectives.engines import Group
 from wirespeed.errors import CannotMeasure
+from wirespeed.model.bench_records import ParallelGroup, Shape
 from wirespeed.model.codec import to_json
-from wirespeed.model.shape_records import ParallelGroup, Shape
 from wirespeed.model.training_records import LoadFigures
 from wirespeed.model.units import format_size
 from wirespeed.plan import Measure, Plan, ShapePlan, Step

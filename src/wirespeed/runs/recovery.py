@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wirespeed.errors import InputError
-from wirespeed.model.bench_records import Replay
+from wirespeed.model.bench_records import Replay, Shape
 from wirespeed.model.codec import from_json, validated
 from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate
 from wirespeed.model.lasting_records import (
@@ -30,7 +30,6 @@ from wirespeed.model.records import (
     Verification,
     World,
 )
-from wirespeed.model.shape_records import Shape
 from wirespeed.model.storage_records import Storage
 from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.watch_records import Watched

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Protocol, TypeVar
 
-from wirespeed.model.bench_records import Replay
+from wirespeed.model.bench_records import Replay, Shape
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate
 from wirespeed.model.records import (
@@ -21,7 +21,6 @@ from wirespeed.model.records import (
     Verification,
     World,
 )
-from wirespeed.model.shape_records import Shape
 from wirespeed.model.storage_records import Storage
 from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.units import format_size
@@ -317,7 +316,7 @@ class RunBuilder:
         self.trace.append(data["text"])
 
     def _on_replay(self, data: Mapping[str, Any]) -> None:
-        from wirespeed.checks.replaying import replay_findings
+        from wirespeed.checks.job_traffic import replay_findings
 
         self.replay = from_json(Replay, data)
         self.notes += replay_findings(self.replay, self.measurements)
@@ -327,7 +326,7 @@ class RunBuilder:
 
     def _on_shape_told(self, _: Mapping[str, Any]) -> None:
         """All that its groups cost each other has come."""
-        from wirespeed.checks.shaping import shape_findings
+        from wirespeed.checks.job_traffic import shape_findings
 
         self.notes += shape_findings(self.load, self.world())
 

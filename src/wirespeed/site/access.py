@@ -26,7 +26,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Connection": "close",
 }
-"""Of every answer; one connection carries one request (`callers.py`)."""
+"""Of every answer; one connection carries one request (`server.py`)."""
 
 
 @dataclass(frozen=True, slots=True)

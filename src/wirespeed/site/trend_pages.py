@@ -13,8 +13,7 @@ from wirespeed.model.derived_records import Series, Trend
 from wirespeed.model.units import counted
 from wirespeed.runs.index import RunFilter
 from wirespeed.runs.store import stored_points
-from wirespeed.site.beside import version_of
-from wirespeed.site.framing import Site, framed, made
+from wirespeed.site.framing import Site, framed, made, version_of
 from wirespeed.site.links import query_link, run_link
 from wirespeed.site.pictures import Level, Point, moment, over_time
 from wirespeed.views import comparison

@@ -10,10 +10,9 @@ from wirespeed.views import sections, watched
 from wirespeed.views.combinations import grid_tables, settings_tables, winner_lines
 from wirespeed.views.compute import compute_tables
 from wirespeed.views.findings import FIELDS, of_interest, sorted_by_family
+from wirespeed.views.job_traffic import replay_tables, shape_tables
 from wirespeed.views.lasting import conclusion, goodput_tables, soak_tables, summary, timeline
 from wirespeed.views.pairs import pair_tables, simulation_lines
-from wirespeed.views.replay import replay_tables
-from wirespeed.views.shape import shape_tables
 from wirespeed.views.storage import storage_tables
 from wirespeed.views.text import MARKS, WORDS, Grid, Style, code, escape, plain_text, table
 from wirespeed.views.tools import tool_tables

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wirespeed.collectives.catalogue import CATALOGUE
-from wirespeed.model.bench_records import ReferenceFigure, ReferenceKind
-from wirespeed.model.records import Measurement, Run
+from wirespeed.model.bench_records import MedianTime, ReferenceFigure, ReferenceKind
+from wirespeed.model.records import Measurement, Run, TimeStats
 from wirespeed.model.units import format_bandwidth, format_duration, format_size
 from wirespeed.views.text import NOTHING, VERDICTS, WORDS, Grid, Style, counted
 
@@ -51,16 +51,15 @@ def series_of(measurements: Iterable[Measurement]) -> list[Series]:
     ]
 
 
-def interval(m: Measurement) -> str:
+def interval(time: TimeStats | MedianTime, unknown: str = NOTHING) -> str:
     """`±3.1 %`: the farther end of the 95 % interval of the median, relative to the median.
 
-    Empty where the interval is not known (both ends equal the one figure that there is).
+    unknown: for both ends equal to the one figure that there is.
     """
-    time = m.time
     if time.median <= 0 or time.low == time.high:
-        return ""
-    reach = max(time.high - time.median, time.median - time.low) / time.median * 100
-    return f"±{reach:.1f} %" if reach < 100 else f"±{reach:.0f} %"
+        return unknown
+    far = max(time.high - time.median, time.median - time.low) / time.median * 100
+    return f"±{far:.1f} %" if far < 100 else f"±{far:.0f} %"
 
 
 def bandwidth(bytes_per_second: float) -> str:
@@ -87,7 +86,7 @@ def size_cells(m: Measurement) -> list[str]:
         size(m),
         place(m),
         format_duration(m.time.median),
-        interval(m) or NOTHING,
+        interval(m.time),
         str(m.iterations),
         gigabytes(m.algbw),
         gigabytes(m.busbw),

@@ -1,10 +1,9 @@
 """A folder that was checked: what each node sees of it, and how fast it is."""
 
-from wirespeed.model.bench_records import MedianTime
 from wirespeed.model.records import Run
 from wirespeed.model.storage_records import Storage, StorageFigure
 from wirespeed.model.units import format_duration, format_size
-from wirespeed.views.sections import bandwidth, note
+from wirespeed.views.sections import bandwidth, interval, note
 from wirespeed.views.text import NOTHING, Grid, Style, titled
 
 _FIGURES = (
@@ -39,8 +38,12 @@ def figures_grid(storage: Storage) -> Grid:
     for one in storage.figures:
         grid.add(
             *(one.access, one.engine, format_size(one.size) if one.size else NOTHING),
-            *((bandwidth(one.rate.median), reach(one.rate)) if one.rate else (NOTHING, NOTHING)),
-            *((f"{one.per_s.median:,.0f}", reach(one.per_s)) if one.per_s else (NOTHING, NOTHING)),
+            *((bandwidth(one.rate.median), interval(one.rate)) if one.rate else (NOTHING, NOTHING)),
+            *(
+                (f"{one.per_s.median:,.0f}", interval(one.per_s))
+                if one.per_s
+                else (NOTHING, NOTHING)
+            ),
             *(str(one.latency.samples), format_duration(one.latency.median)),
             *map(format_duration, (one.p95, one.p99, one.max)),
             _slowest(one),
@@ -51,15 +54,7 @@ def figures_grid(storage: Storage) -> Grid:
 def _slowest(one: StorageFigure) -> str:
     """Where it surely took longer than the others."""
     ratio = one.slowest_ratio
-    return f"{one.slowest} {ratio.median:.2f}× {reach(ratio)}" if ratio and ratio.low > 1 else ""
-
-
-def reach(time: MedianTime) -> str:
-    """`±3.1 %`, as `sections.interval`: the farther end; a dash where there is no interval."""
-    if time.median <= 0 or time.low == time.high:
-        return NOTHING
-    far = max(time.high - time.median, time.median - time.low) / time.median
-    return f"±{far:.1%}".replace("%", " %")
+    return f"{one.slowest} {ratio.median:.2f}× {interval(ratio)}" if ratio and ratio.low > 1 else ""
 
 
 def nodes_grid(storage: Storage) -> Grid:

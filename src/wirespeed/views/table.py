@@ -49,7 +49,7 @@ def _particular(run: Run, style: Style, *, wide: bool = False) -> list[list[str]
 
         blocks.append(watched_lines(run, style, wide=wide))
     if run.shape is not None:
-        from wirespeed.views.shape import shape_lines
+        from wirespeed.views.job_traffic import shape_lines
 
         blocks.append(shape_lines(run, run.shape, style))
     if run.training or run.under_load or run.grid:
@@ -65,7 +65,7 @@ def _particular(run: Run, style: Style, *, wide: bool = False) -> list[list[str]
 
         blocks.append(compute_lines(run.compute, style, wide=wide))
     if run.replay is not None:
-        from wirespeed.views.replay import replay_lines
+        from wirespeed.views.job_traffic import replay_lines
 
         blocks.append(replay_lines(run, run.replay, style))
     if run.figures:
@@ -157,12 +157,12 @@ def _name(one: sections.Series, among: Sequence[sections.Series]) -> str:
 
 def _latency(m: Measurement) -> list[str]:
     at = sections.size(m) if m.size_bytes else "–"
-    return [format_duration(m.time.median), sections.interval(m) or "–", str(m.iterations), at]
+    return [format_duration(m.time.median), sections.interval(m.time), str(m.iterations), at]
 
 
 def _peak(m: Measurement) -> list[str]:
     rate = sections.bandwidth(m.busbw)
-    return [rate, sections.interval(m) or "–", str(m.iterations), sections.size(m)]
+    return [rate, sections.interval(m.time), str(m.iterations), sections.size(m)]
 
 
 _CONFIGURATION = "<setting|<op|<engine|<dtype|<redop|root|<groups|ranks|<place|size"
@@ -213,7 +213,7 @@ def _measured(m: Measurement) -> list[str]:
         str(m.iterations or "–"),
         m.stopped_by,
         format_duration(m.time.median),
-        sections.interval(m) or "–",
+        sections.interval(m.time),
         *map(format_duration, times),
         sections.gigabytes(m.algbw),
         sections.gigabytes(m.busbw),

@@ -15,8 +15,8 @@ from wirespeed.model.records import Finding, NodeFacts, Run, Subject, World
 from wirespeed.runs import source
 from wirespeed.runs.store import save
 from wirespeed.site.framing import Site
-from wirespeed.site.metrics import metrics
 from wirespeed.site.node_pages import node_page, nodes_page, overview
+from wirespeed.site.pages import metrics
 from wirespeed.site.run_pages import compare_page, run_page, runs_page
 from wirespeed.site.trend_pages import trends_page
 

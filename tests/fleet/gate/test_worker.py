@@ -16,8 +16,8 @@ from wirespeed.fleet.gate.decision import (
     Seen,
     Standing,
 )
-from wirespeed.fleet.gate.memory import Kept, recall
 from wirespeed.fleet.gate.messages import Asked
+from wirespeed.fleet.gate.worker import Kept, recall
 from wirespeed.model.records import Finding, Subject
 
 NOW = 1_800_000_000.0

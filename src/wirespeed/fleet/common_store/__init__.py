@@ -1,7 +1,7 @@
 """The common store: a PostgreSQL database to which every run is sent, and which a team reads from.
 
 A run is stored in its folder first, whatever becomes of the rest, and waits in the outbox
-(`runs/outbox.py`) until it is there.
+(`outbox.py`) until it is there.
 """
 
 from collections.abc import Iterator

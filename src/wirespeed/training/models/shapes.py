@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wirespeed.errors import UsageError
-from wirespeed.model.shape_records import ParallelGroup, Parallelism, Shape
+from wirespeed.model.bench_records import ParallelGroup, Parallelism, Shape
 from wirespeed.model.units import format_size
 from wirespeed.training.models.sizes import TRANSFORMERS, TransformerSize
 

@@ -119,7 +119,7 @@ def _trace(line: Line, index: int, *, rated: bool) -> Figure:
 
 def _said(m: Measurement, rated: bool) -> str:
     figure = sections.bandwidth(m.busbw) if rated else format_duration(m.time.median)
-    known = sections.interval(m)
+    known = sections.interval(m.time, "")
     how = f"({known}, n={m.iterations})" if known else f"(n={m.iterations})"
     return f"{format_size(m.size_bytes)}: {figure} {how}"
 

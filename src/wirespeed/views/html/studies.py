@@ -17,8 +17,8 @@ from wirespeed.views.html import training_charts as charts
 from wirespeed.views.html.collectives import Line, busbw_chart, lines_of, time_chart
 from wirespeed.views.html.parts import Section, Spot, chart, html_tables, section, study
 from wirespeed.views.html.timeline import timeline_svg
+from wirespeed.views.job_traffic import shape_tables
 from wirespeed.views.sections import series_of
-from wirespeed.views.shape import shape_tables
 from wirespeed.views.storage import NOTE as STORAGE_NOTE
 from wirespeed.views.storage import conclusion as storage_said
 from wirespeed.views.storage import storage_tables
@@ -301,7 +301,7 @@ def _rate(m: Measurement | None) -> str:
     if m is None:
         return NOTHING
     rate = sections.gigabytes(m.busbw) if m.busbw > 0 else format_duration(m.time.median)
-    known = sections.interval(m)
+    known = sections.interval(m.time, "")
     return f"{rate} ({known + ', ' if known else ''}n={m.iterations})"
 
 

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
+from lemon_fleet import DAY_S, FleetSpec, SimulatedFleet
 from wirespeed.fleet.job_ends import JobTable
-from wirespeed.fleet.lemon_simulator import DAY_S, FleetSpec, SimulatedFleet
 from wirespeed.fleet.lemons import find_lemons
 
 SPEC = FleetSpec(nodes=48, days=75, lemons=0.05)
