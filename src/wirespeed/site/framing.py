@@ -1,5 +1,5 @@
-"""What all pages share: where the runs come from, the frame around a page, files of ours; and `Beside`: what
-takes long to find in the stored runs is found beside the pages, which show what is known."""
+"""What all pages share: where the runs come from, the frame around a page, files of ours; and what takes
+long to find in the stored runs (`Beside`)."""
 
 import hashlib
 import threading
