@@ -14,7 +14,7 @@ from wirespeed.node import python_stacks as processes
 from wirespeed.node.python_stacks import missing_permission, python_stacks
 
 WAITS = "def inner():\n    input()\n\ndef outer():\n    inner()\n\nouter()\n"
-HOLDS = "import ctypes\nctypes.PyDLL(None).pause()\n"
+HOLDS = "import ctypes\npause = ctypes.PyDLL(None).pause\ndef holding():\n    pause()\n\nholding()\n"
 
 
 @pytest.fixture
@@ -65,15 +65,15 @@ def test_a_stopped_process_is_read_and_stays_stopped(started) -> None:
 
 
 def test_who_holds_the_interpreter_in_c_is_told(started) -> None:
-    (main,) = stacks(started(sys.executable, "-c", HOLDS), "<module>")
+    """While it imports it may wait for a file, without the lock: see where it stands first."""
+    (main,) = stacks(started(sys.executable, "-c", HOLDS), "holding")
     assert main.holds_gil
 
 
 @pytest.mark.slow
 def test_native_frames_stand_between(started) -> None:
-    pid = started(sys.executable, "-c", HOLDS)
-    stacks(pid, "<module>")
-    assert "pause" in [frame.function for frame in python_stacks(pid, native=True)[0].frames]
+    (main,) = stacks(started(sys.executable, "-c", HOLDS), "pause", native=True)
+    assert "holding" in [frame.function for frame in main.frames]
 
 
 def test_what_is_no_python_is_said(started) -> None:

@@ -1,9 +1,15 @@
-"""A small DDP job over gloo that does what a file tells one of its ranks, until the file is gone."""
+"""A small DDP job over gloo that does what a file tells one of its ranks, until the file is gone.
 
+Who sleeps is also woken, by SIGUSR1.
+"""
+
+import contextlib
 import ctypes
+import signal
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 import torch.distributed as dist
@@ -18,9 +24,16 @@ def told(rank: int) -> str:
         return ""
 
 
-def load_batch(rank: int) -> None:
-    while told(rank) == "sleep":
-        time.sleep(600)
+class Woken(Exception):
+    pass
+
+
+def wake(*_: object) -> NoReturn:
+    raise Woken
+
+
+def load_batch() -> None:
+    time.sleep(600)
 
 
 def hold_interpreter() -> None:
@@ -40,6 +53,7 @@ def evaluate(rank: int, model: torch.nn.Module) -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGUSR1, wake)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     inner = torch.nn.Linear(64, 64)
@@ -47,10 +61,9 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     for step in range(10**9):
         task = told(rank)
-        if task == "sleep":
-            load_batch(rank)
-        elif task == "gil":
-            hold_interpreter()
+        if task in ("sleep", "gil"):
+            with contextlib.suppress(Woken):
+                load_batch() if task == "sleep" else hold_interpreter()
         elif task == "save":
             save_checkpoint(rank)
         elif task == "evaluate":

@@ -28,6 +28,7 @@ def _fixture(module: str, name: str) -> Any:
 
 
 ssh_lab = _fixture("sshd_lab", "ssh_lab")
+ssh_nodes = _fixture("sshd_lab", "ssh_nodes")
 image = _fixture("image_lab", "image")
 kube = _fixture("kube_lab", "kube")
 kube_namespaces = _fixture("kube_lab", "kube_namespaces")

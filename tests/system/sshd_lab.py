@@ -8,8 +8,9 @@
 WIRESPEED_HOME of its own (`cli.home`). Programs that cannot be given an ssh configuration find one
 with `env=ssh_lab.ssh_first`: a PATH on which `ssh` is a script that adds `-F CONFIG`. Nodes share
 this machine's files, so `sys.executable` is the Python of all. After the test nothing but the sshds
-may live on a node (`nothing_left`), which is checked; then all of it goes. Needs root and the
-packages openssh-server, openssh-client and iproute2.
+may live on a node (`nothing_left`), which is checked. The next test in this process gets the same nodes,
+unless something lives there, a fault of the lab is left, or a server or a key was changed. Needs root
+and the packages openssh-server, openssh-client and iproute2.
 """
 
 import itertools
@@ -18,7 +19,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -65,13 +66,16 @@ Host node-*
 class SshLab:
     """Nodes `node-0` … `node-3`; `lab` is theirs, with its faults (`ssh_lab.lab.cut("node-2")`)."""
 
-    def __init__(self, lab: Lab, folder: Path, cli: Any) -> None:
+    def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab = lab
         self.folder = folder
         self.hosts = lab.nodes
         self.config = str(folder / "ssh_config")
         self.client_key = str(folder / "client_key")
-        self._cli = cli
+        self.cli: Any = None
+        """Of the test that uses it now."""
+        self.changed = False
+        """A server or a key is no longer as it was."""
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
 
     # Commands on node-0.
@@ -88,13 +92,13 @@ class SshLab:
 
     def start(self, words: Sequence[str], *, env: Mapping[str, str] | None = None) -> Any:
         """Start it: `.out()`, `.err()`, `.signal(number)`, `.wait()`, `.process`."""
-        return self._cli.start_words(self.lab.on("node-0", *words), env=dict(env or {}))
+        return self.cli.start_words(self.lab.on("node-0", *words), env=dict(env or {}))
 
     @property
     def ssh_first(self) -> dict[str, str]:
         """Environment in which `ssh` knows the configuration, and mpirun and pdsh use that ssh."""
         return {
-            "PATH": f"{self.folder / 'bin'}{os.pathsep}{self._cli.environment()['PATH']}",
+            "PATH": f"{self.folder / 'bin'}{os.pathsep}{self.cli.environment()['PATH']}",
             "PDSH_RCMD_TYPE": "ssh",
         }
 
@@ -102,6 +106,7 @@ class SshLab:
 
     def stop_sshd(self, node: str) -> None:
         """Kill the server of that node and every connection to it."""
+        self.changed = True
         server = self._servers.pop(node)
         for pid in self._sshd_pids(node):
             with suppress(ProcessLookupError):
@@ -132,18 +137,21 @@ class SshLab:
 
     def forget_host_key(self, node: str) -> None:
         """As if this client had never been there."""
+        self.changed = True
         known = self.folder / "known_hosts"
         lines = known.read_text().splitlines()
         known.write_text("\n".join(line for line in lines if not line.startswith(node)) + "\n")
 
     def refuse_key(self, node: str) -> None:
         """From now on the client's key is not accepted there."""
+        self.changed = True
         (self.folder / node / "authorized_keys").write_text("")
 
     # What runs.
 
     def server_pid(self, node: str) -> int:
-        """Of the node's sshd, whose files and mounts a login sees."""
+        """Of the node's sshd, whose files and mounts a login sees: who asks may change them."""
+        self.changed = True
         return self._servers[node].pid
 
     def processes(self, node: str) -> dict[int, str]:
@@ -215,21 +223,49 @@ def _make_key(path: Path) -> None:
     subprocess.run(words, check=True, stdin=subprocess.DEVNULL, timeout=START_S)
 
 
+class Nodes:
+    """One `SshLab` after the other; the same again for as long as nobody changed it."""
+
+    def __init__(self, folders: Callable[[str], Path]) -> None:
+        self._folders = folders
+        self._up: SshLab | None = None
+
+    def take(self, cli: Any) -> SshLab:
+        if self._up is None:
+            lab = Lab(LabSpec(NODES, f"s{os.getpid()}-{next(_numbers)}"))
+            lab.up()
+            self._up = SshLab(lab, self._folders("ssh"))
+            self._up.up()
+        self._up.cli = cli
+        return self._up
+
+    def end(self) -> None:
+        if self._up is not None:
+            self._up.down()
+            self._up = None
+
+
+@pytest.fixture(scope="session")
+def ssh_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    nodes = Nodes(tmp_path_factory.mktemp)
+    yield nodes
+    nodes.end()
+
+
 @pytest.fixture
-def ssh_lab(cli: Any, tmp_path: Path) -> Iterator[SshLab]:
+def ssh_lab(cli: Any, ssh_nodes: Nodes) -> Iterator[SshLab]:
     """Four nodes that can be logged in to; see the top of this file."""
     programs = (_SSHD, "ssh", "ssh-keygen", "ip", "tc")
     missing = [name for name in programs if shutil.which(name) is None]
     if os.geteuid() != 0 or missing:
         pytest.skip(f"Requires: root, and the commands {', '.join(programs)} (missing: {missing})")
-    folder = tmp_path / "ssh"
-    folder.mkdir()
-    with Lab(LabSpec(NODES, f"s{os.getpid()}-{next(_numbers)}")) as lab:
-        made = SshLab(lab, folder, cli)
-        try:
-            made.up()
-            yield made
-            made.nothing_left()
-        finally:
-            made.down()
+    whole = False
+    try:
+        lab = ssh_nodes.take(cli)
+        yield lab
+        lab.nothing_left()
+        whole = not (lab.changed or lab.lab.spec.faults)
+    finally:
+        if not whole:
+            ssh_nodes.end()
             cli.end_all()

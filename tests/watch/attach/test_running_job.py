@@ -36,7 +36,10 @@ class Job:
 
     def calm(self) -> None:
         for path in self.folder.glob("rank-*"):
+            sleeps = path.read_text() in ("sleep", "gil")
             path.unlink()
+            if sleeps:
+                os.kill(self.cli.ranks()[int(path.name.removeprefix("rank-"))], signal.SIGUSR1)
         time.sleep(0.5)
 
     def attach(self, *pids: int, seconds: float = 1.5, options: tuple[str, ...] = ()) -> Any:
@@ -130,14 +133,11 @@ def test_ctrl_c_ends_it_and_leaves_the_job(job: Job) -> None:
     "what, told", [("sleep", "does not move: load_batch"), ("gil", "does not move: hold_")]
 )
 def test_a_rank_that_does_nothing_is_named_with_its_line(
-    new_cli: Any, finding: Any, what: str, told: str
+    job: Job, finding: Any, what: str, told: str
 ) -> None:
-    cli = new_cli()
-    job = Job(cli, cli.folder / "job")
     job.tell(1, what)
-    cli.until(lambda: job.attach(seconds=0.8).code == 1, 30)
+    job.cli.until(lambda: job.attach(seconds=0.8).code == 1, 30)
     one = finding(job.attach(options=("--native",)).json, "WATCH-008")
     assert one["subject"]["name"] == "rank 1" and told in one["title"]
     assert "holds Python's interpreter lock" in one["saw"] or what == "sleep"
     assert "with C frames: " in one["evidence"][1] and "nanosleep" in one["evidence"][1]
-    cli.end_all()
