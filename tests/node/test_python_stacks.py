@@ -14,7 +14,9 @@ from wirespeed.node import python_stacks as processes
 from wirespeed.node.python_stacks import missing_permission, python_stacks
 
 WAITS = "def inner():\n    input()\n\ndef outer():\n    inner()\n\nouter()\n"
-HOLDS = "import ctypes\npause = ctypes.PyDLL(None).pause\ndef holding():\n    pause()\n\nholding()\n"
+HOLDS = (
+    "import ctypes\npause = ctypes.PyDLL(None).pause\ndef holding():\n    pause()\n\nholding()\n"
+)
 
 
 @pytest.fixture
