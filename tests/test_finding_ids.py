@@ -63,3 +63,38 @@ def test_what_was_seen_is_no_template(tmp_path: Path) -> None:
     found = FindingTexts(tmp_path)("odd", what="{where}", where=tmp_path, saw="{what}")
     assert (found.title, found.saw) == ("saw {where}", "{what}")
     assert (found.next, found.status) == (f"see {tmp_path.name}", "fail")
+
+
+CLUSTER = r'"(CLUSTER-\d{3})"|^ *(?:- )?id: (CLUSTER-\d{3})$'
+LAUNCH = r'(?:"|^  id: )((?:LAUNCH|SLURM|MPI|RAY|DS|META)-\d{3})(?:"|$)'
+
+
+@pytest.mark.parametrize(
+    ("family", "form", "yaml_of"),
+    [("cluster", CLUSTER, ("clusters", "launchers")), ("launch", LAUNCH, ("launchers",))],
+)
+def test_each_id_in_the_code_is_explained_and_no_other(
+    family: str, form: str, yaml_of: tuple[str, ...]
+) -> None:
+    """What a verb of `cluster`, or a launch, can show."""
+    root = Path(wirespeed.__path__[0])
+    files = [*root.rglob("*.py"), *(one for room in yaml_of for one in (root / room).rglob("*.yaml"))]
+    found = (ids for path in files for ids in re.finditer(form, path.read_text(), re.MULTILINE))
+    used = {id for ids in found for id in ids.groups() if id}
+    assert used == {id for id, one in EXPLAINED.items() if one.family == family}
+
+
+def test_each_text_of_an_error_of_launchers_is_named_by_the_code_and_no_other() -> None:
+    folder = Path(wirespeed.__path__[0], "launchers")
+    entries = yaml.safe_load((folder / "errors.yaml").read_bytes())
+    code = "".join(path.read_text() for path in folder.rglob("*.py"))
+    assert sorted(entries) == sorted(set(re.findall(r'make_error\(\s*"(\w+)"', code)))
+    assert all(one.keys() & {"saw", "next"} for one in entries.values())
+
+
+def test_each_begins_with_a_sentence_of_what_is_well() -> None:
+    for id in (id for id in EXPLAINED if id.startswith("CLUSTER-")):
+        known = EXPLAINED[id]
+        title, _, rest = known.explanation.partition(". ")
+        assert title and not title.endswith("."), id
+        assert len(rest) > 20, f"{id} says no more than its title"

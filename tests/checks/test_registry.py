@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import wirespeed
-from wirespeed.checks.registry import CHECKS, EXPLAINED, check_id, select
+from wirespeed.checks.registry import CHECKS, EXPLAINED, check_id, facts_suffice, select
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.errors import UsageError
 
@@ -119,3 +119,17 @@ def test_each_case_is_said_by_the_code_and_written_down() -> None:
     assert {case for case in named if f'"{case}"' not in code} == set()
     for id, case in re.findall(r'(?:tell|on_node)\(\s*"([A-Z]+-\d{3})",\s*"([^"]+)"[,)]', code):
         assert case in EXPLAINED[id].cases, (id, case)
+
+
+def test_families_that_only_read_facts() -> None:
+    for words in ("placement", "nodes", "PLACE", "GPU-001", "placement,nodes"):
+        assert facts_suffice(select(words)), words
+
+
+def test_whatever_else_is_selected_needs_a_world() -> None:
+    for words in ("correctness", "placement,COL-001", "world", "network", "stragglers"):
+        assert not facts_suffice(select(words)), words
+
+
+def test_no_selection_is_everything() -> None:
+    assert not facts_suffice(frozenset())

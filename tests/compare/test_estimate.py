@@ -9,6 +9,7 @@ from wirespeed.compare.estimate import (
     Estimate,
     Figure,
     Floor,
+    benjamini_hochberg,
     estimate,
     quantile,
     runs_needed,
@@ -136,3 +137,71 @@ def test_unequal_numbers_do_not_fool_it(sides: tuple[int, int]) -> None:
         after = figures(*(run() for _ in range(sides[1])))
         called += estimate(before, after).p < 0.05
     assert called / times < 0.08
+
+
+# Against printed tables of Student's t and a paper's worked example, and against themselves.
+
+
+@pytest.mark.parametrize(
+    ("t", "freedom", "p"),
+    [
+        (12.7062, 1, 0.05),
+        (4.3027, 2, 0.05),
+        (2.7764, 4, 0.05),
+        (4.6041, 4, 0.01),
+        (2.2281, 10, 0.05),
+        (2.0423, 30, 0.05),
+        (1.959964, math.inf, 0.05),
+        (636.619, 1, 0.001),
+    ],
+)
+def test_tabulated(t: float, freedom: float, p: float) -> None:
+    assert two_sided_p(t, freedom) == pytest.approx(p, rel=2e-4)
+    assert two_sided_p(-t, freedom) == two_sided_p(t, freedom)
+
+
+def test_closed_forms() -> None:
+    for t in (0.1, 1.0, 7.0, 400.0):
+        assert two_sided_p(t, 1) == pytest.approx(1 - 2 / math.pi * math.atan(t), rel=1e-9)
+        assert two_sided_p(t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-7)
+
+
+def test_ends() -> None:
+    assert two_sided_p(0, 3.7) == pytest.approx(1)
+    assert two_sided_p(math.inf, 3) == 0
+    assert 0 <= two_sided_p(1e8, 2.5) < 1e-15
+
+
+@pytest.mark.parametrize("freedom", [1.0, 1.7, 2.0, 3.3, 12.0, 500.0, math.inf])
+@pytest.mark.parametrize("confidence", [0.9, 0.95])
+def test_quantile_undoes_p(freedom: float, confidence: float) -> None:
+    assert two_sided_p(quantile(confidence, freedom), freedom) == pytest.approx(
+        1 - confidence, abs=2e-3
+    )
+
+
+PAPER = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240]
+PAPER += [0.4262, 0.5719, 0.6528, 0.7590, 1.0]
+"""Y. Benjamini and Y. Hochberg, 1995, section 3.3: their method calls the first four."""
+
+
+def test_papers_example() -> None:
+    assert sum(p < 0.05 for p in benjamini_hochberg(PAPER)) == 4
+    assert benjamini_hochberg(PAPER)[3] == pytest.approx(0.0095 * 15 / 4)
+
+
+def test_order_and_bounds() -> None:
+    shuffled = random.Random(1).sample(PAPER, len(PAPER))
+    by_value = dict(zip(PAPER, benjamini_hochberg(PAPER), strict=True))
+    assert benjamini_hochberg(shuffled) == [by_value[p] for p in shuffled]
+    assert all(p <= q <= 1 for p, q in by_value.items())
+    assert benjamini_hochberg([]) == []
+    assert benjamini_hochberg([0.03]) == [0.03]
+
+
+def test_nothing_there_is_rarely_called() -> None:
+    rng = random.Random(2)
+    calls = sum(
+        min(benjamini_hochberg([rng.random() for _ in range(20)])) < 0.05 for _ in range(2000)
+    )
+    assert 0.035 < calls / 2000 < 0.065

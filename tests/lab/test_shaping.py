@@ -1,5 +1,8 @@
 """From faults to what each end of a link may send."""
 
+from pathlib import Path
+
+from wirespeed.lab.faults import cpu_hierarchy
 from wirespeed.lab.network import Shape, plan_in, plan_out, tc_commands
 from wirespeed.lab.spec import Mtu, Slow, SlowLink
 
@@ -51,3 +54,18 @@ def test_every_command_names_the_interface_and_a_pair_its_address() -> None:
     assert all("eth0" in words for words in commands)
     assert [words for words in commands if "10.0.0.2/32" in words]
     assert not [words for words in commands if "10.0.0.1/32" in words]
+
+
+def test_version_1_by_its_option() -> None:
+    mounts = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /c/cpuset cgroup rw,cpuset 0 0\n"
+    assert cpu_hierarchy(mounts) is None
+    assert cpu_hierarchy(mounts + "cgroup /c/cpu cgroup rw,cpu,cpuacct 0 0\n") == Path("/c/cpu")
+
+
+def test_version_2_only_where_children_get_the_cpu_controller(tmp_path: Path) -> None:
+    mounts = f"cgroup2 {tmp_path} cgroup2 rw 0 0\n"
+    assert cpu_hierarchy(mounts) is None
+    (tmp_path / "cgroup.subtree_control").write_text("memory pids\n")
+    assert cpu_hierarchy(mounts) is None
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory\n")
+    assert cpu_hierarchy(mounts) == tmp_path

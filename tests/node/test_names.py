@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from wirespeed.node.identity import distinct_names, own_seat
 from wirespeed.node.interfaces import Named, resolve_name
 
 
@@ -70,3 +71,13 @@ def test_a_resolver_that_hangs_is_left_in_time() -> None:
 @pytest.mark.parametrize("name", ["a" * 64, "-", ".."])
 def test_a_name_that_cannot_be_one_raises_nothing(name: str) -> None:
     assert resolve_name(name, bound_s=20).reason
+
+
+def test_namespaces_of_one_name_are_told_apart_and_ranks_of_one_are_not() -> None:
+    seats = [("a", 1), ("b", 1), ("a", 2), ("a", 1), ("a", 3)]
+    assert distinct_names(seats) == ("a", "b", "a#2", "a", "a#3")
+
+
+def test_our_own_seat_stays_the_same() -> None:
+    assert own_seat() == own_seat()
+    assert own_seat()[0] == socket.gethostname()

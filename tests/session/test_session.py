@@ -1,5 +1,8 @@
 """The session's book: records in, a run with a verdict out; no rank is started here."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from wirespeed.checks.strictness import Strictness
@@ -17,6 +20,7 @@ from wirespeed.plan import Case, Plan, Step
 from wirespeed.reference import NoReference
 from wirespeed.runs import store
 from wirespeed.runs.folder import RunFolder
+from wirespeed.session.joined_world import SLACK_S, _SessionLoss
 from wirespeed.session.recording import Session
 from wirespeed.watchdog import Outcome
 
@@ -276,3 +280,16 @@ def test_counters_that_grew_fail_the_run_and_add_up(tmp_path, monkeypatch):
     (found,) = [one for one in run.findings if one.id == "COUNT-001"]
     assert found.title == "a: RDMA mlx5_0 port 1: link_downed +3 in 2 min 0 s of our traffic"
     assert store.load(session.folder.path) == run
+
+
+def test_work_that_was_announced_may_take_its_time() -> None:
+    """A rank that imports or compiles for a minute was ended by itself after 45 s."""
+    plan = Plan(command="check", steps=(), op_timeout_s=30.0, startup_timeout_s=120.0)
+    nobody: Any = None
+    loss = _SessionLoss(nobody, plan, "node-0")
+
+    def bound_s(announced_s: float, *, started: bool = True) -> float:
+        heartbeat: Any = SimpleNamespace(announced_s=announced_s)
+        return loss._bound_s(heartbeat, started=started) - SLACK_S
+
+    assert [bound_s(0.0), bound_s(0.0, started=False), bound_s(140.0)] == [30.0, 120.0, 140.0]

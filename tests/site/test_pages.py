@@ -5,7 +5,7 @@ import re
 import sys
 import time
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -31,6 +31,7 @@ from wirespeed.site.live_pages import job_page, live_page
 from wirespeed.site.node_pages import lemons_page, node_page, nodes_page, overview
 from wirespeed.site.pages import _told as metrics_of_names
 from wirespeed.site.pages import metrics
+from wirespeed.site.pictures import Point, lanes
 from wirespeed.site.run_pages import compare_page, run_page, runs_page
 from wirespeed.site.trend_pages import trends_page
 from wirespeed.views.live import LiveJob, LiveStep
@@ -295,3 +296,14 @@ def test_what_is_no_live_job_is_said_so(watched: RunFolder, shown: Any) -> None:
 def test_the_colour_of_a_run_is_its_verdicts(verdict: str, kind: str) -> None:
     """Not its exit code's: a watched job ends with its own."""
     assert kind_of(verdict) == kind
+
+
+NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("year", [1, 1970, 2026, 9999])
+def test_a_clock_that_was_wrong_hides_no_other_run(year: int) -> None:
+    """A run may tell of any time that there is."""
+    odd = datetime(year, 12, 31, 23, 59, tzinfo=UTC)
+    text = lanes("runs", [("runs", [Point(at=NOW, label="a"), Point(at=odd, label="b")])], NOW)
+    assert text.count('class="dot') == 2 and 'class="soft middle"' in text

@@ -1,8 +1,11 @@
 """Each view of fixed runs, letter for letter (tests/golden/README.md tells how to renew)."""
 
 import json
+import math
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -11,6 +14,7 @@ from wirespeed.errors import UsageError
 from wirespeed.model.records import Run
 from wirespeed.runs.schema import load_schema
 from wirespeed.views import FORMATS, Style, render
+from wirespeed.views.data import document, render_json
 
 STYLES = {
     "plain": Style(),
@@ -82,3 +86,15 @@ def test_an_unknown_format_lists_the_known(check: Run) -> None:
     with pytest.raises(UsageError) as caught:
         render(check, "yaml", Style())
     assert caught.value.expected == ", ".join(FORMATS)
+
+
+@pytest.mark.parametrize("ascii", [False, True])
+@pytest.mark.parametrize("which", ["check", "bench", "train", "flip"])
+def test_it_is_the_text_of_the_standard_library(
+    which: str, ascii: bool, request: pytest.FixtureRequest
+) -> None:
+    run: Run = request.getfixturevalue(which)
+    odd: dict[str, Any] = {"a": [], "b": {}, 'ü\n"': [True, None, 1, -2.5e-300, "\u2028", "\ud800"]}
+    made = replace(run, config={**odd, "c": (math.inf, {1: math.nan}), "d": 10**30})
+    expected = json.dumps(document(made), indent=2, ensure_ascii=ascii) + "\n"
+    assert render_json(made, Style(ascii=ascii)) == expected

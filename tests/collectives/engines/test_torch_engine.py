@@ -1,11 +1,15 @@
 """What NCCL can reduce, and which errors only say that it cannot."""
 
+import sys
+
 import pytest
 import torch
 import torch.distributed as dist
 
 from wirespeed.collectives.catalogue import CATALOGUE
+from wirespeed.collectives.engines import open_engine
 from wirespeed.collectives.engines.torch_engine import TorchEngine, is_refusal
+from wirespeed.errors import CannotMeasure
 
 
 @pytest.mark.parametrize(
@@ -39,3 +43,22 @@ def test_float8_is_reduced_where_every_gpu_can(
 )
 def test_a_device_that_fails_is_no_backend_that_refuses(error: Exception, refused: bool) -> None:
     assert is_refusal(error) == refused
+
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("engine", "package", "extra"),
+    [("deepspeed", "deepspeed", "deepspeed"), ("mpi4py", "mpi4py", "mpi")],
+)
+def test_missing_extra(
+    monkeypatch: pytest.MonkeyPatch, engine: str, package: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "wirespeed.collectives.engines.mpi_engine", raising=False)
+    with pytest.raises(CannotMeasure) as caught:
+        open_engine(engine, "gloo", CPU)
+    assert engine in caught.value.saw
+    assert caught.value.next == f"pip install 'wirespeed[{extra}]'"
+    assert caught.value.exit_code == 3

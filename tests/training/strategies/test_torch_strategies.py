@@ -1,6 +1,7 @@
 """torch's strategies and our sharded one train as one process does, on two real gloo ranks."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 from wirespeed.errors import CannotMeasure
 from wirespeed.training.contract import ModelSpec, Setup
 from wirespeed.training.equivalence import Proof, differences
+from wirespeed.training.strategies import fsdp
 from wirespeed.training.strategies.fsdp import blocks_of, mesh_rows
 from wirespeed.training.strategies.registry import STRATEGIES, build_of
 
@@ -311,3 +313,27 @@ def test_a_sequential_is_cut_where_there_is_no_list() -> None:
     assert blocks_of(chain) == [chain[0], chain[2]]
     nested = nn.ModuleDict({"a": nn.ModuleList([nn.Linear(1, 1)]), "b": nn.ParameterList()})
     assert blocks_of(nested) == [nested["a"][0]]
+
+
+def test_a_group_of_some_ranks_is_not_split_from_the_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL's split waits for all ranks of the world, and others are elsewhere at that time."""
+    world = SimpleNamespace(bound_device_id="cuda:0")
+    seen: list[Any] = []
+
+    def new_group(ranks: list[int], **_: Any) -> str:
+        seen.append((ranks, world.bound_device_id))
+        return "group"
+
+    known = SimpleNamespace(
+        group=SimpleNamespace(WORLD=world),
+        new_group=new_group,
+        get_backend=lambda _: "nccl",
+        get_world_size=lambda _: 2,
+    )
+    monkeypatch.setattr(fsdp, "dist", known)
+    whole: Any = object()
+    assert fsdp._group([2, 0], whole) is whole
+    found: Any = fsdp._group([2], whole)
+    assert found == "group"
+    assert seen == [([2], None)]
+    assert world.bound_device_id == "cuda:0"
