@@ -17,7 +17,7 @@ from typing import Any
 
 from wirespeed.views.html.page import page
 
-LAB = Path(__file__).parents[1] / "tests" / "system"
+LAB = Path(__file__).parents[1] / "tests" / "helpers"
 OPENED = 5
 FIRST_SIGHT = "performance.getEntriesByName('first-contentful-paint')[0].startTime / 1000"
 

@@ -1,7 +1,6 @@
 """Wirespeed as a user starts it: processes of their own, in a home of their own, in bounded time."""
 
 import gc
-import importlib.util
 import json
 import os
 import resource
@@ -19,13 +18,14 @@ from typing import Any, TextIO
 import pytest
 
 from wirespeed.__main__ import main
+from worlds import Nursery
 
 BOUND_S = 150.0
 """No command in a test takes longer, however loaded the machine is."""
 END_S = 20.0
 """Within this every process of a run is gone after the command ended."""
 
-_NO_PICKLES = Path(__file__).parent / "training" / "no_pickles"
+_NO_PICKLES = Path(__file__).parent / "helpers" / "no_pickles"
 _LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC")
 _LAUNCHERS += ("OMPI_", "PMI", "PRTE_", "SLURM_", "CROSS_", "MPI_")
 _SETTINGS = ("WIRESPEED", "GLOO_", "NCCL_", "TORCH_", "OMP_", "XDG_", "PYTHON", "NO_COLOR", "COV_")
@@ -342,13 +342,8 @@ def new_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], C
 
 @pytest.fixture(scope="session")
 def nursery() -> Iterator[Any]:
-    """What forks the ranks of all worlds of tests that start no command (training/worlds.py)."""
-    file = Path(__file__).parent / "training" / "worlds.py"
-    spec = importlib.util.spec_from_file_location("worlds", file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    with module.Nursery() as started:
+    """What forks the ranks of all worlds of tests that start no command."""
+    with Nursery() as started:
         yield started
 
 

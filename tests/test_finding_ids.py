@@ -78,7 +78,10 @@ def test_each_id_in_the_code_is_explained_and_no_other(
 ) -> None:
     """What a verb of `cluster`, or a launch, can show."""
     root = Path(wirespeed.__path__[0])
-    files = [*root.rglob("*.py"), *(one for room in yaml_of for one in (root / room).rglob("*.yaml"))]
+    files = [
+        *root.rglob("*.py"),
+        *(one for room in yaml_of for one in (root / room).rglob("*.yaml")),
+    ]
     found = (ids for path in files for ids in re.finditer(form, path.read_text(), re.MULTILINE))
     used = {id for ids in found for id in ids.groups() if id}
     assert used == {id for id, one in EXPLAINED.items() if one.family == family}

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from found import only
 from wirespeed.checks.gpu_faults import gpu_cuda_findings, gpu_fault_findings, meaning_of
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
@@ -62,12 +63,6 @@ def judged(*nodes: NodeFacts) -> list[Finding]:
     return gpu_fault_findings(
         World(size=len(nodes), nodes=nodes, backend="nccl", launcher="torchrun")
     )
-
-
-def only(findings: list[Finding], id: str) -> Finding:
-    found = [finding for finding in findings if finding.id == id]
-    assert len(found) == 1, found
-    return found[0]
 
 
 def xid(code: int, text: str = "", **changes: Any) -> dict[str, Any]:

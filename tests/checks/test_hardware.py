@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from found import only
 from wirespeed.checks.judge import hardware_findings
 from wirespeed.checks.registry import EXPLAINED
 from wirespeed.model.codec import from_json
@@ -92,12 +93,6 @@ def node(host: str = "a", **changes: Any) -> NodeFacts:
 def judged(*nodes: NodeFacts, backend: str = "nccl") -> list[Finding]:
     size = sum(len(one.ranks) for one in nodes)
     return hardware_findings(World(size=size, nodes=nodes, backend=backend, launcher="torchrun"))
-
-
-def only(findings: list[Finding], id: str) -> Finding:
-    found = [finding for finding in findings if finding.id == id]
-    assert len(found) == 1, found
-    return found[0]
 
 
 def test_healthy_nodes_pass_each_check_once() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from found import only
 from wirespeed.checks.gpu_health import gpu_state_findings
 from wirespeed.checks.judge import node_findings
 from wirespeed.checks.registry import EXPLAINED
@@ -100,12 +101,6 @@ def all_judged(*nodes: NodeFacts) -> list[Finding]:
     """With what is judged of GPUs elsewhere."""
     world = World(size=len(nodes), nodes=nodes, backend="nccl", launcher="torchrun")
     return node_findings(world) + gpu_state_findings(world)
-
-
-def only(findings: list[Finding], id: str) -> Finding:
-    found = [finding for finding in findings if finding.id == id]
-    assert len(found) == 1, found
-    return found[0]
 
 
 def bad(findings: list[Finding]) -> list[Finding]:

@@ -1,27 +1,16 @@
 """`wirespeed watch TRACES…` as a command: verdicts, formats, mistakes."""
 
 import gzip
-import importlib.util
 import json
 import shutil
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+import trace_making as making
 from wirespeed.cli import run as cli
 
 WATCH = Path(__file__).parents[1] / "watch" / "traces"
-
-
-def _making() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("making", WATCH / "making.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-making = _making()
 
 
 @pytest.fixture

@@ -2,30 +2,15 @@
 
 import json
 import shutil
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from diagnose_score import scored
 from wirespeed.diagnose.rules import all_rules
 
 CASES = Path(__file__).parent / "cases"
-SCORER = Path(__file__).parents[2] / "benchmarks" / "diagnose_score.py"
 LOGS = sorted(CASES.glob("*.log"))
-
-
-@pytest.fixture(scope="module")
-def scorer() -> ModuleType:
-    spec = spec_from_file_location("diagnose_score", SCORER)
-    if spec is None or spec.loader is None:
-        raise ImportError(str(SCORER))
-    module = module_from_spec(spec)
-    # Dataclasses look their module up by name.
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_there_are_cases_of_every_kind() -> None:
@@ -36,8 +21,8 @@ def test_there_are_cases_of_every_kind() -> None:
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stem)
-def test_case_is_right(scorer: ModuleType, log: Path) -> None:
-    case = scorer.scored(log)
+def test_case_is_right(log: Path) -> None:
+    case = scored(log)
     assert case.right, f"said {case.said}, without {case.missing}"
 
 
@@ -48,14 +33,14 @@ def test_category_is_one_that_the_rules_know(log: Path) -> None:
     assert label["healthy"] or label["cause_in_log"] == "no" or label["category"] in known
 
 
-def test_another_name_for_the_same_trouble_is_right(scorer: ModuleType, tmp_path: Path) -> None:
+def test_another_name_for_the_same_trouble_is_right(tmp_path: Path) -> None:
     name = "109-mpi-slots"
     label = json.loads((CASES / f"{name}.json").read_text())
     log = tmp_path / f"{name}.log"
     shutil.copy(CASES / f"{name}.log", log)
     label["category"], label["also"] = "no-slots", []
     log.with_suffix(".json").write_text(json.dumps(label))
-    assert not scorer.scored(log).right
+    assert not scored(log).right
     label["also"] = ["mpi-slots"]
     log.with_suffix(".json").write_text(json.dumps(label))
-    assert scorer.scored(log).right
+    assert scored(log).right

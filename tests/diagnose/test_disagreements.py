@@ -4,19 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.diagnose.diagnose import diagnose
-from wirespeed.diagnose.sources import Source
+from logs import read
 from wirespeed.model.records import Finding, Subject
 
 
 def logs(folder: Path, networks: list[str]) -> list[tuple[str, str, str]]:
     lines = [
-        f"gpu-{node}:10:20 [0] NCCL INFO Using network {network}\n"
+        f"gpu-{node}:10:20 [0] NCCL INFO Using network {network}"
         for node, network in enumerate(networks)
     ]
-    path = folder / "job.log"
-    path.write_text("".join(lines))
-    found = diagnose([Source("job.log", path)]).findings
+    found = read(folder, *lines).findings
     return [(one.id, one.status, one.subject.name) for one in found if one.id == "DIAG-002"]
 
 
@@ -41,10 +38,7 @@ def test_without_a_majority_both_sides_are_told(tmp_path: Path) -> None:
 
 
 def warnings(folder: Path, *lines: str) -> list[Finding]:
-    path = folder / "job.log"
-    path.write_text("\n".join(lines) + "\n")
-    found = diagnose([Source("job.log", path)]).findings
-    return [one for one in found if one.id == "DIAG-002"]
+    return [one for one in read(folder, *lines).findings if one.id == "DIAG-002"]
 
 
 GOOD_AND_ODD = [

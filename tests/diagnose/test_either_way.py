@@ -4,16 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.diagnose.diagnose import diagnose
-from wirespeed.diagnose.sources import Source
+from logs import read
 from wirespeed.model.records import Finding
 
 
-def read(folder: Path, *lines: str) -> list[Finding]:
-    path = folder / "job.log"
-    path.write_text("\n".join(lines) + "\n")
-    found = diagnose([Source("job.log", path)]).findings
-    return [one for one in found if one.status in ("fail", "warn")]
+def wrong(folder: Path, *lines: str) -> list[Finding]:
+    return [one for one in read(folder, *lines).findings if one.status in ("fail", "warn")]
 
 
 def ids(found: list[Finding]) -> list[tuple[str, str]]:
@@ -39,20 +35,20 @@ def at(second: int, line: str) -> str:
 
 
 def test_what_is_raised_after_the_network_failed_follows_from_it(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, at(1, NO_ROUTE), at(9, RAISED))
+    (found,) = wrong(tmp_path, at(1, NO_ROUTE), at(9, RAISED))
     assert (found.id, found.category) == ("NSOCK-015", "no-route-to-host")
     assert any("AttributeError" in line for line in found.evidence)
-    assert read(tmp_path, NO_ROUTE, RAISED)[0].category == "no-route-to-host"  # no times: in order
+    assert wrong(tmp_path, NO_ROUTE, RAISED)[0].category == "no-route-to-host"  # no times: in order
 
 
 def test_what_is_raised_before_the_network_failed_is_the_cause(tmp_path: Path) -> None:
-    assert read(tmp_path, at(1, RAISED), at(9, NO_ROUTE))[0].id == "PY-030"
-    assert read(tmp_path, at(8, NO_ROUTE), at(9, RAISED))[0].id == "PY-030"  # within a breath
-    assert read(tmp_path, RAISED, NO_ROUTE)[0].id == "PY-030"
+    assert wrong(tmp_path, at(1, RAISED), at(9, NO_ROUTE))[0].id == "PY-030"
+    assert wrong(tmp_path, at(8, NO_ROUTE), at(9, RAISED))[0].id == "PY-030"  # within a breath
+    assert wrong(tmp_path, RAISED, NO_ROUTE)[0].id == "PY-030"
 
 
 def test_a_slow_network_ends_no_program(tmp_path: Path) -> None:
-    found = read(tmp_path, *FALLBACK, RAISED)
+    found = wrong(tmp_path, *FALLBACK, RAISED)
     assert found[0].id == "PY-030"
 
 
@@ -68,15 +64,15 @@ def barrier(rank: int) -> str:
 
 
 def test_an_early_barrier_without_rank_0_is_likely_its_work(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, *(barrier(rank) for rank in (1, 2, 3)))
+    (found,) = wrong(tmp_path, *(barrier(rank) for rank in (1, 2, 3)))
     assert (found.id, found.status, found.confidence) == ("WD-002", "fail", "likely")
 
 
 def test_rank_0_that_waits_itself_prepares_nothing(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, *(barrier(rank) for rank in (0, 2, 3)))
+    (found,) = wrong(tmp_path, *(barrier(rank) for rank in (0, 2, 3)))
     assert (found.id, found.status) == ("WD-001", "warn")
     bare = [barrier(rank).partition(": ")[2] for rank in (0, 2, 3)]
-    assert ids(read(tmp_path, *bare)) == [("WD-001", "warn")]
+    assert ids(wrong(tmp_path, *bare)) == [("WD-001", "warn")]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +80,7 @@ def test_rank_0_that_waits_itself_prepares_nothing(tmp_path: Path) -> None:
     ["[rank0]: Segmentation fault (core dumped)", "train.sh: line 8:  815 Killed    python t.py"],
 )
 def test_a_rank_that_was_killed_does_not_prepare_data(tmp_path: Path, killed: str) -> None:
-    (found,) = read(tmp_path, killed, *(barrier(rank) for rank in (1, 2, 3)))
+    (found,) = wrong(tmp_path, killed, *(barrier(rank) for rank in (1, 2, 3)))
     assert found.id.startswith("END-") and found.status == "warn"
 
 
@@ -98,21 +94,21 @@ REFUSED = (
 
 def test_loopback_between_hosts_is_named(tmp_path: Path) -> None:
     lines = [f"[node-{node}] step {step}" for step in range(3) for node in range(2)]
-    (found,) = read(tmp_path, *lines, f"[node-1] {REFUSED}", *lines)
+    (found,) = wrong(tmp_path, *lines, f"[node-1] {REFUSED}", *lines)
     assert (found.id, found.confidence, found.category) == ("GLOO-007", "likely", "gloo-loopback")
     assert "job of 2 hosts" in found.title
 
 
 def test_loopback_is_likely_where_hosts_are_not_known(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, REFUSED)
+    (found,) = wrong(tmp_path, REFUSED)
     assert (found.id, found.confidence) == ("GLOO-002", "likely")
 
 
 def test_a_peer_that_ended_before_is_why_it_refuses(tmp_path: Path) -> None:
     raised = "[rank1]: ValueError: the batch is empty"
-    assert read(tmp_path, f"[rank0]: {REFUSED}", raised)[0].id == "PY-030"
+    assert wrong(tmp_path, f"[rank0]: {REFUSED}", raised)[0].id == "PY-030"
     crashed = "[rank1]: Segmentation fault (core dumped)"
-    assert read(tmp_path, crashed, f"[rank0]: {REFUSED}")[0].id == "END-003"
+    assert wrong(tmp_path, crashed, f"[rank0]: {REFUSED}")[0].id == "END-003"
 
 
 # --- names that resolve later, a master that answers later ------------------------------------------
@@ -129,27 +125,27 @@ UNREACHED = (
 
 
 def test_a_name_that_never_resolves_is_the_cause(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, *[GAI] * 5)
+    (found,) = wrong(tmp_path, *[GAI] * 5)
     assert (found.id, found.confidence) == ("STORE-012", "likely")
-    (found, *_) = read(tmp_path, *[GAI] * 5, UNREACHED)
+    (found, *_) = wrong(tmp_path, *[GAI] * 5, UNREACHED)
     assert (found.id, found.confidence) == ("STORE-010", "certain")
 
 
 def test_a_name_that_resolves_in_the_end_is_nothing(tmp_path: Path) -> None:
-    assert read(tmp_path, *[GAI] * 5, MET) == []
-    assert read(tmp_path, *[GAI] * 5, "[Gloo] Rank 0 is connected to 1 peer ranks. Expected") == []
+    assert wrong(tmp_path, *[GAI] * 5, MET) == []
+    assert wrong(tmp_path, *[GAI] * 5, "[Gloo] Rank 0 is connected to 1 peer ranks. Expected") == []
 
 
 def test_a_master_that_nobody_reaches_is_a_likely_cause(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, UNREACHED)
+    (found,) = wrong(tmp_path, UNREACHED)
     assert (found.id, found.status, found.confidence) == ("STORE-020", "fail", "likely")
 
 
 def test_a_master_that_some_met_is_gone_since(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, MET, UNREACHED)
+    (found,) = wrong(tmp_path, MET, UNREACHED)
     assert (found.id, found.status) == ("STORE-023", "warn")
     raised = "[rank0]: ValueError: boom"
-    assert read(tmp_path, MET, raised, UNREACHED)[0].id == "PY-030"
+    assert wrong(tmp_path, MET, raised, UNREACHED)[0].id == "PY-030"
 
 
 # --- Kubernetes events that resolved themselves ------------------------------------------------------
@@ -169,23 +165,23 @@ def placed(age: str, pod: str) -> str:
 
 
 def test_a_pod_that_waits_for_gpus(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, waits("3m", "w-0"))
+    (found,) = wrong(tmp_path, waits("3m", "w-0"))
     assert (found.id, found.category) == ("K8S-001", "k8s-no-gpu")
 
 
 def test_a_pod_that_found_a_node_later(tmp_path: Path) -> None:
-    assert read(tmp_path, waits("3m12s", "w-0"), placed("40s", "w-0")) == []
-    assert read(tmp_path, placed("40s", "w-0"), waits("3m12s", "w-0")) == []  # kubectl sorts not
-    assert read(tmp_path, waits("3m", "w-0"), "w-0   1/1   Running   0   2m") == []
+    assert wrong(tmp_path, waits("3m12s", "w-0"), placed("40s", "w-0")) == []
+    assert wrong(tmp_path, placed("40s", "w-0"), waits("3m12s", "w-0")) == []  # kubectl sorts not
+    assert wrong(tmp_path, waits("3m", "w-0"), "w-0   1/1   Running   0   2m") == []
 
 
 def test_a_pod_that_waits_again(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, placed("9m", "w-0"), waits("40s", "w-0"))
+    (found,) = wrong(tmp_path, placed("9m", "w-0"), waits("40s", "w-0"))
     assert found.id == "K8S-001"
 
 
 def test_another_pod_that_still_waits(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, waits("3m", "w-0"), waits("3m", "w-1"), placed("1m", "w-0"))
+    (found,) = wrong(tmp_path, waits("3m", "w-0"), waits("3m", "w-1"), placed("1m", "w-0"))
     assert found.id == "K8S-001" and "w-1" in found.evidence[0]
     assert found.saw == "job.log:2"
 
@@ -196,8 +192,8 @@ def test_described_events_of_one_pod(tmp_path: Path) -> None:
     why = "0/4 nodes are available: 4 Insufficient cpu."
     failed = f"  Warning  FailedScheduling  3m    default-scheduler  {why}"
     good = "  Normal   Scheduled         58s   default-scheduler  Successfully assigned ml/w-0 to gpu-7"
-    assert read(tmp_path, head, failed, good) == []
-    assert read(tmp_path, head, failed)[0].id == "K8S-003"
+    assert wrong(tmp_path, head, failed, good) == []
+    assert wrong(tmp_path, head, failed)[0].id == "K8S-003"
 
 
 def test_an_image_that_was_pulled_in_the_end(tmp_path: Path) -> None:
@@ -205,16 +201,16 @@ def test_an_image_that_was_pulled_in_the_end(tmp_path: Path) -> None:
         "5m", "Warning", "Failed", "w-0", 'Failed to pull image "a/b:c": rpc error: timeout'
     )
     good = event("2m", "Normal", "Pulled", "w-0", 'Successfully pulled image "a/b:c" in 3s')
-    assert read(tmp_path, failed)[0].category == "container-image"
-    assert read(tmp_path, failed, good) == []
+    assert wrong(tmp_path, failed)[0].category == "container-image"
+    assert wrong(tmp_path, failed, good) == []
 
 
 def test_a_probe_that_failed_at_the_start_only(tmp_path: Path) -> None:
     failed = event(
         "5m", "Warning", "Unhealthy", "w-0", "Readiness probe failed: connection refused"
     )
-    assert read(tmp_path, failed)[0].id == "K8S-013"
-    assert read(tmp_path, failed, "w-0   1/1   Running   0   6m") == []
+    assert wrong(tmp_path, failed)[0].id == "K8S-013"
+    assert wrong(tmp_path, failed, "w-0   1/1   Running   0   6m") == []
 
 
 # --- what a survivor was told --------------------------------------------------------------------
@@ -231,6 +227,6 @@ def test_it_is_the_story_of_the_rank_that_is_named(
     tmp_path: Path, end: str, id: str, status: str
 ) -> None:
     told = f"wirespeed: this rank is ended: rank 1 on n-1 {end}"
-    (found,) = read(tmp_path, f"[rank0]: {told}", f"[rank2]: {told}")
+    (found,) = wrong(tmp_path, f"[rank0]: {told}", f"[rank2]: {told}")
     assert (found.id, found.status, found.subject.name) == (id, status, "rank 1")
     assert "rank 1 on n-1" in found.title

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from logs import read
 from wirespeed.diagnose import nccl_fabric as fabric_module
-from wirespeed.diagnose.diagnose import diagnose
-from wirespeed.diagnose.sources import Source
 from wirespeed.model.records import Finding
 
 PER_NODE = 4
@@ -94,9 +93,7 @@ def told(folder: Path, lines: Iterator[str] | list[str], shuffled: bool = True) 
             who: iter([x for x, w in zip(kept, writers, strict=True) if w == who]) for who in turns
         }
         kept = [next(queues[who]) for who in turns]
-    path = folder / "job.log"
-    path.write_text("\n".join(kept) + "\n")
-    return list(diagnose([Source("job.log", path)]).findings)
+    return list(read(folder, *kept).findings)
 
 
 def warned(found: list[Finding]) -> list[tuple[str, str]]:

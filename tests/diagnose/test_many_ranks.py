@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.diagnose.diagnose import diagnose
-from wirespeed.diagnose.sources import Source
+from logs import read
 from wirespeed.model.records import Finding
 
 RANKS = 256
@@ -41,9 +40,7 @@ CAUSES = {
 
 
 def first(folder: Path, lines: list[str]) -> Finding:
-    path = folder / "job.log"
-    path.write_text("\n".join(lines) + "\n")
-    return diagnose([Source("job.log", path)]).findings[0]
+    return read(folder, *lines).findings[0]
 
 
 @pytest.mark.slow
@@ -63,7 +60,5 @@ def test_two_causes_on_two_hosts_are_both_told(tmp_path: Path) -> None:
     lines = [line for rank in range(RANKS) for line in consequences(rank)]
     lines[100:100] = [CAUSES["gpu-lost"]]
     lines[700:700] = [CAUSES["shm-too-small"].replace("gpu-07", "gpu-11")]
-    path = tmp_path / "job.log"
-    path.write_text("\n".join(lines))
-    found = diagnose([Source("job.log", path)]).findings
+    found = read(tmp_path, *lines).findings
     assert [one.category for one in found if one.status == "fail"] == ["gpu-lost", "shm-too-small"]

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.diagnose.diagnose import diagnose
-from wirespeed.diagnose.sources import Source
+from logs import read
 from wirespeed.model.records import Finding
 
 
@@ -35,10 +34,7 @@ def copy(pid: int, devices: list[tuple[int, str]], busbw: str = "0") -> list[str
 
 
 def told(folder: Path, lines: list[str]) -> list[Finding]:
-    path = folder / "job.log"
-    path.write_text("\n".join(lines) + "\n")
-    found = diagnose([Source("job.log", path)]).findings
-    return [one for one in found if one.status in ("fail", "warn")]
+    return [one for one in read(folder, *lines).findings if one.status in ("fail", "warn")]
 
 
 def interleaved(*copies: list[str]) -> list[str]:

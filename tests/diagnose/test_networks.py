@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.diagnose.diagnose import Reading, diagnose
-from wirespeed.diagnose.sources import Source
+from logs import read
+from wirespeed.diagnose.diagnose import Reading
 
 SOCKET = "node-0:1:2 [0] NCCL INFO Using network Socket"
 HCA = "node-0:1:2 [0] NCCL INFO NCCL_IB_HCA set to mlx5_0"
@@ -18,12 +18,6 @@ RETRY = (
     "timed out, retrying (1/34) after sleep for 100 msec"
 )
 CONNECTED = "node-0:1:2 [0] NCCL INFO Connected all rings"
-
-
-def read(folder: Path, *lines: str) -> Reading:
-    path = folder / "job.log"
-    path.write_text("\n".join(lines) + "\n")
-    return diagnose([Source("job.log", path)])
 
 
 def warned(reading: Reading) -> list[tuple[str, str]]:

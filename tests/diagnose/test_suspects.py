@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.diagnose.diagnose import diagnose
+from logs import read
 from wirespeed.diagnose.rules import all_rules
-from wirespeed.diagnose.sources import Source
 from wirespeed.model.records import Finding
 
 CASES = Path(__file__).parent / "cases"
@@ -54,9 +53,7 @@ WRONG = (
 
 
 def told(folder: Path, text: str, name: str = "job.log") -> list[Finding]:
-    log = folder / name
-    log.write_text(text)
-    return list(diagnose([Source(name, log)]).findings)
+    return list(read(folder, text, name=name).findings)
 
 
 def suspects(folder: Path, text: str) -> list[Finding]:

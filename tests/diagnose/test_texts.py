@@ -1,19 +1,16 @@
 """Rules of many texts: proven, they stand back where another knows better, and most texts are known."""
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from wirespeed.diagnose.diagnose import Reading, diagnose
+from diagnose_texts import FOLDER, LEAST, judged, texts_of
+from logs import read
+from wirespeed.diagnose.diagnose import Reading
 from wirespeed.diagnose.rule import Rule
 from wirespeed.diagnose.rule_file import Entry
 from wirespeed.diagnose.rules import all_rules
-from wirespeed.diagnose.sources import Source
 
-JUDGE = Path(__file__).parents[2] / "benchmarks" / "diagnose_texts.py"
 GENERAL = Entry(
     id="T-201",
     category="window",
@@ -43,21 +40,8 @@ OTHER = Rule(
 )
 
 
-@pytest.fixture(scope="module")
-def judge() -> ModuleType:
-    spec = spec_from_file_location("diagnose_texts", JUDGE)
-    if spec is None or spec.loader is None:
-        raise ImportError(str(JUDGE))
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def read(folder: Path, text: str) -> Reading:
-    log = folder / "job.log"
-    log.write_text(text)
-    return diagnose([Source("job.log", log)], (GENERAL, OWN, OTHER))
+def known(folder: Path, text: str) -> Reading:
+    return read(folder, text, rules=(GENERAL, OWN, OTHER))
 
 
 def causes(reading: Reading) -> list[str]:
@@ -79,32 +63,32 @@ def test_texts_need_a_plain_part() -> None:
 
 
 def test_a_general_rule_speaks_alone(tmp_path: Path) -> None:
-    assert causes(read(tmp_path, "window 8 went away\n")) == ["T-201"]
+    assert causes(known(tmp_path, "window 8 went away\n")) == ["T-201"]
 
 
 def test_it_stands_back_on_the_same_line(tmp_path: Path) -> None:
-    reading = read(tmp_path, "window 7 went away\n")
+    reading = known(tmp_path, "window 7 went away\n")
     assert causes(reading) == ["T-202"]
     assert not any("something of a kind" in line for line in reading.findings[0].evidence)
 
 
 def test_it_follows_where_another_names_a_cause(tmp_path: Path) -> None:
-    reading = read(tmp_path, "window 8 went away\nhouse burned\n")
+    reading = known(tmp_path, "window 8 went away\nhouse burned\n")
     assert causes(reading) == ["T-203"]
     assert any("something of a kind" in line for line in reading.findings[0].evidence)
 
 
 @pytest.mark.slow
-def test_nine_of_ten_texts_that_end_a_job_are_known(judge: ModuleType) -> None:
-    kinds = [kind for _, said in judge.judged(judge.FOLDER) for kind in said.values()]
+def test_nine_of_ten_texts_that_end_a_job_are_known() -> None:
+    kinds = [kind for _, said in judged(FOLDER) for kind in said.values()]
     known = sum(kind in ("own", "shared") for kind in kinds)
     assert len(kinds) > 2_000
-    assert known >= judge.LEAST * len(kinds)
+    assert known >= LEAST * len(kinds)
 
 
-def test_each_file_says_where_its_texts_are_from(judge: ModuleType) -> None:
-    for file in judge.FOLDER.glob("*.txt"):
-        texts = judge.texts_of(file)
+def test_each_file_says_where_its_texts_are_from() -> None:
+    for file in FOLDER.glob("*.txt"):
+        texts = texts_of(file)
         assert texts.name and texts.source and texts.lines, file.name
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.diagnose.diagnose import diagnose
-from wirespeed.diagnose.sources import Source
+from logs import read
 from wirespeed.model.records import Finding
 
 BARRIER = (
@@ -24,9 +23,7 @@ RAS = """#0-0 (fa93daea854b060b) MISMATCH
 
 
 def answered(folder: Path, log: str) -> Finding | None:
-    path = folder / "job.log"
-    path.write_text(log)
-    found = diagnose([Source(path.name, path)]).findings
+    found = read(folder, log).findings
     return next((one for one in found if one.status in ("fail", "warn")), None)
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed.diagnose.diagnose import diagnose
-from wirespeed.diagnose.sources import Source
+from logs import read
 from wirespeed.model.records import Finding
 
 LINE, RULE = "-" * 60, "=" * 60
@@ -38,9 +37,7 @@ def summary(root: list[str], others: list[str] | None = None) -> list[str]:
 
 
 def first(folder: Path, lines: list[str]) -> Finding:
-    path = folder / "job.log"
-    path.write_text("\n".join(lines) + "\n")
-    return diagnose([Source("job.log", path)]).findings[0]
+    return read(folder, *lines).findings[0]
 
 
 def test_the_root_cause_is_one_item_with_rank_host_and_exit_code(tmp_path: Path) -> None:

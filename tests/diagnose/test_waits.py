@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from wirespeed.diagnose.diagnose import diagnose
-from wirespeed.diagnose.sources import Source
+from logs import read
 from wirespeed.model.records import Finding
 
 
@@ -24,9 +23,7 @@ def status(rank: int, enqueued: int, completed: int) -> str:
 
 
 def first(folder: Path, text: str) -> Finding:
-    path = folder / "job.log"
-    path.write_text(text)
-    return diagnose([Source("job.log", path)]).findings[0]
+    return read(folder, text).findings[0]
 
 
 def test_the_rank_that_never_enqueued_it_is_named(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from processes import until
 from wirespeed.errors import UsageError
 from wirespeed.lab import Lab, LabSpec, Running
 from wirespeed.lab.spec import Firewall, LoopbackName, Variable
@@ -46,13 +46,6 @@ def serve(lab: Lab) -> Iterator[Serve]:
     yield start
     for one in running:
         one.end(within_s=0.0)
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + BOUND_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def asked(lab: Lab, source: str, host: str, kind: str, *ports: int) -> list[str]:

@@ -2,11 +2,11 @@
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from processes import until
 from wirespeed.errors import WorldError
 from wirespeed.launchers.children import Child, Children
 
@@ -15,13 +15,6 @@ def spec(rank, log, code, **environment):
     return Child(
         rank, f"rank {rank}", (sys.executable, "-c", code), {**os.environ, **environment}, log
     )
-
-
-def wait_for(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen within the bound"
-        time.sleep(0.02)
 
 
 def gone(pid):
@@ -37,7 +30,7 @@ def test_output_environment_and_return_codes(tmp_path):
     code = "import os, sys; print('rank', os.environ['RANK']); sys.exit(int(os.environ['RANK']))"
     children.start([spec(r, tmp_path / f"{r}.log", code, RANK=str(r)) for r in range(3)])
     codes = {}
-    wait_for(lambda: codes.update(children.ended()) or len(codes) == 3)
+    until(lambda: codes.update(children.ended()) or len(codes) == 3)
     assert codes == {0: 0, 1: 1, 2: 2}
     assert [(tmp_path / f"{r}.log").read_text() for r in range(3)] == [
         "rank 0\n",
@@ -58,11 +51,11 @@ def test_stop_ends_what_ignores_sigterm_what_is_stopped_and_children(tmp_path):
     children = Children()
     logs = [tmp_path / "0.log", tmp_path / "1.log"]
     children.start([spec(0, logs[0], stubborn), spec(1, logs[1], frozen)])
-    wait_for(lambda: all(log.exists() and log.read_text() for log in logs))
+    until(lambda: all(log.exists() and log.read_text() for log in logs))
     pids = [*children.pids().values(), int(logs[0].read_text())]
     children.stop(grace_s=0.3)
-    wait_for(lambda: all(gone(pid) for pid in pids[:2]))
-    wait_for(lambda: gone(pids[2]) or _is_zombie(pids[2]))
+    until(lambda: all(gone(pid) for pid in pids[:2]))
+    until(lambda: gone(pids[2]) or _is_zombie(pids[2]))
 
 
 def _is_zombie(pid):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import marked, until
 from wirespeed.errors import WorldError
 from wirespeed.launchers.deepspeed import far as deepspeed_far
 from wirespeed.launchers.deepspeed.far import silent_s
@@ -33,22 +34,11 @@ MARK = "WIRESPEED_TEST_GUARD"
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
-def marked(value: str) -> list[int]:
-    """Processes with our mark, also those that have left every group and session of ours."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                if f"{MARK}={value}\0".encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-    return found
-
-
 @pytest.fixture
 def mark(tmp_path: Path) -> Iterator[str]:
     value = str(tmp_path)
     yield value
-    for pid in marked(value):
+    for pid in marked(MARK, value):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -98,13 +88,6 @@ def told(process: "subprocess.Popen[str]") -> tuple[str, str]:
     return out, err
 
 
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + BOUND_S
-    while not true():
-        assert time.monotonic() < deadline, "never came true"
-        time.sleep(0.02)
-
-
 def runner(folder: Path) -> tuple[str, ...]:
     """As DeepSpeed's: it would reach out on SIGTERM, and leaves a process that leaves another."""
     inner = f"(setsid sleep 600 & echo > {folder}/inner; wait)"
@@ -119,13 +102,13 @@ def test_all_that_it_left_behind_is_ended(
     process = start(*runner(tmp_path))
     hold(process)
     until(lambda: (tmp_path / "up").exists() and (tmp_path / "inner").exists())
-    assert len(marked(mark)) >= 4
+    assert len(marked(MARK, mark)) >= 4
     if end == "stdin":
         hang_up(process)
     else:
         process.send_signal(signal.SIGTERM)
     assert process.wait(BOUND_S) == 128 + signal.SIGTERM
-    assert marked(mark) == []
+    assert marked(MARK, mark) == []
     assert not (tmp_path / "reached-out").exists()
 
 
@@ -137,7 +120,7 @@ def test_what_ignores_sigterm_is_killed(start: Start, mark: str, tmp_path: Path)
     until((tmp_path / "up").exists)
     hang_up(process)
     process.wait(BOUND_S)
-    assert marked(mark) == []
+    assert marked(MARK, mark) == []
 
 
 @pytest.mark.slow
@@ -169,7 +152,7 @@ def test_a_host_that_ended_ends_the_rest(start: Start, mark: str, line: str, end
     out, err = told(process)
     assert err == f"{line}\n"
     assert (out, process.returncode) == (("", 143) if ends else ("went on\n", 0))
-    assert marked(mark) == []
+    assert marked(MARK, mark) == []
 
 
 TELL_ALL = "import json, os; print(json.dumps(dict(os.environ)))"
@@ -266,10 +249,10 @@ def test_a_silent_rank_ends_when_nobody_is_left_to_hear(mark: str) -> None:
     )
     os.close(theirs)
     assert b" h 0 " in os.read(ours, 4096)
-    assert len(marked(mark)) == 2
+    assert len(marked(MARK, mark)) == 2
     os.close(ours)
     process.wait(BOUND_S)
-    assert marked(mark) == []
+    assert marked(MARK, mark) == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

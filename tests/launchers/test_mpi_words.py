@@ -4,14 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from processes import gone, until
 from wirespeed.errors import CannotMeasure, UsageError
 from wirespeed.launchers.base import Host, Job, as_sh
 from wirespeed.launchers.engines.mpi import (
@@ -333,19 +332,6 @@ def test_the_first_node_of_pbs(tmp_path: Path) -> None:
 HOLD = "import os,time; print(os.getpid(), flush=True); time.sleep(60)"
 
 
-def alive(pid: int) -> bool:
-    with suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    return False
-
-
-def gone(pid: int) -> bool:
-    until = time.monotonic() + BOUND_S
-    while alive(pid) and time.monotonic() < until:
-        time.sleep(0.02)
-    return not alive(pid)
-
-
 @pytest.mark.parametrize(
     ("script", "code"),
     [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137), ("pass", 0)],
@@ -373,7 +359,7 @@ def test_the_program_ends_with_its_guard(number: signal.Signals) -> None:
         pid = int(guard.stdout.readline())
         guard.send_signal(number)
         assert guard.wait(BOUND_S) != 0
-        assert gone(pid)
+        until(lambda: gone(pid))
 
 
 def test_the_program_ends_when_who_started_the_guard_is_killed() -> None:
@@ -383,9 +369,9 @@ def test_the_program_ends_when_who_started_the_guard_is_killed() -> None:
     with starter:
         assert starter.stdout is not None
         pid = int(starter.stdout.readline())
-        assert alive(pid)
+        assert not gone(pid)
         starter.kill()
-        assert gone(pid)
+        until(lambda: gone(pid))
 
 
 def test_what_a_killed_script_leaves_is_ended() -> None:
@@ -396,7 +382,7 @@ def test_what_a_killed_script_leaves_is_ended() -> None:
         shell, pid = int(guard.stdout.readline()), int(guard.stdout.readline())
         os.kill(shell, signal.SIGKILL)
         assert guard.wait(BOUND_S) == 137
-        assert gone(pid)
+        until(lambda: gone(pid))
 
 
 def test_the_last_variable_is_one_that_nobody_needs() -> None:

@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from processes import gone, until
 from wirespeed import __version__
 from wirespeed.launchers.node.torchrun import agent_words, order
 
@@ -95,19 +96,6 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     made = Agent(tmp_path)
     yield made
     made.close()
-
-
-def until(true: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + BOUND_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def gone(pid: int) -> bool:
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    return True
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import gone, until
 from wirespeed.process.frames import EXIT, HELLO, OUT, Frame, parse
 
 BOUND_S = 30.0
@@ -70,22 +71,6 @@ def until_started(process: "subprocess.Popen[str]", ranks: int) -> list[Frame]:
     return found
 
 
-def ended(hellos: list[Frame]) -> None:
-    """The commands have ended, or do within a moment; who reaps them may take longer."""
-    deadline = time.monotonic() + BOUND_S
-    for frame in hellos:
-        while runs(frame.text):
-            assert time.monotonic() < deadline, f"rank {frame.rank} still runs"
-            time.sleep(0.05)
-
-
-def runs(pid: str) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def test_every_rank_is_told_its_place(tmp_path: Path) -> None:
     say = "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $NODE_RANK $MASTER_ADDR"
     with node(tmp_path, "sh", "-c", say) as process:
@@ -130,7 +115,7 @@ def test_a_killed_wrapper_is_told_as_its_rank_s_end(tmp_path: Path) -> None:
         out, _ = process.communicate(timeout=BOUND_S)
         ends = [(f.rank, f.text) for f in frames(out.split("\n")) if f.kind == EXIT]
         assert ends[0] == (3, "-9")
-        ended([rank])
+        until(lambda: gone(rank.text))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -139,7 +124,7 @@ def test_a_signal_ends_all_ranks(tmp_path: Path, number: signal.Signals) -> None
         hellos = until_started(process, 2)
         process.send_signal(number)
         process.communicate(timeout=BOUND_S)
-        ended(hellos)
+        until(lambda: all(gone(frame.text) for frame in hellos))
 
 
 def test_ranks_that_end_for_a_lost_node_are_no_news(tmp_path: Path) -> None:
@@ -152,4 +137,4 @@ def test_ranks_that_end_for_a_lost_node_are_no_news(tmp_path: Path) -> None:
         text = (tmp_path / "err").read_text()
         assert "another node" in text
         assert "SIGKILL" in text
-        ended(hellos)
+        until(lambda: all(gone(frame.text) for frame in hellos))

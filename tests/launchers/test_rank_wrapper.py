@@ -4,12 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from processes import gone, until
 from wirespeed.launchers import rank_wrapper
 from wirespeed.launchers.rank_wrapper import DIRECTORY, GRACE, MASTER, SLOTS, wrapped
 from wirespeed.node.identity import detect
@@ -58,20 +58,6 @@ def said(text: str, kinds: str) -> str:
     return "".join(
         f.text + ("\n" if f.kind.islower() else "") for f in frames_of(text) if f.kind in kinds
     )
-
-
-def gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + BOUND_S
-    while not true():
-        assert time.monotonic() < deadline, "did not happen within the bound"
-        time.sleep(0.02)
 
 
 @pytest.mark.slow
@@ -233,7 +219,7 @@ def test_a_signal_ends_even_what_ignores_it(start: Start, number: int) -> None:
     process.send_signal(number)
     out, _ = process.communicate(timeout=BOUND_S)
     assert frames_of(out)[-1].kind == EXIT
-    wait_until(lambda: all(map(gone, pids)))
+    until(lambda: all(map(gone, pids)))
 
 
 @pytest.mark.slow
@@ -251,7 +237,7 @@ def test_an_order_to_all_processes_may_reach_the_command_first(
     )
     command = pids_of(process)[0]
     os.kill(command, signal.SIGTERM)
-    wait_until(lambda: gone(command))
+    until(lambda: gone(command))
     if both:
         process.send_signal(signal.SIGTERM)
     out, _ = process.communicate(timeout=BOUND_S)
@@ -262,7 +248,7 @@ def test_the_command_is_killed_with_its_wrapper(start: Start) -> None:
     process = start([sys.executable, "-c", TREE.replace("Popen(", "Popen(['true'] or ")])
     first = pids_of(process)[0]
     process.kill()
-    wait_until(lambda: gone(first))
+    until(lambda: gone(first))
 
 
 def test_when_nobody_reads_any_more_it_ends(start: Start) -> None:
@@ -273,7 +259,7 @@ def test_when_nobody_reads_any_more_it_ends(start: Start) -> None:
     assert process.stdout is not None
     process.stdout.close()
     process.stdout = None
-    wait_until(lambda: gone(first))
+    until(lambda: gone(first))
     assert process.wait(BOUND_S) != 0
 
 
@@ -290,7 +276,7 @@ def test_when_its_parent_is_gone_it_ends() -> None:
     finally:
         parent.kill()
         parent.wait(BOUND_S)
-    wait_until(lambda: all(map(gone, pids)))
+    until(lambda: all(map(gone, pids)))
     for pipe in (parent.stdin, parent.stdout):
         assert pipe is not None
         pipe.close()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from processes import marked, until
 from wirespeed.process import guard
 
 BOUND_S = 30.0
@@ -35,28 +36,10 @@ print(json.dumps([stop.reason, stop.code, code]), flush=True)
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
-def alive(mark: str) -> list[int]:
-    """Processes with our mark in their environment, whatever session they are in."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                if f"{MARK}={mark}\0".encode() in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-    return found
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + BOUND_S
-    while not true():
-        assert time.monotonic() < deadline, "never came true"
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def mark(tmp_path: Path) -> Iterator[str]:
     yield str(tmp_path)
-    for pid in alive(str(tmp_path)):
+    for pid in marked(MARK, str(tmp_path)):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -138,22 +121,22 @@ def test_who_ignores_the_request_is_killed(start: Start, mark: str) -> None:
     time.sleep(0.5)
     process.send_signal(signal.SIGTERM)
     assert end_of(process) == ["signal", 143, 137]
-    until(lambda: not set(alive(mark)) - {process.pid})
+    until(lambda: not set(marked(MARK, mark)) - {process.pid})
 
 
 @pytest.mark.slow
 def test_what_has_left_its_session_is_ended_too(start: Start, mark: str) -> None:
     process = start("setsid sh -c 'trap \"\" TERM; sleep 600; sleep 600' & sleep 1")
     assert end_of(process) == ["", 129, 0]
-    until(lambda: not set(alive(mark)) - {process.pid})
+    until(lambda: not set(marked(MARK, mark)) - {process.pid})
 
 
 def test_when_the_guard_is_killed_the_kernel_ends_its_child(start: Start, mark: str) -> None:
     process = start("exec sleep 600")
-    until(lambda: len(alive(mark)) == 2)
+    until(lambda: len(marked(MARK, mark)) == 2)
     process.kill()
     process.wait(BOUND_S)
-    until(lambda: not alive(mark))
+    until(lambda: not marked(MARK, mark))
 
 
 def test_groups_that_are_left_are_ended_and_no_others_that_got_their_pids(mark: str) -> None:
@@ -165,7 +148,7 @@ def test_groups_that_are_left_are_ended_and_no_others_that_got_their_pids(mark: 
     )
     left.wait(BOUND_S)
     guard.end_groups([left.pid, other.pid], 5.0)
-    until(lambda: alive(mark) == [other.pid])
+    until(lambda: marked(MARK, mark) == [other.pid])
     assert other.poll() is None
     other.kill()
     other.wait()
@@ -186,7 +169,7 @@ def test_the_death_of_the_parent_asks(mark: str, tmp_path: Path) -> None:
         parent.kill()
         parent.wait(BOUND_S)
     until(lambda: '["parent", 129, 143]' in out.read_text())
-    until(lambda: not alive(mark))
+    until(lambda: not marked(MARK, mark))
 
 
 def test_it_needs_the_standard_library_only() -> None:

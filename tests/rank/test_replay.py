@@ -36,10 +36,9 @@ def replay_plan() -> Plan:
 def replayed(rank: int, ranks: int) -> Any:
     """(what this rank issued in the order it did, what it told)."""
     import torch
-    import torch.distributed as dist
 
+    from places import place_of
     from wirespeed.collectives.engines.torch_engine import TorchEngine
-    from wirespeed.rank.place import Control, Place
     from wirespeed.rank.replay import run_replay
 
     issued: list[str] = []
@@ -62,21 +61,7 @@ def replayed(rank: int, ranks: int) -> Any:
         def record(self, kind: str, data: dict[str, Any]) -> None:
             told[kind] = data
 
-    place = Place(
-        rank=rank,
-        world_size=ranks,
-        hosts=("here",) * ranks,
-        local_ranks=tuple(range(ranks)),
-        racks=("",) * ranks,
-        gpus=("",) * ranks,
-        engine=Engine("gloo", torch.device("cpu")),
-        control=Control(dist.new_group(), rank, ranks),
-        store=None,  # type: ignore[arg-type]
-        tick=lambda: None,
-        busy=lambda bound: None,
-        cache_bytes=None,
-        groups={},
-    )
+    place = place_of(rank, ranks, engine=Engine("gloo", torch.device("cpu")))
     plan = replay_plan()
     if plan.replay is not None:
         run_replay(place, plan, plan.replay, Reporter())

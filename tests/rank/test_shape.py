@@ -36,11 +36,7 @@ def shape_plan(*, dtype: str = "bfloat16") -> Plan:
 
 def compared(rank: int, ranks: int) -> Any:
     """(labels that this rank entered, what it told)."""
-    import torch
-    import torch.distributed as dist
-
-    from wirespeed.collectives.engines.torch_engine import TorchEngine
-    from wirespeed.rank.place import Control, Place
+    from places import place_of
     from wirespeed.rank.shape import run_shape
 
     entered: list[str] = []
@@ -54,21 +50,7 @@ def compared(rank: int, ranks: int) -> Any:
         def record(self, kind: str, data: dict[str, Any]) -> None:
             told.append([kind, data])
 
-    place = Place(
-        rank=rank,
-        world_size=ranks,
-        hosts=("here",) * ranks,
-        local_ranks=tuple(range(ranks)),
-        racks=("",) * ranks,
-        gpus=("",) * ranks,
-        engine=TorchEngine("gloo", torch.device("cpu")),
-        control=Control(dist.new_group(), rank, ranks),
-        store=None,  # type: ignore[arg-type]
-        tick=lambda: ticks.append(1),
-        busy=lambda bound: None,
-        cache_bytes=None,
-        groups={},
-    )
+    place = place_of(rank, ranks, tick=lambda: ticks.append(1))
     plan = shape_plan()
     if plan.shape is not None:
         run_shape(place, plan, plan.shape, Reporter())

@@ -3,12 +3,13 @@
 import io
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from processes import until
 from wirespeed.model.codec import validated
 from wirespeed.runs.folder import PatientFolder
 from wirespeed.runs.place import LIVE
@@ -58,13 +59,6 @@ def train(watch: JobWatch, *, late: int = -1, steps: int = 120) -> None:
                 own = 1000 + jitter + (slow if rank == late else 0)
                 rows.append([2000 + jitter + slow, 2000 + jitter + slow - own, 5, 400, 500, 50])
             tell(watch, rank, k="s", n=first, e=1, t=1000.0 + first / 50, d=rows)
-
-
-def until(what: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_who_is_late_is_said_once_and_stored(watch: JobWatch, heard: Heard) -> None:

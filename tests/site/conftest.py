@@ -1,7 +1,5 @@
 """A made-up store, and what a page gives."""
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,24 +10,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+import fleet_lab as lab
 from wirespeed.runs.source import opened
 from wirespeed.site.framing import Site
-
-
-def _lab() -> Any:
-    """A file beside this one; tests are imported without a path to it."""
-    spec = importlib.util.spec_from_file_location(
-        "fleet_lab", Path(__file__).parent / "fleet_lab.py"
-    )
-    if spec is None or spec.loader is None:
-        raise ImportError("fleet_lab")
-    made = importlib.util.module_from_spec(spec)
-    sys.modules["fleet_lab"] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-lab = _lab()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
+import fleet_lab as lab
 from wirespeed.errors import InputError, UsageError
 from wirespeed.fleet.job_ends import JobEnd
 from wirespeed.fleet.job_store import keep_jobs
@@ -72,7 +72,6 @@ def test_the_overview_tells_who_fails_and_why(fleet: Any, shown: Any) -> None:
 
 
 def test_a_run_that_comes_is_in_the_fleet_soon(empty: Path) -> None:
-    lab = sys.modules["fleet_lab"]
     lab.stored(empty, 8, 1)
     fleets = Beside(whole)
 
@@ -90,7 +89,7 @@ def test_a_run_that_comes_is_in_the_fleet_soon(empty: Path) -> None:
 
 
 def test_who_fails_jobs_is_named(empty: Path, shown: Any) -> None:
-    lab, now, bad = sys.modules["fleet_lab"], time.time(), "<b>n3"
+    now, bad = time.time(), "<b>n3"
     (empty / "runs").mkdir(mode=0o700, parents=True)
     host = f"{bad}.lab.example"  # Slurm leaves out the domain
     lab.write(empty / "runs", lab._check(lab.Fleet([host]), [host], 1.0, datetime.now(), Random(1)))
@@ -202,7 +201,7 @@ def test_metrics_tell_the_newest_run_of_each_command(fleet: Any, shown: Any) -> 
 
 
 def test_a_fault_that_was_acted_out_alarms_nobody(empty: Path, shown: Any) -> None:
-    sys.modules["fleet_lab"].stored(empty, 8, 1)
+    lab.stored(empty, 8, 1)
     real, told = load(empty / "runs" / newest(empty)), shown(metrics)
     save(replace(real, id="0" * 8, verdict="NOT READY", config={"inject": "slow-link"}))
     assert real.id in told and shown(metrics) == told
@@ -212,7 +211,7 @@ def test_a_fault_that_was_acted_out_alarms_nobody(empty: Path, shown: Any) -> No
 def test_a_run_that_could_not_be_read_is_read_by_the_next_scrape(
     empty: Path, shown: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sys.modules["fleet_lab"].stored(empty, 8, 1)
+    lab.stored(empty, 8, 1)
 
     def busy(path: Path) -> Any:
         raise InputError("the store does not answer")

@@ -1,6 +1,5 @@
 """Two nodes on one machine: network namespaces with a cable between them, and host names."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -12,28 +11,24 @@ from typing import Any
 
 import pytest
 
+from image_lab import image
+from kube_lab import kube, kube_namespaces
+from slurm_lab import slurm_lab, slurm_memory_lab
+from sshd_lab import ssh_lab, ssh_nodes
+
 BOUND_S = 20.0
 KUBE_S = 400
 
 
-def _fixture(module: str, name: str) -> Any:
-    """A fixture of a file beside this one; tests are imported without a path to it."""
-    spec = importlib.util.spec_from_file_location(module, Path(__file__).parent / f"{module}.py")
-    if spec is None or spec.loader is None:
-        raise ImportError(module)
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[module] = made
-    spec.loader.exec_module(made)
-    return getattr(made, name)
-
-
-ssh_lab = _fixture("sshd_lab", "ssh_lab")
-ssh_nodes = _fixture("sshd_lab", "ssh_nodes")
-image = _fixture("image_lab", "image")
-kube = _fixture("kube_lab", "kube")
-kube_namespaces = _fixture("kube_lab", "kube_namespaces")
-slurm_lab = _fixture("slurm_lab", "slurm_lab")
-slurm_memory_lab = _fixture("slurm_lab", "slurm_memory_lab")
+__all__ = [
+    "image",
+    "kube",
+    "kube_namespaces",
+    "slurm_lab",
+    "slurm_memory_lab",
+    "ssh_lab",
+    "ssh_nodes",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,15 +3,17 @@
 import json
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+
+import processes
 from slurm_lab import SlurmLab, made
 
 pytestmark = pytest.mark.system
-WAIT_S = 40.0
+until = partial(processes.until, bound_s=40.0, every_s=0.2)
 NEEDED = ("slurmdbd", "mariadbd", "mariadb-install-db", "sacct", "sacctmgr")
 _SLURM = """\
 AccountingStorageType=accounting_storage/slurmdbd
@@ -30,13 +32,6 @@ StorageLoc=accounting
 LogFile={folder}/slurmdbd.log
 PidFile={folder}/slurmdbd.pid
 """
-
-
-def until(true: Callable[[], Any], what: str) -> None:
-    end = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.2)
 
 
 class AccountedLab(SlurmLab):

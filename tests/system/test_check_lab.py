@@ -1,8 +1,6 @@
 """`check` over several nodes of the lab: what nodes see of each other, with real packets."""
 
 import json
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from wirespeed.lab import Lab, LabSpec
+from network_labs import network_lab
+from wirespeed.lab import Lab
 
 pytestmark = pytest.mark.system
 
@@ -21,10 +20,7 @@ CHECK = (sys.executable, "-m", "wirespeed", "check", "-l", "quick", "-q", "-o", 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    missing = [name for name in ("ip", "tc", "nft") if shutil.which(name) is None]
-    if os.geteuid() != 0 or missing:
-        pytest.skip(f"Requires: root and the commands ip, tc and nft (missing: {missing})")
-    with Lab(LabSpec(NODES, f"c{os.getpid()}")) as made:
+    with network_lab(NODES, "nft") as made:
         yield made
 
 

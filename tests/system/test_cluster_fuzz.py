@@ -1,8 +1,5 @@
 """10,000 cluster files made from the schema, damaged, and raw: clear errors only, in bounded time."""
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -10,26 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import hostile_files as hostile
+
 pytestmark = pytest.mark.hostile("fuzzed files")
 
-HOSTILE = Path(__file__).parents[1] / "clusters" / "file" / "hostile.py"
 SHARES = {"files": 2000, "damaged": 3000, "texts": 2500, "raw": 2500}
-
-
-def _hostile() -> ModuleType:
-    name = "wirespeed_tests_hostile"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, HOSTILE)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    return sys.modules[name]
 
 
 def run(kind: str, check: Any, count_attacks: Any) -> dict[str, int]:
     """How many were looked at, how many were read."""
-    hostile = _hostile()
     counts = {"all": 0, "read": 0}
     strategy: st.SearchStrategy[Any] = getattr(hostile, kind)()
 

@@ -20,13 +20,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import processes
+
 BOUND_S = 120.0
+until = partial(processes.until, bound_s=BOUND_S, every_s=0.2)
 KINDS = ("mpijobs.kubeflow.org", "jobsets.jobset.x-k8s.io")
 ENGINES = ("mpijob", "trainjob", "jobset")
 KINDS += ("trainjobs.trainer.kubeflow.org", "trainingruntimes.trainer.kubeflow.org")
@@ -101,13 +105,6 @@ def defined() -> Iterator[bool]:
     finally:
         kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", stdin=text)
         until(lambda: not installed())
-
-
-def until(true: Callable[[], Any]) -> None:
-    end = time.monotonic() + BOUND_S
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.2)
 
 
 def described(kind: str) -> bool:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from network_labs import network_lab
 from wirespeed.diagnose.diagnose import diagnose
 from wirespeed.diagnose.sources import Source
-from wirespeed.lab import Lab, LabSpec
+from wirespeed.lab import Lab
 from wirespeed.model.records import Finding
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -39,10 +40,7 @@ Train = Callable[..., Finding]
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    missing = [name for name in ("ip", "tc", "nft") if shutil.which(name) is None]
-    if os.geteuid() != 0 or missing:
-        pytest.skip(f"Requires: root and the commands ip, tc and nft (missing: {missing})")
-    with Lab(LabSpec(NODES, f"d{os.getpid()}")) as made:
+    with network_lab(NODES, "nft") as made:
         yield made
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from browser_lab import tab
+
 pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).parents[2]
@@ -23,18 +25,7 @@ _LOADS = re.compile(
 """Addresses of elsewhere that a browser loads by itself; a link to follow is none."""
 
 
-def _lab(module: str) -> Any:
-    """A file beside this one; tests are imported without a path to it."""
-    spec = importlib.util.spec_from_file_location(module, Path(__file__).parent / f"{module}.py")
-    if spec is None or spec.loader is None:
-        raise ImportError(module)
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[module] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-tab = _lab("browser_lab").tab
+__all__ = ["tab"]
 
 
 @pytest.fixture(scope="module")

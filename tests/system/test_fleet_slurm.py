@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from slurm_lab import SlurmLab, made
 
 pytestmark = pytest.mark.system

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slurm_lab import SlurmLab, made
 
+from slurm_lab import SlurmLab, made
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, Subject, World
 from wirespeed.runs.folder import new_id

@@ -9,14 +9,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-TABLE = Path(__file__).parents[2] / "benchmarks" / "gpu_faults.py"
+import gpu_faults as table
+
 FOLDER = os.environ.get("WIRESPEED_TEST_GPU_LAB", "")
 pytestmark = [
     pytest.mark.system,
@@ -26,17 +25,6 @@ pytestmark = [
 ]
 
 
-def _load() -> ModuleType:
-    spec = spec_from_file_location("gpu_faults", TABLE)
-    if spec is None or spec.loader is None:
-        raise ImportError(str(TABLE))
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up by name
-    spec.loader.exec_module(module)
-    return module
-
-
-table = _load()
 FAULTS = {fault.name: fault for fault in table.FAULTS}
 ON_OTHERS = ("lost", "two NVLinks down", "PCIe x4 of x16")
 

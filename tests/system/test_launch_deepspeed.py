@@ -7,12 +7,14 @@ import shutil
 import signal
 import socket
 import sys
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from launched import by_rank, running_on
+from processes import command_lines
 
 pytestmark = [
     pytest.mark.system,
@@ -46,42 +48,14 @@ def words(ssh_lab: Any, *more: str, hosts: str) -> list[str]:
     return [*LAUNCH, "--hosts", hosts, "--with", f"ssh-config={ssh_lab.config}", *more]
 
 
-def by_rank(text: str) -> dict[int, list[str]]:
-    """Output lines (`node-1/rank-1: …`) by rank."""
-    found: dict[int, list[str]] = {}
-    for line in text.splitlines():
-        head, _, said = line.partition(": ")
-        found.setdefault(int(head.rpartition("-")[2]), []).append(said)
-    return found
-
-
-def command_lines() -> dict[int, str]:
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
-    return found
-
-
 def over(running: Any) -> bool:
     return running.process.poll() is not None
 
 
-def sleepers(ssh_lab: Any) -> dict[str, int]:
-    """Pid by node of the command itself, not of what started it."""
-    return {
-        node: pid
-        for node in ssh_lab.hosts
-        for pid, line in ssh_lab.processes(node).items()
-        if line == " ".join(SLEEPER)
-    }
-
-
 def started(cli: Any, ssh_lab: Any, *more: str, hosts: str) -> tuple[Any, dict[str, int]]:
     running = ssh_lab.start(words(ssh_lab, *more, "--", *SLEEPER, hosts=hosts))
-    cli.until(lambda: len(sleepers(ssh_lab)) == hosts.count(",") + 1 or over(running))
-    return running, sleepers(ssh_lab)
+    cli.until(lambda: len(running_on(ssh_lab, SLEEPER)) == hosts.count(",") + 1 or over(running))
+    return running, running_on(ssh_lab, SLEEPER)
 
 
 # This machine.
@@ -281,7 +255,7 @@ def test_another_job_of_deepspeed_goes_on(ssh_lab: Any, cli: Any) -> None:
     mine.signal(signal.SIGINT)
     assert mine.wait(AFTER_S).code == 130
     cli.until(lambda: not _has(ssh_lab, "node-2", "sleep 599"))
-    assert sleepers(ssh_lab) == pids
+    assert running_on(ssh_lab, SLEEPER) == pids
     other.signal(signal.SIGINT)
     other.wait(AFTER_S)
     ssh_lab.nothing_left()

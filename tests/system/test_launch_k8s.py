@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from launched import by_rank
+
 pytestmark = pytest.mark.system
 
 BOUND_S = 150.0
@@ -43,15 +45,6 @@ def ours(kube: Any, *pods: str) -> list[str]:
         assert done.returncode == 0, done.stderr
         found += [line.strip() for line in done.stdout.splitlines()]
     return [line for line in found if "python" in line or line == "sleep 7777"]
-
-
-def by_rank(text: str) -> dict[int, list[str]]:
-    """Output lines (`demo-1/rank-1: …`) by rank."""
-    found: dict[int, list[str]] = {}
-    for line in text.splitlines():
-        head, _, said = line.partition(": ")
-        found.setdefault(int(head.rpartition("-")[2]), []).append(said)
-    return found
 
 
 def started(kube: Any, *more: str, verb: tuple[str, ...] = ()) -> Any:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from launched import by_rank
+
 pytestmark = pytest.mark.system
 
 LAUNCH = (sys.executable, "-m", "wirespeed", "launch", "--on", "mpi")
@@ -74,15 +76,6 @@ def mpi(request: pytest.FixtureRequest, ssh_lab: Any) -> Iterator[Mpi]:
     if program is None:
         pytest.skip(f"Requires: {request.param} ({INSTALL[request.param]})")
     yield Mpi(ssh_lab, request.param, program)
-
-
-def by_rank(text: str) -> dict[int, list[str]]:
-    """Output lines (`node-1/rank-1: …`) by rank."""
-    found: dict[int, list[str]] = {}
-    for line in text.splitlines():
-        head, _, said = line.partition(": ")
-        found.setdefault(int(head.rpartition("-")[2]), []).append(said)
-    return found
 
 
 def first_finding(cli: Any) -> dict[str, Any]:

@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from launched import by_rank, running_on
+from processes import command_lines
 from wirespeed import __version__
 
 pytestmark = pytest.mark.system
@@ -29,38 +29,10 @@ def words(ssh_lab: Any, *more: str, hosts: str = ALL) -> list[str]:
     return [*LAUNCH, "--hosts", hosts, "--with", f"config={ssh_lab.config}", *more]
 
 
-def by_rank(text: str) -> dict[int, list[str]]:
-    """Output lines (`node-1/rank-1: …`) by rank."""
-    found: dict[int, list[str]] = {}
-    for line in text.splitlines():
-        head, _, said = line.partition(": ")
-        found.setdefault(int(head.rpartition("-")[2]), []).append(said)
-    return found
-
-
-def command_lines() -> dict[int, str]:
-    found = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
-    return found
-
-
-def sleepers(ssh_lab: Any) -> dict[str, int]:
-    """Pid by node of the command itself, not of what started it."""
-    return {
-        node: pid
-        for node in ssh_lab.hosts
-        for pid, line in ssh_lab.processes(node).items()
-        if line == " ".join(SLEEPER)
-    }
-
-
 def started(cli: Any, ssh_lab: Any, *more: str) -> tuple[Any, dict[str, int]]:
     running = ssh_lab.start(words(ssh_lab, *more, "--", *SLEEPER))
-    cli.until(lambda: len(sleepers(ssh_lab)) == 4)
-    return running, sleepers(ssh_lab)
+    cli.until(lambda: len(running_on(ssh_lab, SLEEPER)) == 4)
+    return running, running_on(ssh_lab, SLEEPER)
 
 
 def inside(ssh_lab: Any, node: str, *command: str) -> None:

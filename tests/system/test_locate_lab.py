@@ -3,10 +3,7 @@
 The faults differ from the rest by factors that no noise makes; no figure is compared with a clock.
 """
 
-import itertools
 import json
-import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from wirespeed.lab import Lab, LabSpec, NodeResult
+from network_labs import network_lab
+from wirespeed.lab import Lab, NodeResult
 
 pytestmark = pytest.mark.system
 
@@ -22,16 +20,12 @@ NODES = 4
 BOUND_S = 150.0
 LOCATE = (sys.executable, "-m", "wirespeed", "locate", "-q", "-o", "json")
 
-_numbers = itertools.count()
 Named = set[tuple[str, str, str]]
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    missing = [name for name in ("ip", "tc") if shutil.which(name) is None]
-    if os.geteuid() != 0 or missing:
-        pytest.skip(f"Requires: root and the commands ip and tc (missing: {missing})")
-    with Lab(LabSpec(NODES, f"l{os.getpid()}-{next(_numbers)}")) as made:
+    with network_lab(NODES) as made:
         yield made
 
 

@@ -1,8 +1,6 @@
 """The report in a real browser: all is drawn, nothing is asked of anybody, anybody can read it."""
 
-import importlib.util
 import json
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import report_lab as lab
+from browser_lab import tab
 from wirespeed.compare.compare import SideRuns, compare
 from wirespeed.model.codec import from_json
 from wirespeed.model.records import Run
@@ -23,19 +23,7 @@ LARGEST_MB = 15
 _OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
-def _lab(module: str) -> Any:
-    """A file beside this one; tests are imported without a path to it."""
-    spec = importlib.util.spec_from_file_location(module, Path(__file__).parent / f"{module}.py")
-    if spec is None or spec.loader is None:
-        raise ImportError(module)
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[module] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-tab = _lab("browser_lab").tab
-lab = _lab("report_lab")
+__all__ = ["tab"]
 
 
 def golden(name: str) -> Run:

@@ -1,7 +1,6 @@
 """`wirespeed serve` in a real browser, with 1,000 nodes: every page, and names that mean ill."""
 
 import http.client
-import importlib.util
 import json
 import re
 import shutil
@@ -18,6 +17,8 @@ from urllib.parse import quote
 
 import pytest
 
+import fleet_lab as lab
+from browser_lab import tab
 from wirespeed.model.codec import to_json
 from wirespeed.runs.folder import RunFolder
 from wirespeed.runs.place import LIVE
@@ -31,19 +32,7 @@ BOUND_S = 30.0
 _OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
-def _lab(file: Path) -> Any:
-    """A file of the tests; they are imported without a path to it."""
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None:
-        raise ImportError(file.stem)
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-tab = _lab(HERE / "browser_lab.py").tab
-lab = _lab(HERE.parent / "site" / "fleet_lab.py")
+__all__ = ["tab"]
 
 
 @pytest.fixture(scope="module")

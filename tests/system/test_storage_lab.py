@@ -5,7 +5,6 @@ import secrets
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from processes import until
 from wirespeed.process import free_port
 from wirespeed.rank.storage import folder
 
@@ -70,7 +70,7 @@ def test_a_hang_in_the_kernel_is_bounded_and_the_next_run_removes_what_was_left(
     """Who writes to a frozen file system waits in state D, which no signal ends."""
     place = ext4("512M")
     running = cli.start(*WORDS, "--data", str(place), "--timeout", "3", "-o", "json")
-    wait_for(lambda: list(place.glob(".wirespeed*/rank-1.bin")))
+    until(lambda: list(place.glob(".wirespeed*/rank-1.bin")))
     run("fsfreeze", "-f", place)
     try:
         done = running.wait(60)
@@ -82,7 +82,7 @@ def test_a_hang_in_the_kernel_is_bounded_and_the_next_run_removes_what_was_left(
     assert "state D" in " ".join(one["evidence"])
     assert done.seconds < 60
     assert finding(done.json, "STOR-008")["status"] == "warn"
-    wait_for(lambda: next_run_removes(place) == 1)
+    until(lambda: next_run_removes(place) == 1)
     assert [path.name for path in place.iterdir()] == ["lost+found"]
 
 
@@ -150,10 +150,10 @@ def nfs(tmp_path: Path) -> Iterator[Path]:
         for device in ("lo", "eth0"):
             run("ip", "-n", space, "link", "set", device, "up")
         start(undo, *inside, "unshare", "-m", "sh", "-c", bind)
-        wait_for(lambda: listens(inside, 111))
+        until(lambda: listens(inside, 111))
         log, pid = tmp_path / "ganesha.log", tmp_path / "ganesha.pid"
         start(undo, *inside, "ganesha.nfsd", "-F", "-f", config, "-L", log, "-p", pid)
-        wait_for(lambda: listens(inside, 2049))
+        until(lambda: listens(inside, 2049))
         if in_kernel:
             run("mount", "-t", "nfs", "-o", "vers=3,nolock,port=2049,mountport=20048",
                 f"{SERVER}:{export}", place)  # fmt: skip
@@ -169,7 +169,7 @@ def nfs(tmp_path: Path) -> Iterator[Path]:
                 "-m",
                 place,
             )
-        wait_for(lambda: os.path.ismount(place))
+        until(lambda: os.path.ismount(place))
         undo.callback(run, "umount", "-f", "-l", place)
         yield place
 
@@ -187,24 +187,17 @@ def listens(inside: list[str], port: int) -> bool:
     return f":{port} " in done.stdout
 
 
-def wait_for(held: Callable[[], Any]) -> None:
-    until = time.monotonic() + BOUND_S
-    while not held():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def test_nfs_whose_network_is_cut_in_the_middle(
     cli: Any, nfs: Path, tmp_path: Path, finding: Any
 ) -> None:
     """Named and bounded; once the network is back, the next run removes what could not be removed."""
     running = cli.start(*WORDS, "--data", str(nfs), "--timeout", "4", "-o", "json")
-    wait_for(lambda: list((tmp_path / "export").glob(".wirespeed*/rank-1.bin")))
+    until(lambda: list((tmp_path / "export").glob(".wirespeed*/rank-1.bin")))
     run("ip", "link", "set", "ws-nfs", "down")
     done = running.wait(90)
     assert done.code == 1, done.err
     assert "hangs" in finding(done.json, "STOR-002")["title"]
     assert finding(done.json, "STOR-008")["status"] == "warn"
     run("ip", "link", "set", "ws-nfs", "up")
-    wait_for(lambda: next_run_removes(nfs) == 1)
+    until(lambda: next_run_removes(nfs) == 1)
     assert list((tmp_path / "export").iterdir()) == []

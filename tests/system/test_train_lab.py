@@ -1,9 +1,6 @@
 """Training over nodes with real traffic: a slow link is exposed communication and lost efficiency."""
 
-import itertools
 import json
-import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from wirespeed.lab import Lab, LabSpec
+from network_labs import network_lab
+from wirespeed.lab import Lab
 
 pytestmark = [pytest.mark.system, pytest.mark.quiet]
 
@@ -19,16 +17,11 @@ BOUND_S = 150.0
 TRAIN = (sys.executable, "-m", "wirespeed", "train", "-q", "-o", "json")
 QUICK = ("--rounds", "2", "--steps", "1", "--no-prove", "--layers", "1")
 
-_numbers = itertools.count()
-
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    missing = [name for name in ("ip", "tc") if shutil.which(name) is None]
-    if os.geteuid() != 0 or missing:
-        pytest.skip(f"Requires: root and the commands ip and tc (missing: {missing})")
     pytest.importorskip("torch", reason="Requires: torch")
-    with Lab(LabSpec(2, f"t{os.getpid()}-{next(_numbers)}")) as made:
+    with network_lab(2) as made:
         made.slow("node-1", "50mbit")
         yield made
 

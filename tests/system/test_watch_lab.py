@@ -1,7 +1,6 @@
 """A watched job over nodes with real traffic: a slow network is its node's, and no rank is late."""
 
 import json
-import os
 import shutil
 import sys
 import time
@@ -11,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from wirespeed.lab import Lab, LabSpec
+from network_labs import network_lab
+from wirespeed.lab import Lab
 
 pytestmark = [pytest.mark.system, pytest.mark.quiet]
 
@@ -40,11 +40,8 @@ os._exit(0)
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    missing = [name for name in ("ip", "tc") if shutil.which(name) is None]
-    if os.geteuid() != 0 or missing:
-        pytest.skip(f"Requires: root and the commands ip and tc (missing: {missing})")
     pytest.importorskip("torch", reason="Requires: torch")
-    with Lab(LabSpec(4, f"w{os.getpid()}")) as made:
+    with network_lab(4) as made:
         yield made
 
 

@@ -1,13 +1,13 @@
 """Batches through a file and torch's DataLoader: the model's own samples, and workers that end."""
 
-import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from processes import gone, until
 
 torch = pytest.importorskip("torch", reason="Requires: torch")
 
@@ -65,7 +65,7 @@ def test_a_rank_that_is_killed_takes_its_workers_along_and_leaves_no_socket_open
             peer, _ = server.accept()
             peer.settimeout(60)
             worker = int(peer.makefile().readline())
-            assert _runs(worker)
+            assert not gone(worker)
             assert not (tmp_path / "ran").exists()
             rank.kill()
             assert peer.recv(1) == b"", "nobody else holds it"
@@ -73,16 +73,4 @@ def test_a_rank_that_is_killed_takes_its_workers_along_and_leaves_no_socket_open
         finally:
             rank.kill()
             rank.wait()
-        deadline = time.monotonic() + 20
-        while _runs(worker) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not _runs(worker)
-
-
-def _runs(pid: int) -> bool:
-    """A zombie that nobody has waited for yet does not."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
+        until(lambda: gone(worker))

@@ -2,12 +2,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from processes import until
 from wirespeed.watchdog.stacks import main_thread_stack, process_state, stack_of_stopped
 
 SLEEPER = """
@@ -44,10 +44,7 @@ def sleeper(tmp_path: Path) -> Iterator[Callable[[str], tuple[int, Path]]]:
 
 def stop(pid: int) -> None:
     os.kill(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + 5
-    while process_state(pid) != "T":
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: process_state(pid) == "T")
 
 
 def test_a_stopped_process_gives_its_main_threads_stack(sleeper):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from processes import until
 from wirespeed.watchdog import Monitor
 from wirespeed.watchdog.heartbeat import Heartbeat
 from wirespeed.watchdog.protocol import (
@@ -194,10 +195,7 @@ def test_messages_in_many_small_pieces_arrive(monitor: Any, dial: Dial) -> None:
     with dial() as connection:
         for byte in connection.hello() + connection.sealed(BEAT):
             connection.send(bytes([byte]))
-        deadline = time.monotonic() + 5
-        while monitor.statuses()[0].sequence != 7:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: monitor.statuses()[0].sequence == 7)
 
 
 def test_a_rank_that_was_crowded_out_comes_again(monitor: Any, monkeypatch: Any) -> None:

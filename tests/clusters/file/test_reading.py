@@ -1,17 +1,16 @@
 """All problems of a cluster file at once, each with line, key, what was seen, expected and meant."""
 
-import sys
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+import hostile_files as hostile
 from wirespeed.clusters.file import ClusterFile
 from wirespeed.clusters.reading import ClusterFileError, decode, read_cluster
 from wirespeed.errors import UsageError
 from wirespeed.yaml_tree import Problem, parse
 
-hostile = sys.modules["wirespeed_tests_hostile"]
 NAMED = "cluster: {name: a}\n"
 
 

@@ -1,16 +1,14 @@
 """The strict YAML reader: plain text with lines, and nothing that YAML can do beside that."""
 
-import sys
 import time
 import types
 from pathlib import Path
 
 import pytest
 
+import hostile_files as hostile
 from wirespeed import yaml_tree
 from wirespeed.yaml_tree import MOST_BYTES, MOST_DEPTH, Mark, parse
-
-hostile = sys.modules["wirespeed_tests_hostile"]
 
 
 def test_values_stay_text_whatever_yaml_1_1_makes_of_them() -> None:

@@ -1,14 +1,13 @@
 """Fakes for the tests here, and no way to a real metadata service."""
 
-import importlib.util
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+import placement_fakes
 
 CLOSED = "http://127.0.0.1:1"
 """Nothing listens there: a request that should not be made is refused at once."""
@@ -19,20 +18,9 @@ VARIABLES = {
 }
 
 
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "placement_fakes", Path(__file__).with_name("fakes.py")
-    )
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session")
 def fakes() -> ModuleType:
-    return _load()
+    return placement_fakes
 
 
 @pytest.fixture(autouse=True)

@@ -28,13 +28,9 @@ def devices(rank: int, ranks: int, hosts: list[str], nodes: int, faults: list[st
     """What this rank recorded; each host has the same cores, dealt to so many NUMA nodes."""
     import os
 
-    import torch
-    import torch.distributed as dist
-
-    from wirespeed.collectives.engines.torch_engine import TorchEngine
+    from places import place_of
     from wirespeed.rank.compute import carry_out, proof, units, worker
     from wirespeed.rank.compute.carry_out import run_compute
-    from wirespeed.rank.place import Control, Place
 
     cores = list(range(4))
     os.sched_getaffinity = lambda _: set(cores)  # type: ignore[assignment]
@@ -52,21 +48,7 @@ def devices(rank: int, ranks: int, hosts: list[str], nodes: int, faults: list[st
         def record(self, kind: str, data: dict[str, Any]) -> None:
             told.append((kind, data))
 
-    place = Place(
-        rank=rank,
-        world_size=ranks,
-        hosts=tuple(hosts),
-        local_ranks=tuple(range(ranks)),
-        racks=("",) * ranks,
-        gpus=("",) * ranks,
-        engine=TorchEngine("gloo", torch.device("cpu")),
-        control=Control(dist.new_group(), rank, ranks),
-        store=None,  # type: ignore[arg-type]
-        tick=lambda: None,
-        busy=lambda bound: None,
-        cache_bytes=1 << 16,
-        groups={},
-    )
+    place = place_of(rank, ranks, hosts=tuple(hosts), cache_bytes=1 << 16)
     plan = compute_plan(*faults)
     if plan.compute is not None:
         run_compute(place, plan, plan.compute, Reporter())

@@ -16,6 +16,7 @@ from wirespeed.training.strategies.plain import PlainTrainer
 from wirespeed.training.synchroniser import Synchroniser
 
 CPU = torch.device("cpu")
+pytestmark = pytest.mark.usefixtures("one_thread")
 TINY = TRANSFORMERS["tiny"]
 
 
@@ -70,14 +71,6 @@ def vector_spec(build, loss=None):
 
 def setup(samples):
     return Setup(group=None, device=CPU, optimizer_class=torch.optim.AdamW, samples=samples)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.slow

@@ -77,12 +77,8 @@ def expected(samples):
 
 
 @pytest.fixture(autouse=True)
-def none_made_and_one_thread():
+def none_made(one_thread):
     made.clear()
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.slow

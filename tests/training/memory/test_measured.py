@@ -11,6 +11,7 @@ from wirespeed.model.training_records import TrainingMemory
 from wirespeed.training.contract import ModelSpec, Setup
 from wirespeed.training.memory.measured import measure_memory
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 IN, HIDDEN, CLASSES, SAMPLES = 64, 256, 10, 128
 PARAMETERS = IN * HIDDEN + HIDDEN + HIDDEN * CLASSES + CLASSES
 TENSORS = 4
@@ -58,14 +59,6 @@ class Hidden(Alone):
     def step(self):
         self.kept.step()
         self.kept.zero_grad()
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def mlp_spec(frozen=False):

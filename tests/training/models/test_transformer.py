@@ -13,12 +13,8 @@ from wirespeed.training.models.sizes import TRANSFORMERS
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+def seeded(one_thread):
     torch.manual_seed(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_no_token_sees_a_later_one():

@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trace_making import event, job, write
 from wirespeed.watch.traces import cover, json_list, rank_trace
 from wirespeed.watch.traces.analysis import Analysed, analysed
 from wirespeed.watch.traces.judging import late_of
-
-from .making import event, job, write
 
 MADE = Path(__file__).parent / "made"
 

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trace_making import job, write
 from wirespeed.errors import InputError
 from wirespeed.watch.traces.analysis import analysed
 from wirespeed.watch.traces.judging import judged
 from wirespeed.watch.verdict import verdict_of
-
-from .making import job, write
 
 ODD = st.sampled_from(
     [
