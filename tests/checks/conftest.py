@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+import usual
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import (
     Measurement,
     NodeFacts,
-    TimeStats,
     Verification,
     World,
     WrongData,
@@ -19,25 +19,12 @@ from wirespeed.model.records import (
 def _measured(op: str = "all_reduce", **changes: Any) -> Measurement:
     """A timing; `half` is the half width of its interval relative to the median of 100 µs."""
     median, half = changes.pop("median", 100e-6), changes.pop("half", 0.05)
-    time = TimeStats(
-        median=median, mean=median, low=median * (1 - half), high=median * (1 + half),
-        min=median, p95=median, p99=median, max=median,
-    )  # fmt: skip
-    fields: dict[str, Any] = {
-        "op": op, "engine": "torch", "dtype": "float32", "redop": "none", "root": -1,
-        "in_place": False, "size_bytes": 1024, "count": 256, "ranks": 4, "iterations": 20,
-        "time": time, "algbw": 1e9, "busbw": 1e9,
-    }  # fmt: skip
-    return Measurement(**{**fields, **changes})
+    return usual.measurement(median, half=half, **{"op": op, "redop": "none", "ranks": 4} | changes)
 
 
 def _verified(op: str = "all_reduce", **changes: Any) -> Verification:
-    fields: dict[str, Any] = {
-        "op": op, "engine": "torch", "dtype": "float32", "redop": "sum", "root": -1,
-        "in_place": False, "size_bytes": 4084, "count": 1021, "ranks": 4, "wrong": 0,
-        "elements": 4084,
-    }  # fmt: skip
-    return Verification(**{**fields, **changes})
+    told = {"op": op, "ranks": 4, "count": 1021, "elements": 4084}
+    return usual.verification(4084, **told | changes)
 
 
 def _wrong(rank: int = 1, **changes: Any) -> WrongData:

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+import usual
 from wirespeed.checks.combinations import (
     Taken,
     case_of,
@@ -13,28 +14,12 @@ from wirespeed.checks.combinations import (
     pooled,
     usual_rounds,
 )
-from wirespeed.model.records import Measurement, TimeStats
 
 
 def measured(seconds, size=1024, wrong=None):
-    time = dict.fromkeys(("median", "mean", "low", "high", "min", "p95", "p99", "max"), seconds)
-    return Measurement(
-        op="all_reduce",
-        engine="torch",
-        dtype="float32",
-        redop="sum",
-        root=-1,
-        in_place=False,
-        size_bytes=size,
-        count=size // 4,
-        ranks=2,
-        iterations=50,
-        time=TimeStats(**time),
-        algbw=size / seconds,
-        busbw=1.5 * size / seconds,
-        wrong=wrong,
-        rank_medians=(seconds, seconds / 2),
-    )
+    told = {"iterations": 50, "wrong": wrong, "rank_medians": (seconds, seconds / 2)}
+    rates = {"algbw": size / seconds, "busbw": 1.5 * size / seconds}
+    return usual.measurement(seconds, size, **told, **rates)
 
 
 def taken(name, *sizes, first=1, **fields):

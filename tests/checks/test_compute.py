@@ -4,13 +4,13 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import usual
 from wirespeed.checks.compute import right_findings
 from wirespeed.checks.compute_rates import fast_findings
 from wirespeed.checks.judge import judge
 from wirespeed.checks.levels import compute_plan
 from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate, WrongProducts
-from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Finding, NodeFacts, Run, World
+from wirespeed.model.records import Finding, Run, World
 from wirespeed.plan import Plan
 from wirespeed.reference import NoReference
 from wirespeed.runs import store
@@ -186,18 +186,10 @@ def test_a_busy_machine_is_not_judged() -> None:
 
 
 def earlier(tera: float, host: str = "a", cores: int = 0) -> Run:
-    node = NodeFacts(host=host, ranks=(0,), facts=Facts())
-    told: dict[str, Any] = {
-        "id": "00000000",
-        "command": "check",
-        "verdict": "READY",
-        "exit_code": 0,
-        "started": "2026-11-20T00:00:00Z",
-        "seconds": 1.0,
-        "world": World(size=1, nodes=(node,), backend="nccl", launcher="local"),
-        "compute": Compute(rates=(rate(host, tera, cores=cores),)),
-    }
-    return Run(**told)
+    return usual.run(
+        world=usual.world(usual.node(host), size=1, backend="nccl"),
+        compute=Compute(rates=(rate(host, tera, cores=cores),)),
+    )
 
 
 def test_a_lone_device_is_held_against_its_own_past() -> None:

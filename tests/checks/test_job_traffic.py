@@ -1,14 +1,14 @@
 """The fabric or the code, from what a replay and the job's record say."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
+import usual
 from wirespeed.checks.job_traffic import replay_findings, shape_findings
 from wirespeed.model.bench_records import MedianTime, Replay, ReplayedCall
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Measurement, NodeFacts, TimeStats, World
+from wirespeed.model.records import Measurement, NodeFacts, World
 from wirespeed.model.training_records import LoadFigures, Ratio
 
 MS = 1e-3
@@ -21,23 +21,7 @@ def median(ms: float, spread: float = 0.05) -> MedianTime:
 
 
 def alone(size: int, ms: float, ranks: int = 4) -> Measurement:
-    time = median(ms)
-    stats: dict[str, Any] = dict.fromkeys(("mean", "min", "p95", "p99", "max"), time.median)
-    return Measurement(
-        op="all_reduce",
-        engine="torch",
-        dtype="float32",
-        redop="sum",
-        root=-1,
-        in_place=False,
-        size_bytes=size,
-        count=size // 4,
-        ranks=ranks,
-        iterations=30,
-        time=TimeStats(median=time.median, low=time.low, high=time.high, **stats),
-        algbw=1e9,
-        busbw=1e9,
-    )
+    return usual.measurement(ms * MS, size, 0.05, ranks=ranks)
 
 
 def call(size: int, calls: int, in_job: float | None, last: float | None) -> ReplayedCall:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+import usual
 from wirespeed.cli import run as wirespeed
 from wirespeed.model.codec import to_json
-from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Measurement, NodeFacts, Run, TimeStats, World
+from wirespeed.model.records import Run
 from wirespeed.runs import jsontext
 from wirespeed.runs.store import list_runs, save
 
@@ -37,42 +37,12 @@ def do(tmp_path, monkeypatch, capsys) -> Callable[..., Shown]:  # type: ignore[n
 
 
 def a_run(id: str, time: float, nccl: str = "2.28.9", op: str = "all_reduce") -> Run:
-    stats = TimeStats(
-        median=time,
-        mean=time,
-        low=time * 0.999,
-        high=time * 1.001,
-        min=time,
-        p95=time,
-        p99=time,
-        max=time,
-    )
-    one = Measurement(
-        op=op,
-        engine="torch",
-        dtype="float32",
-        redop="sum",
-        root=-1,
-        in_place=False,
-        size_bytes=1024,
-        count=256,
-        ranks=2,
-        iterations=20,
-        time=stats,
-        algbw=1.0,
-        busbw=1.0,
-    )
-    node = NodeFacts(host="node-a", ranks=(0, 1), facts=Facts())
-    return Run(
+    return usual.run(
         id=id,
         command="bench",
-        verdict="READY",
-        exit_code=0,
-        started="2026-11-03T10:00:00Z",
-        seconds=1.0,
-        world=World(size=2, nodes=(node,), backend="gloo", launcher="local"),
+        world=usual.world(usual.node("node-a", 0, 1)),
         versions={"nccl": nccl},
-        measurements=(one,),
+        measurements=(usual.measurement(time, half=0.001, op=op),),
     )
 
 

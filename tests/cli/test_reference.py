@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+import usual
 from wirespeed.cli import run as wirespeed
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Measurement, NodeFacts, Run, TimeStats, World
+from wirespeed.model.records import NodeFacts, Run
 from wirespeed.runs.named_files import load_own
 from wirespeed.runs.store import past_runs, save
 
@@ -29,20 +30,10 @@ def stored(
     node = NodeFacts(
         host="n", ranks=(0, 1), facts=from_json(Facts, {"cpu.model": model, "cpu.allowed": 8})
     )
-    t = ms / 1e3
-    time = TimeStats(
-        median=t, mean=t, low=t * (1 - half), high=t * (1 + half), min=t, p95=t, p99=t, max=t
-    )
-    measurement = Measurement(
-        op="all_reduce", engine="torch", dtype="float32", redop="sum", root=-1, in_place=False,
-        size_bytes=1 << 20, count=1 << 18, ranks=2, iterations=20, time=time,
-        algbw=(1 << 20) / t, busbw=(1 << 20) / t,
-    )  # fmt: skip
-    run = Run(
-        id=id, command="check", verdict="READY", exit_code=0, started="2026-11-03T10:11:12.000Z",
-        seconds=1.0, measurements=(measurement,),
-        world=World(size=2, nodes=(node,), backend="gloo", launcher="local"),
-    )  # fmt: skip
+    seconds, size = ms / 1e3, 1 << 20
+    rates = {"algbw": size / seconds, "busbw": size / seconds}
+    measured = usual.measurement(seconds, size, half, **rates)
+    run = usual.run(id=id, measurements=(measured,), world=usual.world(node))
     save(run)
     return run
 

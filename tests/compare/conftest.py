@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+import usual
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Measurement, NodeFacts, Run, TimeStats, World
+from wirespeed.model.records import Measurement, NodeFacts, Run
 
 MakeRun = Callable[..., Run]
 
@@ -15,24 +16,9 @@ MakeRun = Callable[..., Run]
 def measurement(size: int, time: float, *, wide: float = 0.01, **fields: object) -> Measurement:
     """One of that median; its 95 % interval is `wide` to both sides (0: none, as in an import)."""
     low, high = time * math.exp(-wide), time * math.exp(wide)
-    given: dict[str, object] = {
-        "op": "all_reduce",
-        "engine": "torch",
-        "dtype": "float32",
-        "redop": "sum",
-        "root": -1,
-        "in_place": False,
-        "size_bytes": size,
-        "count": size // 4,
-        "ranks": 2,
-        "iterations": 20,
-        "time": TimeStats(
-            median=time, mean=time, low=low, high=high, min=low, p95=high, p99=high, max=high
-        ),
-        "algbw": size / time,
-        "busbw": size / time,
-    }
-    return Measurement(**{**given, **fields})  # type: ignore[arg-type]
+    stats = usual.times(time, low=low, high=high, min=low, p95=high, p99=high, max=high)
+    given = {"time": stats, "algbw": size / time, "busbw": size / time}
+    return usual.measurement(size=size, **given | fields)
 
 
 @pytest.fixture
@@ -57,14 +43,11 @@ def make_run() -> MakeRun:
             environment=dict(environment or {}),
         )
         own = [measurement(size, time, wide=wide) for size, time in (times or {}).items()]
-        return Run(
+        return usual.run(
             id=id,
             command="bench",
-            verdict="READY",
-            exit_code=0,
             started=started,
-            seconds=1.0,
-            world=World(size=2, nodes=(node,), backend="gloo", launcher="local"),
+            world=usual.world(node),
             versions=dict(versions or {"torch": "2.12"}),
             measurements=(*own, *more),
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import usual
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import (
@@ -15,7 +16,6 @@ from wirespeed.model.records import (
     NodeFacts,
     Run,
     Subject,
-    TimeStats,
     World,
 )
 
@@ -163,20 +163,14 @@ def _node(host: str, number: int, day: float) -> NodeFacts:
 def measured(op: str, size: int, ranks: int, day: float, rng: random.Random) -> Measurement:
     """With a change of the level on day 8."""
     time = (2e-5 + size / 360e9 * 2) * rng.gauss(1, 0.015) * (1.12 if day > 8 else 1.0)
-    names = ("median", "mean", "low", "high", "min", "p95", "p99", "max")
-    shares = (1.0, 1.0, 0.98, 1.02, 0.9, 1.2, 1.4, 2.0)
-    return Measurement(
+    stats = usual.times(time, 0.02, min=time * 0.9, p95=time * 1.2, p99=time * 1.4, max=time * 2.0)
+    return usual.measurement(
+        size=size,
         op=op,
-        engine="torch",
-        dtype="float32",
         redop="sum" if "reduce" in op else "none",
-        root=-1,
-        in_place=False,
-        size_bytes=size,
-        count=size // 4,
         ranks=ranks,
         iterations=50,
-        time=TimeStats(**{name: time * share for name, share in zip(names, shares, strict=True)}),
+        time=stats,
         algbw=size / time,
         busbw=2 * size / time if size > SIZES[0] else 0.0,
     )

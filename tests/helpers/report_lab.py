@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import usual
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import (
@@ -15,7 +16,6 @@ from wirespeed.model.records import (
     PairFigures,
     Run,
     Subject,
-    TimeStats,
     World,
 )
 
@@ -126,28 +126,14 @@ def _measurement(
 
 def measurement(op: str, size: int, time: float, ranks: int, **more: Any) -> Measurement:
     """One figure with an interval of ±2 %."""
-    stats = TimeStats(
-        median=time,
-        mean=time,
-        low=time * 0.98,
-        high=time * 1.02,
-        min=time * 0.95,
-        p95=time * 1.1,
-        p99=time * 1.2,
-        max=time * 1.3,
-    )
-    known: dict[str, Any] = {
-        "engine": "torch",
-        "dtype": "float32",
+    stats = usual.times(time, 0.02, min=time * 0.95, p95=time * 1.1, p99=time * 1.2, max=time * 1.3)
+    known = {
         "redop": "sum" if "reduce" in op else "none",
-        "root": -1,
-        "in_place": False,
-        "count": size // 4,
         "iterations": 40,
         "algbw": size / time,
         "busbw": size / time * 1.9,
     }
-    return Measurement(op=op, size_bytes=size, ranks=ranks, time=stats, **(known | more))
+    return usual.measurement(size=size, op=op, ranks=ranks, time=stats, **(known | more))
 
 
 def _located(hosts: list[str], slow: int, per_node: int, rng: random.Random) -> Located:

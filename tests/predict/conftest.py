@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+import usual
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Measurement, NodeFacts, Run, TimeStats, World
+from wirespeed.model.records import Measurement, NodeFacts, Run, World
 from wirespeed.model.training_records import Spread, Training
 
 SIZES = tuple(4**k for k in range(5, 13))
@@ -23,32 +24,9 @@ def ring(nodes: int, ranks: int, size: int) -> float:
 
 
 def measurement(size: int, ranks: int, seconds: float, **more: Any) -> Measurement:
-    stats = TimeStats(
-        median=seconds,
-        mean=seconds,
-        low=seconds,
-        high=seconds,
-        min=seconds,
-        p95=seconds,
-        p99=seconds,
-        max=seconds,
-    )
-    fields: dict[str, Any] = {
-        "op": "all_reduce",
-        "engine": "torch",
-        "dtype": "float32",
-        "redop": "sum",
-        "root": -1,
-        "in_place": False,
-        "size_bytes": size,
-        "count": size // 4,
-        "ranks": ranks,
-        "iterations": 20,
-        "time": stats,
-        "algbw": size / seconds if math.isfinite(seconds) and seconds > 0 else 0.0,
-        "busbw": 0.0,
-    }
-    return Measurement(**{**fields, **more})
+    known = math.isfinite(seconds) and seconds > 0
+    rates = {"algbw": size / seconds if known else 0.0, "busbw": 0.0}
+    return usual.measurement(seconds, size, ranks=ranks, **rates | more)
 
 
 def world(nodes: int, each: int) -> World:
@@ -83,13 +61,9 @@ def bench(
         )
         for size in sizes
     )
-    return Run(
+    return usual.run(
         id=f"{seed:02x}{nodes:03x}{each:03x}",
         command="bench",
-        verdict="READY",
-        exit_code=0,
-        started="2026-11-21T00:00:00Z",
-        seconds=1.0,
         world=world(nodes, each),
         measurements=measured,
     )

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+import usual
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Measurement, NodeFacts, Run, TimeStats, World
+from wirespeed.model.records import Measurement, NodeFacts, Run, World
 
 
 def _port(number: int, rate: float, layer: str = "InfiniBand", **more: Any) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def _laptop(ranks: int = 2, cores: int = 8) -> World:
         ranks=tuple(range(ranks)),
         facts=from_json(Facts, {"cpu.model": "AMD EPYC", "cpu.allowed": cores}),
     )
-    return World(size=ranks, nodes=(node,), backend="gloo", launcher="local")
+    return usual.world(node, size=ranks)
 
 
 def _timed(
@@ -51,25 +52,12 @@ def _timed(
 ) -> Measurement:
     """An all_reduce of 16 ranks; `half`: of its interval, relative to the median."""
     median = changes.pop("median", 2 * size / busbw)
-    time = TimeStats(
-        median=median, mean=median, low=median * (1 - half), high=median * (1 + half),
-        min=median, p95=median, p99=median, max=median,
-    )  # fmt: skip
-    fields: dict[str, Any] = {
-        "op": "all_reduce", "engine": "torch", "dtype": "float32", "redop": "sum", "root": -1,
-        "in_place": False, "size_bytes": size, "count": size // 4, "ranks": 16, "iterations": 20,
-        "time": time, "algbw": busbw / 2, "busbw": busbw,
-    }  # fmt: skip
-    return Measurement(**{**fields, **changes})
+    told = {"ranks": 16, "algbw": busbw / 2, "busbw": busbw}
+    return usual.measurement(median, size, half, **told | changes)
 
 
 def _run(world: World, *timings: Measurement, **changes: Any) -> Run:
-    fields: dict[str, Any] = {
-        "id": "91ae33fe", "command": "check", "verdict": "READY", "exit_code": 0,
-        "started": "2026-11-03T10:11:12.000Z", "seconds": 1.0, "world": world,
-        "measurements": timings,
-    }  # fmt: skip
-    return Run(**{**fields, **changes})
+    return usual.run(**{"world": world, "measurements": timings} | changes)
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+import usual
 from wirespeed.cli import run as wirespeed
 from wirespeed.errors import InputError
-from wirespeed.model.records import Run, World
 from wirespeed.model.training_records import Spread, Training
 from wirespeed.reference.ask import of_naive, shipped_training, training_from_csv
 from wirespeed.runs.store import save
@@ -50,11 +50,8 @@ def _step(strategy: str, seconds: float) -> Training:
 
 def test_a_runs_shares_stand_beside(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setenv("WIRESPEED_HOME", str(tmp_path))
-    world = World(size=2, nodes=(), backend="gloo", launcher="local")
-    run = Run(
-        id="91ae33fe", command="train", verdict="UNKNOWN", exit_code=0, seconds=1.0, world=world,
-        started="2026-11-03T10:11:12.000Z", training=(_step("naive", 2.0), _step("flat", 1.5)),
-    )  # fmt: skip
+    steps = (_step("naive", 2.0), _step("flat", 1.5))
+    run = usual.run(command="train", verdict="UNKNOWN", training=steps)
     save(run)
     assert wirespeed(["reference", "training", "--run", "91ae", "-o", "json"]) == 0
     told = {one["strategy"]: one for one in json.loads(capsys.readouterr().out)}

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+import usual
 from wirespeed.errors import InputError, StorageError, UsageError
-from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import NodeFacts, Run, World
+from wirespeed.model.records import Run
 from wirespeed.runs.named_files import (
     baselines_home,
     list_baselines,
@@ -23,17 +23,8 @@ def home(tmp_path, monkeypatch):  # type: ignore[no-untyped-def]
 
 
 def a_run(id: str = "7f3c0000") -> Run:
-    node = NodeFacts(host="node-a", ranks=(0,), facts=Facts())
-    return Run(
-        id=id,
-        command="bench",
-        verdict="READY",
-        exit_code=0,
-        started="2026-11-03T10:00:00Z",
-        seconds=1.0,
-        world=World(size=1, nodes=(node,), backend="gloo", launcher="local"),
-        config={"odd": float("inf")},
-    )
+    world = usual.world(usual.node(), size=1)
+    return usual.run(id=id, command="bench", world=world, config={"odd": float("inf")})
 
 
 def test_what_is_set_comes_back() -> None:

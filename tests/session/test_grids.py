@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+import usual
 from wirespeed.model.bench_records import GridPoint
 from wirespeed.model.codec import to_json
-from wirespeed.model.records import Finding, Measurement, TimeStats
+from wirespeed.model.records import Finding
 from wirespeed.plan import Case, Measure, Plan, Step
 from wirespeed.reference import NoReference
 from wirespeed.runs import store
@@ -34,12 +35,7 @@ PLAIN = Style(width=10_000)
 
 
 def timed(ranks, size, seconds=0.001):
-    time = dict.fromkeys(("median", "mean", "low", "high", "min", "p95", "p99", "max"), seconds)
-    return Measurement(
-        op="all_reduce", engine="torch", dtype="float32", redop="sum", root=-1, in_place=False,
-        size_bytes=size, count=size // 4, ranks=ranks, iterations=9, time=TimeStats(**time),
-        algbw=1e6, busbw=1e6,
-    )  # fmt: skip
+    return usual.measurement(seconds, size, ranks=ranks, iterations=9)
 
 
 class Pretended:

@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 
+import usual
 from wirespeed.checks.strictness import Strictness
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import (
     Finding,
-    Measurement,
     NodeFacts,
-    TimeStats,
-    Verification,
     WrongData,
 )
 from wirespeed.plan import Case, Plan, Step
@@ -25,9 +23,6 @@ from wirespeed.session.recording import Session
 from wirespeed.watchdog import Outcome
 
 PLAN = Plan(command="bench", steps=(Step(case=Case(op="all_reduce", redop="sum")),))
-TIME = TimeStats(
-    median=1e-3, mean=1e-3, low=9e-4, high=1.1e-3, min=8e-4, p95=1e-3, p99=1e-3, max=2e-3
-)
 
 
 class Silent:
@@ -62,43 +57,11 @@ def opened(plan=PLAN, **more):
 
 
 def measurement():
-    return to_json(
-        Measurement(
-            op="all_reduce",
-            engine="torch",
-            dtype="float32",
-            redop="sum",
-            root=-1,
-            in_place=False,
-            size_bytes=1024,
-            count=256,
-            ranks=2,
-            iterations=8,
-            time=TIME,
-            algbw=1.024e6,
-            busbw=1.024e6,
-            wrong=0,
-        )
-    )
+    return to_json(usual.measurement(1e-3, iterations=8, wrong=0))
 
 
 def verification(wrong, errors=()):
-    return to_json(
-        Verification(
-            op="all_reduce",
-            engine="torch",
-            dtype="float32",
-            redop="sum",
-            root=-1,
-            in_place=False,
-            size_bytes=1024,
-            count=256,
-            ranks=2,
-            wrong=wrong,
-            elements=512,
-            errors=errors,
-        )
-    )
+    return to_json(usual.verification(wrong=wrong, errors=errors))
 
 
 def feed(session):
@@ -113,7 +76,7 @@ def test_a_good_run_is_ready_and_stored(session):
     session.on_record(0, "measurement", measurement())
     run = session.close(Outcome(kind="finished"))
     assert (run.verdict, run.exit_code, run.world.size) == ("READY", 0, 2)
-    assert run.measurements[0].time == TIME
+    assert run.measurements[0].time.median == 1e-3
     assert store.load(session.folder.path) == run
 
 

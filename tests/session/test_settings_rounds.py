@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 import pytest
 
+import usual
 from wirespeed.errors import UsageError
 from wirespeed.launchers.base import Job
 from wirespeed.model.codec import to_json
-from wirespeed.model.records import Finding, Measurement, TimeStats, Verification, WrongData
+from wirespeed.model.records import Finding, Verification, WrongData
 from wirespeed.plan import Case, Measure, Plan, Step
 from wirespeed.reference import NoReference
 from wirespeed.runs import store
@@ -52,16 +53,7 @@ class Silent:
 
 
 def timed(seconds):
-    time = dict.fromkeys(("median", "mean", "low", "high", "min", "p95", "p99", "max"), seconds)
-    common = {"op": "all_reduce", "engine": "torch", "dtype": "float32", "redop": "sum", "root": -1}
-    common |= {"in_place": False, "size_bytes": 1024, "count": 256, "ranks": 2}
-    return Measurement(
-        **common,
-        iterations=9,
-        time=TimeStats(**time),
-        algbw=1e6,
-        busbw=1e6,
-    )
+    return usual.measurement(seconds, iterations=9)
 
 
 def checked(wrong):

@@ -5,10 +5,11 @@ import io
 from pathlib import Path
 from typing import Any
 
+import usual
 from wirespeed.compare.figures import figures_of
 from wirespeed.model.codec import to_json
 from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate, WrongProducts
-from wirespeed.model.records import Finding, Run, World
+from wirespeed.model.records import Finding, Run
 from wirespeed.runs.recovery import rebuild
 from wirespeed.views import Style, prometheus, render
 from wirespeed.views.html.page import page
@@ -76,19 +77,16 @@ FOUND = Finding(id="COMP-001", status="fail", title="wrong")
 
 def run(**fields: Any) -> Run:
     told: dict[str, Any] = {
-        "id": "0a1b2c3d",
         "command": "bench",
         "verdict": "NOT READY",
         "exit_code": 1,
-        "started": "2026-11-26T03:00:00Z",
-        "seconds": 9.0,
-        "world": World(size=2, nodes=(), backend="nccl", launcher="local"),
+        "world": usual.world(backend="nccl"),
         "compute": Compute(
             rates=(*rates("abc"), *rates("a", op="copy", shape="", size_bytes=1 << 30, wrong=5)),
             proofs=PROOFS,
         ),
     }
-    return Run(**told | fields)
+    return usual.run(**told | fields)
 
 
 def test_one_row_for_alike_devices_and_a_row_each_where_all_is_asked_for() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from wirespeed.model.records import Finding, Located, PairFigures, Run, Subject, World
+import usual
+from wirespeed.model.records import Finding, Located, PairFigures, Run, Subject
 from wirespeed.views.html.heatmap import MOST_IN_MAP, NOT_MEASURED, Maps
 from wirespeed.views.html.page import page
 from wirespeed.views.html.parts import script_json
@@ -86,14 +87,11 @@ def located(nodes: tuple[str, ...], pairs: tuple[PairFigures, ...]) -> Located:
 
 
 def run(of: Located | None, *findings: Finding) -> Run:
-    return Run(
-        id="0a1b2c3d",
+    return usual.run(
         command="locate",
         verdict="NOT READY" if findings else "READY",
         exit_code=1 if findings else 0,
-        started="2026-11-21T12:00:00Z",
-        seconds=1.5,
-        world=World(size=4, nodes=(), backend="gloo", launcher="local"),
+        world=usual.world(size=4),
         versions={"wirespeed": "0.1.0"},
         findings=findings,
         located=of,

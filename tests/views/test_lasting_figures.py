@@ -10,8 +10,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+import usual
 from wirespeed.model.lasting_records import Goodput, Incident, Soak, SoakCell, SoakWindow
-from wirespeed.model.records import Run, World
+from wirespeed.model.records import Run
 from wirespeed.views import Style, data, junit, prometheus
 
 PLAIN = Style()
@@ -29,11 +30,7 @@ def incident(id: str) -> Incident:
 
 
 def run(command: str, **more: Any) -> Run:
-    world = World(size=2, nodes=(), backend="gloo", launcher="local")
-    return Run(
-        id="91ae33fe", command=command, verdict="READY", exit_code=0,
-        started="2026-11-22T00:59:00Z", seconds=61.0, world=world, **more,
-    )  # fmt: skip
+    return usual.run(command=command, started="2026-11-22T00:59:00Z", seconds=61.0, **more)
 
 
 @pytest.fixture

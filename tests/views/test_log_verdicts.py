@@ -6,7 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from wirespeed.model.records import LogVerdict, Run, World
+import usual
+from wirespeed.model.records import LogVerdict, Run
 from wirespeed.views import FORMATS, junit, prometheus, render
 from wirespeed.views.html import page
 from wirespeed.views.text import Style
@@ -15,15 +16,9 @@ CODES = {"CAUSE NAMED": 1, "GOOD END SHOWN": 0}
 
 
 def diagnosed(verdict: LogVerdict) -> Run:
-    return Run(
-        id="1234",
-        command="diagnose",
-        verdict=verdict,
-        exit_code=CODES.get(verdict, 3),
-        started="2026-01-01T00:00:00Z",
-        seconds=0.1,
-        world=World(size=0, nodes=(), backend="", launcher=""),
-    )
+    nowhere = usual.world(size=0, backend="", launcher="")
+    code = CODES.get(verdict, 3)
+    return usual.run(command="diagnose", verdict=verdict, exit_code=code, world=nowhere)
 
 
 @pytest.mark.parametrize("verdict", get_args(LogVerdict))

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+import usual
 from wirespeed.model.lasting_records import Incident, Soak, SoakCell, SoakWindow
-from wirespeed.model.records import Run, World
 from wirespeed.views import render
 from wirespeed.views.html.page import page
 from wirespeed.views.lasting import timeline
@@ -52,16 +52,7 @@ SOAK = Soak(
     windows=(WINDOW, replace(WINDOW, since_s=50.0, seconds=10.0, world=2)),
     incidents=(DIED,),
 )
-RUN = Run(
-    id="91ae33fe",
-    command="check",
-    verdict="NOT READY",
-    exit_code=1,
-    started="2026-11-22T00:59:00.000Z",
-    seconds=61.0,
-    world=World(size=2, nodes=(), backend="gloo", launcher="local"),
-    soak=SOAK,
-)
+RUN = usual.run(verdict="NOT READY", exit_code=1, started="2026-11-22T00:59:00.000Z", soak=SOAK)
 
 
 def test_the_line_of_time_shows_calls_incidents_and_gaps() -> None:

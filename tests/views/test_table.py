@@ -5,20 +5,14 @@ from dataclasses import replace
 
 import pytest
 
+import usual
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Finding, Run, Subject, World
+from wirespeed.model.records import Finding, Run, Subject
 from wirespeed.views import FORMATS, Style, render
 
-EMPTY = Run(
-    id="00000000",
-    command="check",
-    verdict="UNKNOWN",
-    exit_code=3,
-    started="",
-    seconds=0.0,
-    world=World(size=0, nodes=(), backend="", launcher=""),
-)
+NOWHERE = usual.world(size=0, backend="", launcher="")
+EMPTY = usual.run(verdict="UNKNOWN", exit_code=3, started="", seconds=0.0, world=NOWHERE)
 TEXTS = ("table", "wide", "md", "nccl-tests")
 
 

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import usual
 from wirespeed.model.codec import from_json
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import NodeFacts, Run, World
+from wirespeed.model.records import NodeFacts, Run
 from wirespeed.views import render
 from wirespeed.views.text import Style
 
@@ -70,15 +71,9 @@ def node(number: int, **facts: Any) -> NodeFacts:
 
 
 def run(*nodes: NodeFacts, exit_code: int = 0) -> Run:
-    return Run(
-        id="91ae33fe",
-        command="topo",
-        verdict="UNKNOWN" if exit_code else "READY",
-        exit_code=exit_code,
-        started="2026-11-03T10:11:12.000Z",
-        seconds=0.5,
-        world=World(size=len(nodes), nodes=nodes, backend="", launcher="openmpi"),
-    )
+    world = usual.world(*nodes, size=len(nodes), backend="", launcher="openmpi")
+    verdict = "UNKNOWN" if exit_code else "READY"
+    return usual.run(command="topo", verdict=verdict, exit_code=exit_code, world=world)
 
 
 def table(*nodes: NodeFacts, style: Style = PLAIN) -> str:

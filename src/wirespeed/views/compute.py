@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from wirespeed.model.compute_records import Compute, ComputeProof, ComputeRate
 from wirespeed.model.units import format_size
-from wirespeed.views.sections import note
-from wirespeed.views.text import NOTHING, Grid, Style, counted, titled
+from wirespeed.views.text import NOTHING, Grid, counted
 
 OPERATIONS = {
     "gemm": "product",
@@ -27,16 +26,11 @@ _RATES = (
 )
 _FELT = "MHz|°C|W|<slowed by|<why not"
 _PROOFS = "<type|devices|products|results compared|wrong|<who"
-_NOTE = (
+NOTE = (
     "rate: operations or bytes a second by the clock, median over the devices, with the widest 95 % "
     "interval of one; own rate: by the time that the cores were ours; slowest: of the median device, or "
     "core (docs/compute.md)"
 )
-
-
-def compute_lines(compute: Compute, style: Style, *, wide: bool = False) -> list[str]:
-    lines = titled(compute_tables(compute, every=wide), style)
-    return [*lines, *note(_NOTE, style)] if compute.rates else lines[:-1]
 
 
 def compute_tables(compute: Compute, *, every: bool = False) -> list[tuple[str, Grid]]:

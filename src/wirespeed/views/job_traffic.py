@@ -4,17 +4,13 @@ from wirespeed.model.bench_records import Replay, ReplayedCall, Shape, call_key
 from wirespeed.model.records import Run
 from wirespeed.model.units import format_duration, format_size
 from wirespeed.views import sections
-from wirespeed.views.text import NOTHING, Grid, Style, titled
+from wirespeed.views.text import NOTHING, Grid
 
 _CALLS = (
     "<operation|<type|size|<groups|ranks|a step|alone|95 %|busbw GB/s|in the job|95 %|last rank|"
     "alone/job|wrong"
 )
 _SEQUENCE = "<a step's collectives|time|95 %|n"
-
-
-def replay_lines(run: Run, replay: Replay, style: Style) -> list[str]:
-    return titled(replay_tables(run, replay), style)[:-1]
 
 
 def replay_tables(run: Run, replay: Replay) -> list[tuple[str, Grid]]:
@@ -73,10 +69,6 @@ _GROUPS = (
     "<parallel|<operation|<groups|ranks|in the job|size|in the job|time|95 %|busbw GB/s|n|last rank|"
     "wrong"
 )
-
-
-def shape_lines(run: Run, shape: Shape, style: Style) -> list[str]:
-    return titled(shape_tables(run, shape), style)[:-1]
 
 
 def shape_tables(run: Run, shape: Shape) -> list[tuple[str, Grid]]:

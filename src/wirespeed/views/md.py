@@ -8,14 +8,12 @@ from wirespeed.model.units import format_duration
 from wirespeed.views import comparison as comparison_view
 from wirespeed.views import sections, watched
 from wirespeed.views.combinations import grid_tables, settings_tables, winner_lines
-from wirespeed.views.compute import compute_tables
 from wirespeed.views.findings import FIELDS, of_interest, sorted_by_family
-from wirespeed.views.job_traffic import replay_tables, shape_tables
+from wirespeed.views.job_traffic import shape_tables
 from wirespeed.views.lasting import conclusion, goodput_tables, soak_tables, summary, timeline
 from wirespeed.views.pairs import pair_tables, simulation_lines
-from wirespeed.views.storage import storage_tables
+from wirespeed.views.table import studies
 from wirespeed.views.text import MARKS, WORDS, Grid, Style, code, escape, plain_text, table
-from wirespeed.views.tools import tool_tables
 from wirespeed.views.training import tables as training_tables
 
 
@@ -29,10 +27,7 @@ def render(run: Run, style: Style) -> str:
         *(_tables(shape_tables(run, run.shape), plain) if run.shape else []),
         *_tables(training_tables(run), plain),
         *_settings(run, plain),
-        *(_tables(replay_tables(run, run.replay), plain) if run.replay else []),
-        *(_tables(compute_tables(run.compute), plain) if run.compute else []),
-        *_tables(tool_tables(run), plain),
-        *(_tables(storage_tables(run.storage), plain) if run.storage else []),
+        *(block for tables, _ in studies(run) for block in _tables(tables, plain)),
         *_soak(run, plain),
         *_goodput(run, plain),
         *([] if run.settings or run.replay or run.shape else _measurements(run, plain)),

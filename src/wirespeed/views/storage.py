@@ -3,8 +3,8 @@
 from wirespeed.model.records import Run
 from wirespeed.model.storage_records import Storage, StorageFigure
 from wirespeed.model.units import format_duration, format_size
-from wirespeed.views.sections import bandwidth, interval, note
-from wirespeed.views.text import NOTHING, Grid, Style, titled
+from wirespeed.views.sections import bandwidth, interval
+from wirespeed.views.text import NOTHING, Grid
 
 _FIGURES = (
     "<access|<by|a rank|all ranks at once|95 %|a second|95 %|n|a call|p95|p99|longest|<slowest node"
@@ -16,12 +16,6 @@ NOTE = (
     "rates: bytes or calls of a round over the slowest rank's time; a call: the middle rank's median, "
     "and the percentiles of the rank where they are highest (docs/storage.md)"
 )
-
-
-def storage_lines(storage: Storage, style: Style) -> list[str]:
-    return titled(storage_tables(storage), style)[:-1] + (
-        note(NOTE, style) if storage.figures else []
-    )
 
 
 def storage_tables(storage: Storage) -> list[tuple[str, Grid]]:

@@ -3,7 +3,7 @@
 Each time stands with its 95 % interval and the number of samples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from wirespeed.model.records import Measurement, Run, Verification
 from wirespeed.model.units import format_duration, format_size
@@ -49,9 +49,9 @@ def _particular(run: Run, style: Style, *, wide: bool = False) -> list[list[str]
 
         blocks.append(watched_lines(run, style, wide=wide))
     if run.shape is not None:
-        from wirespeed.views.job_traffic import shape_lines
+        from wirespeed.views.job_traffic import shape_tables
 
-        blocks.append(shape_lines(run, run.shape, style))
+        blocks.append(titled(shape_tables(run, run.shape), style)[:-1])
     if run.training or run.under_load or run.grid:
         from wirespeed.views.training import training_lines
 
@@ -60,27 +60,35 @@ def _particular(run: Run, style: Style, *, wide: bool = False) -> list[list[str]
         from wirespeed.views.combinations import settings_lines
 
         blocks.append(settings_lines(run, style))
-    if run.compute is not None:
-        from wirespeed.views.compute import compute_lines
-
-        blocks.append(compute_lines(run.compute, style, wide=wide))
-    if run.replay is not None:
-        from wirespeed.views.job_traffic import replay_lines
-
-        blocks.append(replay_lines(run, run.replay, style))
-    if run.figures:
-        from wirespeed.views.tools import tool_tables
-
-        blocks.append(titled(tool_tables(run, every=wide), style)[:-1])
-    if run.storage is not None:
-        from wirespeed.views.storage import storage_lines
-
-        blocks.append(storage_lines(run.storage, style))
+    for tables, told in studies(run, every=wide):
+        blocks.append(titled(tables, style)[:-1] + (sections.note(told, style) if told else []))
     if run.soak is not None or run.goodput is not None:
         from wirespeed.views.lasting import goodput_lines, soak_lines
 
         blocks += [soak_lines(run, style), goodput_lines(run, style)]
     return blocks
+
+
+def studies(run: Run, *, every: bool = False) -> Iterator[tuple[list[tuple[str, Grid]], str]]:
+    """(tables by title, note) of devices, a replay, another tool and storage; every: a row each."""
+    if run.compute is not None:
+        from wirespeed.views import compute
+
+        note = compute.NOTE if run.compute.rates else ""
+        yield compute.compute_tables(run.compute, every=every), note
+    if run.replay is not None:
+        from wirespeed.views.job_traffic import replay_tables
+
+        yield replay_tables(run, run.replay), ""
+    if run.figures:
+        from wirespeed.views.tools import tool_tables
+
+        yield tool_tables(run, every=every), ""
+    if run.storage is not None:
+        from wirespeed.views import storage
+
+        note = storage.NOTE if run.storage.figures else ""
+        yield storage.storage_tables(run.storage), note
 
 
 def join_blocks(blocks: Sequence[Sequence[str]]) -> str:

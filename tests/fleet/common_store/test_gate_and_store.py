@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+import usual
 from wirespeed.fleet.common_store.sending import send_at_end
-from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Finding, NodeFacts, Run, Subject, World
+from wirespeed.model.records import Finding, Run, Subject
 from wirespeed.runs.folder import new_id
 from wirespeed.runs.store import save
 
@@ -17,11 +17,9 @@ GATE = ("gate", "--for", "k8s", "--node", "n1")
 
 def blame() -> Run:
     found = Finding(id="LOC-001", status="fail", title="n1 is slow", subject=Subject("node", "n1"))
-    nodes = tuple(NodeFacts(host=host, ranks=(0,), facts=Facts()) for host in ("n1", "n2"))
-    return Run(
-        id=new_id(), command="locate", verdict="NOT READY", exit_code=1, started="", seconds=1.0,
-        world=World(size=2, nodes=nodes, backend="gloo", launcher="ssh"), findings=(found,),
-    )  # fmt: skip
+    world = usual.world(usual.node("n1"), usual.node("n2"), launcher="ssh")
+    told = {"command": "locate", "verdict": "NOT READY", "exit_code": 1, "started": ""}
+    return usual.run(id=new_id(), world=world, findings=(found,), **told)
 
 
 def gates(postgres: Any, url: str) -> str:

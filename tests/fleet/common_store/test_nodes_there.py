@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import usual
 from wirespeed.fleet.common_store import outbox, reading_common_store
 from wirespeed.fleet.common_store.sending import send_now
 from wirespeed.fleet.job_ends import JobEnd
@@ -11,7 +12,7 @@ from wirespeed.fleet.job_store import keep_jobs, keep_repair, stored_jobs
 from wirespeed.fleet.nodes import history, renewed, state
 from wirespeed.fleet.regular import seen_in, standing
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Finding, NodeFacts, Run, Subject, World
+from wirespeed.model.records import Finding, NodeFacts, Run, Subject
 from wirespeed.runs import source
 from wirespeed.runs.index import Index
 from wirespeed.runs.store import save
@@ -24,14 +25,12 @@ def a_run(number: int, boot: str, *findings: Finding) -> Run:
         NodeFacts(host=host, ranks=(rank,), facts=Facts(machine_boot=boot))
         for rank, host in enumerate(("a", "b"))
     )
-    return Run(
+    return usual.run(
         id=f"0000000{number}",
-        command="check",
         verdict="NOT READY" if findings else "READY",
         exit_code=int(bool(findings)),
         started="",
-        seconds=1.0,
-        world=World(size=2, nodes=nodes, backend="gloo", launcher="local"),
+        world=usual.world(*nodes),
         findings=findings,
     )
 

@@ -8,10 +8,11 @@ from urllib.parse import urlencode
 import pytest
 from starlette.requests import Request
 
+import usual
 from wirespeed.fleet.common_store import outbox, reading_common_store
 from wirespeed.fleet.common_store.sending import send_now
 from wirespeed.model.node_facts import Facts
-from wirespeed.model.records import Finding, NodeFacts, Run, Subject, World
+from wirespeed.model.records import Finding, NodeFacts, Run, Subject
 from wirespeed.runs import source
 from wirespeed.runs.store import save
 from wirespeed.site.framing import Site
@@ -25,19 +26,13 @@ EVIL = "'; DROP TABLE runs; --<script>"
 
 
 def a_run(number: int, *findings: Finding) -> Run:
-    return Run(
+    nodes = tuple(NodeFacts(host=one, ranks=(), facts=Facts()) for one in ("node-1", EVIL))
+    return usual.run(
         id=f"0000000{number}",
-        command="check",
         verdict="NOT READY" if findings else "READY",
         exit_code=int(bool(findings)),
         started="",
-        seconds=1.0,
-        world=World(
-            size=2,
-            nodes=tuple(NodeFacts(host=one, ranks=(), facts=Facts()) for one in ("node-1", EVIL)),
-            backend="gloo",
-            launcher="local",
-        ),
+        world=usual.world(*nodes),
         findings=findings,
     )
 

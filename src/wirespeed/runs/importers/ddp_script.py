@@ -21,6 +21,7 @@ from wirespeed.model.training_records import Spread, Training
 from wirespeed.runs.findings import make_finding
 from wirespeed.runs.folder import new_id
 from wirespeed.runs.importers.table import OPERATIONS, one_figure
+from wirespeed.runs.importers.told import GIGA
 
 _OPS = {
     "allreduce": "all_reduce",
@@ -29,7 +30,6 @@ _OPS = {
     "p2p": "send_recv",
 }
 _CALLS, _WARMUP = 100, 10
-_GIGA = 1e9
 _MOST_RANKS = 1 << 20
 
 
@@ -77,7 +77,7 @@ def _communication(part: object, ranks: int, name: str) -> Iterator[Measurement]
         op = OPERATIONS[_OPS[theirs]]
         for label, row in _items(rows):
             seconds = _positive(row, "time_ms", name) / 1e3
-            busbw = _positive(row, "bandwidth_GB_s", name) * _GIGA
+            busbw = _positive(row, "bandwidth_GB_s", name) * GIGA
             factor = op.bus_factor(ranks) or 1.0
             algbw = busbw / factor
             size = _bytes(label, name) * (ranks if op.name == "all_gather" else 1)

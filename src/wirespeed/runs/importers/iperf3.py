@@ -13,12 +13,12 @@ from typing import Any, TypedDict
 from wirespeed.model.bench_records import ToolFigure
 from wirespeed.model.records import Run
 from wirespeed.model.units import counted
-from wirespeed.runs.importers.nccl_tests import number
 from wirespeed.runs.importers.told import (
     MILLI,
     documents,
     moment,
     node,
+    number,
     objects,
     part,
     reported,

@@ -7,7 +7,6 @@ side only; prefixes of mpirun, srun, kubectl and of log collectors; lines of NCC
 rows; several tables in one file. Layouts: src/util.cu and src/common.cu of NVIDIA/nccl-tests.
 """
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -18,6 +17,7 @@ from wirespeed.errors import InputError
 from wirespeed.model.records import TimeStats
 from wirespeed.runs import jsontext
 from wirespeed.runs.importers.table import Device, Row, Side, Table
+from wirespeed.runs.importers.told import GIGA, MICRO, MILLI, number, part
 from wirespeed.statistics import median_interval
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -52,9 +52,6 @@ _STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
 _BLANK_SIDE = re.compile(r"\S\s{24,}\S")
 _TIMES = ("time", "cputime")
 _BASIC = ("time", "algbw", "busbw", "#wrong")
-_MS = 1e-3
-_US = 1e-6
-_GB = 1e9
 
 
 def read_tables(text: str) -> list[Table]:
@@ -166,7 +163,7 @@ def _read_row(found: re.Match[str], layout: tuple[str, ...] | None) -> Row | Non
     if has_root and root is None:
         return None
     one_side = layout is not None and sum(name in _TIMES for name in layout) == 1
-    unit = _MS if layout and layout[0] == "bytes" else _US
+    unit = MILLI if layout and layout[0] == "bytes" else MICRO
     blank = bool(_BLANK_SIDE.search(rest))
     sides = _read_sides(words, columns, unit, one_side=one_side, blank=blank)
     if sides is None:
@@ -219,12 +216,12 @@ def _read_side(words: dict[str, str], unit: float) -> Side | str | None:
     time, algbw, busbw = (value or 0.0 for value in figures)
     return Side(
         time=time * unit,
-        algbw=algbw * _GB,
-        busbw=busbw * _GB,
+        algbw=algbw * GIGA,
+        busbw=busbw * GIGA,
         wrong=None if checked is None or "error" in words else int(checked),
         error=checked if "error" in words else None,
         time_step=_half_digit(shown) * unit,
-        busbw_step=_half_digit(words["busbw"]) * _GB,
+        busbw_step=_half_digit(words["busbw"]) * GIGA,
     )
 
 
@@ -283,7 +280,7 @@ def read_json(text: str, *, source: str) -> Table:
             f"{source}: JSON without a list `results`",
             expected="the JSON of nccl-tests -J, or of another tool that runs import --help names",
         )
-    config = _object(data.get("config"))
+    config = part(data, "config")
     table = Table(
         program=_first_text(data.get("args")),
         settings=_settings(config),
@@ -292,12 +289,12 @@ def read_json(text: str, *, source: str) -> Table:
         environment=keep_known(_list(data.get("env"))),
         devices=[device for item in _list(config.get("devices")) if (device := _device(item))],
         complete=whole and "out_of_bounds" in data,
-        out_of_bounds=_integer(_object(data.get("out_of_bounds")).get("count")),
+        out_of_bounds=_integer(part(data, "out_of_bounds").get("count")),
         errors=[str(error)[:500] for error in _list(data.get("errors")) if error],
         seconds=_seconds(data),
     )
     for item in data["results"]:
-        row = _row(_object(item))
+        row = _row(part(item))
         if row is None:
             table.damaged += 1
         else:
@@ -350,8 +347,8 @@ def _versions(data: Mapping[str, Any]) -> dict[str, str]:
     return {"nccl": f"{number // 10_000}.{number // 100 % 100}.{number % 100}"}
 
 
-def _device(item: object) -> Device | None:
-    fields = _object(item)
+def _device(item: Any) -> Device | None:
+    fields = part(item)
     rank, host = _integer(fields.get("rank")), fields.get("hostname")
     if rank is None or not isinstance(host, str):
         return None
@@ -371,7 +368,7 @@ def _row(item: Mapping[str, Any]) -> Row | None:
         return None
     sides = {}
     for in_place, key in ((False, "out_of_place"), (True, "in_place")):
-        side = _side(_object(item.get(key)), _object(item.get(f"{key}_per_iter")))
+        side = _side(part(item, key), part(item, f"{key}_per_iter"))
         if side is not None:
             sides[in_place] = side
     root = _integer(item.get("root"), least=-1)
@@ -392,23 +389,23 @@ def _side(fields: Mapping[str, Any], per_iteration: Mapping[str, Any]) -> Side |
     if time is None or algbw is None or busbw is None:
         return None
     return Side(
-        time=time * _US,
-        algbw=algbw * _GB,
-        busbw=busbw * _GB,
+        time=time * MICRO,
+        algbw=algbw * GIGA,
+        busbw=busbw * GIGA,
         wrong=_integer(fields.get("nwrong")),
         stats=_stats(per_iteration),
-        time_step=0.5e-6 * _US,
-        busbw_step=0.5e-6 * _GB,
+        time_step=0.5e-6 * MICRO,
+        busbw_step=0.5e-6 * GIGA,
     )
 
 
 def _stats(fields: Mapping[str, Any]) -> TimeStats | None:
     """Of the per-iteration report; the interval of the median and the mean from its times."""
     numbers = [number(fields.get(name)) for name in _ITER_STATS]
-    times = [t * _US for item in _list(fields.get("times_us")) if (t := number(item)) is not None]
+    times = [t * MICRO for item in _list(fields.get("times_us")) if (t := number(item)) is not None]
     if None in numbers or not times:
         return None
-    median, least, p95, p99, most = ((one or 0.0) * _US for one in numbers)
+    median, least, p95, p99, most = ((one or 0.0) * MICRO for one in numbers)
     interval = median_interval(times)
     return TimeStats(
         median=median,
@@ -431,17 +428,6 @@ def _seconds(data: Mapping[str, Any]) -> float:
         return 0.0
 
 
-def number(value: object) -> float | None:
-    """A finite figure that is not negative, also where it is written as a text."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return None
-    try:
-        found = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return found if math.isfinite(found) and 0 <= found < 1e18 else None
-
-
 def _integer(value: object, *, least: int = 0) -> int | None:
     if isinstance(value, str) and value.strip() == "-1" and least < 0:
         return -1
@@ -449,10 +435,6 @@ def _integer(value: object, *, least: int = 0) -> int | None:
         return -1
     found = number(value)
     return int(found) if found is not None else None
-
-
-def _object(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _list(value: object) -> list[Any]:

@@ -14,12 +14,12 @@ from wirespeed.model.bench_records import FigureUnit, ToolFigure
 from wirespeed.model.records import Finding, NodeFacts, Run
 from wirespeed.model.units import listed
 from wirespeed.runs.findings import make_finding
-from wirespeed.runs.importers.nccl_tests import number
 from wirespeed.runs.importers.told import (
     GIGA,
     behind_others,
     documents,
     node,
+    number,
     objects,
     part,
     reported,

@@ -16,9 +16,8 @@ from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.bench_records import FigureUnit, ToolFigure
 from wirespeed.model.records import Finding, Measurement, Run
 from wirespeed.runs.findings import make_finding
-from wirespeed.runs.importers.nccl_tests import number
 from wirespeed.runs.importers.table import argument, one_figure
-from wirespeed.runs.importers.told import MICRO, tool_run
+from wirespeed.runs.importers.told import MICRO, number, tool_run
 
 _TITLE = re.compile(r"#\s*OSU (\w+)(?:-\w+)? (.{1,80}?) Test(?: v?(\d[\w.]*))?\s*$")
 _DATATYPE = re.compile(r"#\s*Datatype:\s*MPI_(\w+?)\.?\s*$")

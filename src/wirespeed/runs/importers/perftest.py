@@ -12,8 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wirespeed.model.bench_records import FigureUnit, ToolFigure
 from wirespeed.model.records import Run
-from wirespeed.runs.importers.nccl_tests import number
-from wirespeed.runs.importers.told import GIGA, MEBI, MICRO, check_number, reported, tool_run
+from wirespeed.runs.importers.told import (
+    GIGA,
+    MEBI,
+    MICRO,
+    check_number,
+    number,
+    reported,
+    tool_run,
+)
 
 _TITLE = re.compile(
     r"(?:^|\s|\")(RDMA_Write|RDMA_Read|Send|Atomic)(_imm)?[ _]((?:[^\W_]+[ _]){0,4})(BW|Latency)[ _]"

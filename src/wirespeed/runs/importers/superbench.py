@@ -17,7 +17,6 @@ from wirespeed.model.bench_records import FigureUnit, ToolFigure
 from wirespeed.model.records import Finding, Run, Subject
 from wirespeed.model.units import counted
 from wirespeed.runs.findings import make_finding
-from wirespeed.runs.importers.nccl_tests import number
 from wirespeed.runs.importers.told import (
     GIGA,
     MEBI,
@@ -27,6 +26,7 @@ from wirespeed.runs.importers.told import (
     check_number,
     documents,
     node,
+    number,
     tool_run,
     words,
 )

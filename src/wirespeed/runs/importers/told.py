@@ -74,11 +74,22 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 
 def part(data: Mapping[str, Any], *keys: str) -> dict[str, Any]:
-    """The object under these keys, one within the other; an empty one where it is not there."""
+    """The object under these keys, one within the other; an empty one where there is none."""
     found: Any = data
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def number(value: object) -> float | None:
+    """A finite figure that is not negative, also where it is written as a text."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) and 0 <= found < 1e18 else None
 
 
 def words(value: object, most: int = 200) -> str:
