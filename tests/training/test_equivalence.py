@@ -24,7 +24,6 @@ MUTANTS = (
 
 def judge_mutants(rank: int, ranks: int) -> dict[str, list[list[Any]]]:
     from toys import toy
-
     from wirespeed.training.equivalence import differences
     from wirespeed.training.strategies.plain import naive, none
 
@@ -175,8 +174,8 @@ PRECISIONS = ("bf16", "fp16")
 def differ(rank: int, ranks: int) -> dict[str, list[str]]:
     import torch
     import torch.distributed as dist
-    from toys import toy
 
+    from toys import toy
     from wirespeed.training.contract import Setup
     from wirespeed.training.equivalence import Proof, differences
     from wirespeed.training.strategies.registry import STRATEGIES, build_of
