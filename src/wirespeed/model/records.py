@@ -130,8 +130,8 @@ StopReason = Literal["precision", "time", "count", "memory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """One timed configuration of one operation."""
+class Configuration:
+    """One way to call one operation."""
 
     op: str
     """`all_reduce`, `reduce_scatter`, … ; the catalogue's name."""
@@ -154,6 +154,12 @@ class Measurement:
     groups: str = "all"
     """How the world was cut: `all`, `nodes`, `rails`, `pairs`, `every-K`, `of-S`, `of-S-every-K` or
     `ranks-…`; the groups run side by side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement(Configuration):
+    """One timed configuration of one operation."""
+
     timing: Timing = "each"
     """`each`: barrier, then the call; `batch`: n back to back, one synchronisation; `graph`: CUDA-
     graph replay."""
@@ -218,29 +224,9 @@ class WrongData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+class Verification(Configuration):
     """One data check of one configuration on every rank of every group."""
 
-    op: str
-    """As in a measurement."""
-    engine: str
-    """As in a measurement."""
-    dtype: str
-    """As in a measurement."""
-    redop: str
-    """As in a measurement."""
-    root: Index
-    """As in a measurement."""
-    in_place: bool
-    """As in a measurement."""
-    size_bytes: Count
-    """As in a measurement, bytes."""
-    count: Count
-    """As in a measurement, elements."""
-    ranks: Count
-    """As in a measurement."""
-    groups: str = "all"
-    """As in a measurement."""
     wrong: Count | None
     """Wrong elements over all ranks; null when it could not be checked."""
     elements: Count = 0
