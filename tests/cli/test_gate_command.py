@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wirespeed.fleet.gate import guarded
-from wirespeed.fleet.gate.messages import Answer, Line
+from wirespeed.fleet.gate.guarded import Answer, Line
 
 FINDING = Line(id="GPU-002", status="fail", title="n1: \x1b[31mGPU3: 4 errors")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from wirespeed.fleet.gate.messages import Answer
+from wirespeed.fleet.gate.guarded import Answer
 
 DOCS = Path(__file__).parents[2] / "docs" / "gate.md"
 TRACEBACK = "echo \"ModuleNotFoundError: No module named 'wirespeed'\" >&2; exit 1"

@@ -27,7 +27,7 @@ from wirespeed.process import started
 
 if TYPE_CHECKING:
     from wirespeed.fleet.gate.decision import Rules
-    from wirespeed.fleet.gate.messages import Answer
+    from wirespeed.fleet.gate.guarded import Answer
 
 _PURPOSES = ("slurm-prolog", "slurm-epilog", "slurm-health", "k8s")
 _WITHIN_S = {"slurm-health": 30.0}

@@ -16,7 +16,7 @@ from wirespeed.fleet.gate.decision import (
     Seen,
     Standing,
 )
-from wirespeed.fleet.gate.messages import Asked
+from wirespeed.fleet.gate.guarded import Asked
 from wirespeed.fleet.gate.worker import Kept, recall
 from wirespeed.model.records import Finding, Subject
 

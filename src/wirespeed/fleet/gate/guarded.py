@@ -3,7 +3,7 @@
 The first worker has all but the last seconds. Where it hangs or ends without an answer, a second
 one goes on with what the first has seen and leaves alone what hung; if that fails as well, this
 process answers by the site's rule. It reads and writes nothing but pipes itself, so that no dead
-disk can hold it.
+disk can hold it. What a call and its worker tell each other is JSON (`Asked`, `Answer`).
 """
 
 import os
@@ -18,12 +18,54 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 import msgspec
+from msgspec import Struct
 
 from wirespeed.fleet.gate.decision import Rules
-from wirespeed.fleet.gate.messages import Answer, Asked
 from wirespeed.process import returncode_text
 from wirespeed.process.frames import Lines, write_all
 from wirespeed.process.guard import death_signal, signal_group
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """Of a finding what is printed; the rest is in the stored run."""
+
+    id: str
+    status: str
+    title: str
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What one call shall do."""
+
+    node: str
+    """As the scheduler calls it."""
+    rules: Rules
+    quiet_s: float
+    """For NVML's next answer."""
+    seen: dict[str, Any] | None = None
+    """The facts, where an earlier worker has read them and then hung."""
+    missing: tuple[str, ...] = ()
+    """What hung, and is left alone now."""
+    recalled: bool = False
+    """Its home answered, and may be asked again."""
+    blind: bool = False
+    """It hung before the facts were known."""
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What came of a call."""
+
+    node: str
+    act: str
+    health: str
+    refuses: bool
+    why: str = ""
+    problems: tuple[str, ...] = ()
+    """What could not be done."""
+    findings: tuple[Line, ...] = ()
+    run: str = ""
+    """Where it is stored; empty where there was nothing new to store, or no place."""
+
 
 _WORKER = (sys.executable, "-P", "-m", "wirespeed.fleet.gate.worker")
 _RESERVE_S, _FIRST_SHARE = 4.0, 0.6
