@@ -3,12 +3,12 @@
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
 import usual
+from html_reader import Reader
 from wirespeed.model.records import Finding, Located, PairFigures, Run, Subject
 from wirespeed.views.html.heatmap import MOST_IN_MAP, NOT_MEASURED, Maps
 from wirespeed.views.html.page import page
@@ -18,39 +18,6 @@ from wirespeed.views.pairs import suspects_of
 GB = 1e9
 EVIL = '<script>alert("x")</script>'
 URL = re.compile(r"https?://|//[a-z]", re.IGNORECASE)
-
-
-class Reader(HTMLParser):
-    """Elements with their attributes, the executed scripts, the data, and all other text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.code: list[str] = []
-        self.data: dict[str, Any] = {}
-        self.text = ""
-        self._last: tuple[str, dict[str, str | None]] = ("", {})
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._last = tag, dict(attrs)
-        self.tags.append(self._last)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._last = "", {}
-
-    def handle_data(self, data: str) -> None:
-        tag, attributes = self._last
-        if tag == "script" and attributes.get("type") == "application/json":
-            self.data[str(attributes["id"])] = json.loads(data)
-        elif tag == "script":
-            self.code.append(data)
-        else:
-            self.text += data
-
-    def ids(self) -> set[str | None]:
-        return {attributes["id"] for _, attributes in self.tags if "id" in attributes}
 
 
 def culprit(name: str, *, id: str = "LOC-001", kind: Any = "node") -> Finding:
@@ -107,7 +74,7 @@ def four(slow: str = "c") -> Run:
 
 def test_all_sections_are_there() -> None:
     read = Reader(page(four()))
-    assert {"verdict", "culprits", "maps", "map-bandwidth", "map-latency"} <= read.ids()
+    assert {"verdict", "culprits", "maps", "map-bandwidth", "map-latency"} <= set(read.ids)
     assert "NOT READY" in read.text
     for words in ("c is slow", "LOC-001", "slow with every partner", "its cable", "on c: ethtool"):
         assert words in read.text
@@ -259,7 +226,7 @@ def test_without_pairs_it_says_why() -> None:
     read = Reader(page(run(None)))
     assert "no pair of nodes was measured" in read.text
     assert not any("Plotly" in code for code in read.code), "no figure, no plotly"
-    assert "maps" not in Reader(page(replace(run(None), command="check"))).ids()
+    assert "maps" not in Reader(page(replace(run(None), command="check"))).ids
 
 
 def test_a_run_of_check_is_a_page_too(check: Run, bench: Run) -> None:

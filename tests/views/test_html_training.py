@@ -5,11 +5,11 @@ import json
 import math
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
+from html_reader import Reader
 from wirespeed.model.records import Run
 from wirespeed.model.training_records import LoadFigures, Ratio, Spread, Training
 from wirespeed.training.trace import Span, chrome_trace
@@ -20,56 +20,6 @@ from wirespeed.views.training import tables
 
 EVIL = '<script>alert("x")</script>'
 SECTIONS = ("strategies", "timeline", "scaling", "memory", "load")
-
-
-class Reader(HTMLParser):
-    """Sections, charts with their data, tables with their captions and cells, scripts, text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.sections: list[str] = []
-        self.charts: dict[str, dict[str, str | None]] = {}
-        self.data: dict[str, Any] = {}
-        self.tables: dict[str, list[list[str]]] = {}
-        self.code: list[str] = []
-        self.ids: set[str | None] = set()
-        self.text = ""
-        self._open: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self._open.append((tag, found))
-        self.ids.add(found.get("id"))
-        if tag == "section":
-            self.sections.append(str(found["id"]))
-        if "data-chart" in found:
-            self.charts[str(found["data-chart"])] = found
-        if tag == "table":
-            self.tables[str(found["id"])] = []
-        if tag == "tr":
-            self._rows().append([])
-        if tag in ("th", "td"):
-            self._rows()[-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        while self._open and self._open.pop()[0] != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        tag, attributes = self._open[-1] if self._open else ("", {})
-        if tag == "script" and attributes.get("type") == "application/json":
-            self.data[str(attributes["id"])] = json.loads(data)
-        elif tag == "script":
-            self.code.append(data)
-        else:
-            self.text += data
-            if tag in ("th", "td"):
-                self._rows()[-1][-1] += data
-
-    def _rows(self) -> list[list[str]]:
-        return list(self.tables.values())[-1]
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ from wirespeed.model.records import Finding, Run, Subject
 from wirespeed.views import FORMATS, Style, render
 
 NOWHERE = usual.world(size=0, backend="", launcher="")
-EMPTY = usual.run(verdict="UNKNOWN", exit_code=3, started="", seconds=0.0, world=NOWHERE)
+EMPTY = usual.run(
+    id="00000000", verdict="UNKNOWN", exit_code=3, started="", seconds=0.0, world=NOWHERE
+)
 TEXTS = ("table", "wide", "md", "nccl-tests")
 
 

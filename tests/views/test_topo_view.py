@@ -73,7 +73,7 @@ def node(number: int, **facts: Any) -> NodeFacts:
 def run(*nodes: NodeFacts, exit_code: int = 0) -> Run:
     world = usual.world(*nodes, size=len(nodes), backend="", launcher="openmpi")
     verdict = "UNKNOWN" if exit_code else "READY"
-    return usual.run(command="topo", verdict=verdict, exit_code=exit_code, world=world)
+    return usual.run(command="topo", verdict=verdict, exit_code=exit_code, seconds=0.5, world=world)
 
 
 def table(*nodes: NodeFacts, style: Style = PLAIN) -> str:
