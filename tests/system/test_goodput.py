@@ -13,10 +13,27 @@ import pytest
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(500)]
 
-FOR_S = 50
+FOR_S = 40
 """Time for two starts of the world, beside other tests on the same cores."""
 BOUND_S = 200.0
-TINY = ("train", "--ranks", "2", "--layers", "1", "--context", "16", "-q", "-o", "json")
+TINY = ("train", "--ranks", "2", "--model", "mine:make", "-q", "-o", "json")
+MINE = """
+import time, torch
+class Mine(torch.nn.Sequential):
+    def forward(self, batch):
+        time.sleep(0.05)
+        return super().forward(batch)
+def make():
+    layers = torch.nn.Linear(64, 1024), torch.nn.Dropout(0.2), torch.nn.Linear(1024, 64)
+    return Mine(*layers), (torch.randn(8, 64), torch.randn(8, 64)), torch.nn.functional.mse_loss
+"""
+"""It draws random numbers, and leaves the cores to the tests beside it."""
+
+
+@pytest.fixture(autouse=True)
+def _mine(cli: Any) -> None:
+    """Where Python finds it: the working folder of commands."""
+    (cli.folder / "mine.py").write_text(MINE)
 
 
 def markers(folder: Path) -> dict[int, dict]:
@@ -103,7 +120,7 @@ def test_a_killed_rank_resumes_from_its_checkpoint_to_the_bit(cli, finding):
 
 
 def test_a_full_disk_does_not_end_it(cli, finding, small_disk):
-    kept = small_disk("1500k")
+    kept = small_disk("900k")
     words = (*TINY, "--for", "25s", "--checkpoint-every", "1s", "--checkpoint-dir", str(kept))
     done = cli(*words, timeout=BOUND_S)
     warned = finding(done.json, "TRAIN-007")
