@@ -1,6 +1,7 @@
 """A check through each engine on this machine: planted failures end with the right finding.
 
-Ready worlds, and failures on other nodes, are in each engine's own tests.
+Ready worlds, and failures on other nodes, are in each engine's own tests; so is a rank that is killed
+in a check on DeepSpeed.
 """
 
 import importlib.util
@@ -14,7 +15,9 @@ ENGINES = {
     "deepspeed": (),
     "ray": (),
 }
-FAULTS = {"kill:rank=1,after=1": "DIED-001", "stop:rank=1,after=1": "HANG-001"}
+KILL, STOP = "kill:rank=1,after=1", "stop:rank=1,after=1"
+FAULTS = {KILL: "DIED-001", STOP: "HANG-001"}
+CASES = [("mpi", KILL), ("mpi", STOP), ("deepspeed", STOP), ("ray", KILL), ("ray", STOP)]
 
 
 def require(engine: str) -> None:
@@ -25,8 +28,7 @@ def require(engine: str) -> None:
         pytest.skip(f"Requires: {engine} (pip install 'wirespeed[{engine}]')")
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("engine", "fault"), CASES)
 def test_a_planted_failure_is_named(cli: Any, finding: Any, engine: str, fault: str) -> None:
     require(engine)
     words = ("check", "--only", "correctness", "--ranks", "2", "-q", "--timeout", "4")

@@ -22,7 +22,8 @@ LAUNCH = (sys.executable, "-m", "wirespeed", "launch", "--on", "mpi")
 ALL = "node-0:2,node-1,node-2,node-3"
 SLEEPER = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)")
 NASTY = ["a b", "'", '"', ";", "$(id)", "`id`", "-n", "9", "--", "", "two\nlines", ":", "*", "ü"]
-LINES = 20_000
+LINES = 5_000
+"""Of a rank, 450 kB: many times what a pipe holds, and a block of any mpirun."""
 AFTER_S = 60.0
 
 

@@ -111,17 +111,19 @@ def test_the_exit_code_of_the_rank_that_failed(cli: Any, clean: None) -> None:
 
 
 def test_output_is_whole_and_comes_once(cli: Any, clean: None) -> None:
-    text = "import os\nfor i in range(20_000): print('the same words', os.environ['RANK'], i // 2)"
+    text = "import os\nfor i in range(5_000): print('the same words', os.environ['RANK'], i // 2)"
     done = cli(*ON_RAY, "--ranks", "2", "--", sys.executable, "-c", text)
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     for rank in "01":
-        expected = [f"the same words {rank} {i // 2}" for i in range(20_000)]
+        expected = [f"the same words {rank} {i // 2}" for i in range(5_000)]
         assert [line for line in lines if line.split()[3] == rank] == expected
-    assert len(lines) == 40_000
+    assert len(lines) == 10_000
 
 
-def test_what_is_secret_is_on_no_command_line(cli: Any, clean: None) -> None:
+def test_what_is_secret_is_on_no_command_line_and_what_listens_on_loopback(
+    cli: Any, clean: None
+) -> None:
     running = cli.start(
         *ON_RAY, "-x", "MY_TOKEN", "--", "sh", "-c", STAY, env={"MY_TOKEN": "hunter2"}
     )
@@ -129,20 +131,13 @@ def test_what_is_secret_is_on_no_command_line(cli: Any, clean: None) -> None:
     assert b"MY_TOKEN=hunter2" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     shown = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists()]
     assert not [words for words in shown if b"hunter2" in words]
-    running.signal(signal.SIGINT)
-    assert running.wait().code == 130
-
-
-def test_a_local_cluster_listens_on_loopback_only(cli: Any, clean: None) -> None:
-    running = cli.start(*ON_RAY, "--", "sh", "-c", STAY)
-    stayed(cli, 1)
     heard = []
     for process in psutil.Process(running.process.pid).children(recursive=True):
         heard += [c.laddr.ip for c in process.net_connections("inet") if c.status == "LISTEN"]
     assert heard
     assert set(heard) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
     running.signal(signal.SIGINT)
-    running.wait()
+    assert running.wait().code == 130
 
 
 def test_a_rank_is_killed(cli: Any, clean: None) -> None:
@@ -178,15 +173,14 @@ def test_the_wrappers_parent_is_killed(cli: Any, clean: None) -> None:
     assert "rank 1" in done.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted(cli: Any, clean: None, number: signal.Signals) -> None:
+def test_ended_by_sigterm(cli: Any, clean: None) -> None:
     running = cli.start(*ON_RAY, "--ranks", "2", "--", "sh", "-c", STAY)
     stayed(cli)
-    running.signal(number)
+    running.signal(signal.SIGTERM)
     assert running.wait().code == 130
 
 
-@pytest.mark.parametrize("after_s", [0.0, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("after_s", [0.0, 1.5, 3.0])
 def test_interrupted_while_the_cluster_starts(cli: Any, clean: None, after_s: float) -> None:
     running = cli.start(*ON_RAY, "--ranks", "2", "--", "sh", "-c", STAY)
     cli.until(psutil.Process(running.process.pid).children)

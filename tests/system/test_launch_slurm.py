@@ -17,7 +17,7 @@ NODE_DOWN_S = 90.0
 SHOW = "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $(hostname)"
 PLACES = [f"{r} 8 {r % 2} 2 node-0 node-{r // 2}" for r in range(8)]
 HOLD = "import os, time; print('holds', os.environ['RANK'], flush=True); time.sleep(600)"
-LINES = 50_000
+LINES = 10_000
 WRITE = (
     "import os, sys; rank = os.environ['RANK']\n"
     f"for i in range({LINES}): sys.stdout.write(f'{{rank}} {{i}} ' + 'x' * (i % 90) + '\\n')"
