@@ -155,9 +155,21 @@ def losses(path: Path) -> list[str]:
     return told
 
 
+@pytest.fixture(scope="module")
+def plain_losses(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Of the same job without a watch."""
+    told = tmp_path_factory.mktemp("plain") / "told"
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    words = [*TORCHRUN, "2", *job("--steps", "120", "--told", str(told))[1:]]
+    subprocess.run(words, env=env, check=True, capture_output=True, timeout=BOUND_S)
+    return losses(told)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP, "disk full"])
-def test_the_job_does_not_notice_that_its_watcher_is_gone(tmp_path: Path, how: Any) -> None:
+def test_the_job_does_not_notice_that_its_watcher_is_gone(
+    tmp_path: Path, plain_losses: list[str], how: Any
+) -> None:
     words = ("--steps", "120", "--told", str(tmp_path / "watched"))
     with elsewhere(tmp_path, *words, ranks=2) as process:
         watchers = _beside(process.pid, 2)
@@ -172,10 +184,7 @@ def test_the_job_does_not_notice_that_its_watcher_is_gone(tmp_path: Path, how: A
             for pid in watchers:
                 _end(pid)
     assert process.returncode == 0, (tmp_path / "said").read_text()
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    plain = [*TORCHRUN, "2", *job("--steps", "120", "--told", str(tmp_path / "plain"))[1:]]
-    subprocess.run(plain, env=env, check=True, capture_output=True, timeout=BOUND_S)
-    assert losses(tmp_path / "watched") == losses(tmp_path / "plain")
+    assert losses(tmp_path / "watched") == plain_losses
 
 
 def _beside(parent: int, count: int) -> list[int]:

@@ -33,6 +33,10 @@ def test_a_check_of_two_pods_and_of_those_that_are_left(kube: Any, finding: Find
     assert (done.code, run["verdict"]) == (0, "READY"), done.out + done.err
     assert [node["host"] for node in run["world"]["nodes"]] == ["demo-0", "demo-2"]
     assert finding(run, "PLACE-001")["status"] != "not_checked"
+    tiny = ("--strategy", "ddp", "--rounds", "2", "--max-time", "2", "--no-prove")
+    done = kube.cli("train", *tiny, *WHERE, *two, timeout=BOUND_S)
+    assert done.code == 0, done.out + done.err
+    assert last(kube)["training"]
 
     kube("delete", "pod", "demo-1", "--wait=false")
     done = kube.cli("check", "--only", "COL-001", *WHERE, timeout=BOUND_S)
@@ -49,13 +53,9 @@ def test_a_check_of_two_pods_and_of_those_that_are_left(kube: Any, finding: Find
     assert "demo-2" in hang["title"]
 
 
-def test_locate_and_train_in_an_environment_of_their_own(kube: Any) -> None:
+def test_locate_in_an_environment_of_its_own(kube: Any) -> None:
     kube.file()
     done = kube.cli("locate", "--nodes", "3", *WHERE, timeout=BOUND_S)
     run = last(kube)
     assert done.code in (0, 1), done.out + done.err
     assert len(run["located"]["nodes"]) == 3
-    tiny = ("--strategy", "ddp", "--rounds", "2", "--max-time", "2", "--no-prove")
-    done = kube.cli("train", *tiny, *WHERE, timeout=BOUND_S)
-    assert done.code == 0, done.out + done.err
-    assert last(kube)["training"]

@@ -127,7 +127,10 @@ class Workers:
                 _ip("netns", "delete", space)
 
 
-@pytest.fixture(scope="module", params=["0:0", f"{UNKNOWN_ID}:0"], ids=["root", "unknown-user"])
+USERS = {"root": "0:0", "unknown-user": f"{UNKNOWN_ID}:0"}
+
+
+@pytest.fixture(scope="module", params=USERS.values(), ids=USERS)
 def workers(request: Any, image: Any, tmp_path_factory: Any) -> Iterator[Workers]:
     made = Workers(image, tmp_path_factory.mktemp("workers"), request.param)
     try:
@@ -144,7 +147,11 @@ class TestWorkers:
         done = workers.mpirun("python3", "-c", code)
         assert sorted(done.stdout.splitlines()) == ["node-0 3", "node-1 3"], done.stderr
 
+    @pytest.mark.parametrize(
+        "workers", [USERS["unknown-user"]], ids=["unknown-user"], indirect=True
+    )
     def test_check_over_mpirun_is_ready(self, workers: Workers) -> None:
+        """Of the user with the fewest rights."""
         told = ("MASTER_ADDR=node-0", "MASTER_PORT=29500", "GLOO_SOCKET_IFNAME=eth0")
         exported = [word for value in told for word in ("-x", value)]
         done = workers.mpirun(*exported, "wirespeed", "check", "-l", "quick", "-q")

@@ -110,15 +110,26 @@ def test_it_neither_talks_nor_builds(cli: Any) -> None:
     No compiled kernel appears in the home folder, so no first start takes half a minute.
     """
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
-    words = ["bench", "reduce_scatter", "all_gather", "send_recv", "--engine", "deepspeed", *QUICK]
+    words = ["bench", "all", "--engine", "deepspeed", *QUICK]
     done = cli.start_words(
         [*launch, "-m", "wirespeed", *words], env={"OMP_NUM_THREADS": "1"}
     ).wait()
     assert done.code == 0, done.err
     assert done.out.startswith("{"), done.out[:500]
-    assert {m["wrong"] for m in done.json["measurements"]} == {0}
+    measured = done.json["measurements"]
+    assert {m["op"] for m in measured} == set(CATALOGUE)
+    assert {(m["engine"], m["wrong"]) for m in measured} == {("deepspeed", 0)}
     assert done.err == ""
     assert built(cli.folder) == []
+
+
+@needs_deepspeed
+@pytest.mark.system
+def test_it_catches_wrong_data(cli: Any, finding: Any) -> None:
+    words = ("bench", "all_reduce", "--engine", "deepspeed", "--ranks", "2", *QUICK)
+    done = cli(*words, "--inject", "flip:rank=1")
+    assert done.code == 1
+    assert finding(done.json, "COL-001")["subject"]["name"] == "rank 1"
 
 
 def built(home: Path) -> list[Path]:

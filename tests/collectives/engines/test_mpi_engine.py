@@ -128,11 +128,23 @@ def test_all_operations_types_reductions_and_places(mpirun: Any, how: tuple[str,
 
 @pytest.mark.system
 def test_a_rank_outside_of_every_group(mpirun: Any) -> None:
-    done = mpirun(3, *bench("all"), "--groups", "pairs")
+    how = ("--groups", "pairs", "--in-place", "both", "--async", "-m", "2")
+    done = mpirun(3, *bench("all"), *how)
     assert done.code == 0, done.err
     measured = json.loads(done.out)["measurements"]
     assert {m["op"] for m in measured} == set(CATALOGUE)
     assert {(m["wrong"], m["ranks"]) for m in measured} == {(0, 2)}
+    assert {m["in_place"] for m in measured} == {False, True}
+
+
+@pytest.mark.system
+def test_what_mpi_cannot_reduce_is_a_finding(mpirun: Any, finding: Any) -> None:
+    done = mpirun(2, *bench("all_reduce", "all_gather"), "-d", "bfloat16")
+    assert done.code == 0, done.err
+    run = json.loads(done.out)
+    assert [m["op"] for m in run["measurements"]] == ["all_gather"]
+    refused = finding(run, "COL-001")
+    assert refused["status"] == "not_checked" and "bfloat16" in refused["because"]
 
 
 @pytest.mark.system
@@ -146,6 +158,7 @@ def test_our_own_ranks_are_refused_before_mpi_begins(
     done = cli.start_words(words, env=env).wait()
     assert done.code == 3, done.err
     assert finding(done.json, "WORLD-002")["next"].startswith("mpirun -n 2 ")
+    assert done.json["verdict"] == "UNKNOWN"
     assert list(shared.iterdir()) == []
 
 
