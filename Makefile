@@ -32,15 +32,18 @@ SYSTEM := test-cluster test-machine test-quiet test-hostile
 $(SYSTEM): export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
 
 # Tests of a cluster wait most of the time: they may run beside the machine's. Each remembers its own failures.
+# Those that cut or taint its nodes have the cluster for themselves.
+test-cluster: OWN := -o cache_dir=.pytest_cache/cluster
 test-cluster: $(VENV)/.system ## Kubernetes, on the cluster that KUBECONFIG names
-	$(BIN)/pytest tests/system -m "cluster and not quiet" -n 2 --dist worksteal $(TIMES) -o cache_dir=.pytest_cache/cluster || \
-	  $(call alone,cluster,-o cache_dir=.pytest_cache/cluster)
+	$(BIN)/pytest tests/system -m "cluster and not quiet" -n 2 --dist worksteal $(TIMES) $(OWN) || \
+	  $(call alone,cluster and not quiet,$(OWN))
+	$(BIN)/pytest tests/system -m "cluster and quiet" $(TIMES) $(OWN) || $(call alone,cluster and quiet,$(OWN))
 
 test-machine: $(VENV)/.system ## network namespaces, ssh, MPI, Slurm, images, browser
 	@$(BIN)/pytest tests/system $(call marked,system) -m "system and not (cluster or quiet or hostile)" -n 3 --dist worksteal $(TIMES) || $(call alone,system)
 
-test-quiet: $(VENV)/.system ## what compares speeds, or cuts a node: it has the machine for itself
-	$(BIN)/pytest tests/lab tests/system -m "system and quiet" $(TIMES) || $(call alone,system and quiet)
+test-quiet: $(VENV)/.system ## what compares speeds: it has the machine for itself
+	$(BIN)/pytest tests/lab tests/system -m "system and quiet and not cluster" $(TIMES) || $(call alone,system and quiet and not cluster)
 
 test-hostile: $(VENV)/.system ## strangers, floods, forged messages, tampered stores, fuzzed files; how many of each
 	@$(BIN)/pytest tests/system $(call marked,hostile) -m "hostile and not quiet" -n 4 --dist worksteal || $(call alone,hostile)
