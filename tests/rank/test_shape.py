@@ -62,6 +62,7 @@ def test_each_kind_beside_a_product_then_all_at_once_then_uneven(world: Any) -> 
     by_rank = world("compared", ranks=4)
     labels = [
         "groups of each kind",
+        "uneven shares for the experts",
         *(f"{kind} groups beside a matrix product" for kind in ("tensor", "data", "expert")),
         "all kinds of groups at once",
         "uneven shares for the experts",
@@ -79,6 +80,8 @@ def test_each_kind_beside_a_product_then_all_at_once_then_uneven(world: Any) -> 
     pairs = [(one.name, one.beside) for one in load]
     product, tensor, data = "GEMM 32 × 128 × 32", "tensor 8 KiB", "data 7395 B"
     experts = "expert 8 KiB (80% to one)"
+    checked = [data for kind, data in told if kind == "verification"]
+    assert [(one["op"], one["wrong"]) for one in checked] == [("all_to_all_v", 0)]
     assert set(pairs) >= {
         (product, tensor),
         (tensor, product),

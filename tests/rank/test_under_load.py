@@ -1,5 +1,5 @@
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from threading import Lock
 
 import pytest
@@ -125,26 +125,49 @@ def test_two_cuts_of_the_world_at_once(world):
 def experts_case(rank, ranks):
     import torch.distributed as dist
 
-    from wirespeed.rank.under_load import skewed_all_to_all
+    from wirespeed.collectives.catalogue import CATALOGUE
+    from wirespeed.collectives.engines.torch_engine import TorchEngine
+    from wirespeed.plan import Case
+    from wirespeed.rank.faulty_engine import Fault, FaultyEngine
+    from wirespeed.rank.place import Control, Place, site_of
+    from wirespeed.rank.under_load import skewed_all_to_all, to_experts
+    from wirespeed.rank.verify import verify
 
-    control = dist.new_group()
-    found = skewed_all_to_all(
-        [0.5, 1.0],
-        group=dist.new_group(),
-        control=control,
-        device=_cpu(),
-        rows=256,
-        width=64,
-        rounds=6,
+    control, engine = dist.new_group(), TorchEngine("gloo", _cpu())
+    place = Place(
+        rank=rank,
+        world_size=ranks,
+        hosts=("here",) * ranks,
+        local_ranks=tuple(range(ranks)),
+        racks=("",) * ranks,
+        gpus=("",) * ranks,
+        engine=engine,
+        control=Control(control, rank, ranks),
+        store=None,
+        tick=lambda: None,
+        busy=lambda bound: None,
+        cache_bytes=None,
+        groups={},
     )
-    return [asdict(one) for one in found]
+    site = site_of(place, Case(op="all_to_all_v"), CATALOGUE["all_to_all_v"], 0)
+    experts = {share: to_experts(site, 256, 64, share) for share in (0.5, 0.75, 1.0)}
+    found = skewed_all_to_all(place, experts, control=control, device=_cpu(), rounds=6)
+    good = [verify(place, one, 1, None) for one in experts.values()]
+    broken = replace(place, engine=FaultyEngine(engine, Fault("flip", 1), rank))
+    bad = verify(broken, experts[0.75], 1, None)
+    received = [one.collective.output_count(one.geometry) for one in experts.values()]
+    return {
+        "figures": [asdict(one) for one in found],
+        "checked": [(one.wrong, one.elements) for one in (*good, bad)],
+        "received": received,
+    }
 
 
 def test_uneven_shares_against_even_ones(seen):
-    first, second = seen["experts_case"]
+    first, second = (one["figures"] for one in seen["experts_case"])
     assert first == second
     assert [one["name"] for one in first] == [
-        "all_to_all_v 64 KiB, 50% to one expert",
+        "all_to_all_v 64 KiB, 75% to one expert",
         "all_to_all_v 64 KiB, 100% to one expert",
     ]
     for one in first:
@@ -152,34 +175,17 @@ def test_uneven_shares_against_even_ones(seen):
         assert one["alone"] == first[0]["alone"] > 0 and one["together"] > 0
 
 
-def routed_case(rank, ranks):
-    """What arrives where, by the very exchange that is timed."""
-    import torch
-    import torch.distributed as dist
-
-    from wirespeed.rank import under_load
-
-    seen = []
-    real = dist.all_to_all_single
-
-    def marked(outputs, inputs, *rest, **more):
-        inputs.fill_(rank + 1)
-        real(outputs, inputs, *rest, **more)
-        seen.append(outputs[:, 0].tolist())
-
-    under_load.dist.all_to_all_single = marked
-    splits = expert_splits(8, ranks, 0.75)
-    under_load.exchange(splits, 3, dist.group.WORLD, torch.device("cpu")).call()
-    return seen[0]
-
-
-def test_the_hot_expert_gets_its_share_from_every_rank(seen):
-    assert seen["routed_case"] == [[1] * 6 + [2] * 6, [1, 1, 2, 2]]
+def test_what_comes_to_the_experts_is_compared(seen):
+    first, second = seen["experts_case"]
+    sent = 2 * 256 * 64
+    assert first["checked"] == second["checked"] == [[0, sent]] * 3 + [[1, sent]]
+    received = [one["received"] for one in (first, second)]
+    assert received == [[sent // 2, sent * 3 // 4, sent], [sent // 2, sent // 4, 0]]
 
 
 def every_case(rank, ranks):
     """All that needs two ranks, in one world."""
-    cases = (known_case, gemm_case, experts_case, routed_case)
+    cases = (known_case, gemm_case, experts_case)
     return {case.__name__: case(rank, ranks) for case in cases}
 
 
@@ -190,18 +196,18 @@ def seen(world):
 
 
 @pytest.mark.parametrize(
-    ("rows", "ranks", "share", "expert", "splits"),
+    ("rows", "ranks", "share", "splits"),
     [
-        (8, 2, 0.5, 0, [4, 4]),
-        (8, 4, 0.25, 0, [2, 2, 2, 2]),
-        (10, 4, 0.7, 2, [1, 1, 7, 1]),
-        (9, 3, 0.0, 0, [0, 5, 4]),
-        (9, 3, 1.0, 1, [0, 9, 0]),
-        (5, 1, 0.3, 0, [5]),
+        (8, 2, 0.5, [4, 4]),
+        (8, 4, 0.25, [2, 2, 2, 2]),
+        (10, 4, 0.7, [7, 1, 1, 1]),
+        (9, 3, 0.0, [0, 5, 4]),
+        (9, 3, 1.0, [9, 0, 0]),
+        (5, 1, 0.3, [5]),
     ],
 )
-def test_splits(rows, ranks, share, expert, splits):
-    assert expert_splits(rows, ranks, share, expert) == splits
+def test_splits(rows, ranks, share, splits):
+    assert expert_splits(rows, ranks, share) == splits
 
 
 def test_of_each_call_counts_what_lies_within_the_shared_stretch():

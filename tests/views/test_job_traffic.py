@@ -73,7 +73,8 @@ def shaped(bench: Run) -> Run:
     refused = replace(group, kind="data", ops=("gather",), groups="every-2", job_ranks=16)
     shape = Shape(
         model="llama-70b",
-        job_ranks=128,
+        job="tensor 8 × pipeline 4 × data 16",
+        job_ranks=512,
         ranks=4,
         dtype="bfloat16",
         tokens=256,
@@ -102,7 +103,7 @@ def shaped(bench: Run) -> Run:
 @pytest.mark.parametrize("format", ["table", "md", "wide"])
 def test_groups_alone_and_at_once(shaped: Run, format: str) -> None:
     text = render(shaped, format, Style(width=200)).replace("\\", "")
-    assert "llama-70b: tensor 8 × data 16 (128 ranks) · here tensor" in text
+    assert "llama-70b: tensor 8 × pipeline 4 × data 16 (512 ranks) · here tensor" in text
     assert "256 of 8192 tokens a micro-batch · bfloat16 · too few ranks for pipeline groups" in text
     assert "128 MiB" in text
     (refused,) = [line for line in text.split("\n") if " gather " in line]

@@ -6,7 +6,8 @@ operation is added.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
 from wirespeed.collectives.collective import (
     DIRECT,
@@ -23,6 +24,7 @@ from wirespeed.collectives.collective import (
     Layout,
     Reduce,
     Segment,
+    Splits,
     count_of,
 )
 from wirespeed.errors import UsageError
@@ -36,32 +38,37 @@ def split_count(sender: int, receiver: int, count: int) -> int:
     return count * ((sender + 2 * receiver) % 5)
 
 
-def _v_total(geometry: Geometry, *, sent: bool) -> int:
-    me, n = geometry.rank, geometry.ranks
-    pairs = ((me, peer) if sent else (peer, me) for peer in range(n))
-    return sum(split_count(a, b, geometry.count) for a, b in pairs)
+def exchanged(splits: Splits) -> dict[str, Any]:
+    """The fields of a collective in which each rank gives each what `splits` says."""
+
+    def total(g: Geometry, *, sent: bool) -> int:
+        pairs = ((g.rank, peer) if sent else (peer, g.rank) for peer in range(g.ranks))
+        return sum(splits(a, b, g.count) for a, b in pairs)
+
+    def layout(g: Geometry) -> tuple[Segment, ...]:
+        segments, start = [], 0
+        for peer in range(g.ranks):
+            length = splits(peer, g.rank, g.count)
+            before = sum(splits(peer, other, g.count) for other in range(g.rank))
+            if length:
+                segments.append(Segment(start, length, Copy(peer, before)))
+            start += length
+        return tuple(segments)
+
+    return {
+        "splits": splits,
+        "input_count": partial(total, sent=True),
+        "output_count": partial(total, sent=False),
+        "layout": layout,
+    }
 
 
 @lru_cache
 def _v_size_factor(ranks: int) -> int:
     """all_to_all_v reports max(sent, received) of the busiest rank."""
-    totals = (
-        _v_total(Geometry(rank, ranks, 1), sent=sent)
-        for rank in range(ranks)
-        for sent in (True, False)
-    )
-    return max(1, *totals)
-
-
-def _v_layout(geometry: Geometry) -> tuple[Segment, ...]:
-    segments, start = [], 0
-    for peer in range(geometry.ranks):
-        length = split_count(peer, geometry.rank, geometry.count)
-        before = sum(split_count(peer, other, geometry.count) for other in range(geometry.rank))
-        if length:
-            segments.append(Segment(start, length, Copy(peer, before)))
-        start += length
-    return tuple(segments)
+    every = range(ranks)
+    rows = [[split_count(a, b, 1) for b in every] for a in every]
+    return max(1, *map(sum, rows), *map(sum, zip(*rows, strict=True)))
 
 
 def _count_times_ranks(geometry: Geometry) -> int:
@@ -206,9 +213,7 @@ _ALL = (
         name="all_to_all_v",
         number=5,
         title="all-to-all with uneven splits",
-        input_count=lambda g: _v_total(g, sent=True),
-        output_count=lambda g: _v_total(g, sent=False),
-        layout=_v_layout,
+        **exchanged(split_count),
         size_factor=_v_size_factor,
         bus_factor=_SHARE,
         links="pairs",

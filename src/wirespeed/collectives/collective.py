@@ -156,6 +156,8 @@ class Segment:
 
 Count = Callable[[Geometry], int]
 Layout = Callable[[Geometry], tuple[Segment, ...]]
+Splits = Callable[[int, int, int], int]
+"""Elements that (sender, receiver, count) makes."""
 
 
 def count_of(geometry: Geometry) -> int:
@@ -199,6 +201,8 @@ class Collective:
     output_count: Count = count_of
     """Elements of this rank's output buffer (0: nothing comes out here)."""
     layout: Layout
+    splits: Splits = lambda sender, receiver, count: count
+    """Of an exchange: what each rank gives each."""
     in_place_slice: Callable[[Geometry], tuple[int, int]] | None = None
     """(offset of the input within the output, offset of the output within the input); one is 0.
     None: no in-place form exists at all (where there is one, an engine may still lack it)."""

@@ -312,6 +312,8 @@ class Shape:
 
     model: str
     """Name of the model."""
+    job: str = ""
+    """How the job is cut: `tensor 8 × pipeline 4 × data 16`."""
     job_ranks: Positive
     """Ranks of the job."""
     ranks: Positive
@@ -332,9 +334,3 @@ class Shape:
     """Those of 2 ranks or more; in the job, too, the others send nothing."""
     lost: tuple[str, ...] = ()
     """Kinds of groups that the job has, and for which there are too few ranks here."""
-
-    @property
-    def title(self) -> str:
-        """`llama-70b: tensor 8 × pipeline 4 × data 16`, as the job is cut."""
-        cuts = " × ".join(f"{one.kind} {one.job_ranks}" for one in self.groups)
-        return f"{self.model}: {cuts}"

@@ -5,11 +5,10 @@ operations of one kind of group are one activity, one turn a call: it runs besid
 beside those of all other kinds, on process groups of its own, since two kinds may be cut alike.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import cycle
 from typing import Any
 
 import torch
@@ -24,18 +23,17 @@ from wirespeed.model.codec import to_json
 from wirespeed.model.training_records import LoadFigures
 from wirespeed.model.units import format_size
 from wirespeed.plan import Measure, Plan, ShapePlan, Step
-from wirespeed.rank.measure import shots_of
 from wirespeed.rank.place import CONNECT_S, Place, Site, busy_for, site_of, synchronize
 from wirespeed.rank.steps import Reporter, lacking, needed, teller
 from wirespeed.rank.under_load import (
     Activity,
     beside_each_other,
-    exchange,
-    expert_splits,
     gemm,
+    in_turn,
     skewed_all_to_all,
+    to_experts,
 )
-from wirespeed.rank.verify import reason_not_to_run
+from wirespeed.rank.verify import reason_not_to_run, verify
 
 _CPU_PRODUCTS = 1 << 30
 """Multiplications in a call: a core does some 10^10 a second, and ranks may share it."""
@@ -78,6 +76,10 @@ def _compare(
     """Tell of each comparison what it found, or why it found nothing."""
     tell, how = teller(place, heartbeat), plan.steps[0].measure or Measure()
     jobs = list(_jobs(place, shape, lanes, how))
+    if plan.steps[0].verify:  # once all groups have connected
+        for site in (site for lane in lanes for site in _experts(shape, lane).values()):
+            heartbeat.enter("uneven shares for the experts")
+            tell("verification", to_json(verify(place, site, plan.seed, None)))
     for number, (label, measured) in enumerate(jobs):
         tell("progress", {"index": number, "of": len(jobs), "label": label})
         heartbeat.enter(label)
@@ -115,16 +117,7 @@ def _jobs(
     for lane in (one for one in lanes if one.kind.kind == "expert"):
         yield (
             "uneven shares for the experts",
-            partial(
-                skewed_all_to_all,
-                _shares(lane),
-                group=_group_of(lane).handle,
-                rows=_rows(shape, lane),
-                width=shape.width,
-                dtype=dtype,
-                max_time_s=how.max_time_s * (len(_shares(lane)) + 1),
-                **said,
-            ),
+            partial(_uneven, how, place, _experts(shape, lane, 1 / lane.kind.ranks), said),
         )
 
 
@@ -132,6 +125,12 @@ def _beside(
     how: Measure, activities: Sequence[Activity], said: dict[str, Any]
 ) -> list[LoadFigures]:
     return beside_each_other(activities, max_time_s=how.max_time_s * (len(activities) + 1), **said)
+
+
+def _uneven(
+    how: Measure, place: Place, experts: Mapping[float, Site], said: dict[str, Any]
+) -> list[LoadFigures]:
+    return skewed_all_to_all(place, experts, max_time_s=how.max_time_s * len(experts), **said)
 
 
 def _connecting(place: Place) -> AbstractContextManager[None]:
@@ -176,17 +175,10 @@ def _own_group(place: Place, members: Sequence[tuple[int, ...]]) -> Group | None
     return mine
 
 
-def _group_of(lane: _Lane) -> Group:
-    """Regular cuts hold every rank."""
-    group = lane.sites[0].group
-    if group is None:
-        raise CannotMeasure(f"a rank is in no {lane.kind.kind} group")
-    return group
-
-
 def _needed(place: Place, shape: Shape, lanes: Sequence[_Lane]) -> int:
     """Bytes on this rank: of every activity's buffers, and the product's matrices."""
-    calls = sum(needed(place, site, Measure()) for lane in lanes for site in lane.sites)
+    sites = [site for lane in lanes for site in (*lane.sites, *_experts(shape, lane).values())]
+    calls = sum(needed(place, site, Measure()) for site in sites)
     tokens, width, columns = shape.tokens, shape.width, shape.columns
     elements = tokens * width + width * columns + tokens * columns
     return calls + elements * (dtype_named(shape.dtype).itemsize + 4)
@@ -195,24 +187,16 @@ def _needed(place: Place, shape: Shape, lanes: Sequence[_Lane]) -> int:
 def _activity(place: Place, shape: Shape, lane: _Lane) -> Activity:
     """One turn of a kind of group; of experts the exchange in which one is everybody's favourite."""
     if lane.kind.kind == "expert":
-        group, share = _group_of(lane), _shares(lane)[0]
-        splits = expert_splits(_rows(shape, lane), len(group.ranks), share)
-        sent = exchange(splits, shape.width, group.handle, place.device, _torch_dtype(shape))
-        return Activity(f"{lane.name} ({share:.0%} to one)", sent.call)
-    turns = [cycle(shots_of(place, site, Measure())) for site in lane.sites]
-
-    def turn() -> None:
-        for shots in turns:
-            next(shots)()
-
-    return Activity(lane.name, turn)
+        share, site = next(iter(_experts(shape, lane).items()))
+        return in_turn(f"{lane.name} ({share:.0%} to one)", place, [site])
+    return in_turn(lane.name, place, lane.sites)
 
 
-def _rows(shape: Shape, lane: _Lane) -> int:
-    """Tokens that a rank sends away."""
-    row_bytes = shape.width * dtype_named(shape.dtype).itemsize
-    return max(lane.kind.ranks, lane.kind.size_bytes // row_bytes)
-
-
-def _shares(lane: _Lane) -> list[float]:
-    return [share for share in _SHARES if share > 1 / lane.kind.ranks]
+def _experts(shape: Shape, lane: _Lane, *even: float) -> dict[float, Site]:
+    """The exchange of experts for each uneven share, and for those of `even` first; of others none."""
+    if lane.kind.kind != "expert":
+        return {}
+    rows = lane.kind.size_bytes // (shape.width * dtype_named(shape.dtype).itemsize)
+    shares = [*even, *(share for share in _SHARES if share > 1 / lane.kind.ranks)]
+    rows = max(lane.kind.ranks, rows)
+    return {share: to_experts(lane.sites[-1], rows, shape.width, share) for share in shares}

@@ -12,9 +12,10 @@ thread issues them in turn, in the same order on every rank, as NCCL asks of sev
 use at once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import cycle
 from math import ceil
 from statistics import median
 from threading import Barrier
@@ -23,9 +24,13 @@ from time import perf_counter
 import torch
 import torch.distributed as dist
 
+from wirespeed.collectives.catalogue import CATALOGUE, exchanged
 from wirespeed.errors import CannotMeasure
 from wirespeed.model.training_records import Ends, LoadFigures, Ratio
 from wirespeed.model.units import format_size
+from wirespeed.plan import Measure
+from wirespeed.rank.measure import shots_of
+from wirespeed.rank.place import Place, Site
 from wirespeed.statistics import LEAST_SAMPLES, median_interval, paired_ratio, sure_interval
 
 _ROUND_S = 0.05
@@ -258,8 +263,8 @@ def _ends(times: Sequence[float]) -> Ends:
     return Ends(low=interval.low, high=interval.high)
 
 
-def expert_splits(rows: int, ranks: int, share: float, expert: int = 0) -> list[int]:
-    """Rows that a rank sends to each rank when `share` of its rows goes to the expert on one of them.
+def expert_splits(rows: int, ranks: int, share: float) -> list[int]:
+    """Rows that a rank sends to each rank when `share` of its rows goes to the expert on the first.
 
     The rest is spread evenly over the others; sums to `rows`. A share of 1/ranks is even.
     """
@@ -267,60 +272,54 @@ def expert_splits(rows: int, ranks: int, share: float, expert: int = 0) -> list[
         return [rows]
     hot = round(rows * share)
     each, more = divmod(rows - hot, ranks - 1)
-    splits = [each + (index < more) for index in range(ranks - 1)]
-    splits.insert(expert, hot)
-    return splits
+    return [hot, *(each + (index < more) for index in range(ranks - 1))]
+
+
+def to_experts(site: Site, rows: int, width: int, share: float) -> Site:
+    """all_to_all_v of so many rows of `width` elements from each rank, `share` of them to the first."""
+    given = [width * each for each in expert_splits(rows, site.ranks, share)]
+    split = exchanged(lambda sender, receiver, count: given[receiver])
+    collective = replace(CATALOGUE["all_to_all_v"], size_factor=lambda ranks: 1, **split)
+    return replace(site, collective=collective, count=rows * width)
+
+
+def in_turn(name: str, place: Place, sites: Sequence[Site]) -> Activity:
+    """One call is one of each operation, through rotating buffers."""
+    turns = [cycle(shots_of(place, site, Measure())) for site in sites]
+
+    def turn() -> None:
+        for shots in turns:
+            next(shots)()
+
+    return Activity(name, turn)
 
 
 def skewed_all_to_all(
-    shares: Sequence[float],
+    place: Place,
+    experts: Mapping[float, Site],
     *,
-    group: dist.ProcessGroup,
     control: dist.ProcessGroup,
     device: torch.device,
-    rows: int = 4096,
-    width: int = 256,
-    dtype: torch.dtype = torch.float32,
     rounds: int | None = 8,
     max_time_s: float = 0.0,
     tick: Callable[[], object] = lambda: None,
 ) -> list[LoadFigures]:
-    """all_to_all_v as in a mixture of experts, with each share of rows for expert 0 against even ones.
+    """Each exchange of `to_experts`, by its share, against the first, in which shares are even.
 
-    Every rank sends `rows` rows of `width` elements; only where they go differs. One record a share:
-    `alone` is even, `together` is skewed. Collective over `control`, whose ranks are in such groups.
-    rounds, max_time_s, tick: as of `beside_each_other`.
+    One record a share: `alone` is even, `together` is skewed. Collective over `control`, whose ranks are
+    in such groups. rounds, max_time_s, tick: as of `beside_each_other`.
     """
-    ranks = dist.get_world_size(group)
-    activities = [
-        exchange(expert_splits(rows, ranks, share), width, group, device, dtype)
-        for share in (1 / ranks, *shares)
-    ]
+    activities = [in_turn(_expert_name(*one), place, [one[1]]) for one in experts.items()]
     bench = _Bench(control, device, tick)
     counts, seconds = bench.calibrated(activities)
     number = rounds or 2 * _fitting(counts, seconds, max_time_s)
     times = [bench.each_alone(activities, counts) for _ in range(min(number, _MOST_ROUNDS))]
     even, *uneven = zip(*times, strict=True)
-    size = format_size(rows * width * dtype.itemsize)
     return [
-        _figures(f"all_to_all_v {size}, {share:.0%} to one expert", "even shares", even, seconds)
-        for share, seconds in zip(shares, uneven, strict=True)
+        _figures(activity.name, "even shares", even, seconds)
+        for activity, seconds in zip(activities[1:], uneven, strict=True)
     ]
 
 
-def exchange(
-    splits: Sequence[int],
-    width: int,
-    group: dist.ProcessGroup,
-    device: torch.device,
-    dtype: torch.dtype = torch.float32,
-) -> Activity:
-    """One all_to_all_v in which every rank sends by the same splits."""
-    mine = dist.get_rank(group)
-    received = [splits[mine]] * len(splits)
-    inputs = torch.zeros(sum(splits), width, device=device, dtype=dtype)
-    outputs = torch.empty(sum(received), width, device=device, dtype=dtype)
-    return Activity(
-        "all_to_all_v",
-        lambda: dist.all_to_all_single(outputs, inputs, received, list(splits), group=group),
-    )
+def _expert_name(share: float, site: Site) -> str:
+    return f"all_to_all_v {format_size(site.size_bytes)}, {share:.0%} to one expert"

@@ -73,7 +73,7 @@ _GROUPS = (
 
 def shape_tables(run: Run, shape: Shape) -> list[tuple[str, Grid]]:
     """(title, grid); what groups cost each other is a table of `training.tables`."""
-    said = [f"{shape.title} ({shape.job_ranks} ranks)"]
+    said = [f"{shape.model}: {shape.job} ({shape.job_ranks} ranks)"]
     if shape.ranks != shape.job_ranks:
         said.append("here " + " × ".join(f"{one.kind} {one.ranks}" for one in shape.groups))
     fewer = f" of {shape.job_tokens}" if shape.tokens < shape.job_tokens else ""

@@ -24,7 +24,7 @@ def test_what_llama_70b_sends_on_512_ranks():
         ("data", "of-16-every-8", 16, layer // 8 * 2),
     ]
     assert all(g.size_bytes == g.job_size_bytes and g.ranks == g.job_ranks for g in shape.groups)
-    assert shape.title == "llama-70b: tensor 8 × pipeline 4 × data 16"
+    assert shape.job == "tensor 8 × pipeline 4 × data 16"
 
 
 def test_experts_take_their_share_of_the_tokens_and_leave_the_gradients():

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from wirespeed.collectives.catalogue import partner, split_count
+from wirespeed.collectives.catalogue import partner
 from wirespeed.collectives.collective import Collective, Geometry
 from wirespeed.collectives.engines import Call, Group, Handle, Issue
 from wirespeed.errors import CannotMeasure, WorldError
@@ -117,8 +117,9 @@ class MpiEngine:
 
     def _bind_all_to_all_v(self, call: Call) -> Issue:
         me, n, count = call.geometry.rank, call.geometry.ranks, call.geometry.count
-        sent = [split_count(me, peer, count) for peer in range(n)]
-        received = [split_count(peer, me, count) for peer in range(n)]
+        splits = call.collective.splits
+        sent = [splits(me, peer, count) for peer in range(n)]
+        received = [splits(peer, me, count) for peer in range(n)]
         return _issue(call, _parted(call.input, sent), _parted(call.output, received))
 
     def _bind_broadcast(self, call: Call) -> Issue:

@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 
-from wirespeed.collectives.catalogue import partner, split_count
+from wirespeed.collectives.catalogue import partner
 from wirespeed.collectives.collective import Collective
 from wirespeed.collectives.engines import Call, Group, Issue
 
@@ -146,8 +146,9 @@ class TorchEngine:
 
     def _bind_all_to_all_v(self, call: Call) -> Issue:
         me, n, count = call.geometry.rank, call.geometry.ranks, call.geometry.count
-        received = [split_count(peer, me, count) for peer in range(n)]
-        sent = [split_count(me, peer, count) for peer in range(n)]
+        splits = call.collective.splits
+        received = [splits(peer, me, count) for peer in range(n)]
+        sent = [splits(me, peer, count) for peer in range(n)]
         return self._issue(call, call.output, call.input, received, sent)
 
     def _bind_broadcast(self, call: Call) -> Issue:

@@ -10,12 +10,13 @@ from math import isqrt
 import torch
 import torch.distributed as dist
 
+from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.model.codec import to_json
 from wirespeed.model.records import Choice
 from wirespeed.model.training_records import LoadFigures, Training
 from wirespeed.model.units import format_duration
-from wirespeed.plan import Plan, TrainCase, TrainPlan
-from wirespeed.rank.place import Place
+from wirespeed.plan import Case, Plan, TrainCase, TrainPlan
+from wirespeed.rank.place import Place, site_of
 from wirespeed.rank.steps import Reporter, Tell, teller
 from wirespeed.rank.training.close_look import LONGEST, Probed, probe, tell_trace, turns_at_least
 from wirespeed.rank.training.failures import (
@@ -376,6 +377,7 @@ def _tell_choices(stage: Stage, tell: Tell) -> None:
 
 _GEMM_CPU, _GEMM_GPU = 256, 4096
 _SENT = {"cpu": 4 << 20, "cuda": 256 << 20}
+_TOKENS, _WIDTH = 4096, 256
 _SHARES = (0.5, 0.8)
 """Of the tokens, for the favourite expert; even would be 1/ranks."""
 
@@ -387,6 +389,7 @@ def under_load(place: Place) -> Iterator[list[LoadFigures]]:
         beside_each_other,
         gemm,
         skewed_all_to_all,
+        to_experts,
     )
 
     control, whole = dist.new_group(backend="gloo"), dist.new_group()
@@ -406,7 +409,10 @@ def under_load(place: Place) -> Iterator[list[LoadFigures]]:
         yield beside(both)
     if place.world_size > 1:
         shares = [share for share in _SHARES if share > 1 / place.world_size]
-        yield skewed_all_to_all(shares, group=whole, control=control, device=place.device)
+        site = site_of(place, Case(op="all_to_all_v"), CATALOGUE["all_to_all_v"], 0)
+        every = (1 / place.world_size, *shares)
+        experts = {share: to_experts(site, _TOKENS, _WIDTH, share) for share in every}
+        yield skewed_all_to_all(place, experts, control=control, device=place.device)
 
 
 def _two_cuts(ranks: int) -> tuple[list[range], list[range]] | None:

@@ -210,6 +210,7 @@ def shape_of(
     job_columns = size.d_ff // job.tensor
     return Shape(
         model=size.name,
+        job=str(job),
         job_ranks=job.ranks,
         ranks=ranks,
         dtype=dtype,
