@@ -64,11 +64,12 @@ def test_a_file_that_is_on_the_disk_leaves_the_page_cache(tmp_path: Path) -> Non
 
 
 def test_small_files(tmp_path: Path) -> None:
-    made = files.create(tmp_path / "small", 5, 1000, lambda: None)
+    made = files.create(tmp_path / "small", 5, 1000, LONG_S, lambda: None)
     names = [tmp_path / "small" / str(number) for number in range(5)]
     read = files.each(names, files.read_small, lambda: None)
     assert (made.calls, made.size_bytes, read.size_bytes) == (5, 0, 5000)
     assert len({name.read_bytes() for name in names}) == 5, "a storage may keep equal ones once"
+    assert files.create(tmp_path / "slow", 5, 1000, 0.0, lambda: None).calls == 1
 
 
 def test_a_change_is_seen_or_not_in_time(tmp_path: Path) -> None:

@@ -44,6 +44,17 @@ def test_a_worker_that_hangs_is_given_up_and_said_to_be_where_it_is(
     assert list(tmp_path.iterdir()) != []
 
 
+def test_one_that_goes_on_and_comes_to_no_end_is_given_up_too(
+    hand: Hand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(hand)
+    monkeypatch.setattr("wirespeed.rank.storage.hand._MOST_S", 0.3 - QUIET_S)
+    texts = {"0": "what nobody writes"}
+    answer = hand.ask("see", QUIET_S, name="token", texts=texts, within_s=QUIET_S)
+    assert answer.kind == "hung"
+    assert 0.3 <= answer.waited < QUIET_S / 2
+
+
 def test_a_worker_that_dies(hand: Hand) -> None:
     hand._process.kill()
     assert "signal 9" in hand.ask("look", QUIET_S).text

@@ -152,22 +152,27 @@ def cached_share(path: Path) -> float:
 # Small files, as samples of a data loader.
 
 
-def create(folder: Path, count: int, size: int, ticks: Callable[[], None]) -> Answer:
+def create(
+    folder: Path, count: int, size: int, seconds: float, ticks: Callable[[], None]
+) -> Answer:
     """New files, written and closed; then, not timed, on the disk and out of the page cache.
 
+    Fewer, but one at least, where the seconds are over before.
     No bytes are told: where closing does not wait for the disk, their rate would be that of memory.
     """
     folder.mkdir(exist_ok=True)
-    times = []
-    for number in range(count):
+    times: list[float] = []
+    over = time.monotonic() + seconds
+    while len(times) < count and (not times or time.monotonic() < over):
         data = random.randbytes(size)  # of each file: a storage may keep equal ones once
         begin = time.perf_counter()
-        with _opened(folder / str(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL, False) as handle:
+        path = folder / str(len(times))
+        with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, False) as handle:
             if os.write(handle, data) < size:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         times.append(time.perf_counter() - begin)
         ticks()
-    for number in range(count):
+    for number in range(len(times)):
         synchronise(folder / str(number))
         ticks()
     return timed(times)

@@ -33,7 +33,8 @@ _OLD_S = 600.0
 _MOST_OWNER = 4096
 _MOST_FOLDERS = 100
 _LOOKED_S = 20.0
-"""For such folders among all that lies there: a data set may be millions of files."""
+"""For such folders among all that lies there: a data set may be millions of files.
+As long to remove them."""
 _QUOTA_S = 10.0
 _MOST_SAID = 200
 _TOLD = re.compile(
@@ -150,7 +151,11 @@ def _takes_direct(probe: Path) -> bool:
 def _sweep(folder: Path, own: Path, tick: Callable[[], None]) -> int:
     """Remove what dead runs of this user have left; how many folders."""
     mine, removed = own.stat(), 0
-    for path in _alike(folder, tick):
+    paths = _alike(folder, tick)
+    until = time.monotonic() + _LOOKED_S
+    for path in paths:
+        if time.monotonic() > until:
+            break
         with suppress(OSError):
             there = path.lstat()
             if (there.st_uid, there.st_dev) != (mine.st_uid, mine.st_dev) or path == own:

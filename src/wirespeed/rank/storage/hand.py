@@ -16,6 +16,8 @@ from wirespeed.process import descendants, read_processes
 from wirespeed.process.frames import Lines, write_all
 from wirespeed.rank.storage.answer import Answer
 
+_MOST_S = 60.0
+"""An order that goes on is given up so much later than one that does not."""
 _END_S = 12.0
 """For the worker to remove its files."""
 _KILLED_S = 2.0
@@ -65,7 +67,10 @@ class Hand:
         return self._hung is not None
 
     def ask(self, do: str, quiet_s: float, **told: Any) -> Answer:
-        """Have it done; after so many seconds without progress the worker is given up, for good."""
+        """Have it done; after so many seconds without progress the worker is given up, for good.
+
+        So it is where it goes on for a minute longer than that: each call of many may come in time.
+        """
         if self._hung is not None:
             return self._hung
         pipe = self._process.stdin
@@ -73,15 +78,16 @@ class Hand:
             pipe.fileno(), json.dumps({"do": do, **told}).encode() + b"\n"
         ):
             return self._gone()
-        begun = heard = time.monotonic()
-        while (quiet := time.monotonic() - heard) < quiet_s:
-            for line in self._heard(min(_LOOK_S, quiet_s - quiet)):
+        begun = heard = now = time.monotonic()
+        while (left := min(heard, begun + _MOST_S) + quiet_s - now) > 0:
+            for line in self._heard(min(_LOOK_S, left)):
                 heard = time.monotonic()
                 self._tick()
                 if line is None:
                     return self._gone()
                 if "answer" in line:
                     return Answer(**{name: _short(one) for name, one in line["answer"].items()})
+            now = time.monotonic()
         waited = time.monotonic() - begun
         self._hung = Answer(
             kind="hung", waited=waited, where=self._where(), text=f"no answer to {do}"

@@ -230,11 +230,16 @@ class _Study:
         self._rounds(self._engine, ("random read", pieces))
 
     def _small_files(self) -> None:
-        count, of = self._storage.small_files, self._reads_of
-        size, ask = self._storage.sample_bytes, partial(self._all, count=count)
+        """As many as the slowest rank makes in a time, so that storage that is slow has rounds, too."""
+        of, bound_s = self._reads_of, self._storage.max_time_s
+        told = {"size": self._storage.sample_bytes, "count": self._storage.small_files}
+        made = self._all("first small files", "create", **told, seconds=bound_s)
+        self._all("removing them", "remove", count=made[self._place.rank].calls)
+        told["count"] = count = min(one.calls for one in made)
+        ask = partial(self._all, count=count)
         self._rounds(
             "own",
-            ("create", partial(ask, "create", "create", size=size)),
+            ("create", partial(self._all, "create", "create", **told)),
             ("stat", partial(ask, "stat", "stat", of=of)),
             ("open", partial(ask, "open", "open", of=of)),
             ("remove", partial(ask, "remove", "remove")),
@@ -265,14 +270,16 @@ class _Study:
         late = False
         while chunk := rule.next_chunk(slowest, elapsed) or _missing(slowest, late=late):
             for _ in range(chunk):
+                if late:
+                    break
                 for access, ask in accesses:
                     rounds[access].append(ask())
                 slowest.append(
                     sum(max(one.seconds for one in told[-1]) for told in rounds.values()) or 1e-9
                 )
+                wall = self._place.control.matrix([time.monotonic() - begin]).max()
+                late = float(wall) > _MOST_S
             # In the calls: starting fio takes longer than some of its rounds.
-            wall = self._place.control.matrix([time.monotonic() - begin]).max()
-            late = float(wall) > _MOST_S
             elapsed = max(sum(slowest), 2 * storage.max_time_s * late)
         hosts = self._place.hosts
         figures = [figure_of(access, engine, told, hosts) for access, told in rounds.items()]

@@ -7,6 +7,7 @@ process removes its files and ends.
 """
 
 import json
+import math
 import os
 import signal
 import sys
@@ -112,8 +113,8 @@ class Worker:
 
     # Small files.
 
-    def create(self, count: int, size: int) -> Answer:
-        return files.create(self._path("small"), count, size, self._tick)
+    def create(self, count: int, size: int, seconds: float = math.inf) -> Answer:
+        return files.create(self._path("small"), count, size, seconds, self._tick)
 
     def stat(self, of: int, count: int) -> Answer:
         return files.each(self._small(of, count), files.stat_small, self._tick)
