@@ -97,6 +97,16 @@ def test_dcgm_that_could_not_run_is_a_failure() -> None:
     assert (run.verdict, run.findings[0].saw) == ("NOT READY", "unsupported GPU")
 
 
+def test_dcgm_again_and_again_is_a_run_each_time() -> None:
+    """As dcgmi/Diag.cpp of DCGM 4 writes it: nothing comes after the time that failed."""
+    good, bad = (dcgm({"gpu_ids": "0", "status": word}) for word in ("PASS", "FAIL"))
+    told = {"iterations": [good, bad], "Overall Result": "Fail", "warning": "a diagnostic error"}
+    first, second = import_bytes(json.dumps(told).encode(), name="x.json")
+    assert (first.verdict, second.verdict) == ("UNKNOWN", "NOT READY")
+    assert [one.status for one in first.findings] == ["pass"]
+    assert [one.saw for one in second.findings] == ["status FAIL", "a diagnostic error"]
+
+
 def test_nvbandwidth_has_places_in_the_way_of_the_bytes() -> None:
     run = one(sample("nvbandwidth.json"))
     assert run.world.nodes[0].host == "iZgw8301mt8dtx23c8lk6rZ"

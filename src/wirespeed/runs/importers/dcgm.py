@@ -3,7 +3,8 @@
 Version 4 writes {"DCGM Diagnostic": {test_categories}, entity_groups, metadata}, with results by
 entity and a summary a test, which alone has the errors of no entity; versions before it {"DCGM GPU
 Diagnostic": {test_categories, version}}, with results by `gpu_id` or a list of them in `gpu_ids`, and
-warnings that are texts. `runtime_error` stands where nothing ran.
+warnings that are texts. `runtime_error` stands where nothing ran. `--iterations` makes a list of such
+documents, `iterations`, up to the first that failed, whose error is the `warning` beside the list.
 Source: nvvs/include/NvvsJsonStrings.h, dcgmi/Diag.cpp and dcgmlib/dcgm_errors.h of NVIDIA/DCGM.
 """
 
@@ -45,11 +46,18 @@ class _Result(NamedTuple):
 
 
 def runs_of_dcgm(text: str, name: str) -> Iterator[Run]:
-    """A run a document."""
-    for data in documents(text, source=name):
+    """A run a document, or a time that it ran."""
+    for data in (one for document in documents(text, source=name) for one in _times(document)):
         body = next((part(data, key) for key in _TOP if isinstance(data.get(key), dict)), None)
         if body is not None:
             yield _run(data, body, name)
+
+
+def _times(document: dict[str, Any]) -> list[dict[str, Any]]:
+    times = objects(document.get("iterations"))
+    if times and (error := document.get("warning")):
+        times[-1] = {**times[-1], "runtime_error": error}
+    return times or [document]
 
 
 def _run(data: Mapping[str, Any], body: Mapping[str, Any], name: str) -> Run:
