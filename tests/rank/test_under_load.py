@@ -125,35 +125,20 @@ def test_two_cuts_of_the_world_at_once(world):
 def experts_case(rank, ranks):
     import torch.distributed as dist
 
+    from places import place_of
     from wirespeed.collectives.catalogue import CATALOGUE
-    from wirespeed.collectives.engines.torch_engine import TorchEngine
     from wirespeed.plan import Case
     from wirespeed.rank.faulty_engine import Fault, FaultyEngine
-    from wirespeed.rank.place import Control, Place, site_of
+    from wirespeed.rank.place import site_of
     from wirespeed.rank.under_load import skewed_all_to_all, to_experts
     from wirespeed.rank.verify import verify
 
-    control, engine = dist.new_group(), TorchEngine("gloo", _cpu())
-    place = Place(
-        rank=rank,
-        world_size=ranks,
-        hosts=("here",) * ranks,
-        local_ranks=tuple(range(ranks)),
-        racks=("",) * ranks,
-        gpus=("",) * ranks,
-        engine=engine,
-        control=Control(control, rank, ranks),
-        store=None,
-        tick=lambda: None,
-        busy=lambda bound: None,
-        cache_bytes=None,
-        groups={},
-    )
+    place, control = place_of(rank, ranks), dist.new_group()
     site = site_of(place, Case(op="all_to_all_v"), CATALOGUE["all_to_all_v"], 0)
     experts = {share: to_experts(site, 256, 64, share) for share in (0.5, 0.75, 1.0)}
     found = skewed_all_to_all(place, experts, control=control, device=_cpu(), rounds=6)
     good = [verify(place, one, 1, None) for one in experts.values()]
-    broken = replace(place, engine=FaultyEngine(engine, Fault("flip", 1), rank))
+    broken = replace(place, engine=FaultyEngine(place.engine, Fault("flip", 1), rank))
     bad = verify(broken, experts[0.75], 1, None)
     received = [one.collective.output_count(one.geometry) for one in experts.values()]
     return {
