@@ -1,6 +1,5 @@
 """`wirespeed attach`: a running job that knows nothing of us, looked at from outside."""
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -141,10 +140,8 @@ def _run(
     verdict: "JobVerdict",
     seconds: float,
 ) -> "Run":
-    from wirespeed import __version__
     from wirespeed.model.node_facts import Facts
-    from wirespeed.model.records import NodeFacts, Run, World
-    from wirespeed.node.redact import allowed_environment
+    from wirespeed.model.records import NodeFacts, World
     from wirespeed.watch.attach.judge import exit_code
 
     ranks = [rank.process for look in looks for rank in look.ranks]
@@ -157,23 +154,8 @@ def _run(
         )
         for look in looks
     ]
-    return Run(
-        id=folder.id,
-        command="attach",
-        verdict=verdict,
-        exit_code=exit_code(verdict),
-        started=folder.started,
-        seconds=seconds,
-        world=World(
-            size=max(one.world_size for one in ranks),
-            nodes=tuple(nodes),
-            backend="",
-            launcher=ranks[0].launcher,
-        ),
-        versions={"wirespeed": __version__},
-        environment=allowed_environment(os.environ),
-        config={
-            "processes": {str(one.rank): f"{one.pid} on {one.host}" for one in ranks},
-        },
-        findings=tuple(findings),
-    )
+    size, launcher = max(one.world_size for one in ranks), ranks[0].launcher
+    world = World(size=size, nodes=tuple(nodes), backend="", launcher=launcher)
+    config = {"processes": {str(one.rank): f"{one.pid} on {one.host}" for one in ranks}}
+    told = {"seconds": seconds, "world": world, "config": config}
+    return folder.ended(verdict, exit_code(verdict), findings, **told)

@@ -4,14 +4,13 @@ import json
 import re
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from wirespeed.cli.options import Output, argument, color_option, command, flag, option
-from wirespeed.errors import InputError, StorageError, UsageError
+from wirespeed.errors import InputError, UsageError
 from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
@@ -112,11 +111,9 @@ def _diagnosed(
     paths: tuple[str, ...], rules: "Sequence[Rule]", quiet: bool
 ) -> "tuple[Run, PatientFolder | None]":
     """Read and judge; the folder to store it in, where there can be one."""
-    from wirespeed import __version__
     from wirespeed.diagnose.diagnose import diagnose as read
-    from wirespeed.model.records import Run, World
-    from wirespeed.runs.folder import new_id
-    from wirespeed.session.folders import patient_folder, tell_unstored
+    from wirespeed.runs.folder import ended
+    from wirespeed.session.folders import folder_or_none
     from wirespeed.views.text import open_progress
 
     begin = time.monotonic()
@@ -131,24 +128,10 @@ def _diagnosed(
         )
     finally:
         progress.close()
-    folder, now = None, datetime.now(UTC).isoformat(timespec="milliseconds")
-    try:
-        folder = patient_folder("diagnose", {"paths": list(paths)})
-    except StorageError as error:
-        tell_unstored(error.saw)
-    run = Run(
-        id=folder.id if folder else new_id(),
-        command="diagnose",
-        verdict=reading.verdict,
-        exit_code=reading.exit_code,
-        started=folder.started if folder else now.replace("+00:00", "Z"),
-        seconds=time.monotonic() - begin,
-        world=World(size=0, nodes=(), backend="", launcher=""),
-        versions={"wirespeed": __version__},
-        config={"paths": list(paths), "logs": reading.logs, "lines": reading.lines},
-        findings=reading.findings,
-    )
-    return run, folder
+    folder, begun = folder_or_none("diagnose", {"paths": list(paths)})
+    config = {**begun.config, "logs": reading.logs, "lines": reading.lines}
+    told = {"seconds": time.monotonic() - begin, "environment": {}, "config": config}
+    return ended(begun, reading.verdict, reading.exit_code, reading.findings, **told), folder
 
 
 def _sources(paths: tuple[str, ...]) -> list["Source"]:

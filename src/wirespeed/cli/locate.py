@@ -13,6 +13,7 @@ from wirespeed.errors import UsageError
 if TYPE_CHECKING:
     from wirespeed.locate.pair_figures import Diagnosis
     from wirespeed.model.records import Located, Run
+    from wirespeed.runs.folder import PatientFolder
 
 
 _FORMATS = ("table", "json", "jsonl", "md")
@@ -144,14 +145,13 @@ def _simulate(
             f"--nodes {asked['nodes']}", expected=f"at least {_LEAST_NODES} simulated nodes"
         )
     folder = patient_folder("locate", told_config(ctx))
-    run = _simulated(folder.id, folder.started, pairs, asked, options)
+    run = _simulated(folder, pairs, asked, options)
     return show(run, options.output, folder)
 
 
 def _simulated(
-    id: str, started: str, pairs: dict[str, Any], asked: dict[str, Any], options: RunOptions
+    folder: "PatientFolder", pairs: dict[str, Any], asked: dict[str, Any], options: RunOptions
 ) -> "Run":
-    from wirespeed import __version__
     from wirespeed.checks.judge import verdict_of
     from wirespeed.checks.locating import culprit_findings
     from wirespeed.locate.simulator import (
@@ -162,8 +162,7 @@ def _simulated(
         simulated_part,
         standard_spec,
     )
-    from wirespeed.model.records import Run, Simulation, World
-    from wirespeed.node.redact import allowed_environment
+    from wirespeed.model.records import Simulation, World
 
     seed, nodes = options.seed, asked["nodes"] or _NODES
     noise = _NOISE if asked["noise"] is None else asked["noise"]
@@ -182,18 +181,13 @@ def _simulated(
     findings = options.strictness.allowed(findings)
     verdict, code = verdict_of(findings, found.pairs_measured)
     findings, verdict, code = options.strictness.judged(findings, verdict, code)
-    return Run(
-        id=id,
-        command="locate",
-        verdict=verdict,
-        exit_code=code,
-        started=started,
+    return folder.ended(
+        verdict,
+        code,
+        findings,
         seconds=seconds,
         world=World(size=0, nodes=(), backend="simulated", launcher=""),
-        versions={"wirespeed": __version__},
-        environment=allowed_environment(os.environ),
         config={"nodes": nodes, "rails": spec.rails, "noise": noise, "seed": seed},
-        findings=tuple(findings),
         located=located,
         simulation=Simulation(
             nodes=nodes,

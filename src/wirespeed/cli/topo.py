@@ -5,7 +5,7 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +27,9 @@ from wirespeed.errors import UsageError
 from wirespeed.model.records import NodeFacts, Run, World
 from wirespeed.node.identity import detect
 from wirespeed.views.switches import FORMATS, LABEL
+
+if TYPE_CHECKING:
+    from wirespeed.runs.folder import PatientFolder
 
 _FORMATS = ("table", "json", "md")
 _OF_SWITCHES = tuple(one for one in FORMATS if one not in _FORMATS)
@@ -147,29 +150,22 @@ def _here(ctx: click.Context, output: Output) -> int:
 
     began = time.monotonic()
     refuse_separate_worlds(os.environ, None)
-    config = told_config(ctx)
-    folder = patient_folder("topo", config)
+    folder = patient_folder("topo", told_config(ctx))
     node = survey_node((0,))
-    run = _run(folder.id, folder.started, time.monotonic() - began, config, node)
+    run = _run(folder, time.monotonic() - began, node)
     return show(run, output, folder)
 
 
-def _run(id: str, started: str, seconds: float, config: dict[str, Any], node: NodeFacts) -> Run:
+def _run(folder: "PatientFolder", seconds: float, node: NodeFacts) -> Run:
     from wirespeed import __version__
-    from wirespeed.node.redact import allowed_environment
 
     told = any((node.gpus, node.nics, node.rdma, node.facts.cpu_model is not None))
     versions = {"wirespeed": __version__, "python": platform.python_version()}
     known = {n: one for n in ("torch", "cuda", "nccl") if (one := getattr(node.facts, n))}
-    return Run(
-        id=id,
-        command="topo",
-        verdict="READY" if told else "UNKNOWN",
-        exit_code=0 if told else 3,
-        started=started,
+    return folder.ended(
+        "READY" if told else "UNKNOWN",
+        0 if told else 3,
         seconds=seconds,
         world=World(size=1, nodes=(node,), backend="", launcher="local"),
         versions=versions | known,
-        environment=allowed_environment(os.environ),
-        config=config,
     )

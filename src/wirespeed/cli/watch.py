@@ -1,17 +1,15 @@
 """`wirespeed watch`: a job of one's own, seen from inside by the traces that its tools wrote."""
 
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from wirespeed.cli.options import Output, argument, color_option, command, flag, option
-from wirespeed.errors import StorageError, UsageError
+from wirespeed.errors import UsageError
 from wirespeed.views import FORMATS
 
 if TYPE_CHECKING:
     from wirespeed.model.records import Run
     from wirespeed.runs.folder import PatientFolder
-    from wirespeed.watch.traces.analysis import Analysed
 
 
 @command()
@@ -56,9 +54,12 @@ def watch(paths: tuple[str, ...], output: str, quiet: bool, color: str, **asked:
 
 def _watched(paths: tuple[str, ...], quiet: bool) -> "tuple[Run, PatientFolder | None]":
     """Read and judge; the folder to store it in, where there can be one."""
-    from wirespeed.session.folders import patient_folder, tell_unstored
+    from wirespeed.runs.folder import ended
+    from wirespeed.session.folders import folder_or_none
     from wirespeed.views.text import open_progress
     from wirespeed.watch.traces.analysis import analysed
+    from wirespeed.watch.traces.judging import judged
+    from wirespeed.watch.verdict import verdict_of
 
     begin = time.monotonic()
     progress = open_progress(quiet=quiet)
@@ -66,36 +67,17 @@ def _watched(paths: tuple[str, ...], quiet: bool) -> "tuple[Run, PatientFolder |
         found = analysed(paths, lambda name, number, all: progress.step(number, all, name))
     finally:
         progress.close()
-    folder = None
-    try:
-        folder = patient_folder("watch", {"paths": list(paths)})
-    except StorageError as error:
-        tell_unstored(error.saw)
-    return _run(found, paths, folder, begin), folder
-
-
-def _run(
-    found: "Analysed", paths: tuple[str, ...], folder: "PatientFolder | None", begin: float
-) -> "Run":
-    from wirespeed import __version__
-    from wirespeed.model.records import Run, World
-    from wirespeed.runs.folder import new_id
-    from wirespeed.watch.traces.judging import judged
-    from wirespeed.watch.verdict import verdict_of
-
+    folder, begun = folder_or_none("watch", {"paths": list(paths)})
     told = judged(found)
     verdict, code = verdict_of(told.findings)
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return Run(
-        id=folder.id if folder else new_id(),
-        command="watch",
-        verdict=verdict,
-        exit_code=code,
-        started=folder.started if folder else now.replace("+00:00", "Z"),
+    run = ended(
+        begun,
+        verdict,
+        code,
+        told.findings,
         seconds=time.monotonic() - begin,
-        world=World(size=0, nodes=(), backend="", launcher=""),
-        versions={"wirespeed": __version__},
-        config={"paths": list(paths), "files": found.files, "bytes": found.bytes},
-        findings=told.findings,
+        environment={},
+        config={**begun.config, "files": found.files, "bytes": found.bytes},
         watched=told.watched,
     )
+    return run, folder

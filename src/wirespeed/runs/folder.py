@@ -16,7 +16,7 @@ import os
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,11 +24,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from wirespeed import __version__
 from wirespeed.errors import StorageError
 from wirespeed.model.codec import from_json, to_json
 from wirespeed.model.lasting_records import Soak
-from wirespeed.model.records import Run, World
+from wirespeed.model.records import Finding, Run, Verdict, World
 from wirespeed.node.lock import Lock
+from wirespeed.node.redact import allowed_environment
 from wirespeed.runs import jsontext, unsent
 from wirespeed.runs.place import ELSEWHERE, private_folder, runs_home
 
@@ -43,12 +45,44 @@ def new_id() -> str:
     return secrets.token_hex(4)
 
 
+def now_text() -> str:
+    """ISO 8601 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def begun(command: str, config: Mapping[str, Any], id: str = "") -> Run:
+    """A run that begins now, of which nothing else is known."""
+    return Run(
+        id=id,
+        command=command,
+        verdict="UNKNOWN",
+        exit_code=3,
+        started=now_text(),
+        seconds=0.0,
+        world=World(size=0, nodes=(), backend="", launcher=""),
+        config=dict(config),
+    )
+
+
+def ended(
+    run: Run, verdict: Verdict, exit_code: int, findings: Iterable[Finding] = (), **told: Any
+) -> Run:
+    """What was begun, whole; told: what else it holds, by field."""
+    usual: dict[str, Any] = {
+        "versions": {"wirespeed": __version__},
+        "environment": allowed_environment(os.environ),
+    }
+    known = {"verdict": verdict, "exit_code": exit_code, "findings": tuple(findings)}
+    return replace(run, **usual | known | told)
+
+
 class RunFolder:
     """One run on disk, from its start to `finish`."""
 
     def __init__(self, path: Path, header: Run) -> None:
         self.path = path
-        self._header = header
+        self.header = header
+        """What is known so far."""
         self._start = time.monotonic()
 
     @classmethod
@@ -57,30 +91,28 @@ class RunFolder:
 
         Two runs that start in the same second get folders of their own.
         """
-        now = datetime.now(UTC)
-        header = Run(
-            id="",
-            command=command,
-            verdict="UNKNOWN",
-            exit_code=3,
-            started=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            seconds=0.0,
-            world=World(size=0, nodes=(), backend="", launcher=""),
-            config=dict(config),
-        )
-        path = _new_folder(now.strftime(_STAMP), run_id, command)
+        header = begun(command, config)
+        stamp = datetime.fromisoformat(header.started).strftime(_STAMP)
+        path = _new_folder(stamp, run_id, command)
         folder = cls(path, replace(header, id=path.name.rpartition("-")[2]))
         folder._write_header()
         return folder
 
     @property
     def id(self) -> str:
-        return self._header.id
+        return self.header.id
 
     @property
     def started(self) -> str:
         """ISO 8601 in UTC."""
-        return self._header.started
+        return self.header.started
+
+    def ended(
+        self, verdict: Verdict, exit_code: int, findings: Iterable[Finding] = (), **told: Any
+    ) -> Run:
+        """As the function of that name, with the seconds since the folder was made."""
+        seconds = time.monotonic() - self._start
+        return ended(self.header, verdict, exit_code, findings, **{"seconds": seconds, **told})
 
     def log_path(self, rank: int) -> Path:
         return self.path / "logs" / f"rank-{rank}.log"
@@ -109,8 +141,8 @@ class RunFolder:
         unsent.put(self.path)
 
     def _write_header(self) -> None:
-        data = to_json(self._header)
-        header = to_json(replace(self._header, unfinished=True))
+        data = to_json(self.header)
+        header = to_json(replace(self.header, unfinished=True))
         self._replace(jsontext.dump(header, indent=2) + "\n")
         # Again as a record: should run.json be lost, the records alone tell the whole run.
         self.append("run", data)
@@ -120,7 +152,7 @@ class RunFolder:
         self._guard(path, lambda: write_whole(path, text.encode()))
 
     def _guard(self, path: Path, write: Callable[[], None]) -> None:
-        _guard(path, self._header.command, write)
+        _guard(path, self.header.command, write)
 
 
 def _guard(path: Path, command: str, action: Callable[[], _T]) -> _T:
@@ -251,9 +283,9 @@ class PatientFolder(RunFolder):
 
     def append(self, kind: str, data: Mapping[str, Any] | list[Any]) -> None:
         """Write a record, after those that wait; kept in memory where there is no room."""
-        known = _hosts(self._header)
+        known = _hosts(self.header)
         self._remember(kind, data)
-        if _hosts(self._header) != known:  # by its header others list a run that goes on
+        if _hosts(self.header) != known:  # by its header others list a run that goes on
             self._renew_header()
         line = self._line(kind, data)
         self._waiting.append(line)
@@ -283,7 +315,7 @@ class PatientFolder(RunFolder):
     def checkpoint(self, soak: Soak) -> None:
         """Put what is known so far into run.json, in one step; later, where there is no room."""
         seconds = time.monotonic() - self._start
-        self._header = replace(self._header, soak=soak, seconds=seconds)
+        self.header = replace(self.header, soak=soak, seconds=seconds)
         self._renew_header()
 
     def finish(self, run: Run) -> None:
@@ -302,7 +334,7 @@ class PatientFolder(RunFolder):
             self._changed(error.saw)
 
     def _write_unfinished(self) -> None:
-        header = replace(self._header, unfinished=True)
+        header = replace(self.header, unfinished=True)
         self._replace(jsontext.dump(to_json(header)) + "\n")
 
     def _guard(self, path: Path, write: Callable[[], None]) -> None:
@@ -314,7 +346,7 @@ class PatientFolder(RunFolder):
         """For run.json, should the records be renamed or cut by somebody meanwhile."""
         if kind in ("world", "versions", "environment") and isinstance(data, Mapping):
             told: Any = from_json(World, data) if kind == "world" else dict(data)
-            self._header = replace(self._header, **{kind: told})
+            self.header = replace(self.header, **{kind: told})
 
     def _changed(self, why: str) -> None:
         before, self.full = self.full, why  # first: who is told writes a record

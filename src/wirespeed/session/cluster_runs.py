@@ -4,21 +4,17 @@ A deploy is a stored run, as a check is: what stood in the way last night can be
 """
 
 import json
-import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from wirespeed import __version__
 from wirespeed.clusters.kube import verdict
 from wirespeed.errors import Interrupted
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, World
-from wirespeed.node.redact import allowed_environment
 from wirespeed.session.signals import interrupted_by_signals
 from wirespeed.views.findings import finding_lines
 from wirespeed.views.text import Column, Grid, Progress, Style, open_progress, style_for
@@ -29,6 +25,7 @@ if TYPE_CHECKING:
     from wirespeed.clusters.operations.deploy import Deployed
     from wirespeed.clusters.operations.pod_lookup import Pod
     from wirespeed.clusters.operations.status import Status
+    from wirespeed.runs.folder import PatientFolder
 
 
 _DAY_S, _HOUR_S, _MINUTE_S = 86400, 3600, 60
@@ -63,11 +60,10 @@ def show_deploy(
     """Do it as a stored run; what to print, and the exit code. Raises Interrupted, with the run kept."""
     from wirespeed.session.folders import patient_folder
 
-    config = _config(deployment)
-    folder, began = patient_folder("cluster deploy", config), time.monotonic()
+    folder = patient_folder("cluster deploy", _config(deployment))
 
     def finished(code: int, done: "Deployed | None") -> Run:
-        run = _run(folder.id, folder.started, deployment, code, done, time.monotonic() - began)
+        run = _run(folder, deployment, code, done)
         folder.finish(run)
         return run
 
@@ -206,12 +202,7 @@ def _config(deployment: "Deployment") -> dict[str, Any]:
 
 
 def _run(
-    ident: str,
-    started: str,
-    deployment: "Deployment",
-    code: int,
-    done: "Deployed | None",
-    seconds: float,
+    folder: "PatientFolder", deployment: "Deployment", code: int, done: "Deployed | None"
 ) -> Run:
     pods = done.pods if done else ()
     facts = tuple(
@@ -224,20 +215,10 @@ def _run(
         )
         for pod in pods
     )
-    return Run(
-        id=ident,
-        command="cluster deploy",
-        verdict=verdict(code),
-        exit_code=code,
-        started=started,
-        seconds=seconds,
-        world=World(size=0, nodes=facts, backend="", launcher="k8s"),
-        versions={"wirespeed": __version__},
-        environment=allowed_environment(os.environ),
-        config=_config(deployment),
-        choices=deployment.choices,
-        findings=done.findings if done else (),
-    )
+    world = World(size=0, nodes=facts, backend="", launcher="k8s")
+    findings = done.findings if done else ()
+    told = {"world": world, "choices": deployment.choices}
+    return folder.ended(verdict(code), code, findings, **told)
 
 
 def _status_json(found: "Status") -> dict[str, Any]:

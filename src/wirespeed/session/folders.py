@@ -19,8 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from wirespeed.errors import StorageError
+from wirespeed.model.records import Run
 from wirespeed.process import boot_id, owner_record, pid_space
-from wirespeed.runs.folder import PatientFolder
+from wirespeed.runs.folder import PatientFolder, begun, new_id
 
 _PREFIX = "wirespeed-"
 _OWNER = "owner"
@@ -65,6 +67,16 @@ def patient_folder(command: str, config: Mapping[str, Any]) -> PatientFolder:
     folder = PatientFolder.create(command, config)
     folder.on_unstored = tell_unstored
     return folder
+
+
+def folder_or_none(command: str, config: Mapping[str, Any]) -> tuple[PatientFolder | None, Run]:
+    """The folder, or None where it cannot be made, which is told; and the run that begins."""
+    try:
+        folder = patient_folder(command, config)
+    except StorageError as error:
+        tell_unstored(error.saw)
+        return None, begun(command, config, new_id())
+    return folder, folder.header
 
 
 def tell_unstored(why: str) -> None:

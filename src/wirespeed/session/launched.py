@@ -1,13 +1,10 @@
 """`wirespeed launch`: show the ranks' output as it comes, keep it, and say how the job ended."""
 
-import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
-from wirespeed import __version__
 from wirespeed.errors import Interrupted, harmless
 from wirespeed.launchers.base import Held, Prepared
 from wirespeed.launchers.children import JobLogs
@@ -22,7 +19,7 @@ from wirespeed.launchers.supervise import (
 from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Finding, NodeFacts, Run, Verdict, World
 from wirespeed.model.watch_records import Watched
-from wirespeed.node.redact import allowed_environment, redact_words
+from wirespeed.node.redact import redact_words
 from wirespeed.process import returncode_text
 from wirespeed.runs.folder import PatientFolder
 from wirespeed.session.folders import patient_folder
@@ -52,7 +49,6 @@ class Launched:
         self._choices = prepared.choices
         self._config = config
         self._folder = patient_folder("launch", config)
-        self._began = time.monotonic()
         self._watch: Watching = watch
         self._watched: Watched | None = None
 
@@ -112,26 +108,10 @@ class Launched:
         verdict: Verdict = "READY" if code == 0 else "UNKNOWN" if code in (3, 130) else "NOT READY"
         if self._watch != "no" and verdict == "READY":
             verdict, _ = verdict_of(findings)
-        return Run(
-            id=self._folder.id,
-            command="launch",
-            verdict=verdict,
-            exit_code=code,
-            started=self._folder.started,
-            seconds=time.monotonic() - self._began,
-            world=World(
-                size=self._job.size,
-                nodes=nodes_of(nodes),
-                backend="",
-                launcher=self._engine,
-            ),
-            versions={"wirespeed": __version__},
-            environment=allowed_environment(os.environ),
-            config=self._config,
-            choices=self._choices,
-            findings=tuple(findings),
-            watched=self._watched,
-        )
+        size, engine = self._job.size, self._engine
+        world = World(size=size, nodes=nodes_of(nodes), backend="", launcher=engine)
+        told = {"choices": self._choices, "watched": self._watched}
+        return self._folder.ended(verdict, code, findings, world=world, **told)
 
 
 def nodes_of(nodes: Mapping[int, str]) -> tuple[NodeFacts, ...]:

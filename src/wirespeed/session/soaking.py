@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from wirespeed.model.lasting_records import Incident, Soak, SoakStall, SoakWrong
 from wirespeed.model.records import Finding
 from wirespeed.model.units import format_duration
 from wirespeed.plan import Plan
-from wirespeed.runs.folder import PatientFolder
+from wirespeed.runs.folder import PatientFolder, now_text
 from wirespeed.runs.recovery import SoakTally
 from wirespeed.session.backends import log_folder
 from wirespeed.session.recording import Recorder, Session, TurnRecorder
@@ -108,7 +107,7 @@ class SoakLedger:
         first = next(iter(outcome.findings), None)
         with self._lock:
             incident = Incident(
-                at=_now(),
+                at=now_text(),
                 since_s=self.since_s(),
                 id=first.id if first else "SOAK-004",
                 title=first.title if first else f"the ranks ended: {outcome.kind}",
@@ -194,7 +193,7 @@ class SoakLedger:
         )
 
     def _stamped(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        return {**data, "at": _now(), "since_s": self.since_s(), "world": self.world}
+        return {**data, "at": now_text(), "since_s": self.since_s(), "world": self.world}
 
     def _store_incident(self, incident: Incident) -> None:
         self._store("soak_incident", to_json(incident))
@@ -208,7 +207,7 @@ class SoakLedger:
         with self._lock:
             if why and self._full is None:
                 self._full = Incident(
-                    at=_now(),
+                    at=now_text(),
                     since_s=self.since_s(),
                     id="SOAK-006",
                     title="records cannot be written; they wait in memory",
@@ -299,10 +298,6 @@ def format_elapsed(seconds: float) -> str:
     hours, rest = divmod(int(seconds), 3600)
     minutes, rest = divmod(rest, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 BOUND_BYTES = 16 << 20

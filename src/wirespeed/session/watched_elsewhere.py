@@ -2,12 +2,9 @@
 
 import os
 import sys
-import time
 from contextlib import suppress
 
-from wirespeed import __version__
-from wirespeed.model.records import Run, World
-from wirespeed.node.redact import allowed_environment
+from wirespeed.model.records import World
 from wirespeed.runs import unsent
 from wirespeed.session.folders import patient_folder
 from wirespeed.session.launched import nodes_of
@@ -20,7 +17,7 @@ class WatchedElsewhere:
     """One job, on its rank 0's node."""
 
     def __init__(self, size: int) -> None:
-        self._size, self._began = size, time.monotonic()
+        self._size = size
         self._folder = patient_folder("watch", {"ranks": size})
         self._line = StatusLine(sys.stderr, quiet=False)
         self._watch = JobWatch(size, self._folder, self._line.show, self._line.say)
@@ -40,20 +37,8 @@ class WatchedElsewhere:
         verdict, code = verdict_of(findings)
         hosts = watched.hosts if watched else ()
         nodes = nodes_of({rank: host for rank, host in enumerate(hosts) if host})
-        run = Run(
-            id=self._folder.id,
-            command="watch",
-            verdict=verdict,
-            exit_code=code,
-            started=self._folder.started,
-            seconds=time.monotonic() - self._began,
-            world=World(size=self._size, nodes=nodes, backend="", launcher="joined"),
-            versions={"wirespeed": __version__},
-            environment=allowed_environment(os.environ),
-            config={"ranks": self._size},
-            findings=tuple(findings),
-            watched=watched,
-        )
+        world = World(size=self._size, nodes=nodes, backend="", launcher="joined")
+        run = self._folder.ended(verdict, code, findings, world=world, watched=watched)
         with suppress(OSError):  # whoever read our words may be gone
             tell_run(run)
             sys.stderr.write(f"wirespeed: watched; run {run.id}\n")

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from wirespeed.collectives.collective import ALIASES
@@ -21,7 +20,6 @@ from wirespeed.model.records import (
 )
 from wirespeed.runs import jsontext
 from wirespeed.runs.findings import make_finding
-from wirespeed.runs.folder import new_id
 from wirespeed.runs.importers.dcgm import runs_of_dcgm
 from wirespeed.runs.importers.ddp_script import run_of_script
 from wirespeed.runs.importers.iperf3 import runs_of_iperf3
@@ -44,6 +42,7 @@ from wirespeed.runs.importers.table import (
     layout_of,
     one_figure,
 )
+from wirespeed.runs.importers.told import imported
 from wirespeed.runs.jsontext import damage
 
 _Readers = tuple[tuple[re.Pattern[str], Callable[[str, str], Iterator[Run]]], ...]
@@ -144,25 +143,19 @@ def run_from_table(
     told, laid = _told(table, count, fabric)
     measurements = tuple(_measurements(table, operation, count))
     findings = tuple(_findings(table, measurements, count, name))
-    failed = any(finding.status == "fail" for finding in findings)
     each = any(side.stats for _, side in table.sides())
-    return Run(
-        id=new_id(),
-        command="import",
-        verdict="NOT READY" if failed else "UNKNOWN",
-        exit_code=1 if failed else 3,
-        started=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+    return imported(
+        findings,
+        {"source": name, "program": table.program, **table.settings, **table.config},
         seconds=table.seconds,
         world=replace(_world(table.devices, count), told=told),
         versions=table.versions,
         environment=table.environment,
-        config={"source": name, "program": table.program, **table.settings, **table.config},
         choices=tuple(
             choice
             for choice in (why, counted, *laid, _EACH_ITERATION if each else _ONE_FIGURE)
             if choice is not None
         ),
-        findings=findings,
         measurements=measurements,
     )
 

@@ -19,9 +19,8 @@ from wirespeed.errors import InputError
 from wirespeed.model.records import Choice, Measurement, Run, World
 from wirespeed.model.training_records import Spread, Training
 from wirespeed.runs.findings import make_finding
-from wirespeed.runs.folder import new_id
 from wirespeed.runs.importers.table import OPERATIONS, one_figure
-from wirespeed.runs.importers.told import GIGA
+from wirespeed.runs.importers.told import GIGA, imported
 
 _OPS = {
     "allreduce": "all_reduce",
@@ -50,21 +49,13 @@ def run_of_script(data: Mapping[str, Any], *, name: str) -> Run:
         )
     config = data.get("config")
     memory = "training" in results or "memory" in results
-    return Run(
-        id=new_id(),
-        command="import",
-        verdict="UNKNOWN",
-        exit_code=3,
+    why = "the script writes one mean, from rank 0's clock alone"
+    return imported(
+        [make_finding("memory_left_out")] if memory else [],
+        {"source": name, **(config if isinstance(config, dict) else {})},
         started=_started(data["timestamp"]),
-        seconds=0.0,
         world=World(size=ranks, nodes=(), backend="nccl", launcher="torchrun"),
-        config={"source": name, **(config if isinstance(config, dict) else {})},
-        choices=(
-            Choice(
-                "interval", "not known", "the script writes one mean, from rank 0's clock alone"
-            ),
-        ),
-        findings=(make_finding("memory_left_out"),) if memory else (),
+        choices=(Choice("interval", "not known", why),),
         measurements=measurements,
         training=training,
     )

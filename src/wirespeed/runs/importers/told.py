@@ -13,7 +13,7 @@ from wirespeed.model.node_facts import Facts
 from wirespeed.model.records import Choice, Finding, Measurement, NodeFacts, Run, Subject, World
 from wirespeed.model.units import counted, format_figure
 from wirespeed.runs.findings import make_finding
-from wirespeed.runs.folder import new_id
+from wirespeed.runs.folder import begun, ended, new_id, now_text
 from wirespeed.statistics import MAD_TO_SIGMA
 
 GIGA, MEBI, MICRO, MILLI = 1e9, float(2**20), 1e-6, 1e-3
@@ -155,11 +155,12 @@ def shown(one: ToolFigure, value: float | None = None) -> str:
     return format_figure(one.value if value is None else value, one.unit)
 
 
-def moment(seconds: object = None) -> str:
+def moment(seconds: object) -> str:
     """ISO 8601 in UTC of a Unix time; the time of the import where it is none."""
     known = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-    when = float(seconds) if known and 0 < float(seconds) < 1e11 else None  # type: ignore[arg-type]
-    at = datetime.now(UTC) if when is None else datetime.fromtimestamp(when, UTC)
+    if not known or not 0 < seconds < 1e11:  # type: ignore[operator]
+        return now_text()
+    at = datetime.fromtimestamp(float(seconds), UTC)  # type: ignore[arg-type]
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -177,6 +178,14 @@ def check_number(figures: int, name: str) -> None:
         )
 
 
+def imported(findings: Sequence[Finding], config: Mapping[str, Any], **told: Any) -> Run:
+    """The run; verdict UNKNOWN, NOT READY where the tool found a fault. told: what else it holds."""
+    failed = any(one.status == "fail" for one in findings)
+    known: dict[str, Any] = {"versions": {}, "environment": {}, **told}
+    run = begun("import", config, new_id())
+    return ended(run, "NOT READY" if failed else "UNKNOWN", 1 if failed else 3, findings, **known)
+
+
 def tool_run(
     tool: str,
     *,
@@ -191,7 +200,7 @@ def tool_run(
     seconds: float = 0.0,
     ranks: int = 0,
 ) -> Run:
-    """The run of what a file tells; verdict UNKNOWN, NOT READY where the tool found a fault.
+    """The run of what a file tells.
 
     InputError where it holds neither figures nor findings, or more figures than anybody reads.
     """
@@ -200,21 +209,16 @@ def tool_run(
             f"{name}: no results of {tool} in it", expected="the output of a whole test"
         )
     check_number(len(figures), name)
-    failed = any(one.status == "fail" for one in findings)
     unsure = any(one.unit and one.low is None for one in figures) or bool(measurements)
     why = f"{tool} tells one figure and no samples"
-    return Run(
-        id=new_id(),
-        command="import",
-        verdict="NOT READY" if failed else "UNKNOWN",
-        exit_code=1 if failed else 3,
-        started=started or moment(),
+    return imported(
+        findings,
+        {"source": name, "program": tool, **(config or {})},
+        started=started or now_text(),
         seconds=seconds if math.isfinite(seconds) and seconds >= 0 else 0.0,
         world=World(size=ranks, nodes=tuple(nodes), backend="", launcher=tool),
         versions={key: words(value) for key, value in (versions or {}).items() if value},
-        config={"source": name, "program": tool, **(config or {})},
         choices=(Choice("interval", "not known", why),) if unsure else (),
-        findings=tuple(findings),
         measurements=tuple(measurements),
         figures=tuple(figures),
     )
