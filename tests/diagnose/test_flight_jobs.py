@@ -6,6 +6,7 @@ import pickle
 import struct
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,49 @@ def test_ranks_that_wait_for_each_other_are_told_and_nobody_named(tmp_path: Path
     assert (one.id, one.status, one.subject.kind) == ("FLIGHT-006", "fail", "job")
 
 
+STEP = [("TP", "all_gather"), ("TP", "all_gather"), ("DP", "all_reduce")]
+EVALUATION = ("default_pg", "all_reduce")
+
+
+def program(dumps: Dumps, of: dict[int, list[tuple[str, str]]]) -> None:
+    """Each rank's calls in their order; the last one is open."""
+    for rank, calls in of.items():
+        numbers: Counter[str] = Counter()
+        for place, (desc, op) in enumerate(calls):
+            last = OPEN if place == len(calls) - 1 else {}
+            call(dumps[rank], desc, numbers[desc], op, record_id=place, **last)
+            numbers[desc] += 1
+
+
+@pytest.mark.parametrize(
+    ("after", "named"),
+    [
+        # One rank calls what the others do not: its neighbours wait for it, and it for all.
+        ({0: STEP, 1: STEP, 2: [EVALUATION], 3: STEP[:1]}, ["rank 2"]),
+        # One rank leaves out what the others call, and waits for one of these.
+        ({0: [EVALUATION], 1: [EVALUATION], 2: [EVALUATION], 3: STEP[:1]}, ["rank 3"]),
+        # Two and two: who is right is open.
+        ({0: STEP[:1], 1: [EVALUATION], 2: [EVALUATION], 3: STEP[:1]}, []),
+    ],
+    ids=["calls another", "leaves one out", "two and two"],
+)
+def test_peers_at_the_same_place_tell_who_of_a_circle_left_the_order(
+    tmp_path: Path, after: dict[int, list[tuple[str, str]]], named: list[str]
+) -> None:
+    dumps = job(2, 2)
+    program(dumps, {rank: [*STEP, *STEP, *calls] for rank, calls in after.items()})
+    write(tmp_path, dumps)
+    assert blamed(tmp_path) == named
+
+
+def test_two_ranks_have_no_peers_that_tell(tmp_path: Path) -> None:
+    dumps = job(2, 1)
+    program(dumps, {0: [*STEP[:2] * 3, EVALUATION], 1: [*STEP[:2] * 3, STEP[0]]})
+    write(tmp_path, dumps)
+    (one,) = findings(tmp_path)
+    assert (one.id, one.subject.kind) == ("FLIGHT-006", "job")
+
+
 def test_groups_alike_tell_which_of_two_is_odd(tmp_path: Path) -> None:
     dumps = job(2, 3)
     for rank, dump in dumps.items():
@@ -154,6 +198,20 @@ def test_groups_alike_tell_which_of_two_is_odd(tmp_path: Path) -> None:
         )
     write(tmp_path, dumps)
     assert blamed(tmp_path) == ["rank 3"]
+
+
+@pytest.mark.parametrize(("backend", "named"), [("gloo", ["rank 2"]), ("nccl", [])])
+def test_gathers_of_other_sizes_are_a_mismatch_on_gloo_alone(
+    tmp_path: Path, backend: str, named: list[str]
+) -> None:
+    """gloo aborted rank 3, to whom too much came; the others' last calls failed."""
+    dumps = job(4, 1)
+    for rank, dump in dumps.items():
+        name, size = f"{backend}:all_gather", 65536 if rank == 2 else 9264
+        call(dump, "TP", 5, profiling_name=name, input_sizes=[[size]], state="scheduled")
+    del dumps[3]
+    write(tmp_path, dumps)
+    assert blamed(tmp_path) == named
 
 
 def test_a_tie_that_nothing_breaks_names_nobody(tmp_path: Path) -> None:

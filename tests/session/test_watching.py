@@ -167,20 +167,10 @@ def test_a_fault_of_the_watch_is_told_and_is_no_fault_of_the_job(
 
 def test_a_sampled_step_with_many_collectives_is_taken(watch: JobWatch) -> None:
     train(watch)
-    call = [
-        "0",
-        "default_pg",
-        [0, 1, 2, 3],
-        "gloo:all_reduce",
-        1,
-        [[1024, 64]],
-        ["Float"],
-        10,
-        None,
-    ]
-    spans = [["step", "forward", 0, 900], ["communication", "sync", 1000, 9000]]
+    kind = ["0", "default_pg", [0, 1, 2, 3], "gloo:all_reduce", [[1024, 64]], ["Float"]]
+    spans = [["forward", 0, 900], ["sync", 1000, 9000]]
     for rank in range(4):
-        tell(watch, rank, k="sp", s=64, t=1001.0, x=spans, f=[call] * 150, of=150)
+        tell(watch, rank, k="sp", s=64, t=1001.0, x=spans, g=[kind], f=[[0, 1, 10]] * 150, of=150)
     _, watched = watch.close()
     assert watched and watched.traffic[0].calls == 150
     assert (watch.folder.path / "trace.json").is_file()

@@ -150,6 +150,82 @@ def test_all_wait_and_one_in_another_collective(job: Job) -> None:
     assert "all_gather" in " ".join(one.evidence)
 
 
+WORLD, TENSOR, DATA = "0", ("1", "2"), ("3", "4")
+MEMBERS = {"0": [0, 1, 2, 3], "1": [0, 1], "2": [2, 3], "3": [0, 2], "4": [1, 3]}
+
+
+def _in_groups(rank: int, open_one: tuple[str, str]) -> dict[str, Any]:
+    """What an agent tells of a rank that is in two groups of two, and now in `open_one`."""
+    tensor, data = TENSOR[rank // 2], DATA[rank % 2]
+    made = [(tensor, "all_gather"), (tensor, "all_gather"), (data, "all_reduce")] * 2
+    after = [(tensor, "all_gather")] * 2 if open_one[0] == data else []
+    calls, numbers = [*made, *after, open_one], dict.fromkeys(MEMBERS, 0)
+    entries = []
+    for place, (group, name) in enumerate(calls):
+        entry = _entry(place, name, retired=place < len(calls) - 1)
+        number = numbers[group] = numbers[group] + 1
+        entries.append({**entry, "process_group": [group, ""], "collective_seq_id": number})
+    own = {name: {"ranks": ranks} for name, ranks in MEMBERS.items() if rank in ranks}
+    return {"entries": entries, "pg_config": own, "pg_status": {}}
+
+
+@pytest.mark.parametrize(
+    ("doing", "named", "said"),
+    [
+        # Rank 2 calls what the others do not; 3 waits for it in their group, 0 and 1 after a step.
+        (
+            {0: ("3", "all_reduce"), 1: ("4", "all_reduce"), 2: (WORLD, "broadcast"),
+             3: ("2", "all_gather")},
+            "rank 2",
+            "rank 2 calls gloo:broadcast [8] of group 0 where ranks 0-1, 3 call gloo:all_gather [8] "
+            "of their own groups",
+        ),
+        # Rank 3 goes on with its step where all others evaluate.
+        (
+            {0: (WORLD, "all_reduce"), 1: (WORLD, "all_reduce"), 2: (WORLD, "all_reduce"),
+             3: ("2", "all_gather")},
+            "rank 3",
+            "rank 3 calls gloo:all_gather [8] of group 2 where ranks 0-2 call gloo:all_reduce [8] "
+            "of group 0",
+        ),
+        # Two evaluate and two do not.
+        (
+            {0: (WORLD, "all_reduce"), 1: ("1", "all_gather"), 2: ("2", "all_gather"),
+             3: (WORLD, "all_reduce")},
+            "job",
+            "all ranks that are heard wait for each other",
+        ),
+    ],
+    ids=["calls another", "leaves one out", "two and two"],
+)  # fmt: skip
+def test_ranks_of_several_groups_wait_for_each_other_because_of_one(
+    job: Job, doing: dict[int, tuple[str, str]], named: str, said: str
+) -> None:
+    job.hold(10)
+    for rank, open_one in doing.items():
+        stack = [f"line of {rank} (train.py:9)"]
+        job.tell(rank, k="st", s=7, stack=stack, d=_in_groups(rank, open_one))
+    (one,) = job.live.hang(job.now, HOSTS)
+    assert (one.subject.name, one.title) == (named, said)
+    if named != "job":
+        assert f"line of {named[5:]} (train.py:9)" in one.evidence
+        assert any(text.startswith("stack of rank 0") for text in one.evidence)
+
+
+@pytest.mark.parametrize("told_by", [(0, 1, 2), (0, 1, 3)], ids=["with the odd one", "without"])
+def test_a_job_that_ends_by_a_mismatch_tells_who_called_something_else(
+    job: Job, told_by: tuple[int, ...]
+) -> None:
+    """gloo aborts the rank to whom too much comes, whoever was wrong; the others tell their calls."""
+    for rank in told_by:
+        last = _entry(9, "all_gather" if rank == 2 else "all_reduce", retired=True)
+        entries = [_entry(8, "all_reduce", "completed", retired=True), last]
+        job.tell(rank, k="st", s=7, stack=[], d={"entries": entries, "pg_config": {}})
+        job.tell(rank, k="bye", s=7, pid=rank)
+    found = [(one.id, one.subject.name) for one in job.live.ended_apart()]
+    assert found == ([("WATCH-009", "rank 2")] if 2 in told_by else [])
+
+
 def test_all_wait_and_nothing_tells_why(job: Job) -> None:
     job.hold(12)
     assert job.found() == [("WATCH-008", "job")]

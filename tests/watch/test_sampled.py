@@ -13,9 +13,9 @@ def sample(rank: int, step: int) -> dict[str, Any]:
     """A forward pass, then a backward pass that waits for the others in its second half."""
     at = 1000.0 * rank
     spans = [
-        ("step", "forward", at, at + 2000.0),
-        ("step", "backward", at + 2000.0, at + 8000.0),
-        ("communication", "sync", at + 5000.0, at + 8000.0),
+        ("forward", at, at + 2000.0),
+        ("backward", at + 2000.0, at + 8000.0),
+        ("sync", at + 5000.0, at + 8000.0),
     ]
     return {"k": "sp", "r": rank, "s": step, "t": 1e9, "x": spans, "f": []}
 
@@ -40,8 +40,8 @@ def test_a_sample_without_a_phase_has_no_step() -> None:
 def told(of: int, members: int) -> list[str]:
     """Lines of a step's calls, of which one was told of a group of so many."""
     steps, ranks = SampledSteps(), list(range(members))
-    issued = ["0", "default_pg", ranks, "gloo:all_reduce", 1, [[4]], ["Float"], 10.0]
-    steps.take({**sample(0, 1), "f": [issued], "of": of})
+    kind = ["0", "default_pg", ranks, "gloo:all_reduce", [[4]], ["Float"]]
+    steps.take({**sample(0, 1), "g": [kind], "f": [[0, 1, 10.0]], "of": of})
     return steps.files({0: "a"}).get("calls.jsonl", "").splitlines()
 
 
@@ -57,19 +57,28 @@ def test_members_that_may_be_cut_are_not_told() -> None:
     assert json.loads(line)["group"] == []
 
 
-def issued(op: str, at: float, elements: int, took_ms: float | None = None) -> list[Any]:
-    return ["0", "dp", [0, 1, 2], f"nccl:{op}", int(at), [[elements]], ["Float"], at, took_ms]
+def issued(op: str, at: float, elements: int, took_ms: float | None = None) -> tuple[Any, Any]:
+    """Kind and call."""
+    kind = ["0", "dp", [0, 1, 2], f"nccl:{op}", [[elements]], ["Float"]]
+    return kind, [int(at), at, took_ms]
+
+
+def calls(*every: tuple[list[Any], list[Any]]) -> dict[str, Any]:
+    """The parts of a message that tell them."""
+    kinds = [kind for kind, _ in every]
+    return {"g": kinds, "f": [[place, *call] for place, (_, call) in enumerate(every)]}
 
 
 def test_waits_are_of_what_was_issued_before_them_by_bytes() -> None:
     """By the rank that waited least: what it waits, nobody's lateness explains."""
     steps = SampledSteps()
-    waits = [("communication", "sync", 1000.0, 4000.0), ("communication", "wait", 6000.0, 6500.0)]
-    calls = [issued("all_reduce", 100, 300), issued("all_gather", 200, 100)]
-    calls.append(issued("broadcast", 5000, 9))
-    steps.take({**sample(0, 1), "x": waits, "f": calls})
-    longer = [("communication", "sync", 1000.0, 9000.0)]
-    steps.take({**sample(1, 1), "x": longer, "f": calls})
+    waits = [("sync", 1000.0, 4000.0), ("wait", 6000.0, 6500.0)]
+    every = calls(
+        issued("all_reduce", 100, 300), issued("all_gather", 200, 100), issued("broadcast", 5000, 9)
+    )
+    steps.take({**sample(0, 1), "x": waits, **every})
+    longer = [("sync", 1000.0, 9000.0)]
+    steps.take({**sample(1, 1), "x": longer, **every})
     told = {one.op: one.exposed for one in steps.traffic()}
     assert told["all_reduce"] == pytest.approx(3e-3 * 1201 / 1602)
     assert told["all_gather"] == pytest.approx(3e-3 * 401 / 1602)
@@ -79,10 +88,10 @@ def test_waits_are_of_what_was_issued_before_them_by_bytes() -> None:
 def test_on_gpus_who_comes_last_is_the_shortest_time_in_the_collectives() -> None:
     steps = SampledSteps()
     for rank, took in enumerate([(8.0, 7.0), (8.2, 7.1), (1.0, 2.0)]):
-        calls = [issued("all_reduce", 100, 9, took[0]), issued("all_reduce", 200, 9, took[1])]
-        calls.append(issued("send 2->0", 300, 9, 900.0))
-        steps.take({**sample(rank, 8), "f": calls})
-    steps.take({**sample(0, 32), "f": [issued("all_reduce", 1, 9, 5.0)]})  # the others told nothing
+        of = [issued("all_reduce", 100 + 100 * i, 9, ms) for i, ms in enumerate(took)]
+        steps.take({**sample(rank, 8), **calls(*of, issued("send 2->0", 300, 9, 900.0))})
+    alone = issued("all_reduce", 1, 9, 5.0)
+    steps.take({**sample(0, 32), **calls(alone)})  # the others told nothing
     caused = steps.caused(3)
     assert caused.shape == (3, 1)
     assert caused[:, 0].tolist() == pytest.approx([0.0, 0.0, 0.01215])
@@ -92,7 +101,7 @@ def test_on_gpus_who_comes_last_is_the_shortest_time_in_the_collectives() -> Non
 def test_without_times_on_the_device_nobody_is_known_to_be_last() -> None:
     steps = SampledSteps()
     for rank in range(3):
-        steps.take({**sample(rank, 8), "f": [issued("all_reduce", 100, 9)]})
+        steps.take({**sample(rank, 8), **calls(issued("all_reduce", 100, 9))})
     assert steps.caused(3).shape == (3, 0)
 
 
@@ -100,12 +109,12 @@ def in_groups(took: dict[str, dict[int, float]]) -> list[float]:
     """Seconds that each of four ranks caused. took: ms by group and rank."""
     steps = SampledSteps()
     for rank in range(4):
-        calls = [
-            [name, name, sorted(of), "nccl:all_reduce", 1, [[9]], ["Float"], 1.0, of[rank]]
+        own = [
+            ([name, name, sorted(of), "nccl:all_reduce", [[9]], ["Float"]], [1, 1.0, of[rank]])
             for name, of in took.items()
             if rank in of
         ]
-        steps.take({**sample(rank, 8), "f": calls})
+        steps.take({**sample(rank, 8), **calls(*own)})
     return [round(1e3 * float(one), 3) for one in steps.caused(4)[:, 0]]
 
 

@@ -21,6 +21,10 @@ _SAME_SIZE = {name for one in CATALOGUE.values() if one.same_size for name in on
 """Calls whose size and type must be alike on all ranks; others may differ, such as all_to_all."""
 
 
+_EVEN = "gloo:all_gather"
+"""Which takes outputs of its input's size only (ProcessGroupGloo.cpp); NCCL's may be uneven."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """One number of one group at which ranks issued different collectives."""
@@ -75,7 +79,8 @@ def _parts(calls: Calls, seq: int) -> dict[object, list[int]]:
 def _signature(call: Call) -> object:
     """What must be alike on all ranks."""
     what = call.what
-    if what.op not in _SAME_SIZE or what.sizes is None:
+    even = what.op in _SAME_SIZE or what.name == _EVEN
+    if not even or what.sizes is None:
         return (what.name,)
     return (what.name, sum(math.prod(one) for one in what.sizes), what.dtypes)
 
@@ -119,6 +124,77 @@ def _before(
     return known[0] if len(known) == 1 and own.count(known[0]) >= _USUAL else None
 
 
+@dataclass(frozen=True, slots=True)
+class OtherOrder:
+    """A rank whose calls were its peers' up to the one that it waits in."""
+
+    rank: int
+    group: Group
+    call: Call
+    peers: tuple[int, ...]
+    theirs: tuple[Group, Call]
+    """What the first of these called in its place, as all did."""
+    alike: int
+    """Calls before that it had in common with each of them, at least."""
+
+
+def left_order(job: Job) -> OtherOrder | None:
+    """Who holds all others up, and alone called something else at that place of its program.
+
+    Only peers tell: ranks (`_PEERS` or more, who all agree) that made the same calls before. None where
+    nobody stands alone, as in a circle in which two ranks called one thing and two another.
+    """
+    ways = {rank: _way(dump) for rank, dump in job.dumps.items()}
+    found = [one for rank in job.holding() if (one := _beside_peers(rank, ways)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+_PEERS, _ALIKE = 2, 4
+_Way = Mapping[tuple[str, int], tuple[Group, Call]]
+"""A rank's calls by backend and by how many its recorder had before."""
+
+
+def _way(dump: Dump) -> _Way:
+    return {
+        (group.backend, call.place): (group, call)
+        for group, calls in dump.groups.items()
+        for call in calls.values()
+        if call.place >= 0 and not call.many
+    }
+
+
+def _beside_peers(rank: int, ways: Mapping[int, _Way]) -> OtherOrder | None:
+    """By the first call that it waits in and that is not that of all its peers."""
+    for place in sorted(at for at, (_, call) in ways[rank].items() if not call.done):
+        peers = _peers(rank, place, ways)
+        own, *others = (_kind(*ways[one][place]) for one in (rank, *peers))
+        if len(peers) < _PEERS or (own in others and {own} != set(others)):
+            return None
+        if own not in others:
+            theirs = ways[next(iter(peers))][place]
+            told = OtherOrder(rank, *ways[rank][place], tuple(peers), theirs, min(peers.values()))
+            return told if len(set(others)) == 1 else None
+    return None
+
+
+def _kind(group: Group, call: Call) -> object:
+    """What is the same on ranks that do the same in groups of their own."""
+    return _signature(call), len(group.members), group.desc
+
+
+def _peers(rank: int, place: tuple[str, int], ways: Mapping[int, _Way]) -> dict[int, int]:
+    """Ranks that called the same at all places before which are known of both: how many these are."""
+    way, (backend, number) = ways[rank], place
+    before = [at for at in way if at[0] == backend and at[1] < number]
+    found = {}
+    for other, theirs in ways.items():
+        common = [at for at in before if at in theirs]
+        alike = all(_kind(*theirs[at]) == _kind(*way[at]) for at in common)
+        if other != rank and place in theirs and alike and len(common) >= _ALIKE:
+            found[other] = len(common)
+    return found
+
+
 _SHOWN = 6
 _MOST = 32
 """Culprits that are told one by one."""
@@ -143,6 +219,8 @@ def _of_job(every: Mapping[int, Dump], unreadable: int) -> list[Finding]:
     found = [_other_collective(one, every) for one in _first_of_each(wrong)]
     blamed = job.culprits() if all(one.ended for one in wrong) else []
     found += [_behind(rank, job) for rank in blamed[:_MOST]]
+    if not found and (left := left_order(job)) is not None:
+        found.append(_other_order(left, job))
     if not found and (cycle := job.cycle()):
         found.append(_circle(cycle, job))
     if not found:
@@ -219,6 +297,29 @@ def _circle(cycle: Sequence[int], job: Job) -> Finding:
     ][:_SHOWN]
     return make_finding(
         "wait_in_circle", evidence=told, ranks=ranks_told(cycle), saw="; ".join(told)
+    )
+
+
+def _other_order(one: OtherOrder, job: Job) -> Finding:
+    peers = ranks_told(one.peers)
+    group, call = one.theirs
+    own = f"{one.call.title} of group {one.group.title}"
+    theirs = f"{call.title} of group {group.title}"
+    apart = group != one.group and len(group.members) < len(job.dumps)
+    return make_finding(
+        "other_order",
+        subject=one_rank([one.rank]),
+        evidence=(
+            f"{job.dumps[one.rank].source}: {own}, {one.call.state}",
+            f"{job.dumps[one.peers[0]].source}: {theirs}",
+        ),
+        rank=one.rank,
+        own=own,
+        peers=peers,
+        call=_verb(one.peers, "calls"),
+        theirs=f"{call.title} of their own groups" if apart else theirs,
+        alike=one.alike,
+        confidence="certain" if len(one.peers) > _PEERS else "likely",
     )
 
 

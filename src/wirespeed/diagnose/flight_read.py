@@ -309,7 +309,7 @@ def _what(
 def _group(backend: str, name: str, desc: str, told: Group | None) -> Group:
     if told is None:
         return Group(backend, name[:80], desc[:80], "")
-    return told._replace(backend=backend)
+    return told._replace(backend=backend, desc=told.desc or desc[:80])
 
 
 def _add_transfer(dump: Dump, group: Group, entry: Mapping[str, Any], what: str) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from wirespeed.collectives.catalogue import CATALOGUE
 from wirespeed.diagnose.flight_read import Call, Calls, Dump, Group, What
 
+_HOLDING = 16
+"""Ranks for which all others wait that are looked at; of more none stands out."""
 _APART_NS = 6 * 3600 * 10**9
 """Ranks of one job that hangs stop within a time-out of each other; torch's are 10 and 30 min."""
 
@@ -154,6 +156,32 @@ class Job:
                     left += set(lack.waiting) - found
                     found.update(lack.waiting)
         return found
+
+    def holding(self) -> list[int]:
+        """Ranks that wait themselves, for which all others wait, and without which none of these would.
+
+        Where one rank left the order of calls it is one of them.
+        """
+        found = [one for one in self.lacks if one in self.busy and self._holds_all(one)]
+        return sorted(one for one in found[:_HOLDING] if not self._still_stuck(one))
+
+    def _holds_all(self, rank: int) -> bool:
+        return self.behind(rank) | {rank} >= self.busy
+
+    def _still_stuck(self, free: int) -> bool:
+        """Whether ranks wait in a circle that `free` is not in."""
+        left = {rank: len(of) for rank, of in self.awaits.items() if rank != free}
+        ready = [free, *(rank for rank in self.lacks if rank not in self.awaits)]
+        while ready:
+            for other in {
+                rank for lack in self.lacks.get(ready.pop(), ()) for rank in lack.waiting
+            }:
+                if other in left:
+                    left[other] -= 1
+                    if not left[other]:
+                        del left[other]
+                        ready.append(other)
+        return bool(left)
 
     def _has_gloo(self) -> bool:
         return any(group.backend == "gloo" for dump in self.dumps.values() for group in dump.groups)

@@ -33,6 +33,8 @@ _MOST = 256
 """Processes of one wrapper that are looked after."""
 _MOST_PATH = 100
 """Bytes of a socket's path that every kernel takes are 107."""
+_STACKS = "PYTHONFAULTHANDLER"
+"""Where gloo aborts a rank, its log ends with the line that it was at."""
 _STACK_SIGNAL = signal.SIGRTMIN + 7  # as watch/inside/_wirespeed_seen.py
 
 
@@ -61,7 +63,8 @@ class WatchRelay:
         """What the command's processes shall find beside `environ`."""
         before = environ.get("PYTHONPATH", "")
         path = f"{INSIDE}{os.pathsep}{before}" if before else str(INSIDE)
-        return {**recorder(environ), "PYTHONPATH": path, VARIABLE: str(self.path)}
+        stacks = {_STACKS: environ.get(_STACKS, "1")}
+        return {**recorder(environ), **stacks, "PYTHONPATH": path, VARIABLE: str(self.path)}
 
     def read(self) -> Iterator[str]:
         """The messages that are there."""

@@ -216,7 +216,7 @@ class JobWatch:
         judged = judge(table, **known)
         for name, text in files.items():
             self.folder.keep(name, text)
-        hangs = [one for hung in self._hung for one in _ended(hung)]
+        hangs = [one for hung in self._hung for one in _ended(hung)] or self._live.ended_apart()
         seen = replace(judged.watched, gradients=self._sampled.gradients)
         return [*hangs, *judged.findings], seen
 

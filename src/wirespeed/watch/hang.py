@@ -205,21 +205,41 @@ class Liveness:
     def _all_wait(self, waiting: list[int], still: float) -> list[Finding]:
         """By the flight recorders of all, where they single somebody out."""
         found = [one for one in self._recorded() if one.status != "pass"]
-        named = [one for one in found if one.subject.kind == "rank"][:4]
         values = {"waiting": _ranks(waiting), "still": f"{still:.0f}"}
-        if not named:
-            told = [f"{one.title}: {one.saw}" for one in found[:2]]
-            return [tell("WATCH-008", "all wait", evidence=told, **values)]
+        if named := self._named(found, "mismatch", **values):
+            return named
+        told = [f"{one.title}: {one.saw}" for one in found[:2]]
+        return [tell("WATCH-008", "all wait", evidence=told, **values)]
+
+    def ended_apart(self) -> list[Finding]:
+        """Who was in another collective than the rest when the ranks of a job that failed ended."""
+        found = [one for one in self._recorded() if one.category == "collective-mismatch"]
+        return self._named(found, "ended")
+
+    def _named(self, found: Iterable[Finding], case: str, **values: str) -> list[Finding]:
+        """Ranks that flight recorders single out, each with its stack and another's."""
+        named = [one for one in found if one.subject.kind == "rank" and one.status == "fail"]
         return [
             tell(
                 "WATCH-009",
-                "mismatch",
+                case,
                 subject=one.subject,
-                evidence=[one.saw, *one.evidence],
+                evidence=[one.saw, *one.evidence, *self._stacks(one.subject.name)],
                 said=one.title,
                 **values,
             )
-            for one in named
+            for one in named[:4]
+        ]
+
+    def _stacks(self, name: str) -> list[str]:
+        """Of that rank and of one beside it, in which they are apart."""
+        known = [one for one in self.ranks.values() if one.stack]
+        own = [one for one in known if f"rank {one.rank}" == name]
+        other = [one for one in known if one not in own and own and one.stack != own[0].stack]
+        return [
+            line
+            for one in (*own, *other[:1])
+            for line in (f"stack of rank {one.rank}, innermost first:", *one.stack[:_LINES])
         ]
 
     def _recorded(self) -> list[Finding]:

@@ -4,6 +4,7 @@ An agent samples one step in ten seconds: what the rank did when, and its flight
 that step.
 """
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
@@ -34,40 +35,55 @@ _DTYPES |= {"Long": "int64", "Int": "int32", "Byte": "uint8", "Char": "int8", "B
 _OPS = {name: op for op, one in CATALOGUE.items() for name in (*one.recorded, op)}
 
 
-class _Issued(Struct, array_like=True, frozen=True):
-    """One entry of the flight recorder."""
+class _Kind(Struct, array_like=True, frozen=True):
+    """What entries of the flight recorder have in common."""
 
     group: _Name
     description: _Name
     members: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=_MOST_MEMBERS)]
     name: _Name
-    number: int
     sizes: Annotated[list[list[Annotated[int, Meta(ge=0, le=1 << 48)]]], Meta(max_length=8)]
     dtypes: Annotated[list[_Name], Meta(max_length=4)]
-    at: _Micros
-    took_ms: Annotated[float, Meta(ge=0, le=1e9)] | None = None
-    """On the device, from this rank's begin to its end; who comes last takes least."""
 
     @property
     def title(self) -> str:
         return f"{self.description or self.group} ({self.group})"
 
 
+class _Told(Struct, array_like=True, frozen=True):
+    """One entry of the flight recorder."""
+
+    kind: Annotated[int, Meta(ge=0)]
+    number: int
+    at: _Micros
+    took_ms: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    """On the device, from this rank's begin to its end; who comes last takes least."""
+
+
 class _Sample(Struct, frozen=True):
-    """x: lane, name, begin and end in µs; f: collectives."""
+    """x: phase, begin and end in µs; g: kinds of collectives; f: collectives."""
 
     r: Annotated[int, Meta(ge=0, lt=_MOST_RANKS)]
     s: Annotated[int, Meta(ge=0)]
     t: Annotated[float, Meta(ge=0, le=1e12)]
-    x: Annotated[list[tuple[_Name, _Name, _Micros, _Micros]], Meta(max_length=400)]
-    f: Annotated[list[_Issued], Meta(max_length=400)]
+    x: Annotated[list[tuple[_Name, _Micros, _Micros]], Meta(max_length=400)]
+    f: Annotated[list[_Told], Meta(max_length=400)]
+    g: Annotated[list[_Kind], Meta(max_length=400)] = []
     of: int = 0
     """How many collectives the step had."""
 
     @property
+    def calls(self) -> list[tuple[_Kind, _Told]]:
+        return [(self.g[one.kind], one) for one in self.f if one.kind < len(self.g)]
+
+    @property
     def waits(self) -> list[tuple[float, float]]:
         """Begin and end in µs, in order."""
-        return sorted((begin, end) for lane, _, begin, end in self.x if lane == "communication")
+        return sorted((begin, end) for phase, begin, end in self.x if phase in _WAITS)
+
+
+_WAITS = ("wait", "sync")
+"""Phases of the lane of communication; others are of the step."""
 
 
 class SampledSteps:
@@ -148,7 +164,7 @@ def _op(name: str) -> str:
     return _OPS.get(word, word)
 
 
-def _bytes(one: _Issued) -> int:
+def _bytes(one: _Kind) -> int:
     each = _BYTES.get(one.dtypes[0], 4) if one.dtypes else 4
     total = 0
     for size in one.sizes:
@@ -159,20 +175,20 @@ def _bytes(one: _Issued) -> int:
     return total
 
 
-def _exposed(sample: _Sample) -> list[tuple[_Issued, float]]:
+def _exposed(sample: _Sample) -> list[tuple[_Kind, float]]:
     """Its collectives, each with the seconds that the rank waited for it.
 
     A wait is for what was issued since the one before; of several, in proportion to their bytes.
     """
-    seconds = [0.0] * len(sample.f)
-    order = sorted(range(len(sample.f)), key=lambda i: sample.f[i].at)
+    calls = sorted(sample.calls, key=lambda one: one[1].at)
+    seconds, done = [0.0] * len(calls), 0
     for begin, end in sample.waits:
-        due = [i for i in order if sample.f[i].at <= end]
-        order = order[len(due) :]
-        whole = sum(_bytes(sample.f[i]) + 1 for i in due)
+        due = range(done, bisect_right(calls, end, done, key=lambda one: one[1].at))
+        done = due.stop
+        whole = sum(_bytes(calls[i][0]) + 1 for i in due)
         for i in due:
-            seconds[i] += (end - begin) / 1e6 * (_bytes(sample.f[i]) + 1) / whole
-    return list(zip(sample.f, seconds, strict=True))
+            seconds[i] += (end - begin) / 1e6 * (_bytes(calls[i][0]) + 1) / whole
+    return [(kind, waited_s) for (kind, _), waited_s in zip(calls, seconds, strict=True)]
 
 
 def _caused(ranks: Mapping[int, _Sample], size: int) -> Matrix:
@@ -184,9 +200,9 @@ def _caused(ranks: Mapping[int, _Sample], size: int) -> Matrix:
     """
     took: dict[tuple[str, str, int], dict[int, float]] = defaultdict(dict)
     for rank, sample in ranks.items():
-        for one in sample.f:
-            if one.took_ms is not None and "send" not in one.name and "recv" not in one.name:
-                took[one.group, one.name, one.number][rank] = one.took_ms / 1e3
+        for kind, one in sample.calls:
+            if one.took_ms is not None and "send" not in kind.name and "recv" not in kind.name:
+                took[kind.group, kind.name, one.number][rank] = one.took_ms / 1e3
     waits: dict[str, Matrix] = defaultdict(lambda: np.full((size, 1), np.nan, np.float32))
     for (group, *_), of in took.items():
         if len(of) > 1:
@@ -205,18 +221,22 @@ def _caused(ranks: Mapping[int, _Sample], size: int) -> Matrix:
 
 def _calls(sample: _Sample) -> Iterable[Call]:
     """None of a step that was told in part: whoever reads them takes them for whole steps."""
-    for one in sample.f if len(sample.f) >= sample.of else ():
-        dtype = one.dtypes[0] if one.dtypes else ""
+    for kind, one in sample.calls if len(sample.f) >= sample.of else ():
+        dtype = kind.dtypes[0] if kind.dtypes else ""
         yield Call(
             rank=sample.r,
-            op=_op(one.name),
-            group=tuple(one.members) if len(one.members) < _MOST_MEMBERS else (),
-            group_name=one.group,
+            op=_op(kind.name),
+            group=tuple(kind.members) if len(kind.members) < _MOST_MEMBERS else (),
+            group_name=kind.group,
             seq=one.number,
-            size_bytes=_bytes(one),
+            size_bytes=_bytes(kind),
             dtype=_DTYPES.get(dtype, dtype.lower()),
             begin_s=sample.t + one.at / 1e6,
         )
+
+
+def _in_lane(one: tuple[str, float, float]) -> tuple[str, str, float, float]:
+    return ("communication" if one[0] in _WAITS else "step", *one)
 
 
 def _whole(one: _Sample) -> Iterable[tuple[str, str, float, float]]:
@@ -231,7 +251,7 @@ def _spans(ranks: Mapping[int, _Sample]) -> Sequence[Span]:
     spans = [
         Span(rank, lane, name, one.t + begin / 1e6, one.t + end / 1e6)
         for rank, one in sorted(ranks.items())
-        for lane, name, begin, end in (*_whole(one), *one.x)
+        for lane, name, begin, end in (*_whole(one), *map(_in_lane, one.x))
     ]
     waits: list[list[Passage]] = [
         [

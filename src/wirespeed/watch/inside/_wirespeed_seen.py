@@ -84,10 +84,17 @@ def device() -> str:
 def stack(thread: int) -> list[str]:
     """Of the training thread, the innermost call first."""
     frame = sys._current_frames().get(thread)
-    if frame is None:
-        return []
-    calls = [one for one in traceback.extract_stack(frame) if "_wirespeed_" not in one.filename]
-    return [f"{one.name} ({one.filename}:{one.lineno})" for one in calls[-16:][::-1]]
+    return _told(traceback.extract_stack(frame)) if frame is not None else []
+
+
+def raised_at(error: BaseException) -> list[str]:
+    """Where it was raised, the innermost call first."""
+    return _told(traceback.extract_tb(error.__traceback__))
+
+
+def _told(calls: traceback.StackSummary) -> list[str]:
+    own = [one for one in calls if "_wirespeed_" not in one.filename]
+    return [f"{one.name} ({one.filename}:{one.lineno})" for one in own[-16:][::-1]]
 
 
 def stack_file(path: str) -> str:
@@ -148,47 +155,56 @@ def newest_calls() -> dict[str, Any]:
         kept["input_sizes"] = [one[:8] for one in kept.get("input_sizes") or []][:4]
         kept["input_dtypes"] = (kept.get("input_dtypes") or [])[:4]
         by_group.setdefault(str(entry.get("process_group")), []).append(kept)
-    newest = [entry for entries in by_group.values() for entry in entries[-6:]]
+    newest = [entry for entries in by_group.values() for entry in entries[-_OF_A_GROUP:]]
     newest.sort(key=lambda entry: entry.get("record_id") or 0)
+    config = dict(dump.get("pg_config") or {})
+    for name, ranks in _members().items():  # which gloo does not write
+        config[name] = {**(config.get(name) or {}), "ranks": ranks[:_MOST_MEMBERS]}
     return {
-        **{k: v for k, v in dump.items() if k in ("pg_config", "pg_status", "version")},
-        "entries": newest[-60:],
+        "pg_status": dump.get("pg_status") or {},
+        "pg_config": config,
+        "entries": newest[-_OF_ALL:],
     }
 
 
-def calls_between(begin: float, end: float) -> list[list[Any]]:
-    """Collectives that were issued between two unix times: group, operation, number, bytes, type, µs."""
+_OF_A_GROUP, _OF_ALL, _MOST_MEMBERS = 16, 96, 1024
+"""Of a larger group those that are not told wrote no dump, as far as anybody knows."""
+
+
+def _members() -> dict[str, list[int]]:
+    """Global ranks of each group that this rank is in, by name."""
     dist = distributed()
-    members: dict[str, list[int]] = {}
-    if dist is not None:
-        world = dist.distributed_c10d._world
-        members = {
-            world.pg_names[g]: sorted(of)
-            for g, of in world.pg_group_ranks.items()
-            if g in world.pg_names
-        }
-    found = []
+    if dist is None:
+        return {}
+    world = dist.distributed_c10d._world
+    ranks, names = world.pg_group_ranks, world.pg_names
+    return {names[group]: sorted(of) for group, of in ranks.items() if group in names}
+
+
+def calls_between(begin: float, end: float) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Collectives that were issued between two unix times.
+
+    Their kinds (group, its description and members, operation, sizes, types) in the order in which
+    they are first used; and each as the place of its kind, number, µs, and where it is known ms on
+    the device.
+    """
+    members = _members()
+    kinds: list[list[Any]] = []
+    found: list[list[Any]] = []
     for entry in recorded().get("entries") or []:
         at = entry.get("time_created_ns", 0) / 1e9
         if begin <= at <= end:
             name, description = [*map(str, entry.get("process_group") or []), "", ""][:2]
-            sizes, types = entry.get("input_sizes") or [], entry.get("input_dtypes") or []
-            found.append(
-                [
-                    name,
-                    description,
-                    members.get(name, [])[:64],
-                    str(entry.get("profiling_name")),
-                    entry.get("p2p_seq_id")
-                    if entry.get("is_p2p")
-                    else entry.get("collective_seq_id"),
-                    sizes[:4],
-                    types[:1],
-                    round((at - begin) * 1e6),
-                    entry.get("duration_ms"),
-                ]
-            )
-    return found
+            operation, sizes = str(entry.get("profiling_name")), entry.get("input_sizes") or []
+            types = entry.get("input_dtypes") or []
+            number = entry.get("p2p_seq_id" if entry.get("is_p2p") else "collective_seq_id")
+            took = entry.get("duration_ms")
+            kind = [name, description, members.get(name, [])[:64], operation, sizes[:4], types[:1]]
+            if kind not in kinds:
+                kinds.append(kind)
+            one = [kinds.index(kind), number, round((at - begin) * 1e6)]
+            found.append(one if took is None else [*one, took])
+    return kinds, found
 
 
 # Its TCP connections, as the kernel sees them: struct tcp_info of linux/tcp.h.

@@ -22,7 +22,6 @@ PHASES = {
     "checkpoint": CHECKPOINT,
 }
 """With the column that their seconds go into."""
-_LANES = {"wait": "communication", "sync": "communication"}
 _OVER = {f"-{phase}": phase for phase in PHASES}
 _APART = (BLOCKED, DATA, CHECKPOINT)
 _NESTED = {("wait", "sync"), *((phase, phase) for phase in PHASES)}
@@ -84,9 +83,9 @@ class Steps:
         self.sample_every = 1 << 30
         """Steps with a number that it divides are sampled, the same on all ranks: a power of two;
         and 8, 32, 128 and so on, so that short jobs have some, too."""
-        self.sampled: tuple[int, float, list[tuple[str, str, float, float]]] | None = None
-        """(step, its begin, its (lane, name, begin, end)) of the last step that was sampled."""
-        self._spans: list[tuple[str, str, float, float]] | None = None
+        self.sampled: tuple[int, float, list[tuple[str, float, float]]] | None = None
+        """(step, its begin, its (phase, begin, end)) of the last step that was sampled."""
+        self._spans: list[tuple[str, float, float]] | None = None
         self._within = [Stretch("", begin, 0.0)]
         self._others = self._backwards = self._since_boundary = 0
         self._bad = False
@@ -162,7 +161,7 @@ class Steps:
             if column == BLOCKED:
                 self._waiting += seconds
         if self._spans is not None and len(self._spans) < _MOST_SPANS:
-            self._spans.append((_LANES.get(phase, "step"), phase, begin, end))
+            self._spans.append((phase, begin, end))
 
     def _look(self, when: float, lacked: float) -> None:
         """Without a core by then; as far as it waited since the last look, it waited for nobody else."""

@@ -25,6 +25,7 @@ from _wirespeed_seen import (
     moved_bytes,
     newest_calls,
     own_line,
+    raised_at,
     resident,
     stack,
     stack_file,
@@ -43,7 +44,7 @@ _PLACES, _TOLD_PLACES, _FIRST_STEPS = 256, 4, 3
 _ROWS_A_SECOND = 16
 """Of more steps than that the means of some are told: the line has a kilobyte a second."""
 _STUCK_S = 3.0
-"""After which a rank that does nothing also tells where it stands."""
+"""After which a rank that does nothing also tells where it stands, and again in twice the time."""
 _SAMPLE_S, _SAMPLE_SHARE = 20.0, 3e-4
 """A step is sampled so often, or as seldom as its telling takes that share of a core: the recorder's 512
 calls take 10 ms."""
@@ -72,7 +73,7 @@ class _Teller:
         self._socket.setblocking(False)
         self._number = _number("RANK", 0)
         self._hello: dict[str, Any] = {}
-        self._greet_at = self._stood_at = 0.0
+        self._greet_at = self._stood_s = 0.0
         self._greets = 0
         self._met = not {"WIRESPEED_WATCH_AT", "WIRESPEED_WATCH_BESIDE"} & {*os.environ}
         self._connections = Connections()
@@ -116,7 +117,14 @@ class _Teller:
         if not self._rank.hurt and os.getpid() == self._rank.pid and self._lock.acquire(timeout=1):
             self._try(self._tell)
             self._try(self._tell_places)
+            self._try(self._tell_failure)
             self._send(k="bye", s=self._steps.number, pid=os.getpid())
+
+    def _tell_failure(self) -> None:
+        """The newest calls of a program that an exception ends: others' may have been other ones."""
+        error = getattr(sys, "last_value", None)
+        if error is not None and distributed():
+            self._send(k="st", s=self._steps.number, stack=raised_at(error), d=newest_calls())
 
     def _look(self) -> None:
         """Note the line of the program that the rank is at, where it is in nothing that is timed."""
@@ -162,12 +170,12 @@ class _Teller:
         """What the training thread is in; where it does not move what it uses, and its stack."""
         steps = self._steps
         if steps.moves != self._moves:
-            self._moves, self._moved_at = steps.moves, now
+            self._moves, self._moved_at, self._stood_s = steps.moves, now, 0.0
         still_s = now - self._moved_at
         used = {"c": round(time.process_time(), 3), "io": moved_bytes()} if still_s else {}
         self._send(k="t", s=steps.number, m=steps.moves, p=steps.at.phase, **used)
-        if still_s >= _STUCK_S and now - self._stood_at >= _STUCK_S:
-            self._stood_at = now
+        if still_s >= max(_STUCK_S, 2 * self._stood_s):
+            self._stood_s = still_s
             self._send(k="st", s=steps.number, stack=stack(self._rank.thread), d=newest_calls())
 
     def _send(self, **message: Any) -> None:
@@ -231,7 +239,7 @@ class _Teller:
         if told:
             self._send(k="n", s=self._steps.number, o=round(seconds, 3), l=told[:_LINKS])
         self._send(k="m", s=self._steps.number, rss=resident())
-        if self._looks >= 1.5 * self._told_looks:
+        if self._looks >= 2 * self._told_looks:
             self._tell_places()
 
     def _tell_places(self) -> None:
@@ -244,14 +252,12 @@ class _Teller:
         step, begin, spans = self._steps.sampled
         self._steps.sampled, unix = None, begin + _unix()
         told = [
-            [lane, name, round((a - begin) * 1e6), round((b - begin) * 1e6)]
-            for lane, name, a, b in spans
+            [phase, round((a - begin) * 1e6), round((b - begin) * 1e6)] for phase, a, b in spans
         ]
         end = max([b for *_, b in told], default=0) / 1e6 + unix
-        calls = calls_between(unix, end)
-        self._send(
-            k="sp", s=step, t=round(unix, 6), x=told, f=calls[:_SAMPLED_CALLS], of=len(calls)
-        )
+        kinds, calls = calls_between(unix, end)
+        parts = {"x": told, "g": kinds[:_SAMPLED_CALLS], "f": calls[:_SAMPLED_CALLS]}
+        self._send(k="sp", s=step, t=round(unix, 6), of=len(calls), **parts)
 
 
 _json = json.JSONEncoder(separators=(",", ":")).encode
