@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wirespeed.watch.calls import Call
-from wirespeed.watch.traces.cover import Cover, seconds_before
+from wirespeed.watch.traces.cover import Cover, seconds_before, stretches
 from wirespeed.watch.traces.rank_trace import RankTrace
 from wirespeed.watch.traces.waiting import Waiting
 
@@ -47,5 +47,7 @@ def test_a_step_of_python_between_operators_is_none() -> None:
 
 def test_seconds_before_any_time() -> None:
     times = np.array([-1.0, 0.5, 1.5, 2.5, 9.0])
-    np.testing.assert_allclose(seconds_before([(0, 1), (2, 3)], times), [0, 0.5, 1, 1.5, 2])
-    assert not seconds_before([], times).any()
+    np.testing.assert_allclose(
+        seconds_before(stretches([(0, 1), (2, 3)]), times), [0, 0.5, 1, 1.5, 2]
+    )
+    assert not seconds_before(stretches([]), times).any()

@@ -42,7 +42,7 @@ def _numbered(steps: list[Mark]) -> list[Mark]:
 def _one_a_step(trace: RankTrace) -> list[Mark]:
     """Optimizers that a backward follows, or nothing."""
     marks = _ordered(trace.optimizers)
-    begins = [begin for begin, _ in trace.backward.parts()]
+    begins = trace.backward.parts()[:, 0].tolist()
     kept, at = [], 0
     for one, after in pairwise(marks):
         while at < len(begins) and begins[at] < one.end_s:

@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+import numpy as np
 from msgspec import Meta, Raw, Struct, json
 
 from wirespeed.diagnose.sources import Source
-from wirespeed.training.trace import Stretch
 from wirespeed.watch.calls import Call
 from wirespeed.watch.traces.cover import Cover
 from wirespeed.watch.traces.json_list import DAMAGE, JsonList
@@ -91,18 +91,23 @@ class _Reader:
 
     def take(self, batch: list[Event]) -> None:
         """Most are operators of torch, of which only when they ran is kept."""
-        ran: defaultdict[int | str, list[Stretch]] = defaultdict(list)
-        for event in batch:
-            if event.name[:6] == "aten::":
-                ran[event.tid].append((event.ts, event.ts + event.dur))
-            elif (one := self._by_kind.get(event.cat)) is not None and event.ph == "X":
+        for event in [one for one in batch if one.name[:6] != "aten::"]:
+            if (one := self._by_kind.get(event.cat)) is not None and event.ph == "X":
                 begin = event.ts * 1e-6
                 one(event, begin, begin + event.dur * 1e-6)
-        for thread, parts in ran.items() if not self._gpu else ():
+        if self._gpu:
+            return
+        ran: defaultdict[int | str, list[Event]] = defaultdict(list)
+        for event in batch:
+            if event.name[:6] == "aten::":
+                ran[event.tid].append(event)
+        for thread, own in ran.items():
+            begins = np.array([one.ts for one in own]) * 1e-6
+            ends = begins + np.array([one.dur for one in own]) * 1e-6
             cover = self._by_thread.get(thread, self.trace.compute)
             if cover is self.trace.compute and len(self._by_thread) < _MOST_THREADS:
                 cover = self._by_thread[thread] = Cover()
-            cover.extend([(begin * 1e-6, end * 1e-6) for begin, end in parts])
+            cover.extend(np.column_stack((begins, ends)))
 
     def _operator(self, event: Event, begin: float, end: float) -> None:
         name = event.name

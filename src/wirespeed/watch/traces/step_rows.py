@@ -7,10 +7,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from wirespeed.training.trace import Stretch, merged
 from wirespeed.watch.steps import COLUMNS
 from wirespeed.watch.traces.boundaries import steps_in
-from wirespeed.watch.traces.cover import seconds_before
+from wirespeed.watch.traces.cover import Stretches, seconds_before, stretches, united
 from wirespeed.watch.traces.rank_trace import Mark, RankTrace
 from wirespeed.watch.traces.waiting import Times, Waiting
 
@@ -61,16 +60,15 @@ def _parts(trace: RankTrace, begins: Times, ends: Times, waiting: Waiting) -> di
     found = {}
     if waiting.known:
         found["blocked"] = waiting.before(ends) - waiting.before(begins)
-    if loading := trace.loading.parts():
-        found["data"] = _within(loading, begins, ends)
-    if saving := trace.saving.parts():
-        found["checkpoint"] = _within(saving, begins, ends)
+    for name, parts in (("data", trace.loading.parts()), ("checkpoint", trace.saving.parts())):
+        if len(parts):
+            found[name] = _within(parts, begins, ends)
     if not trace.on_gpu:  # whose work the CPU's operators do not time
         found |= _phases(trace, begins, ends, waiting)
     return found
 
 
-def _within(parts: list[Stretch], begins: Times, ends: Times) -> Times:
+def _within(parts: Stretches, begins: Times, ends: Times) -> Times:
     return seconds_before(parts, ends) - seconds_before(parts, begins)
 
 
@@ -83,9 +81,8 @@ def _phases(trace: RankTrace, begins: Times, ends: Times, waiting: Waiting) -> d
     found = {}
     if trace.optimizers:
         found["optimizer"] = _optimizing(trace.optimizers, begins, ends, worked)
-    backward = trace.backward.parts()
-    if backward:
-        edges = np.array(backward)
+    edges = trace.backward.parts()
+    if len(edges):
         first = np.searchsorted(edges[:, 0], begins)
         after = np.searchsorted(edges[:, 0], ends)
         there = after > first
@@ -98,8 +95,7 @@ def _phases(trace: RankTrace, begins: Times, ends: Times, waiting: Waiting) -> d
 
 
 def _optimizing(marks: list[Mark], begins: Times, ends: Times, worked: object) -> Times:
-    parts = merged((one.begin_s, one.end_s) for one in marks)
-    edges = np.array(parts)
+    edges = united(stretches((one.begin_s, one.end_s) for one in marks))
     each = worked(edges[:, 0], edges[:, 1])  # type: ignore[operator]
     sums = np.concatenate(([0.0], np.cumsum(each)))
     return (

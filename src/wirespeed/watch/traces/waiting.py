@@ -10,8 +10,7 @@ late: it is woken after the thread that waited.)
 import numpy as np
 from numpy.typing import NDArray
 
-from wirespeed.training.trace import Stretch, merged
-from wirespeed.watch.traces.cover import seconds_before
+from wirespeed.watch.traces.cover import Stretches, seconds_before, stretches, united
 from wirespeed.watch.traces.rank_trace import RankTrace
 
 Times = NDArray[np.float64]
@@ -23,50 +22,43 @@ class Waiting:
     """Of one rank."""
 
     def __init__(self, trace: RankTrace) -> None:
-        busy = merged(
-            [*trace.compute.parts(), *trace.loading.parts(), *trace.saving.parts()]
-            if not trace.on_gpu
-            else trace.compute.parts()
-        )
-        calls = [(one.begin_s, one.end_s) for one in trace.calls if one.end_s is not None]
-        self.known = bool(calls) if trace.world_size != 1 else True
+        covers = (trace.compute, trace.loading, trace.saving)
+        busy = united(*[one.parts() for one in (covers[:1] if trace.on_gpu else covers)])
+        calls = stretches((one.begin_s, one.end_s) for one in trace.calls if one.end_s is not None)
+        self.known = len(calls) > 0 if trace.world_size != 1 else True
         """Whether the trace tells of communication, or there is none."""
         if trace.launches_only:
-            self.known, calls = False, []
-        self._hidden = busy if trace.on_gpu else []
-        self._all = merged([*busy, *calls]) if trace.on_gpu else merged(_waits(calls, busy))
+            self.known, calls = False, calls[:0]
+        self._hidden = busy if trace.on_gpu else busy[:0]
+        self._all = united(busy, calls) if trace.on_gpu else _waits(calls, busy)
 
     def before(self, times: Times) -> Times:
         """Seconds waited before each time."""
         return seconds_before(self._all, times) - seconds_before(self._hidden, times)
 
 
-def _waits(calls: list[Stretch], busy: list[Stretch]) -> list[Stretch]:
-    if not calls or not busy:
-        return calls
-    edges, spans = np.array(busy), np.array(merged(calls))
-    begins = np.concatenate(([-np.inf], edges[:, 1]))
-    ends = np.concatenate((edges[:, 0], [np.inf]))
+def _waits(calls: Stretches, busy: Stretches) -> Stretches:
+    if not len(calls) or not len(busy):
+        return united(calls)
+    begins = np.concatenate(([-np.inf], busy[:, 1]))
+    ends = np.concatenate((busy[:, 0], [np.inf]))
     long = ends - begins >= _LONG_S
-    return [
-        *_common(spans, begins[long], ends[long]),
-        *_ended_in(np.array(calls), begins, ends),
-    ]
+    return united(_common(united(calls), begins[long], ends[long]), _ended_in(calls, begins, ends))
 
 
-def _common(spans: Times, begins: Times, ends: Times) -> list[Stretch]:
+def _common(spans: Stretches, begins: Times, ends: Times) -> Stretches:
     """Where pauses and calls run; both in order and apart."""
     first = np.searchsorted(spans[:, 1], begins, "right")
     after = np.searchsorted(spans[:, 0], ends, "left")
-    return [
-        (float(max(begin, spans[at, 0])), float(min(end, spans[at, 1])))
-        for begin, end, since, until in zip(begins, ends, first, after, strict=True)
-        for at in range(since, until)
-    ]
+    count = np.maximum(after - first, 0)
+    pause = np.repeat(np.arange(len(begins)), count)
+    at = first[pause] + np.arange(len(pause)) - np.repeat(np.cumsum(count) - count, count)
+    return np.column_stack(
+        (np.maximum(begins[pause], spans[at, 0]), np.minimum(ends[pause], spans[at, 1]))
+    )
 
 
-def _ended_in(calls: Times, begins: Times, ends: Times) -> list[Stretch]:
+def _ended_in(calls: Stretches, begins: Times, ends: Times) -> Stretches:
     pause = np.searchsorted(begins, calls[:, 1], "left") - 1
     inside = calls[:, 1] <= ends[pause]
-    waits = np.column_stack((np.maximum(calls[:, 0], begins[pause]), calls[:, 1]))[inside]
-    return [(float(begin), float(end)) for begin, end in waits]
+    return np.column_stack((np.maximum(calls[:, 0], begins[pause]), calls[:, 1]))[inside]
